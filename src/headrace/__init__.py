@@ -1,0 +1,61 @@
+"""Headrace: change data capture for Apache Spark.
+
+    headrace.register(spark)                               # spark.readStream.format("sqlserver_cdc")
+    headrace.encode(df, format="debezium_json", **options) # change rows -> topic, key, value, headers
+    headrace.decode(df, format="debezium_json", **options) # Kafka messages -> change rows
+    headrace.typed(df, table_schema)                       # change rows of one table -> typed before / after structs
+    headrace.load_pipeline("pipeline.yaml").start(spark)   # -> RunningPipeline
+
+Everything is loaded when first used, so that `import headrace` costs nothing on executors.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from headrace.changes import Column as Column
+    from headrace.changes import LogicalType as LogicalType
+    from headrace.changes import TableId as TableId
+    from headrace.changes import TableSchema as TableSchema
+    from headrace.changes.typed import typed as typed
+    from headrace.errors import HeadraceError as HeadraceError
+    from headrace.formats.base import Format as Format
+    from headrace.formats.convert import decode as decode
+    from headrace.formats.convert import encode as encode
+    from headrace.pipeline import load_pipeline as load_pipeline
+    from headrace.sinks.base import Sink as Sink
+    from headrace.sources.base import Source as Source
+    from headrace.sources.reader import register as register
+
+__version__ = "0.1.0"
+
+_LAZY = {
+    "Column": "headrace.changes",
+    "LogicalType": "headrace.changes",
+    "TableId": "headrace.changes",
+    "TableSchema": "headrace.changes",
+    "typed": "headrace.changes.typed",
+    "HeadraceError": "headrace.errors",
+    "Format": "headrace.formats.base",
+    "decode": "headrace.formats.convert",
+    "encode": "headrace.formats.convert",
+    "load_pipeline": "headrace.pipeline",
+    "Sink": "headrace.sinks.base",
+    "Source": "headrace.sources.base",
+    "register": "headrace.sources.reader",
+}
+
+__all__ = ["__version__", *_LAZY]
+
+
+def __getattr__(name: str) -> Any:
+    place = _LAZY.get(name)
+    if place is None:
+        raise AttributeError(f"module 'headrace' has no attribute '{name}'")
+    return getattr(importlib.import_module(place), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,63 @@
+"""Positions: where a change stands in its source's order, as text whose order is that order.
+
+A position is commit / order inside the commit / sub-order. Each part is text that its source writes so that it compares byte by
+byte; parts are joined by `/`, which sorts before every character allowed in a part, so the text of the whole compares like the
+tuple of its parts. Positions of different databases or Kafka partitions are never compared.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import total_ordering
+
+_PART = re.compile(r"[0-9:a-z]*")
+
+
+@total_ordering
+@dataclass(frozen=True)
+class Position:
+    """One place in a source's order.
+
+    Args:
+        commit: the commit (an LSN, an SCN, a Kafka offset), fixed width per source.
+        order: the order inside the commit.
+        sub: what remains (the operation of a change, the row of a snapshot chunk).
+
+    Raises:
+        ValueError: a part holds a character that would break the order of the text.
+    """
+
+    commit: str
+    order: str = ""
+    sub: str = ""
+
+    def __post_init__(self) -> None:
+        for part in (self.commit, self.order, self.sub):
+            if not _PART.fullmatch(part):
+                raise ValueError(f"a position's part may hold 0-9, a-z and ':' only, not {part!r}")
+
+    @property
+    def text(self) -> str:
+        """The form that stands in change rows, checkpoints and Kafka headers."""
+        return f"{self.commit}/{self.order}/{self.sub}"
+
+    @classmethod
+    def parse(cls, text: str) -> Position:
+        """Read the text form back.
+
+        Raises:
+            ValueError: it is not three parts.
+        """
+        commit, order, sub = text.split("/")
+        return cls(commit, order, sub)
+
+    def __lt__(self, other: Position) -> bool:
+        return self.text < other.text
+
+    def __str__(self) -> str:
+        return self.text
+
+
+SNAPSHOT_ORDER = "r"
+"""First letter of the order of a row read at a commit: it sorts after every streamed change of that commit (hex digits)."""

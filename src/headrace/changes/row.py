@@ -1,0 +1,93 @@
+"""The change row: the one schema of every DataFrame in the middle of Headrace (DESIGN.md section 1 has each column's meaning)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+_MESSAGE_DDL = (
+    "struct<topic:string,partition:int,offset:bigint,timestamp:timestamp,key:binary,value:binary,"
+    "headers:array<struct<key:string,value:binary>>>"
+)
+
+CHANGE_ROW_DDL = ",".join(
+    (
+        "op string",
+        "table struct<database:string,schema:string,name:string>",
+        "key map<string,string>",
+        "key_text string",
+        "before map<string,string>",
+        "after map<string,string>",
+        "changed array<string>",
+        "before_absent array<string>",
+        "after_absent array<string>",
+        "position string",
+        "event_time timestamp",
+        "capture_time timestamp",
+        "snapshot string",
+        "transaction struct<id:string,total_order:bigint,data_collection_order:bigint>",
+        "source map<string,string>",
+        "schema_id string",
+        "table_schema string",
+        f"message {_MESSAGE_DDL}",
+        "error string",
+    )
+)
+"""The change row as a Spark DDL string, with images as maps (any table in one stream)."""
+
+_TEXT_MAP = pa.map_(pa.string(), pa.string())
+_INSTANT = pa.timestamp("us", tz="UTC")
+
+
+def arrow_schema() -> pa.Schema:
+    """The change row as an Arrow schema, the form in which sources hand it to Spark."""
+    return pa.schema(
+        [
+            ("op", pa.string()),
+            ("table", pa.struct([("database", pa.string()), ("schema", pa.string()), ("name", pa.string())])),
+            ("key", _TEXT_MAP),
+            ("key_text", pa.string()),
+            ("before", _TEXT_MAP),
+            ("after", _TEXT_MAP),
+            ("changed", pa.list_(pa.string())),
+            ("before_absent", pa.list_(pa.string())),
+            ("after_absent", pa.list_(pa.string())),
+            ("position", pa.string()),
+            ("event_time", _INSTANT),
+            ("capture_time", _INSTANT),
+            ("snapshot", pa.string()),
+            (
+                "transaction",
+                pa.struct([("id", pa.string()), ("total_order", pa.int64()), ("data_collection_order", pa.int64())]),
+            ),
+            ("source", _TEXT_MAP),
+            ("schema_id", pa.string()),
+            ("table_schema", pa.string()),
+            (
+                "message",
+                pa.struct(
+                    [
+                        ("topic", pa.string()),
+                        ("partition", pa.int32()),
+                        ("offset", pa.int64()),
+                        ("timestamp", _INSTANT),
+                        ("key", pa.binary()),
+                        ("value", pa.binary()),
+                        ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
+                    ]
+                ),
+            ),
+            ("error", pa.string()),
+        ]
+    )
+
+
+def spark_schema() -> StructType:
+    """The change row as a Spark schema, for sources' readers and for making DataFrames by hand."""
+    from pyspark.sql.types import StructType
+
+    return StructType.fromDDL(CHANGE_ROW_DDL)

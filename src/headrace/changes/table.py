@@ -1,0 +1,206 @@
+"""What a table is: its name and its structure.
+
+A `TableSchema` turns canonical text into typed columns and back. Its JSON is a superset of the `tableChanges[].table` of a Debezium
+schema change event, so that a schema row and a schema-change message say the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from headrace.changes.types import LogicalType
+
+
+@dataclass(frozen=True, order=True)
+class TableId:
+    """Where a table lives; `database` may be empty where a format does not say it."""
+
+    database: str
+    schema: str
+    name: str
+
+    @property
+    def path(self) -> str:
+        """`schema.name`, as users write it in include lists (with the database in front where there are several)."""
+        return ".".join(part for part in (self.schema, self.name) if part)
+
+    @property
+    def full_path(self) -> str:
+        """`database.schema.name`."""
+        return ".".join(part for part in (self.database, self.schema, self.name) if part)
+
+    @property
+    def quoted(self) -> str:
+        r"""Debezium's id of a table: `"db"."schema"."name"`."""
+        return ".".join(f'"{part}"' for part in (self.database, self.schema, self.name) if part)
+
+    def __str__(self) -> str:
+        return self.full_path
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of a table.
+
+    Args:
+        name: as in the source, any characters.
+        position: 1-based place in the source table.
+        logical: what its values mean.
+        native_type: the source's own type name in lower case (`nvarchar`, `int identity`).
+        length: characters or bytes, or the digits of a decimal, as the source declares them.
+        scale: digits after the point, or fraction digits of a time.
+        nullable: whether the source table allows NULL.
+        default: the default as canonical text, where it is a constant that could be understood.
+        default_expression: the default as the source spells it.
+        identity: the source numbers it.
+        generated: the source computes it.
+        jdbc_type: the number that Debezium's schema-change events carry, where known.
+        large: a value that the source may leave out of a change when it did not change (MAX, LOB, TOAST).
+        comment: what the source's catalog says of it.
+    """
+
+    name: str
+    position: int
+    logical: LogicalType
+    native_type: str = ""
+    length: int | None = None
+    scale: int | None = None
+    nullable: bool = True
+    default: str | None = None
+    default_expression: str | None = None
+    identity: bool = False
+    generated: bool = False
+    jdbc_type: int | None = None
+    large: bool = False
+    comment: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Debezium's column, and ours beside it (`logicalType`, `default`, `identity`, `large`)."""
+        return {
+            "name": self.name,
+            "jdbcType": self.jdbc_type,
+            "nativeType": None,
+            "typeName": self.native_type,
+            "typeExpression": self.native_type,
+            "charsetName": None,
+            "length": self.length,
+            "scale": self.scale,
+            "position": self.position,
+            "optional": self.nullable,
+            "autoIncremented": self.identity,
+            "generated": self.generated,
+            "comment": self.comment,
+            "defaultValueExpression": self.default_expression,
+            "enumValues": None,
+            "logicalType": str(self.logical),
+            "default": self.default,
+            "large": self.large,
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Column:
+        """Read `to_json`'s form back."""
+        return cls(
+            name=data["name"],
+            position=data["position"],
+            logical=LogicalType.parse(data["logicalType"]),
+            native_type=data.get("typeName") or "",
+            length=data.get("length"),
+            scale=data.get("scale"),
+            nullable=data.get("optional", True),
+            default=data.get("default"),
+            default_expression=data.get("defaultValueExpression"),
+            identity=data.get("autoIncremented", False),
+            generated=data.get("generated", False),
+            jdbc_type=data.get("jdbcType"),
+            large=data.get("large", False),
+            comment=data.get("comment"),
+        )
+
+
+@dataclass(frozen=True)
+class TableSchema:
+    """A table's structure at one time: what the images of its change rows follow.
+
+    Args:
+        id: where the table lives.
+        columns: in source order.
+        key: names of the key columns in key order; empty when the table has none.
+        comment: what the source's catalog says of the table.
+    """
+
+    id: TableId
+    columns: tuple[Column, ...]
+    key: tuple[str, ...] = ()
+    comment: str | None = None
+    _by_name: Mapping[str, Column] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        by_name = {column.name: column for column in self.columns}
+        if len(by_name) != len(self.columns):
+            raise ValueError(f"table {self.id} has two columns of one name")
+        missing = [name for name in self.key if name not in by_name]
+        if missing:
+            raise ValueError(f"key column {missing[0]!r} of table {self.id} is not among its columns")
+        object.__setattr__(self, "_by_name", by_name)
+
+    def column(self, name: str) -> Column:
+        """The column of that name.
+
+        Raises:
+            KeyError: there is none.
+        """
+        return self._by_name[name]
+
+    @property
+    def key_columns(self) -> tuple[Column, ...]:
+        """The key's columns in key order."""
+        return tuple(self._by_name[name] for name in self.key)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """16 hex digits that are the same for the same structure, over processes and releases; stands in `schema_id`.
+
+        Comments do not count: they change no value.
+        """
+        data = self.to_json()
+        data.pop("comment")
+        for column in data["columns"]:
+            column.pop("comment")
+        text = json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def to_json(self) -> dict[str, Any]:
+        """The structure as JSON values; `id` is Debezium's quoted form, `tableId` the parts."""
+        return {
+            "id": self.id.quoted,
+            "tableId": [self.id.database, self.id.schema, self.id.name],
+            "defaultCharsetName": None,
+            "primaryKeyColumnNames": list(self.key),
+            "columns": [column.to_json() for column in self.columns],
+            "comment": self.comment,
+        }
+
+    def to_text(self) -> str:
+        """The structure as one line of JSON: what stands in `table_schema` of a `schema` row."""
+        return json.dumps(self.to_json(), separators=(",", ":"), ensure_ascii=False)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> TableSchema:
+        """Read `to_json`'s form back."""
+        return cls(
+            id=TableId(*data["tableId"]),
+            columns=tuple(Column.from_json(column) for column in data["columns"]),
+            key=tuple(data.get("primaryKeyColumnNames") or ()),
+            comment=data.get("comment"),
+        )
+
+    @classmethod
+    def from_text(cls, text: str) -> TableSchema:
+        """Read `to_text`'s form back."""
+        return cls.from_json(json.loads(text))

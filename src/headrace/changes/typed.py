@@ -1,0 +1,77 @@
+"""`headrace.typed`: change rows of one table with images as real Spark columns."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headrace.changes.table import Column, TableSchema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def quote(name: str) -> str:
+    """A column name as Spark SQL reads it whatever characters it has."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def literal(text: str) -> str:
+    """A Spark SQL string literal, whatever characters the text has."""
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n").replace("\r", "\\r")
+    return f"'{escaped}'"
+
+
+def typed_value(text: str, column: Column) -> str:
+    """Spark SQL that turns canonical text (an SQL expression) into the column's Spark type, never through a double for exact types."""
+    kind = column.logical.spark_type
+    if kind == "string":
+        return text
+    if kind == "binary":
+        return f"unbase64({text})"
+    return f"cast({text} as {kind})"
+
+
+def typed_image(image: str, schema: TableSchema) -> str:
+    """Spark SQL for a whole image map as a struct of typed columns; null where the map is null.
+
+    A column that the map does not carry is null in the struct: look at `map_contains_key`, or `*_absent`, to tell it from NULL.
+    """
+    if not schema.columns:
+        return "cast(null as struct<>)"
+    fields = ", ".join(
+        f"{typed_value(f'{image}[{literal(column.name)}]', column)} as {quote(column.name)}" for column in schema.columns
+    )
+    return f"if({image} is null, null, struct({fields}))"
+
+
+def typed(changes: DataFrame, table_schema: TableSchema) -> DataFrame:
+    """The change rows of one table with `before` and `after` as structs of real Spark types.
+
+    Rows of other tables are left out. Absent columns are null in the struct and named in `before_absent` / `after_absent`.
+
+    Args:
+        changes: change rows with images as maps.
+        table_schema: the structure of the table, as a `schema` row carries it.
+
+    Returns:
+        The same rows and order; the other columns unchanged.
+    """
+    id = table_schema.id
+    names = ", ".join(literal(column.name) for column in table_schema.columns)
+    expressions = []
+    for name in changes.columns:
+        if name in ("before", "after"):
+            expressions.append(f"{typed_image(name, table_schema)} as {name}")
+        elif name in ("before_absent", "after_absent"):
+            image = name.removesuffix("_absent")
+            expressions.append(
+                f"if({image} is null or size({image}) = {len(table_schema.columns)}, {name}, "
+                f"array_except(array({names}), map_keys({image}))) as {name}"
+            )
+        else:
+            expressions.append(quote(name))
+    of_table = (
+        f"op not in ('schema') and table.schema <=> {literal(id.schema)} and table.name <=> {literal(id.name)}"
+        + (f" and table.database <=> {literal(id.database)}" if id.database else "")
+    )
+    return changes.where(of_table).selectExpr(*expressions)

@@ -1,0 +1,62 @@
+"""Errors that a user can act on.
+
+Every error carries one sentence that names the thing that is wrong (option, table, position, server) and a remedy.
+The command line prints exactly that sentence and exits with 2; `--debug` adds the stack trace. No message ever
+contains a password or the value of a cell.
+"""
+
+from __future__ import annotations
+
+
+class HeadraceError(Exception):
+    """Base of all errors that Headrace raises on purpose.
+
+    Args:
+        message: what is wrong, naming the option, table, position or server.
+        remedy: what the user can do about it; becomes the end of the sentence.
+    """
+
+    def __init__(self, message: str, *, remedy: str = "") -> None:
+        self.message = message
+        self.remedy = remedy
+        super().__init__(f"{message} {remedy}".strip())
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Errors cross process borders (executor to driver) pickled; keyword-only arguments need this.
+        return (_rebuild, (type(self), self.message, self.remedy))
+
+
+def _rebuild(kind: type[HeadraceError], message: str, remedy: str) -> HeadraceError:
+    return kind(message, remedy=remedy)
+
+
+class OptionError(HeadraceError):
+    """An option is unknown, missing, malformed or contradicts another."""
+
+
+class ConnectError(HeadraceError):
+    """A server could not be reached or refused the login."""
+
+
+class CaptureError(HeadraceError):
+    """The source database is not set up for capture (change capture off, privilege missing, table unknown)."""
+
+
+class DataLossError(HeadraceError):
+    """Changes that are still needed are no longer in the source's log; nothing of the batch was emitted."""
+
+
+class PositionMismatch(HeadraceError):
+    """The stored position does not belong to this source (restored backup, other database)."""
+
+
+class FormatError(HeadraceError):
+    """A message or a value does not follow its wire format. The only error that decoders and parsers raise."""
+
+
+class SchemaError(HeadraceError):
+    """A table structure is unknown, contradictory, or can't be carried by the target."""
+
+
+class SinkError(HeadraceError):
+    """A sink can't be written, or belongs to another pipeline."""

@@ -1,0 +1,1 @@
+"""How changes look on a wire."""

@@ -1,0 +1,192 @@
+"""One declaration per option, from which parsing, validation, redaction and the reference pages come.
+
+An option has one name in snake case; it is accepted in Spark's camelCase too (`on_error`, `onError`), and under the dotted
+Debezium names that mean the same (`snapshot.mode`). Case and the separators `.`, `_`, `-` do not matter when matching, because
+Spark hands options over in a case-insensitive map. An unknown option is an error that names the nearest known one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.errors import OptionError
+from headrace.registry import did_you_mean
+
+_SECRET = re.compile(r"password|secret|token|credential|private.?key", re.IGNORECASE)
+_MISSING: Any = object()
+REDACTED = "*********(redacted)"
+
+
+@dataclass(frozen=True)
+class Option:
+    """What a user may set on a source, format or sink.
+
+    Args:
+        name: snake case; the camelCase and dotted spellings are derived.
+        kind: `str`, `int`, `float`, `bool`, `list` (comma separated), or a callable from text to value that raises ValueError.
+        doc: one or two sentences for the reference page: meaning, unit, and what happens at the default.
+        default: the value when it is not given. Leave out for a required option.
+        choices: the only values allowed.
+        aliases: other names with the same meaning, Debezium's dotted ones above all.
+        minimum: the least number allowed.
+    """
+
+    name: str
+    kind: Any
+    doc: str
+    default: Any = _MISSING
+    choices: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()
+    minimum: float | None = None
+
+    @property
+    def required(self) -> bool:
+        """Whether the user must give it."""
+        return self.default is _MISSING
+
+    @property
+    def secret(self) -> bool:
+        """Whether its value must never be shown."""
+        return is_secret(self.name)
+
+    @property
+    def spark_name(self) -> str:
+        """The camelCase spelling for `spark.readStream.option`."""
+        head, *rest = self.name.split("_")
+        return head + "".join(word.capitalize() for word in rest)
+
+    def parse(self, given: Any) -> Any:
+        """Turn what the user gave (text, or a YAML value) into the option's value.
+
+        Raises:
+            OptionError: it does not fit; the value itself is quoted only where the option is no secret.
+        """
+        try:
+            value = _PARSERS.get(self.kind, self.kind)(given)
+        except (ValueError, TypeError) as error:
+            shown = REDACTED if self.secret else repr(given)
+            wanted = getattr(self.kind, "__name__", str(self.kind))
+            detail = str(error) if self.kind not in _PARSERS else f"expected {wanted}"
+            raise OptionError(
+                f"Option '{self.name}' can't be {shown}: {detail}.", remedy=f"See: {self.doc}"
+            ) from error
+        if self.choices and value not in self.choices:
+            raise OptionError(
+                f"Option '{self.name}' can't be {value!r}.", remedy=did_you_mean(str(value), self.choices)
+            )
+        if self.minimum is not None and value < self.minimum:
+            raise OptionError(f"Option '{self.name}' can't be {value}.", remedy=f"The least is {self.minimum:g}.")
+        return value
+
+
+class Options(Mapping[str, Any]):
+    """The parsed options of one source, format or sink; a mapping from declared name to value."""
+
+    def __init__(self, values: Mapping[str, Any], declared: tuple[Option, ...]) -> None:
+        self._values = dict(values)
+        self._declared = declared
+
+    def __getitem__(self, name: str) -> Any:
+        return self._values[name]
+
+    def __iter__(self) -> Any:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __repr__(self) -> str:
+        return f"Options({redact(self._values)})"
+
+
+def parse_options(
+    declared: Iterable[Option], given: Mapping[str, Any], *, owner: str, ignore: Callable[[str], bool] = lambda _: False
+) -> Options:
+    """Check and convert what a user gave against what is declared.
+
+    Args:
+        declared: the options that exist.
+        given: names in any accepted spelling to raw values; a value of None counts as not given.
+        owner: what the options belong to, for messages (`source 'sqlserver'`).
+        ignore: names to leave alone (Spark's own `path`, `kafka.*` pass-through).
+
+    Raises:
+        OptionError: an unknown name (with the nearest known one), a missing required one, two spellings of one, or a bad value.
+    """
+    declared = tuple(declared)
+    by_spelling: dict[str, Option] = {}
+    for option in declared:
+        for spelling in (option.name, *option.aliases):
+            by_spelling[_fold(spelling)] = option
+    values: dict[str, Any] = {}
+    for name, raw in given.items():
+        if raw is None or ignore(name):
+            continue
+        found = by_spelling.get(_fold(name))
+        if found is None:
+            spellings = [s for o in declared for s in (o.name, *o.aliases)]
+            raise OptionError(f"Unknown option '{name}' for {owner}.", remedy=did_you_mean(name, spellings))
+        if found.name in values:
+            raise OptionError(f"Option '{found.name}' of {owner} is given twice.", remedy="Keep one spelling.")
+        values[found.name] = found.parse(raw)
+    for option in declared:
+        if option.name not in values:
+            if option.required:
+                raise OptionError(f"Option '{option.name}' of {owner} is missing.", remedy=f"Set it: {option.doc}")
+            values[option.name] = option.default
+    return Options(values, declared)
+
+
+def is_secret(name: str) -> bool:
+    """Whether a name sounds like a secret, by which values are redacted everywhere."""
+    return bool(_SECRET.search(name))
+
+
+def redact(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The same mapping, fit to be logged or shown."""
+    return {k: REDACTED if is_secret(k) and v not in (None, "") else v for k, v in values.items()}
+
+
+def _fold(name: str) -> str:
+    return re.sub(r"[._\-]", "", name).lower()
+
+
+def _parse_bool(given: Any) -> bool:
+    if isinstance(given, bool):
+        return given
+    text = str(given).strip().lower()
+    if text in ("true", "yes", "on", "1"):
+        return True
+    if text in ("false", "no", "off", "0"):
+        return False
+    raise ValueError(given)
+
+
+def _parse_list(given: Any) -> tuple[str, ...]:
+    if isinstance(given, (list, tuple)):
+        return tuple(str(item).strip() for item in given)
+    return tuple(part.strip() for part in str(given).split(",") if part.strip())
+
+
+def _parse_int(given: Any) -> int:
+    if isinstance(given, bool):
+        raise ValueError(given)
+    return int(str(given).strip())
+
+
+def _parse_text(given: Any) -> str:
+    if isinstance(given, (dict, list)):
+        raise ValueError(given)
+    return str(given)
+
+
+_PARSERS: dict[Any, Callable[[Any], Any]] = {
+    str: _parse_text,
+    int: _parse_int,
+    float: lambda given: float(str(given)),
+    bool: _parse_bool,
+    list: _parse_list,
+}

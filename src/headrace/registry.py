@@ -1,0 +1,66 @@
+"""Where sources, formats, sinks and drivers are found by name, without importing them.
+
+A built-in is one line here: a name and the place it is imported from when first asked for. Third parties add their own
+through entry points (`headrace.sources`, `headrace.formats`, `headrace.sinks`, `headrace.drivers`), so nothing here changes for them.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from collections.abc import Iterable, Mapping
+from importlib.metadata import entry_points
+from typing import Any
+
+from headrace.errors import OptionError
+
+_BUILT_IN: Mapping[str, Mapping[str, str]] = {
+    "source": {
+        "sqlserver": "headrace.sources.sqlserver.source:SqlServerSource",
+    },
+    "format": {
+        "debezium_json": "headrace.formats.debezium_json:DebeziumJson",
+    },
+    "sink": {
+        "kafka": "headrace.sinks.kafka:KafkaSink",
+        "files": "headrace.sinks.files:FilesSink",
+        "delta": "headrace.sinks.delta:DeltaSink",
+        "memory": "headrace.sinks.memory:MemorySink",
+    },
+    # Drivers open a DB-API connection for a source: `connect(settings: Mapping[str, str])`.
+    "driver": {
+        "mssql-python": "headrace.sources.sqlserver.driver:connect",
+        "emulator": "headrace.emulators.sqlserver.driver:connect",
+    },
+}
+
+
+def names(kind: str) -> list[str]:
+    """All registered names of a kind (`source`, `format`, `sink`, `driver`), sorted."""
+    return sorted({*_BUILT_IN[kind], *(e.name for e in entry_points(group=f"headrace.{kind}s"))})
+
+
+def find(kind: str, name: str) -> Any:
+    """The class or function registered under `name`.
+
+    Raises:
+        OptionError: the name is not registered (names the nearest one), or what it needs is not installed.
+    """
+    place = _BUILT_IN[kind].get(name)
+    if place is not None:
+        module, _, attribute = place.partition(":")
+        return getattr(importlib.import_module(module), attribute)
+    for entry in entry_points(group=f"headrace.{kind}s"):
+        if entry.name == name:
+            return entry.load()
+    raise OptionError(f"Unknown {kind} '{name}'.", remedy=did_you_mean(name, names(kind)))
+
+
+def did_you_mean(given: str, known: Iterable[str]) -> str:
+    """`Did you mean 'x'?`, or the list of what exists, to end an error's sentence."""
+    known = list(known)
+    near = difflib.get_close_matches(given.lower(), [k.lower() for k in known], n=1, cutoff=0.6)
+    if near:
+        best = next(k for k in known if k.lower() == near[0])
+        return f"Did you mean '{best}'?"
+    return f"Known: {', '.join(sorted(known))}."

@@ -1,0 +1,1 @@
+"""How changes leave a database."""

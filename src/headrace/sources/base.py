@@ -1,0 +1,109 @@
+"""The contract of a source: a planner on the driver, readers in the executors.
+
+The reader (`headrace.sources.reader`) is the only caller and the only place that knows Spark's data source API. A new source is a
+subclass with a name and declared options; everything about batches, restarts and replays follows from the promises written here.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import pyarrow as pa
+
+from headrace.changes import TableSchema
+from headrace.options import Option, Options
+from headrace.sources.offset import Offset
+
+
+@dataclass(frozen=True)
+class Slice:
+    """One task's share of a batch; small, picklable, and enough to read the same rows again.
+
+    Args:
+        kind: what `Source.read` has to do (a source's own word, such as `snapshot` or `stream`).
+        details: JSON values only.
+    """
+
+    kind: str
+    details: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Limit:
+    """How much a batch may hold at the most; zero means no bound.
+
+    Args:
+        commits: source commits in the streaming part of a batch.
+        chunks: snapshot chunks planned per batch.
+    """
+
+    commits: int = 0
+    chunks: int = 0
+
+
+class Source(ABC):
+    """A database from which changes are taken. Instances are made from options alone, in the driver and in executors alike.
+
+    Subclasses keep no connection in attributes that are pickled: a copy goes to every executor.
+    """
+
+    name: ClassVar[str]
+    options: ClassVar[tuple[Option, ...]]
+
+    def __init__(self, options: Options) -> None:
+        self.settings = options
+
+    @abstractmethod
+    def tables(self) -> Sequence[TableSchema]:
+        """What is captured now, and how it looks; in include-list order. Runs in the driver.
+
+        Raises:
+            CaptureError: an included table does not exist or is not set up for capture.
+            ConnectError: the server can't be reached or refuses the login.
+        """
+
+    @abstractmethod
+    def advance(self, start: Offset, limit: Limit, now: dt.datetime) -> Offset:
+        """Where the next batch ends, given where the last one ended. Runs in the driver.
+
+        Returns `start` itself when nothing is new, so that an idle source makes no batches. The end is always a whole number of
+        commits. Snapshot chunk boundaries are fixed here, compared and ordered by the server, and stand in the returned offset.
+
+        Args:
+            start: the end of the previous batch; `Offset.nothing()` before the first.
+            limit: how far a batch may go.
+            now: becomes the batch's capture time.
+
+        Raises:
+            DataLossError: changes after `start` are no longer in the source's log.
+        """
+
+    @abstractmethod
+    def plan(self, start: Offset, end: Offset) -> list[Slice]:
+        """Cut the batch (start, end] into slices; `(start, end)` alone decides its rows, order and bytes. Runs in the driver.
+
+        Raises:
+            DataLossError: changes of the window were cleaned since `advance`.
+        """
+
+    @abstractmethod
+    def read(self, slice: Slice) -> Iterator[pa.RecordBatch]:
+        """The change rows of one slice as Arrow batches of `arrow_schema()`, ordered by position. Runs in executors.
+
+        May be called again for the same slice (task retry, speculation) and gives the same rows: byte for byte for streamed
+        changes; snapshot rows are read from a live table and converge instead.
+
+        Raises:
+            DataLossError: changes of the slice were cleaned while it was read; no partial result may be kept.
+        """
+
+    def acknowledge(self, offset: Offset) -> None:
+        """Everything up to `offset` rests in all sinks; a source that holds log for us may release it. Runs in the driver.
+
+        Called late (one batch behind) and not at all when idle or on stop, so nothing may depend on it for correctness.
+        """
+        return None

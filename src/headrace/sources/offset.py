@@ -1,0 +1,131 @@
+"""The offset of a captured database: where a batch ends, as Spark keeps it in its checkpoint.
+
+One JSON object. `commit` is the position up to which every table has been delivered, but for the tables named in `tables`, which
+lag behind (they are in their snapshot, or catching up after it). So its size grows with tables in snapshot, never with rows.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from headrace.errors import PositionMismatch
+
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class TableProgress:
+    """A table that is not yet where the rest of the database is.
+
+    Args:
+        commit: changes of this table up to this commit are contained in its snapshot; its stream goes on after it.
+        chunk: how many snapshot chunks lie behind.
+        bounds: the upper key bounds of the chunks of the batch that ends here, in order, each a list of canonical texts (an
+            element may be null); the last one is where the next batch goes on. Null for "to the end of the table".
+        rows: an estimate of the table's rows when its snapshot began, for progress displays; -1 when unknown.
+        done: the snapshot is complete, changes after `commit` follow.
+    """
+
+    commit: str
+    chunk: int = 0
+    bounds: tuple[tuple[str | None, ...] | None, ...] = ()
+    rows: int = -1
+    done: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "commit": self.commit,
+            "chunk": self.chunk,
+            "bounds": [None if b is None else list(b) for b in self.bounds],
+            "rows": self.rows,
+            "done": self.done,
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> TableProgress:
+        bounds = tuple(None if b is None else tuple(b) for b in data["bounds"])
+        return cls(data["commit"], data["chunk"], bounds, data["rows"], data["done"])
+
+
+@dataclass(frozen=True)
+class Offset:
+    """Where a batch ends.
+
+    Args:
+        source: the source's name and the database's identity; an offset of another database is refused.
+        commit: everything up to and with this commit is delivered (but for `tables`); empty before the first batch.
+        commit_time: when that commit was made, for lag; null when unknown.
+        capture_time: when the batch was planned; changes only when something else does.
+        initial: the first snapshot is still running, so nothing is streamed yet.
+        known: the tables (`schema.name`) that have been taken in; one that is included later is snapshotted first.
+        tables: the tables that lag behind `commit`.
+    """
+
+    source: str = ""
+    commit: str = ""
+    commit_time: dt.datetime | None = None
+    capture_time: dt.datetime | None = None
+    initial: bool = True
+    known: tuple[str, ...] = ()
+    tables: Mapping[str, TableProgress] = field(default_factory=dict)
+
+    @classmethod
+    def nothing(cls) -> Offset:
+        """The offset before the first batch."""
+        return cls()
+
+    @property
+    def is_nothing(self) -> bool:
+        """Whether no batch has ended yet."""
+        return not self.commit
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON values, the form that Spark keeps."""
+        return {
+            "version": VERSION,
+            "source": self.source,
+            "commit": self.commit,
+            "commit_time": _time_text(self.commit_time),
+            "capture_time": _time_text(self.capture_time),
+            "initial": self.initial,
+            "known": list(self.known),
+            "tables": {name: progress.to_json() for name, progress in sorted(self.tables.items())},
+        }
+
+    def to_text(self) -> str:
+        return json.dumps(self.to_json(), separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Offset:
+        """Read an offset from a checkpoint.
+
+        Raises:
+            PositionMismatch: it was written by a newer release.
+        """
+        version = data.get("version")
+        if version != VERSION:
+            raise PositionMismatch(
+                f"The checkpoint holds an offset of version {version}, this release reads version {VERSION}.",
+                remedy="Use the release that wrote it, or start with a new checkpoint.",
+            )
+        return cls(
+            source=data["source"],
+            commit=data["commit"],
+            commit_time=_time(data["commit_time"]),
+            capture_time=_time(data["capture_time"]),
+            initial=data["initial"],
+            known=tuple(data["known"]),
+            tables={name: TableProgress.from_json(p) for name, p in data["tables"].items()},
+        )
+
+
+def _time_text(time: dt.datetime | None) -> str | None:
+    return None if time is None else time.isoformat()
+
+
+def _time(text: str | None) -> dt.datetime | None:
+    return None if text is None else dt.datetime.fromisoformat(text)
