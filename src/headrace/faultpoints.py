@@ -1,7 +1,7 @@
 """Named points in the program where tests make it fail.
 
-A call to `reach("sink.delta.after_commit")` does nothing unless the environment variable `HEADRACE_FAULTPOINTS`
-arms that name. It exists so that tests can kill, fail or hold the program at an exact place instead of sleeping and hoping
+A call to `reach("sink.delta.after_commit")` does nothing unless the environment variable `HEADRACE_FAULTPOINTS` arms
+that name. It exists so that tests can kill, fail or hold the program at an exact place instead of sleeping and hoping
 (reliability.md section 4).
 
 Arming: `HEADRACE_FAULTPOINTS="name=action[@n][;name=action...]"`, where action is
@@ -10,8 +10,8 @@ Arming: `HEADRACE_FAULTPOINTS="name=action[@n][;name=action...]"`, where action 
 - `kill`: SIGKILL this process and, in a Python worker, the driver whose pid stands in `HEADRACE_FAULT_PID`;
 - `hold:PATH`: write `PATH.reached`, then wait until the file PATH exists (at most 120 seconds, then raise).
 
-`@n` means the n-th time that the name is reached (counted over all processes through files in
-`HEADRACE_FAULT_DIR`). Each action is carried out once: it leaves the file `<name>.hit` in that folder, which is the proof for the test.
+`@n` means the n-th time that the name is reached (counted over all processes through files in `HEADRACE_FAULT_DIR`).
+Each action is carried out once: it leaves the file `<name>.hit` in that folder, which is the proof for the test.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """One declaration per option, from which parsing, validation, redaction and the reference pages come.
 
-An option has one name in snake case; it is accepted in Spark's camelCase too (`on_error`, `onError`), and under the dotted
-Debezium names that mean the same (`snapshot.mode`). Case and the separators `.`, `_`, `-` do not matter when matching, because
-Spark hands options over in a case-insensitive map. An unknown option is an error that names the nearest known one.
+An option has one name in snake case; it is accepted in Spark's camelCase too (`on_error`, `onError`), and under the
+dotted Debezium names that mean the same (`snapshot.mode`). Case and the separators `.`, `_`, `-` do not matter when
+matching, because Spark hands options over in a case-insensitive map. An unknown option is an error that names the
+nearest known one.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ class Option:
 
     Args:
         name: snake case; the camelCase and dotted spellings are derived.
-        kind: `str`, `int`, `float`, `bool`, `list` (comma separated), or a callable from text to value that raises ValueError.
+        kind: `str`, `int`, `float`, `bool`, `list` (comma separated), or a callable from text to value that raises
+            ValueError.
         doc: one or two sentences for the reference page: meaning, unit, and what happens at the default.
         default: the value when it is not given. Leave out for a required option.
         choices: the only values allowed.
@@ -70,9 +72,7 @@ class Option:
             shown = REDACTED if self.secret else repr(given)
             wanted = getattr(self.kind, "__name__", str(self.kind))
             detail = str(error) if self.kind not in _PARSERS else f"expected {wanted}"
-            raise OptionError(
-                f"Option '{self.name}' can't be {shown}: {detail}.", remedy=f"See: {self.doc}"
-            ) from error
+            raise OptionError(f"Option '{self.name}' can't be {shown}: {detail}.", remedy=f"See: {self.doc}") from error
         if self.choices and value not in self.choices:
             raise OptionError(
                 f"Option '{self.name}' can't be {value!r}.", remedy=did_you_mean(str(value), self.choices)
@@ -114,7 +114,8 @@ def parse_options(
         ignore: names to leave alone (Spark's own `path`, `kafka.*` pass-through).
 
     Raises:
-        OptionError: an unknown name (with the nearest known one), a missing required one, two spellings of one, or a bad value.
+        OptionError: an unknown name (with the nearest known one), a missing required one, two spellings of one, or a
+        bad value.
     """
     declared = tuple(declared)
     by_spelling: dict[str, Option] = {}

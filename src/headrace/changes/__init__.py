@@ -1,7 +1,7 @@
 """The vocabulary: what a change, a table and a value are. No driver, no I/O, no Spark session.
 
-Everything in the middle of Headrace is a DataFrame of change rows (`row`), whose images hold canonical text (`types`) that a
-`TableSchema` (`table`) turns into typed columns and back, in an order that a position (`position`) gives.
+Everything in the middle of Headrace is a DataFrame of change rows (`row`), whose images hold canonical text (`types`)
+that a `TableSchema` (`table`) turns into typed columns and back, in an order that a position (`position`) gives.
 """
 
 from headrace.changes.operation import Operation

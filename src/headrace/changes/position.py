@@ -1,8 +1,8 @@
 """Positions: where a change stands in its source's order, as text whose order is that order.
 
-A position is commit / order inside the commit / sub-order. Each part is text that its source writes so that it compares byte by
-byte; parts are joined by `/`, which sorts before every character allowed in a part, so the text of the whole compares like the
-tuple of its parts. Positions of different databases or Kafka partitions are never compared.
+A position is commit / order inside the commit / sub-order. Each part is text that its source writes so that it compares
+byte by byte; parts are joined by `/`, which sorts before every character allowed in a part, so the text of the whole
+compares like the tuple of its parts. Positions of different databases or Kafka partitions are never compared.
 """
 
 from __future__ import annotations
@@ -60,4 +60,7 @@ class Position:
 
 
 SNAPSHOT_ORDER = "r"
-"""First letter of the order of a row read at a commit: it sorts after every streamed change of that commit (hex digits)."""
+"""First letter of the order of a row read at a commit.
+
+It sorts after every streamed change of that commit (hex digits).
+"""

@@ -1,4 +1,7 @@
-"""The change row: the one schema of every DataFrame in the middle of Headrace (DESIGN.md section 1 has each column's meaning)."""
+"""The change row.
+
+The one schema of every DataFrame in the middle of Headrace (DESIGN.md section 1 has each column's meaning).
+"""
 
 from __future__ import annotations
 
@@ -90,4 +93,6 @@ def spark_schema() -> StructType:
     """The change row as a Spark schema, for sources' readers and for making DataFrames by hand."""
     from pyspark.sql.types import StructType
 
-    return StructType.fromDDL(CHANGE_ROW_DDL)
+    schema = StructType.fromDDL(CHANGE_ROW_DDL)
+    assert isinstance(schema, StructType)
+    return schema

@@ -1,7 +1,7 @@
 """What a table is: its name and its structure.
 
-A `TableSchema` turns canonical text into typed columns and back. Its JSON is a superset of the `tableChanges[].table` of a Debezium
-schema change event, so that a schema row and a schema-change message say the same.
+A `TableSchema` turns canonical text into typed columns and back. Its JSON is a superset of the `tableChanges[].table`
+of a Debezium schema change event, so that a schema row and a schema-change message say the same.
 """
 
 from __future__ import annotations

@@ -22,7 +22,8 @@ def literal(text: str) -> str:
 
 
 def typed_value(text: str, column: Column) -> str:
-    """Spark SQL that turns canonical text (an SQL expression) into the column's Spark type, never through a double for exact types."""
+    """Spark SQL that turns canonical text (an SQL expression) into the column's Spark type, never through a double for
+    exact types."""
     kind = column.logical.spark_type
     if kind == "string":
         return text
@@ -34,12 +35,14 @@ def typed_value(text: str, column: Column) -> str:
 def typed_image(image: str, schema: TableSchema) -> str:
     """Spark SQL for a whole image map as a struct of typed columns; null where the map is null.
 
-    A column that the map does not carry is null in the struct: look at `map_contains_key`, or `*_absent`, to tell it from NULL.
+    A column that the map does not carry is null in the struct: look at `map_contains_key`, or `*_absent`, to tell it
+    from NULL.
     """
     if not schema.columns:
         return "cast(null as struct<>)"
     fields = ", ".join(
-        f"{typed_value(f'{image}[{literal(column.name)}]', column)} as {quote(column.name)}" for column in schema.columns
+        f"{typed_value(f'{image}[{literal(column.name)}]', column)} as {quote(column.name)}"
+        for column in schema.columns
     )
     return f"if({image} is null, null, struct({fields}))"
 
@@ -47,7 +50,8 @@ def typed_image(image: str, schema: TableSchema) -> str:
 def typed(changes: DataFrame, table_schema: TableSchema) -> DataFrame:
     """The change rows of one table with `before` and `after` as structs of real Spark types.
 
-    Rows of other tables are left out. Absent columns are null in the struct and named in `before_absent` / `after_absent`.
+    Rows of other tables are left out. Absent columns are null in the struct and named in `before_absent` /
+    `after_absent`.
 
     Args:
         changes: change rows with images as maps.

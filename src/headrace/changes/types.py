@@ -1,7 +1,7 @@
 """Logical types and their canonical text: the one place where a value's spelling is decided.
 
-Images of change rows hold text, so that one schema carries any table and no number passes through a double. Each logical type
-has exactly one lossless spelling:
+Images of change rows hold text, so that one schema carries any table and no number passes through a double. Each
+logical type has exactly one lossless spelling:
 
 | logical type | canonical text | example | Spark type of `typed()` |
 |---|---|---|---|
@@ -9,7 +9,7 @@ has exactly one lossless spelling:
 | int8 int16 int32 int64 | plain digits | `-12` | tinyint smallint int bigint |
 | uint64 | plain digits | `18446744073709551615` | decimal(20,0) |
 | decimal(p,s) | plain digits with the scale's digits | `12.50` | decimal(p,s); string beyond 38 digits |
-| float32 float64 | shortest digits that read back the same; `NaN`, `Infinity`, `-Infinity` | `3.25`, `1e+22` | float double |
+| float32 float64 | fewest digits that read back the same; `NaN`, `Infinity` | `3.25`, `1e+22` | float double |
 | string uuid json xml interval nested | as it is | `O'Hara` | string |
 | bytes | base64 | `3q2+7w==` | binary |
 | date | `YYYY-MM-DD` | `2018-07-13` | date |
@@ -18,7 +18,8 @@ has exactly one lossless spelling:
 | instant(p) | the same with `T` and `Z` | `2018-07-13T11:23:45.340Z` | timestamp; string if p > 6 |
 | zoned_timestamp(p) | the same with its own offset | `2018-07-13T12:23:45+11:00` | timestamp; string if p > 6 |
 
-A time finer than microseconds stays text in typed columns because Spark's timestamps would cut it, and two keys could become one.
+A time finer than microseconds stays text in typed columns because Spark's timestamps would cut it, and two keys could
+become one.
 """
 
 from __future__ import annotations
@@ -34,13 +35,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-_KINDS = frozenset(
-    "boolean int8 int16 int32 int64 uint64 decimal float32 float64 string uuid json xml interval nested bytes date time "
-    "timestamp instant zoned_timestamp".split()
-)
 _TEXTUAL = frozenset(("string", "uuid", "json", "xml", "interval", "nested"))
 _INTEGERS = frozenset(("int8", "int16", "int32", "int64", "uint64"))
 _PRECISE = frozenset(("time", "timestamp", "instant", "zoned_timestamp"))
+_KINDS = _TEXTUAL | _INTEGERS | _PRECISE | {"boolean", "decimal", "float32", "float64", "bytes", "date"}
 _TYPE_TEXT = re.compile(r"([a-z_0-9]+?)(?:\((\d+)(?:,(-?\d+))?\))?")
 _SPARK = {
     "boolean": "boolean",
@@ -63,7 +61,7 @@ MAX_DECIMAL_PRECISION = 38
 class Precise(NamedTuple):
     """A time of day or a timestamp finer than Python's microseconds: the whole second, and the nanoseconds after it."""
 
-    second: dt.datetime | dt.time
+    second: Any
     nanosecond: int
 
 
@@ -257,8 +255,10 @@ def _decimal_text(value: Any, scale: int | None) -> str:
     if -exponent > scale and any(digits[len(digits) + exponent + scale :]):
         raise ValueError(f"the value has more than {scale} digits after the point")
     # Built from digits, not by quantize: the context's precision (28 digits) must not matter.
-    unscaled = str(int("".join(map(str, digits)) + "0" * (exponent + scale))) if exponent + scale >= 0 else str(
-        int("".join(map(str, digits[: exponent + scale])) or "0")
+    unscaled = (
+        str(int("".join(map(str, digits)) + "0" * (exponent + scale)))
+        if exponent + scale >= 0
+        else str(int("".join(map(str, digits[: exponent + scale])) or "0"))
     )
     if scale > 0:
         unscaled = unscaled.rjust(scale + 1, "0")

@@ -18,7 +18,8 @@ MESSAGE_DDL = (
 
 
 class Format(ABC):
-    """A wire format. Both directions are lazy DataFrame transformations made of Spark SQL expressions wherever Spark has them.
+    """A wire format. Both directions are lazy DataFrame transformations made of Spark SQL expressions wherever Spark
+    has them.
 
     A format that has only one direction overrides only that method; asking for the other is a clear error.
     """
@@ -32,8 +33,8 @@ class Format(ABC):
     def decode(self, messages: DataFrame) -> DataFrame:
         """Kafka columns (key, value, headers, topic, partition, offset, timestamp) to change rows.
 
-        A message that can't be read becomes an `error` row that keeps it whole; nothing is dropped silently. Order: the position of a
-        decoded row is its Kafka offset and the order inside the message, within `message.partition`.
+        A message that can't be read becomes an `error` row that keeps it whole; nothing is dropped silently. Order: the
+        position of a decoded row is its Kafka offset and the order inside the message, within `message.partition`.
 
         Raises:
             OptionError: this format can't be decoded.
@@ -43,8 +44,8 @@ class Format(ABC):
     def encode(self, changes: DataFrame) -> DataFrame:
         """Change rows to messages of `MESSAGE_DDL`, zero, one or more per row, in the row's order (`position`).
 
-        Only the rows decide the bytes, so that a repeated batch repeats its messages byte for byte. `schema` rows in `changes` say
-        how the images are typed; rows whose structure is not among them are refused when the action runs.
+        Only the rows decide the bytes, so that a repeated batch repeats its messages byte for byte. `schema` rows in
+        `changes` say how the images are typed; rows whose structure is not among them are refused when the action runs.
 
         Raises:
             OptionError: this format can't be encoded.

@@ -18,7 +18,8 @@ class BatchId:
 
     Args:
         pipeline: the pipeline's name.
-        checkpoint: the id that Spark keeps in the checkpoint; a new checkpoint has a new one and starts at number 0 again.
+        checkpoint: the id that Spark keeps in the checkpoint; a new checkpoint has a new one and starts at number 0
+            again.
         number: Spark's batch number.
     """
 
@@ -36,7 +37,8 @@ class Sink(ABC):
     """Where changes rest. Message sinks take encoded messages (`MESSAGE_DDL`), table sinks take change rows.
 
     Attributes:
-        guarantee: what a replayed batch does. `exactly-once`: nothing. `at-least-once`: the same messages again, byte for byte.
+        guarantee: what a replayed batch does. `exactly-once`: nothing. `at-least-once`: the same messages again, byte
+            for byte.
         takes: `messages` or `changes`.
     """
 
@@ -58,9 +60,11 @@ class Sink(ABC):
 
     @abstractmethod
     def write(self, rows: DataFrame, batch: BatchId) -> None:
-        """Write one batch, the whole of it or (as far as the target can) nothing. Runs in the driver, which starts Spark jobs.
+        """Write one batch, the whole of it or (as far as the target can) nothing. Runs in the driver, which starts
+        Spark jobs.
 
-        `rows` is persisted by the caller and may be read several times. Messages of one key are written in position order.
+        `rows` is persisted by the caller and may be read several times. Messages of one key are written in position
+        order.
 
         Raises:
             SinkError: the target belongs to another pipeline or checkpoint, or can't be written.

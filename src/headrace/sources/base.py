@@ -1,7 +1,8 @@
 """The contract of a source: a planner on the driver, readers in the executors.
 
-The reader (`headrace.sources.reader`) is the only caller and the only place that knows Spark's data source API. A new source is a
-subclass with a name and declared options; everything about batches, restarts and replays follows from the promises written here.
+The reader (`headrace.sources.reader`) is the only caller and the only place that knows Spark's data source API. A new
+source is a subclass with a name and declared options; everything about batches, restarts and replays follows from the
+promises written here.
 """
 
 from __future__ import annotations
@@ -46,7 +47,8 @@ class Limit:
 
 
 class Source(ABC):
-    """A database from which changes are taken. Instances are made from options alone, in the driver and in executors alike.
+    """A database from which changes are taken. Instances are made from options alone, in the driver and in executors
+    alike.
 
     Subclasses keep no connection in attributes that are pickled: a copy goes to every executor.
     """
@@ -67,11 +69,19 @@ class Source(ABC):
         """
 
     @abstractmethod
+    def head(self) -> str:
+        """The newest complete commit that the log offers, in the form of `Offset.commit`. Runs in the driver.
+
+        A run that should end (`--once`) ends when its offset has reached what this said at its start.
+        """
+
+    @abstractmethod
     def advance(self, start: Offset, limit: Limit, now: dt.datetime) -> Offset:
         """Where the next batch ends, given where the last one ended. Runs in the driver.
 
-        Returns `start` itself when nothing is new, so that an idle source makes no batches. The end is always a whole number of
-        commits. Snapshot chunk boundaries are fixed here, compared and ordered by the server, and stand in the returned offset.
+        Returns `start` itself when nothing is new, so that an idle source makes no batches. The end is always a whole
+        number of commits. Snapshot chunk boundaries are fixed here, compared and ordered by the server, and stand in
+        the returned offset.
 
         Args:
             start: the end of the previous batch; `Offset.nothing()` before the first.
@@ -84,7 +94,8 @@ class Source(ABC):
 
     @abstractmethod
     def plan(self, start: Offset, end: Offset) -> list[Slice]:
-        """Cut the batch (start, end] into slices; `(start, end)` alone decides its rows, order and bytes. Runs in the driver.
+        """Cut the batch (start, end] into slices; `(start, end)` alone decides its rows, order and bytes. Runs in the
+        driver.
 
         Raises:
             DataLossError: changes of the window were cleaned since `advance`.
@@ -94,15 +105,16 @@ class Source(ABC):
     def read(self, slice: Slice) -> Iterator[pa.RecordBatch]:
         """The change rows of one slice as Arrow batches of `arrow_schema()`, ordered by position. Runs in executors.
 
-        May be called again for the same slice (task retry, speculation) and gives the same rows: byte for byte for streamed
-        changes; snapshot rows are read from a live table and converge instead.
+        May be called again for the same slice (task retry, speculation) and gives the same rows: byte for byte for
+        streamed changes; snapshot rows are read from a live table and converge instead.
 
         Raises:
             DataLossError: changes of the slice were cleaned while it was read; no partial result may be kept.
         """
 
     def acknowledge(self, offset: Offset) -> None:
-        """Everything up to `offset` rests in all sinks; a source that holds log for us may release it. Runs in the driver.
+        """Everything up to `offset` rests in all sinks; a source that holds log for us may release it. Runs in the
+        driver.
 
         Called late (one batch behind) and not at all when idle or on stop, so nothing may depend on it for correctness.
         """

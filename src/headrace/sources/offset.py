@@ -1,7 +1,8 @@
 """The offset of a captured database: where a batch ends, as Spark keeps it in its checkpoint.
 
-One JSON object. `commit` is the position up to which every table has been delivered, but for the tables named in `tables`, which
-lag behind (they are in their snapshot, or catching up after it). So its size grows with tables in snapshot, never with rows.
+One JSON object. `commit` is the position up to which every table has been delivered, but for the tables named in
+`tables`, which lag behind (they are in their snapshot, or catching up after it). So its size grows with tables in
+snapshot, never with rows.
 """
 
 from __future__ import annotations
@@ -9,12 +10,15 @@ from __future__ import annotations
 import datetime as dt
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from headrace.errors import PositionMismatch
 
 VERSION = 1
+
+Key = tuple[str | None, ...]
+"""A key as canonical texts in key order."""
 
 
 @dataclass(frozen=True)
@@ -23,23 +27,32 @@ class TableProgress:
 
     Args:
         commit: changes of this table up to this commit are contained in its snapshot; its stream goes on after it.
-        chunk: how many snapshot chunks lie behind.
-        bounds: the upper key bounds of the chunks of the batch that ends here, in order, each a list of canonical texts (an
-            element may be null); the last one is where the next batch goes on. Null for "to the end of the table".
+        chunk: how many snapshot chunks lie behind, before the batch that ends here.
+        lower: the key up to which those chunks reach; null at the beginning of the table.
+        bounds: the upper key bounds of the chunks of the batch that ends here, in order, each a tuple of canonical
+            texts (an element may be null); null for "to the end of the table".
         rows: an estimate of the table's rows when its snapshot began, for progress displays; -1 when unknown.
-        done: the snapshot is complete, changes after `commit` follow.
+        done: the snapshot is complete with this batch; changes after `commit` follow.
     """
 
     commit: str
     chunk: int = 0
-    bounds: tuple[tuple[str | None, ...] | None, ...] = ()
+    lower: Key | None = None
+    bounds: tuple[Key | None, ...] = ()
     rows: int = -1
     done: bool = False
 
+    def behind(self) -> TableProgress:
+        """The same place, seen from a batch that holds no chunk of this table."""
+        lower = self.bounds[-1] if self.bounds else self.lower
+        return replace(self, chunk=self.chunk + len(self.bounds), lower=lower, bounds=())
+
     def to_json(self) -> dict[str, Any]:
+        """JSON values."""
         return {
             "commit": self.commit,
             "chunk": self.chunk,
+            "lower": None if self.lower is None else list(self.lower),
             "bounds": [None if b is None else list(b) for b in self.bounds],
             "rows": self.rows,
             "done": self.done,
@@ -47,8 +60,10 @@ class TableProgress:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> TableProgress:
+        """Read `to_json`'s form back."""
+        lower = None if data["lower"] is None else tuple(data["lower"])
         bounds = tuple(None if b is None else tuple(b) for b in data["bounds"])
-        return cls(data["commit"], data["chunk"], bounds, data["rows"], data["done"])
+        return cls(data["commit"], data["chunk"], lower, bounds, data["rows"], data["done"])
 
 
 @dataclass(frozen=True)
@@ -60,6 +75,7 @@ class Offset:
         commit: everything up to and with this commit is delivered (but for `tables`); empty before the first batch.
         commit_time: when that commit was made, for lag; null when unknown.
         capture_time: when the batch was planned; changes only when something else does.
+        clock: the source's offset from UTC (`+02:00`) when the batch was planned, where its commit times are local.
         initial: the first snapshot is still running, so nothing is streamed yet.
         known: the tables (`schema.name`) that have been taken in; one that is included later is snapshotted first.
         tables: the tables that lag behind `commit`.
@@ -69,6 +85,7 @@ class Offset:
     commit: str = ""
     commit_time: dt.datetime | None = None
     capture_time: dt.datetime | None = None
+    clock: str = ""
     initial: bool = True
     known: tuple[str, ...] = ()
     tables: Mapping[str, TableProgress] = field(default_factory=dict)
@@ -91,12 +108,14 @@ class Offset:
             "commit": self.commit,
             "commit_time": _time_text(self.commit_time),
             "capture_time": _time_text(self.capture_time),
+            "clock": self.clock,
             "initial": self.initial,
             "known": list(self.known),
             "tables": {name: progress.to_json() for name, progress in sorted(self.tables.items())},
         }
 
     def to_text(self) -> str:
+        """The JSON on one line."""
         return json.dumps(self.to_json(), separators=(",", ":"))
 
     @classmethod
@@ -117,6 +136,7 @@ class Offset:
             commit=data["commit"],
             commit_time=_time(data["commit_time"]),
             capture_time=_time(data["capture_time"]),
+            clock=data["clock"],
             initial=data["initial"],
             known=tuple(data["known"]),
             tables={name: TableProgress.from_json(p) for name, p in data["tables"].items()},

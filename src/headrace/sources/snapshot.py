@@ -1,0 +1,103 @@
+"""Snapshots in chunks: which key ranges a batch reads, and how its rows are marked. Pure; no database, no Spark.
+
+A chunk is a key range (lower, upper] of one table. Its bounds stand in the batch's end offset, so a replay reads the
+same ranges, and a killed run goes on at the first chunk that no batch has delivered.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from headrace.changes.position import SNAPSHOT_ORDER, Position
+from headrace.sources.offset import Key, Offset
+
+FIRST = "first"
+FIRST_OF_TABLE = "first_in_data_collection"
+BETWEEN = "true"
+LAST_OF_TABLE = "last_in_data_collection"
+LAST = "last"
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """One key range of one table's snapshot.
+
+    Args:
+        table: `schema.name`.
+        ordinal: the table's place in the include list, for the order of positions.
+        number: 0 for the table's first chunk.
+        lower: rows after this key; null from the beginning.
+        upper: rows up to and with this key; null to the end.
+        commit: the commit at which the table is read.
+        opening: mark of the chunk's first row, where it is not an ordinary one.
+        closing: mark of the chunk's last row, where it is not an ordinary one.
+    """
+
+    table: str
+    ordinal: int
+    number: int
+    lower: Key | None
+    upper: Key | None
+    commit: str
+    opening: str | None
+    closing: str | None
+
+    def position(self, row: int) -> Position:
+        """The position of a row of the chunk.
+
+        After every streamed change of the commit, in table, chunk and row order.
+        """
+        return Position(self.commit, f"{SNAPSHOT_ORDER}{self.ordinal:05x}:{self.number:08x}", f"{row:08x}")
+
+
+def plan_chunks(start: Offset, end: Offset) -> list[Chunk]:
+    """The snapshot chunks of the batch (start, end], in include-list order.
+
+    The first row of the first snapshot is marked `first`, the last one `last`; first and last rows of other tables
+    carry their own marks.
+    """
+    chunks: list[Chunk] = []
+    for ordinal, table in enumerate(end.known):
+        progress = end.tables.get(table)
+        if progress is None:
+            continue
+        before = start.tables.get(table)
+        if before is not None and before.done:
+            continue
+        lower = progress.lower
+        for i, upper in enumerate(progress.bounds):
+            number = progress.chunk + i
+            opening = FIRST_OF_TABLE if number == 0 else None
+            closing = LAST_OF_TABLE if progress.done and i == len(progress.bounds) - 1 else None
+            chunks.append(Chunk(table, ordinal, number, lower, upper, progress.commit, opening, closing))
+            lower = upper
+    if chunks and start.is_nothing:
+        chunks[0] = _marked(chunks[0], opening=FIRST)
+    if chunks and start.initial and not end.initial:
+        chunks[-1] = _marked(chunks[-1], closing=LAST)
+    return chunks
+
+
+def snapshot_finished(offset: Offset) -> bool:
+    """Whether every table's snapshot is complete with the batch that ends here."""
+    return all(progress.done for progress in offset.tables.values())
+
+
+def mark(chunk: Chunk, *, first: bool, last: bool) -> str:
+    """The snapshot mark of a chunk's first or last row (or its only one).
+
+    The whole snapshot's edges before a table's.
+    """
+    if last and chunk.closing == LAST:
+        return LAST
+    if first and chunk.opening == FIRST:
+        return FIRST
+    if last and chunk.closing is not None:
+        return chunk.closing
+    if first and chunk.opening is not None:
+        return chunk.opening
+    return BETWEEN
+
+
+def _marked(chunk: Chunk, *, opening: str | None = None, closing: str | None = None) -> Chunk:
+    return replace(chunk, opening=opening or chunk.opening, closing=closing or chunk.closing)

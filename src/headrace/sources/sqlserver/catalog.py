@@ -1,0 +1,289 @@
+"""What the server's catalog says: captured tables, their structure, their capture instances (spec/sqlserver.md sections
+1 and 5).
+
+One query per kind of fact for the whole database, never one per table, so that a thousand tables cost as many round
+trips as one.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.changes import Column, TableId, TableSchema
+from headrace.errors import CaptureError
+from headrace.registry import did_you_mean
+from headrace.sources.sqlserver import lsn
+from headrace.sources.sqlserver.connection import Connection
+from headrace.sources.sqlserver.types import NativeType, constant_default
+
+_TABLES = """
+SELECT s.name, t.name, t.object_id,
+       CASE WHEN EXISTS (SELECT 1 FROM cdc.change_tables AS c WHERE c.source_object_id = t.object_id) THEN 1 ELSE 0 END
+FROM sys.tables AS t JOIN sys.schemas AS s ON s.schema_id = t.schema_id
+WHERE t.is_ms_shipped = 0 AND s.name <> 'cdc' AND t.temporal_type <> 1
+ORDER BY s.name, t.name
+"""
+_COLUMNS = """
+SELECT c.object_id, c.name, c.column_id, b.name, c.max_length, c.precision, c.scale, c.is_nullable, c.is_identity,
+c.is_computed,
+       d.definition, e.value
+FROM sys.columns AS c
+JOIN sys.tables AS t ON t.object_id = c.object_id
+JOIN sys.types AS u ON u.user_type_id = c.user_type_id
+JOIN sys.types AS b ON b.user_type_id = CASE WHEN u.system_type_id = 240 THEN u.user_type_id ELSE u.system_type_id END
+LEFT JOIN sys.default_constraints AS d ON d.object_id = c.default_object_id
+LEFT JOIN sys.extended_properties AS e
+       ON e.class = 1 AND e.major_id = c.object_id AND e.minor_id = c.column_id AND e.name = 'MS_Description'
+WHERE t.object_id IN (SELECT x.source_object_id FROM cdc.change_tables AS x)
+ORDER BY c.object_id, c.column_id
+"""
+_KEYS = """
+SELECT i.object_id, i.index_id, i.is_primary_key, k.column_id
+FROM sys.indexes AS i
+JOIN sys.index_columns AS k ON k.object_id = i.object_id AND k.index_id = i.index_id
+WHERE i.is_unique = 1 AND i.is_disabled = 0 AND i.has_filter = 0 AND k.is_included_column = 0
+      AND i.object_id IN (SELECT x.source_object_id FROM cdc.change_tables AS x)
+ORDER BY i.object_id, i.is_primary_key DESC, i.index_id, k.key_ordinal
+"""
+_INSTANCES = """
+SELECT t.source_object_id, t.capture_instance, t.object_id, t.start_lsn, t.create_date
+FROM cdc.change_tables AS t WHERE t.source_object_id IS NOT NULL
+ORDER BY t.source_object_id, t.create_date, t.object_id
+"""
+_CAPTURED = """
+SELECT c.object_id, c.column_name, c.column_id, c.column_ordinal FROM cdc.captured_columns AS c ORDER BY c.object_id,
+c.column_ordinal
+"""
+_CHANGE_TABLES_WITH_COMMAND = """
+SELECT c.object_id FROM sys.columns AS c JOIN cdc.change_tables AS t ON t.object_id = c.object_id WHERE c.name =
+'__$command_id'
+"""
+_TABLE_COMMENTS = """
+SELECT e.major_id, e.value FROM sys.extended_properties AS e WHERE e.class = 1 AND e.minor_id = 0 AND e.name =
+'MS_Description'
+"""
+
+
+@dataclass(frozen=True)
+class CaptureInstance:
+    """One change table of a source table.
+
+    Args:
+        name: the capture instance; its change table is `cdc.[<name>_CT]`.
+        start_lsn: the oldest LSN it still holds everything after; null until the capture job first ran.
+        columns: captured column names with their ordinal in the update mask.
+        has_command_id: whether the change table has `__$command_id` (older servers do not).
+    """
+
+    name: str
+    start_lsn: str | None
+    columns: tuple[tuple[str, int], ...]
+    has_command_id: bool
+
+
+@dataclass(frozen=True)
+class CapturedTable:
+    """A source table that is captured, with its structure and its instances in order of creation."""
+
+    schema: TableSchema
+    natives: tuple[NativeType, ...]
+    instances: tuple[CaptureInstance, ...]
+
+    @property
+    def id(self) -> TableId:
+        """Where the table lives."""
+        return self.schema.id
+
+    @property
+    def instance(self) -> CaptureInstance:
+        """The instance whose rows are read: the oldest, because only it reaches back to where reading stopped."""
+        return self.instances[0]
+
+    @property
+    def chunk_key(self) -> tuple[str, ...]:
+        """The columns by which a snapshot is cut into key ranges; empty for a table that is read in one piece."""
+        return self.schema.key
+
+    def native(self, name: str) -> NativeType:
+        """A column's declared type."""
+        return self.natives[[c.name for c in self.schema.columns].index(name)]
+
+
+def captured_tables(connection: Connection, database: str, include: Sequence[str]) -> list[CapturedTable]:
+    """The tables that the include list names, in its order, with structure and capture instances.
+
+    Args:
+        connection: to the database.
+        database: its name.
+        include: `schema.table` patterns: shell globs, or regular expressions after `re:`; empty means every captured
+            table.
+
+    Raises:
+        CaptureError: capture is off for the database or for a named table, a named table does not exist, or a pattern
+        matches nothing.
+    """
+    _require_capture(connection, database)
+    tables = [(str(s), str(t), o, bool(tracked)) for s, t, o, tracked in connection.rows(_TABLES)]
+    chosen = _choose(tables, include, database)
+    columns = _grouped(connection.rows(_COLUMNS))
+    keys = _grouped(connection.rows(_KEYS))
+    instances = _instances(connection)
+    comments = {row[0]: row[1] for row in connection.rows(_TABLE_COMMENTS)}
+    captured = []
+    for schema_name, table_name, object_id in chosen:
+        id = TableId(database, schema_name, table_name)
+        own = instances.get(object_id, ())
+        if not own:
+            raise _not_captured(schema_name, table_name, database)
+        captured.append(_captured(id, columns[object_id], keys.get(object_id, []), own, comments.get(object_id)))
+    return captured
+
+
+def _captured(
+    id: TableId,
+    columns: list[tuple[Any, ...]],
+    keys: list[tuple[Any, ...]],
+    instances: tuple[CaptureInstance, ...],
+    comment: str | None,
+) -> CapturedTable:
+    kept = {name for name, _ in instances[0].columns}
+    found: list[Column] = []
+    natives: list[NativeType] = []
+    names_by_id = {row[1]: str(row[0]) for row in columns}
+    for name, _, base, max_length, precision, scale, nullable, identity, computed, default, described in columns:
+        native = NativeType(str(base).lower(), int(max_length), int(precision), int(scale))
+        if name not in kept or not native.supported:
+            continue
+        natives.append(native)
+        found.append(
+            _column(
+                str(name), len(found) + 1, native, bool(nullable), bool(identity), bool(computed), default, described
+            )
+        )
+    present = {column.name for column in found}
+    key: tuple[str, ...] = ()
+    for index in _by_index(keys).values():
+        names = [names_by_id[column_id] for column_id in index]
+        if all(name in present for name in names):
+            key = tuple(names)
+            break
+    return CapturedTable(TableSchema(id, tuple(found), key, comment), tuple(natives), instances)
+
+
+def _column(
+    name: str,
+    position: int,
+    native: NativeType,
+    nullable: bool,
+    identity: bool,
+    computed: bool,
+    default: str | None,
+    comment: str | None,
+) -> Column:
+    return Column(
+        name=name,
+        position=position,
+        logical=native.logical,
+        native_type=f"{native.name} identity" if identity else native.name,
+        length=native.length,
+        scale=native.shown_scale,
+        nullable=nullable,
+        default=constant_default(default, native),
+        default_expression=default,
+        identity=identity,
+        generated=computed,
+        jdbc_type=native.jdbc_type,
+        large=native.large,
+        comment=comment,
+    )
+
+
+def _require_capture(connection: Connection, database: str) -> None:
+    rows = connection.rows("SELECT d.name, d.is_cdc_enabled FROM sys.databases AS d WHERE d.name = ?", (database,))
+    if rows and not rows[0][1]:
+        raise CaptureError(
+            f"Change data capture is not enabled for database '{database}'.",
+            remedy="Run in it: EXEC sys.sp_cdc_enable_db.",
+        )
+
+
+def _choose(
+    tables: list[tuple[str, str, int, bool]], include: Sequence[str], database: str
+) -> list[tuple[str, str, int]]:
+    if not include:
+        chosen = [(s, t, o) for s, t, o, tracked in tables if tracked]
+        if not chosen:
+            raise CaptureError(
+                f"No table of database '{database}' is captured.",
+                remedy="Run EXEC sys.sp_cdc_enable_table for each table.",
+            )
+        return chosen
+    chosen = []
+    for pattern in include:
+        exact = [row for row in tables if f"{row[0]}.{row[1]}" == pattern]
+        matched = exact or [row for row in tables if _matches(pattern, f"{row[0]}.{row[1]}", database)]
+        if not matched:
+            known = [f"{s}.{t}" for s, t, _, _ in tables]
+            raise CaptureError(f"Database '{database}' has no table '{pattern}'.", remedy=did_you_mean(pattern, known))
+        # A name means that table, captured or not (an error); a pattern means the captured ones it matches.
+        captured = [row for row in matched if row[3]]
+        if not captured:
+            raise _not_captured(matched[0][0], matched[0][1], database)
+        chosen.extend((s, t, o) for s, t, o, _ in captured if (s, t, o) not in chosen)
+    return chosen
+
+
+def _matches(pattern: str, path: str, database: str) -> bool:
+    if pattern.startswith("re:"):
+        return re.fullmatch(pattern[3:], path, re.IGNORECASE) is not None
+    if pattern.lower().startswith(f"{database.lower()}."):
+        pattern = pattern[len(database) + 1 :]
+    return fnmatch.fnmatchcase(path.lower(), pattern.lower())
+
+
+def _not_captured(schema: str, table: str, database: str) -> CaptureError:
+    return CaptureError(
+        f"Table '{schema}.{table}' of database '{database}' has no change data capture.",
+        remedy=(
+            f"Run: EXEC sys.sp_cdc_enable_table @source_schema = N'{schema}', "
+            f"@source_name = N'{table}', @role_name = NULL."
+        ),
+    )
+
+
+def _instances(connection: Connection) -> dict[int, tuple[CaptureInstance, ...]]:
+    columns: dict[int, list[tuple[str, int]]] = defaultdict(list)
+    for object_id, name, _, ordinal in connection.rows(_CAPTURED):
+        columns[object_id].append((str(name), int(ordinal)))
+    with_command = {row[0] for row in connection.rows(_CHANGE_TABLES_WITH_COMMAND)}
+    found: dict[int, list[CaptureInstance]] = defaultdict(list)
+    for source, name, object_id, start, _ in connection.rows(_INSTANCES):
+        found[source].append(
+            CaptureInstance(
+                str(name),
+                None if start is None else lsn.to_text(bytes(start)),
+                tuple(columns[object_id]),
+                object_id in with_command,
+            )
+        )
+    return {source: tuple(instances) for source, instances in found.items()}
+
+
+def _grouped(rows: Iterable[tuple[Any, ...]]) -> dict[int, list[tuple[Any, ...]]]:
+    groups: dict[int, list[tuple[Any, ...]]] = defaultdict(list)
+    for row in rows:
+        groups[row[0]].append(row[1:])
+    return groups
+
+
+def _by_index(keys: list[tuple[Any, ...]]) -> dict[int, list[int]]:
+    """Unique indexes in the order they are preferred (primary key first), each with its column ids in key order."""
+    indexes: dict[int, list[int]] = {}
+    for index_id, _, column_id in keys:
+        indexes.setdefault(index_id, []).append(column_id)
+    return indexes

@@ -1,0 +1,109 @@
+"""The snapshot of a table without a key: read at once, then taken back to the snapshot's commit.
+
+Rows of a keyed table may be read later than the commit they are stamped with, because the stream brings the changes in
+between again and the key absorbs them. Without a key a repeated insert would be a second row. So the table is read
+under a shared lock, the reader waits (bounded) until the capture job has passed the read, and undoes the changes in
+between: what is left is the table as it was at the commit, byte for byte again on a replay.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from headrace.errors import CaptureError
+from headrace.sources.sqlserver import lsn, statements
+from headrace.sources.sqlserver.catalog import CapturedTable
+from headrace.sources.sqlserver.connection import Connection
+from headrace.sources.sqlserver.windows import change_images
+
+_POLL_SECONDS = 0.2
+
+
+def settled_rows(connection: Connection, table: CapturedTable, commit: str, timeout: int) -> Iterator[list[pa.Array]]:
+    """The rows of a table without a key as they were at a commit, as columns of canonical text.
+
+    Raises:
+        CaptureError: the capture job did not pass the read in time, or a change in between does not carry whole images.
+    """
+    batches, read_at = _read_locked(connection, table)
+    _wait_until_captured(connection, table, read_at, timeout)
+    last = connection.value(statements.LAST_LSN_AT, (read_at,))
+    upto = commit if last is None else max(commit, lsn.to_text(bytes(last)))
+    undo = _changes_between(connection, table, commit, upto) if upto > commit else None
+    if undo is None or not (undo[0] or undo[1]):
+        yield from batches
+        return
+    yield from _undone(batches, *undo)
+
+
+def _read_locked(connection: Connection, table: CapturedTable) -> tuple[list[list[pa.Array]], object]:
+    """All rows, and the server's time while no one could write to the table."""
+    sql, _ = statements.rows_in_range(table, (), None, None, locked=True)
+    connection.run("BEGIN TRANSACTION")
+    try:
+        batches = [
+            [native.texts(batch.column(i)) for i, native in enumerate(table.natives)]
+            for batch in connection.batches(sql)
+        ]
+        read_at = connection.value(statements.LOCAL_TIME)
+    finally:
+        connection.run("COMMIT TRANSACTION")
+    return batches, read_at
+
+
+def _wait_until_captured(connection: Connection, table: CapturedTable, read_at: object, timeout: int) -> None:
+    deadline = time.monotonic() + timeout
+    while not connection.value(statements.CAPTURED_SINCE, (read_at,)):
+        if connection.value(statements.EMPTY_SCANS_SINCE, (read_at,)):
+            return
+        if time.monotonic() > deadline:
+            raise CaptureError(
+                f"The capture job did not pass the snapshot of table '{table.id.path}' within {timeout} seconds.",
+                remedy="See that SQL Server Agent and the capture job run, or raise 'capture_timeout_seconds'.",
+            )
+        time.sleep(_POLL_SECONDS)
+
+
+def _changes_between(
+    connection: Connection, table: CapturedTable, after: str, upto: str
+) -> tuple[Counter[tuple[str | None, ...]], Counter[tuple[str | None, ...]]]:
+    """The images that came (to be taken out) and went (to be put back) after a commit."""
+    came: Counter[tuple[str | None, ...]] = Counter()
+    gone: Counter[tuple[str | None, ...]] = Counter()
+    names = [column.name for column in table.schema.columns]
+    for before, image in change_images(connection, table, after, upto):
+        for found, counter in ((before, gone), (image, came)):
+            if found is None:
+                continue
+            if len(found) != len(names):
+                raise CaptureError(
+                    f"Table '{table.id.path}' has no key and a large column, and was changed while it was read.",
+                    remedy="Take the snapshot while nobody writes to the table, or give it a key.",
+                )
+            counter[tuple(found[name] for name in names)] += 1
+    both = came & gone
+    return came - both, gone - both
+
+
+def _undone(
+    batches: list[list[pa.Array]], came: Counter[tuple[str | None, ...]], gone: Counter[tuple[str | None, ...]]
+) -> Iterator[list[pa.Array]]:
+    """The rows without those that came and with those that went.
+
+    Per-row Python, only when the table changed meanwhile.
+    """
+    for texts in batches:
+        keep = []
+        for number, row in enumerate(zip(*(t.to_pylist() for t in texts), strict=True)):
+            if came[row] > 0:
+                came[row] -= 1
+            else:
+                keep.append(number)
+        yield [t.take(pa.array(keep, pa.int64())) for t in texts]
+    rest = list(gone.elements())
+    if rest:
+        yield [pa.array(column, pa.string()) for column in zip(*rest, strict=True)]

@@ -1,0 +1,181 @@
+"""The SQL that goes to the server. Identifiers are always quoted and values always bound."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headrace.sources.sqlserver.catalog import CapturedTable
+from headrace.sources.sqlserver.types import NativeType
+
+MAX_LSN = "SELECT sys.fn_cdc_get_max_lsn()"
+NEWEST_TRANSACTION = "SELECT MAX(m.start_lsn) FROM cdc.lsn_time_mapping AS m WHERE m.tran_id <> 0x00"
+OLDEST_MAPPED = "SELECT MIN(m.start_lsn) FROM cdc.lsn_time_mapping AS m"
+NTH_COMMIT_AFTER = (
+    "SELECT MAX(x.start_lsn) FROM (SELECT TOP (?) m.start_lsn FROM cdc.lsn_time_mapping AS m "
+    "WHERE m.start_lsn > ? ORDER BY m.start_lsn) AS x"
+)
+TRANSACTIONS_BETWEEN = (
+    "SELECT COUNT_BIG(*) FROM cdc.lsn_time_mapping AS m "
+    "WHERE m.start_lsn > ? AND m.start_lsn <= ? AND m.tran_id <> 0x00"
+)
+TRANSACTIONS_STRICTLY_BETWEEN = (
+    "SELECT COUNT_BIG(*) FROM cdc.lsn_time_mapping AS m WHERE m.start_lsn > ? AND m.start_lsn < ? AND m.tran_id <> 0x00"
+)
+EVERY_NTH_COMMIT = (
+    "SELECT x.start_lsn FROM (SELECT m.start_lsn, ROW_NUMBER() OVER (ORDER BY m.start_lsn) AS n "
+    "FROM cdc.lsn_time_mapping AS m WHERE m.start_lsn > ? AND m.start_lsn <= ? AND m.tran_id <> 0x00) AS x "
+    "WHERE x.n % ? = 0 ORDER BY x.start_lsn"
+)
+COMMIT_TIME = "SELECT m.tran_end_time FROM cdc.lsn_time_mapping AS m WHERE m.start_lsn = ?"
+COMMIT_TIMES = (
+    "SELECT m.start_lsn, m.tran_end_time FROM cdc.lsn_time_mapping AS m "
+    "WHERE m.start_lsn > ? AND m.start_lsn <= ? ORDER BY m.start_lsn"
+)
+INSTANCE_STARTS = "SELECT t.capture_instance, t.start_lsn FROM cdc.change_tables AS t"
+INSTANCE_START = "SELECT t.start_lsn FROM cdc.change_tables AS t WHERE t.capture_instance = ?"
+CLOCK = "SELECT DATEPART(TZOFFSET, SYSDATETIMEOFFSET())"
+LOCAL_TIME = "SELECT SYSDATETIME()"
+LAST_LSN_AT = "SELECT MAX(m.start_lsn) FROM cdc.lsn_time_mapping AS m WHERE m.tran_end_time <= ?"
+CAPTURED_SINCE = "SELECT COUNT_BIG(*) FROM cdc.lsn_time_mapping AS m WHERE m.tran_end_time > ?"
+EMPTY_SCANS_SINCE = (
+    "SELECT COUNT_BIG(*) FROM sys.dm_cdc_log_scan_sessions AS s WHERE s.end_time > ? AND s.empty_scan_count > 0"
+)
+ROW_ESTIMATE = (
+    "SELECT SUM(p.rows) FROM sys.partitions AS p JOIN sys.tables AS t ON t.object_id = p.object_id "
+    "JOIN sys.schemas AS s ON s.schema_id = t.schema_id WHERE p.index_id IN (0, 1) AND s.name = ? AND t.name = ?"
+)
+
+
+def quote(name: str) -> str:
+    """An identifier as T-SQL reads it whatever characters it has."""
+    return "[" + name.replace("]", "]]") + "]"
+
+
+def table_name(table: CapturedTable) -> str:
+    """The source table, quoted."""
+    return f"{quote(table.schema.id.schema)}.{quote(table.schema.id.name)}"
+
+
+def any_row(table: CapturedTable) -> str:
+    """One row when the table has any."""
+    return f"SELECT TOP (1) 1 FROM {table_name(table)}"
+
+
+def change_table(instance: str) -> str:
+    """The change table of a capture instance, quoted."""
+    return f"[cdc].{quote(instance + '_CT')}"
+
+
+def changes(instance: str, has_command_id: bool, columns: Sequence[tuple[str, NativeType]]) -> str:
+    """All rows of a change table in a window of commits, in the server's order of operations.
+
+    Without `__$command_id` (servers before 2012 SP4) the order is that of their clustered index.
+    """
+    command = "d.[__$command_id]" if has_command_id else "CONVERT(int, 0)"
+    fields = "".join(f", {native.projection(f'd.{quote(name)}')} AS {quote(name)}" for name, native in columns)
+    order = "d.[__$command_id], d.[__$seqval]" if has_command_id else "d.[__$seqval]"
+    return (
+        "SELECT d.[__$start_lsn], d.[__$seqval], d.[__$operation], d.[__$update_mask], "
+        f"{command} AS [__$command_id]{fields} "
+        f"FROM {change_table(instance)} AS d WHERE d.[__$start_lsn] > ? AND d.[__$start_lsn] <= ? "
+        f"ORDER BY d.[__$start_lsn], {order}, d.[__$operation]"
+    )
+
+
+def changed_instances(instances: Sequence[str]) -> str:
+    """Which of these instances have a change in their window: one light query for many tables (two parameters each)."""
+    parts = [
+        f"SELECT {number} AS n WHERE EXISTS (SELECT 1 FROM {change_table(instance)} AS c "
+        "WHERE c.[__$start_lsn] > ? AND c.[__$start_lsn] <= ?)"
+        for number, instance in enumerate(instances)
+    ]
+    return f"SELECT x.n FROM ({' UNION ALL '.join(parts)}) AS x"
+
+
+def rows_in_range(
+    table: CapturedTable,
+    key: Sequence[str],
+    lower: Sequence[str | None] | None,
+    upper: Sequence[str | None] | None,
+    *,
+    locked: bool = False,
+) -> tuple[str, list[object]]:
+    """The rows of a key range (lower, upper], ordered by key; both ends open when null.
+
+    If asked, under a shared table lock.
+    """
+    fields = ", ".join(
+        f"{native.projection(f't.{quote(column.name)}')} AS {quote(column.name)}"
+        for column, native in zip(table.schema.columns, table.natives, strict=True)
+    )
+    conditions: list[str] = []
+    parameters: list[object] = []
+    if lower is not None:
+        sql, values = _after(table, key, lower)
+        conditions.append(sql)
+        parameters += values
+    if upper is not None:
+        sql, values = _after(table, key, upper)
+        conditions.append(f"NOT ({sql})")
+        parameters += values
+    where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+    order = f" ORDER BY {', '.join(f't.{quote(name)}' for name in key)}" if key else ""
+    hint = " WITH (TABLOCK, HOLDLOCK)" if locked else ""
+    return f"SELECT {fields} FROM {table_name(table)} AS t{hint}{where}{order}", parameters
+
+
+def chunk_bounds(
+    table: CapturedTable, key: Sequence[str], lower: Sequence[str | None] | None, chunk_rows: int, chunks: int
+) -> tuple[str, list[object]]:
+    """Every `chunk_rows`-th key after `lower`, at most `chunks` of them: read from the key's index alone.
+
+    One row more is looked at, so that a bound is only given when a row follows it and no chunk is empty.
+    """
+    names = [quote(name) for name in key]
+    order = ", ".join(f"t.{name}" for name in names)
+    selected = ", ".join(f"t.{name}" for name in names)
+    where = ""
+    parameters: list[object] = []
+    if lower is not None:
+        sql, parameters = _after(table, key, lower)
+        where = f" WHERE {sql}"
+    texts = ", ".join(f"{table.native(name).projection(f'y.{quote(name)}')} AS {quote(name)}" for name in key)
+    sql = (
+        f"SELECT {texts} FROM (SELECT x.*, MAX(x.[__n]) OVER () AS [__rows] FROM "
+        f"(SELECT TOP (?) {selected}, ROW_NUMBER() OVER (ORDER BY {order}) AS [__n] "
+        f"FROM {table_name(table)} AS t{where} "
+        f"ORDER BY {order}) AS x) AS y WHERE y.[__n] % ? = 0 AND y.[__n] < y.[__rows] ORDER BY y.[__n]"
+    )
+    return sql, [chunk_rows * chunks + 1, *parameters, chunk_rows]
+
+
+def _after(table: CapturedTable, key: Sequence[str], bound: Sequence[str | None]) -> tuple[str, list[object]]:
+    """The key is greater than a bound, column by column, as the server itself compares and collates.
+
+    The key is a primary key or a unique index; NULL in its columns sorts first in SQL Server.
+    """
+    terms: list[str] = []
+    parameters: list[object] = []
+    for i, name in enumerate(key):
+        parts: list[str] = []
+        for j in range(i):
+            equal, value = _compare(table, key[j], "=", bound[j])
+            parts.append(equal)
+            parameters += value
+        greater, value = _compare(table, name, ">", bound[i])
+        parts.append(greater)
+        parameters += value
+        terms.append("(" + " AND ".join(parts) + ")")
+    return "(" + " OR ".join(terms) + ")", parameters
+
+
+def _compare(table: CapturedTable, name: str, operator: str, text: str | None) -> tuple[str, list[object]]:
+    column = f"t.{quote(name)}"
+    if text is None:
+        return (f"{column} IS NOT NULL" if operator == ">" else f"{column} IS NULL"), []
+    native = table.native(name)
+    comparison = f"{column} {operator} CAST(? AS {native.declaration})"
+    if operator == ">" and table.schema.column(name).nullable:
+        # NULL sorts first: it is before every bound, never unknown, so that NOT of this keeps it.
+        comparison = f"({comparison} AND {column} IS NOT NULL)"
+    return comparison, [native.bound(text)]

@@ -1,0 +1,59 @@
+"""One table's changes in a window of commits."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from headrace.sources.sqlserver import clock, lsn, statements
+from headrace.sources.sqlserver.catalog import CapturedTable
+from headrace.sources.sqlserver.change_rows import ChangeReader, CommitTimes
+from headrace.sources.sqlserver.connection import Connection
+
+Image = dict[str, str | None]
+
+
+def changes(connection: Connection, table: CapturedTable, after: str, upto: str) -> Iterator[pa.RecordBatch]:
+    """The raw rows of the change table, in the server's order."""
+    instance = table.instance
+    columns = list(zip([c.name for c in table.schema.columns], table.natives, strict=True))
+    sql = statements.changes(instance.name, instance.has_command_id, columns)
+    return connection.batches(sql, (lsn.to_bytes(after), lsn.to_bytes(upto)))
+
+
+def change_reader(table: CapturedTable, times: CommitTimes, capture_time: dt.datetime | None) -> ChangeReader:
+    """The converter for one table's change rows."""
+    ordinals = dict(table.instance.columns)
+    return ChangeReader(
+        table.schema,
+        table.natives,
+        [ordinals[column.name] for column in table.schema.columns],
+        table.instance.name,
+        times,
+        capture_time,
+    )
+
+
+def commit_times(connection: Connection, after: str, upto: str, zone: str) -> CommitTimes:
+    """When the commits of a window were made: read once, not joined to every row on the server."""
+    batches = list(connection.batches(statements.COMMIT_TIMES, (lsn.to_bytes(after), lsn.to_bytes(upto))))
+    if not batches:
+        return CommitTimes(pa.array([], pa.string()), pa.array([], pa.timestamp("us", tz="UTC")))
+    commits = pa.concat_arrays([lsn.to_texts(batch.column(0)) for batch in batches])
+    times = pa.concat_arrays([clock.to_instants(batch.column(1), zone) for batch in batches])
+    return CommitTimes(commits, times)
+
+
+def change_images(
+    connection: Connection, table: CapturedTable, after: str, upto: str
+) -> Iterator[tuple[Image | None, Image | None]]:
+    """Before and after image of each change of a window, for the few changes that are looked at one by one."""
+    reader = change_reader(
+        table, CommitTimes(pa.array([], pa.string()), pa.array([], pa.timestamp("us", tz="UTC"))), None
+    )
+    for batch in reader.read(changes(connection, table, after, upto)):
+        before, image = batch.column("before").to_pylist(), batch.column("after").to_pylist()
+        for old, new in zip(before, image, strict=True):
+            yield (None if old is None else dict(old)), (None if new is None else dict(new))
