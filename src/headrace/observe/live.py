@@ -1,0 +1,105 @@
+"""Progress on a screen: a table that is drawn anew in a terminal, a plain line every few seconds elsewhere."""
+
+from __future__ import annotations
+
+import time
+from types import TracebackType
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from headrace.changes.operation import Operation
+from headrace.observe.progress import Progress, TableState
+
+_LINE_SECONDS = 5.0
+
+
+class LiveView:
+    """Shows a pipeline's progress while the `with` block runs.
+
+    Args:
+        console: where to; a terminal gets a live table, anything else plain lines.
+        title: what stands above the table.
+    """
+
+    def __init__(self, console: Console, title: str) -> None:
+        self._console = console
+        self._title = title
+        self._live = Live(console=console, refresh_per_second=4, transient=False) if console.is_terminal else None
+        self._last_line = float("-inf")
+
+    def __enter__(self) -> LiveView:
+        if self._live is not None:
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def update(self, progress: Progress, *, last: bool = False) -> None:
+        """Show the state of now; `last` shows it even when the previous line is only a moment old."""
+        if self._live is not None:
+            self._live.update(table(progress, self._title), refresh=last)
+            return
+        now = time.monotonic()
+        if last or now - self._last_line >= _LINE_SECONDS:
+            self._last_line = now
+            self._console.print(line(progress), highlight=False, soft_wrap=True)
+
+
+def table(progress: Progress, title: str) -> Table:
+    """The progress as a table of one row per table."""
+    drawn = Table(title=title, title_justify="left", caption=_foot(progress), caption_justify="left")
+    drawn.add_column("table")
+    drawn.add_column("snapshot", justify="right")
+    for heading in ("inserts", "updates", "deletes"):
+        drawn.add_column(heading, justify="right")
+    odd = any(state.rows.get(Operation.ERROR) for state in progress.tables)
+    if odd:
+        drawn.add_column("unreadable", justify="right", style="red")
+    for state in progress.tables:
+        cells = [state.table or "(no table)", snapshot_text(state)]
+        cells += [f"{state.rows.get(op, 0):,}" for op in (Operation.CREATE, Operation.UPDATE, Operation.DELETE)]
+        if odd:
+            cells.append(f"{state.rows.get(Operation.ERROR, 0):,}")
+        drawn.add_row(*cells)
+    return drawn
+
+
+def line(progress: Progress) -> str:
+    """The progress in one line, for logs."""
+    sums = {op: sum(s.rows.get(op, 0) for s in progress.tables) for op in Operation}
+    parts = []
+    reading = [s for s in progress.tables if s.snapshot == "running"]
+    if reading:
+        parts.append("snapshot of " + ", ".join(f"{s.table} {snapshot_text(s)}" for s in reading[:3]))
+    elif sums[Operation.READ]:
+        parts.append(f"snapshot {sums[Operation.READ]:,} rows")
+    parts.append(
+        f"{sums[Operation.CREATE]:,} inserts, {sums[Operation.UPDATE]:,} updates, {sums[Operation.DELETE]:,} deletes"
+    )
+    if sums[Operation.ERROR]:
+        parts.append(f"{sums[Operation.ERROR]:,} unreadable")
+    parts.append(_foot(progress))
+    return "; ".join(parts)
+
+
+def snapshot_text(state: TableState) -> str:
+    """`120,000 of about 336,776 (35%)` while it runs, the count when it is done."""
+    read = state.rows.get(Operation.READ, 0)
+    if state.snapshot == "running" and state.estimate > 0:
+        return f"{read:,} of about {state.estimate:,} ({min(99, 100 * read // state.estimate)}%)"
+    if state.snapshot == "running":
+        return f"{read:,} so far"
+    if state.snapshot == "catching up":
+        return f"{read:,} catching up"
+    return f"{read:,} done" if state.snapshot == "done" else "-"
+
+
+def _foot(progress: Progress) -> str:
+    lag = "unknown" if progress.lag_seconds is None else f"{progress.lag_seconds:.1f} s"
+    return f"{progress.rows_per_second:,.0f} rows/s; lag {lag}; {progress.batches:,} batches"

@@ -1,0 +1,174 @@
+"""How far a pipeline is: rows by table and operation, snapshot, rate, and a lag that is true on an idle source."""
+
+from __future__ import annotations
+
+import datetime as dt
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from headrace.changes.operation import DATA_OPERATIONS, Operation
+from headrace.sources.offset import Offset
+
+_WINDOW_SECONDS = 10.0
+_COUNTED = (*DATA_OPERATIONS, Operation.ERROR)
+
+
+@dataclass(frozen=True)
+class BatchCount:
+    """How many rows of one table and operation a batch had.
+
+    Args:
+        table: `schema.name`; empty where a row belongs to no table.
+        op: the operation.
+        rows: how many.
+        newest: when the newest of them was committed in the source, where known.
+    """
+
+    table: str
+    op: str
+    rows: int
+    newest: dt.datetime | None = None
+
+
+@dataclass(frozen=True)
+class TableState:
+    """One table's progress since this run started.
+
+    Args:
+        table: `schema.name`.
+        rows: rows in all sinks by operation (`r` read by the snapshot, `c`, `u`, `d`, `t`; `error` messages that could
+            not be read).
+        estimate: the table's rows when its snapshot began, as the source's catalog said; -1 when unknown.
+        snapshot: `running`, `catching up` (complete, changes made meanwhile follow), `done`, or empty when this run
+            took none.
+    """
+
+    table: str
+    rows: Mapping[str, int]
+    estimate: int = -1
+    snapshot: str = ""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What a pipeline has done since it was started; everything counted here rests in all sinks.
+
+    Args:
+        batches: how many batches.
+        rows: data rows of all tables.
+        rows_per_second: over the last seconds.
+        lag_seconds: 0 when everything that the source offers is in the sinks, else how long ago that was last so; None
+            when unknown.
+        position: the last commit that is in all sinks; empty before the first.
+        snapshotting: some table is still in its snapshot.
+        tables: in the order in which they appeared.
+    """
+
+    batches: int = 0
+    rows: int = 0
+    rows_per_second: float = 0.0
+    lag_seconds: float | None = None
+    position: str = ""
+    snapshotting: bool = False
+    tables: tuple[TableState, ...] = field(default_factory=tuple)
+
+
+class ProgressBoard:
+    """Where the batches of a running pipeline are counted. Safe to use from the batch's thread and from others.
+
+    Args:
+        clock: seconds that only grow.
+        now: the time of day in UTC.
+    """
+
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.monotonic,
+        now: Callable[[], dt.datetime] = lambda: dt.datetime.now(dt.UTC),
+    ) -> None:
+        self._clock = clock
+        self._now = now
+        self._lock = threading.Lock()
+        self._counts: dict[str, dict[str, int]] = {}
+        self._estimates: dict[str, int] = {}
+        self._recent: deque[tuple[float, int]] = deque([(clock(), 0)])
+        self._batches = 0
+        self._newest: dt.datetime | None = None
+        self._level_since: dt.datetime | None = None
+
+    def add(self, counts: Iterable[BatchCount]) -> None:
+        """Count a batch that is in all sinks."""
+        with self._lock:
+            total = 0
+            for count in counts:
+                if count.op not in _COUNTED:
+                    continue
+                by_op = self._counts.setdefault(count.table, {})
+                by_op[count.op] = by_op.get(count.op, 0) + count.rows
+                total += count.rows
+                if count.newest is not None and (self._newest is None or count.newest > self._newest):
+                    self._newest = count.newest
+            self._batches += 1
+            self._recent.append((self._clock(), total))
+
+    def progress(self, offset: Offset | None, level: bool | None) -> Progress:
+        """The state of now.
+
+        Args:
+            offset: where the last committed batch ends, for a database; None before the first or for topics.
+            level: whether the sinks hold everything that the source offered a moment ago; None when it could not be
+                asked.
+        """
+        with self._lock:
+            lagging = offset.tables if offset is not None else {}
+            for name, table in lagging.items():
+                if table.rows >= 0:
+                    self._estimates[name] = table.rows
+            names = dict.fromkeys([*self._counts, *lagging])
+            tables = tuple(self._table(name, offset) for name in names)
+            return Progress(
+                batches=self._batches,
+                rows=sum(sum(by_op.values()) for by_op in self._counts.values()),
+                rows_per_second=self._rate(),
+                lag_seconds=self._lag(offset, level),
+                position=offset.commit if offset is not None else "",
+                snapshotting=offset is not None and (offset.initial or bool(lagging)),
+                tables=tables,
+            )
+
+    def _table(self, name: str, offset: Offset | None) -> TableState:
+        rows = dict(self._counts.get(name, {}))
+        lagging = offset.tables.get(name) if offset is not None else None
+        if lagging is not None:
+            snapshot = "catching up" if lagging.done else "running"
+        else:
+            snapshot = "done" if rows.get(Operation.READ) else ""
+        return TableState(name, rows, self._estimates.get(name, -1), snapshot)
+
+    def _rate(self) -> float:
+        now = self._clock()
+        while len(self._recent) > 1 and now - self._recent[1][0] > _WINDOW_SECONDS:
+            self._recent.popleft()
+        # The first entry only marks where the window begins: its rows came before.
+        span = now - self._recent[0][0]
+        return sum(rows for _, rows in list(self._recent)[1:]) / span if span > 0 else 0.0
+
+    def _lag(self, offset: Offset | None, level: bool | None) -> float | None:
+        if level is None:
+            return None
+        now = self._now()
+        if level:
+            self._level_since = now
+            return 0.0
+        applied = _utc(offset.commit_time) if offset is not None else _utc(self._newest)
+        # After an idle hour the last commit is an hour old, but we were level a moment ago: the later of both is the
+        # truth.
+        since = max((t for t in (applied, self._level_since) if t is not None), default=None)
+        return None if since is None else max(0.0, (now - since).total_seconds())
+
+
+def _utc(time: dt.datetime | None) -> dt.datetime | None:
+    return time.replace(tzinfo=dt.UTC) if time is not None and time.tzinfo is None else time

@@ -1,0 +1,8 @@
+"""Pipelines: a YAML file, checked, and run on a Spark session with its progress, its stop and its errors.
+
+Nothing here loads PySpark before a pipeline is started, so that a mistake in a file is told at once.
+"""
+
+from headrace.pipeline.run import Pipeline, RunningPipeline, load_pipeline
+
+__all__ = ["Pipeline", "RunningPipeline", "load_pipeline"]

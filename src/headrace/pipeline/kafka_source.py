@@ -1,0 +1,139 @@
+"""Kafka topics as the source of a pipeline: Spark's own Kafka source, and a format that reads its messages."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, ClassVar
+
+from headrace.errors import ConnectError, OptionError
+from headrace.formats.base import Format
+from headrace.options import Option, Options
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_TIMEOUT = 5.0
+
+
+class KafkaTopics:
+    """Topics that carry a change feed. Spark reads them itself, so this only says how, and where the end is."""
+
+    options: ClassVar[tuple[Option, ...]] = (
+        Option("bootstrap_servers", str, "The brokers to begin with: host:port, comma separated."),
+        Option("topics", list, "The topics to read, as a list. Give this or topics.pattern.", default=()),
+        Option("topics_pattern", str, "A regular expression (Java's) that topic names match as a whole.", default=""),
+        Option(
+            "starting_offsets",
+            str,
+            "Where a new checkpoint begins; the default `earliest` reads all that the topics hold.",
+            default="earliest",
+        ),
+        Option(
+            "max_offsets_per_trigger",
+            int,
+            "How many messages a batch holds at most; by default all that there are.",
+            default=None,
+            minimum=1,
+        ),
+        Option(
+            "fail_on_data_loss",
+            bool,
+            "Stop when messages that were not read yet are gone from Kafka; false goes on without them.",
+            default=True,
+        ),
+    )
+
+    def __init__(self, options: Options, client_settings: Mapping[str, str], format: Format) -> None:
+        if bool(options["topics"]) == bool(options["topics_pattern"]):
+            raise OptionError(
+                "Source 'kafka' needs 'topics' or 'topics.pattern', and not both.", remedy="Name the topics to read."
+            )
+        self.settings = options
+        self.client_settings = dict(client_settings)
+        self.format = format
+
+    @staticmethod
+    def is_client_setting(name: str) -> bool:
+        """Whether an option goes to Kafka's client as it is (`kafka.security.protocol`)."""
+        return name.lower().startswith("kafka.")
+
+    def check(self) -> None:
+        """Whether a broker answers on its port.
+
+        Raises:
+            ConnectError: none does.
+        """
+        servers = [server.strip() for server in self.settings["bootstrap_servers"].split(",") if server.strip()]
+        for server in servers:
+            host, _, port = server.rpartition(":")
+            if not host or not port.isdigit():
+                raise ConnectError(
+                    f"'{server}' is no Kafka broker's address.", remedy="Write bootstrap.servers: host:port."
+                )
+            try:
+                socket.create_connection((host.strip("[]"), int(port)), timeout=_TIMEOUT).close()
+            except OSError:
+                continue
+            return
+        raise ConnectError(
+            f"No Kafka broker answers at {', '.join(servers)}.",
+            remedy="Check bootstrap.servers, and that the broker runs and can be reached from here.",
+        )
+
+    def read_stream(self, spark: SparkSession) -> DataFrame:
+        """The messages as a streaming DataFrame of Kafka's columns."""
+        reader = spark.readStream.format("kafka").option("includeHeaders", "true")
+        settings = self.settings
+        reader = reader.option("kafka.bootstrap.servers", settings["bootstrap_servers"])
+        if settings["topics"]:
+            reader = reader.option("subscribe", ",".join(settings["topics"]))
+        else:
+            reader = reader.option("subscribePattern", settings["topics_pattern"])
+        reader = reader.option("startingOffsets", settings["starting_offsets"])
+        reader = reader.option("failOnDataLoss", str(settings["fail_on_data_loss"]).lower())
+        if settings["max_offsets_per_trigger"] is not None:
+            reader = reader.option("maxOffsetsPerTrigger", settings["max_offsets_per_trigger"])
+        return reader.options(**self.client_settings).load()
+
+    def head(self, spark: SparkSession) -> dict[str, dict[str, int]]:
+        """The offset after the newest message of every partition, asked of Kafka now; runs in the driver's JVM."""
+        jvm = spark.sparkContext._jvm
+        assert jvm is not None
+        properties = jvm.java.util.Properties()
+        for name, value in self.client_settings.items():
+            properties.setProperty(name.partition(".")[2], value)
+        properties.setProperty("bootstrap.servers", self.settings["bootstrap_servers"])
+        kafka = jvm.org.apache.kafka
+        bytes_reader = kafka.common.serialization.ByteArrayDeserializer
+        consumer = kafka.clients.consumer.KafkaConsumer(properties, bytes_reader(), bytes_reader())
+        try:
+            partitions = jvm.java.util.ArrayList()
+            for topic, infos in consumer.listTopics().items():
+                if self._reads(topic):
+                    for info in infos:
+                        partitions.add(kafka.common.TopicPartition(topic, info.partition()))
+            starts = consumer.beginningOffsets(partitions)
+            ends: dict[str, dict[str, int]] = {}
+            for partition, end in consumer.endOffsets(partitions).items():
+                # An empty partition, or one whose messages are all gone, gives Spark nothing to commit an offset for.
+                if int(end) > int(starts[partition]):
+                    ends.setdefault(partition.topic(), {})[str(partition.partition())] = int(end)
+            return ends
+        finally:
+            consumer.close()
+
+    def _reads(self, topic: str) -> bool:
+        if self.settings["topics"]:
+            return topic in self.settings["topics"]
+        return re.fullmatch(self.settings["topics_pattern"], topic) is not None
+
+
+def reached(offset: str | None, head: Mapping[str, Mapping[str, int]]) -> bool:
+    """Whether an offset as Spark keeps it (`{"topic":{"0":12}}`) is at or behind `head` in every partition."""
+    at = json.loads(offset) if offset else {}
+    return all(
+        at.get(topic, {}).get(partition, 0) >= end for topic, ends in head.items() for partition, end in ends.items()
+    )

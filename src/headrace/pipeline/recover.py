@@ -1,0 +1,58 @@
+"""Our own error out of what Spark made of it.
+
+An error that is raised in a Python worker reaches the driver as text inside a `StreamingQueryException`, under a page
+of stack traces. Every Headrace error prints as one line `headrace.errors.Kind: sentence`, so it can be found there
+again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from headrace import errors
+from headrace.errors import HeadraceError
+
+_OURS = re.compile(r"headrace\.errors\.([A-Za-z]+): ([^\n\r]+)")
+
+
+def recover(error: BaseException | None) -> HeadraceError | None:
+    """The Headrace error that is the reason of another error, or None when there is none in it."""
+    for link in _chain(error):
+        if isinstance(link, HeadraceError):
+            return link
+    for link in _chain(error):
+        found = find_in_text(_text(link))
+        if found is not None:
+            return found
+    return None
+
+
+def find_in_text(text: str) -> HeadraceError | None:
+    """The last Headrace error in a text of stack traces: Python prints causes first, the error itself last."""
+    # A trace that was itself put into a message has its line ends spelled out.
+    for kind, sentence in reversed(_OURS.findall(text.replace("\\n", "\n"))):
+        found = getattr(errors, kind, None)
+        if isinstance(found, type) and issubclass(found, HeadraceError):
+            return found(sentence.strip())
+    return None
+
+
+def one_line(error: BaseException) -> str:
+    """What an error that is not ours says in its first line, for a sentence of ours."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0] if lines else type(error).__name__
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def _text(error: BaseException) -> str:
+    # PySpark's converted exceptions keep the Java trace apart from the message.
+    parts = [str(error), *(str(getattr(error, name, "") or "") for name in ("_stackTrace", "_desc", "stackTrace"))]
+    return "\n".join(parts)

@@ -1,0 +1,284 @@
+"""`load_pipeline`, `Pipeline` and `RunningPipeline`: a checked file, and its run on a Spark session."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from headrace.changes import TableSchema
+from headrace.errors import HeadraceError
+from headrace.observe.progress import Progress, ProgressBoard
+from headrace.pipeline.batch import BatchWriter, wait_for
+from headrace.pipeline.checkpoint import Checkpoint, check_free, owned
+from headrace.pipeline.kafka_source import KafkaTopics, reached
+from headrace.pipeline.model import Model, read_model
+from headrace.pipeline.recover import recover
+from headrace.sources.offset import Offset
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+STOP_SECONDS = 60.0
+"""How long `stop` waits for the batch that is being written."""
+
+_DRAIN_TRIGGER = "200 milliseconds"
+_HEAD_SECONDS = 1.0
+_POLL_SECONDS = 0.1
+_LAST_WORDS_SECONDS = 10.0
+
+
+def load_pipeline(path: str | PathLike[str]) -> Pipeline:
+    """Read and check a pipeline file. Neither a server nor Spark is touched.
+
+    Raises:
+        OptionError: one sentence with file, line, the thing that is wrong, and the remedy.
+    """
+    return Pipeline(read_model(Path(path)))
+
+
+class Pipeline:
+    """A pipeline that can be checked and started. Made by `load_pipeline`."""
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+        self._checked = False
+
+    def __repr__(self) -> str:
+        return f"Pipeline({self.name!r}, {str(self._model.file)!r})"
+
+    @property
+    def name(self) -> str:
+        """The name under which sinks know who writes to them."""
+        return self._model.name
+
+    @property
+    def checkpoint(self) -> str:
+        """Path or URL of the only state."""
+        return self._model.checkpoint
+
+    @property
+    def jars(self) -> tuple[str, ...]:
+        """Maven coordinates of what Spark needs for this source and these sinks."""
+        from headrace.jars import DELTA, KAFKA
+
+        types = {self._model.source_type, *(target.type for target in self._model.targets)}
+        return tuple(jar for kind, jar in (("kafka", KAFKA), ("delta", DELTA)) if kind in types)
+
+    def hide(self, text: str) -> str:
+        """The text without passwords and without what `${...}` stood for; for whatever is shown of this pipeline."""
+        return self._model.hide(text)
+
+    def check(self) -> Sequence[TableSchema]:
+        """Ask the source and every sink whether they can be used. Nothing is written and no Spark job is started.
+
+        Returns:
+            The tables that will be captured; empty for topics.
+
+        Raises:
+            ConnectError: a server can't be reached or refuses the login.
+            CaptureError: a table does not exist or is not set up for capture.
+            SinkError: a sink can't be written.
+            OptionError: the checkpoint is in use by another run.
+        """
+        check_free(self.checkpoint)
+        source = self._model.source
+        tables: Sequence[TableSchema] = ()
+        if isinstance(source, KafkaTopics):
+            source.check()
+        else:
+            tables = source.tables()
+        for target in self._model.targets:
+            target.sink.check()
+        self._checked = True
+        return tables
+
+    def start(self, spark: SparkSession, *, once: bool = False) -> RunningPipeline:
+        """Start, or go on from the checkpoint. Checks first, if that was not done.
+
+        Args:
+            spark: a classic session (not Connect), with the jars of `jars`.
+            once: end by itself when everything is in the sinks that the source offered at this moment. `wait` has to
+                be called.
+
+        Raises:
+            HeadraceError: as `check`; nothing was started.
+        """
+        if not self._checked:
+            self.check()
+        self._checked = False
+        return RunningPipeline(self._model, spark, once=once)
+
+
+class RunningPipeline:
+    """A pipeline at work. Its methods may be called from any thread of the driver."""
+
+    def __init__(self, model: Model, spark: SparkSession, *, once: bool) -> None:
+        self._model = model
+        self._spark = spark
+        self._checkpoint = Checkpoint(spark, model.checkpoint)
+        self._board = ProgressBoard()
+        self._ending = threading.Lock()
+        self._head: tuple[float, bool | None] = (float("-inf"), None)
+        self._goal: Callable[[str | None], bool] | None = None
+        source = model.source
+        decode = source.format.decode if isinstance(source, KafkaTopics) else None
+        self._writer = BatchWriter(model.name, model.targets, self._board, decode)
+        with ExitStack() as held:
+            held.enter_context(owned(self._checkpoint.local_folder, model.name))
+            if once:
+                self.finish_at_head()
+            self._query = self._start(once)
+            self._held = held.pop_all()
+        self._writer.begin(str(self._query.id))
+
+    @property
+    def active(self) -> bool:
+        """Whether it still runs."""
+        return bool(self._query.isActive)
+
+    @property
+    def error(self) -> BaseException | None:
+        """Why it ended by itself: a `HeadraceError` wherever one is the reason, else what Spark says, or None."""
+        if self._writer.failure is not None and not self._writer.held:
+            return recover(self._writer.failure) or self._writer.failure
+        failure = self._query.exception()
+        return None if failure is None else recover(failure) or failure
+
+    def progress(self) -> Progress:
+        """What rests in all sinks since the start, and how far behind the source that is."""
+        committed = self._checkpoint.committed_offset()
+        if isinstance(self._model.source, KafkaTopics):
+            return self._board.progress(None, self._level_topics())
+        return self._board.progress(_offset(committed), self._level_database(committed))
+
+    def finish_at_head(self) -> None:
+        """End when everything that the source offers now is in the sinks; `wait` then stops the run there."""
+        source = self._model.source
+        if isinstance(source, KafkaTopics):
+            ends = source.head(self._spark)
+            newest_only = source.settings["starting_offsets"] == "latest"
+            # From `latest` on, what was there before the first start is not wanted, so there is nothing to wait for.
+            self._goal = lambda text: (text is None and newest_only) or reached(text, ends)
+        else:
+            head = source.head()
+            self._goal = lambda text: _reached(_offset(text), head)
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until it has ended: by `stop`, by an error, or at the head when that is the goal.
+
+        Args:
+            timeout: seconds; None for as long as it takes.
+
+        Returns:
+            Whether it has ended.
+
+        Raises:
+            HeadraceError: a sink, the source or a format failed; whatever else ended it is raised as Spark says it.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while self.active:
+            if self._goal is not None and self._goal(self._checkpoint.committed_offset()):
+                self.stop()
+                break
+            left = _POLL_SECONDS if deadline is None else min(_POLL_SECONDS, deadline - time.monotonic())
+            if left <= 0:
+                return False
+            # Short sleeps in Python, not one wait in the JVM: a signal must get through.
+            time.sleep(left)
+        self._release()
+        error = self.error
+        if error is not None:
+            raise error
+        return True
+
+    def stop(self, timeout: float = STOP_SECONDS) -> bool:
+        """Stop between two batches: the one that is being written is finished and committed, the next is not begun.
+
+        Args:
+            timeout: seconds to wait for that; then it is stopped anyway, and its batch comes again at the next start.
+
+        Returns:
+            Whether the last batch was finished.
+        """
+        with self._ending:
+            deadline = time.monotonic() + timeout
+            finished = self._writer.close(timeout)
+            if finished and self.active:
+                left = max(0.0, deadline - time.monotonic())
+                finished = wait_for(self._between_batches, left)
+            # Spark's stop waits for the thread of the batch, which a sink may hold up.
+            stopper = threading.Thread(target=self._query.stop, name="headrace-stop", daemon=True)
+            stopper.start()
+            stopper.join(_LAST_WORDS_SECONDS)
+            self._release()
+            return finished
+
+    def _start(self, once: bool) -> StreamingQuery:
+        stream = self._read_stream()
+        trigger = _DRAIN_TRIGGER if once else self._model.trigger
+        writer = stream.writeStream.foreachBatch(self._writer).queryName(self._model.name)
+        return writer.option("checkpointLocation", self._model.checkpoint).trigger(processingTime=trigger).start()
+
+    def _read_stream(self) -> DataFrame:
+        source = self._model.source
+        if isinstance(source, KafkaTopics):
+            return source.read_stream(self._spark)
+        from headrace.sources.reader import register
+
+        register(self._spark)
+        reader = self._spark.readStream.format(f"{self._model.source_type}_cdc")
+        return reader.options(
+            **{name: _text(value) for name, value in self._model.source_options.items() if value is not None}
+        ).load()
+
+    def _between_batches(self) -> bool:
+        """Whether the last batch that the sinks took is committed too."""
+        last = self._writer.last
+        if last is None or self._writer.held or not self.active:
+            return True
+        committed = self._checkpoint.committed()
+        return committed is not None and committed >= last
+
+    def _level_database(self, committed: str | None) -> bool | None:
+        """Whether the sinks are at the source's head, asked at most once a second."""
+        asked, level = self._head
+        source = self._model.source
+        assert not isinstance(source, KafkaTopics)
+        if time.monotonic() - asked >= _HEAD_SECONDS:
+            try:
+                level = _reached(_offset(committed), source.head())
+            except HeadraceError:
+                # The run itself meets the same error and says it; here the lag is just unknown.
+                level = None
+            self._head = (time.monotonic(), level)
+        return level
+
+    def _level_topics(self) -> bool | None:
+        last: Any = self._query.lastProgress
+        if not last or not last["sources"]:
+            return None
+        source = last["sources"][0]
+        return bool(source["endOffset"] == source["latestOffset"])
+
+    def _release(self) -> None:
+        if not self.active:
+            self._held.close()
+
+
+def _offset(text: str | None) -> Offset | None:
+    return None if text is None else Offset.from_json(json.loads(text))
+
+
+def _reached(offset: Offset | None, head: str) -> bool:
+    return offset is not None and offset.commit >= head and not offset.initial and not offset.tables
+
+
+def _text(value: Any) -> str:
+    return ",".join(value) if isinstance(value, list) else str(value)

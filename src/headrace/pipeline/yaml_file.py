@@ -1,0 +1,168 @@
+"""Reading a pipeline's YAML file: line numbers are kept, references are filled in, every error names file and line.
+
+All scalars stay text, because each option knows its own type: a password `0123` must not become the number 83, nor
+`12:30` a count of seconds. `${env:NAME}` stands for an environment variable and `${file:path}` for what a file holds
+(without the newline at its end).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from headrace.errors import OptionError
+from headrace.options import REDACTED
+from headrace.registry import did_you_mean
+
+Place = tuple[str | int, ...]
+"""Where something stands in the file: keys and list indexes from the top."""
+
+_REFERENCE = re.compile(r"\$\{(\w+):([^}]*)\}")
+_KINDS = ("env", "file")
+_SHORT = 4
+
+
+@dataclass
+class Document:
+    """A YAML file as plain data, and what is needed to speak about it.
+
+    Args:
+        path: the file.
+        data: dicts, lists, text and None.
+        lines: the line of every key and list item, by place.
+        filled: what `${...}` references stood for; never shown.
+    """
+
+    path: Path
+    data: Any = None
+    lines: dict[Place, int] = field(default_factory=dict)
+    filled: list[str] = field(default_factory=list, repr=False)
+
+    def line(self, place: Place) -> int:
+        """The line of a place, or of the nearest place around it."""
+        for end in range(len(place), 0, -1):
+            if place[:end] in self.lines:
+                return self.lines[place[:end]]
+        return 1
+
+    def error(self, place: Place, message: str, remedy: str = "") -> OptionError:
+        """An error whose sentence begins with file and line and shows no filled-in value."""
+        return OptionError(
+            f"{self.path}, line {self.line(place)}: {hide(message, self.filled)}", remedy=hide(remedy, self.filled)
+        )
+
+
+def read_yaml(path: Path) -> Document:
+    """Read a pipeline file.
+
+    Raises:
+        OptionError: the file is missing or no YAML, a key is given twice, or a reference can't be filled in.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise OptionError(f"There is no pipeline file '{path}'.", remedy="Check the path.") from None
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise OptionError(f"The pipeline file '{path}' can't be read: {reason}.", remedy="Check the path.") from None
+    document = Document(path)
+    loader = yaml.SafeLoader(text)
+    try:
+        node = loader.get_single_node()
+        if node is None:
+            raise OptionError(
+                f"{path}, line 1: The file is empty.", remedy="A pipeline has source, sinks and pipeline."
+            )
+        document.data = _value(loader, node, (), document, ())
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = mark.line + 1 if mark else 1
+        raise OptionError(
+            f"{path}, line {line}: This is no valid YAML: {error.problem or error.context}.",
+            remedy="Check indentation, quotes and brackets there.",
+        ) from None
+    except yaml.YAMLError:
+        raise OptionError(
+            f"{path}, line 1: This is no valid YAML.", remedy="It holds a character that YAML does not allow."
+        ) from None
+    finally:
+        loader.dispose()
+    return document
+
+
+def hide(text: str, values: list[str]) -> str:
+    """The text without any of the values, which are secrets or may be."""
+    for value in sorted({v for v in values if v.strip()}, key=len, reverse=True):
+        # A short value is hidden only as a word of its own: `1` must not blot out every number.
+        edges = (r"(?<!\w)", r"(?!\w)") if len(value) < _SHORT else ("", "")
+        for spelling in {value, repr(value)[1:-1]}:
+            text = re.sub(edges[0] + re.escape(spelling) + edges[1], REDACTED, text)
+    return text
+
+
+def _value(loader: yaml.SafeLoader, node: yaml.Node, place: Place, document: Document, around: tuple[int, ...]) -> Any:
+    document.lines.setdefault(place, node.start_mark.line + 1)
+    if id(node) in around:
+        raise document.error(place, "An alias refers to what it stands in.", "Write the value out.")
+    around = (*around, id(node))
+    if isinstance(node, yaml.ScalarNode):
+        if node.tag == "tag:yaml.org,2002:null":
+            return None
+        return _filled(str(node.value), place, document)
+    if isinstance(node, yaml.SequenceNode):
+        return [_value(loader, item, (*place, n), document, around) for n, item in enumerate(node.value)]
+    assert isinstance(node, yaml.MappingNode)
+    seen: set[str] = set()
+    for key, _ in node.value:
+        if not isinstance(key, yaml.ScalarNode):
+            raise document.error(place, "A key must be a name.", "Write `name: value`.")
+        if key.value in seen:
+            document.lines[(*place, key.value)] = key.start_mark.line + 1
+            raise document.error((*place, key.value), f"Key '{key.value}' is given twice.", "Keep one of them.")
+        seen.add(key.value)
+    loader.flatten_mapping(node)
+    values: dict[str, Any] = {}
+    for key, item in node.value:
+        document.lines[(*place, key.value)] = key.start_mark.line + 1
+        values[key.value] = _value(loader, item, (*place, key.value), document, around)
+    return values
+
+
+def _filled(text: str, place: Place, document: Document) -> str:
+    def fill(match: re.Match[str]) -> str:
+        kind, name = match.groups()
+        if kind == "env":
+            found = os.environ.get(name)
+            if found is None:
+                raise document.error(
+                    place, f"The environment variable {name} is not set.", f"Set it: export {name}=..."
+                )
+        elif kind == "file":
+            found = _file(name, place, document)
+        else:
+            raise document.error(place, f"Unknown reference '${{{kind}:...}}'.", did_you_mean(kind, _KINDS))
+        document.filled.append(found)
+        return found
+
+    return _REFERENCE.sub(fill, text)
+
+
+def _file(name: str, place: Place, document: Document) -> str:
+    file = document.path.parent / name
+    try:
+        return file.read_text(encoding="utf-8").rstrip("\r\n")
+    except OSError as error:
+        raise document.error(
+            place,
+            f"The file '{name}' of '${{file:{name}}}' can't be read: {error.strerror}.",
+            f"It was looked for in {file}.",
+        ) from None
+    except UnicodeDecodeError:
+        raise document.error(
+            place, f"The file '{name}' of '${{file:{name}}}' is not UTF-8 text.", "Save it as UTF-8."
+        ) from None
