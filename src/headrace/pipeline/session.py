@@ -77,6 +77,8 @@ def _settings(jars: Sequence[str], given: Mapping[str, str], master: str) -> dic
         settings["spark.driver.bindAddress"] = "127.0.0.1"
     if _asks_for_delta(jars):
         settings["spark.sql.catalog.spark_catalog"] = _DELTA_CATALOG
+        # Delta spreads its log over 50 tasks otherwise, which takes longer than all other work on a small machine.
+        settings["spark.databricks.delta.snapshotPartitions"] = "2"
     settings.update(given)
 
     # The package is installed as files, so the path outlives the block.
