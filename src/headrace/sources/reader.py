@@ -20,7 +20,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
 from headrace import registry
-from headrace.changes.row import spark_schema
+from headrace.changes import CHANGE_ROW_DDL
 from headrace.options import parse_options
 from headrace.sources.base import Limit, Slice, Source
 from headrace.sources.offset import Offset
@@ -110,9 +110,9 @@ class ChangeDataSource(DataSource):
         """The format's name."""
         return f"{cls.source_name}_cdc"
 
-    def schema(self) -> StructType:
+    def schema(self) -> str:
         """Change rows with images as maps: any table in one stream."""
-        return spark_schema()
+        return CHANGE_ROW_DDL
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """The reader of a streaming query."""

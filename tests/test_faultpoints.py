@@ -1,0 +1,46 @@
+"""Rule: a named point does nothing unless a test arms it, acts once, and leaves proof."""
+
+import threading
+
+import pytest
+
+from headrace import faultpoints
+from headrace.faultpoints import InjectedFault, reach
+
+
+def test_an_unarmed_point_does_nothing(monkeypatch):
+    monkeypatch.delenv("HEADRACE_FAULTPOINTS", raising=False)
+    reach("anything")
+
+
+def test_an_armed_point_raises_at_the_wanted_time_and_only_then(monkeypatch, tmp_path):
+    monkeypatch.setenv("HEADRACE_FAULTPOINTS", "a.b=raise@2;other=raise")
+    monkeypatch.setenv("HEADRACE_FAULT_DIR", str(tmp_path))
+    reach("a.b")
+    assert not (tmp_path / "a.b.hit").exists()
+    with pytest.raises(InjectedFault, match=r"a\.b"):
+        reach("a.b")
+    assert (tmp_path / "a.b.hit").exists()
+    reach("a.b")
+
+
+def test_a_held_point_waits_for_its_gate(monkeypatch, tmp_path):
+    gate = tmp_path / "gate"
+    monkeypatch.setenv("HEADRACE_FAULTPOINTS", f"p=hold:{gate}")
+    monkeypatch.setenv("HEADRACE_FAULT_DIR", str(tmp_path))
+    done = threading.Event()
+    thread = threading.Thread(target=lambda: (faultpoints.reach("p"), done.set()))
+    thread.start()
+    while not (tmp_path / "gate.reached").exists():
+        assert thread.is_alive()
+    assert not done.is_set()
+    gate.touch()
+    thread.join(5)
+    assert done.is_set()
+
+
+def test_an_unknown_action_is_an_error_not_a_silence(monkeypatch, tmp_path):
+    monkeypatch.setenv("HEADRACE_FAULTPOINTS", "p=explode")
+    monkeypatch.setenv("HEADRACE_FAULT_DIR", str(tmp_path))
+    with pytest.raises(ValueError, match="explode"):
+        reach("p")

@@ -1,0 +1,68 @@
+"""Rule: an option is accepted in every documented spelling, and a near miss is told the right one."""
+
+import pytest
+
+from headrace.errors import OptionError
+from headrace.options import REDACTED, Option, parse_options
+
+DECLARED = (
+    Option("topic_prefix", str, "The prefix.", aliases=("topic.prefix", "database.server.name")),
+    Option("chunk_rows", int, "Rows.", default=1024, minimum=1, aliases=("incremental.snapshot.chunk.size",)),
+    Option("tombstones_on_delete", bool, "Tombstones.", default=True, aliases=("tombstones.on.delete",)),
+    Option("tables", list, "Tables.", default=()),
+    Option("mode", str, "Mode.", default="a", choices=("a", "bee")),
+    Option("password", str, "Secret.", default=""),
+)
+
+
+def parse(given):
+    return parse_options(DECLARED, given, owner="source 'x'")
+
+
+@pytest.mark.parametrize(
+    "name", ["topic_prefix", "topicPrefix", "topicprefix", "topic.prefix", "database.server.name", "TOPIC.PREFIX"]
+)
+def test_every_spelling_of_an_option_is_accepted(name):
+    assert parse({name: "p"})["topic_prefix"] == "p"
+
+
+@pytest.mark.parametrize(
+    ("given", "value"),
+    [("true", True), ("No", False), (False, False), ("1", True)],
+)
+def test_booleans_are_read_as_people_write_them(given, value):
+    assert parse({"topic_prefix": "p", "tombstonesOnDelete": given})["tombstones_on_delete"] is value
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({}, "Option 'topic_prefix' of source 'x' is missing. Set it: The prefix."),
+        ({"topic_prefx": "p"}, "Unknown option 'topic_prefx' for source 'x'. Did you mean 'topic_prefix'?"),
+        (
+            {"topic.prefix": "p", "topicPrefix": "q"},
+            "Option 'topic_prefix' of source 'x' is given twice. Keep one spelling.",
+        ),
+        ({"topic_prefix": "p", "chunk_rows": "many"}, "Option 'chunk_rows' can't be 'many': expected int. See: Rows."),
+        ({"topic_prefix": "p", "chunk_rows": "0"}, "Option 'chunk_rows' can't be 0. The least is 1."),
+        ({"topic_prefix": "p", "mode": "be"}, "Option 'mode' can't be 'be'. Did you mean 'bee'?"),
+    ],
+)
+def test_a_wrong_option_gets_one_sentence_with_a_remedy(given, sentence):
+    with pytest.raises(OptionError) as error:
+        parse(given)
+    assert str(error.value) == sentence
+
+
+def test_a_list_is_comma_separated_text_or_a_list():
+    assert parse({"topic_prefix": "p", "tables": "dbo.a, dbo.b"})["tables"] == ("dbo.a", "dbo.b")
+    assert parse({"topic_prefix": "p", "tables": ["dbo.a"]})["tables"] == ("dbo.a",)
+
+
+def test_secrets_are_never_shown():
+    options = parse({"topic_prefix": "p", "password": "hunter2"})
+    assert "hunter2" not in repr(options)
+    assert REDACTED in repr(options)
+    with pytest.raises(OptionError) as error:
+        parse({"topic_prefix": "p", "password": {"not": "hunter2"}})
+    assert "hunter2" not in str(error.value)
