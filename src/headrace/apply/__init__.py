@@ -1,0 +1,11 @@
+"""What a change means for a table: the order of changes, the fold to one row per key, truncation, tables without a key.
+
+Nothing here knows where the table lies. A sink surveys a batch (`survey`), folds each table of it (`fold`, `keyless`)
+and carries the folded rows out in one commit.
+"""
+
+from headrace.apply.fold import fold
+from headrace.apply.keyless import fold_keyless
+from headrace.apply.survey import TableBatch, survey
+
+__all__ = ["TableBatch", "fold", "fold_keyless", "survey"]

@@ -1,0 +1,179 @@
+"""Tables with a key: all changes of a batch become at most one row per key, the last one in position order.
+
+The folded rows of a batch are a DataFrame with these columns:
+
+| column | meaning |
+|---|---|
+| `op` | `upsert` or `delete` |
+| `position` | of the last change of the key; a target that holds a later or equal one leaves its row alone |
+| `row` | struct of all columns, typed; of a delete only the key columns are filled |
+| `present` | null: every column is written. Otherwise the columns to write; the target keeps the rest |
+| `whole` | false: where the target has no row of that key, or `present` is null, values are missing |
+
+Snapshot rows are upserts like others: what keeps them from winning over a newer change is their position, here and in
+the target.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headrace.apply.survey import TableBatch
+from headrace.changes.typed import literal, quote, typed_value
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def fold(rows: DataFrame, table: TableBatch) -> DataFrame:
+    """Fold the changes of one table to at most one row per key: what a mirror of the table has to write.
+
+    Order: by `position`, compared as text; of several changes to one key the last decides, so that a deleted row is
+    not brought back by an earlier change. A key change is a delete of the old key and an upsert of the new one. Rows
+    up to the last truncate are left out: the caller drops them from the target (`TableBatch.truncate_at`). Lazy and
+    pure: the same rows give the same result, and the order of rows in the DataFrame does not matter.
+
+    Keys are compared typed, so that `12.5` and `12.50` are one decimal key.
+
+    Args:
+        rows: the batch's change rows with images as maps; rows of other tables are left out.
+        table: what `survey` said of the table. Its schema has a key.
+    """
+    keyed = _keyed(rows.where(table.where), table)
+    return _fold_partial(keyed, table) if table.partial else _fold_whole(keyed, table)
+
+
+def _keyed(changes: DataFrame, table: TableBatch) -> DataFrame:
+    """One line per change and key: typed key columns `k0`.., what its image is and has."""
+    keys = table.schema.key_columns
+    columns = [
+        "position",
+        "op = 'd' as deleted",
+        "op = 'c' as fresh",
+        "after as image",
+        f"coalesce(size(after), 0) >= {table.own_columns} as whole",
+        f"{_is_newest('after', 'schema_id', table)} as newest",
+        *(
+            f"{typed_value(_key_value(literal(column.name)), column)} as k{number}"
+            for number, column in enumerate(keys)
+        ),
+    ]
+    if not table.key_changed:
+        return changes.selectExpr(*columns)
+    old_keys = [
+        typed_value(f"if(map_contains_key(before, {name}), before[{name}], {_key_value(name)})", column)
+        for column, name in ((column, literal(column.name)) for column in keys)
+    ]
+    moved = " or ".join(f"not k{number} <=> o{number}" for number in range(len(keys)))
+    # A change of key that says only some columns takes the others from the image before it.
+    filled = (
+        "if(before is null or size(after) >= own, after, "
+        "map_concat(map_filter(before, (c, v) -> not map_contains_key(after, c)), after))"
+    )
+    names = [f"k{number}" for number in range(len(keys))]
+    left = ", ".join(f"o{number} as k{number}" for number in range(len(keys)))
+    return (
+        changes.selectExpr(
+            *columns,
+            "before",
+            "after",
+            "schema_id",
+            f"{table.own_columns} as own",
+            *(f"{old} as o{number}" for number, old in enumerate(old_keys)),
+            "op",
+        )
+        .selectExpr("*", f"op = 'u' and ({moved}) as moved")
+        .selectExpr("*", f"if(moved, {filled}, image) as full")
+        .selectExpr(
+            "explode(if(moved, array("
+            "struct(position, true as deleted, false as fresh, cast(null as map<string,string>) as image, "
+            f"false as whole, false as newest, {left}), "
+            "struct(position, false as deleted, true as fresh, full as image, "
+            "coalesce(size(full), 0) >= own as whole, "
+            f"{_is_newest('full', 'schema_id', table)} as newest, {', '.join(names)})), "
+            f"array(struct(position, deleted, fresh, image, whole, newest, {', '.join(names)})))) as one"
+        )
+        .selectExpr("one.*")
+    )
+
+
+def _key_value(name: str) -> str:
+    """Text of a key column: of the image after, else of the key, else of the image before."""
+    return (
+        f"case when map_contains_key(after, {name}) then after[{name}] "
+        f"when map_contains_key(key, {name}) then key[{name}] else before[{name}] end"
+    )
+
+
+def _is_newest(image: str, schema_id: str, table: TableBatch) -> str:
+    """Spark SQL: does the image carry every column of the newest structure?"""
+    if not table.partial:
+        return "true"
+    names = ", ".join(literal(column.name) for column in table.schema.columns)
+    return f"coalesce(size(array_except(array({names}), map_keys({image}))) = 0, false)"
+
+
+def _fold_whole(keyed: DataFrame, table: TableBatch) -> DataFrame:
+    """Every image is whole: the last change per key is the answer."""
+    keys = ", ".join(f"k{number}" for number in range(len(table.schema.key)))
+    last = keyed.selectExpr("*", f"row_number() over (partition by {keys} order by position desc) as nth").where(
+        "nth = 1"
+    )
+    return last.selectExpr(
+        "if(deleted, 'delete', 'upsert') as op",
+        "position",
+        f"{_row('image', table)} as row",
+        "cast(null as array<string>) as present",
+        "deleted or whole as whole",
+    )
+
+
+def _fold_partial(keyed: DataFrame, table: TableBatch) -> DataFrame:
+    """Some image lacks columns: changes of a key are laid over one another in order."""
+    from pyspark.sql import functions as sf
+
+    keys = [f"k{number}" for number in range(len(table.schema.key))]
+    # After a truncate or a delete there is no row in the target whose values could be kept.
+    kept = "false" if table.truncate_at is not None else "true"
+    nothing = "cast(map() as map<string,string>) as image"
+    state = f"struct(false as deleted, {nothing}, false as whole, {kept} as keeps, false as newest)"
+    # A whole image of an insert says all that there is; columns newer than its structure are null and not the target's.
+    step = (
+        "if(x.deleted, "
+        f"struct(true as deleted, {nothing}, false as whole, false as keeps, false as newest), "
+        "struct(false as deleted, "
+        "if(x.newest or (x.fresh and x.whole), x.image, "
+        "map_concat(map_filter(acc.image, (c, v) -> not map_contains_key(x.image, c)), x.image)) as image, "
+        "acc.whole or x.whole as whole, acc.keeps and not (x.fresh and x.whole) as keeps, "
+        "x.newest or (acc.newest and not (x.fresh and x.whole)) as newest))"
+    )
+    one = "struct(position, deleted, fresh, coalesce(image, map()) as image, whole, newest)"
+    ordered = (
+        f"array_sort(collect_list({one}), (a, b) -> if(a.position < b.position, -1, if(a.position > b.position, 1, 0)))"
+    )
+    folded = (
+        keyed.groupBy(*keys)
+        .agg(sf.expr(f"{ordered} as history"))
+        .selectExpr(
+            *keys,
+            "element_at(history, -1).position as position",
+            f"aggregate(history, {state}, (acc, x) -> {step}) as s",
+        )
+    )
+    return folded.selectExpr(
+        "if(s.deleted, 'delete', 'upsert') as op",
+        "position",
+        f"{_row('s.image', table)} as row",
+        "if(s.deleted or s.newest or not s.keeps, null, map_keys(s.image)) as present",
+        "s.deleted or s.whole as whole",
+    )
+
+
+def _row(image: str, table: TableBatch) -> str:
+    """The struct of all columns: key columns from the typed key, which every change has, the rest from the image."""
+    keys = {name: f"k{number}" for number, name in enumerate(table.schema.key)}
+    fields = ", ".join(
+        f"{keys.get(column.name) or typed_value(f'{image}[{literal(column.name)}]', column)} as {quote(column.name)}"
+        for column in table.schema.columns
+    )
+    return f"struct({fields})"

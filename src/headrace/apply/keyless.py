@@ -1,0 +1,72 @@
+"""Tables without a key: a row is known by all of its values and by how many such rows there are.
+
+The folded rows are a DataFrame with `op` (`insert` or `delete`), `position`, `occurrences` and `row` (struct of all
+columns, typed). An insert stands for one new row and carries its own position; a delete stands for as many rows of
+the target as `occurrences` says, equal in every column (NULL equals NULL), and which of them go does not matter: the
+oldest position is the habit.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headrace.apply.survey import TableBatch
+from headrace.changes.typed import literal, quote, typed_value
+from headrace.errors import SchemaError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+POSITION = "if(message.partition is null, position, concat(position, '.', message.partition))"
+"""A position that no other row has: decoded ones repeat over Kafka's partitions. `.` keeps the text's order."""
+
+
+def fold_keyless(rows: DataFrame, table: TableBatch) -> DataFrame:
+    """Net the changes of one table without a key: which rows to insert, and how many of which to delete.
+
+    Reads and creates add a row, deletes take one away, an update does both. Per distinct row only the difference is
+    left, so a row that came and went inside the batch is not seen at all. Rows up to the last truncate are left out
+    (`TableBatch.truncate_at`). Lazy and pure. Applying the result twice is not harmless: the caller commits it once.
+
+    Args:
+        rows: the batch's change rows with images as maps; rows of other tables are left out.
+        table: what `survey` said of the table. Its schema has no key.
+
+    Raises:
+        SchemaError: some image lacks columns, so that rows can't be told apart.
+    """
+    if table.partial:
+        raise SchemaError(
+            f"Table {table.id} has no key and its changes do not carry whole rows, so it can't be mirrored.",
+            remedy="Add a key or let the source log whole rows; until then only the change log can be offered "
+            "(sinks that take messages).",
+        )
+    changes = rows.where(table.where)
+    if table.inserts_only:
+        return changes.selectExpr(
+            "'insert' as op", f"{POSITION} as position", "1L as occurrences", f"{_row('after', table)} as row"
+        )
+    values = ", ".join(f"row.{quote(column.name)}" for column in table.schema.columns)
+    signed = changes.selectExpr(
+        f"{POSITION} as position",
+        "explode(filter(array(struct(1 as sign, after as image), struct(-1 as sign, before as image)), "
+        "x -> if(x.sign = 1, op in ('r', 'c', 'u'), op in ('u', 'd')))) as one",
+    ).selectExpr("position", "one.sign as sign", f"{_row('one.image', table)} as row")
+    netted = signed.selectExpr(
+        "*",
+        f"sum(sign) over (partition by {values}) as net",
+        f"row_number() over (partition by {values} order by sign desc, position desc) as nth",
+    )
+    # The latest additions are the ones that stay, because whatever is taken away is the oldest. A net loss is told
+    # once.
+    return netted.where("(net > 0 and sign = 1 and nth <= net) or (net < 0 and nth = 1)").selectExpr(
+        "if(net > 0, 'insert', 'delete') as op", "position", "if(net > 0, 1L, -net) as occurrences", "row"
+    )
+
+
+def _row(image: str, table: TableBatch) -> str:
+    fields = ", ".join(
+        f"{typed_value(f'{image}[{literal(column.name)}]', column)} as {quote(column.name)}"
+        for column in table.schema.columns
+    )
+    return f"struct({fields})"

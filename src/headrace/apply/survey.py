@@ -1,0 +1,184 @@
+"""What a batch holds, table by table, learned in one small Spark job before anything is written."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from headrace.changes.operation import DATA_OPERATIONS, Operation
+from headrace.changes.table import TableId, TableSchema
+from headrace.changes.typed import literal
+from headrace.errors import SchemaError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_READ, _CREATE, _UPDATE, _DELETE, _TRUNCATE = DATA_OPERATIONS
+
+_KEY_CHANGED = (
+    "op = 'u' and before is not null and after is not null and (key is null or exists(map_keys(key), "
+    "k -> map_contains_key(before, k) and map_contains_key(after, k) and not before[k] <=> after[k]))"
+)
+# The key map of an update says either image's key; a difference from the other image is a key change as well.
+_KEY_DIFFERS = (
+    "op = 'u' and key is not null and exists(map_keys(key), k -> "
+    "(map_contains_key(before, k) and not before[k] <=> key[k]) "
+    "or (map_contains_key(after, k) and not after[k] <=> key[k]))"
+)
+
+
+@dataclass(frozen=True)
+class TableBatch:
+    """What one batch holds of one table; all that a sink needs to know before it folds and writes.
+
+    Args:
+        id: the table.
+        schema: its newest structure in the batch, by which values are typed.
+        columns: how many columns each structure has that rows of the batch follow, by `schema_id`.
+        counts: data rows by operation.
+        truncate_at: position of the last truncate; rows up to it no longer matter.
+        partial: some image may lack columns of the newest structure, so that the target's values must be kept.
+        key_changed: some update may carry a row to another key.
+        initial: every data row was read by a first snapshot (none is a streamed change or of an incremental snapshot).
+        snapshot_ended: the last row of the table's snapshot is among them.
+    """
+
+    id: TableId
+    schema: TableSchema
+    columns: Mapping[str | None, int]
+    counts: Mapping[str, int] = field(default_factory=dict)
+    truncate_at: str | None = None
+    partial: bool = False
+    key_changed: bool = False
+    initial: bool = False
+    snapshot_ended: bool = False
+
+    @property
+    def size(self) -> int:
+        """How many data rows there are."""
+        return sum(self.counts.values())
+
+    @property
+    def inserts_only(self) -> bool:
+        """Whether the data rows are reads and creates only."""
+        return not any(self.counts.get(op, 0) for op in (_UPDATE, _DELETE, _TRUNCATE))
+
+    @property
+    def where(self) -> str:
+        """Spark SQL that is true for the data rows of this table that still matter."""
+        same = " and ".join(
+            f"coalesce(table.{part}, '') = {literal(value)}"
+            for part, value in (("database", self.id.database), ("schema", self.id.schema), ("name", self.id.name))
+        )
+        later = "" if self.truncate_at is None else f" and position > {literal(self.truncate_at)}"
+        return f"op in ('r', 'c', 'u', 'd') and {same}{later}"
+
+    @property
+    def own_columns(self) -> str:
+        """Spark SQL for the number of columns in the structure that a row follows."""
+        newest = len(self.schema.columns)
+        others = {name: n for name, n in self.columns.items() if name is not None and n != newest}
+        if not others:
+            return str(newest)
+        cases = " ".join(f"when {literal(name)} then {n}" for name, n in sorted(others.items()))
+        return f"case schema_id {cases} else {newest} end"
+
+
+def survey(rows: DataFrame) -> list[TableBatch]:
+    """Say what a batch of change rows holds, table by table, ordered by table.
+
+    Runs one Spark job in the driver's session over `rows` (persist them if they are dear to compute) and collects a
+    few lines per table. Changes nothing; the same rows give the same answer.
+
+    Args:
+        rows: change rows of any tables with images as maps. Each table's `schema` row is among them.
+
+    Raises:
+        SchemaError: data rows follow a structure that no `schema` row of the batch carries.
+    """
+    counts = ", ".join(f"count_if(op = '{op}') as n_{op}" for op in DATA_OPERATIONS)
+    found = (
+        rows.where(
+            f"op in ({', '.join(literal(op) for op in (*DATA_OPERATIONS, Operation.SCHEMA))}) and table is not null"
+        )
+        .selectExpr(
+            "coalesce(table.database, '') as database",
+            "coalesce(table.schema, '') as schema",
+            "coalesce(table.name, '') as name",
+            "schema_id",
+            "op",
+            "position",
+            "snapshot",
+            "if(op = 'schema', table_schema, null) as structure",
+            "if(op in ('r', 'c', 'u'), coalesce(size(after), 0), null) as after_size",
+            "if(op in ('u', 'd'), coalesce(size(before), 0), null) as before_size",
+            f"coalesce({_KEY_CHANGED}, false) or coalesce({_KEY_DIFFERS}, false) as key_changed",
+        )
+        .groupBy("database", "schema", "name", "schema_id")
+        .agg(*_aggregates(counts))
+        .collect()
+    )
+    by_table: dict[TableId, list[Any]] = {}
+    for line in found:
+        by_table.setdefault(TableId(line["database"], line["schema"], line["name"]), []).append(line)
+    return [_table_batch(id, lines) for id, lines in sorted(by_table.items())]
+
+
+def _aggregates(counts: str) -> list[Any]:
+    from pyspark.sql import functions as sf
+
+    return [
+        *(sf.expr(count) for count in counts.split(", ")),
+        sf.expr("max_by(structure, position) filter (where structure is not null) as structure"),
+        sf.expr("max(position) filter (where structure is not null) as structure_at"),
+        sf.expr("max(position) filter (where op = 't') as truncate_at"),
+        sf.expr("min(after_size) as after_size"),
+        sf.expr("min(before_size) as before_size"),
+        sf.expr("coalesce(bool_or(key_changed), false) as key_changed"),
+        sf.expr("count_if(op = 'r' and snapshot <> 'incremental') as initial"),
+        sf.expr("coalesce(bool_or(snapshot in ('last', 'last_in_data_collection')), false) as snapshot_ended"),
+    ]
+
+
+def _table_batch(id: TableId, lines: Iterable[Any]) -> TableBatch:
+    lines = list(lines)
+    structures = [(line["structure_at"] or "", line["schema_id"] or "", line) for line in lines if line["structure"]]
+    counts: Counter[str] = Counter()
+    for line in lines:
+        counts.update({str(op): line[f"n_{op}"] for op in DATA_OPERATIONS if line[f"n_{op}"]})
+    if not structures:
+        raise SchemaError(
+            f"The structure of table {id} is not known: the batch has rows of it but no schema row.",
+            remedy="Let the source or decoder emit schema rows, or give the table's structure.",
+        )
+    schemas = {line["schema_id"]: TableSchema.from_text(line["structure"]) for _, _, line in structures}
+    newest_id = max(structures, key=lambda found: found[:2])[2]["schema_id"]
+    schema = schemas[newest_id]
+    columns = {schema_id: len(known.columns) for schema_id, known in schemas.items()}
+    names = {column.name for column in schema.columns}
+    partial = False
+    for line in lines:
+        follows = schemas.get(line["schema_id"]) if line["schema_id"] else schema
+        images = [n for n in (line["after_size"], line["before_size"] if not schema.key else None) if n is not None]
+        if follows is None and images:
+            raise SchemaError(
+                f"Rows of table {id} follow structure {line['schema_id']}, which no schema row of the batch carries.",
+                remedy="Let the source or decoder emit schema rows with every batch.",
+            )
+        if follows is not None and images:
+            # Without a key the target keeps no value, so a column that is newer than the row is simply null.
+            lacking = bool(schema.key) and not names <= {column.name for column in follows.columns}
+            partial = partial or lacking or min(images) < len(follows.columns)
+    return TableBatch(
+        id=id,
+        schema=schema,
+        columns=columns,
+        counts=dict(counts),
+        truncate_at=max((line["truncate_at"] for line in lines if line["truncate_at"]), default=None),
+        partial=partial,
+        key_changed=any(line["key_changed"] for line in lines),
+        initial=bool(counts) and sum(line["initial"] for line in lines) == sum(counts.values()),
+        snapshot_ended=any(line["snapshot_ended"] for line in lines),
+    )
