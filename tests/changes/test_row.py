@@ -14,7 +14,7 @@ def test_arrow_and_spark_agree_on_the_change_row():
     schema = arrow_schema()
     fields = [pa.field(f.name, f.type) for f in schema]
     struct = from_arrow_schema(pa.schema(fields)).simpleString()
-    assert struct == f"struct<{_COLUMN.sub(r'\1:', CHANGE_ROW_DDL)}>"
+    assert struct == "struct<" + _COLUMN.sub(r"\1:", CHANGE_ROW_DDL) + ">"
 
 
 def test_operations_are_what_stands_in_the_row():

@@ -5,7 +5,12 @@ The one schema of every DataFrame in the middle of Headrace (DESIGN.md section 1
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pyarrow as pa
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
 
 _MESSAGE_DDL = (
     "struct<topic:string,partition:int,offset:bigint,timestamp:timestamp,key:binary,value:binary,"
@@ -82,3 +87,12 @@ def arrow_schema() -> pa.Schema:
             ("error", pa.string()),
         ]
     )
+
+
+def spark_schema() -> StructType:
+    """The change row as a Spark schema, for DataFrames made by hand; needs a running Spark session."""
+    from pyspark.sql.types import StructType
+
+    schema = StructType.fromDDL(CHANGE_ROW_DDL)
+    assert isinstance(schema, StructType)
+    return schema
