@@ -1,0 +1,284 @@
+"""Is the mirror the source? Compared row by row, by code that shares nothing with the pipeline that made the mirror.
+
+The source is read with `sqlite3` from the emulated database's file, the mirror with the `deltalake` package; values are
+compared exactly, rows as a multiset, so that duplicates in tables without a key count too.
+
+    python -m headrace.emulators.comparison SOURCE.sqlite LAKE_FOLDER
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+import sqlite3
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+OURS = "_headrace_position"
+"""The mirror's own column, which the source does not have."""
+
+_SHOWN = 10
+_SIDE = "source minus mirror"
+_INTERNAL = re.compile(r"(cdc|sys|sqlite|headrace)[._]")
+_ESCAPE = re.compile(r"[^A-Za-z0-9_.\-]")
+_SOURCE_ZONED = r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d+)? [+-]\d\d:\d\d$"
+_MIRROR_ZONED = r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)$"
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One way in which a table's mirror is not its source.
+
+    Args:
+        table: `schema.name`.
+        what: `lost`, `extra` or `changed` rows; or a sentence about the whole table.
+        key: the row's key, or its first columns where the table has none; empty for a whole table.
+        columns: the names of the columns that differ, for a changed row.
+    """
+
+    table: str
+    what: str
+    key: str = ""
+    columns: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        if not self.key:
+            return f"{self.table}: {self.what}"
+        told = {
+            "lost": "is in the source and not in the mirror",
+            "extra": "is in the mirror and not in the source",
+            "changed": f"differs in {', '.join(self.columns)}",
+        }
+        return f"{self.table} {self.key} {told[self.what]}"
+
+
+@dataclass
+class TableComparison:
+    """One table's rows on both sides, and the rows that differ (a changed row counts once)."""
+
+    table: str
+    source_rows: int = 0
+    mirror_rows: int = 0
+    differing: int = 0
+    differences: list[Difference] = field(default_factory=list)
+
+
+@dataclass
+class Comparison:
+    """What `compare` found."""
+
+    tables: list[TableComparison]
+
+    @property
+    def equal(self) -> bool:
+        """Whether every table of the mirror holds exactly the source's rows."""
+        return not any(table.differing for table in self.tables)
+
+    @property
+    def differences(self) -> list[Difference]:
+        """Of each table the first few."""
+        return [difference for table in self.tables for difference in table.differences]
+
+    def __str__(self) -> str:
+        if self.equal:
+            counts = ", ".join(f"{t.table} {t.source_rows:,}" for t in self.tables)
+            return f"mirror equals source: {counts} rows"
+        lines = [
+            f"{t.table}: {t.differing:,} differ ({t.source_rows:,} rows in the source, {t.mirror_rows:,} in the mirror)"
+            for t in self.tables
+            if t.differing
+        ]
+        return "\n".join(["mirror differs from source", *lines, *(f"  {d}" for d in self.differences[:_SHOWN])])
+
+
+def compare(source: Path, lake: Path, tables: Sequence[str] | None = None) -> Comparison:
+    """Compare an emulated database with the Delta tables at `<lake>/<schema>/<table>`.
+
+    Args:
+        source: the database's file; it is opened read-only.
+        lake: the folder of the mirrors.
+        tables: `schema.name` of the tables to compare; by default all user tables of the source.
+
+    Raises:
+        FileNotFoundError: there is no such source file.
+    """
+    if not source.is_file():
+        raise FileNotFoundError(f"there is no source file {source}")
+    database = sqlite3.connect(f"file:{quote(str(source.absolute()))}?mode=ro", uri=True)
+    try:
+        names = list(tables) if tables is not None else _user_tables(database)
+        return Comparison([_compare_table(database, lake, name) for name in names])
+    finally:
+        database.close()
+
+
+def _user_tables(database: sqlite3.Connection) -> list[str]:
+    found = database.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name").fetchall()
+    return [name for (name,) in found if "." in name and not _INTERNAL.match(name)]
+
+
+def _compare_table(database: sqlite3.Connection, lake: Path, name: str) -> TableComparison:
+    from deltalake import DeltaTable
+
+    result = TableComparison(name)
+    folder = lake.joinpath(*(_ESCAPE.sub(_escaped, part) for part in name.split(".", 1)))
+    cursor = database.execute(f"SELECT * FROM {_identifier(name)}")
+    columns = [described[0] for described in cursor.description]
+    rows = cursor.fetchall()
+    result.source_rows = len(rows)
+    if not DeltaTable.is_deltatable(str(folder)):
+        return _whole(result, f"there is no Delta table at {folder}", len(rows))
+    mirror = pa.table(DeltaTable(str(folder)).to_pyarrow_table())
+    if OURS in mirror.column_names:
+        mirror = mirror.drop_columns([OURS])
+    result.mirror_rows = mirror.num_rows
+    if set(mirror.column_names) != set(columns):
+        odd = sorted(set(mirror.column_names) ^ set(columns))
+        return _whole(result, f"the columns are not the same ({', '.join(odd)})", max(len(rows), mirror.num_rows))
+
+    infos = database.execute(f"PRAGMA table_info({_identifier(name)})").fetchall()
+    key = [info[1] for info in sorted(infos, key=lambda info: info[5]) if info[5]]
+    lists: list[Any] = list(zip(*rows, strict=True)) if rows else [()] * len(columns)
+    left, right = {}, {}
+    for column, values in zip(columns, lists, strict=True):
+        left[column], right[column] = _alike(values, mirror[column])
+    surplus = _surplus(pa.table(left), pa.table(right))
+    if surplus.num_rows:
+        _explain(result, surplus, key)
+    return result
+
+
+def _whole(result: TableComparison, what: str, rows: int) -> TableComparison:
+    result.differing = max(1, rows)
+    result.differences.append(Difference(result.table, what))
+    return result
+
+
+def _surplus(source: pa.Table, mirror: pa.Table) -> pa.Table:
+    """The rows that one side has more often than the other, with how much more often: plus for the source."""
+    names = source.column_names
+    both = pa.concat_tables(
+        [
+            source.append_column(_SIDE, pa.array(np.full(source.num_rows, 1, np.int64))),
+            mirror.append_column(_SIDE, pa.array(np.full(mirror.num_rows, -1, np.int64))),
+        ]
+    )
+    grouped = both.group_by(names).aggregate([(_SIDE, "sum")])
+    return grouped.filter(pc.not_equal(grouped[f"{_SIDE}_sum"], 0))
+
+
+def _explain(result: TableComparison, surplus: pa.Table, key: Sequence[str]) -> None:
+    """Pair what is left over by key: a key on both sides is a changed row."""
+    names = [name for name in surplus.column_names if name != f"{_SIDE}_sum"]
+    lost: dict[Any, list[dict[str, Any]]] = {}
+    extra: dict[Any, list[dict[str, Any]]] = {}
+    shown = list(key) or names[:3]
+    for row in surplus.to_pylist():
+        count = row.pop(f"{_SIDE}_sum")
+        side = lost if count > 0 else extra
+        identity = tuple(row[name] for name in (key or names))
+        side.setdefault(identity, []).extend([row] * abs(count))
+    found: list[Difference] = []
+    for identity in sorted({*lost, *extra}, key=repr):
+        before, after = lost.get(identity, []), extra.get(identity, [])
+        row = (before or after)[0]
+        label = "(" + ", ".join(f"{name} {_shown(row[name])}" for name in shown) + ")"
+        for one, other in zip(before, after, strict=False):
+            changed = tuple(name for name in names if one[name] != other[name])
+            found.append(Difference(result.table, "changed", label, changed))
+        found += [Difference(result.table, "lost", label)] * max(0, len(before) - len(after))
+        found += [Difference(result.table, "extra", label)] * max(0, len(after) - len(before))
+    result.differing = len(found)
+    result.differences = found[:_SHOWN]
+
+
+def _alike(values: Sequence[Any], mirror: pa.ChunkedArray) -> tuple[pa.Array, pa.ChunkedArray]:
+    """A source column as the mirror's Arrow type; both as text where a source value does not fit that type."""
+    kind = mirror.type
+    if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+        mirror, kind = mirror.cast(pa.string()), pa.string()
+    elif pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind):
+        mirror, kind = mirror.cast(pa.binary()), pa.binary()
+    try:
+        source = _as_arrow(values, kind)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, ValueError, OverflowError):
+        return pa.array([None if v is None else str(v) for v in values], pa.string()), _texts(mirror)
+    if pa.types.is_string(kind) and _all_match(source, _SOURCE_ZONED) and _all_match(mirror, _MIRROR_ZONED):
+        source = pa.array([_zoned(text) for text in source.to_pylist()], pa.string())
+    return source, mirror
+
+
+def _as_arrow(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    if pa.types.is_boolean(kind):
+        return pa.array([None if v is None else bool(v) for v in values], kind)
+    if pa.types.is_float32(kind):
+        # The file keeps a 32-bit number widened to 64 bits; narrowing gives it back exactly.
+        return pc.cast(pa.array(values, pa.float64()), kind, safe=False)
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_binary(kind):
+        return pa.array(values, kind)
+    if pa.types.is_timestamp(kind) and kind.tz is not None:
+        return pa.array([None if v is None else _instant(str(v)) for v in values], kind)
+    texts = pa.array([v if v is None or isinstance(v, str) else str(v) for v in values], pa.string())
+    return texts if pa.types.is_string(kind) else pc.cast(texts, kind)
+
+
+def _texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    return pa.chunked_array([pa.array([None if v is None else str(v) for v in column.to_pylist()], pa.string())])
+
+
+def _instant(text: str) -> dt.datetime:
+    moment = dt.datetime.fromisoformat(text.replace(" +", "+").replace(" -", "-"))
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=dt.UTC)
+
+
+def _all_match(texts: pa.Array | pa.ChunkedArray, pattern: str) -> bool:
+    present = texts.drop_null()
+    return len(present) > 0 and bool(pc.all(pc.match_substring_regex(present, pattern)).as_py())
+
+
+def _zoned(text: str | None) -> str | None:
+    """A source's zoned time in the mirror's spelling: that of ISO 8601, with Z for UTC."""
+    if text is None:
+        return None
+    day, clock, offset = text.split(" ")
+    return f"{day}T{clock}{'Z' if offset == '+00:00' else offset}"
+
+
+def _shown(value: Any) -> str:
+    return value.hex() if isinstance(value, bytes) else str(value)
+
+
+def _escaped(match: re.Match[str]) -> str:
+    """How the lake spells a character that is not plain in a folder's name."""
+    return "".join(f"~{byte:02x}" for byte in match[0].encode())
+
+
+def _identifier(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run `python -m headrace.emulators.comparison SOURCE.sqlite LAKE`: 0 equal, 1 different, 2 not comparable."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if len(given) != 2:
+        print("usage: python -m headrace.emulators.comparison SOURCE.sqlite LAKE_FOLDER", file=sys.stderr)
+        return 2
+    try:
+        comparison = compare(Path(given[0]), Path(given[1]))
+    except FileNotFoundError as error:
+        print(f"{error}", file=sys.stderr)
+        return 2
+    print(comparison)
+    return 0 if comparison.equal else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,168 @@
+"""Small stand-ins for a source, a format and sinks, so that the run loop is tested apart from real ones.
+
+The source is a folder of files, one per commit (`0001.json`): a commit is a list of `[table, op, key]`. It writes no
+state, so that tests decide what is there, and it can be told to fail. Headrace finds all this by the entry points in the
+folder beside this file, as it finds any package of a third party.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import pyarrow as pa
+
+from headrace.changes import Column, LogicalType, TableId, TableSchema, arrow_schema
+from headrace.errors import CaptureError, ConnectError, SinkError
+from headrace.formats.base import Format
+from headrace.options import Option, Options
+from headrace.sinks.base import BatchId, Sink
+from headrace.sources.base import Limit, Slice, Source
+from headrace.sources.offset import Offset
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def commit_changes(folder: Path, number: int, changes: list[tuple[str, str, str]]) -> None:
+    """Make a commit visible, the whole of it at once."""
+    draft = folder / f"{number:04}.draft"
+    draft.write_text(json.dumps(changes))
+    draft.replace(folder / f"{number:04}.json")
+
+
+class FolderSource(Source):
+    """Commits are files."""
+
+    name = "folder"
+    options = (
+        Option("hostname", str, "The folder."),
+        Option("tables", list, "The tables.", default=()),
+        Option("password", str, "A password.", default=""),
+        Option("commits_per_batch", int, "How many commits a batch holds.", default=1, minimum=1),
+    )
+
+    @property
+    def _folder(self) -> Path:
+        return Path(self.settings["hostname"])
+
+    def _commits(self) -> list[str]:
+        if not self._folder.is_dir():
+            raise ConnectError(f"The server '{self._folder}' can't be reached.", remedy="Start it.")
+        if self.settings["password"] == "wrong":
+            raise ConnectError("The server refused the login with wrong.", remedy="Check user and password.")
+        return sorted(file.stem for file in self._folder.glob("*.json"))
+
+    def tables(self) -> Sequence[TableSchema]:
+        self._commits()
+        if "dbo.none" in self.settings["tables"]:
+            raise CaptureError("Table 'dbo.none' is not set up for capture.", remedy="Enable it.")
+        return [
+            TableSchema(TableId("db", "dbo", "a"), (Column("id", 1, LogicalType("string"), nullable=False),), ("id",))
+        ]
+
+    def head(self) -> str:
+        return max(self._commits(), default="0000")
+
+    def advance(self, start: Offset, limit: Limit, now: dt.datetime) -> Offset:
+        if (self._folder / "broken").exists():
+            raise CaptureError("Table 'dbo.a' is no longer captured.", remedy="Enable it again.")
+        after = [c for c in self._commits() if c > start.commit][: self.settings["commits_per_batch"]]
+        if not after:
+            return start if start.commit else Offset(source="folder", commit="0000", initial=False)
+        return Offset(source="folder", commit=after[-1], commit_time=now, capture_time=now, initial=False)
+
+    def plan(self, start: Offset, end: Offset) -> list[Slice]:
+        return [Slice("commit", {"commit": c}) for c in self._commits() if start.commit < c <= end.commit]
+
+    def read(self, slice: Slice) -> Iterator[pa.RecordBatch]:
+        commit = slice.details["commit"]
+        rows = []
+        for n, (table, op, key) in enumerate(json.loads((self._folder / f"{commit}.json").read_text())):
+            schema, name = table.split(".")
+            row: dict[str, Any] = dict.fromkeys(arrow_schema().names)
+            row |= {
+                "op": op,
+                "table": {"database": "db", "schema": schema, "name": name},
+                "key": [("id", key)],
+                "key_text": f'["{key}"]',
+                "after": [("id", key)],
+                "position": f"{commit}/{n:04}/",
+                "event_time": dt.datetime(2024, 1, 1, tzinfo=dt.UTC),
+            }
+            rows.append(row)
+        yield pa.RecordBatch.from_pylist(rows, schema=arrow_schema())
+
+
+class LinesFormat(Format):
+    """A message is `op key`."""
+
+    name = "lines"
+    options = (Option("prefix", str, "Before every topic.", default="t"),)
+    encoded: ClassVar[list[str]] = []
+
+    def encode(self, changes: DataFrame) -> DataFrame:
+        self.encoded.append(self.settings["prefix"])
+        return changes.selectExpr(
+            f"concat('{self.settings['prefix']}.', table.name) as topic",
+            "cast(null as int) as partition",
+            "cast(key_text as binary) as key",
+            "cast(concat(op, ' ', key['id']) as binary) as value",
+            "cast(null as array<struct<key:string,value:binary>>) as headers",
+            "position",
+        )
+
+
+class _ListSink(Sink):
+    """Writes each batch to a file, so that other processes see it; fails on request."""
+
+    options = (
+        Option("path", str, "The folder."),
+        Option("fails", int, "How often writing fails before it works.", default=0),
+    )
+    guarantee: ClassVar[Literal["exactly-once", "at-least-once"]] = "at-least-once"
+    column: ClassVar[str]
+
+    def __init__(self, options: Options) -> None:
+        super().__init__(options)
+        self._failures = options["fails"]
+
+    def check(self) -> None:
+        if "unwritable" in self.settings["path"]:
+            raise SinkError(f"The folder '{self.settings['path']}' can't be written.", remedy="Name another.")
+
+    def write(self, rows: DataFrame, batch: BatchId) -> None:
+        if self._failures:
+            self._failures -= 1
+            raise SinkError("The target belongs to another pipeline.", remedy="Take it over.")
+        texts = [row[0] for row in rows.orderBy("position").selectExpr(self.column).collect()]
+        folder = Path(self.settings["path"])
+        folder.mkdir(parents=True, exist_ok=True)
+        with (folder / "batches.jsonl").open("a") as file:
+            file.write(json.dumps([batch.number, batch.owner, texts]) + "\n")
+
+
+class ListMessages(_ListSink):
+    """Takes messages."""
+
+    name = "list_messages"
+    takes: ClassVar[Literal["messages", "changes"]] = "messages"
+    column = "concat(topic, ' ', cast(value as string))"
+
+
+class ListChanges(_ListSink):
+    """Takes change rows."""
+
+    name = "list_changes"
+    takes: ClassVar[Literal["messages", "changes"]] = "changes"
+    column = "concat(op, ' ', key['id'])"
+
+
+def written(folder: Path) -> list[tuple[int, str, list[str]]]:
+    """The batches that a sink took, in order."""
+    file = folder / "batches.jsonl"
+    return [tuple(json.loads(line)) for line in file.read_text().splitlines()] if file.exists() else []
+

@@ -1,0 +1,191 @@
+"""The run loop: batches to several sinks, failures, the end at the head, and stopping between batches."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from headrace_standins import LinesFormat, commit_changes, written
+
+from headrace.errors import CaptureError, OptionError, SinkError
+from headrace.pipeline import Pipeline, load_pipeline
+from headrace.pipeline.checkpoint import Checkpoint
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def pipeline(folder: Path, sinks: list[dict[str, object]] | None = None, **source: object) -> Pipeline:
+    text = {
+        "source": {"type": "folder", "hostname": str(folder / "commits"), **source},
+        "format": {"type": "lines"},
+        "sinks": sinks or [{"type": "list_messages", "path": "./m"}, {"type": "list_changes", "path": "./c"}],
+        "pipeline": {"name": "test", "checkpoint": "./checkpoint", "trigger": "50ms"},
+    }
+    file = folder / "pipeline.yaml"
+    file.write_text(json.dumps(text))
+    return load_pipeline(file)
+
+
+def three_commits(folder: Path) -> None:
+    for n in (1, 2, 3):
+        commit_changes(folder, n, [("dbo.a", "c", str(n)), ("dbo.a", "u", str(n))])
+
+
+def texts(folder: Path) -> list[str]:
+    return [text for _, _, batch in written(folder) for text in batch]
+
+
+def test_once_takes_everything_and_ends(spark: SparkSession, tmp_path: Path, commits: Path) -> None:
+    three_commits(commits)
+    running = pipeline(tmp_path).start(spark, once=True)
+    assert running.wait(60)
+    assert running.error is None
+    assert texts(tmp_path / "c") == ["c 1", "u 1", "c 2", "u 2", "c 3", "u 3"]
+    assert texts(tmp_path / "m") == [f"t.a {t}" for t in texts(tmp_path / "c")]
+    progress = running.progress()
+    assert (progress.rows, progress.lag_seconds, progress.position) == (6, 0.0, "0003")
+    assert progress.tables[0].rows == {"c": 3, "u": 3}
+    # Nothing is left half done, and the owner is Spark's own id.
+    checkpoint = tmp_path / "checkpoint"
+    offsets = {f.name for f in (checkpoint / "offsets").glob("[0-9]*")}
+    assert offsets == {f.name for f in (checkpoint / "commits").glob("[0-9]*")}
+    owner = f"test/{json.loads((checkpoint / 'metadata').read_text())['id']}"
+    assert {o for _, o, _ in written(tmp_path / "c")} == {owner}
+
+    commit_changes(commits, 4, [("dbo.a", "d", "1")])
+    again = pipeline(tmp_path).start(spark, once=True)
+    assert again.wait(60)
+    assert texts(tmp_path / "c")[6:] == ["d 1"]
+    nothing_new = pipeline(tmp_path).start(spark, once=True)
+    assert nothing_new.wait(60)
+    assert len(texts(tmp_path / "c")) == 7
+
+
+def test_a_failing_sink_stops_the_batch_and_the_restart_repeats_it(
+    spark: SparkSession, tmp_path: Path, commits: Path
+) -> None:
+    three_commits(commits)
+    sinks: list[dict[str, object]] = [
+        {"type": "list_messages", "path": "./m"},
+        {"type": "list_changes", "path": "./c", "fails": "1"},
+    ]
+    running = pipeline(tmp_path, sinks).start(spark, once=True)
+    with pytest.raises(SinkError, match=r"^The target belongs to another pipeline. Take it over.$"):
+        running.wait(60)
+    assert isinstance(running.error, SinkError)
+    assert not running.active
+    first = written(tmp_path / "m")
+    assert (len(first), written(tmp_path / "c")) == (1, [])
+
+    assert pipeline(tmp_path).start(spark, once=True).wait(60)
+    assert written(tmp_path / "m")[1] == first[0]
+    assert texts(tmp_path / "c") == ["c 1", "u 1", "c 2", "u 2", "c 3", "u 3"]
+
+
+def test_an_error_of_the_source_comes_back_as_itself(spark: SparkSession, tmp_path: Path, commits: Path) -> None:
+    three_commits(commits)
+    loaded = pipeline(tmp_path)
+    loaded.check()
+    (commits / "broken").touch()
+    running = loaded.start(spark)
+    with pytest.raises(CaptureError) as caught:
+        running.wait(60)
+    assert str(caught.value) == "Table 'dbo.a' is no longer captured. Enable it again."
+
+
+def test_a_format_used_twice_encodes_once(spark: SparkSession, tmp_path: Path, commits: Path) -> None:
+    commit_changes(commits, 1, [("dbo.a", "c", "1")])
+    sinks: list[dict[str, object]] = [
+        {"type": "list_messages", "path": "./m1"},
+        {"type": "list_messages", "path": "./m2"},
+        {"type": "list_messages", "path": "./m3", "format": {"type": "lines", "prefix": "other"}},
+    ]
+    LinesFormat.encoded.clear()
+    assert pipeline(tmp_path, sinks).start(spark, once=True).wait(60)
+    assert LinesFormat.encoded == ["t", "other"]
+    assert texts(tmp_path / "m1") == texts(tmp_path / "m2") == ["t.a c 1"]
+    assert texts(tmp_path / "m3") == ["other.a c 1"]
+
+
+def test_stop_finishes_the_batch_that_is_being_written(
+    spark: SparkSession, tmp_path: Path, commits: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import threading
+
+    three_commits(commits)
+    gate = tmp_path / "gate"
+    monkeypatch.setenv("HEADRACE_FAULT_DIR", str(tmp_path))
+    monkeypatch.setenv("HEADRACE_FAULTPOINTS", f"pipeline.sink.1.written=hold:{gate}")
+    running = pipeline(tmp_path).start(spark)
+    reached = gate.with_name("gate.reached")
+    while not reached.exists():
+        assert not running.wait(0.02)
+    assert (len(texts(tmp_path / "m")), texts(tmp_path / "c")) == (2, [])
+    stopped: list[bool] = []
+    stopper = threading.Thread(target=lambda: stopped.append(running.stop()))
+    stopper.start()
+    while not running._writer._closed:
+        running.wait(0.01)
+    gate.touch()
+    stopper.join(60)
+    assert stopped == [True]
+    assert running.error is None
+    assert running.wait(5)
+    # The batch is whole in both sinks and committed; the next was not begun.
+    assert texts(tmp_path / "m") == ["t.a c 1", "t.a u 1"]
+    assert texts(tmp_path / "c") == ["c 1", "u 1"]
+    assert Checkpoint(spark, str(tmp_path / "checkpoint")).committed() == 0
+
+    monkeypatch.delenv("HEADRACE_FAULTPOINTS")
+    assert pipeline(tmp_path).start(spark, once=True).wait(60)
+    assert texts(tmp_path / "c") == ["c 1", "u 1", "c 2", "u 2", "c 3", "u 3"]
+    assert len(texts(tmp_path / "m")) == 6
+
+
+def test_a_sink_that_hangs_does_not_hold_the_stop(
+    spark: SparkSession, tmp_path: Path, commits: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    three_commits(commits)
+    gate = tmp_path / "gate"
+    monkeypatch.setenv("HEADRACE_FAULT_DIR", str(tmp_path))
+    monkeypatch.setenv("HEADRACE_FAULTPOINTS", f"pipeline.sink.1.written=hold:{gate}")
+    monkeypatch.setattr("headrace.pipeline.run._LAST_WORDS_SECONDS", 0.1)
+    running = pipeline(tmp_path).start(spark)
+    while not gate.with_name("gate.reached").exists():
+        assert not running.wait(0.02)
+    assert running.stop(timeout=0.1) is False
+    gate.touch()
+    running._query.awaitTermination(60)
+    monkeypatch.delenv("HEADRACE_FAULTPOINTS")
+    while running.active:
+        running._query.awaitTermination(1)
+    running._release()
+    assert pipeline(tmp_path).start(spark, once=True).wait(60)
+    assert sorted(set(texts(tmp_path / "c"))) == ["c 1", "c 2", "c 3", "u 1", "u 2", "u 3"]
+
+
+def test_two_runs_on_one_checkpoint_are_refused(spark: SparkSession, tmp_path: Path, commits: Path) -> None:
+    import os
+
+    three_commits(commits)
+    running = pipeline(tmp_path).start(spark)
+    try:
+        with pytest.raises(OptionError) as caught:
+            pipeline(tmp_path).check()
+        assert str(caught.value) == (
+            f"The checkpoint '{tmp_path / 'checkpoint'}' is in use by pipeline 'test' (process {os.getpid()}). "
+            "Stop that one first, or give this pipeline a checkpoint of its own."
+        )
+    finally:
+        running.stop()
+    pipeline(tmp_path).check()
+
+
+def test_check_writes_nothing(tmp_path: Path, commits: Path) -> None:
+    assert [t.id.path for t in pipeline(tmp_path).check()] == ["dbo.a"]
+    assert sorted(f.name for f in tmp_path.iterdir()) == ["commits", "pipeline.yaml"]
+    with pytest.raises(SinkError):
+        pipeline(tmp_path, [{"type": "list_changes", "path": "./unwritable"}, {"type": "list_messages", "path": "m"}]).check()
