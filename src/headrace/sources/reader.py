@@ -21,6 +21,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 
 from headrace import registry
 from headrace.changes import CHANGE_ROW_DDL
+from headrace.errors import OptionError
 from headrace.options import parse_options
 from headrace.sources.base import Limit, Slice, Source
 from headrace.sources.offset import Offset
@@ -117,6 +118,28 @@ class ChangeDataSource(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """The reader of a streaming query."""
         return ChangeStreamReader(self.source_name, dict(self.options))
+
+
+class DefaultSource(DataSource):
+    """Every source under the one name `headrace`, which Spark finds without `register`; the option `connector` says which."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The format's name."""
+        return "headrace"
+
+    def schema(self) -> str:
+        """Change rows with images as maps."""
+        return CHANGE_ROW_DDL
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """The reader of a streaming query."""
+        options = dict(self.options)
+        connector = next((options.pop(name) for name in list(options) if name.lower() == "connector"), None)
+        if connector is None:
+            known = ", ".join(registry.names("source"))
+            raise OptionError("Option 'connector' of format 'headrace' is missing.", remedy=f"Known: {known}.")
+        return ChangeStreamReader(connector, options)
 
 
 def _data_source(name: str) -> type[ChangeDataSource]:
