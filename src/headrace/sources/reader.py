@@ -121,7 +121,10 @@ class ChangeDataSource(DataSource):
 
 
 class DefaultSource(DataSource):
-    """Every source under the one name `headrace`, which Spark finds without `register`; the option `connector` says which."""
+    """Every source under the one name `headrace`, which Spark finds without `register`.
+
+    The option `connector` says which.
+    """
 
     @classmethod
     def name(cls) -> str:
