@@ -1,0 +1,5 @@
+"""`python -m headrace` is the program `headrace`."""
+
+from headrace.cli import main
+
+main()

@@ -1,0 +1,47 @@
+"""The program `headrace`: its commands and its version."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from headrace import __version__
+from headrace.cli.demo import demo
+from headrace.cli.run import run
+
+app = typer.Typer(
+    name="headrace",
+    help="Change data capture for Apache Spark.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.command()(run)
+app.command()(demo)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        print(f"headrace {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def headrace(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Change data capture for Apache Spark."""
+
+
+def main() -> None:
+    """Run the program and exit."""
+    app()
+    sys.exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,62 @@
+"""How a command ends when something is wrong: one sentence, an exit code, and no stack trace unless asked for."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+
+import typer
+
+from headrace.errors import HeadraceError
+from headrace.pipeline.model import EXTRAS
+from headrace.pipeline.recover import one_line, recover
+
+USER_ERROR = 2
+UNEXPECTED = 1
+
+
+class Shown:
+    """What a command may print of a pipeline: everything but its secrets, once they are known."""
+
+    def __init__(self) -> None:
+        self.hide: Callable[[str], str] = lambda text: text
+
+
+@contextlib.contextmanager
+def failures_told(debug: bool) -> Iterator[Shown]:
+    """Turn any error of the block into one sentence on stderr and an exit code.
+
+    Args:
+        debug: print the stack trace before the sentence; secrets are left out of it too.
+    """
+    shown = Shown()
+    try:
+        yield shown
+    except (typer.Exit, typer.Abort, KeyboardInterrupt):
+        raise
+    except Exception as error:
+        if debug:
+            sys.stderr.write(shown.hide("".join(traceback.format_exception(error))))
+        sentence, code = told(error)
+        hint = "" if debug or code == USER_ERROR else " Run it again with --debug for the whole story."
+        sys.stderr.write(f"{shown.hide(sentence)}{hint}\n")
+        raise typer.Exit(code) from None
+
+
+def told(error: BaseException) -> tuple[str, int]:
+    """One sentence for an error, and the exit code."""
+    ours = recover(error)
+    if ours is not None:
+        return str(ours), USER_ERROR
+    if isinstance(error, ModuleNotFoundError):
+        package = (error.name or "").partition(".")[0]
+        if package in EXTRAS:
+            extra = EXTRAS[package]
+            return (
+                f"This needs the Python package {package}, which is not installed. "
+                f"Run pip install 'headrace[{extra}]'.",
+                USER_ERROR,
+            )
+    return f"Headrace was stopped by an unexpected error ({type(error).__name__}): {one_line(error)}", UNEXPECTED

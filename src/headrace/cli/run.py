@@ -1,0 +1,98 @@
+"""`headrace run`: run a pipeline file until Ctrl-C, or with `--once` until everything is there."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from headrace.cli.failure import failures_told
+from headrace.cli.interruption import Interruption, interruption
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from headrace.pipeline import Pipeline, RunningPipeline
+
+STOP_SECONDS = 30.0
+_SHOW_SECONDS = 0.5
+
+Debug = Annotated[bool, typer.Option("--debug", help="Show stack traces.")]
+
+
+def run(
+    pipeline: Annotated[Path, typer.Argument(help="The pipeline's YAML file.", show_default=False)],
+    once: Annotated[
+        bool, typer.Option("--once", help="End when everything is there that the source offers now.")
+    ] = False,
+    debug: Debug = False,
+) -> None:
+    """Run a pipeline. It goes on where it stopped; Ctrl-C ends it after the batch that is being written."""
+    out = Console(highlight=False)
+    try:
+        with failures_told(debug) as shown:
+            from headrace.pipeline import load_pipeline
+
+            loaded = load_pipeline(pipeline)
+            shown.hide = loaded.hide
+            tables = loaded.check()
+            if tables:
+                names = ", ".join(table.id.path for table in tables[:8]) + (", ..." if len(tables) > 8 else "")
+                out.print(f"{loaded.name}: {len(tables)} table{'s' if len(tables) > 1 else ''} ({names})")
+            spark = session_for(loaded)
+            with interruption() as asked:
+                running = loaded.start(spark, once=once)
+                show_until(running, out, loaded.name, asked, lambda: running.wait(_SHOW_SECONDS))
+    except KeyboardInterrupt:
+        # Before the first batch, or at the second Ctrl-C: what was not finished comes again.
+        asked_to_end(out, pipeline, once)
+        sys.stdout.flush()
+        raise typer.Exit(0) from None
+    if asked.asked.is_set():
+        asked_to_end(out, pipeline, once)
+    elif once:
+        out.print("Everything that the source offered is in the sinks.")
+
+
+def session_for(pipeline: Pipeline) -> SparkSession:
+    """Spark on this machine with what the pipeline's source and sinks need; says why the screen is quiet meanwhile."""
+    from headrace.pipeline.session import spark_session
+
+    return spark_session(
+        f"headrace {pipeline.name}",
+        jars=pipeline.jars,
+        # Progress of an idle stream is otherwise told every ten seconds only.
+        conf={"spark.sql.streaming.noDataProgressEventInterval": "1000"},
+    )
+
+
+def show_until(
+    running: RunningPipeline, out: Console, title: str, asked: Interruption, ended: Callable[[], bool]
+) -> None:
+    """Show the progress until `ended` says so, or until the user asks for the end, and then stop it in order."""
+    from headrace.observe.live import LiveView
+
+    with LiveView(out, title) as view:
+        try:
+            while not ended():
+                view.update(running.progress())
+                if asked.asked.is_set():
+                    running.stop(STOP_SECONDS)
+                    break
+            view.update(running.progress(), last=True)
+        except BaseException:
+            # A run that nobody watches any more is ended, but the error that came first is the one to tell.
+            if running.active:
+                running.stop(0)
+            raise
+
+
+def asked_to_end(out: Console, pipeline: Path, once: bool) -> None:
+    """Say how to go on."""
+    again = f"headrace run {shlex.quote(str(pipeline))}{' --once' if once else ''}"
+    out.print(f"Stopped. To go on where it stopped, run: {again}", soft_wrap=True)

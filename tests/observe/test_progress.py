@@ -1,0 +1,105 @@
+"""Counts, snapshot states and the lag, with a clock of our own."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+from rich.console import Console
+
+from headrace.observe.live import LiveView, line, table
+from headrace.observe.progress import BatchCount, Progress, ProgressBoard
+from headrace.sources.offset import Offset, TableProgress
+
+NOON = dt.datetime(2024, 5, 1, 12, tzinfo=dt.UTC)
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def board(self) -> ProgressBoard:
+        return ProgressBoard(lambda: self.seconds, lambda: NOON + dt.timedelta(seconds=self.seconds))
+
+
+def offset(commit_time: dt.datetime | None = NOON, **tables: TableProgress) -> Offset:
+    return Offset(source="s", commit="01", commit_time=commit_time, initial=bool(tables), tables=tables)
+
+
+def test_rows_by_table_and_operation() -> None:
+    board = Clock().board()
+    board.add([BatchCount("dbo.a", "c", 2), BatchCount("dbo.a", "schema", 1), BatchCount("dbo.b", "d", 1)])
+    board.add([BatchCount("dbo.a", "c", 3)])
+    progress = board.progress(offset(), True)
+    assert [(t.table, t.rows) for t in progress.tables] == [("dbo.a", {"c": 5}), ("dbo.b", {"d": 1})]
+    assert (progress.rows, progress.batches, progress.position) == (6, 2, "01")
+
+
+def test_a_snapshot_from_its_first_chunk_to_its_end() -> None:
+    board = Clock().board()
+    board.add([BatchCount("dbo.a", "r", 50)])
+    running = board.progress(offset(**{"dbo.a": TableProgress("01", 1, rows=200)}), False)
+    assert running.snapshotting
+    assert (running.tables[0].snapshot, running.tables[0].estimate) == ("running", 200)
+    assert "50 of about 200 (25%)" in line(running)
+    catching_up = board.progress(offset(**{"dbo.a": TableProgress("01", 4, rows=200, done=True)}), False)
+    assert catching_up.tables[0].snapshot == "catching up"
+    board.add([BatchCount("dbo.a", "r", 150)])
+    done = board.progress(offset(), True)
+    assert (done.tables[0].snapshot, done.snapshotting) == ("done", False)
+
+
+def test_lag_is_zero_at_the_head_however_old_the_last_commit() -> None:
+    clock = Clock()
+    board = clock.board()
+    clock.seconds = 3600
+    assert board.progress(offset(), True).lag_seconds == 0
+
+
+def test_lag_after_an_idle_hour_counts_from_when_we_were_level() -> None:
+    clock = Clock()
+    board = clock.board()
+    clock.seconds = 3600
+    board.progress(offset(), True)
+    clock.seconds = 3602
+    assert board.progress(offset(), False).lag_seconds == 2
+
+
+def test_lag_behind_from_the_start_counts_from_the_last_applied_commit() -> None:
+    clock = Clock()
+    board = clock.board()
+    clock.seconds = 90
+    assert board.progress(offset(), False).lag_seconds == 90
+    assert board.progress(offset(None), False).lag_seconds is None
+    assert board.progress(offset(), None).lag_seconds is None
+
+
+def test_the_rate_forgets() -> None:
+    clock = Clock()
+    board = clock.board()
+    clock.seconds = 2
+    board.add([BatchCount("dbo.a", "c", 1000)])
+    assert board.progress(offset(), True).rows_per_second == 500
+    clock.seconds = 60
+    assert board.progress(offset(), True).rows_per_second == 0
+
+
+def test_a_log_gets_lines_and_a_terminal_a_table() -> None:
+    board = Clock().board()
+    board.add([BatchCount("dbo.a", "u", 1234), BatchCount("", "error", 2)])
+    progress = board.progress(offset(), True)
+    plain = Console(force_terminal=False, width=200, record=True)
+    with LiveView(plain, "sales") as view:
+        view.update(progress)
+        view.update(progress)
+        view.update(progress, last=True)
+    assert plain.export_text().splitlines() == [line(progress)] * 2
+    assert line(progress) == "0 inserts, 1,234 updates, 0 deletes; 2 unreadable; 0 rows/s; lag 0.0 s; 2 batches".replace(
+        "2 batches", "1 batches"
+    )
+    drawn = Console(width=100, record=True)
+    drawn.print(table(progress, "sales"))
+    assert "1,234" in drawn.export_text()
+
+
+def test_nothing_yet() -> None:
+    assert line(Progress()) == "0 inserts, 0 updates, 0 deletes; 0 rows/s; lag unknown; 0 batches"

@@ -1,0 +1,195 @@
+"""Every mistake in a pipeline file is one sentence with file, line, the thing and the remedy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from headrace.errors import OptionError
+from headrace.pipeline import load_pipeline
+from headrace.pipeline.model import Model, read_model
+
+SOURCE = "source: {type: folder, hostname: there}\n"
+SINKS = "sinks: [{type: list_changes, path: ./lake}]\n"
+RUN = "pipeline: {name: sales, checkpoint: ./state}\n"
+
+
+def model(folder: Path, text: str) -> Model:
+    file = folder / "p.yaml"
+    file.write_text(text)
+    return read_model(file)
+
+
+def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:
+    read = model(tmp_path, SOURCE + SINKS + RUN)
+    assert read.checkpoint == str(tmp_path / "state")
+    assert read.targets[0].sink.settings["path"] == str(tmp_path / "lake")
+    assert (read.name, read.trigger) == ("sales", "1 seconds")
+
+
+@pytest.mark.parametrize("path", ["/lake", "s3a://bucket/lake", "dbfs:/lake", "file:///lake"])
+def test_absolute_paths_and_urls_stay(tmp_path: Path, path: str) -> None:
+    read = model(tmp_path, f"{SOURCE}sink: {{type: list_changes, path: '{path}'}}\npipeline: {{name: a, checkpoint: '{path}'}}")
+    assert (read.checkpoint, read.targets[0].sink.settings["path"]) == (path, path)
+
+
+def test_scalars_stay_text(tmp_path: Path) -> None:
+    text = "source: {type: folder, hostname: 0123, password: 1_000}\n" + SINKS + RUN
+    read = model(tmp_path, text)
+    assert read.source_options == {"hostname": "0123", "password": "1_000"}
+
+
+@pytest.mark.parametrize(
+    ("text", "trigger"), [("500ms", "500 milliseconds"), ("10 seconds", "10 seconds"), ("5m", "5 minutes"), ("1h", "1 hours")]
+)
+def test_triggers(tmp_path: Path, text: str, trigger: str) -> None:
+    assert model(tmp_path, f"{SOURCE}{SINKS}pipeline: {{name: a, checkpoint: c, trigger: {text}}}").trigger == trigger
+
+
+ERRORS = [
+    ("", 1, "The file is empty. A pipeline has source, sinks and pipeline."),
+    ("- a\n", 1, "A pipeline file is a mapping. Begin with `source:`, `sinks:` and `pipeline:`."),
+    (
+        "source: {type: folder\nsinks: 1\n",
+        2,
+        "This is no valid YAML: expected ',' or '}', but got ':'. Check indentation, quotes and brackets there.",
+    ),
+    (SOURCE + SOURCE, 2, "Key 'source' is given twice. Keep one of them."),
+    (SOURCE + SINKS + RUN + "sourse: 1\n", 4, "Unknown key 'sourse'. Did you mean 'source'?"),
+    (
+        SOURCE + SINKS + RUN + "route: []\n",
+        4,
+        "Unknown key 'route'. Known: format, pipeline, sink, sinks, source.",
+    ),
+    (
+        SINKS + RUN,
+        1,
+        "Key 'source' is missing. Say where changes come from: source: {type: sqlserver, ...}.",
+    ),
+    (SOURCE + SINKS, 1, "Key 'pipeline' is missing. Add pipeline: {name: ..., checkpoint: ...}."),
+    (
+        SOURCE + SINKS + "pipeline:\n  name: a\n",
+        3,
+        "Key 'pipeline.checkpoint' is missing. Name a folder or URL where the state is kept.",
+    ),
+    (
+        SOURCE + SINKS + "pipeline:\n  name: a\n  checkpoint: c\n  triger: 1s\n",
+        6,
+        "Unknown key 'triger' in section 'pipeline'. Did you mean 'trigger'?",
+    ),
+    (
+        SOURCE + SINKS + "pipeline: {name: a, checkpoint: c,\n  trigger: often}\n",
+        4,
+        "A trigger can't be 'often'. Write 500ms, 1s, 10s or 5m.",
+    ),
+    ("source: folder\n" + SINKS + RUN, 1, "Key 'source' must be a mapping. See the example in the documentation of pipelines."),
+    (SOURCE + RUN, 1, "Key 'sinks' is missing. Give one: `sinks:` with a list, or `sink:` for a single one."),
+    (SOURCE + "sinks: []\n" + RUN, 2, "The list 'sinks' is empty. Name at least one sink."),
+    (
+        SOURCE + SINKS + "sink: {type: list_changes, path: a}\n" + RUN,
+        2,
+        "Both 'sink' and 'sinks' are given. Give one: `sinks:` with a list, or `sink:` for a single one.",
+    ),
+    ("source: {type: foldr}\n" + SINKS + RUN, 1, "Unknown source 'foldr'. Did you mean 'folder'?"),
+    (
+        "source:\n  type: folder\n  hostname: there\n  pasword: hunter2\n" + SINKS + RUN,
+        4,
+        "Unknown option 'pasword' for source 'folder'. Did you mean 'password'?",
+    ),
+    (
+        "source:\n  type: folder\n  commits.per.batch: many\n  hostname: a\n" + SINKS + RUN,
+        3,
+        "Option 'commits_per_batch' can't be 'many': expected int. See: How many commits a batch holds.",
+    ),
+    ("source: {type: folder}\n" + SINKS + RUN, 1, "Option 'hostname' of source 'folder' is missing. Set it: The folder."),
+    (
+        SOURCE + "sinks:\n  - {type: list_changes, path: a}\n  - {type: list_changes, pth: a}\n" + RUN,
+        4,
+        "Unknown option 'pth' for sink 'list_changes'. Did you mean 'path'?",
+    ),
+    (
+        SOURCE + "sinks:\n  - type: list_messages\n    path: a\n" + RUN,
+        3,
+        "Sink 'list_messages' takes messages and has no format. Add format: {type: debezium_json}.",
+    ),
+    (
+        SOURCE + "sinks:\n  - type: list_changes\n    path: a\n    format: {type: lines}\n" + RUN,
+        5,
+        "Sink 'list_changes' takes change rows and no messages. Remove its format.",
+    ),
+    (SOURCE + "format: {type: lines}\n" + SINKS + RUN, 2, "No sink uses 'format'. Remove it, or add a sink that takes messages."),
+    (
+        "source: {type: folder, hostname: '${env:HEADRACE_NOT_SET}'}\n" + SINKS + RUN,
+        1,
+        "The environment variable HEADRACE_NOT_SET is not set. Set it: export HEADRACE_NOT_SET=...",
+    ),
+    (
+        "source: {type: folder, hostname: '${evn:A}'}\n" + SINKS + RUN,
+        1,
+        "Unknown reference '${evn:...}'. Did you mean 'env'?",
+    ),
+    ("source: &a\n  type: *a\n", 2, "An alias refers to what it stands in. Write the value out."),
+    ("source: {type: kafka, bootstrap.servers: k}\n" + SINKS + RUN, 1, "Source 'kafka' needs a format. Add format: {type: debezium_json}."),
+    (
+        "source: {type: kafka, bootstrap.servers: k, format: {type: lines}}\n" + SINKS + RUN,
+        1,
+        "Source 'kafka' needs 'topics' or 'topics.pattern', and not both. Name the topics to read.",
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "line", "sentence"), ERRORS, ids=[sentence[:50] for _, _, sentence in ERRORS])
+def test_every_mistake_has_a_sentence(tmp_path: Path, text: str, line: int, sentence: str) -> None:
+    with pytest.raises(OptionError) as caught:
+        model(tmp_path, text)
+    assert str(caught.value) == f"{tmp_path / 'p.yaml'}, line {line}: {sentence}"
+
+
+def test_a_missing_file(tmp_path: Path) -> None:
+    with pytest.raises(OptionError) as caught:
+        load_pipeline(tmp_path / "no.yaml")
+    assert str(caught.value) == f"There is no pipeline file '{tmp_path / 'no.yaml'}'. Check the path."
+
+
+def test_a_package_that_is_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def find(kind: str, name: str) -> None:
+        raise ModuleNotFoundError("No module named 'sqlglot'", name="sqlglot.tokens")
+
+    monkeypatch.setattr("headrace.registry.find", find)
+    with pytest.raises(OptionError) as caught:
+        model(tmp_path, SOURCE + SINKS + RUN)
+    assert str(caught.value) == (
+        f"{tmp_path / 'p.yaml'}, line 1: The source 'folder' needs the Python package sqlglot, which is not installed. "
+        "Run pip install 'headrace[emulator]'."
+    )
+
+
+def test_references_are_filled_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADRACE_HOST", "db.example")
+    (tmp_path / "secret").write_text("hunter2\n")
+    text = "source: {type: folder, hostname: '${env:HEADRACE_HOST}:1433', password: '${file:secret}'}\n" + SINKS + RUN
+    assert model(tmp_path, text).source_options == {"hostname": "db.example:1433", "password": "hunter2"}
+    with pytest.raises(OptionError, match=r"line 1: The file 'gone' of '\$\{file:gone\}' can't be read"):
+        model(tmp_path, "source: {type: folder, hostname: '${file:gone}'}\n" + SINKS + RUN)
+
+
+def test_filled_in_values_are_in_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADRACE_NUMBER", "hunter2")
+    with pytest.raises(OptionError) as caught:
+        model(tmp_path, "source: {type: folder, hostname: a, commits_per_batch: '${env:HEADRACE_NUMBER}'}\n" + SINKS + RUN)
+    assert "hunter2" not in str(caught.value) + repr(caught.value)
+    assert "commits_per_batch" in str(caught.value)
+
+
+def test_secrets_are_shown_nowhere(tmp_path: Path) -> None:
+    text = "source: {type: folder, hostname: a, password: hunter2}\n" + SINKS + RUN
+    read = model(tmp_path, text)
+    pipeline = load_pipeline(tmp_path / "p.yaml")
+    assert "hunter2" not in repr(read) + repr(pipeline) + repr(read.source.settings)
+    assert "hunter2" not in pipeline.hide("login failed for cdc/hunter2 and 'hunter2'")
+
+
+def test_a_short_secret_hides_only_itself(tmp_path: Path) -> None:
+    read = model(tmp_path, "source: {type: folder, hostname: a, password: '1'}\n" + SINKS + RUN)
+    assert read.hide("10 rows, password 1") == "10 rows, password *********(redacted)"

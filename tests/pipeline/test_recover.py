@@ -1,0 +1,58 @@
+"""Our sentence is found in what Spark makes of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from headrace.errors import CaptureError, ConnectError, HeadraceError, SinkError
+from headrace.pipeline.recover import find_in_text, recover
+
+PLANNER = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: [PYTHON_STREAMING_DATA_SOURCE_RUNTIME_ERROR] \
+Failed when Python streaming data source perform latestOffset: Traceback (most recent call last):
+  File "pyspark/sql/streaming/python_streaming_source_runner.py", line 205, in main
+    latest_offset_func(reader, outfile)
+  File "headrace/sources/sqlserver/connection.py", line 40, in connect
+    raise ConnectError(
+headrace.errors.ConnectError: The server 'db' refused the login of 'cdc'. Check user and password.
+ SQLSTATE: 38000
+=== Streaming Query ===
+Identifier: sales [id = 1, runId = 2]"""
+
+CHAINED = """Traceback (most recent call last):
+headrace.errors.ConnectError: The socket is closed. Try again.
+
+The above exception was the direct cause of the following exception:
+
+Traceback (most recent call last):
+headrace.errors.CaptureError: Table 'dbo.a' is gone. Remove it.
+	at org.apache.spark.sql.errors.QueryExecutionErrors$.x"""
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "sentence"),
+    [
+        (PLANNER, ConnectError, "The server 'db' refused the login of 'cdc'. Check user and password."),
+        (CHAINED, CaptureError, "Table 'dbo.a' is gone. Remove it."),
+        ("'headrace.errors.SinkError: It is full. Make room.\\n'", SinkError, "It is full. Make room."),
+    ],
+)
+def test_found_in_text(text: str, kind: type[HeadraceError], sentence: str) -> None:
+    found = find_in_text(text)
+    assert type(found) is kind
+    assert str(found) == sentence
+
+
+@pytest.mark.parametrize("text", ["", "java.lang.OutOfMemoryError", "headrace.errors.re: no error of ours"])
+def test_nothing_of_ours(text: str) -> None:
+    assert recover(RuntimeError(text)) is None
+
+
+def test_an_error_in_the_chain_comes_first() -> None:
+    ours = SinkError("a", remedy="b")
+    try:
+        try:
+            raise ours
+        except SinkError as error:
+            raise RuntimeError("wrapped") from error
+    except RuntimeError as error:
+        assert recover(error) is ours
