@@ -1,0 +1,154 @@
+"""What a user sees of `headrace run`: one sentence and 2, or the run."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+PLUGIN = Path(__file__).parents[1] / "pipeline" / "plugin"
+
+
+def environment(**more: str) -> dict[str, str]:
+    paths = [str(PLUGIN), *(p for p in sys.path if p)]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), **more}
+
+
+def headrace(*arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "headrace", *arguments],
+        capture_output=True,
+        text=True,
+        env=environment(**more),
+        timeout=120,
+    )
+
+
+def pipeline(folder: Path, source: dict[str, object] | None = None, sink: dict[str, object] | None = None) -> Path:
+    (folder / "commits").mkdir(exist_ok=True)
+    text = {
+        "source": {"type": "folder", "hostname": str(folder / "commits"), **(source or {})},
+        "sink": {"type": "list_changes", "path": "out", **(sink or {})},
+        "pipeline": {"name": "test", "checkpoint": "state", "trigger": "100ms"},
+    }
+    file = folder / "pipeline.yaml"
+    file.write_text(json.dumps(text, indent=1))
+    return file
+
+
+def test_version() -> None:
+    done = headrace("--version")
+    assert (done.returncode, done.stdout.split()[0]) == (0, "headrace")
+
+
+MISTAKES = [
+    ({"source": {"hostnam": "x"}}, "line 5: Unknown option 'hostnam' for source 'folder'. Did you mean 'hostname'?"),
+    ({"source": {"tables": ["dbo.none"]}}, "Table 'dbo.none' is not set up for capture. Enable it."),
+    ({"source": {"hostname": "/nowhere"}}, "The server '/nowhere' can't be reached. Start it."),
+    (
+        {"source": {"password": "wrong"}},
+        "The server refused the login with *********(redacted). Check user and password.",
+    ),
+    ({"sink": {"path": "/unwritable"}}, "The folder '/unwritable' can't be written. Name another."),
+    ({"source": {"type": "nothing"}}, "Unknown source 'nothing'. Known: folder, kafka, sqlserver."),
+]
+
+
+@pytest.mark.parametrize(("change", "sentence"), MISTAKES, ids=[sentence[:40] for _, sentence in MISTAKES])
+def test_a_mistake_is_one_sentence_and_2(tmp_path: Path, change: dict[str, dict[str, object]], sentence: str) -> None:
+    done = headrace("run", str(pipeline(tmp_path, **change)))
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert done.stderr.endswith(sentence + "\n")
+    assert sorted(f.name for f in tmp_path.iterdir()) == ["commits", "pipeline.yaml"]
+
+
+def test_a_missing_file_and_broken_yaml(tmp_path: Path) -> None:
+    done = headrace("run", str(tmp_path / "no.yaml"))
+    assert (done.returncode, done.stderr) == (2, f"There is no pipeline file '{tmp_path / 'no.yaml'}'. Check the path.\n")
+    (tmp_path / "bad.yaml").write_text("source:\n  type: [folder\nsink: 1\n")
+    done = headrace("run", str(tmp_path / "bad.yaml"))
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"{tmp_path / 'bad.yaml'}, line 3: This is no valid YAML")
+
+
+def test_debug_shows_the_trace_without_secrets(tmp_path: Path) -> None:
+    done = headrace("run", str(pipeline(tmp_path, {"password": "wrong"})), "--debug")
+    assert done.returncode == 2
+    assert "Traceback" in done.stderr
+    assert "wrong" not in done.stderr.replace("what is wrong", "")
+
+
+def test_a_mistake_is_told_before_spark_is_loaded(tmp_path: Path) -> None:
+    program = (
+        "import sys\nfrom headrace.cli import main\n"
+        "try:\n    main()\nexcept SystemExit:\n    sys.exit('pyspark' in sys.modules)\n"
+    )
+    file = pipeline(tmp_path, {"hostname": "/nowhere"})
+    done = subprocess.run([sys.executable, "-c", program, "run", str(file)], env=environment(), capture_output=True, timeout=60)
+    assert done.returncode == 0
+
+
+@pytest.mark.slow
+def test_once_then_ctrl_c_then_resume(tmp_path: Path) -> None:
+    from headrace_standins import commit_changes, written
+
+    file = pipeline(tmp_path)
+    for n in (1, 2, 3):
+        commit_changes(tmp_path / "commits", n, [("dbo.a", "c", str(n))])
+    gate = tmp_path / "gate"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "headrace", "run", str(file)],
+        env=environment(HEADRACE_FAULT_DIR=str(tmp_path), HEADRACE_FAULTPOINTS=f"pipeline.batch.entered=hold:{gate}@2"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    while not gate.with_name("gate.reached").exists():
+        assert process.poll() is None, process.stderr and process.stderr.read()
+        time.sleep(0.02)
+    # The second batch is inside: Ctrl-C must let it finish, and must not begin the third.
+    process.send_signal(signal.SIGINT)
+    gate.touch()
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (0, "")
+    assert out.endswith(f"Stopped. To go on where it stopped, run: headrace run {file}\n")
+    assert len(written(tmp_path / "out")) < 3 or (tmp_path / "state/commits/2").exists()
+
+    done = headrace("run", str(file), "--once")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.endswith("Everything that the source offered is in the sinks.\n")
+    assert [texts for _, _, texts in written(tmp_path / "out")] == [["c 1"], ["c 2"], ["c 3"]]
+
+
+@pytest.mark.slow
+def test_an_error_in_the_middle_is_one_sentence(tmp_path: Path) -> None:
+    from headrace_standins import commit_changes
+
+    file = pipeline(tmp_path, sink={"fails": "1"})
+    commit_changes(tmp_path / "commits", 1, [("dbo.a", "c", "1")])
+    done = headrace("run", str(file), "--once")
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1] == "The target belongs to another pipeline. Take it over."
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.slow
+def test_a_killed_run_does_not_block_the_next(tmp_path: Path) -> None:
+    from headrace_standins import commit_changes, written
+
+    file = pipeline(tmp_path)
+    commit_changes(tmp_path / "commits", 1, [("dbo.a", "c", "1")])
+    killed = headrace(
+        "run", str(file), HEADRACE_FAULT_DIR=str(tmp_path), HEADRACE_FAULTPOINTS="pipeline.sink.1.written=kill"
+    )
+    assert killed.returncode == -signal.SIGKILL
+    done = headrace("run", str(file), "--once")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [(n, texts) for n, _, texts in written(tmp_path / "out")] == [(0, ["c 1"])] * 2
