@@ -1,6 +1,11 @@
 """Rule: a named point does nothing unless a test arms it, acts once, and leaves proof."""
 
+import os
+import signal
+import subprocess
+import sys
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -43,4 +48,34 @@ def test_an_unknown_action_is_an_error_not_a_silence(monkeypatch, tmp_path):
     monkeypatch.setenv("HEADRACE_FAULTPOINTS", "p=explode")
     monkeypatch.setenv("HEADRACE_FAULT_DIR", str(tmp_path))
     with pytest.raises(ValueError, match="explode"):
+        reach("p")
+
+
+def test_a_kill_ends_the_whole_session_and_spares_the_tests(tmp_path):
+    program = "import subprocess, sys; from headrace.faultpoints import reach; "
+    program += "p = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)']); "
+    program += "open(sys.argv[1], 'w').write(str(p.pid)); reach('p')"
+    child = subprocess.Popen(
+        [sys.executable, "-c", program, str(tmp_path / "pid")],
+        start_new_session=True,
+        env={
+            **os.environ,
+            "HEADRACE_FAULTPOINTS": "p=kill",
+            "HEADRACE_FAULT_DIR": str(tmp_path),
+            "HEADRACE_FAULT_SPARE": str(os.getsid(0)),
+        },
+    )
+    assert child.wait(30) == -signal.SIGKILL
+    assert (tmp_path / "p.hit").exists()
+    grandchild = int((tmp_path / "pid").read_text())
+    state = Path(f"/proc/{grandchild}/stat")
+    # Killed: gone, or a zombie that its parent has not collected yet.
+    assert not state.exists() or state.read_text().split()[2] in "ZX"
+
+
+def test_a_kill_never_ends_its_own_tests(monkeypatch, tmp_path):
+    monkeypatch.setenv("HEADRACE_FAULTPOINTS", "p=kill")
+    monkeypatch.setenv("HEADRACE_FAULT_DIR", str(tmp_path))
+    monkeypatch.setenv("HEADRACE_FAULT_SPARE", str(os.getsid(0)))
+    with pytest.raises(RuntimeError, match="refusing"):
         reach("p")

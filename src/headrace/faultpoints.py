@@ -7,7 +7,9 @@ that name. It exists so that tests can kill, fail or hold the program at an exac
 Arming: `HEADRACE_FAULTPOINTS="name=action[@n][;name=action...]"`, where action is
 
 - `raise`: raise `InjectedFault`;
-- `kill`: SIGKILL this process and, in a Python worker, the driver whose pid stands in `HEADRACE_FAULT_PID`;
+- `kill`: SIGKILL every process of this session at once (driver, JVM, Python workers), as a machine that loses power
+  does. The test starts the program in a session of its own and names its own session in `HEADRACE_FAULT_SPARE`, which
+  is never killed;
 - `hold:PATH`: write `PATH.reached`, then wait until the file PATH exists (at most 120 seconds, then raise).
 
 `@n` means the n-th time that the name is reached (counted over all processes through files in `HEADRACE_FAULT_DIR`).
@@ -63,10 +65,7 @@ def _act(name: str, action: str) -> None:
     if action == "raise":
         raise InjectedFault(f"fault injected at {name}")
     if action == "kill":
-        driver = os.environ.get("HEADRACE_FAULT_PID")
-        if driver:
-            os.kill(int(driver), signal.SIGKILL)
-        os.kill(os.getpid(), signal.SIGKILL)
+        kill_session(os.getsid(0))
     if action.startswith("hold:"):
         gate = Path(action.removeprefix("hold:"))
         gate.with_name(gate.name + ".reached").touch()
@@ -77,3 +76,22 @@ def _act(name: str, action: str) -> None:
             time.sleep(0.01)
         return
     raise ValueError(f"unknown fault action {action!r} for {name}")
+
+
+def kill_session(session: int) -> None:
+    """SIGKILL every process of a session, the caller last if it belongs to it.
+
+    Raises:
+        RuntimeError: it is the session that `HEADRACE_FAULT_SPARE` protects, or none does.
+    """
+    spare = os.environ.get("HEADRACE_FAULT_SPARE")
+    if spare is None or int(spare) == session:
+        raise RuntimeError("refusing to kill the session of the tests themselves")
+    pids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+    for pid in sorted(pids, key=lambda pid: pid == os.getpid()):
+        try:
+            if os.getsid(pid) == session:
+                os.kill(pid, signal.SIGKILL)
+        except (ProcessLookupError, PermissionError):
+            # It ended meanwhile, or belongs to somebody else: nothing to kill.
+            continue
