@@ -59,3 +59,17 @@ def test_a_table_without_a_chunk_in_the_next_batch_goes_on_where_it_stopped():
     progress = TableProgress("c", chunk=4, lower=("10",), bounds=(("20",), ("30",)))
     assert progress.behind() == TableProgress("c", chunk=6, lower=("30",), bounds=())
     assert progress.behind().behind() == progress.behind()
+
+
+@pytest.mark.parametrize(
+    ("initial", "table", "level"),
+    [
+        (True, TableProgress("c5", done=True), False),
+        (False, TableProgress("c5", done=True), True),
+        (False, TableProgress("c6", done=True), True),
+        (False, TableProgress("c4", done=True), False),
+        (False, TableProgress("c5"), False),
+    ],
+)
+def test_an_offset_is_level_when_no_table_lags_behind_its_commit(initial, table, level):
+    assert Offset("s", "c5", initial=initial, tables={"t": table}).is_level is level

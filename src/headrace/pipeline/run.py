@@ -277,7 +277,7 @@ def _offset(text: str | None) -> Offset | None:
 
 
 def _reached(offset: Offset | None, head: str) -> bool:
-    return offset is not None and offset.commit >= head and not offset.initial and not offset.tables
+    return offset is not None and offset.commit >= head and offset.is_level
 
 
 def _text(value: Any) -> str:

@@ -100,6 +100,11 @@ class Offset:
         """Whether no batch has ended yet."""
         return not self.commit
 
+    @property
+    def is_level(self) -> bool:
+        """Whether every table is delivered up to `commit`: no snapshot is running and none has to catch up."""
+        return not self.initial and all(p.done and p.commit >= self.commit for p in self.tables.values())
+
     def to_json(self) -> dict[str, Any]:
         """JSON values, the form that Spark keeps."""
         return {
