@@ -71,7 +71,10 @@ def test_a_mistake_is_one_sentence_and_2(tmp_path: Path, change: dict[str, dict[
 
 def test_a_missing_file_and_broken_yaml(tmp_path: Path) -> None:
     done = headrace("run", str(tmp_path / "no.yaml"))
-    assert (done.returncode, done.stderr) == (2, f"There is no pipeline file '{tmp_path / 'no.yaml'}'. Check the path.\n")
+    assert (done.returncode, done.stderr) == (
+        2,
+        f"There is no pipeline file '{tmp_path / 'no.yaml'}'. Check the path.\n",
+    )
     (tmp_path / "bad.yaml").write_text("source:\n  type: [folder\nsink: 1\n")
     done = headrace("run", str(tmp_path / "bad.yaml"))
     assert done.returncode == 2
@@ -91,7 +94,9 @@ def test_a_mistake_is_told_before_spark_is_loaded(tmp_path: Path) -> None:
         "try:\n    main()\nexcept SystemExit:\n    sys.exit('pyspark' in sys.modules)\n"
     )
     file = pipeline(tmp_path, {"hostname": "/nowhere"})
-    done = subprocess.run([sys.executable, "-c", program, "run", str(file)], env=environment(), capture_output=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", program, "run", str(file)], env=environment(), capture_output=True, timeout=60
+    )
     assert done.returncode == 0
 
 

@@ -41,7 +41,7 @@ def test_a_snapshot_from_its_first_chunk_to_its_end() -> None:
     assert running.snapshotting
     assert (running.tables[0].snapshot, running.tables[0].estimate) == ("running", 200)
     assert "50 of about 200 (25%)" in line(running)
-    catching_up = board.progress(offset(**{"dbo.a": TableProgress("01", 4, rows=200, done=True)}), False)
+    catching_up = board.progress(offset(**{"dbo.a": TableProgress("00", 4, rows=200, done=True)}), False)
     assert catching_up.tables[0].snapshot == "catching up"
     board.add([BatchCount("dbo.a", "r", 150)])
     done = board.progress(offset(), True)
@@ -93,7 +93,9 @@ def test_a_log_gets_lines_and_a_terminal_a_table() -> None:
         view.update(progress)
         view.update(progress, last=True)
     assert plain.export_text().splitlines() == [line(progress)] * 2
-    assert line(progress) == "0 inserts, 1,234 updates, 0 deletes; 2 unreadable; 0 rows/s; lag 0.0 s; 2 batches".replace(
+    assert line(
+        progress
+    ) == "0 inserts, 1,234 updates, 0 deletes; 2 unreadable; 0 rows/s; lag 0.0 s; 2 batches".replace(
         "2 batches", "1 batches"
     )
     drawn = Console(width=100, record=True)

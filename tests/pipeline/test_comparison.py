@@ -34,7 +34,19 @@ SCHEMA = pa.schema(
 )
 SOURCE = [
     (1, "Añil", "12.50", 0.10000000149011612, 0.1, 1, "2018-07-13", "2018-07-13 11:23:45.340", None, None, b"\x00\xff"),
-    (2, None, None, None, None, None, None, None, "2018-07-13 12:23:45.5 +11:00", "2018-07-13 12:23:45.1234567 +11:00", None),
+    (
+        2,
+        None,
+        None,
+        None,
+        None,
+        None,
+        None,
+        None,
+        "2018-07-13 12:23:45.5 +11:00",
+        "2018-07-13 12:23:45.1234567 +11:00",
+        None,
+    ),
     (3, "", "-0.01", -1.5, 1e300, 0, "0001-01-01", "2018-07-13 11:23:45", None, None, b""),
 ]
 MIRROR: list[tuple[Any, ...]] = [
@@ -125,7 +137,9 @@ def test_lost_extra_and_doubled_rows(tmp_path: Path) -> None:
         "dbo.goods (id 2) is in the source and not in the mirror",
         "dbo.goods (id 9) is in the mirror and not in the source",
     ]
-    assert str(found).startswith("mirror differs from source\ndbo.goods: 3 differ (3 rows in the source, 4 in the mirror)")
+    assert str(found).startswith(
+        "mirror differs from source\ndbo.goods: 3 differ (3 rows in the source, 4 in the mirror)"
+    )
 
 
 def test_without_a_key_the_number_of_equal_rows_counts(tmp_path: Path) -> None:
@@ -150,7 +164,10 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
 
 
 def test_a_large_table_takes_seconds(tmp_path: Path) -> None:
-    rows = [(n, f"name {n}", f"{n}.50", n / 8, n / 3, n % 2, "2013-01-01", "2013-01-01 10:00:00", None, None, None) for n in range(100_000)]
+    rows = [
+        (n, f"name {n}", f"{n}.50", n / 8, n / 3, n % 2, "2013-01-01", "2013-01-01 10:00:00", None, None, None)
+        for n in range(100_000)
+    ]
     table = pa.table(
         {
             "id": pa.array(range(100_000), pa.int32()),

@@ -30,7 +30,9 @@ def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("path", ["/lake", "s3a://bucket/lake", "dbfs:/lake", "file:///lake"])
 def test_absolute_paths_and_urls_stay(tmp_path: Path, path: str) -> None:
-    read = model(tmp_path, f"{SOURCE}sink: {{type: list_changes, path: '{path}'}}\npipeline: {{name: a, checkpoint: '{path}'}}")
+    read = model(
+        tmp_path, f"{SOURCE}sink: {{type: list_changes, path: '{path}'}}\npipeline: {{name: a, checkpoint: '{path}'}}"
+    )
     assert (read.checkpoint, read.targets[0].sink.settings["path"]) == (path, path)
 
 
@@ -41,7 +43,8 @@ def test_scalars_stay_text(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "trigger"), [("500ms", "500 milliseconds"), ("10 seconds", "10 seconds"), ("5m", "5 minutes"), ("1h", "1 hours")]
+    ("text", "trigger"),
+    [("500ms", "500 milliseconds"), ("10 seconds", "10 seconds"), ("5m", "5 minutes"), ("1h", "1 hours")],
 )
 def test_triggers(tmp_path: Path, text: str, trigger: str) -> None:
     assert model(tmp_path, f"{SOURCE}{SINKS}pipeline: {{name: a, checkpoint: c, trigger: {text}}}").trigger == trigger
@@ -83,7 +86,11 @@ ERRORS = [
         4,
         "A trigger can't be 'often'. Write 500ms, 1s, 10s or 5m.",
     ),
-    ("source: folder\n" + SINKS + RUN, 1, "Key 'source' must be a mapping. See the example in the documentation of pipelines."),
+    (
+        "source: folder\n" + SINKS + RUN,
+        1,
+        "Key 'source' must be a mapping. See the example in the documentation of pipelines.",
+    ),
     (SOURCE + RUN, 1, "Key 'sinks' is missing. Give one: `sinks:` with a list, or `sink:` for a single one."),
     (SOURCE + "sinks: []\n" + RUN, 2, "The list 'sinks' is empty. Name at least one sink."),
     (
@@ -102,7 +109,11 @@ ERRORS = [
         3,
         "Option 'commits_per_batch' can't be 'many': expected int. See: How many commits a batch holds.",
     ),
-    ("source: {type: folder}\n" + SINKS + RUN, 1, "Option 'hostname' of source 'folder' is missing. Set it: The folder."),
+    (
+        "source: {type: folder}\n" + SINKS + RUN,
+        1,
+        "Option 'hostname' of source 'folder' is missing. Set it: The folder.",
+    ),
     (
         SOURCE + "sinks:\n  - {type: list_changes, path: a}\n  - {type: list_changes, pth: a}\n" + RUN,
         4,
@@ -118,7 +129,11 @@ ERRORS = [
         5,
         "Sink 'list_changes' takes change rows and no messages. Remove its format.",
     ),
-    (SOURCE + "format: {type: lines}\n" + SINKS + RUN, 2, "No sink uses 'format'. Remove it, or add a sink that takes messages."),
+    (
+        SOURCE + "format: {type: lines}\n" + SINKS + RUN,
+        2,
+        "No sink uses 'format'. Remove it, or add a sink that takes messages.",
+    ),
     (
         "source: {type: folder, hostname: '${env:HEADRACE_NOT_SET}'}\n" + SINKS + RUN,
         1,
@@ -130,7 +145,11 @@ ERRORS = [
         "Unknown reference '${evn:...}'. Did you mean 'env'?",
     ),
     ("source: &a\n  type: *a\n", 2, "An alias refers to what it stands in. Write the value out."),
-    ("source: {type: kafka, bootstrap.servers: k}\n" + SINKS + RUN, 1, "Source 'kafka' needs a format. Add format: {type: debezium_json}."),
+    (
+        "source: {type: kafka, bootstrap.servers: k}\n" + SINKS + RUN,
+        1,
+        "Source 'kafka' needs a format. Add format: {type: debezium_json}.",
+    ),
     (
         "source: {type: kafka, bootstrap.servers: k, format: {type: lines}}\n" + SINKS + RUN,
         1,
@@ -177,7 +196,9 @@ def test_references_are_filled_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def test_filled_in_values_are_in_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HEADRACE_NUMBER", "hunter2")
     with pytest.raises(OptionError) as caught:
-        model(tmp_path, "source: {type: folder, hostname: a, commits_per_batch: '${env:HEADRACE_NUMBER}'}\n" + SINKS + RUN)
+        model(
+            tmp_path, "source: {type: folder, hostname: a, commits_per_batch: '${env:HEADRACE_NUMBER}'}\n" + SINKS + RUN
+        )
     assert "hunter2" not in str(caught.value) + repr(caught.value)
     assert "commits_per_batch" in str(caught.value)
 

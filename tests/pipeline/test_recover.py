@@ -7,7 +7,8 @@ import pytest
 from headrace.errors import CaptureError, ConnectError, HeadraceError, SinkError
 from headrace.pipeline.recover import find_in_text, recover
 
-PLANNER = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: [PYTHON_STREAMING_DATA_SOURCE_RUNTIME_ERROR] \
+PLANNER = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: \
+[PYTHON_STREAMING_DATA_SOURCE_RUNTIME_ERROR] \
 Failed when Python streaming data source perform latestOffset: Traceback (most recent call last):
   File "pyspark/sql/streaming/python_streaming_source_runner.py", line 205, in main
     latest_offset_func(reader, outfile)

@@ -188,4 +188,6 @@ def test_check_writes_nothing(tmp_path: Path, commits: Path) -> None:
     assert [t.id.path for t in pipeline(tmp_path).check()] == ["dbo.a"]
     assert sorted(f.name for f in tmp_path.iterdir()) == ["commits", "pipeline.yaml"]
     with pytest.raises(SinkError):
-        pipeline(tmp_path, [{"type": "list_changes", "path": "./unwritable"}, {"type": "list_messages", "path": "m"}]).check()
+        pipeline(
+            tmp_path, [{"type": "list_changes", "path": "./unwritable"}, {"type": "list_messages", "path": "m"}]
+        ).check()

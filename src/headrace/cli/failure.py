@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 
 import typer
 
-from headrace.errors import HeadraceError
 from headrace.pipeline.model import EXTRAS
 from headrace.pipeline.recover import one_line, recover
 

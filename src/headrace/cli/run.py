@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -33,7 +33,7 @@ def run(
     debug: Debug = False,
 ) -> None:
     """Run a pipeline. It goes on where it stopped; Ctrl-C ends it after the batch that is being written."""
-    out = Console(highlight=False)
+    out = Console(highlight=False, markup=False)
     try:
         with failures_told(debug) as shown:
             from headrace.pipeline import load_pipeline
@@ -44,7 +44,7 @@ def run(
             if tables:
                 names = ", ".join(table.id.path for table in tables[:8]) + (", ..." if len(tables) > 8 else "")
                 out.print(f"{loaded.name}: {len(tables)} table{'s' if len(tables) > 1 else ''} ({names})")
-            spark = session_for(loaded)
+            spark = session_for([loaded])
             with interruption() as asked:
                 running = loaded.start(spark, once=once)
                 show_until(running, out, loaded.name, asked, lambda: running.wait(_SHOW_SECONDS))
@@ -59,13 +59,13 @@ def run(
         out.print("Everything that the source offered is in the sinks.")
 
 
-def session_for(pipeline: Pipeline) -> SparkSession:
-    """Spark on this machine with what the pipeline's source and sinks need; says why the screen is quiet meanwhile."""
+def session_for(pipelines: Sequence[Pipeline]) -> SparkSession:
+    """Spark on this machine with what the sources and sinks of these pipelines need."""
     from headrace.pipeline.session import spark_session
 
     return spark_session(
-        f"headrace {pipeline.name}",
-        jars=pipeline.jars,
+        f"headrace {pipelines[0].name}",
+        jars=sorted({jar for pipeline in pipelines for jar in pipeline.jars}),
         # Progress of an idle stream is otherwise told every ten seconds only.
         conf={"spark.sql.streaming.noDataProgressEventInterval": "1000"},
     )

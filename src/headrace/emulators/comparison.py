@@ -27,7 +27,7 @@ OURS = "_headrace_position"
 
 _SHOWN = 10
 _SIDE = "source minus mirror"
-_INTERNAL = re.compile(r"(cdc|sys|sqlite|headrace)[._]")
+_INTERNAL = re.compile(r"(cdc|sys|emulator|sqlite)[._]")
 _ESCAPE = re.compile(r"[^A-Za-z0-9_.\-]")
 _SOURCE_ZONED = r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d+)? [+-]\d\d:\d\d$"
 _MIRROR_ZONED = r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)$"
@@ -121,6 +121,12 @@ def compare(source: Path, lake: Path, tables: Sequence[str] | None = None) -> Co
 
 
 def _user_tables(database: sqlite3.Connection) -> list[str]:
+    if _has_catalog(database):
+        captured = database.execute(
+            """SELECT DISTINCT s.name, o.name FROM "cdc.change_tables" c JOIN "sys.objects" o
+            ON o.object_id = c.source_object_id JOIN "sys.schemas" s ON s.schema_id = o.schema_id ORDER BY 1, 2"""
+        )
+        return [f"{schema}.{name}" for schema, name in captured]
     found = database.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name").fetchall()
     return [name for (name,) in found if "." in name and not _INTERNAL.match(name)]
 
@@ -144,8 +150,7 @@ def _compare_table(database: sqlite3.Connection, lake: Path, name: str) -> Table
         odd = sorted(set(mirror.column_names) ^ set(columns))
         return _whole(result, f"the columns are not the same ({', '.join(odd)})", max(len(rows), mirror.num_rows))
 
-    infos = database.execute(f"PRAGMA table_info({_identifier(name)})").fetchall()
-    key = [info[1] for info in sorted(infos, key=lambda info: info[5]) if info[5]]
+    key = _key(database, name)
     lists: list[Any] = list(zip(*rows, strict=True)) if rows else [()] * len(columns)
     left, right = {}, {}
     for column, values in zip(columns, lists, strict=True):
@@ -154,6 +159,29 @@ def _compare_table(database: sqlite3.Connection, lake: Path, name: str) -> Table
     if surplus.num_rows:
         _explain(result, surplus, key)
     return result
+
+
+def _has_catalog(database: sqlite3.Connection) -> bool:
+    """Whether the file is an emulated database, which says what is captured, and not just tables."""
+    wanted = ("cdc.change_tables", "sys.objects", "sys.schemas", "sys.indexes", "sys.index_columns", "sys.columns")
+    found = {name for (name,) in database.execute("SELECT name FROM sqlite_master")}
+    return found.issuperset(wanted)
+
+
+def _key(database: sqlite3.Connection, table: str) -> list[str]:
+    if not _has_catalog(database):
+        infos = database.execute(f"PRAGMA table_info({_identifier(table)})").fetchall()
+        return [info[1] for info in sorted(infos, key=lambda info: info[5]) if info[5]]
+    schema, _, name = table.partition(".")
+    columns = database.execute(
+        """SELECT c.name FROM "sys.indexes" i JOIN "sys.objects" o ON o.object_id = i.object_id
+        JOIN "sys.schemas" s ON s.schema_id = o.schema_id
+        JOIN "sys.index_columns" x ON x.object_id = i.object_id AND x.index_id = i.index_id
+        JOIN "sys.columns" c ON c.object_id = x.object_id AND c.column_id = x.column_id
+        WHERE i.is_primary_key = 1 AND s.name = ? AND o.name = ? ORDER BY x.key_ordinal""",
+        (schema, name),
+    )
+    return [column for (column,) in columns]
 
 
 def _whole(result: TableComparison, what: str, rows: int) -> TableComparison:

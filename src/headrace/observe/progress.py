@@ -135,14 +135,14 @@ class ProgressBoard:
                 rows_per_second=self._rate(),
                 lag_seconds=self._lag(offset, level),
                 position=offset.commit if offset is not None else "",
-                snapshotting=offset is not None and (offset.initial or bool(lagging)),
+                snapshotting=offset is not None and not offset.is_level,
                 tables=tables,
             )
 
     def _table(self, name: str, offset: Offset | None) -> TableState:
         rows = dict(self._counts.get(name, {}))
         lagging = offset.tables.get(name) if offset is not None else None
-        if lagging is not None:
+        if offset is not None and lagging is not None and not (lagging.done and lagging.commit >= offset.commit):
             snapshot = "catching up" if lagging.done else "running"
         else:
             snapshot = "done" if rows.get(Operation.READ) else ""

@@ -1,7 +1,7 @@
 """Small stand-ins for a source, a format and sinks, so that the run loop is tested apart from real ones.
 
 The source is a folder of files, one per commit (`0001.json`): a commit is a list of `[table, op, key]`. It writes no
-state, so that tests decide what is there, and it can be told to fail. Headrace finds all this by the entry points in the
+state, so that tests decide what is there, and can be told to fail. Headrace finds all this by the entry points in the
 folder beside this file, as it finds any package of a third party.
 """
 
@@ -115,6 +115,21 @@ class LinesFormat(Format):
             "position",
         )
 
+    def decode(self, messages: DataFrame) -> DataFrame:
+        nulls = {name: f"cast(null as {kind}) as {name}" for name, kind in _sql_types().items()}
+        nulls["op"] = "split(cast(value as string), ' ')[0] as op"
+        nulls["table"] = "named_struct('database', 'db', 'schema', 'dbo', 'name', topic) as table"
+        nulls["key"] = "map('id', split(cast(value as string), ' ')[1]) as key"
+        nulls["position"] = "lpad(cast(offset as string), 10, '0') as position"
+        nulls["event_time"] = "timestamp as event_time"
+        return messages.selectExpr(*nulls.values())
+
+
+def _sql_types() -> dict[str, str]:
+    from headrace.changes.row import spark_schema
+
+    return {field.name: field.dataType.simpleString() for field in spark_schema().fields}
+
 
 class _ListSink(Sink):
     """Writes each batch to a file, so that other processes see it; fails on request."""
@@ -165,4 +180,3 @@ def written(folder: Path) -> list[tuple[int, str, list[str]]]:
     """The batches that a sink took, in order."""
     file = folder / "batches.jsonl"
     return [tuple(json.loads(line)) for line in file.read_text().splitlines()] if file.exists() else []
-

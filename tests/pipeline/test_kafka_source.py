@@ -1,0 +1,85 @@
+"""Topics as a source: where their end is, and a run that ends there."""
+
+from __future__ import annotations
+
+import json
+import socket
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from headrace_standins import written
+
+from headrace.errors import ConnectError
+from headrace.pipeline import Pipeline, load_pipeline
+from headrace.pipeline.kafka_source import reached
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def pipeline(folder: Path, bootstrap: str, **more: object) -> Pipeline:
+    source = {
+        "type": "kafka",
+        "bootstrap.servers": bootstrap,
+        "topics": ["a", "b"],
+        "format": {"type": "lines"},
+        **more,
+    }
+    text = {
+        "source": source,
+        "sink": {"type": "list_changes", "path": "out"},
+        "pipeline": {"name": "k", "checkpoint": "state"},
+    }
+    file = folder / "pipeline.yaml"
+    file.write_text(json.dumps(text))
+    return load_pipeline(file)
+
+
+@pytest.mark.parametrize(
+    ("offset", "expected"),
+    [
+        (None, False),
+        ('{"a":{"0":3}}', False),
+        ('{"a":{"0":3,"1":6}}', False),
+        ('{"a":{"0":3,"1":7}}', True),
+        ('{"a":{"0":4,"1":9},"b":{"0":1}}', True),
+    ],
+)
+def test_the_end_is_reached_in_every_partition(offset: str | None, expected: bool) -> None:
+    assert reached(offset, {"a": {"0": 3, "1": 7}}) is expected
+
+
+def test_an_empty_feed_is_at_its_end() -> None:
+    assert reached(None, {})
+
+
+def test_no_broker_is_told_before_spark_is_started(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    with pytest.raises(ConnectError, match=rf"^No Kafka broker answers at 127.0.0.1:{port}. Check bootstrap.servers"):
+        pipeline(tmp_path, f"127.0.0.1:{port}").check()
+    with pytest.raises(ConnectError, match="'localhost' is no Kafka broker's address"):
+        pipeline(tmp_path, "localhost").check()
+
+
+@pytest.mark.kafka
+@pytest.mark.slow
+def test_once_reads_to_the_end_and_goes_on_there(spark: SparkSession, tmp_path: Path) -> None:
+    from headrace.emulators.kafka_broker import KafkaBroker
+
+    def send(*lines: tuple[str, str]) -> None:
+        rows = spark.createDataFrame(lines, "topic string, value string")
+        rows.write.format("kafka").option("kafka.bootstrap.servers", broker.bootstrap).save()
+
+    with KafkaBroker(tmp_path / "broker") as broker:
+        send(("a", "c 1"), ("b", "c 2"), ("other", "c 3"))
+        assert pipeline(tmp_path, broker.bootstrap).start(spark, once=True).wait(90)
+        assert sorted(t for _, _, texts in written(tmp_path / "out") for t in texts) == ["c 1", "c 2"]
+        send(("b", "d 2"))
+        running = pipeline(tmp_path, broker.bootstrap).start(spark, once=True)
+        assert running.wait(90)
+        assert written(tmp_path / "out")[-1][2] == ["d 2"]
+        assert running.progress().tables[0].table == "dbo.b"
+        assert pipeline(tmp_path, broker.bootstrap).start(spark, once=True).wait(90)
+        assert len(written(tmp_path / "out")) == 2
