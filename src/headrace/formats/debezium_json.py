@@ -1,0 +1,256 @@
+"""Debezium's change events as JSON: what its connectors put into Kafka through Connect's JsonConverter."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from headrace.changes import TableSchema
+from headrace.errors import OptionError
+from headrace.formats.base import Format
+from headrace.formats.debezium_encode import EncodePlan
+from headrace.formats.debezium_schema import SHAPES
+from headrace.formats.debezium_values import ValueModes
+from headrace.options import Option
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def table_schemas(given: Any) -> tuple[TableSchema, ...]:
+    """Structures as `TableSchema`s, their JSON text, or lists of either."""
+    if isinstance(given, TableSchema):
+        return (given,)
+    if isinstance(given, str):
+        try:
+            data = json.loads(given)
+        except json.JSONDecodeError as error:
+            raise ValueError("it is neither a TableSchema nor its JSON") from error
+        return table_schemas(data)
+    if isinstance(given, Mapping):
+        try:
+            return (TableSchema.from_json(given),)
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"its JSON lacks {error}") from error
+    if isinstance(given, (list, tuple)):
+        return tuple(schema for item in given for schema in table_schemas(item))
+    raise ValueError("it is neither a TableSchema nor its JSON")
+
+
+def operations(given: Any) -> frozenset[str]:
+    """A list of the letters c, u, d and t, or `none`."""
+    items = given.split(",") if isinstance(given, str) else list(given)
+    letters = frozenset(str(item).strip() for item in items if str(item).strip())
+    if letters - {"c", "u", "d", "t", "none"}:
+        raise ValueError("it may hold c, u, d, t, or be none")
+    if "none" in letters and len(letters) > 1:
+        raise ValueError("none stands alone")
+    return letters - {"none"}
+
+
+class DebeziumJson(Format):
+    """Debezium's JSON events, in the shapes of its SQL Server connector 1.7 and 3.
+
+    Encoding: every data row becomes the event that Debezium writes for it, field for field and in the same order. A
+    delete is followed by its tombstone; an update that changes the key becomes delete, tombstone and create with
+    Debezium's key headers. The messages of one change share its position, the second and third with `:1` and `:2`
+    behind it. `begin`, `end`, `schema` and `heartbeat` rows give no message.
+
+    Ordering: none is imposed; `position` gives it. Idempotence: the rows alone decide the bytes (the envelope's clock
+    is `capture_time`). Process: expressions in executors; a batch DataFrame's `schema` rows are collected on the driver
+    when `encode` is called, which runs a small job over them (persist the batch before, or give the option `schema`).
+
+    Differences from recorded events, on purpose: NULL stays NULL beside a default (`null_as_default` for the recorded
+    behaviour); the commit time is the transaction's end; times keep their digits and defaults are unescaped where 1.7.2
+    cut them or did not.
+
+    Source: seed 000 (data change events); spec/sqlserver.md sections 10 to 12; spec/format_debezium.md.
+    """
+
+    name = "debezium_json"
+    options = (
+        Option(
+            "topic_prefix",
+            str,
+            "The server's logical name: first part of every topic, and `source.name`.",
+            default=None,
+            aliases=("topic.prefix", "database.server.name"),
+        ),
+        Option(
+            "shape",
+            str,
+            "The generation of events: `1.7` (topics server.schema.table) or `3` (topics prefix.db.schema.table).",
+            default="3",
+            choices=tuple(SHAPES),
+        ),
+        Option(
+            "schemas_enable",
+            bool,
+            "Whether each value is wrapped as {schema, payload}, as JsonConverter does with schemas on.",
+            default=False,
+            aliases=("value.converter.schemas.enable", "schemas.enable"),
+        ),
+        Option(
+            "key_schemas_enable",
+            bool,
+            "The same for keys and key headers; as `schemas_enable` where not given.",
+            default=None,
+            aliases=("key.converter.schemas.enable",),
+        ),
+        Option(
+            "schema",
+            table_schemas,
+            "The structures (TableSchema, or its JSON, or a list) of the tables; needed for streaming DataFrames, "
+            "where schema rows can't be collected. Where given, schema rows are not looked at.",
+            default=None,
+        ),
+        Option(
+            "tombstones_on_delete",
+            bool,
+            "Whether a delete is followed by a message with the same key and a null value.",
+            default=True,
+            aliases=("tombstones.on.delete",),
+        ),
+        Option(
+            "skipped_operations",
+            operations,
+            "Operations that give no message: c, u, d, t, or none.",
+            default=frozenset("t"),
+            aliases=("skipped.operations",),
+        ),
+        Option(
+            "decimal_handling_mode",
+            str,
+            "`precise` writes the unscaled bytes, `string` plain digits, `double` a binary number, which may lose "
+            "digits.",
+            default="precise",
+            choices=("precise", "string", "double"),
+            aliases=("decimal.handling.mode",),
+        ),
+        Option(
+            "time_precision_mode",
+            str,
+            "How dates and times are written; isostring, microseconds and nanoseconds need shape 3.",
+            default="adaptive",
+            choices=SHAPES["3"].time_modes,
+            aliases=("time.precision.mode",),
+        ),
+        Option(
+            "binary_handling_mode",
+            str,
+            "`bytes` (base64 in JSON), or text as `base64`, `base64-url-safe` or `hex`.",
+            default="bytes",
+            choices=("bytes", "base64", "base64-url-safe", "hex"),
+            aliases=("binary.handling.mode",),
+        ),
+        Option(
+            "unavailable_value_placeholder",
+            str,
+            "What stands, in shape 3, for a text or bytes value that a change does not carry; shape 1.7 writes null. "
+            "Columns of other types are null in both.",
+            default="__debezium_unavailable_value",
+            aliases=("unavailable.value.placeholder",),
+        ),
+        Option(
+            "event_converting_failure_handling_mode",
+            str,
+            "`fail` stops the query at a value that can't be written (a datetime2(7) beyond the years 1677 to 2262, in "
+            "nanoseconds) and names its column; `warn` writes null, as Debezium does by default.",
+            default="fail",
+            choices=("fail", "warn"),
+            aliases=("event.converting.failure.handling.mode",),
+        ),
+        Option(
+            "connector_version",
+            str,
+            "What stands in `source.version`; 1.7.2.Final in shape 1.7 and 3.6.1.Final in shape 3 where not given.",
+            default=None,
+        ),
+        Option(
+            "null_as_default",
+            bool,
+            "Whether NULL in a nullable column with a default is written as the default, as Connect's converters do.",
+            default=False,
+            aliases=("replace.null.with.default", "value.converter.replace.null.with.default"),
+        ),
+        Option(
+            "schema_name_adjustment_mode",
+            str,
+            "`avro` makes schema names fit for Avro (always done by 1.7), `none` leaves them (default of shape 3).",
+            default=None,
+            choices=("none", "avro"),
+            aliases=("schema.name.adjustment.mode",),
+        ),
+        Option(
+            "context_headers",
+            bool,
+            "Whether the four `__debezium.context.*` headers of shape 3 are written; their runId is the same for one "
+            "topic prefix, so that repeated batches have the same bytes.",
+            default=False,
+        ),
+    )
+
+    def encode(self, changes: DataFrame) -> DataFrame:
+        """Change rows, with images as maps, to Debezium events.
+
+        Raises:
+            OptionError: an option is missing or contradicts another; a streaming DataFrame without the option `schema`;
+            a column type that has no Debezium form; images that are not maps.
+        """
+        settings = self.settings
+        prefix = settings["topic_prefix"]
+        if not prefix:
+            raise OptionError(
+                "Option 'topic_prefix' of format 'debezium_json' is missing.",
+                remedy="Set it to the server's logical name, the first part of the topics.",
+            )
+        shape = SHAPES[settings["shape"]]
+        if settings["time_precision_mode"] not in shape.time_modes:
+            raise OptionError(
+                f"Option 'time_precision_mode' can't be '{settings['time_precision_mode']}' in shape {shape.name}.",
+                remedy=f"Known there: {', '.join(shape.time_modes)}.",
+            )
+        key_schemas = settings["key_schemas_enable"]
+        plan = EncodePlan(
+            schemas=self._schemas(changes),
+            prefix=prefix,
+            shape=shape,
+            version=settings["connector_version"] or shape.connector_version,
+            modes=ValueModes(
+                decimals=settings["decimal_handling_mode"],
+                times=settings["time_precision_mode"],
+                binary=settings["binary_handling_mode"],
+                placeholder=settings["unavailable_value_placeholder"],
+                failing=settings["event_converting_failure_handling_mode"] == "fail",
+                null_as_default=settings["null_as_default"],
+            ),
+            schema_names=settings["schema_name_adjustment_mode"] or shape.schema_names,
+            value_schemas=settings["schemas_enable"],
+            key_schemas=settings["schemas_enable"] if key_schemas is None else key_schemas,
+            tombstones=settings["tombstones_on_delete"],
+            skipped=settings["skipped_operations"],
+            context=settings["context_headers"],
+            run_id=str(uuid.uuid5(uuid.NAMESPACE_URL, f"headrace:{prefix}")),
+        )
+        return plan.apply(changes)
+
+    def _schemas(self, changes: DataFrame) -> tuple[TableSchema, ...]:
+        for image in ("before", "after"):
+            if changes.schema[image].dataType.typeName() != "map":
+                raise OptionError(
+                    f"Format 'debezium_json' can't encode change rows whose '{image}' is no map.",
+                    remedy="Encode before headrace.typed().",
+                )
+        given = self.settings["schema"]
+        if given is None:
+            if changes.isStreaming:
+                raise OptionError(
+                    "Format 'debezium_json' needs the option 'schema' to encode a streaming DataFrame.",
+                    remedy="Give the tables' TableSchemas, or encode inside foreachBatch.",
+                )
+            texts = changes.where("op = 'schema' and table_schema is not null").select("table_schema").distinct()
+            given = tuple(TableSchema.from_text(row[0]) for row in texts.collect())
+        by_fingerprint = {schema.fingerprint: schema for schema in given}
+        return tuple(by_fingerprint[fingerprint] for fingerprint in sorted(by_fingerprint))
