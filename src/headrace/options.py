@@ -16,7 +16,7 @@ from typing import Any
 from headrace.errors import OptionError
 from headrace.registry import did_you_mean
 
-_SECRET = re.compile(r"password|secret|token|credential|private.?key", re.IGNORECASE)
+_SECRET = re.compile(r"password|secret|token|credential|private.?key|jaas", re.IGNORECASE)
 _MISSING: Any = object()
 REDACTED = "*********(redacted)"
 
@@ -26,7 +26,8 @@ class Option:
     """What a user may set on a source, format or sink.
 
     Args:
-        name: snake case; the camelCase and dotted spellings are derived.
+        name: snake case; the camelCase and dotted spellings are derived. A name that ends with `.*` (`kafka.*`) takes
+            every name that starts so and is not another option, as it is; its value is a mapping of those names to text.
         kind: `str`, `int`, `float`, `bool`, `list` (comma separated), or a callable from text to value that raises
             ValueError.
         doc: one or two sentences for the reference page: meaning, unit, and what happens at the default.
@@ -51,8 +52,13 @@ class Option:
 
     @property
     def secret(self) -> bool:
-        """Whether its value must never be shown."""
+        """Whether its value must never be shown. What a pattern (`kafka.*`) takes is judged name by name."""
         return is_secret(self.name)
+
+    @property
+    def prefix(self) -> str | None:
+        """`kafka.` where the name is `kafka.*`."""
+        return self.name.removesuffix("*") if self.name.endswith(".*") else None
 
     @property
     def spark_name(self) -> str:
@@ -127,6 +133,10 @@ def parse_options(
         if raw is None or ignore(name):
             continue
         found = by_spelling.get(_fold(name))
+        pattern = next((o for o in declared if o.prefix and name.lower().startswith(o.prefix)), None)
+        if found is None and pattern is not None:
+            values.setdefault(pattern.name, {})[name] = pattern.parse(raw)
+            continue
         if found is None:
             spellings = [s for o in declared for s in (o.name, *o.aliases)]
             raise OptionError(f"Unknown option '{name}' for {owner}.", remedy=did_you_mean(name, spellings))
@@ -148,7 +158,10 @@ def is_secret(name: str) -> bool:
 
 def redact(values: Mapping[str, Any]) -> dict[str, Any]:
     """The same mapping, fit to be logged or shown."""
-    return {k: REDACTED if is_secret(k) and v not in (None, "") else v for k, v in values.items()}
+    return {
+        k: redact(v) if isinstance(v, Mapping) else REDACTED if is_secret(k) and v not in (None, "") else v
+        for k, v in values.items()
+    }
 
 
 def _fold(name: str) -> str:

@@ -4,8 +4,8 @@ Nothing here knows where the table lies. A sink surveys a batch (`survey`), fold
 and carries the folded rows out in one commit.
 """
 
-from headrace.apply.fold import fold
+from headrace.apply.fold import fold, upserts
 from headrace.apply.keyless import fold_keyless
 from headrace.apply.survey import TableBatch, survey
 
-__all__ = ["TableBatch", "fold", "fold_keyless", "survey"]
+__all__ = ["TableBatch", "fold", "fold_keyless", "survey", "upserts"]

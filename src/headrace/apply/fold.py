@@ -19,7 +19,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headrace.apply.survey import TableBatch
-from headrace.changes.typed import literal, quote, typed_value
+from headrace.changes.typed import literal, quote, typed_image, typed_value
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -41,6 +41,17 @@ def fold(rows: DataFrame, table: TableBatch) -> DataFrame:
     """
     keyed = _keyed(rows.where(table.where), table)
     return _fold_partial(keyed, table) if table.partial else _fold_whole(keyed, table)
+
+
+def upserts(rows: DataFrame, table: TableBatch) -> DataFrame:
+    """The rows of a batch in which no key comes twice (`TableBatch.initial`), in `fold`'s form without its cost."""
+    return rows.where(table.where).selectExpr(
+        "'upsert' as op",
+        "position",
+        f"{typed_image('after', table.schema)} as row",
+        "cast(null as array<string>) as present",
+        "true as whole",
+    )
 
 
 def _keyed(changes: DataFrame, table: TableBatch) -> DataFrame:

@@ -41,7 +41,8 @@ class TableBatch:
         truncate_at: position of the last truncate; rows up to it no longer matter.
         partial: some image may lack columns of the newest structure, so that the target's values must be kept.
         key_changed: some update may carry a row to another key.
-        initial: every data row was read by a first snapshot (none is a streamed change or of an incremental snapshot).
+        initial: every data row was read by the source's own first snapshot, which reads a key once. Not so rows decoded
+            from messages, which may repeat, streamed changes and incremental snapshots.
         snapshot_ended: the last row of the table's snapshot is among them.
     """
 
@@ -111,6 +112,7 @@ def survey(rows: DataFrame) -> list[TableBatch]:
             "op",
             "position",
             "snapshot",
+            "message is not null as decoded",
             "if(op = 'schema', table_schema, null) as structure",
             "if(op in ('r', 'c', 'u'), coalesce(size(after), 0), null) as after_size",
             "if(op in ('u', 'd'), coalesce(size(before), 0), null) as before_size",
@@ -133,18 +135,24 @@ def _aggregates(counts: str) -> list[Any]:
         *(sf.expr(count) for count in counts.split(", ")),
         sf.expr("max_by(structure, position) filter (where structure is not null) as structure"),
         sf.expr("max(position) filter (where structure is not null) as structure_at"),
+        sf.expr("max(position) as last_at"),
         sf.expr("max(position) filter (where op = 't') as truncate_at"),
         sf.expr("min(after_size) as after_size"),
         sf.expr("min(before_size) as before_size"),
         sf.expr("coalesce(bool_or(key_changed), false) as key_changed"),
-        sf.expr("count_if(op = 'r' and snapshot <> 'incremental') as initial"),
+        sf.expr("count_if(op = 'r' and snapshot <> 'incremental' and not decoded) as initial"),
         sf.expr("coalesce(bool_or(snapshot in ('last', 'last_in_data_collection')), false) as snapshot_ended"),
     ]
 
 
 def _table_batch(id: TableId, lines: Iterable[Any]) -> TableBatch:
     lines = list(lines)
-    structures = [(line["structure_at"] or "", line["schema_id"] or "", line) for line in lines if line["structure"]]
+    # Structures told at one position are ordered by the rows that follow them.
+    structures = [
+        (line["structure_at"] or "", line["last_at"] or "", line["schema_id"] or "", line)
+        for line in lines
+        if line["structure"]
+    ]
     counts: Counter[str] = Counter()
     for line in lines:
         counts.update({str(op): line[f"n_{op}"] for op in DATA_OPERATIONS if line[f"n_{op}"]})
@@ -153,8 +161,8 @@ def _table_batch(id: TableId, lines: Iterable[Any]) -> TableBatch:
             f"The structure of table {id} is not known: the batch has rows of it but no schema row.",
             remedy="Let the source or decoder emit schema rows, or give the table's structure.",
         )
-    schemas = {line["schema_id"]: TableSchema.from_text(line["structure"]) for _, _, line in structures}
-    newest_id = max(structures, key=lambda found: found[:2])[2]["schema_id"]
+    schemas = {line["schema_id"]: TableSchema.from_text(line["structure"]) for *_, line in structures}
+    newest_id = max(structures, key=lambda found: found[:3])[3]["schema_id"]
     schema = schemas[newest_id]
     columns = {schema_id: len(known.columns) for schema_id, known in schemas.items()}
     names = {column.name for column in schema.columns}

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal, TypeVar
 
 from headrace import faultpoints
@@ -19,6 +17,7 @@ from headrace.options import Option
 from headrace.sinks import delta_commit as commit
 from headrace.sinks.base import BatchId, Sink
 from headrace.sinks.delta_table import MirrorTable, TargetPlan, folder_of
+from headrace.sinks.folder import absolute, refuse_read_only
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -115,7 +114,7 @@ class DeltaSink(Sink):
         spark = SparkSession.getActiveSession()
         if spark is not None and commit.can_clone(spark):
             _refuse_without_delta(spark)
-        _refuse_read_only(self.settings["path"])
+        refuse_read_only(self.settings["path"])
 
     def write(self, rows: DataFrame, batch: BatchId) -> None:
         """Bring the mirrors of all tables in the batch up to its end: tables side by side, each in its own commit.
@@ -161,8 +160,7 @@ class DeltaSink(Sink):
 
     @property
     def _base(self) -> str:
-        path = str(self.settings["path"])
-        return path if "://" in path or path.startswith(("/", "file:")) else str(Path(path).absolute())
+        return absolute(self.settings["path"])
 
     def _refuse_shared_folders(self, tables: Sequence[TableBatch]) -> None:
         # Without regard to case, because not every file system has it.
@@ -223,18 +221,4 @@ def _refuse_without_delta(spark: SparkSession) -> None:
             remedy="Start it with the delta-spark package, "
             "spark.sql.extensions=io.delta.sql.DeltaSparkSessionExtension and "
             "spark.sql.catalog.spark_catalog=org.apache.spark.sql.delta.catalog.DeltaCatalog.",
-        )
-
-
-def _refuse_read_only(path: str) -> None:
-    """A local folder, or the nearest one above it that exists, must be writable. Object stores show it later."""
-    if "://" in path and not path.startswith("file://"):
-        return
-    place = Path(path.removeprefix("file://").removeprefix("file:")).absolute()
-    while not place.exists():
-        place = place.parent
-    if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
-        raise SinkError(
-            f"The folder {path} can't be written: {place} is no folder that this user may write to.",
-            remedy="Choose another 'path'.",
         )

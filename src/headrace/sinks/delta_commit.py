@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from headrace.apply import TableBatch, fold, fold_keyless
+from headrace.apply import TableBatch, fold, fold_keyless, upserts
 from headrace.changes.typed import literal, quote
 from headrace.sinks.base import BatchId
 from headrace.sinks.delta_table import MirrorTable
@@ -67,7 +67,7 @@ def batch_of(session: SparkSession, table: TableBatch, batch: BatchId) -> Iterat
 
 def append(rows: DataFrame, table: TableBatch, mirror: MirrorTable, batch: BatchId) -> None:
     """Append rows that are new for certain: of a first snapshot, or inserts into a table without a key."""
-    folded = fold(rows, table) if table.schema.key else fold_keyless(rows, table)
+    folded = upserts(rows, table) if table.schema.key else fold_keyless(rows, table)
     columns = [f"row.{quote(c.name)} as {quote(c.name)}" for c in table.schema.columns]
     folded.selectExpr(*columns, f"position as {quote(mirror.position_column)}").write.format("delta").mode(
         "append"

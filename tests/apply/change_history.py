@@ -8,7 +8,7 @@ from typing import Any
 
 from headrace.changes import Column, LogicalType, TableId, TableSchema
 from headrace.changes.key_text import key_text
-from headrace.changes.row import spark_schema
+from headrace.changes.row import CHANGE_ROW_DDL
 
 Image = Mapping[str, str | None]
 
@@ -69,9 +69,9 @@ class Batch:
         return self
 
     def rows(self, spark: Any) -> Any:
-        schema = spark_schema()
-        data = [tuple(line.get(f.name) for f in schema) for line in reversed(self.lines)]
-        return spark.createDataFrame(data, schema).repartition(2, "position")
+        names = spark.createDataFrame([], CHANGE_ROW_DDL).columns
+        data = [tuple(line.get(name) for name in names) for line in reversed(self.lines)]
+        return spark.createDataFrame(data, CHANGE_ROW_DDL).repartition(2, "position")
 
 
 class Model:

@@ -1,0 +1,101 @@
+"""The files sink: encoded messages as JSON lines, one folder per batch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from headrace import faultpoints
+from headrace.errors import SinkError
+from headrace.options import Option
+from headrace.sinks.base import BatchId, Sink
+from headrace.sinks.folder import Folder, absolute, refuse_read_only
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+OWNER_FILE = "_headrace_owner"
+
+
+class FilesSink(Sink):
+    """Writes messages to files that a person can read: a change log as JSON lines.
+
+    Layout: `<path>/batch=<12 digits>/part-*.txt`. Each line is `{"topic", "key", "value", "headers", "position"}`
+    with key and value as text; bytes that are no UTF-8 come base64-encoded as `key_base64` and `value_base64`
+    instead. Order: all lines of the sink, read folder by folder and file by file in name order, are in position
+    order.
+
+    Idempotence: a batch is written to a hidden folder and then renamed, so no half of it is ever seen, and a replay
+    puts the same lines in the same place. On object stores a rename is a copy: read only folders that have
+    `_SUCCESS`. A folder belongs to one pipeline and checkpoint. Runs in the driver, which starts a Spark job;
+    executors write.
+    """
+
+    name: ClassVar[str] = "files"
+    guarantee: ClassVar[Literal["exactly-once", "at-least-once"]] = "at-least-once"
+    takes: ClassVar[Literal["messages", "changes"]] = "messages"
+    options: ClassVar[tuple[Option, ...]] = (
+        Option("path", str, "The folder that holds a folder per batch; made if it is not there."),
+    )
+
+    def check(self) -> None:
+        """Whether the folder, or the nearest one above it, can be written. Object stores show it at the first write.
+
+        Raises:
+            SinkError: it can't. Nothing was created.
+        """
+        refuse_read_only(self.settings["path"])
+
+    def write(self, rows: DataFrame, batch: BatchId) -> None:
+        """Write one batch's folder, in place of the same batch's older one.
+
+        Raises:
+            SinkError: the folder belongs to another pipeline or checkpoint, or can't be written.
+        """
+        from py4j.protocol import Py4JError
+        from pyspark.errors import PySparkException
+
+        base = absolute(self.settings["path"])
+        name = f"batch={batch.number:012}"
+        draft = f"{base}/_writing-{name}"
+        try:
+            folder = Folder(rows.sparkSession, base)
+            self._own(folder, batch)
+            faultpoints.reach("sink.files.before_commit")
+            # Spark's hidden prefix keeps readers away from the draft.
+            lines(rows).write.mode("overwrite").text(draft)
+            folder.replace(f"_writing-{name}", name)
+        except (PySparkException, Py4JError) as failure:
+            raise SinkError(
+                f"Batch {batch.number} can't be written to the folder {self.settings['path']}.",
+                remedy="--debug shows Spark's own message. The batch can be repeated.",
+            ) from failure
+        faultpoints.reach("sink.files.after_commit")
+
+    def _own(self, folder: Folder, batch: BatchId) -> None:
+        owner = folder.read(OWNER_FILE)
+        if owner is None:
+            folder.create(OWNER_FILE, batch.owner)
+        elif owner != batch.owner:
+            raise SinkError(
+                f"The folder {self.settings['path']} belongs to the pipeline and checkpoint "
+                f"'{owner}', not to '{batch.owner}'.",
+                remedy="Choose another 'path': batch numbers of two checkpoints would overwrite each other.",
+            )
+
+
+def lines(rows: DataFrame) -> DataFrame:
+    """One text column, one JSON object per message, in position order over the whole DataFrame."""
+    from pyspark.sql import functions as sf
+
+    whole = (
+        "coalesce(is_valid_utf8(cast(key as string)), true) and coalesce(is_valid_utf8(cast(value as string)), true)"
+    )
+    headers = "transform(headers, h -> named_struct('key', h.key, 'value', cast(h.value as string))) as headers"
+    as_text = f"struct(topic, cast(key as string) as key, cast(value as string) as value, {headers}, position)"
+    as_base64 = f"struct(topic, base64(key) as key_base64, base64(value) as value_base64, {headers}, position)"
+    kept = "map('ignoreNullFields', 'false')"
+    return (
+        rows.withColumn("_nth", sf.monotonically_increasing_id())
+        .orderBy("position", "_nth")
+        .selectExpr(f"if({whole}, to_json({as_text}, {kept}), to_json({as_base64}, {kept})) as value")
+    )

@@ -1,0 +1,73 @@
+"""Folders that sinks write to, on this machine or wherever Spark reaches."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from headrace.errors import SinkError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def absolute(path: str) -> str:
+    """A path without a scheme that is relative belongs to the driver's working folder."""
+    plain = path.rstrip("/")
+    return plain if "://" in plain or plain.startswith(("/", "file:")) else str(Path(plain).absolute())
+
+
+def refuse_read_only(path: str) -> None:
+    """Raise SinkError unless a local folder, or the nearest one above it that exists, can be written."""
+    if "://" in path and not path.startswith("file://"):
+        return
+    place = Path(path.removeprefix("file://").removeprefix("file:")).absolute()
+    while not place.exists():
+        place = place.parent
+    if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
+        raise SinkError(
+            f"The folder {path} can't be written: {place} is no folder that this user may write to.",
+            remedy="Choose another 'path'.",
+        )
+
+
+class Folder:
+    """A folder on any file system that Spark reaches (Hadoop's API, in the driver's JVM)."""
+
+    def __init__(self, spark: SparkSession, base: str) -> None:
+        jvm: Any = spark._jvm
+        self._base = base
+        self._make_path: Any = jvm.org.apache.hadoop.fs.Path
+        self._files: Any = self._make_path(base).getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
+
+    def read(self, name: str) -> str | None:
+        """A small text file's content, or None where there is none."""
+        path = self._path(name)
+        if not self._files.exists(path):
+            return None
+        size = int(self._files.getFileStatus(path).getLen())
+        stream = self._files.open(path)
+        try:
+            return bytes(stream.readNBytes(size)).decode()
+        finally:
+            stream.close()
+
+    def create(self, name: str, text: str) -> None:
+        """Write a small text file that must not be there yet."""
+        stream = self._files.create(self._path(name), False)
+        try:
+            stream.write(bytearray(text.encode()))
+        finally:
+            stream.close()
+
+    def replace(self, draft: str, name: str) -> None:
+        """Put a finished folder in its place."""
+        target = self._path(name)
+        # The old one holds the same lines; between the two calls the batch is not there, but never half there.
+        self._files.delete(target, True)
+        if not self._files.rename(self._path(draft), target):
+            raise SinkError(f"The folder {target.toString()} can't be renamed into place.", remedy="Repeat the batch.")
+
+    def _path(self, name: str) -> Any:
+        return self._make_path(f"{self._base}/{name}")

@@ -1,0 +1,55 @@
+"""The memory sink: batches kept in the driver's process, for tests."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from headrace.options import Option
+from headrace.sinks.base import BatchId, Sink
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_lock = threading.Lock()
+_kept: dict[str, dict[BatchId, list[Any]]] = {}
+
+
+class MemorySink(Sink):
+    """Keeps the change rows of every batch in this process under a name. For tests and small trials only.
+
+    Order: rows lie in position order. Idempotence: a batch that is there already is not taken again. Runs in the
+    driver.
+    """
+
+    name: ClassVar[str] = "memory"
+    guarantee: ClassVar[Literal["exactly-once", "at-least-once"]] = "exactly-once"
+    takes: ClassVar[Literal["messages", "changes"]] = "changes"
+    options: ClassVar[tuple[Option, ...]] = (
+        Option("name", str, "Under which name the batches are kept; see `MemorySink.batches`.", default="memory"),
+    )
+
+    def check(self) -> None:
+        """Memory is always there."""
+
+    def write(self, rows: DataFrame, batch: BatchId) -> None:
+        """Collect a batch, unless it is there already."""
+        name = self.settings["name"]
+        with _lock:
+            if batch in _kept.get(name, {}):
+                return
+        found = rows.orderBy("position").collect()
+        with _lock:
+            _kept.setdefault(name, {}).setdefault(batch, found)
+
+    @staticmethod
+    def batches(name: str = "memory") -> dict[BatchId, list[Any]]:
+        """The batches kept under a name, in the order in which they came; each a list of Spark rows."""
+        with _lock:
+            return dict(_kept.get(name, {}))
+
+    @staticmethod
+    def forget(name: str = "memory") -> None:
+        """Drop what is kept under a name."""
+        with _lock:
+            _kept.pop(name, None)

@@ -1,0 +1,164 @@
+"""Tables with a key: a batch becomes one row per key, the one that its last change leaves."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from change_history import Batch, pos, table
+
+from headrace.apply import fold, survey
+from headrace.changes import Column, LogicalType
+
+T = table()
+NEWER = replace(T, columns=(*T.columns, Column("c", 4, LogicalType("string"))))
+A = {"id": "1", "a": "x", "b": "y"}
+KEEPS = "keeps"
+"""The column stays what it is in the target."""
+
+
+def folded(spark: Any, batch: Batch) -> dict[int | None, Any]:
+    """Per key: None for a delete, else its values; with the position, and `!` where a row is missing that can't be."""
+    rows = batch.rows(spark)
+    (found,) = survey(rows)
+    out: dict[int | None, Any] = {}
+    for row in fold(rows, found).collect():
+        values = row["row"].asDict()
+        key = values.pop("id")
+        assert key not in out
+        if row["op"] == "delete":
+            out[key] = (None, row["position"])
+            continue
+        if row["present"] is not None:
+            values = {name: value if name in row["present"] else KEEPS for name, value in values.items()}
+        out[key] = (values, row["position"] if row["whole"] else "!" + row["position"])
+    return out
+
+
+CASES = {
+    "the last of several changes wins": (
+        [("c", 1, A, None), ("u", 2, {**A, "a": "x2"}, A), ("u", 3, {**A, "a": "x3", "b": None}, None)],
+        {1: ({"a": "x3", "b": None}, pos(3))},
+    ),
+    "a deleted row stays deleted": (
+        [("u", 1, A, None), ("d", 2, None, A)],
+        {1: (None, pos(2))},
+    ),
+    "deleted and inserted again": (
+        [("d", 1, None, A), ("c", 2, {**A, "a": "new"}, None)],
+        {1: ({"a": "new", "b": "y"}, pos(2))},
+    ),
+    "inserted and deleted": ([("c", 1, A, None), ("d", 2, None, A)], {1: (None, pos(2))}),
+    "a snapshot row before a change loses": (
+        [("r", 1, A, None), ("u", 2, {**A, "a": "newer"}, None)],
+        {1: ({"a": "newer", "b": "y"}, pos(2))},
+    ),
+    "a key change leaves the old key and takes the new one": (
+        [("u", 1, {**A, "id": "2"}, A)],
+        {1: (None, pos(1)), 2: ({"a": "x", "b": "y"}, pos(1))},
+    ),
+    "a key changed twice": (
+        [("u", 1, {**A, "id": "2"}, A), ("u", 2, {**A, "id": "3"}, {**A, "id": "2"})],
+        {1: (None, pos(1)), 2: (None, pos(2)), 3: ({"a": "x", "b": "y"}, pos(2))},
+    ),
+    "two rows swap keys": (
+        [
+            ("u", 1, {**A, "id": "9"}, A),
+            ("u", 2, {"id": "1", "a": "two", "b": None}, {"id": "2", "a": "two", "b": None}),
+            ("u", 3, {**A, "id": "2"}, {**A, "id": "9"}),
+        ],
+        {1: ({"a": "two", "b": None}, pos(2)), 2: ({"a": "x", "b": "y"}, pos(3)), 9: (None, pos(3))},
+    ),
+    "what an image does not carry stays": (
+        [("u", 1, {"id": "1", "a": "x2"}, None)],
+        {1: ({"a": "x2", "b": KEEPS}, "!" + pos(1))},
+    ),
+    "null is a value and absent is not": (
+        [("u", 1, {"id": "1", "a": None}, None)],
+        {1: ({"a": None, "b": KEEPS}, "!" + pos(1))},
+    ),
+    "partial images lie over one another": (
+        [("u", 1, {"id": "1", "a": "x1"}, None), ("u", 2, {"id": "1", "b": None}, None)],
+        {1: ({"a": "x1", "b": None}, "!" + pos(2))},
+    ),
+    "a partial image over a whole one is whole": (
+        [("c", 1, A, None), ("u", 2, {"id": "1", "b": "y2"}, None)],
+        {1: ({"a": "x", "b": "y2"}, pos(2))},
+    ),
+    "a whole image over a partial one is whole": (
+        [("u", 1, {"id": "1", "b": "y1"}, None), ("u", 2, A, None)],
+        {1: ({"a": "x", "b": "y"}, pos(2))},
+    ),
+    "a partial update after a delete has nothing to keep": (
+        [("d", 1, None, A), ("u", 2, {"id": "1", "b": "y2"}, None)],
+        {1: ({"a": None, "b": "y2"}, "!" + pos(2))},
+    ),
+    "a key change with a partial image takes the rest from before": (
+        [("u", 1, {"id": "2"}, A)],
+        {1: (None, pos(1)), 2: ({"a": "x", "b": "y"}, pos(1))},
+    ),
+    "a key change without a whole image can't stand alone": (
+        [("u", 1, {"id": "2"}, {"id": "1"})],
+        {1: (None, pos(1)), 2: ({"a": KEEPS, "b": KEEPS}, "!" + pos(1))},
+    ),
+    "what came before a truncate is gone": (
+        [("c", 1, A, None), ("t", 2, None, None), ("c", 3, {**A, "id": "2"}, None)],
+        {2: ({"a": "x", "b": "y"}, pos(3))},
+    ),
+    "after a truncate there is nothing to keep": (
+        [("t", 1, None, None), ("u", 2, {"id": "1", "a": "x"}, None)],
+        {1: ({"a": "x", "b": None}, "!" + pos(2))},
+    ),
+}
+
+
+@pytest.mark.parametrize(("changes", "expected"), CASES.values(), ids=CASES.keys())
+def test_changes_fold_to_the_last_row_of_each_key(spark: Any, changes: Any, expected: Any) -> None:
+    batch = Batch(T)
+    for op, at, after, before in changes:
+        batch.add(op, T, at, after, before)
+    assert folded(spark, batch) == expected
+
+
+def test_an_update_of_the_older_structure_leaves_newer_columns_alone(spark: Any) -> None:
+    batch = Batch(T).structure(NEWER, 1).add("u", T, 1, A)
+    assert folded(spark, batch) == {1: ({"a": "x", "b": "y", "c": KEEPS}, pos(1))}
+
+
+def test_an_insert_of_the_older_structure_has_null_in_newer_columns(spark: Any) -> None:
+    batch = Batch(T).structure(NEWER, 1).add("d", T, 1, None, A).add("c", T, 2, A)
+    assert folded(spark, batch) == {1: ({"a": "x", "b": "y", "c": None}, pos(2))}
+
+
+def test_rows_over_a_structure_change_lie_over_one_another(spark: Any) -> None:
+    batch = Batch(T).structure(NEWER, 2).add("c", T, 1, A).add("u", NEWER, 2, {**A, "c": "z"})
+    batch.add("u", T, 3, {**A, "a": "late"})
+    assert folded(spark, batch) == {1: ({"a": "late", "b": "y", "c": "z"}, pos(3))}
+
+
+def test_null_in_a_key_column_is_one_key(spark: Any) -> None:
+    two = table(key=("id", "k"), id="int32", k="string", a="string")
+    batch = (
+        Batch(two).add("c", two, 1, {"id": "1", "k": None, "a": "x"}).add("u", two, 2, {"id": "1", "k": None, "a": "y"})
+    )
+    batch.add("c", two, 3, {"id": "1", "k": "null", "a": "z"})
+    rows = batch.rows(spark)
+    (found,) = survey(rows)
+    got = {(r["row"]["id"], r["row"]["k"], r["row"]["a"]) for r in fold(rows, found).collect()}
+    assert got == {(1, None, "y"), (1, "null", "z")}
+
+
+def test_keys_are_compared_by_value_and_not_by_spelling(spark: Any) -> None:
+    priced = table(id="decimal(10,2)", a="string")
+    batch = Batch(priced).add("c", priced, 1, {"id": "12.5", "a": "x"}).add("d", priced, 2, None, {"id": "12.50"})
+    rows = batch.rows(spark)
+    (found,) = survey(rows)
+    assert [r["op"] for r in fold(rows, found).collect()] == ["delete"]
+
+
+def test_other_tables_are_left_out(spark: Any) -> None:
+    other = table("other")
+    rows = Batch(T, other).add("c", T, 1, A).add("c", other, 2, {**A, "id": "2"}).rows(spark)
+    first, _ = survey(rows)
+    assert [r["row"]["id"] for r in fold(rows, first).collect()] == [2]

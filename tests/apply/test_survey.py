@@ -1,0 +1,87 @@
+"""What a sink learns of a batch before it writes: per table its structure, counts, and which care it needs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from change_history import Batch, pos, table
+
+from headrace.apply import survey
+from headrace.changes import Column, LogicalType
+from headrace.errors import SchemaError
+
+T = table()
+
+
+def test_tables_are_told_apart_and_counted(spark: Any) -> None:
+    other = table("other")
+    rows = Batch(T, other).add("c", T, 1, {"id": "1", "a": "x", "b": "y"}).add("d", other, 2, None, {"id": "1"})
+    first, second = survey(rows.rows(spark))
+    assert (first.id.name, dict(first.counts)) == ("other", {"d": 1})
+    assert (second.id.name, dict(second.counts), second.partial, second.key_changed) == ("t", {"c": 1}, False, False)
+
+
+def test_a_batch_without_data_says_only_the_structure(spark: Any) -> None:
+    (only,) = survey(Batch(T).rows(spark))
+    assert only.size == 0
+    assert only.schema == T
+    assert not only.initial
+
+
+def test_rows_without_any_structure_are_refused(spark: Any) -> None:
+    with pytest.raises(SchemaError, match=r"structure of table db\.dbo\.t is not known"):
+        survey(Batch().add("c", T, 1, {"id": "1", "a": "x", "b": "y"}).rows(spark))
+
+
+def test_rows_of_a_structure_that_is_not_there_are_refused(spark: Any) -> None:
+    newer = replace(T, columns=(*T.columns, Column("c", 4, LogicalType("string"))))
+    with pytest.raises(SchemaError, match="which no schema row of the batch carries"):
+        survey(Batch(T).add("c", newer, 1, {"id": "1", "a": "x", "b": "y", "c": "z"}).rows(spark))
+
+
+@pytest.mark.parametrize(
+    ("op", "after", "before", "partial", "key_changed"),
+    [
+        ("u", {"id": "1", "a": "x", "b": None}, None, False, False),
+        ("u", {"id": "1", "a": "x"}, None, True, False),
+        ("u", {"id": "2", "a": "x", "b": "y"}, {"id": "1", "a": "x", "b": "y"}, False, True),
+        ("u", {"id": "2"}, {"id": "1"}, True, True),
+        ("d", None, {"id": "1"}, False, False),
+        ("d", None, {"id": "1", "a": "x", "b": "y"}, False, False),
+    ],
+)
+def test_what_care_a_change_needs(
+    spark: Any, op: str, after: Any, before: Any, partial: bool, key_changed: bool
+) -> None:
+    (found,) = survey(Batch(T).add(op, T, 1, after, before).rows(spark))
+    assert (found.partial, found.key_changed) == (partial, key_changed)
+
+
+def test_a_row_of_an_older_structure_lacks_the_newer_columns(spark: Any) -> None:
+    newer = replace(T, columns=(*T.columns, Column("c", 4, LogicalType("string"))))
+    batch = Batch(T).add("c", T, 1, {"id": "1", "a": "x", "b": "y"}).structure(newer, 2)
+    (found,) = survey(batch.rows(spark))
+    assert found.schema == newer
+    assert found.partial
+
+
+def test_the_last_truncate_counts(spark: Any) -> None:
+    (found,) = survey(Batch(T).add("t", T, 3).add("t", T, 7).add("c", T, 5, {"id": "1", "a": "", "b": ""}).rows(spark))
+    assert found.truncate_at == pos(7)
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "op", "initial", "ended"),
+    [
+        ("true", "r", True, False),
+        ("last_in_data_collection", "r", True, True),
+        ("incremental", "r", False, False),
+        (None, "r", False, False),
+        (None, "c", False, False),
+    ],
+)
+def test_which_rows_are_of_a_first_snapshot(spark: Any, snapshot: Any, op: str, initial: bool, ended: bool) -> None:
+    (found,) = survey(Batch(T).add(op, T, 1, {"id": "1", "a": "", "b": ""}, snapshot=snapshot).rows(spark))
+    assert (found.initial, found.snapshot_ended) == (initial, ended)
