@@ -1,0 +1,607 @@
+"""One connection's work: statements in, results out, transactions, and the log of what they change."""
+
+from __future__ import annotations
+
+import datetime as dt
+import itertools
+import os
+import re
+import sqlite3
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from decimal import ROUND_HALF_UP, Decimal
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from headrace.emulators.sqlserver import catalog as catalogs
+from headrace.emulators.sqlserver import dialect, temporal
+from headrace.emulators.sqlserver.catalog import Catalog, TableInfo, quoted
+from headrace.emulators.sqlserver.change_log import TransactionLog
+from headrace.emulators.sqlserver.conversion import bound
+from headrace.emulators.sqlserver.definitions import Definitions
+from headrace.emulators.sqlserver.errors import (
+    Error,
+    IntegrityError,
+    OperationalError,
+    ProgrammingError,
+    duplicate_key,
+    invalid_object,
+    not_emulated,
+    null_refused,
+)
+from headrace.emulators.sqlserver.functions import FunctionHost, register_collations
+from headrace.emulators.sqlserver.queries import StatementTranslator, Translation
+from headrace.emulators.sqlserver.scope import Output
+from headrace.emulators.sqlserver.types import DEFAULT_COLLATION
+
+QUERY_LOG = "HEADRACE_EMULATOR_QUERY_LOG"
+"""The environment variable that names a file to which each executed statement is appended, one per line."""
+
+Clock = Callable[[], dt.datetime]
+_BUSY_SECONDS = 60.0
+_VERSION = "Microsoft SQL Server 2022 (RTM-CU14) - 16.0.4135.4 (X64) (emulated by Headrace on SQLite)"
+_PROPERTIES = {
+    "version": _VERSION, "productversion": "16.0.4135.4", "productlevel": "RTM", "edition": "Developer Edition (64-bit)",
+    "engineedition": 3, "servername": "EMULATOR", "machinename": "EMULATOR", "collation": DEFAULT_COLLATION,
+    "productmajorversion": "16", "status": "ONLINE", "updateability": "READ_WRITE",
+}  # fmt: skip
+
+
+def utc_now() -> dt.datetime:
+    """The server's clock, which runs in UTC."""
+    return dt.datetime.now(dt.UTC).replace(tzinfo=None)
+
+
+@dataclass
+class Result:
+    """What a statement gave.
+
+    Args:
+        columns: names and types; empty when it is no query.
+        rows: stored values, read as they are asked for.
+        rowcount: rows changed, -1 for a query.
+    """
+
+    columns: tuple[Output, ...]
+    rows: Iterator[tuple[Any, ...]]
+    rowcount: int = -1
+
+
+@lru_cache(maxsize=1024)
+def _prepared(text: str) -> tuple[tuple[str, str], ...]:
+    """The statements of a text, each with its first words in upper case."""
+    found = []
+    for statement in dialect.split(text):
+        words = [t.text.upper() for t in dialect.scan(statement)[:3]]
+        found.append((" ".join(words), statement))
+    return tuple(found)
+
+
+class Session:
+    """A connection to one database file.
+
+    Args:
+        path: the SQLite file.
+        user: the login, for permissions.
+        clock: gives transaction times.
+    """
+
+    def __init__(self, path: Path, *, user: str = "sa", clock: Clock = utc_now) -> None:
+        self.path = path
+        self.user = user
+        self.clock = clock
+        self.autocommit = True
+        self.sqlite = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False, cached_statements=256)
+        self.sqlite.execute("PRAGMA synchronous = NORMAL")
+        self.sqlite.execute("PRAGMA cache_size = -32000")
+        self.sqlite.execute("PRAGMA recursive_triggers = OFF")
+        register_collations(self.sqlite)
+        self.host = FunctionHost(self.sqlite)
+        self.log = TransactionLog(self.sqlite, self.now)
+        self.log.register(self.host)
+        self.definitions = Definitions(self.sqlite, self.catalog, self.now)
+        self._register_functions()
+        self._version = -1
+        self._catalog = Catalog()
+        self._translations: dict[str, Translation] = {}
+        self._depth = 0
+        self._writing = False
+        self._stable = False
+        self._identity_insert: int = 0
+        self._identities: dict[int, list[int]] = {}
+        self._last_identity: int | None = None
+        self._rowcount = 0
+        self._attached: dict[str, Catalog] = {}
+
+    # The clock, names and the catalog.
+
+    def now(self) -> str:
+        """The time as stored text of a datetime."""
+        return temporal.to_text(temporal.parse(temporal.of_datetime(self.clock())), "datetime", 3)
+
+    @property
+    def database(self) -> str:
+        """The name of the database."""
+        return self.path.stem
+
+    def catalog(self) -> Catalog:
+        """The catalog as it is now, read again only when the structure changed."""
+        (version,) = self.sqlite.execute("PRAGMA schema_version").fetchone()
+        if version != self._version:
+            self._catalog = catalogs.load(self.sqlite)
+            self._translations.clear()
+            self._version = version
+        return self._catalog
+
+    def changed(self) -> None:
+        """The catalog's rows changed without a change of SQLite's structure."""
+        self._version = -1
+
+    def _find(self, database: str, schema: str, name: str) -> tuple[TableInfo, str]:
+        shown = ".".join(p for p in (database, schema, name) if p)
+        if database and database.lower() not in (self.database.lower(), "master"):
+            found = self._other(database).find(schema, name)
+            if found is None:
+                raise invalid_object(shown)
+            return found, f"{quoted('db_' + database.lower())}.{quoted(found.path)}"
+        found = self.catalog().find(schema, name)
+        if found is None:
+            raise invalid_object(shown if schema.lower() != "dbo" or database else name)
+        return found, quoted(found.path)
+
+    def _other(self, database: str) -> Catalog:
+        known = self._attached.get(database.lower())
+        if known is not None:
+            return known
+        found = next((p for p in self.path.parent.glob("*.sqlite") if p.stem.lower() == database.lower()), None)
+        if found is None:
+            raise ProgrammingError(f"Database '{database}' does not exist. Make sure that the name is entered correctly.", 911)
+        other = sqlite3.connect(f"file:{found}?mode=ro", uri=True)
+        try:
+            register_collations(other)
+            catalog = catalogs.load(other)
+        finally:
+            other.close()
+        self.sqlite.execute(f"ATTACH DATABASE ? AS {quoted('db_' + database.lower())}", (str(found),))
+        self._attached[database.lower()] = catalog
+        return catalog
+
+    # Statements.
+
+    def execute(self, text: str, parameters: Sequence[object] = ()) -> Result:
+        """Run the statements of a text and give the result of the last query, or of the last statement.
+
+        Raises:
+            Error: as a server would answer.
+        """
+        _record(text)
+        values = [bound(p) for p in parameters]
+        result = Result((), iter(()), 0)
+        used = 0
+        for words, statement in _prepared(text):
+            made, count = self._run(words, statement, values[used:])
+            used += count
+            if made.columns or not result.columns:
+                result = made
+        if used < len(values):
+            raise ProgrammingError(f"The SQL contains {used} parameter markers, but {len(values)} parameters were supplied.", 0)
+        return result
+
+    def _run(self, words: str, statement: str, values: list[object]) -> tuple[Result, int]:
+        first = words.split(" ")[0]
+        if first in ("SELECT", "WITH", "(", "INSERT", "UPDATE", "DELETE"):
+            return self._translated(statement, values)
+        if first in ("EXEC", "EXECUTE") or first.startswith("SP_"):
+            from headrace.emulators.sqlserver.procedures import call
+
+            return call(self, statement, values)
+        if first in ("CREATE", "ALTER", "DROP", "TRUNCATE"):
+            with self.writing():
+                self.definitions.run(statement)
+            return Result((), iter(()), -1), 0
+        self._control(words, statement)
+        return Result((), iter(()), -1), 0
+
+    def translation(self, statement: str) -> Translation:
+        """A SELECT, INSERT, UPDATE or DELETE for SQLite; kept until the structure changes."""
+        self.catalog()
+        found = self._translations.get(statement)
+        if found is None:
+            found = StatementTranslator(statement, self._find).translate()
+            if len(self._translations) > 2000:
+                self._translations.clear()
+            self._translations[statement] = found
+        return found
+
+    def _translated(self, statement: str, values: list[object]) -> tuple[Result, int]:
+        translation = self.translation(statement)
+        if len(values) < translation.parameters:
+            raise ProgrammingError(
+                f"The SQL contains {translation.parameters} parameter markers, but {len(values)} parameters were supplied.", 0
+            )
+        self._check_permissions(translation)
+        for name in translation.computed:
+            self._fill(name)
+        used = values[: translation.parameters]
+        if translation.kind == "query":
+            if (translation.stable or self._stable) and self.explicit and not self.sqlite.in_transaction:
+                self.sqlite.execute("BEGIN")
+            rows = self._sqlite(translation.sql, used)
+            return Result(translation.columns, self._guarded(rows)), translation.parameters
+        with self.writing():
+            self._check_identity(translation)
+            self.log.statement()
+            if translation.kind == "insert" and translation.written is not None and not translation.sets_identity:
+                self.prepare_identity(translation.written)
+            cursor = self._changing(translation, used)
+            self._rowcount = cursor.rowcount
+            self._keep_identities(translation)
+        return Result((), iter(()), self._rowcount), translation.parameters
+
+    def _changing(self, translation: Translation, values: list[object]) -> sqlite3.Cursor:
+        try:
+            return self._sqlite(translation.sql, values)
+        except IntegrityError as error:
+            from headrace.emulators.sqlserver.key_update import update_keys
+
+            # SQLite checks keys row by row; SQL Server only when the statement is done.
+            if error.number != 2627 or translation.kind != "update":
+                raise
+            return update_keys(self, translation, values)
+
+    def _sqlite(self, sql: str, values: Sequence[object] = ()) -> sqlite3.Cursor:
+        try:
+            return self.sqlite.execute(sql, values)
+        except sqlite3.Error as error:
+            raise self.translated_error(error) from error
+
+    def _guarded(self, cursor: sqlite3.Cursor) -> Iterator[tuple[Any, ...]]:
+        # Functions run while rows are read, so their errors come up here.
+        iterator = iter(cursor)
+        while True:
+            try:
+                block = list(itertools.islice(iterator, 256))
+            except sqlite3.Error as error:
+                raise self.translated_error(error) from error
+            if not block:
+                return
+            yield from block
+
+    def translated_error(self, error: sqlite3.Error) -> Error:
+        """An SQLite error as SQL Server would word it."""
+        failure = self.host.take_failure()
+        if failure is not None:
+            return failure
+        text = str(error)
+        if text.startswith("UNIQUE constraint failed"):
+            found = re.search(r"failed: (?:index ')?(.*?)'?$", text)
+            path = ".".join((found[1] if found else "").split(",")[0].split(".")[:2])
+            return duplicate_key(path, path)
+        if text.startswith("NOT NULL constraint failed"):
+            path = text.rsplit(": ", 1)[1]
+            return null_refused(path.rsplit(".", 1)[1], path.rsplit(".", 1)[0])
+        if isinstance(error, sqlite3.OperationalError) and ("locked" in text or "busy" in text):
+            return OperationalError("Lock request time out period exceeded.", 1222)
+        return ProgrammingError(f"The SQL Server emulator could not run the statement: {text}.", 0)
+
+    # Transactions.
+
+    @property
+    def explicit(self) -> bool:
+        """Whether a transaction is open that only COMMIT or ROLLBACK ends."""
+        return self._depth > 0 or not self.autocommit
+
+    def writing(self) -> _Writing:
+        """A scope in which the database may be changed; ends the transaction when it began one by itself."""
+        return _Writing(self)
+
+    def begin_write(self) -> None:
+        """Become the one writer, unless this connection is it."""
+        if self._writing:
+            return
+        try:
+            # A transaction that already reads can only be upgraded, and fails when someone else wrote meanwhile.
+            if not self.sqlite.in_transaction:
+                self.sqlite.execute("BEGIN IMMEDIATE")
+        except sqlite3.Error as error:
+            raise self.translated_error(error) from error
+        self._writing = True
+        self.log.begin()
+
+    def commit(self) -> bytes | None:
+        """End the transaction; what it changed in captured tables gets its LSN.
+
+        Returns:
+            The commit LSN, null when no captured row was changed.
+        """
+        lsn = None
+        if self._writing:
+            lsn = self.log.commit()
+        if self.sqlite.in_transaction:
+            self.sqlite.execute("COMMIT")
+        self._writing, self._depth = False, 0
+        return lsn
+
+    def rollback(self) -> None:
+        """Undo the transaction."""
+        self.log.rollback()
+        if self.sqlite.in_transaction:
+            self.sqlite.execute("ROLLBACK")
+        self._writing, self._depth = False, 0
+        self._identities.clear()
+        self.changed()
+
+    def begin(self) -> None:
+        """BEGIN TRANSACTION; they nest as on a server."""
+        self._depth += 1
+
+    def close(self) -> None:
+        """Roll back what is open and close."""
+        if self.sqlite.in_transaction:
+            self.rollback()
+        self.sqlite.close()
+
+    def _control(self, words: str, statement: str) -> None:
+        parts = words.split(" ")
+        if parts[0] == "BEGIN" and len(parts) > 1 and parts[1] in ("TRAN", "TRANSACTION"):
+            self.begin()
+        elif parts[0] == "COMMIT":
+            if not self.explicit:
+                raise ProgrammingError("The COMMIT TRANSACTION request has no corresponding BEGIN TRANSACTION.", 3902)
+            if self._depth > 1:
+                self._depth -= 1
+            else:
+                self.commit()
+        elif parts[0] == "ROLLBACK":
+            if not self.explicit:
+                raise ProgrammingError("The ROLLBACK TRANSACTION request has no corresponding BEGIN TRANSACTION.", 3903)
+            self.rollback()
+        elif parts[0] == "SET":
+            self._set(statement)
+        elif parts[0] in ("GRANT", "DENY", "REVOKE"):
+            self._permit(statement)
+        elif parts[0] == "USE":
+            if parts[1].strip("[]").lower() != self.database.lower():
+                raise not_emulated("USE of another database (open a connection to it)", statement)
+        elif parts[0] not in ("PRINT",):
+            raise not_emulated(f"{parts[0]}", statement)
+
+    def _set(self, statement: str) -> None:
+        text = " ".join(statement.upper().split())
+        found = re.fullmatch(r"SET IDENTITY_INSERT (.+) (ON|OFF)", text)
+        if found:
+            names = re.fullmatch(r"(?is)\s*set\s+identity_insert\s+(.+?)\s+(?:on|off)\s*", statement)
+            assert names is not None
+            parts = [p.strip("[]") for p in names[1].split(".")]
+            table, _ = self._find("", parts[-2] if len(parts) > 1 else "dbo", parts[-1])
+            self._identity_insert = table.object_id if found[2] == "ON" else 0
+        elif text.startswith("SET TRANSACTION ISOLATION LEVEL"):
+            self._stable = text.split("LEVEL ")[1] in ("SNAPSHOT", "SERIALIZABLE", "REPEATABLE READ")
+        elif not re.match(
+            r"SET (NOCOUNT|ANSI_\w+|QUOTED_IDENTIFIER|LOCK_TIMEOUT|XACT_ABORT|ARITHABORT|DATEFORMAT|DATEFIRST|LANGUAGE|"
+            r"CONCAT_NULL_YIELDS_NULL|NUMERIC_ROUNDABORT|DEADLOCK_PRIORITY|TEXTSIZE|IMPLICIT_TRANSACTIONS OFF)\b", text
+        ):  # fmt: skip
+            raise not_emulated("this SET", statement)
+
+    # Permissions.
+
+    def _permit(self, statement: str) -> None:
+        found = re.fullmatch(
+            r"(?is)\s*(grant|deny|revoke)\s+(select|view\s+\w+\s+\w+|view\s+\w+|execute|control)(?:\s+on\s+(.+?))?\s+(?:to|from)\s+(.+?)\s*", statement
+        )
+        if found is None:
+            raise not_emulated("this permission", statement)
+        word, _, target, user = found.groups()
+        parts = [p.strip("[] ").lower() for p in re.split(r"\.|::", target or "database")]
+        securable = f"schema::{parts[1]}" if parts[0] == "schema" else ".".join(parts[-2:] if len(parts) > 1 else ["dbo", *parts])
+        with self.writing():
+            self.sqlite.execute(
+                'DELETE FROM "emulator.permissions" WHERE grantee = ? AND securable = ?', (user.strip("[]").lower(), securable)
+            )
+            if word.lower() != "revoke":
+                self.sqlite.execute('INSERT INTO "emulator.permissions" VALUES (?, ?, ?)', (user.strip("[]").lower(), securable, word.upper()))
+
+    def _denied(self) -> set[str]:
+        rows = self.sqlite.execute(
+            "SELECT securable FROM \"emulator.permissions\" WHERE grantee = ? AND state = 'DENY'", (self.user.lower(),)
+        )
+        return {r for (r,) in rows}
+
+    def _check_permissions(self, translation: Translation) -> None:
+        denied = self._denied() if self.user.lower() != "sa" else set()
+        if not denied:
+            return
+        for table in translation.read:
+            if table.path.lower() in denied or f"schema::{table.schema.lower()}" in denied:
+                raise ProgrammingError(
+                    f"The SELECT permission was denied on the object '{table.name}', database '{self.database}', schema '{table.schema}'.",
+                    229,
+                )
+
+    # Identities.
+
+    def _check_identity(self, translation: Translation) -> None:
+        if translation.kind == "insert" and translation.sets_identity and translation.written is not None:
+            if self._identity_insert != translation.written.object_id:
+                raise ProgrammingError(
+                    f"Cannot insert explicit value for identity column in table '{translation.written.name}' when IDENTITY_INSERT"
+                    " is set to OFF.", 544
+                )  # fmt: skip
+
+    def prepare_identity(self, table: TableInfo) -> None:
+        """Learn the next number of a table's identity column; the functions that give it may not ask SQLite themselves."""
+        row = self.sqlite.execute(
+            'SELECT seed_value, increment_value, last_value FROM "sys.identity_columns" WHERE object_id = ?', (table.object_id,)
+        ).fetchone()
+        if row is not None:
+            seed, step, last = row
+            self._identities[table.object_id] = [seed if last is None else last + step, step]
+
+    def _next_identity(self, object_id: int) -> int:
+        state = self._identities[object_id]
+        value = state[0]
+        state[0] += state[1]
+        self._last_identity = value
+        return value
+
+    def _keep_identities(self, translation: Translation) -> None:
+        table = translation.written
+        if translation.kind != "insert" or table is None:
+            return
+        self.keep_identity(table, explicit=translation.sets_identity)
+
+    def keep_identity(self, table: TableInfo, *, explicit: bool) -> None:
+        """Write down how far a table's identity column was used."""
+        column = next((c for c in table.columns if c.identity), None)
+        if column is None:
+            return
+        if explicit:
+            self.sqlite.execute(
+                f'UPDATE "sys.identity_columns" SET last_value = MAX(COALESCE(last_value, seed_value), (SELECT MAX({quoted(column.name)})'
+                f" FROM {quoted(table.path)})) WHERE object_id = ?",
+                (table.object_id,),
+            )
+        elif table.object_id in self._identities:
+            value, step = self._identities[table.object_id]
+            self.sqlite.execute('UPDATE "sys.identity_columns" SET last_value = ? WHERE object_id = ?', (value - step, table.object_id))
+
+    # What functions and computed views need.
+
+    def _register_functions(self) -> None:
+        register = self.host.register
+        register("tsql_now", 1, self._now_as, deterministic=False)
+        register("tsql_newid", 0, lambda: str(uuid.uuid4()).upper(), deterministic=False)
+        register("tsql_user", 0, lambda: self.user, deterministic=False)
+        register("tsql_server_property", 1, lambda name: _PROPERTIES.get(str(name).lower()))
+        register("tsql_last_identity", 0, lambda: self._last_identity, deterministic=False)
+        register("tsql_transactions", 0, lambda: self._depth, deterministic=False)
+        register("tsql_rowcount", 0, lambda: self._rowcount, deterministic=False)
+        register("tsql_identity", 1, self._next_identity, deterministic=False)
+        register("tsql_rowversion", 0, self._row_version, deterministic=False)
+        register("tsql_db_name", 2, self._db_name, deterministic=False)
+        register("tsql_db_id", 2, self._db_id, deterministic=False)
+        register("tsql_role", 0, lambda: 1)
+        register("tsql_permitted", 2, lambda securable, permission: 1, deterministic=False)
+        register("tsql_upper", 1, lambda text: None if text is None else str(text).upper())
+        register("tsql_lower", 1, lambda text: None if text is None else str(text).lower())
+        register("tsql_reverse", 1, lambda text: None if text is None else str(text)[::-1])
+        register("tsql_replicate", 2, lambda text, n: None if text is None or n is None or n < 0 else str(text) * n)
+        register("tsql_decimal_abs", 3, lambda value, _, scale: None if value is None else str(value).lstrip("-"))
+        register("tsql_decimal_round", 3, _round)
+        register("tsql_bit_set", 2, lambda n, mask: None if mask is None else mask[len(mask) - 1 - (n - 1) // 8] >> ((n - 1) % 8) & 1)
+
+    def _now_as(self, kind: str) -> str:
+        moment = temporal.parse(temporal.of_datetime(self.clock()))
+        return temporal.to_text(moment, kind, 3 if kind == "datetime" else 7)
+
+    def _row_version(self) -> bytes:
+        # Unique and growing in one database, because there is one writer and clocks move on.
+        self._last_version = max(getattr(self, "_last_version", 0) + 1, int(self.clock().timestamp() * 1_000_000))
+        return self._last_version.to_bytes(8, "big")
+
+    def _names(self) -> list[str]:
+        return ["master", "tempdb", "model", "msdb", *sorted(p.stem for p in self.path.parent.glob("*.sqlite"))]
+
+    def _db_name(self, number: int | None, given: int) -> str | None:
+        if not given:
+            return self.database
+        names = self._names()
+        return names[number - 1] if number is not None and 0 < number <= len(names) else None
+
+    def _db_id(self, name: str | None, given: int) -> int | None:
+        wanted = name if given else self.database
+        lowered = [n.lower() for n in self._names()]
+        return lowered.index(wanted.lower()) + 1 if wanted is not None and wanted.lower() in lowered else None
+
+    def _fill(self, name: str) -> None:
+        rows = list(getattr(self, "_rows_of_" + name.split(".")[1])())
+        columns = catalogs.columns_of(catalogs.COMPUTED_TABLES[name])
+        body = ", ".join(catalogs.column_definition(c.name, c.type) for c in columns)
+        self.sqlite.execute(f"CREATE TEMP TABLE IF NOT EXISTS {quoted(name)} ({body})")
+        self.sqlite.execute(f"DELETE FROM temp.{quoted(name)}")
+        self.sqlite.executemany(f"INSERT INTO temp.{quoted(name)} VALUES ({', '.join('?' * len(columns))})", rows)
+
+    def _rows_of_databases(self) -> Iterator[tuple[object, ...]]:
+        for number, name in enumerate(self._names(), 1):
+            enabled, created = 0, "2003-04-08 09:13:36.390"
+            if name == self.database:
+                enabled = int(self.catalog().find("cdc", "change_tables") is not None)
+            elif number > 4:
+                enabled = int(_is_captured(self.path.parent / f"{name}.sqlite"))
+            yield (name, number, created, 160, DEFAULT_COLLATION, 0, 0, "ONLINE", 1, "ON", 0, enabled)
+
+    def _counts(self) -> Iterator[tuple[int, int, int]]:
+        paths = {t.object_id: t.path for t in self.catalog().tables.values() if t.object_id}
+        rows = self.sqlite.execute('SELECT object_id, index_id FROM "sys.indexes" ORDER BY object_id, index_id').fetchall()
+        counts: dict[int, int] = {}
+        for number, index in rows:
+            if number in paths:
+                if number not in counts:
+                    (counts[number],) = self.sqlite.execute(f"SELECT COUNT(*) FROM {quoted(paths[number])}").fetchone()
+                yield number, index, counts[number]
+
+    def _rows_of_partitions(self) -> Iterator[tuple[object, ...]]:
+        for number, index, count in self._counts():
+            yield (number * 256 + index, number, index, 1, count)
+
+    _rows_of_dm_db_partition_stats = _rows_of_partitions
+
+    def _rows_of_dm_server_services(self) -> Iterator[tuple[object, ...]]:
+        (agent,) = self.sqlite.execute("SELECT value FROM \"emulator.state\" WHERE name = 'agent'").fetchone()
+        yield ("SQL Server (MSSQLSERVER)", 2, "Automatic", 4, "Running", 1)
+        running = int(agent) == 4
+        yield ("SQL Server Agent (MSSQLSERVER)", 2, "Automatic", int(agent), "Running" if running else "Stopped", 2 if running else None)
+
+
+class _Writing:
+    """Begins a write transaction; commits or rolls back at the end unless a larger one is open."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._nested = False
+
+    def __enter__(self) -> Session:
+        self._nested = self._session._writing
+        self._session.begin_write()
+        if self._nested or self._session.explicit:
+            self._session.sqlite.execute('SAVEPOINT "emulator statement"')
+        return self._session
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        session = self._session
+        if self._nested or session.explicit:
+            if kind is not None and session.sqlite.in_transaction:
+                session.sqlite.execute('ROLLBACK TO "emulator statement"')
+                session.changed()
+            if session.sqlite.in_transaction:
+                session.sqlite.execute('RELEASE "emulator statement"')
+        elif kind is not None:
+            session.rollback()
+        else:
+            session.commit()
+        if isinstance(error, sqlite3.Error):
+            raise session.translated_error(error) from error
+
+
+def _round(value: Any, digits: int, scale: int) -> Any:
+    if value is None:
+        return None
+    rounded = Decimal(str(value)).quantize(Decimal(1).scaleb(-digits), rounding=ROUND_HALF_UP)
+    return format(rounded.quantize(Decimal(1).scaleb(-scale)), "f")
+
+
+def _is_captured(path: Path) -> bool:
+    other = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
+    try:
+        return other.execute("SELECT 1 FROM \"sys.objects\" WHERE name = 'change_tables' COLLATE BINARY").fetchone() is not None
+    finally:
+        other.close()
+
+
+def _record(text: str) -> None:
+    path = os.environ.get(QUERY_LOG)
+    if path:
+        with Path(path).open("a", encoding="utf-8") as log:
+            log.write(" ".join(text.split()) + "\n")
