@@ -254,9 +254,7 @@ def arm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None
     return armed
 
 
-@pytest.mark.parametrize(
-    "point", ["sink.delta.before_commit=raise@2", "sink.delta.after_commit=raise@1"]
-)
+@pytest.mark.parametrize("point", ["sink.delta.before_commit=raise@2", "sink.delta.after_commit=raise@1"])
 def test_after_one_table_failed_a_retry_gives_every_table_the_batch_once(
     mirrors: Mirrors, arm: Callable[[str], None], point: str
 ) -> None:

@@ -179,8 +179,9 @@ class DeltaSink(Sink):
         from pyspark.util import inheritable_thread_target
 
         with ThreadPoolExecutor(workers, thread_name_prefix="headrace-delta") as pool:
-            # The wrapper carries Spark's job group over, so that stopping the query stops these jobs too.
-            running = [pool.submit(inheritable_thread_target(do), item) for item in items]
+            # Spark's job group goes along, so that stopping the query stops these jobs too.
+            carried = inheritable_thread_target(spark)
+            running = [pool.submit(carried(do), item) for item in items]
         return [future.result() for future in running]
 
 

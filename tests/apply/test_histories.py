@@ -1,0 +1,133 @@
+"""Any history of a table, cut into any batches, any of which is written twice, leaves what the plain model has."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from change_history import Batch, Model, table
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from headrace.apply import fold, fold_keyless, survey
+
+COLUMNS = {"id": "string", "a": "string", "b": "string"}
+T = table(**COLUMNS)
+K = table(key=(), **COLUMNS)
+
+Step = tuple[str, str, str, str | None, bool]
+"""What is done, to which key, with which other key or value, with which value, and whether its image is cut."""
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["put", "put", "put", "move", "delete", "delete", "truncate"]),
+        st.sampled_from("123"),
+        st.sampled_from("123"),
+        st.sampled_from(["x", "y", None]),
+        st.booleans(),
+    ),
+    min_size=4,
+    max_size=24,
+)
+
+
+def history(steps: list[Step], schema: Any, partial: bool) -> list[Batch]:
+    """Each step as a change that a database could have made, in a batch of its own."""
+    rows: dict[str, dict[str, str | None]] = {}
+    out = []
+    for number, (what, key, other, value, cut) in enumerate(steps, 1):
+        batch = Batch()
+        row = rows.get(key)
+        if what == "put" and row is None:
+            rows[key] = {"id": key, "a": other, "b": value}
+            batch.add("c", schema, number, rows[key])
+        elif what == "put" and row is not None:
+            rows[key] = {**row, "b": value}
+            after = {"id": key, "b": value} if partial and cut else rows[key]
+            batch.add("u", schema, number, after, {"id": key} if partial and cut else row)
+        elif what == "move" and row is not None and other not in rows:
+            del rows[key]
+            rows[other] = {**row, "id": other}
+            batch.add("u", schema, number, {"id": other} if partial and cut else rows[other], row)
+        elif what == "delete" and row is not None:
+            del rows[key]
+            batch.add("d", schema, number, None, {"id": key} if partial and cut else row)
+        elif what == "truncate" and cut:
+            rows.clear()
+            batch.add("t", schema, number)
+        out.append(batch)
+    return out
+
+
+def cut(changes: list[Batch], schema: Any, sizes: list[int]) -> list[Batch]:
+    out, rest = [], [line for change in changes for line in change.lines]
+    for size in [*sizes, len(rest)]:
+        if rest:
+            out.append(Batch(schema))
+            out[-1].lines += rest[:size]
+            rest = rest[size:]
+    return out
+
+
+class Mirror:
+    """What a sink with MERGE makes of folded rows, in Python."""
+
+    def __init__(self) -> None:
+        self.rows: dict[Any, dict[str, Any]] = {}
+        self.bag: Counter[Any] = Counter()
+
+    def write(self, spark: Any, batch: Batch) -> None:
+        changes = batch.rows(spark)
+        (found,) = survey(changes)
+        if found.truncate_at is not None:
+            late = found.truncate_at
+            self.rows = {key: row for key, row in self.rows.items() if row["position"] > late}
+            self.bag.clear()
+        if not found.schema.key:
+            for row in fold_keyless(changes, found).collect():
+                self.bag[tuple(row["row"])] += row["occurrences"] if row["op"] == "insert" else -row["occurrences"]
+            return
+        for row in fold(changes, found).collect():
+            values = row["row"].asDict()
+            old = self.rows.get(values["id"])
+            if old is not None and old["position"] >= row["position"]:
+                continue
+            if row["op"] == "delete":
+                self.rows.pop(values["id"], None)
+                continue
+            assert row["whole"] or (old is not None and row["present"] is not None)
+            kept = values if row["present"] is None else {name: values[name] for name in row["present"]}
+            self.rows[values["id"]] = {**(old or values), **kept, "position": row["position"]}
+
+    def content(self, keyed: bool) -> list[Any]:
+        found = [tuple(row[name] for name in COLUMNS) for row in self.rows.values()] if keyed else self.bag.elements()
+        return sorted(found, key=repr)
+
+
+@settings(max_examples=8, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(steps=STEPS, sizes=st.lists(st.integers(1, 8), max_size=2), partial=st.booleans(), again=st.booleans())
+def test_a_table_with_a_key(spark: Any, steps: list[Step], sizes: list[int], partial: bool, again: bool) -> None:
+    mirror, model = Mirror(), Model(T)
+    for batch in cut(history(steps, T, partial), T, sizes):
+        mirror.write(spark, batch)
+        if again:
+            mirror.write(spark, batch)
+        model.apply(batch.lines)
+        assert mirror.content(True) == model.content()
+
+
+@settings(max_examples=5, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(steps=STEPS, sizes=st.lists(st.integers(1, 8), max_size=2))
+def test_a_table_without_a_key(spark: Any, steps: list[Step], sizes: list[int]) -> None:
+    mirror, model = Mirror(), Model(K)
+    # Keys are not told, so that equal rows come from different ones.
+    changes = history(steps, K, False)
+    for change in changes:
+        for line in change.lines:
+            for image in ("before", "after"):
+                if line.get(image):
+                    line[image] = {**line[image], "id": None}
+    for batch in cut(changes, K, sizes):
+        mirror.write(spark, batch)
+        model.apply(batch.lines)
+        assert mirror.content(False) == model.content()
