@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.errors import CaptureError, ConnectError, HeadraceError, SinkError
+from headrace.errors import CaptureError, ConnectError, FormatError, HeadraceError, SinkError
 from headrace.pipeline.recover import find_in_text, recover
 
 PLANNER = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: \
@@ -57,3 +57,10 @@ def test_an_error_in_the_chain_comes_first() -> None:
             raise RuntimeError("wrapped") from error
     except RuntimeError as error:
         assert recover(error) is ours
+
+
+def test_what_a_format_refuses_says_more_than_the_sink_that_met_it() -> None:
+    met = SinkError("Batch 0 can't be written.", remedy="See --debug.")
+    met.__cause__ = RuntimeError("[USER_RAISED_EXCEPTION] No structure of dbo.a is there. Add it. SQLSTATE: P0001")
+    found = recover(met)
+    assert (type(found), str(found)) == (FormatError, "No structure of dbo.a is there. Add it.")

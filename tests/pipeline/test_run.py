@@ -191,3 +191,29 @@ def test_check_writes_nothing(tmp_path: Path, commits: Path) -> None:
         pipeline(
             tmp_path, [{"type": "list_changes", "path": "./unwritable"}, {"type": "list_messages", "path": "m"}]
         ).check()
+
+
+def test_messages_and_a_mirror_from_one_batch(spark: SparkSession, tmp_path: Path, commits: Path) -> None:
+    deltalake = pytest.importorskip("deltalake")
+    for n in (1, 2, 3):
+        commit_changes(commits, n, [("dbo.a", "c", str(n)), ("dbo.a", "u", str(n))])
+    commit_changes(commits, 4, [("dbo.a", "d", "2")])
+    text = {
+        "source": {"type": "folder", "hostname": str(commits), "schema_rows": True},
+        "format": {"type": "debezium_json", "topic.prefix": "shop"},
+        "sinks": [{"type": "files", "path": "messages"}, {"type": "delta", "path": "lake"}],
+        "pipeline": {"name": "both", "checkpoint": "state"},
+    }
+    (tmp_path / "both.yaml").write_text(json.dumps(text))
+    running = load_pipeline(tmp_path / "both.yaml").start(spark, once=True)
+    assert running.wait(120)
+    mirror = deltalake.DeltaTable(str(tmp_path / "lake/dbo/a")).to_pyarrow_table()
+    assert sorted(mirror["id"].to_pylist()) == ["1", "3"]
+    lines = [
+        json.loads(line)
+        for file in sorted((tmp_path / "messages").rglob("part-*.txt"))
+        for line in file.read_text().splitlines()
+    ]
+    # One delete more as a tombstone.
+    assert len(lines) == 8
+    assert {line["topic"] for line in lines} == {"shop.db.dbo.a"}

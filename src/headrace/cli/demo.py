@@ -69,7 +69,7 @@ def demo(
         folder = make_folder(dir)
         out.print(f"Everything goes into {folder}")
         try:
-            equal = _play(out, cleanup, folder, database.value, seconds, seed, rate, kafka)
+            equal = _play(out, cleanup, folder, database.value, seconds, seed, rate, kafka, debug)
         except (Interrupted, KeyboardInterrupt):
             file = folder / "pipeline.yaml"
             if file.exists():
@@ -90,6 +90,7 @@ def _play(
     seed: int,
     rate: float,
     kafka: bool,
+    debug: bool,
 ) -> bool:
     from headrace.cli.workload import Workload
     from headrace.pipeline import load_pipeline
@@ -105,7 +106,7 @@ def _play(
         out.print(f"Kafka listens on {bootstrap}")
     files = write_pipelines(folder, database, bootstrap)
     pipelines = [load_pipeline(file) for file in files]
-    spark = session_for(pipelines)
+    spark = session_for(pipelines, debug)
     with interruption() as asked:
         while not workload.ready:
             _look(asked)

@@ -44,7 +44,7 @@ def run(
             if tables:
                 names = ", ".join(table.id.path for table in tables[:8]) + (", ..." if len(tables) > 8 else "")
                 out.print(f"{loaded.name}: {len(tables)} table{'s' if len(tables) > 1 else ''} ({names})")
-            spark = session_for([loaded])
+            spark = session_for([loaded], debug)
             with interruption() as asked:
                 running = loaded.start(spark, once=once)
                 show_until(running, out, loaded.name, asked, lambda: running.wait(_SHOW_SECONDS))
@@ -59,16 +59,20 @@ def run(
         out.print("Everything that the source offered is in the sinks.")
 
 
-def session_for(pipelines: Sequence[Pipeline]) -> SparkSession:
+def session_for(pipelines: Sequence[Pipeline], debug: bool) -> SparkSession:
     """Spark on this machine with what the sources and sinks of these pipelines need."""
     from headrace.pipeline.session import spark_session
 
-    return spark_session(
+    spark = spark_session(
         f"headrace {pipelines[0].name}",
         jars=sorted({jar for pipeline in pipelines for jar in pipeline.jars}),
         # Progress of an idle stream is otherwise told every ten seconds only.
         conf={"spark.sql.streaming.noDataProgressEventInterval": "1000"},
     )
+    if not debug:
+        # What goes wrong is told in one sentence; Spark would print its traces around it.
+        spark.sparkContext.setLogLevel("OFF")
+    return spark
 
 
 def show_until(

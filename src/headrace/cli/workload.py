@@ -1,8 +1,8 @@
 """The demo's database and those who change it, in a process of their own beside the Spark driver.
 
 Its own process, because the emulator is Python like the driver, and the two would share one interpreter lock. The
-parent writes words to the child's stdin (`change`, `stop`), the child answers with one JSON object per line. When the parent
-is gone, so is the child's stdin, and it ends.
+parent writes words to the child's stdin (`change`, `stop`), the child answers with one JSON object per line. When the
+parent is gone, so is the child's stdin, and it ends.
 """
 
 from __future__ import annotations

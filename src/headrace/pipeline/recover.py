@@ -11,17 +11,25 @@ import re
 from collections.abc import Iterator
 
 from headrace import errors
-from headrace.errors import HeadraceError
+from headrace.errors import FormatError, HeadraceError
 
 _OURS = re.compile(r"headrace\.errors\.([A-Za-z]+): ([^\n\r]+)")
+_RAISED = re.compile(r"\[USER_RAISED_EXCEPTION\] ([^\n\r]+?) SQLSTATE")
+"""What a format refuses while Spark computes it: its expressions call `raise_error` with a sentence."""
 
 
 def recover(error: BaseException | None) -> HeadraceError | None:
     """The Headrace error that is the reason of another error, or None when there is none in it."""
-    for link in _chain(error):
+    links = list(_chain(error))
+    for link in links:
+        # A format's own sentence says more than the sink that met it.
+        raised = _RAISED.search(_text(link))
+        if raised is not None:
+            return FormatError(raised[1].strip())
+    for link in links:
         if isinstance(link, HeadraceError):
             return link
-    for link in _chain(error):
+    for link in links:
         found = find_in_text(_text(link))
         if found is not None:
             return found

@@ -42,6 +42,7 @@ class FolderSource(Source):
         Option("hostname", str, "The folder."),
         Option("tables", list, "The tables.", default=()),
         Option("password", str, "A password.", default=""),
+        Option("schema_rows", bool, "Whether each commit begins with its table's structure.", default=False),
         Option("commits_per_batch", int, "How many commits a batch holds.", default=1, minimum=1),
     )
 
@@ -60,9 +61,11 @@ class FolderSource(Source):
         self._commits()
         if "dbo.none" in self.settings["tables"]:
             raise CaptureError("Table 'dbo.none' is not set up for capture.", remedy="Enable it.")
-        return [
-            TableSchema(TableId("db", "dbo", "a"), (Column("id", 1, LogicalType("string"), nullable=False),), ("id",))
-        ]
+        return [self._table()]
+
+    def _table(self) -> TableSchema:
+        key = Column("id", 1, LogicalType("string"), nullable=False)
+        return TableSchema(TableId("db", "dbo", "a"), (key,), ("id",))
 
     def head(self) -> str:
         return max(self._commits(), default="0000")
@@ -80,16 +83,38 @@ class FolderSource(Source):
 
     def read(self, slice: Slice) -> Iterator[pa.RecordBatch]:
         commit = slice.details["commit"]
-        rows = []
+        schema = self._table()
+        rows: list[dict[str, Any]] = []
+        if self.settings["schema_rows"]:
+            rows.append(
+                dict.fromkeys(arrow_schema().names)
+                | {
+                    "op": "schema",
+                    "table": {"database": "db", "schema": "dbo", "name": "a"},
+                    "position": f"{commit}//",
+                    "schema_id": schema.fingerprint,
+                    "table_schema": schema.to_text(),
+                }
+            )
         for n, (table, op, key) in enumerate(json.loads((self._folder / f"{commit}.json").read_text())):
-            schema, name = table.split(".")
+            room, name = table.split(".")
             row: dict[str, Any] = dict.fromkeys(arrow_schema().names)
             row |= {
                 "op": op,
-                "table": {"database": "db", "schema": schema, "name": name},
+                "table": {"database": "db", "schema": room, "name": name},
                 "key": [("id", key)],
                 "key_text": f'["{key}"]',
-                "after": [("id", key)],
+                "after": None if op == "d" else [("id", key)],
+                "before": [("id", key)] if op in ("u", "d") else None,
+                "schema_id": schema.fingerprint,
+                # What the Debezium format wants to know; this source poses as SQL Server.
+                "source": [
+                    ("connector", "sqlserver"),
+                    ("change_lsn", f"0000:{commit}:0001"),
+                    ("commit_lsn", f"0000:{commit}:0002"),
+                    ("event_serial_no", "1"),
+                ],
+                "capture_time": dt.datetime(2024, 1, 1, tzinfo=dt.UTC),
                 "position": f"{commit}/{n:04}/",
                 "event_time": dt.datetime(2024, 1, 1, tzinfo=dt.UTC),
             }
