@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import itertools
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 from typing import Any
@@ -12,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.emulators.sqlserver.scope import Output
+from headrace.emulators.sqlserver.session import Rows
 from headrace.emulators.sqlserver.types import BIGINT, FLOAT, NVARCHAR_MAX, SqlType
 
 
@@ -47,8 +47,8 @@ def column(values: list[Any] | tuple[Any, ...], declared: SqlType) -> pa.Array:
         # The driver's timestamps end at microseconds, so the seventh digit is lost, as on the real one.
         short = pc.utf8_slice_codeunits(texts, 0, 26) if declared.scale == 7 else texts
         return short.cast(pa.timestamp("us"))
-    clock = pc.replace_substring_regex(texts, r"(\.\d{6})?\d? ([+-])", r"\1\2")
-    return clock.cast(pa.timestamp("us", "UTC"))
+    short = pc.replace_substring_regex(texts, r"(\.\d{6})\d ", r"\1 ")
+    return pc.replace_substring_regex(short, r" ([+-]\d\d:\d\d)$", r"\1").cast(pa.timestamp("us", "UTC"))
 
 
 class ArrowStream:
@@ -60,12 +60,13 @@ class ArrowStream:
         batch_size: rows per batch.
     """
 
-    def __init__(self, columns: tuple[Output, ...], rows: Iterator[tuple[Any, ...]], batch_size: int) -> None:
+    def __init__(self, columns: tuple[Output, ...], rows: Rows, batch_size: int) -> None:
         self._rows = rows
         self._size = batch_size
-        self._first = list(itertools.islice(rows, batch_size))
+        self._first = rows.take(batch_size)
         self._types = [
-            declared if declared is not None else inferred([row[i] for row in self._first]) for i, (_, declared) in enumerate(columns)
+            declared if declared is not None else inferred([row[i] for row in self._first])
+            for i, (_, declared) in enumerate(columns)
         ]
         self.schema = pa.schema([pa.field(name, t.arrow) for (name, _), t in zip(columns, self._types, strict=True)])
 
@@ -79,7 +80,7 @@ class ArrowStream:
             columns = zip(*rows, strict=True)
             arrays = [column(values, t) for values, t in zip(columns, self._types, strict=True)]
             yield pa.RecordBatch.from_arrays(arrays, schema=self.schema)
-            rows = list(itertools.islice(self._rows, self._size))
+            rows = self._rows.take(self._size)
 
 
 def _moment(text: str) -> dt.datetime:

@@ -17,10 +17,17 @@ if TYPE_CHECKING:
     from headrace.emulators.sqlserver.session import Session
 
 _BATCH = 20_000
-_RANGES = {"tinyint": (0, 255), "smallint": (-(2**15), 2**15 - 1), "int": (-(2**31), 2**31 - 1), "bigint": (-(2**63), 2**63 - 1)}
+_RANGES = {
+    "tinyint": (0, 255),
+    "smallint": (-(2**15), 2**15 - 1),
+    "int": (-(2**31), 2**31 - 1),
+    "bigint": (-(2**63), 2**63 - 1),
+}
 
 
-def insert_rows(session: Session, name: str, rows: Iterable[Sequence[Any]] | pa.Table, columns: Sequence[str] | None) -> int:
+def insert_rows(
+    session: Session, name: str, rows: Iterable[Sequence[Any]] | pa.Table, columns: Sequence[str] | None
+) -> int:
     """Insert rows into a table in one transaction.
 
     Args:
@@ -35,7 +42,9 @@ def insert_rows(session: Session, name: str, rows: Iterable[Sequence[Any]] | pa.
     parts = [p.strip("[]") for p in name.split(".")]
     table, path = session._find("", parts[0] if len(parts) > 1 else "dbo", parts[-1])
     if columns is None:
-        columns = rows.column_names if isinstance(rows, pa.Table) else [c.name for c in table.columns if c.computed is None]
+        columns = (
+            rows.column_names if isinstance(rows, pa.Table) else [c.name for c in table.columns if c.computed is None]
+        )
     given = [table.column(c) for c in columns]
     named = {c.name for c in given}
     rest = [c for c in table.columns if c.name not in named and c.computed is None]
@@ -77,7 +86,11 @@ def _blocks(rows: Iterable[Sequence[Any]] | pa.Table, columns: list[str]) -> Ite
 def _values(column: pa.ChunkedArray) -> list[Any]:
     if pa.types.is_timestamp(column.type) or pa.types.is_date(column.type) or pa.types.is_decimal(column.type):
         # Arrow's own text forms are what is stored, and much faster than Python objects.
-        plain = column.cast(pa.timestamp(column.type.unit)) if pa.types.is_timestamp(column.type) and column.type.tz else column
+        plain = (
+            column.cast(pa.timestamp(column.type.unit))
+            if pa.types.is_timestamp(column.type) and column.type.tz
+            else column
+        )
         return list(plain.cast(pa.string()).to_pylist())
     return list(column.to_pylist())
 
@@ -96,7 +109,7 @@ def _stored(values: Sequence[Any], column: ColumnInfo, table: TableInfo) -> Sequ
     convert: Callable[[object], object] = assigning(declared.declaration, column.name)
     # Bulk data repeats itself (airports, dates, prices), so each distinct value is converted once.
     known: dict[Any, object] = {}
-    out = []
+    out: list[object] = []
     for value in values:
         if value is None:
             out.append(None)

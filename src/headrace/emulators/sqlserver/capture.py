@@ -53,7 +53,8 @@ def _move(connection: sqlite3.Connection, last: int) -> None:
         if connection.execute(f"SELECT 1 FROM {pending} LIMIT 1").fetchone() is None:
             continue
         columns = connection.execute(
-            'SELECT column_name, column_ordinal FROM "cdc.captured_columns" WHERE object_id = ? ORDER BY column_ordinal', (number,)
+            'SELECT column_name, column_ordinal FROM "cdc.captured_columns" WHERE object_id = ? ORDER BY column_ordinal',
+            (number,),
         ).fetchall()
         targets = ", ".join(quoted(c) for c, _ in columns)
         values = ", ".join(f"p.c{o}" for _, o in columns)
@@ -74,9 +75,13 @@ def _move(connection: sqlite3.Connection, last: int) -> None:
 
 def _note(session: Session, started: str, count: int, commands: int) -> None:
     connection = session.sqlite
-    newest = connection.execute('SELECT start_lsn, tran_end_time FROM "cdc.lsn_time_mapping" ORDER BY start_lsn DESC LIMIT 1').fetchone()
+    newest = connection.execute(
+        'SELECT start_lsn, tran_end_time FROM "cdc.lsn_time_mapping" ORDER BY start_lsn DESC LIMIT 1'
+    ).fetchone()
     shown = lsns.to_text(newest[0]) if newest is not None else None
-    last = connection.execute('SELECT session_id, empty_scan_count, tran_count FROM "sys.dm_cdc_log_scan_sessions" ORDER BY session_id DESC LIMIT 1')
+    last = connection.execute(
+        'SELECT session_id, empty_scan_count, tran_count FROM "sys.dm_cdc_log_scan_sessions" ORDER BY session_id DESC LIMIT 1'
+    )
     row = last.fetchone()
     now = session.now()
     if not count and row is not None and row[2] == 0:
@@ -127,15 +132,22 @@ def clean_instance(session: Session, instance: str, mark: bytes | None) -> None:
         if mark is None:
             return
     connection.execute(f'DELETE FROM {quoted(f"cdc.{instance}_CT")} WHERE "__$start_lsn" < ?', (mark,))
-    connection.execute('UPDATE "cdc.change_tables" SET start_lsn = ? WHERE capture_instance = ? AND start_lsn < ?', (mark, instance, mark))
-    connection.execute('DELETE FROM "cdc.lsn_time_mapping" WHERE start_lsn < (SELECT MIN(start_lsn) FROM "cdc.change_tables")')
+    connection.execute(
+        'UPDATE "cdc.change_tables" SET start_lsn = ? WHERE capture_instance = ? AND start_lsn < ?',
+        (mark, instance, mark),
+    )
+    connection.execute(
+        'DELETE FROM "cdc.lsn_time_mapping" WHERE start_lsn < (SELECT MIN(start_lsn) FROM "cdc.change_tables")'
+    )
 
 
 def clean_old(session: Session, retention: dt.timedelta) -> bytes | None:
     """The clean-up job: all instances forget what is older than the retention; gives the new low watermark."""
     limit = temporal.to_text(temporal.parse(temporal.of_datetime(session.clock() - retention)), "datetime", 3)
     with session.writing():
-        (mark,) = session.sqlite.execute('SELECT MAX(start_lsn) FROM "cdc.lsn_time_mapping" WHERE tran_end_time <= ?', (limit,)).fetchone()
+        (mark,) = session.sqlite.execute(
+            'SELECT MAX(start_lsn) FROM "cdc.lsn_time_mapping" WHERE tran_end_time <= ?', (limit,)
+        ).fetchone()
         if mark is None:
             return None
         for (name,) in session.sqlite.execute('SELECT capture_instance FROM "cdc.change_tables"').fetchall():
@@ -156,7 +168,12 @@ class CaptureJob:
     """
 
     def __init__(
-        self, open_session: Callable[[], Session], *, poll: float = 0.1, idle: float | None = 300.0, max_transactions: int | None = None
+        self,
+        open_session: Callable[[], Session],
+        *,
+        poll: float = 0.1,
+        idle: float | None = 300.0,
+        max_transactions: int | None = None,
     ) -> None:
         self._open_session = open_session
         self._poll = poll

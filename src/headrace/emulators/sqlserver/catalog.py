@@ -40,7 +40,7 @@ VIEWS: dict[str, tuple[str, str]] = {
     "sys.tables": (
         "name sysname, object_id int, schema_id int, parent_object_id int, type char(2), type_desc nvarchar(60), create_date datetime,"
         " modify_date datetime, is_ms_shipped bit, is_tracked_by_cdc bit, temporal_type tinyint, is_memory_optimized bit, is_external bit",
-        'SELECT name, object_id, schema_id, parent_object_id, type, type_desc, create_date, modify_date, is_ms_shipped, EXISTS (SELECT 1'
+        "SELECT name, object_id, schema_id, parent_object_id, type, type_desc, create_date, modify_date, is_ms_shipped, EXISTS (SELECT 1"
         ' FROM "cdc.change_tables" AS c WHERE c.source_object_id = o.object_id) AS is_tracked_by_cdc, 0 AS temporal_type,'
         " 0 AS is_memory_optimized, 0 AS is_external FROM \"sys.objects\" AS o WHERE o.type = 'U '",
     ),
@@ -197,7 +197,8 @@ def load(connection: sqlite3.Connection) -> Catalog:
     names = {number: name for name, number in _type_ids()}
     defaults = dict(connection.execute('SELECT object_id, definition FROM "sys.default_constraints"').fetchall())
     computed = {
-        (o, c): text for o, c, text in connection.execute('SELECT object_id, column_id, definition FROM "sys.computed_columns"')
+        (o, c): text
+        for o, c, text in connection.execute('SELECT object_id, column_id, definition FROM "sys.computed_columns"')
     }
     columns: dict[int, list[ColumnInfo]] = {}
     for row in connection.execute(
@@ -207,7 +208,13 @@ def load(connection: sqlite3.Connection) -> Catalog:
         declared = _declared(names[row[3]], row[4], row[5], row[6], row[7])
         columns.setdefault(row[0], []).append(
             ColumnInfo(
-                row[1], declared, row[2], bool(row[8]), bool(row[9]), defaults.get(row[10]), computed.get((row[0], row[2]))
+                row[1],
+                declared,
+                row[2],
+                bool(row[8]),
+                bool(row[9]),
+                defaults.get(row[10]),
+                computed.get((row[0], row[2])),
             )
         )
     catalog = Catalog(dict(_SYSTEM))
@@ -216,7 +223,9 @@ def load(connection: sqlite3.Connection) -> Catalog:
         'SELECT o.object_id, o.name, s.name FROM "sys.objects" AS o JOIN "sys.schemas" AS s ON s.schema_id = o.schema_id'
         " WHERE o.type = 'U '"
     ):
-        catalog.tables[f"{schema}.{name}".lower()] = TableInfo(schema, name, object_id, tuple(columns.get(object_id, ())))
+        catalog.tables[f"{schema}.{name}".lower()] = TableInfo(
+            schema, name, object_id, tuple(columns.get(object_id, ()))
+        )
     return catalog
 
 
@@ -262,10 +271,30 @@ def create(connection: sqlite3.Connection, created: str) -> None:
         sample = parse_type(name)
         collation = DEFAULT_COLLATION if kind.family == "string" and name != "xml" else None
         length = 8000 if kind.bytes == 0 and kind.family in ("string", "binary") else sample.max_length
-        rows.append((name, kind.system_type_id, kind.system_type_id, 4, length, sample.shown_precision, sample.shown_scale, collation, 1, 0, 0))
+        rows.append(
+            (
+                name,
+                kind.system_type_id,
+                kind.system_type_id,
+                4,
+                length,
+                sample.shown_precision,
+                sample.shown_scale,
+                collation,
+                1,
+                0,
+                0,
+            )
+        )
     rows.append(("sysname", 231, 256, 4, 256, 0, 0, DEFAULT_COLLATION, 0, 0, 0))
     connection.executemany(f'INSERT INTO "sys.types" VALUES ({", ".join("?" * 11)})', rows)
     connection.executemany(
         'INSERT INTO "emulator.state" VALUES (?, ?)',
-        [("next_object", "245575913"), ("created", created), ("next_tran", "1000"), ("lsn", "00000025000004e80003"), ("agent", "4")],
+        [
+            ("next_object", "245575913"),
+            ("created", created),
+            ("next_tran", "1000"),
+            ("lsn", "00000025000004e80003"),
+            ("agent", "4"),
+        ],
     )

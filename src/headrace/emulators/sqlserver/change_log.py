@@ -51,7 +51,7 @@ class TransactionLog:
             ("cdc_command", 1, lambda offset: self._at + offset),
             ("cdc_logging", 0, lambda: int(self.enabled)),
         ):
-            host.register(name, count, function, deterministic=False)
+            host.register_plain(name, count, function)
         host.register("cdc_mask", -1, _mask)
 
     def begin(self) -> None:
@@ -69,7 +69,11 @@ class TransactionLog:
         self._forced_records = [lsns.to_bytes(r) for r in records]
 
     def _start(self) -> None:
-        state = dict(self._connection.execute("SELECT name, value FROM \"emulator.state\" WHERE name IN ('lsn', 'next_tran')").fetchall())
+        state = dict(
+            self._connection.execute(
+                "SELECT name, value FROM \"emulator.state\" WHERE name IN ('lsn', 'next_tran')"
+            ).fetchall()
+        )
         self._open = True
         self._number = int(state["next_tran"])
         self._position = lsns.next_block(bytes.fromhex(state["lsn"]))
@@ -119,7 +123,8 @@ class TransactionLog:
         # A block holds what fits into 60 kB; the next transaction starts after it.
         grown = lsns.next_block(commit, 1 + min(self._commands // 8, 0x70))
         self._connection.executemany(
-            'UPDATE "emulator.state" SET value = ? WHERE name = ?', [(grown.hex(), "lsn"), (str(self._number + 1), "next_tran")]
+            'UPDATE "emulator.state" SET value = ? WHERE name = ?',
+            [(grown.hex(), "lsn"), (str(self._number + 1), "next_tran")],
         )
         return commit
 
@@ -182,7 +187,8 @@ def instances_of(connection: sqlite3.Connection, catalog: Catalog, table: TableI
         ordinals = tuple(
             (column, ordinal, change_table.column(column).type)
             for column, ordinal in connection.execute(
-                'SELECT column_name, column_ordinal FROM "cdc.captured_columns" WHERE object_id = ? ORDER BY column_ordinal', (number,)
+                'SELECT column_name, column_ordinal FROM "cdc.captured_columns" WHERE object_id = ? ORDER BY column_ordinal',
+                (number,),
             ).fetchall()
         )
         keys = connection.execute(
@@ -196,7 +202,10 @@ def instances_of(connection: sqlite3.Connection, catalog: Catalog, table: TableI
 def has_pending(connection: sqlite3.Connection, instance: str) -> bool:
     """Whether an instance has a log, which those made by sp_cdc_enable_table have."""
     name = f"emulator.pending.{instance}"
-    return connection.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", (name,)).fetchone() is not None
+    return (
+        connection.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", (name,)).fetchone()
+        is not None
+    )
 
 
 def create_pending(connection: sqlite3.Connection, instance: str, ordinals: Sequence[tuple[str, int, SqlType]]) -> None:
@@ -268,7 +277,8 @@ def _differs(column: str) -> str:
 
 def _row(instance: Instance, image: str, operation: int, seqval: str, offset: int) -> str:
     cells = [
-        "NULL" if operation == 1 and declared.name in LARGE_KINDS else f"{image}.{quoted(name)}" for name, _, declared in instance.columns
+        "NULL" if operation == 1 and declared.name in LARGE_KINDS else f"{image}.{quoted(name)}"
+        for name, _, declared in instance.columns
     ]
     return (
         f"INSERT INTO {instance.pending} ({pending_columns(instance)}) VALUES (cdc_number(), {seqval}, {operation},"

@@ -19,7 +19,12 @@ from headrace.emulators.sqlserver.types import SqlType, cast_type, parse_type
 
 Converter = Callable[[object], object]
 
-_RANGES = {"tinyint": (0, 255), "smallint": (-(2**15), 2**15 - 1), "int": (-(2**31), 2**31 - 1), "bigint": (-(2**63), 2**63 - 1)}
+_RANGES = {
+    "tinyint": (0, 255),
+    "smallint": (-(2**15), 2**15 - 1),
+    "int": (-(2**31), 2**31 - 1),
+    "bigint": (-(2**63), 2**63 - 1),
+}
 _MONEY_LIMITS = {"money": Decimal(2**63 - 1).scaleb(-4), "smallmoney": Decimal(2**31 - 1).scaleb(-4)}
 _WIDE = Context(prec=80, rounding=ROUND_HALF_UP)
 
@@ -193,9 +198,9 @@ def _decimal(wanted: SqlType) -> Converter:
         if isinstance(value, str) and money is not None:
             value = value.replace(",", "").replace("$", "")
         number = _number(value, wanted.declaration).quantize(step, context=_WIDE)
-        if abs(number) >= limit or (money is not None and abs(number) > money + step):
+        if number.copy_abs() >= limit or (money is not None and number.copy_abs() > money + step):
             raise overflow(wanted.declaration)
-        return format(number if number else abs(number), "f")
+        return format(number if number else number.copy_abs(), "f")
 
     return convert
 
@@ -212,7 +217,7 @@ def _as_text(value: object) -> str:
 
 def _float_text(value: float, style: int) -> str:
     if style in (1, 2, 3):
-        return f"{value:.{ {1: 7, 2: 15, 3: 16}[style]}e}"
+        return f"{value:.{ {1: 7, 2: 15, 3: 16}[style] }e}"
     text = f"{value:.6g}"
     if "e" not in text:
         return text

@@ -66,7 +66,7 @@ class Definitions:
             self._create_table(reader)
         elif reader.accept("CREATE", "SCHEMA"):
             self._create_schema(reader)
-        elif reader.word() == "CREATE" and "INDEX" in (reader.word(1), reader.word(2), reader.word(3)):
+        elif reader.word() == "CREATE" and any(reader.word(i).endswith("INDEX") for i in (1, 2, 3)):
             self._create_index(reader)
         elif reader.accept("ALTER", "TABLE"):
             self._alter_table(reader)
@@ -158,7 +158,9 @@ class Definitions:
             return KeyDraft(reader.names(), name=name)
         raise reader.unknown(f"the constraint {reader.word()}")
 
-    def create_table(self, schema: str, name: str, columns: list[ColumnDraft], keys: list[KeyDraft], *, shipped: bool = False) -> int:
+    def create_table(
+        self, schema: str, name: str, columns: list[ColumnDraft], keys: list[KeyDraft], *, shipped: bool = False
+    ) -> int:
         """Make a table.
 
         Args:
@@ -182,7 +184,9 @@ class Definitions:
                 draft.nullable = False
             if draft.identity is not None:
                 draft.nullable = False
-        infos = [ColumnInfo(c.name, c.type, i + 1, c.nullable is not False, bool(c.identity)) for i, c in enumerate(columns)]
+        infos = [
+            ColumnInfo(c.name, c.type, i + 1, c.nullable is not False, bool(c.identity)) for i, c in enumerate(columns)
+        ]
         for draft, info in zip(columns, infos, strict=True):
             if draft.computed is not None:
                 draft.type = self._computed_type(draft.computed, infos, path) or SqlType("nvarchar", -1)
@@ -204,7 +208,9 @@ class Definitions:
         if primary is None or not primary.clustered:
             self._index_row(object_id, None, 0, 0, "HEAP", False, False, False)
         for key in sorted(keys, key=lambda k: not k.primary):
-            self._create_key(object_id, schema_id, path, name, key, {c.name.lower(): i for i, c in enumerate(columns, 1)}, primary)
+            self._create_key(
+                object_id, schema_id, path, name, key, {c.name.lower(): i for i, c in enumerate(columns, 1)}, primary
+            )
         return object_id
 
     def _key_texts(self, primary: KeyDraft | None) -> list[str]:
@@ -218,7 +224,11 @@ class Definitions:
             return f"{text} GENERATED ALWAYS AS ({self._computed_sql(draft.computed, infos, path)}) VIRTUAL"
         if primary is not None and [c.lower() for c in primary.columns] == [draft.name.lower()]:
             # An integer key is SQLite's row number itself, which is by far the fastest.
-            return f"{text} NOT NULL PRIMARY KEY" if draft.type.name not in _REUSED_KEYS else f"{quoted(draft.name)} INTEGER PRIMARY KEY"
+            return (
+                f"{text} NOT NULL PRIMARY KEY"
+                if draft.type.name not in _REUSED_KEYS
+                else f"{quoted(draft.name)} INTEGER PRIMARY KEY"
+            )
         return f"{text} NOT NULL" if draft.nullable is False else text
 
     def _computed_sql(self, text: str, infos: list[ColumnInfo], path: str) -> str:
@@ -233,14 +243,28 @@ class Definitions:
         return value.sql, value.type
 
     def _create_key(
-        self, object_id: int, schema_id: int, path: str, table: str, key: KeyDraft, ids: dict[str, int], primary: KeyDraft | None
+        self,
+        object_id: int,
+        schema_id: int,
+        path: str,
+        table: str,
+        key: KeyDraft,
+        ids: dict[str, int],
+        primary: KeyDraft | None,
     ) -> None:
-        number = self._connection.execute('SELECT MAX(index_id) FROM "sys.indexes" WHERE object_id = ?', (object_id,)).fetchone()[0] or 0
+        number = (
+            self._connection.execute(
+                'SELECT MAX(index_id) FROM "sys.indexes" WHERE object_id = ?', (object_id,)
+            ).fetchone()[0]
+            or 0
+        )
         index_id = 1 if key.clustered and number == 0 else max(int(number) + 1, 2)
         prefix = "PK" if key.primary else "UQ"
         name = key.name or f"{prefix}__{table}__{self._next_object():08X}"
         kind = ("CLUSTERED", 1) if index_id == 1 else ("NONCLUSTERED", 2)
-        self._index_row(object_id, name, index_id, kind[1], kind[0], key.unique, key.primary, key.constraint and not key.primary)
+        self._index_row(
+            object_id, name, index_id, kind[1], kind[0], key.unique, key.primary, key.constraint and not key.primary
+        )
         if key.constraint:
             words = ("PK", "PRIMARY_KEY_CONSTRAINT") if key.primary else ("UQ", "UNIQUE_CONSTRAINT")
             self._new_object(name, schema_id, words[0], words[1], object_id, False)
@@ -269,7 +293,11 @@ class Definitions:
                 (name, default_id, object_id, number, draft.default, int(draft.default_name is None)),
             )
         declared = draft.type
-        collation = (declared.collation or DEFAULT_COLLATION) if declared.family == "string" and declared.name != "xml" else None
+        collation = (
+            (declared.collation or DEFAULT_COLLATION)
+            if declared.family == "string" and declared.name != "xml"
+            else None
+        )
         self._connection.execute(
             f'INSERT INTO "sys.columns" VALUES ({", ".join("?" * 13)})',
             (
@@ -280,7 +308,8 @@ class Definitions:
         )  # fmt: skip
         if draft.identity is not None:
             self._connection.execute(
-                'INSERT INTO "sys.identity_columns" VALUES (?, ?, ?, ?, ?, NULL)', (object_id, draft.name, number, *draft.identity)
+                'INSERT INTO "sys.identity_columns" VALUES (?, ?, ?, ?, ?, NULL)',
+                (object_id, draft.name, number, *draft.identity),
             )
         if draft.computed is not None:
             self._connection.execute(
@@ -289,7 +318,15 @@ class Definitions:
             )
 
     def _index_row(
-        self, object_id: int, name: str | None, index_id: int, kind: int, words: str, unique: bool, primary: bool, constraint: bool
+        self,
+        object_id: int,
+        name: str | None,
+        index_id: int,
+        kind: int,
+        words: str,
+        unique: bool,
+        primary: bool,
+        constraint: bool,
     ) -> None:
         self._connection.execute(
             'INSERT INTO "sys.indexes" VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0, 0)',
@@ -306,14 +343,21 @@ class Definitions:
         return number
 
     def _next_object(self) -> int:
-        (value,) = self._connection.execute("SELECT value FROM \"emulator.state\" WHERE name = 'next_object'").fetchone()
-        self._connection.execute("UPDATE \"emulator.state\" SET value = ? WHERE name = 'next_object'", (str(int(value) + 16),))
+        (value,) = self._connection.execute(
+            "SELECT value FROM \"emulator.state\" WHERE name = 'next_object'"
+        ).fetchone()
+        self._connection.execute(
+            "UPDATE \"emulator.state\" SET value = ? WHERE name = 'next_object'", (str(int(value) + 16),)
+        )
         return int(value)
 
     def _schema_id(self, schema: str) -> int:
         row = self._connection.execute('SELECT schema_id FROM "sys.schemas" WHERE name = ?', (schema,)).fetchone()
         if row is None:
-            raise ProgrammingError(f"The specified schema name \"{schema}\" either does not exist or you do not have permission to use it.", 2760)
+            raise ProgrammingError(
+                f'The specified schema name "{schema}" either does not exist or you do not have permission to use it.',
+                2760,
+            )
         return int(row[0])
 
     def _create_schema(self, reader: StatementReader) -> None:
@@ -335,10 +379,10 @@ class Definitions:
     def _create_index(self, reader: StatementReader) -> None:
         reader.expect("CREATE")
         unique = reader.accept("UNIQUE")
-        clustered = reader.accept("CLUSTERED")
-        if not clustered:
-            reader.accept("NONCLUSTERED")
-        reader.expect("INDEX")
+        # The tokenizer makes one word of "CLUSTERED INDEX".
+        clustered = reader.accept("CLUSTERED INDEX")
+        if not clustered and not reader.accept("NONCLUSTERED INDEX"):
+            reader.expect("INDEX")
         name = reader.name()
         reader.expect("ON")
         table = self.existing(reader)
@@ -355,7 +399,9 @@ class Definitions:
     def create_index(self, table: TableInfo, key: KeyDraft) -> None:
         """Make an index that is no constraint."""
         if key.clustered:
-            self._connection.execute('DELETE FROM "sys.indexes" WHERE object_id = ? AND index_id = 0', (table.object_id,))
+            self._connection.execute(
+                'DELETE FROM "sys.indexes" WHERE object_id = ? AND index_id = 0', (table.object_id,)
+            )
         ids = {c.name.lower(): c.column_id for c in table.columns}
         self._create_key(table.object_id, self._schema_id(table.schema), table.path, table.name, key, ids, None)
 
@@ -371,7 +417,9 @@ class Definitions:
             raise ProgrammingError(f"Cannot drop the index '{table.path}.{name}', because it does not exist.", 3701)
         self._connection.execute(f"DROP INDEX {quoted(f'{table.path}.{name}')}")
         for path in ("sys.indexes", "sys.index_columns"):
-            self._connection.execute(f"DELETE FROM {quoted(path)} WHERE object_id = ? AND index_id = ?", (table.object_id, row[0]))
+            self._connection.execute(
+                f"DELETE FROM {quoted(path)} WHERE object_id = ? AND index_id = ?", (table.object_id, row[0])
+            )
 
     # Changes of tables.
 
@@ -380,7 +428,10 @@ class Definitions:
         _, schema, name = reader.path()
         table = self._catalog().find(schema, name)
         if table is None or not table.object_id:
-            raise ProgrammingError(f"Cannot find the object \"{schema}.{name}\" because it does not exist or you do not have permissions.", 4902)
+            raise ProgrammingError(
+                f'Cannot find the object "{schema}.{name}" because it does not exist or you do not have permissions.',
+                4902,
+            )
         return table
 
     def _alter_table(self, reader: StatementReader) -> None:
@@ -429,17 +480,23 @@ class Definitions:
         keys: list[KeyDraft] = []
         draft = self._column(reader, keys)
         if any(c.name.lower() == draft.name.lower() for c in table.columns):
-            raise ProgrammingError(f"Column names in each table must be unique. Column name '{draft.name}' is specified more than once.", 2705)
+            raise ProgrammingError(
+                f"Column names in each table must be unique. Column name '{draft.name}' is specified more than once.",
+                2705,
+            )
         (last,) = self._connection.execute(
             'SELECT MAX(column_id) FROM "sys.columns" WHERE object_id = ?', (table.object_id,)
         ).fetchone()
         (kept,) = self._connection.execute(
-            "SELECT COALESCE(MAX(CAST(value AS INTEGER)), 0) FROM \"emulator.state\" WHERE name = ?", (f"columns.{table.object_id}",)
+            'SELECT COALESCE(MAX(CAST(value AS INTEGER)), 0) FROM "emulator.state" WHERE name = ?',
+            (f"columns.{table.object_id}",),
         ).fetchone()
         number = max(int(last or 0), int(kept)) + 1
         text = column_definition(draft.name, draft.type)
         if draft.computed is not None:
-            text += f" GENERATED ALWAYS AS ({self._computed_sql(draft.computed, list(table.columns), table.path)}) VIRTUAL"
+            text += (
+                f" GENERATED ALWAYS AS ({self._computed_sql(draft.computed, list(table.columns), table.path)}) VIRTUAL"
+            )
         elif draft.nullable is False:
             if draft.default is None:
                 (rows,) = self._connection.execute(f"SELECT EXISTS (SELECT 1 FROM {quoted(table.path)})").fetchone()
@@ -456,24 +513,42 @@ class Definitions:
                 text += f" NOT NULL DEFAULT {_sqlite_literal(stored)}"
         self._connection.execute(f"ALTER TABLE {quoted(table.path)} ADD COLUMN {text}")
         self._describe(table.object_id, number, draft)
-        self._connection.execute('INSERT OR REPLACE INTO "emulator.state" VALUES (?, ?)', (f"columns.{table.object_id}", str(number)))
+        self._connection.execute(
+            'INSERT OR REPLACE INTO "emulator.state" VALUES (?, ?)', (f"columns.{table.object_id}", str(number))
+        )
         for key in keys:
-            self.create_index(TableInfo(table.schema, table.name, table.object_id, (*table.columns, ColumnInfo(draft.name, draft.type, number))), key)
+            self.create_index(
+                TableInfo(
+                    table.schema,
+                    table.name,
+                    table.object_id,
+                    (*table.columns, ColumnInfo(draft.name, draft.type, number)),
+                ),
+                key,
+            )
 
     def _drop_column(self, table: TableInfo, name: str) -> None:
         column = table.column(name)
         used = self._connection.execute(
-            'SELECT 1 FROM "sys.index_columns" WHERE object_id = ? AND column_id = ?', (table.object_id, column.column_id)
+            'SELECT 1 FROM "sys.index_columns" WHERE object_id = ? AND column_id = ?',
+            (table.object_id, column.column_id),
         ).fetchone()
         if used:
-            raise ProgrammingError(f"ALTER TABLE DROP COLUMN {name} failed because one or more objects access this column.", 4922)
+            raise ProgrammingError(
+                f"ALTER TABLE DROP COLUMN {name} failed because one or more objects access this column.", 4922
+            )
         self._connection.execute(f"ALTER TABLE {quoted(table.path)} DROP COLUMN {quoted(column.name)}")
-        for path, key in (("sys.columns", "object_id"), ("sys.computed_columns", "object_id"), ("sys.identity_columns", "object_id")):
+        for path, key in (
+            ("sys.columns", "object_id"),
+            ("sys.computed_columns", "object_id"),
+            ("sys.identity_columns", "object_id"),
+        ):
             self._connection.execute(
                 f"DELETE FROM {quoted(path)} WHERE {key} = ? AND column_id = ?", (table.object_id, column.column_id)
             )
         self._connection.execute(
-            'DELETE FROM "sys.default_constraints" WHERE parent_object_id = ? AND parent_column_id = ?', (table.object_id, column.column_id)
+            'DELETE FROM "sys.default_constraints" WHERE parent_object_id = ? AND parent_column_id = ?',
+            (table.object_id, column.column_id),
         )
         highest = max(c.column_id for c in table.columns)
         self._connection.execute(
@@ -507,14 +582,20 @@ class Definitions:
             (text,) = self._connection.execute("SELECT sql FROM sqlite_master WHERE name = ?", (table.path,)).fetchone()
             old, new = column_definition(column.name, column.type), column_definition(column.name, declared)
             self._connection.execute("PRAGMA writable_schema = ON")
-            self._connection.execute("UPDATE sqlite_master SET sql = ? WHERE name = ?", (text.replace(old, new, 1), table.path))
+            self._connection.execute(
+                "UPDATE sqlite_master SET sql = ? WHERE name = ?", (text.replace(old, new, 1), table.path)
+            )
             (version,) = self._connection.execute("PRAGMA schema_version").fetchone()
             self._connection.execute(f"PRAGMA schema_version = {version + 1}")
             self._connection.execute("PRAGMA writable_schema = RESET")
         changed = ColumnInfo(column.name, declared, column.column_id, nullable)
         cell = StatementTranslator(table.path, _no_subqueries)
         source = column.type.declaration
-        conversion = f"tsql_cast({name}, '{declared.declaration}', '{source}', 0)" if declared.family != column.type.family else name
+        conversion = (
+            f"tsql_cast({name}, '{declared.declaration}', '{source}', 0)"
+            if declared.family != column.type.family
+            else name
+        )
         value = cell.assigned(Value(conversion, declared), changed, table)
         self._connection.execute(f"UPDATE {path} SET {name} = {value}")
         collation = (declared.collation or DEFAULT_COLLATION) if declared.family == "string" else None
@@ -539,7 +620,10 @@ class Definitions:
             if table is not None and table.object_id:
                 self.drop_table(table)
             elif not optional:
-                raise ProgrammingError(f"Cannot drop the table '{schema}.{name}', because it does not exist or you do not have permission.", 3701)
+                raise ProgrammingError(
+                    f"Cannot drop the table '{schema}.{name}', because it does not exist or you do not have permission.",
+                    3701,
+                )
             if not reader.accept(","):
                 break
         reader.finish()
@@ -547,19 +631,31 @@ class Definitions:
     def drop_table(self, table: TableInfo) -> None:
         """Drop a table with everything the catalog says of it."""
         self._connection.execute(f"DROP TABLE {quoted(table.path)}")
-        for path in ("sys.columns", "sys.indexes", "sys.index_columns", "sys.computed_columns", "sys.identity_columns", "sys.objects"):
+        for path in (
+            "sys.columns",
+            "sys.indexes",
+            "sys.index_columns",
+            "sys.computed_columns",
+            "sys.identity_columns",
+            "sys.objects",
+        ):
             self._connection.execute(f"DELETE FROM {quoted(path)} WHERE object_id = ?", (table.object_id,))
         for path in ("sys.default_constraints", "sys.objects"):
             self._connection.execute(f"DELETE FROM {quoted(path)} WHERE parent_object_id = ?", (table.object_id,))
 
     def _truncate(self, reader: StatementReader) -> None:
         table = self.existing(reader)
-        if self._connection.execute('SELECT 1 FROM "cdc.change_tables" WHERE source_object_id = ?', (table.object_id,)).fetchone():
+        if self._connection.execute(
+            'SELECT 1 FROM "cdc.change_tables" WHERE source_object_id = ?', (table.object_id,)
+        ).fetchone():
             raise ProgrammingError(
-                f"Cannot truncate table '{table.path}' because it is published for replication or enabled for Change Data Capture.", 4711
+                f"Cannot truncate table '{table.path}' because it is published for replication or enabled for Change Data Capture.",
+                4711,
             )
         self._connection.execute(f"DELETE FROM {quoted(table.path)}")
-        self._connection.execute('UPDATE "sys.identity_columns" SET last_value = NULL WHERE object_id = ?', (table.object_id,))
+        self._connection.execute(
+            'UPDATE "sys.identity_columns" SET last_value = NULL WHERE object_id = ?', (table.object_id,)
+        )
 
     def rename(self, old: str, new: str, kind: str) -> None:
         """What sp_rename does to a table (`dbo.t`) or a column (`dbo.t.c`)."""
@@ -569,12 +665,20 @@ class Definitions:
             table = self._catalog().find(parts[-3] if len(parts) > 2 else "dbo", table_name)
             if table is None:
                 raise invalid_object(old)
-            if self._connection.execute('SELECT 1 FROM "cdc.change_tables" WHERE source_object_id = ?', (table.object_id,)).fetchone():
-                raise ProgrammingError("Cannot alter column because it is published for replication or enabled for Change Data Capture.", 4928)
+            if self._connection.execute(
+                'SELECT 1 FROM "cdc.change_tables" WHERE source_object_id = ?', (table.object_id,)
+            ).fetchone():
+                raise ProgrammingError(
+                    "Cannot alter column because it is published for replication or enabled for Change Data Capture.",
+                    4928,
+                )
             column = table.column(column_name)
-            self._connection.execute(f"ALTER TABLE {quoted(table.path)} RENAME COLUMN {quoted(column.name)} TO {quoted(new)}")
             self._connection.execute(
-                'UPDATE "sys.columns" SET name = ? WHERE object_id = ? AND column_id = ?', (new, table.object_id, column.column_id)
+                f"ALTER TABLE {quoted(table.path)} RENAME COLUMN {quoted(column.name)} TO {quoted(new)}"
+            )
+            self._connection.execute(
+                'UPDATE "sys.columns" SET name = ? WHERE object_id = ? AND column_id = ?',
+                (new, table.object_id, column.column_id),
             )
             return
         table = self._catalog().find(parts[-2] if len(parts) > 1 else "dbo", parts[-1])

@@ -5,15 +5,16 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any
 
-from sqlglot import exp, tokens
+from sqlglot import exp
 from sqlglot.dialects.tsql import TSQL
 from sqlglot.errors import SqlglotError
+from sqlglot.parsers.tsql import TSQLParser
+from sqlglot.tokenizer_core import Token, TokenType
 
 from headrace.emulators.sqlserver.errors import ProgrammingError, not_emulated
 from headrace.emulators.sqlserver.types import SqlType, cast_type
 
-Token = tokens.Token
-TokenType = tokens.TokenType
+__all__ = ["EmulatedTSQL", "Token", "TokenType", "data_type", "numbered", "parse", "scan", "split"]
 
 
 class EmulatedTSQL(TSQL):
@@ -26,13 +27,15 @@ class EmulatedTSQL(TSQL):
             "REAL": TokenType.UDOUBLE, "NTEXT": TokenType.MEDIUMTEXT, "DATETIME": TokenType.DATETIME,
         }  # fmt: skip
 
-    class Parser(TSQL.Parser):
+    class Parser(TSQLParser):
         """Functions stay calls by name; only those with a grammar of their own are parsed apart."""
 
         FUNCTIONS: dict[str, Any] = {}  # noqa: RUF012
         NO_PAREN_FUNCTIONS: dict[Any, Any] = {}  # noqa: RUF012
         FUNCTION_PARSERS = {  # noqa: RUF012
-            name: parse for name, parse in TSQL.Parser.FUNCTION_PARSERS.items() if name in ("CAST", "CONVERT", "TRY_CAST", "TRY_CONVERT")
+            name: parse
+            for name, parse in TSQLParser.FUNCTION_PARSERS.items()
+            if name in ("CAST", "CONVERT", "TRY_CAST", "TRY_CONVERT")
         }
 
 
@@ -52,7 +55,9 @@ def scan(text: str) -> list[Token]:
     try:
         return list(_DIALECT.tokenize(text))
     except SqlglotError as error:
-        raise ProgrammingError(f"Unclosed quotation mark or bad character in the statement ({type(error).__name__}).", 105) from error
+        raise ProgrammingError(
+            f"Unclosed quotation mark or bad character in the statement ({type(error).__name__}).", 105
+        ) from error
 
 
 def split(text: str) -> list[str]:

@@ -24,7 +24,7 @@ from headrace.emulators.sqlserver.errors import (
     ProgrammingError,
 )
 from headrace.emulators.sqlserver.scope import Output
-from headrace.emulators.sqlserver.session import Result, Session
+from headrace.emulators.sqlserver.session import Result, Rows, Session
 from headrace.emulators.sqlserver.types import SqlType
 
 __all__ = [
@@ -175,7 +175,7 @@ class Cursor:
             for row in rows:
                 self._result = session.execute(sql, row)
                 total += max(self._result.rowcount, 0)
-        self._result = Result((), iter(()), total)
+        self._result = Result((), Rows.of(()), total)
         self._rows = None
         return self
 
@@ -235,7 +235,7 @@ class Cursor:
     def _iterator(self) -> Iterator[tuple[Any, ...]]:
         result = self._queried()
         if self._rows is None:
-            self._rows = iter(python_rows(result.columns, result.rows))
+            self._rows = python_rows(result.columns, iter(result.rows))
         return self._rows
 
 
@@ -245,7 +245,15 @@ _PYTHON_TYPES = {"int": int, "bit": bool, "float": float, "binary": bytes}
 def _described(column: Output) -> tuple[Any, ...]:
     name, declared = column
     kind = declared or SqlType("nvarchar", -1)
-    return (name, _PYTHON_TYPES.get(kind.family, str), None, kind.max_length, kind.shown_precision, kind.shown_scale, True)
+    return (
+        name,
+        _PYTHON_TYPES.get(kind.family, str),
+        None,
+        kind.max_length,
+        kind.shown_precision,
+        kind.shown_scale,
+        True,
+    )
 
 
 def run_script(connection: Connection, text: str) -> None:

@@ -87,16 +87,22 @@ def truncated(column: str) -> DataError:
 
 def null_refused(column: str, table: str) -> IntegrityError:
     """NULL for a column that does not allow it."""
-    return IntegrityError(f"Cannot insert the value NULL into column '{column}', table '{table}'; column does not allow nulls.", 515)
+    return IntegrityError(
+        f"Cannot insert the value NULL into column '{column}', table '{table}'; column does not allow nulls.", 515
+    )
 
 
 def duplicate_key(constraint: str, table: str) -> IntegrityError:
     """A second row with the same key."""
-    return IntegrityError(f"Violation of UNIQUE or PRIMARY KEY constraint '{constraint}'. Cannot insert duplicate key in object '{table}'.", 2627)
+    return IntegrityError(
+        f"Violation of UNIQUE or PRIMARY KEY constraint '{constraint}'. Cannot insert duplicate key in object '{table}'.",
+        2627,
+    )
 
 
 def range_refused() -> ProgrammingError:
     """What a change function answers to a range outside of what its instance holds."""
     return ProgrammingError(
-        "An insufficient number of arguments were supplied for the procedure or function cdc.fn_cdc_get_all_changes_ ... .", 313
+        "An insufficient number of arguments were supplied for the procedure or function cdc.fn_cdc_get_all_changes_ ... .",
+        313,
     )

@@ -13,7 +13,14 @@ from headrace.emulators.sqlserver.errors import NotSupportedError, not_emulated
 from headrace.emulators.sqlserver.scope import Output, Scope, Value
 from headrace.emulators.sqlserver.types import BIGINT, DATETIME2, DATETIMEOFFSET, FLOAT, INT, SqlType, sqlite_collation
 
-_COMPARISONS: dict[type[exp.Expression], str] = {exp.EQ: "=", exp.NEQ: "<>", exp.GT: ">", exp.GTE: ">=", exp.LT: "<", exp.LTE: "<="}
+_COMPARISONS: dict[type[exp.Expression], str] = {
+    exp.EQ: "=",
+    exp.NEQ: "<>",
+    exp.GT: ">",
+    exp.GTE: ">=",
+    exp.LT: "<",
+    exp.LTE: "<=",
+}
 _ARITHMETIC: dict[type[exp.Expression], str] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.Mod: "%"}
 _BITS: dict[type[exp.Expression], str] = {exp.BitwiseAnd: "&", exp.BitwiseOr: "|"}
 TEMPORAL = ("date", "time", "datetime", "offset")
@@ -75,9 +82,13 @@ class ExpressionTranslator(ABC):
         """Translate a value or a condition."""
         kind: type[Any] = type(node)
         if kind in _COMPARISONS:
-            return self.compare(_COMPARISONS[kind], self.expression(node.this, scope), self.expression(node.expression, scope))
+            return self.compare(
+                _COMPARISONS[kind], self.expression(node.this, scope), self.expression(node.expression, scope)
+            )
         if kind in _ARITHMETIC:
-            return self._arithmetic(_ARITHMETIC[kind], self.expression(node.this, scope), self.expression(node.expression, scope))
+            return self._arithmetic(
+                _ARITHMETIC[kind], self.expression(node.this, scope), self.expression(node.expression, scope)
+            )
         if kind in _BITS:
             left, right = self.expression(node.this, scope), self.expression(node.expression, scope)
             return Value(f"({left.sql} {_BITS[kind]} {right.sql})", unified([left, right]))
@@ -93,6 +104,8 @@ class ExpressionTranslator(ABC):
     def _column(self, node: exp.Column, scope: Scope) -> Value:
         if not node.table and node.name.upper() in ("CURRENT_TIMESTAMP", "CURRENT_USER") and not node.this.quoted:
             return self.call(node.name.upper(), [], scope)
+        if node.name == "0x" and not node.table:
+            return Value("x''", SqlType("varbinary", 1), literal=True)
         return scope.column(node.name, node.table)
 
     def _identifier(self, node: exp.Identifier, scope: Scope) -> Value:
@@ -112,7 +125,9 @@ class ExpressionTranslator(ABC):
             digits = Decimal(text).as_tuple()
             scale = max(-int(digits.exponent), 0)
             precision = max(len(digits.digits), scale, 1)
-            return Value(text_literal(format(Decimal(text), "f")), SqlType("decimal", 0, min(precision, 38), scale), literal=True)
+            return Value(
+                text_literal(format(Decimal(text), "f")), SqlType("decimal", 0, min(precision, 38), scale), literal=True
+            )
         return Value(text, INT, literal=True)
 
     def _national(self, node: exp.National, scope: Scope) -> Value:
@@ -214,7 +229,9 @@ class ExpressionTranslator(ABC):
             result = self.expression(branch.args["true"], scope)
             branches.append((condition, result))
             results.append(result)
-        default = self.expression(node.args["default"], scope) if node.args.get("default") else Value("NULL", literal=True)
+        default = (
+            self.expression(node.args["default"], scope) if node.args.get("default") else Value("NULL", literal=True)
+        )
         declared = unified([*results, default])
         text = " ".join(f"WHEN {condition} THEN {self.fitted(result, declared)}" for condition, result in branches)
         return Value(f"(CASE {text} ELSE {self.fitted(default, declared)} END)", declared)
@@ -278,7 +295,9 @@ class ExpressionTranslator(ABC):
         """A branch's value in the type of the whole, where the spelling of the types differs."""
         if declared is None or value.type == declared or value.sql == "NULL":
             return value.sql
-        if declared.family in (*TEMPORAL, "decimal", "guid") or (declared.family == "string" and value.family not in ("string", "")):
+        if declared.family in (*TEMPORAL, "decimal", "guid") or (
+            declared.family == "string" and value.family not in ("string", "")
+        ):
             return cast(value, declared).sql
         return value.sql
 
@@ -289,20 +308,30 @@ class ExpressionTranslator(ABC):
         if not collate and not left.bare and not right.bare:
             declared = left.type or right.type
             collate = declared.collate if declared else ""
-        return Value(f'({left.sql} {operator} {right.sql}{f" COLLATE {chr(34)}{collate}{chr(34)}" if collate else ""})')
+        return Value(f"({left.sql} {operator} {right.sql}{f' COLLATE {chr(34)}{collate}{chr(34)}' if collate else ''})")
 
     def _aligned(self, left: Value, right: Value) -> tuple[Value, Value]:
         if left.type is None and right.type is None:
             return left, right
-        if left.type is None or (left.literal and not right.literal and right.type is not None and left.family == "string"):
+        if left.type is None or (
+            left.literal and not right.literal and right.type is not None and left.family == "string"
+        ):
             return self._as(left, right.type), right
         if right.type is None or (right.literal and not left.literal and right.family == "string"):
             return left, self._as(right, left.type)
         if left.type == right.type:
             return left, right
         if left.family == right.family:
-            if left.family in TEMPORAL and not (left.type.name == right.type.name and left.type.scale == right.type.scale):
-                wanted = DATETIMEOFFSET if left.family == "offset" else SqlType("time", scale=7) if left.family == "time" else DATETIME2
+            if left.family in TEMPORAL and not (
+                left.type.name == right.type.name and left.type.scale == right.type.scale
+            ):
+                wanted = (
+                    DATETIMEOFFSET
+                    if left.family == "offset"
+                    else SqlType("time", scale=7)
+                    if left.family == "time"
+                    else DATETIME2
+                )
                 return cast(left, wanted), cast(right, wanted)
             return left, right
         if {left.family, right.family} <= {"int", "bit", "float"}:
@@ -347,7 +376,10 @@ class ExpressionTranslator(ABC):
             return Value(sql, SqlType("decimal", 0, 38, scale))
         left, right = self._real(left), self._real(right)
         if operator in "/%":
-            return Value(f"{'tsql_divide' if operator == '/' else 'tsql_modulo'}({left.sql}, {right.sql})", unified([left, right]))
+            return Value(
+                f"{'tsql_divide' if operator == '/' else 'tsql_modulo'}({left.sql}, {right.sql})",
+                unified([left, right]),
+            )
         return Value(f"({left.sql} {operator} {right.sql})", unified([left, right]))
 
 

@@ -9,7 +9,19 @@ from sqlglot import exp
 
 from headrace.emulators.sqlserver.expressions import cast, text_literal, unified
 from headrace.emulators.sqlserver.scope import Scope, Value
-from headrace.emulators.sqlserver.types import BIGINT, BIT, DATETIME, DATETIME2, DATETIMEOFFSET, FLOAT, INT, LSN, NVARCHAR_MAX, SYSNAME, SqlType
+from headrace.emulators.sqlserver.types import (
+    BIGINT,
+    BIT,
+    DATETIME,
+    DATETIME2,
+    DATETIMEOFFSET,
+    FLOAT,
+    INT,
+    LSN,
+    NVARCHAR_MAX,
+    SYSNAME,
+    SqlType,
+)
 
 if TYPE_CHECKING:
     from headrace.emulators.sqlserver.queries import StatementTranslator
@@ -96,10 +108,8 @@ for _name, _sql, _type in (
      " WHERE t.capture_instance = {0} AND c.column_name = {1})", INT),
     ("TODATETIMEOFFSET", "tsql_todatetimeoffset({0}, {1})", DATETIMEOFFSET),
     ("SWITCHOFFSET", "tsql_switchoffset({0}, {1})", DATETIMEOFFSET),
-    ("CHECKSUM", "tsql_len({0})", INT),
 ):  # fmt: skip
     _simple(_name, _sql, _type)
-del CALLS["CHECKSUM"]
 
 
 def _text(value: Value) -> SqlType:
@@ -135,16 +145,6 @@ def _iif(t: StatementTranslator, arguments: list[exp.Expression], scope: Scope) 
     return Value(f"(CASE WHEN {test.sql} THEN {t.fitted(yes, declared)} ELSE {t.fitted(no, declared)} END)", declared)
 
 
-@_named("COUNT", "COUNT_BIG")
-def _count(t: StatementTranslator, arguments: list[exp.Expression], scope: Scope) -> Value:
-    raise t.unknown("COUNT outside of a call")
-
-
-@_named("MIN", "MAX")
-def _extreme(t: StatementTranslator, arguments: list[exp.Expression], scope: Scope) -> Value:
-    raise t.unknown("MIN outside of a call")
-
-
 def aggregate(t: StatementTranslator, name: str, arguments: list[exp.Expression], scope: Scope) -> Value:
     """COUNT, COUNT_BIG, MIN, MAX, SUM, AVG and STRING_AGG."""
     distinct = ""
@@ -160,8 +160,18 @@ def aggregate(t: StatementTranslator, name: str, arguments: list[exp.Expression]
         return Value(f"GROUP_CONCAT({value.sql}, {t.expression(arguments[1], scope).sql})", NVARCHAR_MAX)
     if value.family == "decimal" and value.type is not None:
         scale = value.type.scale if name == "SUM" else max(value.type.scale, 6)
-        return Value(f"{'tsql_sum' if name == 'SUM' else 'tsql_avg'}({distinct}{value.sql})", SqlType("decimal", 0, 38, scale))
-    declared = BIGINT if value.type == BIGINT else FLOAT if value.family == "float" else INT if value.family in ("int", "bit") else None
+        return Value(
+            f"{'tsql_sum' if name == 'SUM' else 'tsql_avg'}({distinct}{value.sql})", SqlType("decimal", 0, 38, scale)
+        )
+    declared = (
+        BIGINT
+        if value.type == BIGINT
+        else FLOAT
+        if value.family == "float"
+        else INT
+        if value.family in ("int", "bit")
+        else None
+    )
     if name == "AVG" and declared is not FLOAT:
         return Value(f"(SUM({distinct}{value.sql}) / COUNT({distinct}{value.sql}))", declared)
     return Value(f"{name}({distinct}{value.sql})", declared)
@@ -173,11 +183,6 @@ for _name in ("COUNT", "COUNT_BIG", "MIN", "MAX", "SUM", "AVG", "STRING_AGG"):
         return lambda t, arguments, scope: aggregate(t, name, arguments, scope)
 
     CALLS[_name] = _bind(_name)
-
-
-@_named("UPPER", "LOWER", "LTRIM", "RTRIM", "TRIM", "REVERSE")
-def _case(t: StatementTranslator, arguments: list[exp.Expression], scope: Scope) -> Value:
-    raise t.unknown("a text function outside of a call")
 
 
 def _one_text(name: str, sql: str) -> None:
@@ -195,7 +200,7 @@ for _name, _sql in (
     _one_text(_name, _sql)
 
 
-@_named("LEFT", "RIGHT", "SUBSTRING", "REPLICATE", "REPLACE", "STUFF")
+@_named("LEFT", "RIGHT", "SUBSTRING", "REPLICATE", "REPLACE")
 def _cut(t: StatementTranslator, arguments: list[exp.Expression], scope: Scope) -> Value:
     values = [t.expression(a, scope) for a in arguments]
     name = t.called
@@ -204,13 +209,17 @@ def _cut(t: StatementTranslator, arguments: list[exp.Expression], scope: Scope) 
     if name == "LEFT":
         return Value(f"tsql_substring({first.sql}, 1, {values[1].sql})", declared)
     if name == "RIGHT":
-        return Value(f"tsql_substring({first.sql}, MAX(LENGTH({first.sql}) - {values[1].sql} + 1, 1), {values[1].sql})", declared)
+        return Value(
+            f"tsql_substring({first.sql}, MAX(LENGTH({first.sql}) - {values[1].sql} + 1, 1), {values[1].sql})", declared
+        )
     if name == "SUBSTRING":
         return Value(f"tsql_substring({', '.join(v.sql for v in values)})", declared)
     if name == "REPLACE":
         return Value(f"tsql_replace({', '.join(v.sql for v in values)})", NVARCHAR_MAX)
     if name == "REPLICATE":
-        return Value(f"tsql_replicate({first.sql}, {values[1].sql})", SqlType(declared.name if declared else "varchar", -1))
+        return Value(
+            f"tsql_replicate({first.sql}, {values[1].sql})", SqlType(declared.name if declared else "varchar", -1)
+        )
     raise t.unknown(name)
 
 
@@ -264,7 +273,9 @@ def _calendar(t: StatementTranslator, arguments: list[exp.Expression], scope: Sc
 @_named("DATEADD")
 def _dateadd(t: StatementTranslator, arguments: list[exp.Expression], scope: Scope) -> Value:
     count, value = t.expression(arguments[1], scope), t.expression(arguments[2], scope)
-    declared = value.type if value.type is not None and value.family in ("date", "time", "datetime", "offset") else DATETIME
+    declared = (
+        value.type if value.type is not None and value.family in ("date", "time", "datetime", "offset") else DATETIME
+    )
     sql = f"tsql_dateadd({_unit_of(t, arguments[0])}, {count.sql}, {value.sql}, '{declared.name}', {declared.scale})"
     return Value(sql, declared)
 
@@ -272,14 +283,18 @@ def _dateadd(t: StatementTranslator, arguments: list[exp.Expression], scope: Sco
 @_named("DATEDIFF", "DATEDIFF_BIG")
 def _datediff(t: StatementTranslator, arguments: list[exp.Expression], scope: Scope) -> Value:
     start, end = (t.expression(a, scope).sql for a in arguments[1:])
-    return Value(f"tsql_datediff({_unit_of(t, arguments[0])}, {start}, {end})", INT if t.called == "DATEDIFF" else BIGINT)
+    return Value(
+        f"tsql_datediff({_unit_of(t, arguments[0])}, {start}, {end})", INT if t.called == "DATEDIFF" else BIGINT
+    )
 
 
 @_named("OBJECT_NAME", "OBJECT_SCHEMA_NAME")
 def _object_name(t: StatementTranslator, arguments: list[exp.Expression], scope: Scope) -> Value:
     # A database id as second argument can only be the current one here; other databases are other files.
     column = "o.name" if t.called == "OBJECT_NAME" else "s.name"
-    return Value(f"(SELECT {column} FROM {_OBJECT} WHERE o.object_id = {t.expression(arguments[0], scope).sql})", SYSNAME)
+    return Value(
+        f"(SELECT {column} FROM {_OBJECT} WHERE o.object_id = {t.expression(arguments[0], scope).sql})", SYSNAME
+    )
 
 
 @_named("SCHEMA_NAME")
@@ -292,7 +307,9 @@ def _schema_name(t: StatementTranslator, arguments: list[exp.Expression], scope:
 @_named("DB_NAME", "DB_ID")
 def _database(t: StatementTranslator, arguments: list[exp.Expression], scope: Scope) -> Value:
     argument = t.expression(arguments[0], scope).sql if arguments else "NULL"
-    return Value(f"tsql_{t.called.lower()}({argument}, {int(bool(arguments))})", SYSNAME if t.called == "DB_NAME" else INT)
+    return Value(
+        f"tsql_{t.called.lower()}({argument}, {int(bool(arguments))})", SYSNAME if t.called == "DB_NAME" else INT
+    )
 
 
 @_named("HAS_PERMS_BY_NAME")

@@ -69,7 +69,7 @@ def _ordering(key: Callable[[str], Any]) -> Callable[[str, str], int]:
         except (ArithmeticError, ValueError):
             # A value that is none of the type is ordered as text; the type check on the way in refuses it anyway.
             x, y = a, b
-        return (x > y) - (x < y)
+        return 1 if x > y else -1 if x < y else 0
 
     return compare
 
@@ -97,6 +97,10 @@ class FunctionHost:
             self.register(name, count, function)
         connection.create_aggregate("tsql_sum", 1, _DecimalSum)  # type: ignore[arg-type]
         connection.create_aggregate("tsql_avg", 1, _DecimalAverage)  # type: ignore[arg-type]
+
+    def register_plain(self, name: str, count: int, function: Callable[..., Any]) -> None:
+        """Add a function that never raises and differs from call to call; for those called once per changed row."""
+        self._connection.create_function(name, count, function)
 
     def register(self, name: str, count: int, function: Callable[..., Any], *, deterministic: bool = True) -> None:
         """Add a function. A deterministic one is computed once where its arguments are constants."""
@@ -341,7 +345,10 @@ def _switch_offset(value: Any, zone: Any) -> Any:
 def _object_path(name: Any) -> Any:
     if name is None:
         return None
-    parts = [a.replace("]]", "]") or b or c for a, b, c in re.findall(r"\[((?:[^\]]|\]\])*)\]|\"([^\"]*)\"|([^.\[\]\"]+)", str(name))]
+    parts = [
+        a.replace("]]", "]") or b or c
+        for a, b, c in re.findall(r"\[((?:[^\]]|\]\])*)\]|\"([^\"]*)\"|([^.\[\]\"]+)", str(name))
+    ]
     return ".".join(parts[-2:]) if len(parts) > 1 else f"dbo.{parts[0]}" if parts else None
 
 
@@ -377,7 +384,6 @@ def _position(part: Any, text: Any, start: Any) -> Any:
     if part is None or text is None:
         return None
     return str(text).casefold().find(str(part).casefold(), max(int(start or 1) - 1, 0)) + 1
-
 
 
 SCALARS: tuple[tuple[str, int, Callable[..., Any]], ...] = (

@@ -31,7 +31,9 @@ def update_keys(session: Session, translation: Translation, values: Sequence[obj
     listed = ", ".join(quoted(n) for n in names)
     copy = '"emulator copy"'
     connection.execute(f"DROP TABLE IF EXISTS temp.{copy}")
-    connection.execute(f'CREATE TEMP TABLE {copy} AS SELECT rowid AS "emulator row", {listed} FROM {quoted(table.path)}')
+    connection.execute(
+        f'CREATE TEMP TABLE {copy} AS SELECT rowid AS "emulator row", {listed} FROM {quoted(table.path)}'
+    )
     # The statement itself, run on the copy: same text, other table.
     sql = translation.sql.replace(f"UPDATE {quoted(table.path)} AS", f"UPDATE temp.{copy} AS", 1)
     cursor = session.sqlite.execute(sql, values)
@@ -45,7 +47,9 @@ def update_keys(session: Session, translation: Translation, values: Sequence[obj
         connection.executemany(f"DELETE FROM {quoted(table.path)} WHERE rowid = ?", [(r[0],) for r in rows])
         marks = ", ".join("?" * len(names))
         width = len(names)
-        connection.executemany(f"INSERT INTO {quoted(table.path)} ({listed}) VALUES ({marks})", [r[1 + width :] for r in rows])
+        connection.executemany(
+            f"INSERT INTO {quoted(table.path)} ({listed}) VALUES ({marks})", [r[1 + width :] for r in rows]
+        )
     except sqlite3.Error as error:
         raise session.translated_error(error) from error
     finally:

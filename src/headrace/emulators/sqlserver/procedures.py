@@ -11,7 +11,7 @@ from headrace.emulators.sqlserver.definitions import ColumnDraft, KeyDraft
 from headrace.emulators.sqlserver.errors import ProgrammingError
 from headrace.emulators.sqlserver.reader import StatementReader
 from headrace.emulators.sqlserver.scope import Output
-from headrace.emulators.sqlserver.session import Result
+from headrace.emulators.sqlserver.session import Result, Rows
 from headrace.emulators.sqlserver.types import LSN, SqlType, parse_type
 
 if TYPE_CHECKING:
@@ -68,11 +68,11 @@ def call(session: Session, statement: str, values: list[object]) -> tuple[Result
 
 
 def _done() -> Result:
-    return Result(_NOTHING, iter(()), -1)
+    return Result(_NOTHING, Rows.of(()), -1)
 
 
 def _rows(columns: str, rows: Iterable[tuple[Any, ...]]) -> Result:
-    return Result(tuple((c.name, c.type) for c in columns_of(columns)), iter(rows))
+    return Result(tuple((c.name, c.type) for c in columns_of(columns)), Rows.of(rows))
 
 
 def _require_cdc(session: Session) -> None:
@@ -148,7 +148,9 @@ def enable_table(session: Session, arguments: Arguments) -> Result:
     chosen = _captured(table, arguments.get("captured_column_list"))
     keys = _keys(session, table, arguments.get("index_name"))
     if arguments.get("supports_net_changes") and not keys:
-        raise ProgrammingError("Could not enable net changes: the source table has no primary key and no @index_name was given.", 22939)
+        raise ProgrammingError(
+            "Could not enable net changes: the source table has no primary key and no @index_name was given.", 22939
+        )
     with session.writing():
         drafts = [ColumnDraft(name, declared, nullable) for name, declared, nullable in _CHANGE_COLUMNS]
         drafts += [ColumnDraft(c.name, _stored(c.type), True) for c in chosen]
@@ -166,7 +168,9 @@ def enable_table(session: Session, arguments: Arguments) -> Result:
         )
         session.log.open()
         start = session.log.commit(dummy=True)
-        net = int(bool(keys) if arguments.get("supports_net_changes") is None else bool(arguments["supports_net_changes"]))
+        net = int(
+            bool(keys) if arguments.get("supports_net_changes") is None else bool(arguments["supports_net_changes"])
+        )
         index = arguments.get("index_name") or _primary_key(session, table)
         session.sqlite.execute(
             f'INSERT INTO "cdc.change_tables" VALUES ({", ".join("?" * 13)})',
@@ -216,7 +220,8 @@ def _keys(session: Session, table: TableInfo, index: object) -> list[str]:
 def _describe_clustered(session: Session, number: int, instance: str, columns: int) -> None:
     session.sqlite.execute('DELETE FROM "sys.indexes" WHERE object_id = ?', (number,))
     session.sqlite.execute(
-        'INSERT INTO "sys.indexes" VALUES (?, ?, 1, 1, ?, 1, 0, 0, 0, 0)', (number, f"{instance}_CT_clustered_idx", "CLUSTERED")
+        'INSERT INTO "sys.indexes" VALUES (?, ?, 1, 1, ?, 1, 0, 0, 0, 0)',
+        (number, f"{instance}_CT_clustered_idx", "CLUSTERED"),
     )
     session.sqlite.executemany(
         'INSERT INTO "sys.index_columns" VALUES (?, 1, ?, ?, ?, 0, 0)',
@@ -264,7 +269,10 @@ def clean_up(session: Session, arguments: Arguments) -> Result:
     from headrace.emulators.sqlserver.capture import clean_instance
 
     instance, mark = arguments.get("capture_instance"), arguments.get("low_water_mark")
-    if session.sqlite.execute('SELECT 1 FROM "cdc.change_tables" WHERE capture_instance = ?', (instance,)).fetchone() is None:
+    if (
+        session.sqlite.execute('SELECT 1 FROM "cdc.change_tables" WHERE capture_instance = ?', (instance,)).fetchone()
+        is None
+    ):
         raise ProgrammingError(f"The capture instance name '{instance}' does not exist in the current database.", 22964)
     with session.writing():
         clean_instance(session, str(instance), mark if isinstance(mark, bytes) else None)
@@ -276,7 +284,9 @@ def _job(running: str) -> Procedure:
         _require_cdc(session)
         if str(arguments.get("job_type") or "capture").lower() == "capture":
             with session.writing():
-                session.sqlite.execute('INSERT OR REPLACE INTO "emulator.state" VALUES (\'capture_job\', ?)', (running,))
+                session.sqlite.execute(
+                    "INSERT OR REPLACE INTO \"emulator.state\" VALUES ('capture_job', ?)", (running,)
+                )
         return _done()
 
     return switch
@@ -318,7 +328,9 @@ def help_change_data_capture(session: Session, arguments: Arguments) -> Result:
     for row in found:
         lists = []
         for path, order in (("cdc.index_columns", "index_ordinal"), ("cdc.captured_columns", "column_ordinal")):
-            names = session.sqlite.execute(f"SELECT column_name FROM {quoted(path)} WHERE object_id = ? ORDER BY {order}", (row[3],))
+            names = session.sqlite.execute(
+                f"SELECT column_name FROM {quoted(path)} WHERE object_id = ? ORDER BY {order}", (row[3],)
+            )
             lists.append(", ".join(f"[{n}]" for (n,) in names) or None)
         rows.append((*row, *lists))
     return _rows(columns, rows)
@@ -327,7 +339,9 @@ def help_change_data_capture(session: Session, arguments: Arguments) -> Result:
 def rename(session: Session, arguments: Arguments) -> Result:
     """sp_rename: of a table or a column."""
     with session.writing():
-        session.definitions.rename(str(arguments["objname"]), str(arguments["newname"]), str(arguments.get("objtype") or "OBJECT"))
+        session.definitions.rename(
+            str(arguments["objname"]), str(arguments["newname"]), str(arguments.get("objtype") or "OBJECT")
+        )
         session.changed()
     return _done()
 
@@ -336,7 +350,9 @@ def add_property(session: Session, arguments: Arguments) -> Result:
     """sp_addextendedproperty: of a table or a column."""
     table = session.catalog().find(str(arguments.get("level0name") or "dbo"), str(arguments.get("level1name")))
     if table is None:
-        raise ProgrammingError("Object is invalid. Extended properties are not permitted on it, or the object does not exist.", 15135)
+        raise ProgrammingError(
+            "Object is invalid. Extended properties are not permitted on it, or the object does not exist.", 15135
+        )
     minor = table.column(str(arguments["level2name"])).column_id if arguments.get("level2name") else 0
     with session.writing():
         session.sqlite.execute(

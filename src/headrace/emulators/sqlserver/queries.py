@@ -13,7 +13,6 @@ from headrace.emulators.sqlserver.errors import ProgrammingError, invalid_object
 from headrace.emulators.sqlserver.expressions import ExpressionTranslator, text_literal
 from headrace.emulators.sqlserver.function_calls import CALLS
 from headrace.emulators.sqlserver.scope import Output, Relation, Scope, Value
-from headrace.emulators.sqlserver.types import SqlType
 
 Finder = Callable[[str, str, str], tuple[TableInfo, str]]
 """(database or empty, schema, name) -> the table and its SQLite name; raises error 208."""
@@ -132,7 +131,9 @@ class StatementTranslator(ExpressionTranslator):
             parts.append(f"{quoted(query.alias)} ({listed}) AS ({sql})")
         return "WITH " + ", ".join(parts) + " "
 
-    def _set_operation(self, node: exp.Union | exp.Except | exp.Intersect, scope: Scope) -> tuple[str, tuple[Output, ...]]:
+    def _set_operation(
+        self, node: exp.Union | exp.Except | exp.Intersect, scope: Scope
+    ) -> tuple[str, tuple[Output, ...]]:
         word = {exp.Union: "UNION", exp.Except: "EXCEPT", exp.Intersect: "INTERSECT"}[type(node)]
         if not node.args.get("distinct"):
             word += " ALL"
@@ -249,7 +250,9 @@ class StatementTranslator(ExpressionTranslator):
         if isinstance(node, exp.Table):
             return self._table(node, scope)
         if isinstance(node, exp.Subquery):
-            sql, outputs = self.query(node.this, scope.parent if scope.parent is not None else Scope(queries=scope.queries))
+            sql, outputs = self.query(
+                node.this, scope.parent if scope.parent is not None else Scope(queries=scope.queries)
+            )
             return self._aliased(f"({sql})", node, outputs, scope)
         if isinstance(node, exp.Values):
             rows = [[self.expression(v, scope) for v in row.expressions] for row in node.expressions]
@@ -309,7 +312,9 @@ class StatementTranslator(ExpressionTranslator):
             raise invalid_object(f"cdc.{name}") from None
         self._read.append(table)
         if len(function.expressions) != 3:
-            raise ProgrammingError(f"An insufficient number of arguments were supplied for the procedure or function cdc.{name}.", 313)
+            raise ProgrammingError(
+                f"An insufficient number of arguments were supplied for the procedure or function cdc.{name}.", 313
+            )
         low, high, option = (self.expression(e, scope).sql for e in function.expressions)
         hidden = ("__$end_lsn", "__$command_id")
         columns = tuple((c.name, c.type) for c in table.columns if c.name not in hidden)
@@ -383,7 +388,9 @@ class StatementTranslator(ExpressionTranslator):
             return len(source.expressions[0].expressions)
         return len(self.query(source, None)[1])
 
-    def _inserted(self, node: exp.Insert, given: list[ColumnInfo], fill: list[str], table: TableInfo) -> tuple[str, str]:
+    def _inserted(
+        self, node: exp.Insert, given: list[ColumnInfo], fill: list[str], table: TableInfo
+    ) -> tuple[str, str]:
         source = node.expression
         if source is None:
             return "", f"VALUES ({', '.join(fill)})"
@@ -392,7 +399,9 @@ class StatementTranslator(ExpressionTranslator):
             for row in source.expressions:
                 values = row.expressions if isinstance(row, exp.Tuple) else [row]
                 if len(values) != len(given):
-                    raise ProgrammingError("Column name or number of supplied values does not match table definition.", 213)
+                    raise ProgrammingError(
+                        "Column name or number of supplied values does not match table definition.", 213
+                    )
                 cells = [self._cell(v, c, table) for v, c in zip(values, given, strict=True)]
                 rows.append(f"({', '.join([*cells, *fill])})")
             return "", "VALUES " + ", ".join(rows)
@@ -403,7 +412,8 @@ class StatementTranslator(ExpressionTranslator):
             raise ProgrammingError("Column name or number of supplied values does not match table definition.", 213)
         names = [f"c{i}" for i in range(len(outputs))]
         cells = [
-            self.assigned(Value(f'"emulator source".{n}', t), c, table) for n, (_, t), c in zip(names, outputs, given, strict=True)
+            self.assigned(Value(f'"emulator source".{n}', t), c, table)
+            for n, (_, t), c in zip(names, outputs, given, strict=True)
         ]
         text = (clause + ", " if clause else "WITH ") + f'"emulator source" ({", ".join(names)}) AS ({sql}) '
         return text, f'SELECT {", ".join([*cells, *fill])} FROM "emulator source"'
@@ -437,7 +447,10 @@ class StatementTranslator(ExpressionTranslator):
         prefix = self._with(node, scope)
         table, path, alias = self._changed_rows(node, scope, limit)
         clause = node.args.get("from_")
-        joins = [*((clause.this.args.get("joins") or []) if clause is not None else []), *(node.args.get("joins") or [])]
+        joins = [
+            *((clause.this.args.get("joins") or []) if clause is not None else []),
+            *(node.args.get("joins") or []),
+        ]
         sources, conditions = [], []
         for join in joins:
             if join.args.get("side"):
@@ -510,8 +523,6 @@ def _without_top(text: str) -> tuple[str, str]:
             end = token.end + 1
             return text[: tokens[1].start] + text[end:], text[tokens[2].start : end].strip("() ")
     return text, ""
-
-
 
 
 def _no_table(database: str, schema: str, name: str) -> tuple[TableInfo, str]:

@@ -7,7 +7,9 @@ from headrace.emulators.sqlserver.errors import NotSupportedError, ProgrammingEr
 from headrace.emulators.sqlserver.types import SqlType, parse_type
 
 _TEXTS = frozenset((TokenType.STRING, TokenType.NATIONAL_STRING))
-_NO_NAMES = frozenset((*_TEXTS, TokenType.NUMBER, TokenType.HEX_STRING, TokenType.COMMA, TokenType.L_PAREN, TokenType.R_PAREN))
+_NO_NAMES = frozenset(
+    (*_TEXTS, TokenType.NUMBER, TokenType.HEX_STRING, TokenType.COMMA, TokenType.L_PAREN, TokenType.R_PAREN)
+)
 
 
 class StatementReader:

@@ -104,5 +104,7 @@ class Scope:
         if not chosen:
             raise ProgrammingError(f"The column prefix '{alias}' does not match with a table name or alias name.", 107)
         return [
-            (name, Value(f"{quoted(r.alias)}.{quoted(name)}", declared, bare=r.bare)) for r in chosen for name, declared in r.columns
+            (name, Value(f"{quoted(r.alias)}.{quoted(name)}", declared, bare=r.bare))
+            for r in chosen
+            for name, declared in r.columns
         ]

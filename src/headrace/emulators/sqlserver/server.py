@@ -82,7 +82,9 @@ class EmulatedServer:
         """What sys.dm_server_services says of SQL Server Agent, in all databases."""
         for path in self.directory.glob("*.sqlite"):
             with sqlite3.connect(path) as connection:
-                connection.execute("UPDATE \"emulator.state\" SET value = ? WHERE name = 'agent'", ("4" if running else "1",))
+                connection.execute(
+                    "UPDATE \"emulator.state\" SET value = ? WHERE name = 'agent'", ("4" if running else "1",)
+                )
 
 
 class EmulatedDatabase:
@@ -179,11 +181,15 @@ class EmulatedDatabase:
         """Write the dummy row that an idle capture job writes; gives its LSN."""
         return jobs.mark_idle(self.session)
 
-    def capture_job(self, *, poll: float = 0.1, idle: float | None = 300.0, max_transactions: int | None = None) -> CaptureJob:
+    def capture_job(
+        self, *, poll: float = 0.1, idle: float | None = 300.0, max_transactions: int | None = None
+    ) -> CaptureJob:
         """The capture job as a thread; start it, or use it as a context manager. Times are in seconds."""
         return CaptureJob(self.open_session, poll=poll, idle=idle, max_transactions=max_transactions)
 
-    def cleanup(self, instance: str | None = None, low_lsn: bytes | str | None = None, *, retention: dt.timedelta | None = None) -> None:
+    def cleanup(
+        self, instance: str | None = None, low_lsn: bytes | str | None = None, *, retention: dt.timedelta | None = None
+    ) -> None:
         """Forget old changes.
 
         Args:
@@ -198,7 +204,11 @@ class EmulatedDatabase:
 
         mark = None if low_lsn is None else to_bytes(low_lsn)
         with self.session.writing():
-            names = [instance] if instance else [n for (n,) in self.session.sqlite.execute('SELECT capture_instance FROM "cdc.change_tables"')]
+            names = (
+                [instance]
+                if instance
+                else [n for (n,) in self.session.sqlite.execute('SELECT capture_instance FROM "cdc.change_tables"')]
+            )
             for name in names:
                 jobs.clean_instance(self.session, name, mark)
 

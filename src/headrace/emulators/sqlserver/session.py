@@ -8,7 +8,7 @@ import os
 import re
 import sqlite3
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Decimal
 from functools import lru_cache
@@ -54,6 +54,42 @@ def utc_now() -> dt.datetime:
     return dt.datetime.now(dt.UTC).replace(tzinfo=None)
 
 
+class Rows:
+    """Stored values of a result, read as they are asked for.
+
+    Args:
+        fetch: gives up to so many rows; none at the end.
+        translate: words an SQLite error that comes up while rows are read.
+    """
+
+    def __init__(
+        self,
+        fetch: Callable[[int], list[tuple[Any, ...]]],
+        translate: Callable[[sqlite3.Error], Error] | None = None,
+    ) -> None:
+        self._fetch = fetch
+        self._translate = translate
+
+    @classmethod
+    def of(cls, rows: Iterable[tuple[Any, ...]]) -> Rows:
+        """Rows that are there already."""
+        iterator = iter(rows)
+        return cls(lambda count: list(itertools.islice(iterator, count)))
+
+    def take(self, count: int) -> list[tuple[Any, ...]]:
+        """The next rows, at most so many; none at the end."""
+        try:
+            return self._fetch(count)
+        except sqlite3.Error as error:
+            if self._translate is None:
+                raise
+            raise self._translate(error) from error
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        while block := self.take(256):
+            yield from block
+
+
 @dataclass
 class Result:
     """What a statement gave.
@@ -65,7 +101,7 @@ class Result:
     """
 
     columns: tuple[Output, ...]
-    rows: Iterator[tuple[Any, ...]]
+    rows: Rows
     rowcount: int = -1
 
 
@@ -93,7 +129,9 @@ class Session:
         self.user = user
         self.clock = clock
         self.autocommit = True
-        self.sqlite = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False, cached_statements=256)
+        self.sqlite = sqlite3.connect(
+            path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False, cached_statements=256
+        )
         self.sqlite.execute("PRAGMA synchronous = NORMAL")
         self.sqlite.execute("PRAGMA cache_size = -32000")
         self.sqlite.execute("PRAGMA recursive_triggers = OFF")
@@ -157,7 +195,9 @@ class Session:
             return known
         found = next((p for p in self.path.parent.glob("*.sqlite") if p.stem.lower() == database.lower()), None)
         if found is None:
-            raise ProgrammingError(f"Database '{database}' does not exist. Make sure that the name is entered correctly.", 911)
+            raise ProgrammingError(
+                f"Database '{database}' does not exist. Make sure that the name is entered correctly.", 911
+            )
         other = sqlite3.connect(f"file:{found}?mode=ro", uri=True)
         try:
             register_collations(other)
@@ -178,7 +218,7 @@ class Session:
         """
         _record(text)
         values = [bound(p) for p in parameters]
-        result = Result((), iter(()), 0)
+        result = Result((), Rows.of(()), 0)
         used = 0
         for words, statement in _prepared(text):
             made, count = self._run(words, statement, values[used:])
@@ -186,7 +226,9 @@ class Session:
             if made.columns or not result.columns:
                 result = made
         if used < len(values):
-            raise ProgrammingError(f"The SQL contains {used} parameter markers, but {len(values)} parameters were supplied.", 0)
+            raise ProgrammingError(
+                f"The SQL contains {used} parameter markers, but {len(values)} parameters were supplied.", 0
+            )
         return result
 
     def _run(self, words: str, statement: str, values: list[object]) -> tuple[Result, int]:
@@ -200,9 +242,9 @@ class Session:
         if first in ("CREATE", "ALTER", "DROP", "TRUNCATE"):
             with self.writing():
                 self.definitions.run(statement)
-            return Result((), iter(()), -1), 0
+            return Result((), Rows.of(()), -1), 0
         self._control(words, statement)
-        return Result((), iter(()), -1), 0
+        return Result((), Rows.of(()), -1), 0
 
     def translation(self, statement: str) -> Translation:
         """A SELECT, INSERT, UPDATE or DELETE for SQLite; kept until the structure changes."""
@@ -219,7 +261,8 @@ class Session:
         translation = self.translation(statement)
         if len(values) < translation.parameters:
             raise ProgrammingError(
-                f"The SQL contains {translation.parameters} parameter markers, but {len(values)} parameters were supplied.", 0
+                f"The SQL contains {translation.parameters} parameter markers, but {len(values)} parameters were supplied.",
+                0,
             )
         self._check_permissions(translation)
         for name in translation.computed:
@@ -229,7 +272,7 @@ class Session:
             if (translation.stable or self._stable) and self.explicit and not self.sqlite.in_transaction:
                 self.sqlite.execute("BEGIN")
             rows = self._sqlite(translation.sql, used)
-            return Result(translation.columns, self._guarded(rows)), translation.parameters
+            return Result(translation.columns, Rows(rows.fetchmany, self.translated_error)), translation.parameters
         with self.writing():
             self._check_identity(translation)
             self.log.statement()
@@ -238,7 +281,7 @@ class Session:
             cursor = self._changing(translation, used)
             self._rowcount = cursor.rowcount
             self._keep_identities(translation)
-        return Result((), iter(()), self._rowcount), translation.parameters
+        return Result((), Rows.of(()), self._rowcount), translation.parameters
 
     def _changing(self, translation: Translation, values: list[object]) -> sqlite3.Cursor:
         try:
@@ -256,18 +299,6 @@ class Session:
             return self.sqlite.execute(sql, values)
         except sqlite3.Error as error:
             raise self.translated_error(error) from error
-
-    def _guarded(self, cursor: sqlite3.Cursor) -> Iterator[tuple[Any, ...]]:
-        # Functions run while rows are read, so their errors come up here.
-        iterator = iter(cursor)
-        while True:
-            try:
-                block = list(itertools.islice(iterator, 256))
-            except sqlite3.Error as error:
-                raise self.translated_error(error) from error
-            if not block:
-                return
-            yield from block
 
     def translated_error(self, error: sqlite3.Error) -> Error:
         """An SQLite error as SQL Server would word it."""
@@ -389,19 +420,28 @@ class Session:
 
     def _permit(self, statement: str) -> None:
         found = re.fullmatch(
-            r"(?is)\s*(grant|deny|revoke)\s+(select|view\s+\w+\s+\w+|view\s+\w+|execute|control)(?:\s+on\s+(.+?))?\s+(?:to|from)\s+(.+?)\s*", statement
+            r"(?is)\s*(grant|deny|revoke)\s+(select|view\s+\w+\s+\w+|view\s+\w+|execute|control)(?:\s+on\s+(.+?))?\s+(?:to|from)\s+(.+?)\s*",
+            statement,
         )
         if found is None:
             raise not_emulated("this permission", statement)
         word, _, target, user = found.groups()
         parts = [p.strip("[] ").lower() for p in re.split(r"\.|::", target or "database")]
-        securable = f"schema::{parts[1]}" if parts[0] == "schema" else ".".join(parts[-2:] if len(parts) > 1 else ["dbo", *parts])
+        securable = (
+            f"schema::{parts[1]}"
+            if parts[0] == "schema"
+            else ".".join(parts[-2:] if len(parts) > 1 else ["dbo", *parts])
+        )
         with self.writing():
             self.sqlite.execute(
-                'DELETE FROM "emulator.permissions" WHERE grantee = ? AND securable = ?', (user.strip("[]").lower(), securable)
+                'DELETE FROM "emulator.permissions" WHERE grantee = ? AND securable = ?',
+                (user.strip("[]").lower(), securable),
             )
             if word.lower() != "revoke":
-                self.sqlite.execute('INSERT INTO "emulator.permissions" VALUES (?, ?, ?)', (user.strip("[]").lower(), securable, word.upper()))
+                self.sqlite.execute(
+                    'INSERT INTO "emulator.permissions" VALUES (?, ?, ?)',
+                    (user.strip("[]").lower(), securable, word.upper()),
+                )
 
     def _denied(self) -> set[str]:
         rows = self.sqlite.execute(
@@ -433,7 +473,8 @@ class Session:
     def prepare_identity(self, table: TableInfo) -> None:
         """Learn the next number of a table's identity column; the functions that give it may not ask SQLite themselves."""
         row = self.sqlite.execute(
-            'SELECT seed_value, increment_value, last_value FROM "sys.identity_columns" WHERE object_id = ?', (table.object_id,)
+            'SELECT seed_value, increment_value, last_value FROM "sys.identity_columns" WHERE object_id = ?',
+            (table.object_id,),
         ).fetchone()
         if row is not None:
             seed, step, last = row
@@ -465,7 +506,9 @@ class Session:
             )
         elif table.object_id in self._identities:
             value, step = self._identities[table.object_id]
-            self.sqlite.execute('UPDATE "sys.identity_columns" SET last_value = ? WHERE object_id = ?', (value - step, table.object_id))
+            self.sqlite.execute(
+                'UPDATE "sys.identity_columns" SET last_value = ? WHERE object_id = ?', (value - step, table.object_id)
+            )
 
     # What functions and computed views need.
 
@@ -490,7 +533,11 @@ class Session:
         register("tsql_replicate", 2, lambda text, n: None if text is None or n is None or n < 0 else str(text) * n)
         register("tsql_decimal_abs", 3, lambda value, _, scale: None if value is None else str(value).lstrip("-"))
         register("tsql_decimal_round", 3, _round)
-        register("tsql_bit_set", 2, lambda n, mask: None if mask is None else mask[len(mask) - 1 - (n - 1) // 8] >> ((n - 1) % 8) & 1)
+        register(
+            "tsql_bit_set",
+            2,
+            lambda n, mask: None if mask is None else mask[len(mask) - 1 - (n - 1) // 8] >> ((n - 1) % 8) & 1,
+        )
 
     def _now_as(self, kind: str) -> str:
         moment = temporal.parse(temporal.of_datetime(self.clock()))
@@ -534,7 +581,9 @@ class Session:
 
     def _counts(self) -> Iterator[tuple[int, int, int]]:
         paths = {t.object_id: t.path for t in self.catalog().tables.values() if t.object_id}
-        rows = self.sqlite.execute('SELECT object_id, index_id FROM "sys.indexes" ORDER BY object_id, index_id').fetchall()
+        rows = self.sqlite.execute(
+            'SELECT object_id, index_id FROM "sys.indexes" ORDER BY object_id, index_id'
+        ).fetchall()
         counts: dict[int, int] = {}
         for number, index in rows:
             if number in paths:
@@ -552,7 +601,14 @@ class Session:
         (agent,) = self.sqlite.execute("SELECT value FROM \"emulator.state\" WHERE name = 'agent'").fetchone()
         yield ("SQL Server (MSSQLSERVER)", 2, "Automatic", 4, "Running", 1)
         running = int(agent) == 4
-        yield ("SQL Server Agent (MSSQLSERVER)", 2, "Automatic", int(agent), "Running" if running else "Stopped", 2 if running else None)
+        yield (
+            "SQL Server Agent (MSSQLSERVER)",
+            2,
+            "Automatic",
+            int(agent),
+            "Running" if running else "Stopped",
+            2 if running else None,
+        )
 
 
 class _Writing:
@@ -595,7 +651,10 @@ def _round(value: Any, digits: int, scale: int) -> Any:
 def _is_captured(path: Path) -> bool:
     other = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
     try:
-        return other.execute("SELECT 1 FROM \"sys.objects\" WHERE name = 'change_tables' COLLATE BINARY").fetchone() is not None
+        return (
+            other.execute("SELECT 1 FROM \"sys.objects\" WHERE name = 'change_tables' COLLATE BINARY").fetchone()
+            is not None
+        )
     finally:
         other.close()
 

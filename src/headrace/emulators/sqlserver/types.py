@@ -74,7 +74,12 @@ _SYNONYMS = {
 }  # fmt: skip
 _MONEY = {"money": (19, 4), "smallmoney": (10, 4)}
 _DECLARATION = re.compile(r"\s*\[?([a-z][a-z0-9_ ]*?)\]?\s*(?:\(\s*(\d+|max)\s*(?:,\s*(\d+)\s*)?\))?\s*", re.IGNORECASE)
-_COLLATES = {"string": DEFAULT_COLLATION, "decimal": "emulator_decimal", "guid": "emulator_guid", "offset": "emulator_instant"}
+_COLLATES = {
+    "string": DEFAULT_COLLATION,
+    "decimal": "emulator_decimal",
+    "guid": "emulator_guid",
+    "offset": "emulator_instant",
+}
 
 
 @dataclass(frozen=True)
@@ -222,4 +227,8 @@ def cast_type(text: str) -> SqlType:
 
 INT, BIGINT, BIT, FLOAT = SqlType("int"), SqlType("bigint"), SqlType("bit"), SqlType("float")
 SYSNAME, NVARCHAR_MAX, LSN = SqlType("nvarchar", 128), SqlType("nvarchar", -1), SqlType("binary", 10)
-DATETIME, DATETIME2, DATETIMEOFFSET = SqlType("datetime"), SqlType("datetime2", scale=7), SqlType("datetimeoffset", scale=7)
+DATETIME, DATETIME2, DATETIMEOFFSET = (
+    SqlType("datetime"),
+    SqlType("datetime2", scale=7),
+    SqlType("datetimeoffset", scale=7),
+)
