@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
+from typing import Any, ClassVar
 
 from sqlglot import exp
 from sqlglot.dialects.tsql import TSQL
@@ -30,8 +30,8 @@ class EmulatedTSQL(TSQL):
     class Parser(TSQLParser):
         """Functions stay calls by name; only those with a grammar of their own are parsed apart."""
 
-        FUNCTIONS: dict[str, Any] = {}  # noqa: RUF012
-        NO_PAREN_FUNCTIONS: dict[Any, Any] = {}  # noqa: RUF012
+        FUNCTIONS: ClassVar[dict[str, Any]] = {}
+        NO_PAREN_FUNCTIONS: ClassVar[dict[Any, Any]] = {}
         FUNCTION_PARSERS = {  # noqa: RUF012
             name: parse
             for name, parse in TSQLParser.FUNCTION_PARSERS.items()

@@ -136,9 +136,13 @@ class EmulatedDatabase:
         """A DB-API connection with this database's clock."""
         return Connection(self.open_session())
 
+    def cursor(self) -> Cursor:
+        """A cursor on the steering connection."""
+        return Connection(self.session).cursor()
+
     def execute(self, tsql: str, parameters: Sequence[Any] = ()) -> Cursor:
         """Run T-SQL in a transaction of its own; gives a cursor with the result."""
-        return Connection(self.session).cursor().execute(tsql, list(parameters))
+        return self.cursor().execute(tsql, list(parameters))
 
     def script(self, tsql: str) -> None:
         """Run a script whose batches are apart by GO."""
@@ -154,7 +158,7 @@ class EmulatedDatabase:
         session = self.session
         session.begin()
         try:
-            yield Connection(session).cursor()
+            yield self.cursor()
         except BaseException:
             session.rollback()
             raise
