@@ -1,6 +1,7 @@
 """SQL Server with change data capture, emulated on SQLite: a server is a directory, a database a file in it.
 
-Readers reach it as a driver, `headrace.emulators.sqlserver.driver:connect`, and send it the T-SQL that a real server gets.
+Readers reach it as a driver, `headrace.emulators.sqlserver.driver:connect`, and send it the T-SQL that a real server
+gets.
 Demos and tests steer it from here: they make databases, write to them, and decide when capture runs.
 """
 

@@ -93,7 +93,8 @@ def _zoned(text: str) -> dt.datetime:
 
 
 _PYTHON: dict[str, Callable[[Any], Any]] = {
-    "bit": bool, "decimal": Decimal, "date": dt.date.fromisoformat, "time": lambda text: dt.time.fromisoformat(text[:15]),
+    "bit": bool, "decimal": Decimal, "date": dt.date.fromisoformat,
+    "time": lambda text: dt.time.fromisoformat(text[:15]),
     "datetime": _moment, "offset": _zoned,
 }  # fmt: skip
 

@@ -34,7 +34,8 @@ def capture(session: Session, max_transactions: int | None = None) -> int:
     started = session.now()
     with session.writing():
         bound = session.sqlite.execute(
-            'SELECT MAX(tran_number), COUNT(*), SUM(command_count) FROM (SELECT tran_number, command_count FROM "emulator.transactions"'
+            "SELECT MAX(tran_number), COUNT(*), SUM(command_count) FROM (SELECT tran_number, command_count FROM"
+            ' "emulator.transactions"'
             " ORDER BY tran_number LIMIT ?)",
             (-1 if max_transactions is None else max_transactions,),
         ).fetchone()
@@ -53,20 +54,24 @@ def _move(connection: sqlite3.Connection, last: int) -> None:
         if connection.execute(f"SELECT 1 FROM {pending} LIMIT 1").fetchone() is None:
             continue
         columns = connection.execute(
-            'SELECT column_name, column_ordinal FROM "cdc.captured_columns" WHERE object_id = ? ORDER BY column_ordinal',
+            'SELECT column_name, column_ordinal FROM "cdc.captured_columns" WHERE object_id = ? ORDER BY'
+            " column_ordinal",
             (number,),
         ).fetchall()
         targets = ", ".join(quoted(c) for c, _ in columns)
         values = ", ".join(f"p.c{o}" for _, o in columns)
         connection.execute(
-            f'INSERT INTO {change_table} ("__$start_lsn", "__$end_lsn", "__$seqval", "__$operation", "__$update_mask", {targets},'
-            f' "__$command_id") SELECT t.commit_lsn, NULL, p.seqval, p.op, p.mask, {values}, p.command FROM {pending} AS p'
+            f'INSERT INTO {change_table} ("__$start_lsn", "__$end_lsn", "__$seqval", "__$operation",'
+            f' "__$update_mask", {targets},'
+            f' "__$command_id") SELECT t.commit_lsn, NULL, p.seqval, p.op, p.mask, {values}, p.command FROM'
+            f" {pending} AS p"
             ' JOIN "emulator.transactions" AS t ON t.tran_number = p.tran WHERE p.tran <= ? ORDER BY p.id',
             (last,),
         )
         connection.execute(f"DELETE FROM {pending} WHERE tran <= ?", (last,))
     connection.execute(
-        'INSERT INTO "cdc.lsn_time_mapping" SELECT commit_lsn, begin_time, end_time, tran_id, begin_lsn FROM "emulator.transactions"'
+        'INSERT INTO "cdc.lsn_time_mapping" SELECT commit_lsn, begin_time, end_time, tran_id, begin_lsn FROM'
+        ' "emulator.transactions"'
         " WHERE tran_number <= ? ORDER BY tran_number",
         (last,),
     )
@@ -80,14 +85,16 @@ def _note(session: Session, started: str, count: int, commands: int) -> None:
     ).fetchone()
     shown = lsns.to_text(newest[0]) if newest is not None else None
     last = connection.execute(
-        'SELECT session_id, empty_scan_count, tran_count FROM "sys.dm_cdc_log_scan_sessions" ORDER BY session_id DESC LIMIT 1'
+        'SELECT session_id, empty_scan_count, tran_count FROM "sys.dm_cdc_log_scan_sessions" ORDER BY session_id'
+        " DESC LIMIT 1"
     )
     row = last.fetchone()
     now = session.now()
     if not count and row is not None and row[2] == 0:
         # Scans that find nothing are counted in one row, as on a server.
         connection.execute(
-            'UPDATE "sys.dm_cdc_log_scan_sessions" SET end_time = ?, empty_scan_count = empty_scan_count + 1 WHERE session_id = ?',
+            'UPDATE "sys.dm_cdc_log_scan_sessions" SET end_time = ?, empty_scan_count = empty_scan_count + 1 WHERE'
+            " session_id = ?",
             (now, row[0]),
         )
         return
@@ -97,7 +104,8 @@ def _note(session: Session, started: str, count: int, commands: int) -> None:
         latency = max(int((_moment(now) - _moment(newest[1])).total_seconds()), 0)
     connection.execute(
         f'INSERT INTO "sys.dm_cdc_log_scan_sessions" VALUES ({", ".join("?" * 17)})',
-        (number, started, now, 0, "Done", 0, shown, shown, shown, count, shown, newest[1] if newest else None, commands, 0, commands,
+        (number, started, now, 0, "Done", 0, shown, shown, shown, count, shown, newest[1] if newest else None,
+         commands, 0, commands,
          latency, int(not count)),
     )  # fmt: skip
     connection.execute('DELETE FROM "sys.dm_cdc_log_scan_sessions" WHERE session_id <= ?', (number - _KEPT_SESSIONS,))

@@ -11,67 +11,89 @@ from headrace.emulators.sqlserver.types import DEFAULT_COLLATION, KINDS, SqlType
 
 SYSTEM_TABLES: dict[str, str] = {
     "sys.schemas": "name sysname, schema_id int, principal_id int",
-    "sys.objects": "name sysname, object_id int, principal_id int, schema_id int, parent_object_id int, type char(2), type_desc nvarchar(60),"
+    "sys.objects": "name sysname, object_id int, principal_id int, schema_id int, parent_object_id int, type"
+    " char(2), type_desc nvarchar(60),"
     " create_date datetime, modify_date datetime, is_ms_shipped bit",
-    "sys.columns": "object_id int, name sysname, column_id int, system_type_id tinyint, user_type_id int, max_length smallint,"
+    "sys.columns": "object_id int, name sysname, column_id int, system_type_id tinyint, user_type_id int, max_length"
+    " smallint,"
     " precision tinyint, scale tinyint, collation_name sysname, is_nullable bit, is_identity bit, is_computed bit,"
     " default_object_id int",
-    "sys.types": "name sysname, system_type_id tinyint, user_type_id int, schema_id int, max_length smallint, precision tinyint,"
+    "sys.types": "name sysname, system_type_id tinyint, user_type_id int, schema_id int, max_length smallint,"
+    " precision tinyint,"
     " scale tinyint, collation_name sysname, is_nullable bit, is_user_defined bit, is_assembly_type bit",
     "sys.default_constraints": "name sysname, object_id int, schema_id int, parent_object_id int, parent_column_id int,"
     " definition nvarchar(max), is_system_named bit",
     "sys.computed_columns": "object_id int, name sysname, column_id int, definition nvarchar(max), is_persisted bit",
-    "sys.identity_columns": "object_id int, name sysname, column_id int, seed_value bigint, increment_value bigint, last_value bigint",
+    "sys.identity_columns": "object_id int, name sysname, column_id int, seed_value bigint, increment_value bigint,"
+    " last_value bigint",
     "sys.indexes": "object_id int, name sysname, index_id int, type tinyint, type_desc nvarchar(60), is_unique bit,"
     " is_primary_key bit, is_unique_constraint bit, is_disabled bit, has_filter bit",
     "sys.index_columns": "object_id int, index_id int, index_column_id int, column_id int, key_ordinal tinyint,"
     " is_descending_key bit, is_included_column bit",
-    "sys.extended_properties": "class tinyint, class_desc nvarchar(60), major_id int, minor_id int, name sysname, value nvarchar(max)",
-    "sys.dm_cdc_log_scan_sessions": "session_id int, start_time datetime, end_time datetime, duration int, scan_phase nvarchar(200),"
+    "sys.extended_properties": "class tinyint, class_desc nvarchar(60), major_id int, minor_id int, name sysname,"
+    " value nvarchar(max)",
+    "sys.dm_cdc_log_scan_sessions": "session_id int, start_time datetime, end_time datetime, duration int,"
+    " scan_phase nvarchar(200),"
     " error_count int, start_lsn nvarchar(23), current_lsn nvarchar(23), end_lsn nvarchar(23), tran_count bigint,"
     " last_commit_lsn nvarchar(23), last_commit_time datetime, log_record_count bigint, schema_change_count int,"
     " command_count bigint, latency int, empty_scan_count int",
     "emulator.state": "name varchar(64), value nvarchar(max)",
-    "emulator.transactions": "tran_number bigint, commit_lsn binary(10), begin_lsn binary(10), begin_time datetime, end_time datetime,"
+    "emulator.transactions": "tran_number bigint, commit_lsn binary(10), begin_lsn binary(10), begin_time datetime,"
+    " end_time datetime,"
     " tran_id varbinary(10), command_count bigint",
     "emulator.permissions": "grantee sysname, securable nvarchar(300), state varchar(8)",
 }
 VIEWS: dict[str, tuple[str, str]] = {
     "sys.tables": (
-        "name sysname, object_id int, schema_id int, parent_object_id int, type char(2), type_desc nvarchar(60), create_date datetime,"
-        " modify_date datetime, is_ms_shipped bit, is_tracked_by_cdc bit, temporal_type tinyint, is_memory_optimized bit, is_external bit",
-        "SELECT name, object_id, schema_id, parent_object_id, type, type_desc, create_date, modify_date, is_ms_shipped, EXISTS (SELECT 1"
-        ' FROM "cdc.change_tables" AS c WHERE c.source_object_id = o.object_id) AS is_tracked_by_cdc, 0 AS temporal_type,'
+        "name sysname, object_id int, schema_id int, parent_object_id int, type char(2), type_desc nvarchar(60),"
+        " create_date datetime,"
+        " modify_date datetime, is_ms_shipped bit, is_tracked_by_cdc bit, temporal_type tinyint, is_memory_optimized"
+        " bit, is_external bit",
+        "SELECT name, object_id, schema_id, parent_object_id, type, type_desc, create_date, modify_date,"
+        " is_ms_shipped, EXISTS (SELECT 1"
+        ' FROM "cdc.change_tables" AS c WHERE c.source_object_id = o.object_id) AS is_tracked_by_cdc, 0 AS'
+        " temporal_type,"
         " 0 AS is_memory_optimized, 0 AS is_external FROM \"sys.objects\" AS o WHERE o.type = 'U '",
     ),
     "sys.key_constraints": (
-        "name sysname, object_id int, schema_id int, parent_object_id int, type char(2), type_desc nvarchar(60), unique_index_id int,"
+        "name sysname, object_id int, schema_id int, parent_object_id int, type char(2), type_desc nvarchar(60),"
+        " unique_index_id int,"
         " is_system_named bit",
-        "SELECT o.name, o.object_id, o.schema_id, o.parent_object_id, o.type, o.type_desc, i.index_id AS unique_index_id,"
-        ' 1 AS is_system_named FROM "sys.objects" AS o JOIN "sys.indexes" AS i ON i.object_id = o.parent_object_id AND i.name = o.name'
+        "SELECT o.name, o.object_id, o.schema_id, o.parent_object_id, o.type, o.type_desc, i.index_id AS"
+        " unique_index_id,"
+        ' 1 AS is_system_named FROM "sys.objects" AS o JOIN "sys.indexes" AS i ON i.object_id = o.parent_object_id'
+        " AND i.name = o.name"
         " WHERE o.type IN ('PK', 'UQ')",
     ),
 }
 COMPUTED_TABLES: dict[str, str] = {
-    "sys.databases": "name sysname, database_id int, create_date datetime, compatibility_level tinyint, collation_name sysname,"
+    "sys.databases": "name sysname, database_id int, create_date datetime, compatibility_level tinyint,"
+    " collation_name sysname,"
     " is_read_only bit, state tinyint, state_desc nvarchar(60), snapshot_isolation_state tinyint,"
     " snapshot_isolation_state_desc nvarchar(60), is_read_committed_snapshot_on bit, is_cdc_enabled bit",
     "sys.partitions": "partition_id bigint, object_id int, index_id int, partition_number int, rows bigint",
-    "sys.dm_db_partition_stats": "partition_id bigint, object_id int, index_id int, partition_number int, row_count bigint",
-    "sys.dm_server_services": "servicename nvarchar(256), startup_type int, startup_type_desc nvarchar(256), status int,"
+    "sys.dm_db_partition_stats": "partition_id bigint, object_id int, index_id int, partition_number int, row_count"
+    " bigint",
+    "sys.dm_server_services": "servicename nvarchar(256), startup_type int, startup_type_desc nvarchar(256), status"
+    " int,"
     " status_desc nvarchar(256), process_id int",
 }
 CDC_TABLES: dict[str, str] = {
-    "change_tables": "object_id int NOT NULL PRIMARY KEY, version int NULL, source_object_id int NULL, capture_instance sysname NOT NULL,"
+    "change_tables": "object_id int NOT NULL PRIMARY KEY, version int NULL, source_object_id int NULL,"
+    " capture_instance sysname NOT NULL,"
     " start_lsn binary(10) NULL, end_lsn binary(10) NULL, supports_net_changes bit NULL, has_drop_pending bit NULL,"
     " role_name sysname NULL, index_name sysname NULL, filegroup_name sysname NULL, create_date datetime NULL,"
     " partition_switch bit NOT NULL",
-    "captured_columns": "object_id int NOT NULL, column_name sysname NOT NULL, column_id int NULL, column_type sysname NOT NULL,"
+    "captured_columns": "object_id int NOT NULL, column_name sysname NOT NULL, column_id int NULL, column_type"
+    " sysname NOT NULL,"
     " column_ordinal int NOT NULL, is_computed bit NULL",
-    "index_columns": "object_id int NOT NULL, column_name sysname NOT NULL, index_ordinal tinyint NOT NULL, column_id int NOT NULL",
-    "lsn_time_mapping": "start_lsn binary(10) NOT NULL PRIMARY KEY, tran_begin_time datetime NULL, tran_end_time datetime NULL,"
+    "index_columns": "object_id int NOT NULL, column_name sysname NOT NULL, index_ordinal tinyint NOT NULL,"
+    " column_id int NOT NULL",
+    "lsn_time_mapping": "start_lsn binary(10) NOT NULL PRIMARY KEY, tran_begin_time datetime NULL, tran_end_time"
+    " datetime NULL,"
     " tran_id varbinary(10) NULL, tran_begin_lsn binary(10) NULL",
-    "ddl_history": "source_object_id int NULL, object_id int NULL, required_column_update bit NULL, ddl_command nvarchar(max) NULL,"
+    "ddl_history": "source_object_id int NULL, object_id int NULL, required_column_update bit NULL, ddl_command"
+    " nvarchar(max) NULL,"
     " ddl_lsn binary(10) NULL, ddl_time datetime NULL",
 }
 _INDEXES = (
@@ -202,7 +224,8 @@ def load(connection: sqlite3.Connection) -> Catalog:
     }
     columns: dict[int, list[ColumnInfo]] = {}
     for row in connection.execute(
-        "SELECT object_id, name, column_id, system_type_id, max_length, precision, scale, collation_name, is_nullable, is_identity,"
+        "SELECT object_id, name, column_id, system_type_id, max_length, precision, scale, collation_name,"
+        " is_nullable, is_identity,"
         ' default_object_id FROM "sys.columns" ORDER BY object_id, column_id'
     ):
         declared = _declared(names[row[3]], row[4], row[5], row[6], row[7])
@@ -220,7 +243,8 @@ def load(connection: sqlite3.Connection) -> Catalog:
     catalog = Catalog(dict(_SYSTEM))
     catalog.schemas = {name.lower() for (name,) in connection.execute('SELECT name FROM "sys.schemas"')}
     for object_id, name, schema in connection.execute(
-        'SELECT o.object_id, o.name, s.name FROM "sys.objects" AS o JOIN "sys.schemas" AS s ON s.schema_id = o.schema_id'
+        'SELECT o.object_id, o.name, s.name FROM "sys.objects" AS o JOIN "sys.schemas" AS s ON s.schema_id ='
+        " o.schema_id"
         " WHERE o.type = 'U '"
     ):
         catalog.tables[f"{schema}.{name}".lower()] = TableInfo(
@@ -256,7 +280,8 @@ def create(connection: sqlite3.Connection, created: str) -> None:
     for path, declarations in SYSTEM_TABLES.items():
         body = ", ".join(column_definition(c.name, c.type) for c in columns_of(declarations))
         connection.execute(f"CREATE TABLE {quoted(path)} ({body})")
-    # The view of tables looks into this one, so it exists before capture is enabled; the catalog names it only afterwards.
+    # The view of tables looks into this one, so it exists before capture is enabled; the catalog names it only
+    # afterwards.
     body = ", ".join(column_definition(c.name, c.type) for c in columns_of(CDC_TABLES["change_tables"]))
     connection.execute(f'CREATE TABLE "cdc.change_tables" ({body})')
     for path, (_, query) in VIEWS.items():

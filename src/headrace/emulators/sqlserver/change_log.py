@@ -1,6 +1,7 @@
 """The transaction log: what a running transaction changed, by triggers, until the capture job takes it.
 
-Each capture instance has a table of pending rows in the shape of its change table. Triggers fill it inside the transaction
+Each capture instance has a table of pending rows in the shape of its change table. Triggers fill it inside the
+transaction
 that changes the source table, so a rollback leaves nothing; its commit gives the transaction its LSN and times.
 """
 
@@ -173,11 +174,12 @@ class Instance:
 
 
 def instances_of(connection: sqlite3.Connection, catalog: Catalog, table: TableInfo) -> list[Instance]:
-    """The capture instances of a source table, oldest first. Instances that a script wrote into the catalog by hand have no log."""
+    """The capture instances of a source table, oldest first; those that a script wrote by hand have no log."""
     found = []
     present = {c.name.lower(): c for c in table.columns}
     for number, name in connection.execute(
-        'SELECT object_id, capture_instance FROM "cdc.change_tables" WHERE source_object_id = ? ORDER BY create_date, object_id',
+        'SELECT object_id, capture_instance FROM "cdc.change_tables" WHERE source_object_id = ? ORDER BY'
+        " create_date, object_id",
         (table.object_id,),
     ).fetchall():
         if not has_pending(connection, name):
@@ -187,7 +189,8 @@ def instances_of(connection: sqlite3.Connection, catalog: Catalog, table: TableI
         ordinals = tuple(
             (column, ordinal, change_table.column(column).type)
             for column, ordinal in connection.execute(
-                'SELECT column_name, column_ordinal FROM "cdc.captured_columns" WHERE object_id = ? ORDER BY column_ordinal',
+                'SELECT column_name, column_ordinal FROM "cdc.captured_columns" WHERE object_id = ? ORDER BY'
+                " column_ordinal",
                 (number,),
             ).fetchall()
         )
@@ -212,7 +215,8 @@ def create_pending(connection: sqlite3.Connection, instance: str, ordinals: Sequ
     """Make the table of pending rows of a new instance."""
     columns = "".join(f", c{ordinal} {declared.kind.affinity}" for _, ordinal, declared in ordinals)
     connection.execute(
-        f"CREATE TABLE {quoted('emulator.pending.' + instance)} (id INTEGER PRIMARY KEY, tran INTEGER, seqval BLOB, op INTEGER,"
+        f"CREATE TABLE {quoted('emulator.pending.' + instance)} (id INTEGER PRIMARY KEY, tran INTEGER, seqval BLOB,"
+        " op INTEGER,"
         f" mask BLOB, command INTEGER{columns})"
     )
 

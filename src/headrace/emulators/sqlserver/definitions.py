@@ -191,7 +191,8 @@ class Definitions:
             if draft.computed is not None:
                 draft.type = self._computed_type(draft.computed, infos, path) or SqlType("nvarchar", -1)
                 del info
-        # The view of tables needs this one before capture is enabled, so it is there already, empty and not in the catalog.
+        # The view of tables needs this one before capture is enabled, so it is there already, empty and not in the
+        # catalog.
         if path.lower() == "cdc.change_tables":
             self._connection.execute('DROP TABLE "cdc.change_tables"')
         change_order = ["__$start_lsn", "__$command_id", "__$seqval", "__$operation"]
@@ -301,7 +302,8 @@ class Definitions:
         self._connection.execute(
             f'INSERT INTO "sys.columns" VALUES ({", ".join("?" * 13)})',
             (
-                object_id, draft.name, number, declared.kind.system_type_id, declared.kind.system_type_id, declared.max_length,
+                object_id, draft.name, number, declared.kind.system_type_id, declared.kind.system_type_id,
+                declared.max_length,
                 declared.shown_precision, declared.shown_scale, collation, int(draft.nullable is not False),
                 int(draft.identity is not None), int(draft.computed is not None), default_id,
             ),
@@ -502,7 +504,8 @@ class Definitions:
                 (rows,) = self._connection.execute(f"SELECT EXISTS (SELECT 1 FROM {quoted(table.path)})").fetchone()
                 if rows:
                     raise ProgrammingError(
-                        "ALTER TABLE only allows columns to be added that can contain nulls, or have a DEFAULT definition specified."
+                        "ALTER TABLE only allows columns to be added that can contain nulls, or have a DEFAULT"
+                        " definition specified."
                         f" Column '{draft.name}' cannot be added to non-empty table '{table.name}'.", 4901
                     )  # fmt: skip
                 text += " NOT NULL DEFAULT ''"
@@ -565,7 +568,8 @@ class Definitions:
             reader.accept("NULL")
         tables = [table]
         for (instance,) in self._connection.execute(
-            'SELECT t.capture_instance FROM "cdc.change_tables" AS t JOIN "cdc.captured_columns" AS c ON c.object_id = t.object_id'
+            'SELECT t.capture_instance FROM "cdc.change_tables" AS t JOIN "cdc.captured_columns" AS c ON c.object_id'
+            " = t.object_id"
             " WHERE t.source_object_id = ? AND c.column_name = ?",
             (table.object_id, column.name),
         ).fetchall():
@@ -600,10 +604,12 @@ class Definitions:
         self._connection.execute(f"UPDATE {path} SET {name} = {value}")
         collation = (declared.collation or DEFAULT_COLLATION) if declared.family == "string" else None
         self._connection.execute(
-            'UPDATE "sys.columns" SET system_type_id = ?, user_type_id = ?, max_length = ?, precision = ?, scale = ?, collation_name = ?,'
+            'UPDATE "sys.columns" SET system_type_id = ?, user_type_id = ?, max_length = ?, precision = ?, scale ='
+            ' ?, collation_name = ?,'
             " is_nullable = ? WHERE object_id = ? AND column_id = ?",
             (
-                declared.kind.system_type_id, declared.kind.system_type_id, declared.max_length, declared.shown_precision,
+                declared.kind.system_type_id, declared.kind.system_type_id, declared.max_length,
+                declared.shown_precision,
                 declared.shown_scale, collation, int(nullable), table.object_id, column.column_id,
             ),
         )  # fmt: skip
@@ -621,7 +627,8 @@ class Definitions:
                 self.drop_table(table)
             elif not optional:
                 raise ProgrammingError(
-                    f"Cannot drop the table '{schema}.{name}', because it does not exist or you do not have permission.",
+                    f"Cannot drop the table '{schema}.{name}', because it does not exist or you do not have"
+                    " permission.",
                     3701,
                 )
             if not reader.accept(","):
@@ -649,7 +656,8 @@ class Definitions:
             'SELECT 1 FROM "cdc.change_tables" WHERE source_object_id = ?', (table.object_id,)
         ).fetchone():
             raise ProgrammingError(
-                f"Cannot truncate table '{table.path}' because it is published for replication or enabled for Change Data Capture.",
+                f"Cannot truncate table '{table.path}' because it is published for replication or enabled for Change"
+                " Data Capture.",
                 4711,
             )
         self._connection.execute(f"DELETE FROM {quoted(table.path)}")

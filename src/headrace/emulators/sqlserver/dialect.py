@@ -41,8 +41,10 @@ class EmulatedTSQL(TSQL):
 
 _DIALECT = EmulatedTSQL()
 _NAMES = {
-    "UTINYINT": "tinyint", "UDOUBLE": "real", "DOUBLE": "float", "FLOAT": "float", "MEDIUMTEXT": "ntext", "UUID": "uniqueidentifier",
-    "TIMESTAMPTZ": "datetimeoffset", "ROWVERSION": "timestamp", "TIMESTAMP": "datetime2", "TINYINT": "tinyint", "BOOLEAN": "bit",
+    "UTINYINT": "tinyint", "UDOUBLE": "real", "DOUBLE": "float", "FLOAT": "float", "MEDIUMTEXT": "ntext",
+    "UUID": "uniqueidentifier",
+    "TIMESTAMPTZ": "datetimeoffset", "ROWVERSION": "timestamp", "TIMESTAMP": "datetime2", "TINYINT": "tinyint",
+    "BOOLEAN": "bit",
 }  # fmt: skip
 
 

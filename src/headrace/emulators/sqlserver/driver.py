@@ -28,7 +28,8 @@ from headrace.emulators.sqlserver.session import Result, Rows, Session
 from headrace.emulators.sqlserver.types import SqlType
 
 __all__ = [
-    "Connection", "Cursor", "DataError", "DatabaseError", "Error", "IntegrityError", "NotSupportedError", "OperationalError",
+    "Connection", "Cursor", "DataError", "DatabaseError", "Error", "IntegrityError", "NotSupportedError",
+    "OperationalError",
     "ProgrammingError", "apilevel", "connect", "paramstyle", "run_script", "threadsafety",
 ]  # fmt: skip
 

@@ -95,7 +95,8 @@ def null_refused(column: str, table: str) -> IntegrityError:
 def duplicate_key(constraint: str, table: str) -> IntegrityError:
     """A second row with the same key."""
     return IntegrityError(
-        f"Violation of UNIQUE or PRIMARY KEY constraint '{constraint}'. Cannot insert duplicate key in object '{table}'.",
+        f"Violation of UNIQUE or PRIMARY KEY constraint '{constraint}'. Cannot insert duplicate key in object"
+        f" '{table}'.",
         2627,
     )
 
@@ -103,6 +104,7 @@ def duplicate_key(constraint: str, table: str) -> IntegrityError:
 def range_refused() -> ProgrammingError:
     """What a change function answers to a range outside of what its instance holds."""
     return ProgrammingError(
-        "An insufficient number of arguments were supplied for the procedure or function cdc.fn_cdc_get_all_changes_ ... .",
+        "An insufficient number of arguments were supplied for the procedure or function cdc.fn_cdc_get_all_changes_"
+        " ... .",
         313,
     )

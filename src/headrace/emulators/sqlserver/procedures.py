@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 Arguments = dict[str, Any]
 Procedure = Callable[["Session", Arguments], Result]
 _CHANGE_COLUMNS = (
-    ("__$start_lsn", LSN, False), ("__$end_lsn", LSN, True), ("__$seqval", LSN, False), ("__$operation", SqlType("int"), False),
+    ("__$start_lsn", LSN, False), ("__$end_lsn", LSN, True), ("__$seqval", LSN, False), ("__$operation",
+     SqlType("int"), False),
     ("__$update_mask", SqlType("varbinary", 128), True),
 )  # fmt: skip
 _NOTHING: tuple[Output, ...] = ()
@@ -78,7 +79,8 @@ def _rows(columns: str, rows: Iterable[tuple[Any, ...]]) -> Result:
 def _require_cdc(session: Session) -> None:
     if session.catalog().find("cdc", "change_tables") is None:
         raise ProgrammingError(
-            f"The database '{session.database}' is not enabled for Change Data Capture. Ensure that the correct database context is set"
+            f"The database '{session.database}' is not enabled for Change Data Capture. Ensure that the correct"
+            " database context is set"
             " and retry the operation.", 22901
         )  # fmt: skip
 
@@ -124,8 +126,10 @@ def _source(session: Session, arguments: Arguments) -> TableInfo:
     schema, name = arguments.get("source_schema") or "dbo", arguments.get("source_name")
     table = session.catalog().find(str(schema), str(name))
     if table is None or not table.object_id:
-        raise ProgrammingError(f"Source table '{schema}.{name}' does not exist in the current database. Ensure that the correct"
-                               " database context is set. Specify a valid schema and table name for the database.", 22931)  # fmt: skip
+        raise ProgrammingError(f"Source table '{schema}.{name}' does not exist in the current database. Ensure that"
+        " the correct"
+                               " database context is set. Specify a valid schema and table name for the database.",
+                               22931)  # fmt: skip
     return table
 
 
@@ -139,11 +143,13 @@ def enable_table(session: Session, arguments: Arguments) -> Result:
     )]  # fmt: skip
     if len(have) >= 2:
         raise ProgrammingError(
-            f"Could not create a capture instance because there are already two capture instances for source table '{table.path}'."
+            f"Could not create a capture instance because there are already two capture instances for source table"
+            f" '{table.path}'."
             " A table can have at most two capture instances.", 22962
         )  # fmt: skip
     if session.catalog().find("cdc", f"{instance}_CT") is not None:
-        raise ProgrammingError(f"Could not create a capture instance because the capture instance name '{instance}' already exists in the"
+        raise ProgrammingError(f"Could not create a capture instance because the capture instance name '{instance}'"
+        " already exists in the"
                                " current database. Specify an explicit unique name for the parameter @capture_instance.", 22926)  # fmt: skip
     chosen = _captured(table, arguments.get("captured_column_list"))
     keys = _keys(session, table, arguments.get("index_name"))
@@ -174,7 +180,8 @@ def enable_table(session: Session, arguments: Arguments) -> Result:
         index = arguments.get("index_name") or _primary_key(session, table)
         session.sqlite.execute(
             f'INSERT INTO "cdc.change_tables" VALUES ({", ".join("?" * 13)})',
-            (number, 0, table.object_id, instance, start, None, net, 0, arguments.get("role_name"), index if keys else None,
+            (number, 0, table.object_id, instance, start, None, net, 0, arguments.get("role_name"),
+             index if keys else None,
              arguments.get("filegroup_name"), session.now(), int(bool(arguments.get("allow_partition_switch", 1)))),
         )  # fmt: skip
         change_log.create_triggers(session.sqlite, session.catalog(), table)
@@ -207,7 +214,8 @@ def _keys(session: Session, table: TableInfo, index: object) -> list[str]:
     if name is None:
         return []
     rows = session.sqlite.execute(
-        'SELECT c.name FROM "sys.indexes" AS i JOIN "sys.index_columns" AS k ON k.object_id = i.object_id AND k.index_id = i.index_id'
+        'SELECT c.name FROM "sys.indexes" AS i JOIN "sys.index_columns" AS k ON k.object_id = i.object_id AND'
+        " k.index_id = i.index_id"
         ' JOIN "sys.columns" AS c ON c.object_id = k.object_id AND c.column_id = k.column_id'
         " WHERE i.object_id = ? AND i.name = ? AND i.is_unique = 1 AND k.is_included_column = 0 ORDER BY k.key_ordinal",
         (table.object_id, name),
@@ -239,7 +247,8 @@ def disable_table(session: Session, arguments: Arguments) -> Result:
     )]  # fmt: skip
     chosen = names if wanted.lower() == "all" else [n for n in names if n.lower() == wanted.lower()]
     if not chosen:
-        raise ProgrammingError(f"The capture instance name '{wanted}' for source table '{table.path}' does not exist in the current"
+        raise ProgrammingError(f"The capture instance name '{wanted}' for source table '{table.path}' does not exist"
+        " in the current"
                                " database.", 22960)  # fmt: skip
     with session.writing():
         for name in chosen:
@@ -302,7 +311,8 @@ def help_jobs(session: Session, arguments: Arguments) -> Result:
     state = dict(session.sqlite.execute('SELECT name, value FROM "emulator.state"').fetchall())
     name = session.database
     return _rows(columns, [
-        ("6D3C3B2E-0000-4000-8000-000000000001", "capture", f"cdc.{name}_capture", 500, 10, 1, int(float(state.get("polling", "5"))), 0, 0),
+        ("6D3C3B2E-0000-4000-8000-000000000001", "capture", f"cdc.{name}_capture", 500, 10, 1,
+         int(float(state.get("polling", "5"))), 0, 0),
         ("6D3C3B2E-0000-4000-8000-000000000002", "cleanup", f"cdc.{name}_cleanup", 0, 0, 0, 0, 4320, 5000),
     ])  # fmt: skip
 
@@ -311,14 +321,18 @@ def help_change_data_capture(session: Session, arguments: Arguments) -> Result:
     """sys.sp_cdc_help_change_data_capture: one row per capture instance."""
     _require_cdc(session)
     columns = (
-        "source_schema sysname, source_table sysname, capture_instance sysname, object_id int, source_object_id int, start_lsn binary(10),"
+        "source_schema sysname, source_table sysname, capture_instance sysname, object_id int, source_object_id int,"
+        " start_lsn binary(10),"
         " end_lsn binary(10), supports_net_changes bit, has_drop_pending bit, role_name sysname, index_name sysname,"
-        " filegroup_name sysname, create_date datetime, index_column_list nvarchar(max), captured_column_list nvarchar(max)"
+        " filegroup_name sysname, create_date datetime, index_column_list nvarchar(max), captured_column_list"
+        " nvarchar(max)"
     )
     found = session.sqlite.execute(
-        "SELECT s.name, o.name, t.capture_instance, t.object_id, t.source_object_id, t.start_lsn, t.end_lsn, t.supports_net_changes,"
+        "SELECT s.name, o.name, t.capture_instance, t.object_id, t.source_object_id, t.start_lsn, t.end_lsn,"
+        " t.supports_net_changes,"
         ' t.has_drop_pending, t.role_name, t.index_name, t.filegroup_name, t.create_date FROM "cdc.change_tables" AS t'
-        ' JOIN "sys.objects" AS o ON o.object_id = t.source_object_id JOIN "sys.schemas" AS s ON s.schema_id = o.schema_id'
+        ' JOIN "sys.objects" AS o ON o.object_id = t.source_object_id JOIN "sys.schemas" AS s ON s.schema_id ='
+        " o.schema_id"
         " ORDER BY t.create_date, t.object_id"
     ).fetchall()
     if arguments.get("source_name"):
@@ -373,7 +387,8 @@ _PROCEDURES: dict[str, tuple[Procedure, tuple[str, ...]]] = {
     "sp_cdc_disable_db": (disable_database, ()),
     "sp_cdc_enable_table": (
         enable_table,
-        (*_TABLE, "capture_instance", "supports_net_changes", "role_name", "index_name", "captured_column_list", "filegroup_name",
+        (*_TABLE, "capture_instance", "supports_net_changes", "role_name", "index_name", "captured_column_list",
+         "filegroup_name",
          "allow_partition_switch"),
     ),
     "sp_cdc_disable_table": (disable_table, (*_TABLE, "capture_instance")),

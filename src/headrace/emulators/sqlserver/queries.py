@@ -90,6 +90,7 @@ class StatementTranslator(ExpressionTranslator):
         return self.expression(tree.expressions[0].unalias(), scope or Scope())
 
     def call(self, name: str, arguments: list[exp.Expression], scope: Scope) -> Value:
+        """A function call, by name in upper case."""
         found = CALLS.get(name)
         if found is None:
             raise self.unknown(f"the function {name}")
@@ -104,6 +105,7 @@ class StatementTranslator(ExpressionTranslator):
     # Queries.
 
     def query(self, node: exp.Expression, scope: Scope | None) -> tuple[str, tuple[Output, ...]]:
+        """A SELECT or a set operation, inside of another scope or on its own."""
         own = Scope(parent=scope)
         prefix = self._with(node, own)
         if isinstance(node, exp.Subquery):
@@ -141,7 +143,8 @@ class StatementTranslator(ExpressionTranslator):
         right, others = self._member(node.expression, scope)
         if len(outputs) != len(others):
             raise ProgrammingError(
-                "All queries combined using a UNION, INTERSECT or EXCEPT operator must have an equal number of expressions"
+                "All queries combined using a UNION, INTERSECT or EXCEPT operator must have an equal number of"
+                " expressions"
                 " in their target lists.", 205
             )  # fmt: skip
         merged = tuple((name, declared or other) for (name, declared), (_, other) in zip(outputs, others, strict=True))
@@ -191,7 +194,8 @@ class StatementTranslator(ExpressionTranslator):
                     outputs.append((name, value.type))
                 continue
             value = self.expression(item.unalias(), scope)
-            # A projection that assigns to its own alias keeps the collation; an unnamed one has an empty name, as on a server.
+            # A projection that assigns to its own alias keeps the collation; an unnamed one has an empty name, as on
+            # a server.
             name = item.alias if isinstance(item, exp.Alias) else item.name if isinstance(item, exp.Column) else ""
             shown = value.sortable if value.collation else value.sql
             projections.append(f"{shown} AS {quoted(name)}" if name else shown)
@@ -206,7 +210,7 @@ class StatementTranslator(ExpressionTranslator):
         if isinstance(inner, exp.Column) and not inner.table:
             aliases = {e.alias.lower(): e for e in select.expressions if isinstance(e, exp.Alias)}
             if inner.name.lower() in aliases:
-                declared = dict((n.lower(), t) for n, t in outputs)[inner.name.lower()]
+                declared = {n.lower(): t for n, t in outputs}[inner.name.lower()]
                 return Value(quoted(inner.name), declared).sortable + direction
         return self.ordered(node, scope)
 
@@ -321,9 +325,11 @@ class StatementTranslator(ExpressionTranslator):
         listed = ", ".join(quoted(c) for c, _ in columns)
         oldest = f'(SELECT start_lsn FROM "cdc.change_tables" WHERE capture_instance = {text_literal(instance)})'
         newest = '(SELECT MAX(start_lsn) FROM "cdc.lsn_time_mapping")'
+        # The check comes first in the join, or a range without rows would never be checked.
         sql = (
-            f"(SELECT {listed} FROM {path} WHERE tsql_check_range({low}, {high}, {oldest}, {newest}, {option})"
-            f' AND "__$start_lsn" >= {low} AND "__$start_lsn" <= {high}'
+            f"(SELECT {listed} FROM (SELECT tsql_check_range({low}, {high}, {oldest}, {newest}, {option}) AS ok) AS"
+            " checked"
+            f' CROSS JOIN {path} WHERE checked.ok AND "__$start_lsn" >= {low} AND "__$start_lsn" <= {high}'
             f" AND (\"__$operation\" <> 3 OR {option} = 'all update old' COLLATE NOCASE))"
         )
         alias = node.alias or name
@@ -368,7 +374,8 @@ class StatementTranslator(ExpressionTranslator):
         for column in given:
             if column.computed is not None:
                 raise ProgrammingError(
-                    f'The column "{column.name}" cannot be modified because it is either a computed column or is the result'
+                    f'The column "{column.name}" cannot be modified because it is either a computed column or is the'
+                    ' result'
                     " of a UNION operator.", 271
                 )  # fmt: skip
         named = {c.column_id or c.name for c in given}

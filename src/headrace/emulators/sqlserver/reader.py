@@ -1,4 +1,4 @@
-"""Reading statements word by word: for those that have no expressions worth a tree (definitions, calls of procedures)."""
+"""Reading statements word by word: definitions and calls of procedures, which need no tree."""
 
 from __future__ import annotations
 

@@ -81,10 +81,14 @@ class EmulatedServer:
     def set_agent(self, *, running: bool) -> None:
         """What sys.dm_server_services says of SQL Server Agent, in all databases."""
         for path in self.directory.glob("*.sqlite"):
-            with sqlite3.connect(path) as connection:
-                connection.execute(
-                    "UPDATE \"emulator.state\" SET value = ? WHERE name = 'agent'", ("4" if running else "1",)
-                )
+            session = Session(path)
+            try:
+                with session.writing():
+                    session.sqlite.execute(
+                        "UPDATE \"emulator.state\" SET value = ? WHERE name = 'agent'", ("4" if running else "1",)
+                    )
+            finally:
+                session.close()
 
 
 class EmulatedDatabase:
@@ -217,7 +221,7 @@ class EmulatedDatabase:
                 jobs.clean_instance(self.session, name, mark)
 
     def lsn(self, commit: bytes | str, records: Sequence[bytes | str] = ()) -> None:
-        """Decide the commit LSN of the next logged transaction of this object, and the sequence values of its changes in order."""
+        """Decide the commit LSN of this object's next logged transaction, and the sequence values of its changes."""
         self.session.log.force(commit, records)
 
     def max_lsn(self) -> bytes | None:

@@ -43,7 +43,8 @@ Clock = Callable[[], dt.datetime]
 _BUSY_SECONDS = 60.0
 _VERSION = "Microsoft SQL Server 2022 (RTM-CU14) - 16.0.4135.4 (X64) (emulated by Headrace on SQLite)"
 _PROPERTIES = {
-    "version": _VERSION, "productversion": "16.0.4135.4", "productlevel": "RTM", "edition": "Developer Edition (64-bit)",
+    "version": _VERSION, "productversion": "16.0.4135.4", "productlevel": "RTM", "edition": "Developer Edition"
+    " (64-bit)",
     "engineedition": 3, "servername": "EMULATOR", "machinename": "EMULATOR", "collation": DEFAULT_COLLATION,
     "productmajorversion": "16", "status": "ONLINE", "updateability": "READ_WRITE",
 }  # fmt: skip
@@ -261,7 +262,8 @@ class Session:
         translation = self.translation(statement)
         if len(values) < translation.parameters:
             raise ProgrammingError(
-                f"The SQL contains {translation.parameters} parameter markers, but {len(values)} parameters were supplied.",
+                f"The SQL contains {translation.parameters} parameter markers, but {len(values)} parameters were"
+                " supplied.",
                 0,
             )
         self._check_permissions(translation)
@@ -456,22 +458,25 @@ class Session:
         for table in translation.read:
             if table.path.lower() in denied or f"schema::{table.schema.lower()}" in denied:
                 raise ProgrammingError(
-                    f"The SELECT permission was denied on the object '{table.name}', database '{self.database}', schema '{table.schema}'.",
+                    f"The SELECT permission was denied on the object '{table.name}', database '{self.database}',"
+                    f" schema '{table.schema}'.",
                     229,
                 )
 
     # Identities.
 
     def _check_identity(self, translation: Translation) -> None:
-        if translation.kind == "insert" and translation.sets_identity and translation.written is not None:
-            if self._identity_insert != translation.written.object_id:
-                raise ProgrammingError(
-                    f"Cannot insert explicit value for identity column in table '{translation.written.name}' when IDENTITY_INSERT"
-                    " is set to OFF.", 544
-                )  # fmt: skip
+        table = translation.written
+        if translation.kind != "insert" or not translation.sets_identity or table is None:
+            return
+        if self._identity_insert != table.object_id:
+            raise ProgrammingError(
+                f"Cannot insert explicit value for identity column in table '{table.name}' when IDENTITY_INSERT is set to OFF.",
+                544,
+            )
 
     def prepare_identity(self, table: TableInfo) -> None:
-        """Learn the next number of a table's identity column; the functions that give it may not ask SQLite themselves."""
+        """Learn the next number of a table's identity column, since functions may not ask SQLite themselves."""
         row = self.sqlite.execute(
             'SELECT seed_value, increment_value, last_value FROM "sys.identity_columns" WHERE object_id = ?',
             (table.object_id,),
@@ -500,7 +505,8 @@ class Session:
             return
         if explicit:
             self.sqlite.execute(
-                f'UPDATE "sys.identity_columns" SET last_value = MAX(COALESCE(last_value, seed_value), (SELECT MAX({quoted(column.name)})'
+                f'UPDATE "sys.identity_columns" SET last_value = MAX(COALESCE(last_value, seed_value), (SELECT'
+                f" MAX({quoted(column.name)})"
                 f" FROM {quoted(table.path)})) WHERE object_id = ?",
                 (table.object_id,),
             )

@@ -1,4 +1,4 @@
-"""A small shop whose traffic has everything that is hard to capture: key changes, rollbacks, large values, no key at all.
+"""A small shop with traffic that is hard to capture: key changes, rollbacks, large values, no key at all.
 
 All values come from the seed: the same seed gives the same transactions.
 """
@@ -17,17 +17,24 @@ from headrace.emulators.sqlserver.server import EmulatedDatabase, EmulatedServer
 from headrace.emulators.sqlserver.workload import Workload
 
 _TABLES = """
-CREATE TABLE dbo.customers (id int NOT NULL IDENTITY(1001, 1) PRIMARY KEY, guid uniqueidentifier NOT NULL, name nvarchar(80) NOT NULL,
-  email varchar(120) NULL, born date NULL, active bit NOT NULL DEFAULT 1, credit money NOT NULL DEFAULT 0, notes nvarchar(max) NULL,
-  photo varbinary(max) NULL, created datetime2(7) NOT NULL, seen datetimeoffset(3) NULL, CONSTRAINT UQ_email UNIQUE (email, guid))
+CREATE TABLE dbo.customers (id int NOT NULL IDENTITY(1001, 1) PRIMARY KEY, guid uniqueidentifier NOT NULL,
+  name nvarchar(80) NOT NULL,
+  email varchar(120) NULL, born date NULL, active bit NOT NULL DEFAULT 1, credit money NOT NULL DEFAULT 0,
+  notes nvarchar(max) NULL,
+  photo varbinary(max) NULL, created datetime2(7) NOT NULL, seen datetimeoffset(3) NULL,
+  CONSTRAINT UQ_email UNIQUE (email, guid))
 GO
-CREATE TABLE dbo.products (sku varchar(20) NOT NULL PRIMARY KEY, title nvarchar(100) NOT NULL, price decimal(12,3) NOT NULL,
-  weight real NULL, checksum varbinary(16) NULL, stock smallint NOT NULL DEFAULT 0, opens time(3) NULL, changed datetime NULL)
+CREATE TABLE dbo.products (sku varchar(20) NOT NULL PRIMARY KEY, title nvarchar(100) NOT NULL,
+  price decimal(12,3) NOT NULL,
+  weight real NULL, checksum varbinary(16) NULL, stock smallint NOT NULL DEFAULT 0, opens time(3) NULL,
+  changed datetime NULL)
 GO
 CREATE TABLE dbo.orders (order_id bigint NOT NULL PRIMARY KEY, customer_id int NOT NULL, placed smalldatetime NOT NULL,
-  status nchar(8) NOT NULL DEFAULT N'new', total decimal(18,2) NULL, ratio float NULL, comment varchar(200) NULL DEFAULT 'none')
+  status nchar(8) NOT NULL DEFAULT N'new', total decimal(18,2) NULL, ratio float NULL,
+  comment varchar(200) NULL DEFAULT 'none')
 GO
-CREATE TABLE dbo.order_lines (order_id bigint NOT NULL, line tinyint NOT NULL, sku varchar(20) NOT NULL, quantity int NOT NULL,
+CREATE TABLE dbo.order_lines (order_id bigint NOT NULL, line tinyint NOT NULL, sku varchar(20) NOT NULL,
+  quantity int NOT NULL,
   price decimal(12,3) NOT NULL, note nvarchar(50) NULL, PRIMARY KEY (order_id, line))
 GO
 CREATE TABLE dbo.audit_log (happened datetime2(3) NOT NULL, who varchar(20) NULL, what nvarchar(100) NULL)
@@ -93,7 +100,8 @@ class Shop(Workload):
         actions: list[tuple[int, Callable[[Cursor], None]]] = [
             (20, self._place_order), (10, self._add_customer), (12, self._change_customer), (8, self._change_large),
             (6, self._forget_values), (8, self._reprice), (5, self._rename_product), (5, self._renumber_lines),
-            (6, self._cancel_order), (4, self._delete_and_insert), (8, self._write_log), (5, self._clean_log), (5, self._ship),
+            (6, self._cancel_order), (4, self._delete_and_insert), (8, self._write_log), (5, self._clean_log), (5,
+             self._ship),
             (3, self._add_product),
         ]  # fmt: skip
         weights = [w for w, _ in actions]
@@ -139,13 +147,16 @@ class Shop(Workload):
     def _add_customer(self, cursor: Cursor) -> None:
         r = self._random
         number, self._next_customer = self._next_customer, self._next_customer + 1
-        seen = f"{self._now:%Y-%m-%d %H:%M:%S}.{r.randrange(1000):03d} {r.choice(('+01:00', '-05:30', '+00:00', '+09:00'))}"
+        seen = f"{self._now:%Y-%m-%d %H:%M:%S}.{r.randrange(1000):03d}"
+        f" {r.choice(('+01:00', '-05:30', '+00:00', '+09:00'))}"
         self.change(
             cursor, "customers", "insert",
-            "INSERT INTO dbo.customers (guid, name, email, born, credit, notes, photo, created, seen) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "INSERT INTO dbo.customers (guid, name, email, born, credit, notes, photo, created, seen) VALUES (?, ?,"
+            " ?, ?, ?, ?, ?, ?, ?)",
             str(uuid.UUID(int=r.getrandbits(128))), self._name(), self._maybe(f"c{number}@example.org"),
             self._maybe(dt.date(1930 + r.randrange(80), 1 + r.randrange(12), 1 + r.randrange(28))),
-            Decimal(r.randrange(-10_000, 10_000_000)).scaleb(-4), self._maybe(self._large()), self._maybe(r.randbytes(r.randrange(2000))),
+            Decimal(r.randrange(-10_000, 10_000_000)).scaleb(-4), self._maybe(self._large()),
+            self._maybe(r.randbytes(r.randrange(2000))),
             self._precise(), self._maybe(seen),
         )  # fmt: skip
         self._customers.append(number)
@@ -157,9 +168,12 @@ class Shop(Workload):
             return
         self.change(
             cursor, "products", "insert",
-            "INSERT INTO dbo.products (sku, title, price, weight, checksum, stock, opens, changed) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            sku, " ".join(r.choices(_WORDS, k=2)), Decimal(r.randrange(1, 10**8)).scaleb(-3), self._maybe(r.random() * 10),
-            self._maybe(r.randbytes(16)), r.randrange(500), self._maybe(dt.time(r.randrange(24), r.randrange(60), 0, 123000)),
+            "INSERT INTO dbo.products (sku, title, price, weight, checksum, stock, opens, changed) VALUES (?, ?, ?,"
+            " ?, ?, ?, ?, ?)",
+            sku, " ".join(r.choices(_WORDS, k=2)), Decimal(r.randrange(1, 10**8)).scaleb(-3),
+            self._maybe(r.random() * 10),
+            self._maybe(r.randbytes(16)), r.randrange(500), self._maybe(dt.time(r.randrange(24), r.randrange(60), 0,
+            123000)),
             self._maybe(self._now),
         )  # fmt: skip
         self._skus.append(sku)
@@ -171,7 +185,8 @@ class Shop(Workload):
         self._order += 1
         lines = r.randrange(1, 6)
         self.change(
-            cursor, "orders", "insert", "INSERT INTO dbo.orders (order_id, customer_id, placed, total, ratio) VALUES (?, ?, ?, ?, ?)",
+            cursor, "orders", "insert", "INSERT INTO dbo.orders (order_id, customer_id, placed, total, ratio) VALUES"
+            " (?, ?, ?, ?, ?)",
             self._order, r.choice(self._customers), self._now, self._maybe(Decimal(r.randrange(10**9)).scaleb(-2)),
             self._maybe(r.gauss(0, 1e6)),
         )  # fmt: skip
@@ -265,5 +280,8 @@ class Shop(Workload):
         sql = "DELETE TOP (1) FROM dbo.audit_log WHERE who = ?"
         self.change(cursor, "audit_log", "delete", sql, self._random.choice(("ann", "bob")))
         self.change(
-            cursor, "audit_log", "update", "UPDATE TOP (1) dbo.audit_log SET what = N'seen' WHERE who IS NULL AND what = N'saw it'"
+            cursor,
+            "audit_log",
+            "update",
+            "UPDATE TOP (1) dbo.audit_log SET what = N'seen' WHERE who IS NULL AND what = N'saw it'",
         )

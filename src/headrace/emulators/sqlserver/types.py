@@ -183,7 +183,7 @@ def _arrow(declared: SqlType) -> pa.DataType:
 
 
 def sqlite_collation(name: str) -> str:
-    """The SQLite collation for one of SQL Server's: byte order for `..._BIN` and `..._BIN2`, case-sensitive for `_CS_`."""
+    """The SQLite collation for one of SQL Server's: byte order for `_BIN` and `_BIN2`, case-sensitive for `_CS_`."""
     upper = name.upper()
     if "_BIN" in upper:
         return "RTRIM"
