@@ -122,3 +122,44 @@ class Workload:
         if "transactions" not in self._seen and self._process.wait() != 0:
             lines = self._process.stderr.read().strip().splitlines()
             self._answers.put({"error": lines[-1] if lines else f"it ended with code {self._process.returncode}"})
+
+
+def _answer(**values: object) -> None:
+    print(json.dumps(values), flush=True)
+
+
+def main(arguments: list[str]) -> None:
+    """The child's side: make the database, then change and capture it as the parent says."""
+    from headrace.emulators.sqlserver import EmulatedServer
+    from headrace.emulators.sqlserver.flights import Flights
+    from headrace.emulators.sqlserver.shop import Shop
+    from headrace.emulators.sqlserver.workload import Workload as Traffic
+
+    folder, name, seed, rate = arguments
+    kinds: dict[str, type[Traffic]] = {"flights": Flights, "shop": Shop}
+    traffic = kinds[name].create(EmulatedServer(folder), int(seed), name=name)
+    stop = threading.Event()
+
+    def listen() -> None:
+        # `stop`, or the end of the parent.
+        sys.stdin.readline()
+        stop.set()
+
+    with traffic.database.capture_job():
+        _answer(file=str(traffic.database.path))
+        if sys.stdin.readline() != "change\n":
+            return
+        listener = threading.Thread(target=listen, daemon=True)
+        listener.start()
+        traffic.replay(stop, rate=float(rate))
+        listener.join()
+        # The job's thread may be in the middle of a scan; this one waits for it and takes the rest.
+        while traffic.database.capture():
+            pass
+        _answer(transactions=traffic.transactions)
+        # Snapshots of tables without a key wait for a running capture job, so it runs until the parent is done.
+        sys.stdin.read()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -122,11 +122,9 @@ def compare(source: Path, lake: Path, tables: Sequence[str] | None = None) -> Co
 
 def _user_tables(database: sqlite3.Connection) -> list[str]:
     if _has_catalog(database):
-        captured = database.execute(
-            """SELECT DISTINCT s.name, o.name FROM "cdc.change_tables" c JOIN "sys.objects" o
-            ON o.object_id = c.source_object_id JOIN "sys.schemas" s ON s.schema_id = o.schema_id ORDER BY 1, 2"""
-        )
-        return [f"{schema}.{name}" for schema, name in captured]
+        names = _table_names(database)
+        captured = database.execute('SELECT source_object_id FROM "cdc.change_tables"').fetchall()
+        return sorted({names[number] for (number,) in captured if number in names})
     found = database.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name").fetchall()
     return [name for (name,) in found if "." in name and not _INTERNAL.match(name)]
 
@@ -172,16 +170,21 @@ def _key(database: sqlite3.Connection, table: str) -> list[str]:
     if not _has_catalog(database):
         infos = database.execute(f"PRAGMA table_info({_identifier(table)})").fetchall()
         return [info[1] for info in sorted(infos, key=lambda info: info[5]) if info[5]]
-    schema, _, name = table.partition(".")
-    columns = database.execute(
-        """SELECT c.name FROM "sys.indexes" i JOIN "sys.objects" o ON o.object_id = i.object_id
-        JOIN "sys.schemas" s ON s.schema_id = o.schema_id
-        JOIN "sys.index_columns" x ON x.object_id = i.object_id AND x.index_id = i.index_id
-        JOIN "sys.columns" c ON c.object_id = x.object_id AND c.column_id = x.column_id
-        WHERE i.is_primary_key = 1 AND s.name = ? AND o.name = ? ORDER BY x.key_ordinal""",
-        (schema, name),
-    )
-    return [column for (column,) in columns]
+    # Joined here and not in SQL: the file's texts have collations that only the emulator knows.
+    number = next((number for number, path in _table_names(database).items() if path == table), None)
+    indexes = database.execute('SELECT object_id, index_id, is_primary_key FROM "sys.indexes"').fetchall()
+    index = next((id for object_id, id, primary in indexes if object_id == number and primary), None)
+    parts = database.execute('SELECT object_id, index_id, key_ordinal, column_id FROM "sys.index_columns"').fetchall()
+    columns = database.execute('SELECT object_id, column_id, name FROM "sys.columns"').fetchall()
+    named = {column_id: name for object_id, column_id, name in columns if object_id == number}
+    key = sorted((ordinal, column) for object_id, id, ordinal, column in parts if (object_id, id) == (number, index))
+    return [named[column] for _, column in key]
+
+
+def _table_names(database: sqlite3.Connection) -> dict[int, str]:
+    schemas = dict(database.execute('SELECT schema_id, name FROM "sys.schemas"').fetchall())
+    objects = database.execute('SELECT object_id, schema_id, name FROM "sys.objects"').fetchall()
+    return {number: f"{schemas[schema]}.{name}" for number, schema, name in objects if schema in schemas}
 
 
 def _whole(result: TableComparison, what: str, rows: int) -> TableComparison:
