@@ -19,6 +19,7 @@ from headrace.changes.row import spark_schema
 
 FOLDER = Path(__file__).parents[1] / "golden" / "debezium_json"
 EPOCH = dt.datetime(1970, 1, 1)
+_ENTRIES = "array<struct<key:string,value:string>>"
 PLACEHOLDERS = ("__debezium_unavailable_value", "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ==")
 
 DEFAULTS = {
@@ -184,7 +185,29 @@ def rows(spark: Any, data: Iterable[Mapping[str, Any]], schemas: Iterable[TableS
     ]
     lines += [{"position": f"{n:08}//", **row} for n, row in enumerate(data, 1)]
     kind = spark_schema()
-    return spark.createDataFrame([tuple(line.get(field.name) for field in kind) for line in lines], kind)
+    maps = ("key", "before", "after", "source")
+    # Python hands maps over without their order, so they travel as entries.
+    ddl = ", ".join(f"{f.name} {_ENTRIES if f.name in maps else f.dataType.simpleString()}" for f in kind)
+    data = [tuple(_entries(line.get(f.name)) if f.name in maps else line.get(f.name) for f in kind) for line in lines]
+    frame = spark.createDataFrame(data, ddl)
+    return frame.selectExpr(
+        *(f"map_from_entries({f.name}) as {f.name}" if f.name in maps else f"`{f.name}`" for f in kind)
+    )
+
+
+def _entries(image: Mapping[str, str | None] | None) -> list[tuple[str, str | None]] | None:
+    return None if image is None else list(image.items())
+
+
+def collected(changes: Any) -> list[dict[str, Any]]:
+    """Change rows in the order of their positions, with maps in their order."""
+    maps = {f.name for f in changes.schema if f.dataType.typeName() == "map"}
+    frame = changes.selectExpr(*(f"map_entries({n}) as {n}" if n in maps else f"`{n}`" for n in changes.columns))
+    rows = [row.asDict(recursive=True) for row in frame.collect()]
+    for row in rows:
+        for name in maps:
+            row[name] = row[name] and {entry["key"]: entry["value"] for entry in row[name]}
+    return sorted(rows, key=lambda row: row["position"])
 
 
 def differences(ours: Any, theirs: Any, path: str = "") -> list[str]:

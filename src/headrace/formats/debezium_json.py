@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import uuid
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from headrace.changes import TableSchema
+from headrace.changes.typed import literal
 from headrace.errors import OptionError
 from headrace.formats.base import Format
+from headrace.formats.debezium_decode import Readings, change_rows, collected, known_reading, schema_rows, with_texts
 from headrace.formats.debezium_encode import EncodePlan
-from headrace.formats.debezium_schema import SHAPES
+from headrace.formats.debezium_schema import SHAPES, key_schema, value_schema
 from headrace.formats.debezium_values import ValueModes
 from headrace.options import Option
 
@@ -218,14 +221,7 @@ class DebeziumJson(Format):
             prefix=prefix,
             shape=shape,
             version=settings["connector_version"] or shape.connector_version,
-            modes=ValueModes(
-                decimals=settings["decimal_handling_mode"],
-                times=settings["time_precision_mode"],
-                binary=settings["binary_handling_mode"],
-                placeholder=settings["unavailable_value_placeholder"],
-                failing=settings["event_converting_failure_handling_mode"] == "fail",
-                null_as_default=settings["null_as_default"],
-            ),
+            modes=self._modes(),
             schema_names=settings["schema_name_adjustment_mode"] or shape.schema_names,
             value_schemas=settings["schemas_enable"],
             key_schemas=settings["schemas_enable"] if key_schemas is None else key_schemas,
@@ -235,6 +231,63 @@ class DebeziumJson(Format):
             run_id=str(uuid.uuid5(uuid.NAMESPACE_URL, f"headrace:{prefix}")),
         )
         return plan.apply(changes)
+
+    def decode(self, messages: DataFrame) -> DataFrame:
+        """Debezium events with their schemas (`schemas.enable`) to change rows.
+
+        A batch DataFrame is read twice: first the structures that occur in it are collected on the driver. Each gives a
+        `schema` row before its first message. With the option `schema` that first job is left out, values and keys may
+        come without their schemas, and columns keep their declared digits; the handling modes must then be set as the
+        writer had them. Streaming DataFrames need that option, and give no `schema` rows.
+
+        Tombstones become `tombstone` rows. What can't be read, and what is no data change event (transaction metadata,
+        schema changes, heartbeats), becomes an `error` row that keeps the message. A column that holds the
+        unavailable-value placeholder is left out of the image.
+
+        Raises:
+            OptionError: a streaming DataFrame without the option `schema`, or two structures of one table in it.
+        """
+        given = self.settings["schema"]
+        if given is None and messages.isStreaming:
+            raise OptionError(
+                "Format 'debezium_json' needs the option 'schema' to decode a streaming DataFrame.",
+                remedy="Give the tables' TableSchemas, or decode inside foreachBatch.",
+            )
+        texts = with_texts(messages)
+        placeholder = self.settings["unavailable_value_placeholder"]
+        placeholders = (placeholder, base64.b64encode(placeholder.encode()).decode())
+        readings = collected(texts) if given is None else self._given_readings(given)
+        rows = change_rows(texts, readings, placeholders, by_topic=given is not None)
+        if messages.isStreaming or not readings.structures:
+            return rows
+        return schema_rows(messages, readings).unionAll(rows)
+
+    def _given_readings(self, given: tuple[TableSchema, ...]) -> Readings:
+        shape, prefix, modes = SHAPES[self.settings["shape"]], self.settings["topic_prefix"], self._modes()
+        readings = Readings()
+        for schema in given:
+            topic = shape.topic(prefix or "", schema.id)
+            if topic in readings.topics:
+                raise OptionError(
+                    f"Option 'schema' of format 'debezium_json' holds two structures of table {schema.id}.",
+                    remedy="Keep the one that the messages follow.",
+                )
+            readings.topics[topic] = schema.id
+            mark = f"topic = {literal(topic)}" if prefix else f"endswith(concat('.', topic), {literal('.' + topic)})"
+            row = value_schema(schema, topic, shape, modes)
+            known_reading(readings, schema, mark, row, key_schema(schema, topic, modes))
+        return readings
+
+    def _modes(self) -> ValueModes:
+        settings = self.settings
+        return ValueModes(
+            decimals=settings["decimal_handling_mode"],
+            times=settings["time_precision_mode"],
+            binary=settings["binary_handling_mode"],
+            placeholder=settings["unavailable_value_placeholder"],
+            failing=settings["event_converting_failure_handling_mode"] == "fail",
+            null_as_default=settings["null_as_default"],
+        )
 
     def _schemas(self, changes: DataFrame) -> tuple[TableSchema, ...]:
         for image in ("before", "after"):

@@ -199,9 +199,10 @@ def _unscaled_bytes(digits: str, short: bool) -> str:
         return f"unhex(regexp_replace({low}, '{_SIGN_BYTES}', ''))"
     # Two halves of 64 bits: the low one unsigned, the high one with the sign.
     whole = f"try_cast({digits} as decimal(38,0))"
-    rest = f"pmod({whole}, {_TWO_TO_64})"
-    high = f"lpad(hex(({whole} - {rest}) div {_TWO_TO_64}), 16, '0')"
-    wide = f"concat({high}, lpad(conv(cast({rest} as string), 10, 16), 16, '0'))"
+    low_half = f"lpad(conv(cast(pmod({whole}, {_TWO_TO_64}) as string), 10, 16), 16, '0')"
+    # The quotient is rounded towards zero; two's complement wants it rounded down.
+    high_half = f"lpad(hex({whole} div {_TWO_TO_64} - if({whole} % {_TWO_TO_64} < 0, 1, 0)), 16, '0')"
+    wide = f"concat({high_half}, {low_half})"
     return f"unhex(regexp_replace(if(length({digits}) <= 18, {low}, {wide}), '{_SIGN_BYTES}', ''))"
 
 

@@ -1,0 +1,118 @@
+"""What decoding makes of recorded events, and of messages that are no data change event."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import debezium_recordings as recordings
+import pytest
+
+from headrace.errors import OptionError
+from headrace.formats.convert import decode
+
+KAFKA = (
+    "topic string, partition int, offset long, timestamp timestamp, key binary, value binary, "
+    "headers array<struct<key:string,value:binary>>"
+)
+
+
+def text(value: Any, spaced: bool = False) -> bytes | None:
+    if value is None:
+        return None
+    return json.dumps(value, ensure_ascii=False, separators=None if spaced else (",", ":")).encode()
+
+
+def kafka(spark: Any, messages: list[tuple[str, Any, Any]], spaced: bool = False) -> Any:
+    rows = [(t, 0, n, None, text(k, spaced), text(v, spaced), None) for n, (t, k, v) in enumerate(messages)]
+    return spark.createDataFrame(rows, KAFKA)
+
+
+def decoded(frame: Any, **options: Any) -> list[dict[str, Any]]:
+    return recordings.collected(decode(frame, format="debezium_json", **options))
+
+
+@pytest.mark.parametrize(("release", "spaced"), [("1.7.2", False), ("3.6.1", False), ("3.6.1", True)])
+def test_recorded_events_become_the_rows_they_came_from(spark: Any, release: str, spaced: bool) -> None:
+    events = recordings.events(release)
+    rows = decoded(kafka(spark, [(e["topic"], e["key"], e["value"]) for e in events], spaced))
+    assert [row["error"] for row in rows if row["op"] == "error"] == []
+    data = [row for row in rows if row["op"] != "schema"]
+    assert len(data) == len(events)
+    structures = recordings.tables()
+    for row, event in zip(data, events, strict=True):
+        if event["value"] is None:
+            assert row["op"] == "tombstone"
+            continue
+        payload = event["value"]["payload"]
+        schema = recordings.structure(event)
+        assert (row["op"], row["table"]["name"]) == (payload["op"], schema.id.name)
+        assert row["transaction"] == payload["transaction"]
+        assert list(row["key"] or {}) == list(schema.key)
+        for image in ("before", "after"):
+            want = recordings.image(payload[image], schema)
+            got = row[image]
+            assert (got is None) == (want is None)
+            if want is not None:
+                assert list(got) == list(want)
+                for name, value in want.items():
+                    kind = schema.column(name).logical
+                    assert equal(got[name], value, kind.kind), (name, got[name], value)
+    assert {row["table"]["name"] for row in rows if row["op"] == "schema"} == {
+        name for name, _ in structures if name != "debezium_signal"
+    }
+    names = [row["table"]["name"] for row in rows if row["op"] == "schema"]
+    assert names.count("orders") == 2
+
+
+def equal(ours: str | None, theirs: str | None, kind: str) -> bool:
+    """Times come with the digits of their unit: more zeros, or fewer where the wire has dropped them."""
+    if ours is None or theirs is None or kind not in ("time", "timestamp", "zoned_timestamp"):
+        return ours == theirs or (kind.startswith("float") and ours is not None and float(ours) == float(theirs or ""))
+    if kind == "zoned_timestamp":
+        return ours == re.sub(r"\.?0+(?=Z|[+-]\d\d:\d\d$)", "", theirs) if "." in theirs else ours == theirs
+    return ours.rstrip("0.") == theirs.rstrip("0.")
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "error"),
+    [
+        (b"{", None, "The key is no JSON of the key schema."),
+        (None, b"no json", "The value carries no schema and none was given for its topic."),
+        (None, b'{"before":null,"after":{"id":1},"op":"c"}', "The value carries no schema"),
+        (None, b'{"schema":{"type":"struct","fields":[]},"payload":{"ts_ms":1}}', "The value is no data change event."),
+    ],
+)
+def test_what_is_no_data_change_becomes_an_error_row(
+    spark: Any, key: bytes | None, value: bytes | None, error: str
+) -> None:
+    good = next(e for e in recordings.events("3.6.1") if e["value"] is not None)
+    frame = spark.createDataFrame(
+        [
+            (good["topic"], 0, 0, None, text(good["key"]), text(good["value"]), None),
+            ("other", 0, 1, None, bytearray(key) if key else None, bytearray(value) if value else None, None),
+        ],
+        KAFKA,
+    )
+    rows = decoded(frame)
+    assert [row["op"] for row in rows] == ["schema", "r", "error"]
+    assert error in rows[2]["error"]
+    assert (rows[2]["message"]["key"], rows[2]["message"]["value"]) == (key, value)
+    assert rows[1]["message"]["value"] is None
+
+
+def test_a_value_that_breaks_its_schema_is_an_error_row(spark: Any) -> None:
+    events = [e for e in recordings.events("3.6.1") if "customers" in e["topic"] and e["value"] is not None][:2]
+    events[1]["value"]["payload"]["after"]["id"] = "not a number"
+    rows = decoded(kafka(spark, [(e["topic"], e["key"], e["value"]) for e in events]))
+    assert [row["op"] for row in rows] == ["schema", "r", "error"]
+    assert rows[2]["error"] == "The value does not follow its schema."
+
+
+def test_streaming_decode_needs_the_schema(spark: Any, tmp_path: Any) -> None:
+    stream = spark.readStream.schema(KAFKA).json(str(tmp_path))
+    with pytest.raises(OptionError, match="needs the option 'schema' to decode a streaming DataFrame"):
+        decode(stream, format="debezium_json")
+    schema = recordings.tables()["customers", "CREATE"]
+    assert decode(stream, format="debezium_json", schema=schema, topic_prefix="server1").isStreaming
