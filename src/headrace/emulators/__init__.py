@@ -1,4 +1,4 @@
 """Databases and brokers for demos and tests, on this machine only.
 
-Nothing here is needed to capture from a real server; the programs that use an emulator reach it by a registered driver name.
+Nothing here is needed to capture from a real server; programs reach an emulator by a registered driver name.
 """

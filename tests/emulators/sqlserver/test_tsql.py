@@ -222,7 +222,8 @@ def test_columns_can_be_added_changed_and_renamed(table: EmulatedDatabase) -> No
     assert table.execute("SELECT id, name, more FROM t2 WHERE id = 1").fetchall() == [(1, "a", "7")]
     found = table.execute("SELECT c.name, u.name, c.max_length FROM sys.columns AS c JOIN sys.types AS u ON"
     " u.user_type_id = c.user_type_id"
-                          " WHERE c.object_id = OBJECT_ID('dbo.t2') AND c.name IN ('name', 'more') ORDER BY c.column_id").fetchall()  # fmt: skip
+                          " WHERE c.object_id = OBJECT_ID('dbo.t2') AND c.name IN ('name', 'more') ORDER BY c.column_id"
+    ).fetchall()  # fmt: skip
     assert found == [("name", "nvarchar", 100), ("more", "varchar", 5)]
 
 

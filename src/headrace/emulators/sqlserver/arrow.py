@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.emulators.sqlserver.result import Rows
 from headrace.emulators.sqlserver.scope import Output
-from headrace.emulators.sqlserver.session import Rows
 from headrace.emulators.sqlserver.types import BIGINT, FLOAT, NVARCHAR_MAX, SqlType
 
 

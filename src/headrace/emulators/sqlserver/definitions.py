@@ -5,44 +5,17 @@ from __future__ import annotations
 import re
 import sqlite3
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 from headrace.emulators.sqlserver import change_log
 from headrace.emulators.sqlserver.catalog import Catalog, ColumnInfo, TableInfo, column_definition, quoted
+from headrace.emulators.sqlserver.drafts import ColumnDraft, KeyDraft, read_column, read_constraint
 from headrace.emulators.sqlserver.errors import ProgrammingError, invalid_column, invalid_object
 from headrace.emulators.sqlserver.queries import StatementTranslator
-from headrace.emulators.sqlserver.reader import StatementReader, default_text
+from headrace.emulators.sqlserver.reader import StatementReader
 from headrace.emulators.sqlserver.scope import Relation, Scope, Value
 from headrace.emulators.sqlserver.types import DEFAULT_COLLATION, SqlType
 
 _REUSED_KEYS = ("int", "bigint", "smallint", "tinyint")
-
-
-@dataclass
-class ColumnDraft:
-    """A column while its definition is read."""
-
-    name: str
-    type: SqlType
-    nullable: bool | None = None
-    identity: tuple[int, int] | None = None
-    default: str | None = None
-    default_name: str | None = None
-    computed: str | None = None
-    persisted: bool = False
-
-
-@dataclass
-class KeyDraft:
-    """A PRIMARY KEY, UNIQUE constraint or index while its definition is read."""
-
-    columns: list[str]
-    primary: bool = False
-    constraint: bool = True
-    unique: bool = True
-    clustered: bool = False
-    name: str | None = None
-    included: list[str] = field(default_factory=list)
 
 
 class Definitions:
@@ -88,9 +61,9 @@ class Definitions:
         reader.expect("(")
         while True:
             if reader.word() in ("CONSTRAINT", "PRIMARY KEY", "UNIQUE"):
-                keys.append(self._table_constraint(reader))
+                keys.append(read_constraint(reader))
             else:
-                columns.append(self._column(reader, keys))
+                columns.append(read_column(reader, keys))
             if reader.accept(")"):
                 break
             reader.expect(",")
@@ -98,65 +71,6 @@ class Definitions:
             reader.name()
         reader.finish()
         self.create_table(schema, name, columns, keys)
-
-    def _column(self, reader: StatementReader, keys: list[KeyDraft]) -> ColumnDraft:
-        name = reader.name()
-        if reader.accept("AS"):
-            draft = ColumnDraft(name, SqlType("int"), computed=reader.parenthesised())
-            draft.persisted = reader.accept("PERSISTED")
-            return draft
-        draft = ColumnDraft(name, reader.type())
-        while reader.word() not in (",", ")", ""):
-            constraint = reader.name() if reader.accept("CONSTRAINT") else None
-            if reader.accept("NOT", "NULL"):
-                draft.nullable = False
-            elif reader.accept("NULL"):
-                draft.nullable = True
-            elif reader.accept("COLLATE"):
-                draft.type = SqlType(draft.type.name, draft.type.length, collation=reader.name())
-            elif reader.accept("IDENTITY"):
-                draft.identity = (1, 1)
-                if reader.accept("("):
-                    seed = reader.integer()
-                    reader.expect(",")
-                    draft.identity = (seed, reader.integer())
-                    reader.expect(")")
-            elif reader.accept("DEFAULT"):
-                draft.default, draft.default_name = default_text(self._default(reader)), constraint
-            elif reader.accept("PRIMARY KEY"):
-                draft.nullable = False
-                keys.append(KeyDraft([name], True, clustered=not self._nonclustered(reader), name=constraint))
-            elif reader.accept("UNIQUE"):
-                self._nonclustered(reader)
-                keys.append(KeyDraft([name], name=constraint))
-            elif reader.accept("WITH", "VALUES") or reader.accept("ROWGUIDCOL"):
-                continue
-            else:
-                raise reader.unknown(f"the column option {reader.word()}")
-        return draft
-
-    def _default(self, reader: StatementReader) -> str:
-        if reader.word() == "(":
-            return reader.parenthesised()
-        mark = reader.mark
-        if reader.word() in ("-", "+"):
-            reader.next()
-        reader.next()
-        text = reader.text_since(mark)
-        return text + reader.parenthesised() if reader.word() == "(" else text
-
-    def _nonclustered(self, reader: StatementReader) -> bool:
-        return not reader.accept("CLUSTERED") and reader.accept("NONCLUSTERED")
-
-    def _table_constraint(self, reader: StatementReader) -> KeyDraft:
-        name = reader.name() if reader.accept("CONSTRAINT") else None
-        if reader.accept("PRIMARY KEY"):
-            nonclustered = self._nonclustered(reader)
-            return KeyDraft(reader.names(), True, clustered=not nonclustered, name=name)
-        if reader.accept("UNIQUE"):
-            self._nonclustered(reader)
-            return KeyDraft(reader.names(), name=name)
-        raise reader.unknown(f"the constraint {reader.word()}")
 
     def create_table(
         self, schema: str, name: str, columns: list[ColumnDraft], keys: list[KeyDraft], *, shipped: bool = False
@@ -475,12 +389,12 @@ class Definitions:
 
     def _add(self, reader: StatementReader, table: TableInfo) -> None:
         if reader.word() in ("CONSTRAINT", "PRIMARY KEY", "UNIQUE"):
-            key = self._table_constraint(reader)
+            key = read_constraint(reader)
             key.clustered = False
             self.create_index(table, key)
             return
         keys: list[KeyDraft] = []
-        draft = self._column(reader, keys)
+        draft = read_column(reader, keys)
         if any(c.name.lower() == draft.name.lower() for c in table.columns):
             raise ProgrammingError(
                 f"Column names in each table must be unique. Column name '{draft.name}' is specified more than once.",

@@ -23,8 +23,9 @@ from headrace.emulators.sqlserver.errors import (
     OperationalError,
     ProgrammingError,
 )
+from headrace.emulators.sqlserver.result import Result, Rows
 from headrace.emulators.sqlserver.scope import Output
-from headrace.emulators.sqlserver.session import Result, Rows, Session
+from headrace.emulators.sqlserver.session import Session
 from headrace.emulators.sqlserver.types import SqlType
 
 __all__ = [

@@ -54,6 +54,7 @@ def _simple(name: str, sql: str, declared: SqlType | None) -> None:
 
 
 _MAPPING = '(SELECT {} FROM "cdc.lsn_time_mapping"{})'
+_PATH = "s.name || '.' || o.name = tsql_object_path({0}) COLLATE NOCASE"
 _OBJECT = '"sys.objects" AS o JOIN "sys.schemas" AS s ON s.schema_id = o.schema_id'
 
 for _name, _sql, _type in (
@@ -90,7 +91,7 @@ for _name, _sql, _type in (
     ("@@TRANCOUNT", "tsql_transactions()", INT),
     ("@@ROWCOUNT", "tsql_rowcount()", INT),
     ("@@SPID", "51", SqlType("smallint")),
-    ("OBJECT_ID", f"(SELECT o.object_id FROM {_OBJECT} WHERE s.name || '.' || o.name = tsql_object_path({{0}}) COLLATE NOCASE)", INT),
+    ("OBJECT_ID", f"(SELECT o.object_id FROM {_OBJECT} WHERE {_PATH})", INT),
     ("SCHEMA_ID", '(SELECT schema_id FROM "sys.schemas" WHERE name = {0})', INT),
     ("TYPE_NAME", '(SELECT name FROM "sys.types" WHERE user_type_id = {0})', SYSNAME),
     ("FN_CDC_INCREMENT_LSN", "tsql_step_lsn({0}, 1)", LSN),

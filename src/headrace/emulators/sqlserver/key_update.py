@@ -39,8 +39,9 @@ def update_keys(session: Session, translation: Translation, values: Sequence[obj
     sql = translation.sql.replace(f"UPDATE {quoted(table.path)} AS", f"UPDATE temp.{copy} AS", 1)
     cursor = session.sqlite.execute(sql, values)
     changed = " OR ".join(f"(o.{quoted(n)} COLLATE BINARY IS NOT n.{quoted(n)})" for n in names)
+    old, new = (", ".join(f"{side}.{quoted(n)}" for n in names) for side in "on")
     rows = connection.execute(
-        f'SELECT n."emulator row", {", ".join("o." + quoted(n) for n in names)}, {", ".join("n." + quoted(n) for n in names)}'
+        f'SELECT n."emulator row", {old}, {new}'
         f' FROM {quoted(table.path)} AS o JOIN temp.{copy} AS n ON n."emulator row" = o.rowid WHERE {changed} ORDER'
         " BY o.rowid"
     ).fetchall()

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.emulators.sqlserver import change_log
 from headrace.emulators.sqlserver.catalog import CDC_TABLES, TableInfo, columns_of, quoted
-from headrace.emulators.sqlserver.definitions import ColumnDraft, KeyDraft
+from headrace.emulators.sqlserver.drafts import ColumnDraft, KeyDraft
 from headrace.emulators.sqlserver.errors import ProgrammingError
 from headrace.emulators.sqlserver.reader import StatementReader
+from headrace.emulators.sqlserver.result import Result, Rows
 from headrace.emulators.sqlserver.scope import Output
-from headrace.emulators.sqlserver.session import Result, Rows
 from headrace.emulators.sqlserver.types import LSN, SqlType, parse_type
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ def enable_table(session: Session, arguments: Arguments) -> Result:
     if session.catalog().find("cdc", f"{instance}_CT") is not None:
         raise ProgrammingError(f"Could not create a capture instance because the capture instance name '{instance}'"
         " already exists in the"
-                               " current database. Specify an explicit unique name for the parameter @capture_instance.", 22926)  # fmt: skip
+                               " current database. Specify a unique @capture_instance.", 22926)  # fmt: skip
     chosen = _captured(table, arguments.get("captured_column_list"))
     keys = _keys(session, table, arguments.get("index_name"))
     if arguments.get("supports_net_changes") and not keys:

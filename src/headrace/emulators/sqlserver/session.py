@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import datetime as dt
-import itertools
 import os
 import re
 import sqlite3
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from decimal import ROUND_HALF_UP, Decimal
 from functools import lru_cache
 from pathlib import Path
@@ -19,6 +17,7 @@ from headrace.emulators.sqlserver import catalog as catalogs
 from headrace.emulators.sqlserver import dialect, temporal
 from headrace.emulators.sqlserver.catalog import Catalog, TableInfo, quoted
 from headrace.emulators.sqlserver.change_log import TransactionLog
+from headrace.emulators.sqlserver.computed_views import ComputedViews
 from headrace.emulators.sqlserver.conversion import bound
 from headrace.emulators.sqlserver.definitions import Definitions
 from headrace.emulators.sqlserver.errors import (
@@ -33,7 +32,7 @@ from headrace.emulators.sqlserver.errors import (
 )
 from headrace.emulators.sqlserver.functions import FunctionHost, register_collations
 from headrace.emulators.sqlserver.queries import StatementTranslator, Translation
-from headrace.emulators.sqlserver.scope import Output
+from headrace.emulators.sqlserver.result import Result, Rows
 from headrace.emulators.sqlserver.types import DEFAULT_COLLATION
 
 QUERY_LOG = "HEADRACE_EMULATOR_QUERY_LOG"
@@ -53,57 +52,6 @@ _PROPERTIES = {
 def utc_now() -> dt.datetime:
     """The server's clock, which runs in UTC."""
     return dt.datetime.now(dt.UTC).replace(tzinfo=None)
-
-
-class Rows:
-    """Stored values of a result, read as they are asked for.
-
-    Args:
-        fetch: gives up to so many rows; none at the end.
-        translate: words an SQLite error that comes up while rows are read.
-    """
-
-    def __init__(
-        self,
-        fetch: Callable[[int], list[tuple[Any, ...]]],
-        translate: Callable[[sqlite3.Error], Error] | None = None,
-    ) -> None:
-        self._fetch = fetch
-        self._translate = translate
-
-    @classmethod
-    def of(cls, rows: Iterable[tuple[Any, ...]]) -> Rows:
-        """Rows that are there already."""
-        iterator = iter(rows)
-        return cls(lambda count: list(itertools.islice(iterator, count)))
-
-    def take(self, count: int) -> list[tuple[Any, ...]]:
-        """The next rows, at most so many; none at the end."""
-        try:
-            return self._fetch(count)
-        except sqlite3.Error as error:
-            if self._translate is None:
-                raise
-            raise self._translate(error) from error
-
-    def __iter__(self) -> Iterator[tuple[Any, ...]]:
-        while block := self.take(256):
-            yield from block
-
-
-@dataclass
-class Result:
-    """What a statement gave.
-
-    Args:
-        columns: names and types; empty when it is no query.
-        rows: stored values, read as they are asked for.
-        rowcount: rows changed, -1 for a query.
-    """
-
-    columns: tuple[Output, ...]
-    rows: Rows
-    rowcount: int = -1
 
 
 @lru_cache(maxsize=1024)
@@ -141,6 +89,8 @@ class Session:
         self.log = TransactionLog(self.sqlite, self.now)
         self.log.register(self.host)
         self.definitions = Definitions(self.sqlite, self.catalog, self.now)
+        self._views = ComputedViews(self)
+        self._denied_now: set[str] = set()
         self._register_functions()
         self._version = -1
         self._catalog = Catalog()
@@ -268,7 +218,7 @@ class Session:
             )
         self._check_permissions(translation)
         for name in translation.computed:
-            self._fill(name)
+            self._views.fill(name)
         used = values[: translation.parameters]
         if translation.kind == "query":
             if (translation.stable or self._stable) and self.explicit and not self.sqlite.in_transaction:
@@ -453,6 +403,7 @@ class Session:
 
     def _check_permissions(self, translation: Translation) -> None:
         denied = self._denied() if self.user.lower() != "sa" else set()
+        self._denied_now = denied
         if not denied:
             return
         for table in translation.read:
@@ -463,6 +414,13 @@ class Session:
                     229,
                 )
 
+    def _permitted(self, securable: str | None, permission: str | None) -> int:
+        # Asked while a statement runs, so it answers from what was read before it.
+        parts = [p.strip("[] ").lower() for p in str(securable or "").split(".")]
+        path = ".".join(parts[-2:] if len(parts) > 1 else ["dbo", *parts])
+        hidden = path in self._denied_now or f"schema::{parts[-1]}" in self._denied_now
+        return int(not (hidden and str(permission).upper() == "SELECT"))
+
     # Identities.
 
     def _check_identity(self, translation: Translation) -> None:
@@ -471,7 +429,8 @@ class Session:
             return
         if self._identity_insert != table.object_id:
             raise ProgrammingError(
-                f"Cannot insert explicit value for identity column in table '{table.name}' when IDENTITY_INSERT is set to OFF.",
+                f"Cannot insert explicit value for identity column in table '{table.name}' when IDENTITY_INSERT is set"
+                " to OFF.",
                 544,
             )
 
@@ -532,7 +491,7 @@ class Session:
         register("tsql_db_name", 2, self._db_name, deterministic=False)
         register("tsql_db_id", 2, self._db_id, deterministic=False)
         register("tsql_role", 0, lambda: 1)
-        register("tsql_permitted", 2, lambda securable, permission: 1, deterministic=False)
+        register("tsql_permitted", 2, self._permitted, deterministic=False)
         register("tsql_upper", 1, lambda text: None if text is None else str(text).upper())
         register("tsql_lower", 1, lambda text: None if text is None else str(text).lower())
         register("tsql_reverse", 1, lambda text: None if text is None else str(text)[::-1])
@@ -554,67 +513,20 @@ class Session:
         self._last_version = max(getattr(self, "_last_version", 0) + 1, int(self.clock().timestamp() * 1_000_000))
         return self._last_version.to_bytes(8, "big")
 
-    def _names(self) -> list[str]:
+    def database_names(self) -> list[str]:
+        """The server's databases in the order of their ids, which start at 1."""
         return ["master", "tempdb", "model", "msdb", *sorted(p.stem for p in self.path.parent.glob("*.sqlite"))]
 
     def _db_name(self, number: int | None, given: int) -> str | None:
         if not given:
             return self.database
-        names = self._names()
+        names = self.database_names()
         return names[number - 1] if number is not None and 0 < number <= len(names) else None
 
     def _db_id(self, name: str | None, given: int) -> int | None:
         wanted = name if given else self.database
-        lowered = [n.lower() for n in self._names()]
+        lowered = [n.lower() for n in self.database_names()]
         return lowered.index(wanted.lower()) + 1 if wanted is not None and wanted.lower() in lowered else None
-
-    def _fill(self, name: str) -> None:
-        rows = list(getattr(self, "_rows_of_" + name.split(".")[1])())
-        columns = catalogs.columns_of(catalogs.COMPUTED_TABLES[name])
-        body = ", ".join(catalogs.column_definition(c.name, c.type) for c in columns)
-        self.sqlite.execute(f"CREATE TEMP TABLE IF NOT EXISTS {quoted(name)} ({body})")
-        self.sqlite.execute(f"DELETE FROM temp.{quoted(name)}")
-        self.sqlite.executemany(f"INSERT INTO temp.{quoted(name)} VALUES ({', '.join('?' * len(columns))})", rows)
-
-    def _rows_of_databases(self) -> Iterator[tuple[object, ...]]:
-        for number, name in enumerate(self._names(), 1):
-            enabled, created = 0, "2003-04-08 09:13:36.390"
-            if name == self.database:
-                enabled = int(self.catalog().find("cdc", "change_tables") is not None)
-            elif number > 4:
-                enabled = int(_is_captured(self.path.parent / f"{name}.sqlite"))
-            yield (name, number, created, 160, DEFAULT_COLLATION, 0, 0, "ONLINE", 1, "ON", 0, enabled)
-
-    def _counts(self) -> Iterator[tuple[int, int, int]]:
-        paths = {t.object_id: t.path for t in self.catalog().tables.values() if t.object_id}
-        rows = self.sqlite.execute(
-            'SELECT object_id, index_id FROM "sys.indexes" ORDER BY object_id, index_id'
-        ).fetchall()
-        counts: dict[int, int] = {}
-        for number, index in rows:
-            if number in paths:
-                if number not in counts:
-                    (counts[number],) = self.sqlite.execute(f"SELECT COUNT(*) FROM {quoted(paths[number])}").fetchone()
-                yield number, index, counts[number]
-
-    def _rows_of_partitions(self) -> Iterator[tuple[object, ...]]:
-        for number, index, count in self._counts():
-            yield (number * 256 + index, number, index, 1, count)
-
-    _rows_of_dm_db_partition_stats = _rows_of_partitions
-
-    def _rows_of_dm_server_services(self) -> Iterator[tuple[object, ...]]:
-        (agent,) = self.sqlite.execute("SELECT value FROM \"emulator.state\" WHERE name = 'agent'").fetchone()
-        yield ("SQL Server (MSSQLSERVER)", 2, "Automatic", 4, "Running", 1)
-        running = int(agent) == 4
-        yield (
-            "SQL Server Agent (MSSQLSERVER)",
-            2,
-            "Automatic",
-            int(agent),
-            "Running" if running else "Stopped",
-            2 if running else None,
-        )
 
 
 class _Writing:
@@ -652,17 +564,6 @@ def _round(value: Any, digits: int, scale: int) -> Any:
         return None
     rounded = Decimal(str(value)).quantize(Decimal(1).scaleb(-digits), rounding=ROUND_HALF_UP)
     return format(rounded.quantize(Decimal(1).scaleb(-scale)), "f")
-
-
-def _is_captured(path: Path) -> bool:
-    other = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
-    try:
-        return (
-            other.execute("SELECT 1 FROM \"sys.objects\" WHERE name = 'change_tables' COLLATE BINARY").fetchone()
-            is not None
-        )
-    finally:
-        other.close()
 
 
 def _record(text: str) -> None:

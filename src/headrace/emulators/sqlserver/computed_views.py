@@ -1,0 +1,90 @@
+"""System views whose rows are made when they are read: databases, row counts, services."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headrace.emulators.sqlserver import catalog as catalogs
+from headrace.emulators.sqlserver.catalog import quoted
+from headrace.emulators.sqlserver.types import DEFAULT_COLLATION
+
+if TYPE_CHECKING:
+    from headrace.emulators.sqlserver.session import Session
+
+
+class ComputedViews:
+    """Fills the views for one connection.
+
+    Args:
+        session: the connection.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def fill(self, name: str) -> None:
+        """Make the rows of a view, in a temporary table that statements find before anything else of that name."""
+        rows = list(getattr(self, "_rows_of_" + name.split(".")[1])())
+        columns = catalogs.columns_of(catalogs.COMPUTED_TABLES[name])
+        body = ", ".join(catalogs.column_definition(c.name, c.type) for c in columns)
+        self._session.sqlite.execute(f"CREATE TEMP TABLE IF NOT EXISTS {quoted(name)} ({body})")
+        self._session.sqlite.execute(f"DELETE FROM temp.{quoted(name)}")
+        self._session.sqlite.executemany(
+            f"INSERT INTO temp.{quoted(name)} VALUES ({', '.join('?' * len(columns))})", rows
+        )
+
+    def _rows_of_databases(self) -> Iterator[tuple[object, ...]]:
+        for number, name in enumerate(self._session.database_names(), 1):
+            enabled, created = 0, "2003-04-08 09:13:36.390"
+            if name == self._session.database:
+                enabled = int(self._session.catalog().find("cdc", "change_tables") is not None)
+            elif number > 4:
+                enabled = int(_is_captured(self._session.path.parent / f"{name}.sqlite"))
+            yield (name, number, created, 160, DEFAULT_COLLATION, 0, 0, "ONLINE", 1, "ON", 0, enabled)
+
+    def _counts(self) -> Iterator[tuple[int, int, int]]:
+        paths = {t.object_id: t.path for t in self._session.catalog().tables.values() if t.object_id}
+        rows = self._session.sqlite.execute(
+            'SELECT object_id, index_id FROM "sys.indexes" ORDER BY object_id, index_id'
+        ).fetchall()
+        counts: dict[int, int] = {}
+        for number, index in rows:
+            if number in paths:
+                if number not in counts:
+                    (counts[number],) = self._session.sqlite.execute(
+                        f"SELECT COUNT(*) FROM {quoted(paths[number])}"
+                    ).fetchone()
+                yield number, index, counts[number]
+
+    def _rows_of_partitions(self) -> Iterator[tuple[object, ...]]:
+        for number, index, count in self._counts():
+            yield (number * 256 + index, number, index, 1, count)
+
+    _rows_of_dm_db_partition_stats = _rows_of_partitions
+
+    def _rows_of_dm_server_services(self) -> Iterator[tuple[object, ...]]:
+        (agent,) = self._session.sqlite.execute("SELECT value FROM \"emulator.state\" WHERE name = 'agent'").fetchone()
+        yield ("SQL Server (MSSQLSERVER)", 2, "Automatic", 4, "Running", 1)
+        running = int(agent) == 4
+        yield (
+            "SQL Server Agent (MSSQLSERVER)",
+            2,
+            "Automatic",
+            int(agent),
+            "Running" if running else "Stopped",
+            2 if running else None,
+        )
+
+
+def _is_captured(path: Path) -> bool:
+    other = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
+    try:
+        return (
+            other.execute("SELECT 1 FROM \"sys.objects\" WHERE name = 'change_tables' COLLATE BINARY").fetchone()
+            is not None
+        )
+    finally:
+        other.close()
