@@ -246,3 +246,9 @@ def test_change_functions_check_their_range(database: EmulatedDatabase) -> None:
         with pytest.raises(DatabaseError) as caught:
             database.execute(call.format(*bad)).fetchall()
         assert caught.value.number == 313
+
+
+def test_a_union_may_have_a_thousand_members(table: EmulatedDatabase) -> None:
+    parts = [f"SELECT {i} AS n WHERE EXISTS (SELECT 1 FROM t WHERE id = {i % 5})" for i in range(1000)]
+    rows = table.execute(f"SELECT x.n FROM ({' UNION ALL '.join(parts)}) AS x").fetchall()
+    assert [n for (n,) in rows] == [i for i in range(1000) if 1 <= i % 5 <= 3]

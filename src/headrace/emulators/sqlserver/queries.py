@@ -19,6 +19,7 @@ Finder = Callable[[str, str, str], tuple[TableInfo, str]]
 
 _STABLE_HINTS = frozenset(("HOLDLOCK", "SERIALIZABLE", "TABLOCKX", "REPEATABLEREAD"))
 _CHANGES = "fn_cdc_get_all_changes_"
+_MEMBERS = 400
 
 
 @dataclass
@@ -139,16 +140,21 @@ class StatementTranslator(ExpressionTranslator):
         word = {exp.Union: "UNION", exp.Except: "EXCEPT", exp.Intersect: "INTERSECT"}[type(node)]
         if not node.args.get("distinct"):
             word += " ALL"
-        left, outputs = self._member(node.this, scope)
-        right, others = self._member(node.expression, scope)
-        if len(outputs) != len(others):
-            raise ProgrammingError(
-                "All queries combined using a UNION, INTERSECT or EXCEPT operator must have an equal number of"
-                " expressions"
-                " in their target lists.", 205
-            )  # fmt: skip
-        merged = tuple((name, declared or other) for (name, declared), (_, other) in zip(outputs, others, strict=True))
-        sql = f"{left} {word} {right}"
+        translated = [self._member(member, scope) for member in _members(node)]
+        merged = translated[0][1]
+        for _, others in translated[1:]:
+            if len(merged) != len(others):
+                raise ProgrammingError(
+                    "All queries combined using a UNION, INTERSECT or EXCEPT operator must have an equal number of"
+                    " expressions in their target lists.", 205
+                )  # fmt: skip
+            merged = tuple((name, known or other) for (name, known), (_, other) in zip(merged, others, strict=True))
+        texts = [text for text, _ in translated]
+        # SQLite takes at most 500 members at once.
+        while len(texts) > _MEMBERS:
+            groups = [texts[i : i + _MEMBERS] for i in range(0, len(texts), _MEMBERS)]
+            texts = [f"SELECT * FROM ({f' {word} '.join(group)})" for group in groups]
+        sql = f" {word} ".join(texts)
         order = node.args.get("order")
         if order is not None:
             own = Scope([Relation("", merged)], scope, bare_names=True)
@@ -516,6 +522,17 @@ class StatementTranslator(ExpressionTranslator):
             tests = [self._first_rows(path, alias, tests, limit, scope)]
         sql = f"{prefix}DELETE FROM {path} AS {quoted(alias)}" + (f" WHERE {tests[0]}" if tests else "")
         return Translation(sql, "delete", written=table)
+
+
+def _members(node: exp.Union | exp.Except | exp.Intersect) -> list[exp.Expression]:
+    """The queries that a set operation combines; a chain of UNION ALL is one operation of many."""
+    members: list[exp.Expression] = [node.expression]
+    left = node.this
+    chained = isinstance(node, exp.Union) and not node.args.get("distinct")
+    while chained and isinstance(left, exp.Union) and not any(left.args.get(k) for k in ("distinct", "order", "limit")):
+        members.append(left.expression)
+        left = left.this
+    return [left, *reversed(members)]
 
 
 def _without_top(text: str) -> tuple[str, str]:
