@@ -114,7 +114,7 @@ OPTIONS: tuple[Option, ...] = (
         "capture_timeout_seconds",
         int,
         "How long the snapshot of a table without a key waits until the capture job has passed it.",
-        default=600,
+        default=120,
         minimum=1,
     ),
 )

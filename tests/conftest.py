@@ -1,0 +1,23 @@
+"""One Spark session for the whole suite: a second one in the same process would get the first one's jars."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="session")
+def spark() -> SparkSession:
+    from headrace.jars import DELTA, KAFKA
+    from headrace.pipeline.session import spark_session
+
+    return spark_session(
+        "headrace-tests",
+        jars=(KAFKA, DELTA),
+        master="local[2]",
+        conf={"spark.driver.memory": "3g", "spark.sql.shuffle.partitions": "2"},
+    )
