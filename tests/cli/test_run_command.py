@@ -27,6 +27,8 @@ def headrace(*arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
         text=True,
         env=environment(**more),
         timeout=120,
+        # A fault that kills takes the whole session with it.
+        start_new_session=True,
     )
 
 

@@ -188,3 +188,16 @@ def test_a_large_table_takes_seconds(tmp_path: Path) -> None:
     started = time.monotonic()
     assert compare(file, tmp_path / "lake").equal
     assert time.monotonic() - started < 10
+
+
+@pytest.mark.parametrize(("mirror", "equal"), [("500", True), ("501", False), ("510", False)])
+def test_seven_digits_and_nine_are_compared_digit_by_digit(tmp_path: Path, mirror: str, equal: bool) -> None:
+    file = tmp_path / "source.sqlite"
+    database = sqlite3.connect(file)
+    database.execute('CREATE TABLE "dbo.times" (id INTEGER PRIMARY KEY, at TEXT)')
+    database.execute("""INSERT INTO "dbo.times" VALUES (1, '2024-01-01 08:00:00.0000005'), (2, NULL)""")
+    database.commit()
+    database.close()
+    table = pa.table({"id": [1, 2], "at": [f"2024-01-01 08:00:00.000000{mirror}", None]})
+    deltalake.write_deltalake(str(tmp_path / "lake/dbo/times"), table)
+    assert compare(file, tmp_path / "lake").equal is equal

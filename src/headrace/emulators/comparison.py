@@ -30,6 +30,9 @@ _SIDE = "source minus mirror"
 _INTERNAL = re.compile(r"(cdc|sys|emulator|sqlite)[._]")
 _ESCAPE = re.compile(r"[^A-Za-z0-9_.\-]")
 _SOURCE_ZONED = r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d+)? [+-]\d\d:\d\d$"
+# A message counts nanoseconds and does not say that the column had only seven digits; no digit is left out of account.
+_TICKS = r"^(\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d\.\d{7}$"
+_NANOSECONDS = r"^(\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d\.\d{9}$"
 _MIRROR_ZONED = r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)$"
 
 
@@ -244,6 +247,8 @@ def _alike(values: Sequence[Any], mirror: pa.ChunkedArray) -> tuple[pa.Array, pa
         return pa.array([None if v is None else str(v) for v in values], pa.string()), _texts(mirror)
     if pa.types.is_string(kind) and _all_match(source, _SOURCE_ZONED) and _all_match(mirror, _MIRROR_ZONED):
         source = pa.array([_zoned(text) for text in source.to_pylist()], pa.string())
+    if pa.types.is_string(kind) and _all_match(source, _TICKS) and _all_match(mirror, _NANOSECONDS):
+        source = pc.binary_join_element_wise(source, "00", "")
     return source, mirror
 
 

@@ -264,6 +264,9 @@ class RunningPipeline:
         last: Any = self._query.lastProgress
         if not last or not last["sources"]:
             return None
+        # The last report is of before the batch that runs now, so while one runs there is something behind.
+        if self._query.status["isDataAvailable"]:
+            return False
         source = last["sources"][0]
         return bool(source["endOffset"] == source["latestOffset"])
 

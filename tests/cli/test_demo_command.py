@@ -1,0 +1,30 @@
+"""The demo, small: it ends with the proof, and what it leaves can be run again."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+def python(*arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    return subprocess.run(
+        [sys.executable, "-m", *arguments], capture_output=True, text=True, env=environment, timeout=400
+    )
+
+
+@pytest.mark.slow
+def test_the_shop_is_mirrored_and_its_pipeline_goes_on(tmp_path: Path) -> None:
+    folder = tmp_path / "demo"
+    done = python("headrace", "demo", "--database", "shop", "--seconds", "3", "--dir", str(folder))
+    assert "mirror equals source" in done.stdout, done.stdout + done.stderr
+    assert (done.returncode, done.stderr) == (0, "")
+    batches = sorted((folder / "messages").glob("batch=*"))
+
+    again = python("headrace", "run", str(folder / "pipeline.yaml"), "--once")
+    assert (again.returncode, again.stderr) == (0, "")
+    assert sorted((folder / "messages").glob("batch=*")) == batches
