@@ -20,6 +20,7 @@ progresses = st.builds(
     commit=st.sampled_from(["00000027:00000758:0005", "00000028:00000001:0001"]),
     chunk=st.integers(0, 10**6),
     lower=st.none() | keys,
+    last=st.none() | keys,
     bounds=st.lists(st.none() | keys, max_size=4).map(tuple),
     rows=st.integers(-1, 10**12),
     done=st.booleans(),

@@ -22,8 +22,10 @@ def offset(initial=True, **tables):
 
 
 def test_the_chunks_of_a_batch_are_those_of_its_end():
-    start = offset(a=TableProgress(C, 0, None, (("10",), ("20",))))
-    end = offset(a=TableProgress(C, 2, ("20",), (("30",), None), done=True), b=TableProgress(C, 0, None, (("5",),)))
+    start = offset(a=TableProgress(C, bounds=(("10",), ("20",))))
+    end = offset(
+        a=TableProgress(C, 2, ("20",), bounds=(("30",), None), done=True), b=TableProgress(C, bounds=(("5",),))
+    )
     chunks = plan_chunks(start, end)
     assert [(c.table, c.number, c.lower, c.upper) for c in chunks] == [
         ("a", 2, ("20",), ("30",)),
@@ -54,7 +56,7 @@ def test_chunks_over_batches_tile_the_table(sizes):
 
 
 def test_a_finished_snapshot_is_not_planned_again():
-    done = TableProgress(C, 0, None, (None,), done=True)
+    done = TableProgress(C, bounds=(None,), done=True)
     assert plan_chunks(offset(a=done), offset(initial=False, a=done.behind())) == []
 
 
@@ -81,7 +83,7 @@ def test_the_edges_of_a_snapshot_are_marked(rows, marks):
 
 
 def test_positions_of_read_rows_follow_tables_chunks_and_rows_after_the_commit():
-    end = offset(a=TableProgress(C, 0, None, (("1",), None), done=True), b=TableProgress(C, bounds=(None,), done=True))
+    end = offset(a=TableProgress(C, bounds=(("1",), None), done=True), b=TableProgress(C, bounds=(None,), done=True))
     positions = [c.position(row) for c in plan_chunks(Offset.nothing(), end) for row in (0, 1, 300)]
     assert positions == sorted(positions)
     assert len(set(positions)) == len(positions)

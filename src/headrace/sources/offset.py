@@ -29,6 +29,8 @@ class TableProgress:
         commit: changes of this table up to this commit are contained in its snapshot; its stream goes on after it.
         chunk: how many snapshot chunks lie behind, before the batch that ends here.
         lower: the key up to which those chunks reach; null at the beginning of the table.
+        last: the greatest key when the table's snapshot began. Rows after it came later, so the stream brings them;
+            without it the snapshot of a table that grows at its end would never end.
         bounds: the upper key bounds of the chunks of the batch that ends here, in order, each a tuple of canonical
             texts (an element may be null); null for "to the end of the table".
         rows: an estimate of the table's rows when its snapshot began, for progress displays; -1 when unknown.
@@ -38,6 +40,7 @@ class TableProgress:
     commit: str
     chunk: int = 0
     lower: Key | None = None
+    last: Key | None = None
     bounds: tuple[Key | None, ...] = ()
     rows: int = -1
     done: bool = False
@@ -53,6 +56,7 @@ class TableProgress:
             "commit": self.commit,
             "chunk": self.chunk,
             "lower": None if self.lower is None else list(self.lower),
+            "last": None if self.last is None else list(self.last),
             "bounds": [None if b is None else list(b) for b in self.bounds],
             "rows": self.rows,
             "done": self.done,
@@ -61,9 +65,9 @@ class TableProgress:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> TableProgress:
         """Read `to_json`'s form back."""
-        lower = None if data["lower"] is None else tuple(data["lower"])
-        bounds = tuple(None if b is None else tuple(b) for b in data["bounds"])
-        return cls(data["commit"], data["chunk"], lower, bounds, data["rows"], data["done"])
+        bounds = tuple(_key(bound) for bound in data["bounds"])
+        lower, last = _key(data["lower"]), _key(data["last"])
+        return cls(data["commit"], data["chunk"], lower, last, bounds, data["rows"], data["done"])
 
 
 @dataclass(frozen=True)
@@ -146,6 +150,10 @@ class Offset:
             known=tuple(data["known"]),
             tables={name: TableProgress.from_json(p) for name, p in data["tables"].items()},
         )
+
+
+def _key(data: list[str | None] | None) -> Key | None:
+    return None if data is None else tuple(data)
 
 
 def _time_text(time: dt.datetime | None) -> str | None:

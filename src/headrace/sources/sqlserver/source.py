@@ -170,17 +170,21 @@ class SqlServerSource(Source):
         key = table.chunk_key
         if not key:
             return replace(progress, bounds=(None,), done=True)
-        sql, parameters = statements.chunk_bounds(
-            table, key, progress.lower, self.settings["snapshot_chunk_rows"], budget
-        )
-        bounds: list[Key | None] = []
+        last = progress.last or self._keys(connection, table, *statements.greatest_key(table, key))[0]
+        rows = self.settings["snapshot_chunk_rows"]
+        found = self._keys(connection, table, *statements.chunk_bounds(table, key, progress.lower, last, rows, budget))
+        done = len(found) < budget
+        bounds = (*found, last) if done else tuple(found)
+        return replace(progress, last=last, bounds=bounds, done=done)
+
+    @staticmethod
+    def _keys(connection: Connection, table: CapturedTable, sql: str, parameters: Sequence[object]) -> list[Key]:
+        """Keys that a statement gives, as canonical texts."""
+        keys: list[Key] = []
         for batch in connection.batches(sql, parameters):
-            columns = [table.native(name).texts(batch.column(i)).to_pylist() for i, name in enumerate(key)]
-            bounds += zip(*columns, strict=True)
-        done = len(bounds) < budget
-        if done:
-            bounds.append(None)
-        return replace(progress, bounds=tuple(bounds), done=done)
+            columns = [table.native(name).texts(batch.column(i)) for i, name in enumerate(table.chunk_key)]
+            keys += zip(*(column.to_pylist() for column in columns), strict=True)
+        return keys
 
     def _next_commit(self, connection: Connection, start: Offset, limit: Limit) -> str:
         """The end of the next window of commits; the start itself when nothing new is worth a batch."""

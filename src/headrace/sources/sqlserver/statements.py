@@ -124,29 +124,43 @@ def rows_in_range(
     return f"SELECT {fields} FROM {table_name(table)} AS t{hint}{where}{order}", parameters
 
 
+def greatest_key(table: CapturedTable, key: Sequence[str]) -> tuple[str, list[object]]:
+    """The last key in the server's own order."""
+    order = ", ".join(f"t.{quote(name)} DESC" for name in key)
+    return f"SELECT TOP (1) {_key_texts(table, key, 't')} FROM {table_name(table)} AS t ORDER BY {order}", []
+
+
 def chunk_bounds(
-    table: CapturedTable, key: Sequence[str], lower: Sequence[str | None] | None, chunk_rows: int, chunks: int
+    table: CapturedTable,
+    key: Sequence[str],
+    lower: Sequence[str | None] | None,
+    last: Sequence[str | None],
+    chunk_rows: int,
+    chunks: int,
 ) -> tuple[str, list[object]]:
-    """Every `chunk_rows`-th key after `lower`, at most `chunks` of them: read from the key's index alone.
+    """Every `chunk_rows`-th key after `lower` and before `last`, at most `chunks`: read from the key's index alone.
 
     One row more is looked at, so that a bound is only given when a row follows it and no chunk is empty.
     """
     names = [quote(name) for name in key]
     order = ", ".join(f"t.{name}" for name in names)
-    selected = ", ".join(f"t.{name}" for name in names)
-    where = ""
-    parameters: list[object] = []
+    beyond, parameters = _after(table, key, last)
+    where = f"NOT {beyond}"
     if lower is not None:
-        sql, parameters = _after(table, key, lower)
-        where = f" WHERE {sql}"
-    texts = ", ".join(f"{table.native(name).projection(f'y.{quote(name)}')} AS {quote(name)}" for name in key)
+        sql, values = _after(table, key, lower)
+        where = f"{sql} AND {where}"
+        parameters = [*values, *parameters]
     sql = (
-        f"SELECT {texts} FROM (SELECT x.*, MAX(x.[__n]) OVER () AS [__rows] FROM "
-        f"(SELECT TOP (?) {selected}, ROW_NUMBER() OVER (ORDER BY {order}) AS [__n] "
-        f"FROM {table_name(table)} AS t{where} "
+        f"SELECT {_key_texts(table, key, 'y')} FROM (SELECT x.*, MAX(x.[__n]) OVER () AS [__rows] FROM "
+        f"(SELECT TOP (?) {order}, ROW_NUMBER() OVER (ORDER BY {order}) AS [__n] "
+        f"FROM {table_name(table)} AS t WHERE {where} "
         f"ORDER BY {order}) AS x) AS y WHERE y.[__n] % ? = 0 AND y.[__n] < y.[__rows] ORDER BY y.[__n]"
     )
     return sql, [chunk_rows * chunks + 1, *parameters, chunk_rows]
+
+
+def _key_texts(table: CapturedTable, key: Sequence[str], alias: str) -> str:
+    return ", ".join(f"{table.native(name).projection(f'{alias}.{quote(name)}')} AS {quote(name)}" for name in key)
 
 
 def _after(table: CapturedTable, key: Sequence[str], bound: Sequence[str | None]) -> tuple[str, list[object]]:
