@@ -153,7 +153,11 @@ def test_a_killed_run_does_not_block_the_next(tmp_path: Path) -> None:
     file = pipeline(tmp_path)
     commit_changes(tmp_path / "commits", 1, [("dbo.a", "c", "1")])
     killed = headrace(
-        "run", str(file), HEADRACE_FAULT_DIR=str(tmp_path), HEADRACE_FAULTPOINTS="pipeline.sink.1.written=kill"
+        "run",
+        str(file),
+        HEADRACE_FAULT_DIR=str(tmp_path),
+        HEADRACE_FAULT_SPARE=str(os.getsid(0)),
+        HEADRACE_FAULTPOINTS="pipeline.sink.1.written=kill",
     )
     assert killed.returncode == -signal.SIGKILL
     done = headrace("run", str(file), "--once")
