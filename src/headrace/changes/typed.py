@@ -18,6 +18,8 @@ def quote(name: str) -> str:
 def literal(text: str) -> str:
     """A Spark SQL string literal, whatever characters the text has."""
     escaped = text.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n").replace("\r", "\\r")
+    # Spark replaces ${...} by configuration values before it parses.
+    escaped = escaped.replace("$", "\\u0024")
     return f"'{escaped}'"
 
 

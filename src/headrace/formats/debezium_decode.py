@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _BAD = "_headrace_malformed"
+_OPENING = '{"schema":'
 _ENVELOPE = ',"payload":'
 _MAP = "map<string,string>"
 _TRANSACTION = "struct<id:string,total_order:bigint,data_collection_order:bigint>"
@@ -96,66 +97,93 @@ def with_texts(messages: DataFrame) -> DataFrame:
         "headers": "array<struct<key:string,value:binary>>",
     }
     columns = [f"cast({name if name in have else 'null'} as {kind}) as {name}" for name, kind in kafka.items()]
-    texts = messages.selectExpr(*columns).selectExpr("*", "cast(key as string) as kt", "cast(value as string) as vt")
-    return texts.selectExpr("*", f"{_split('kt')} as kp", f"{_split('vt')} as vp").selectExpr(
+    texts = messages.selectExpr(*columns).selectExpr(
+        "*",
+        "cast(key as string) as kt",
+        "cast(value as string) as vt",
+        f"substring_index(cast(key as string), '{_ENVELOPE}', 1) as ko",
+        f"substring_index(cast(value as string), '{_ENVELOPE}', 1) as vo",
+    )
+    split = texts.selectExpr(
         *kafka,
-        "kp.schema as key_schema",
-        "kp.payload as key_payload",
-        "vp.schema as value_schema",
-        "vp.payload as value_payload",
+        f"{_schema('kt', 'ko')} as key_schema",
+        f"{_payload('kt', 'ko', 'key')} as key_payload",
+        f"{_schema('vt', 'vo')} as value_schema",
+        f"{_payload('vt', 'vo', 'value')} as value_payload",
     )
+    return split.selectExpr("*", "xxhash64(key_schema) as kh", "xxhash64(value_schema) as vh")
 
 
-def _split(text: str) -> str:
-    at = f"instr({text}, '{_ENVELOPE}')"
-    start = len('{"schema":') + 1
-    fast = (
-        f"named_struct('schema', substr({text}, {start}, {at} - {start}), "
-        f"'payload', substr({text}, {at} + {len(_ENVELOPE)}, length({text}) - {at} - {len(_ENVELOPE)}))"
-    )
-    slow = (
-        f"named_struct('schema', get_json_object({text}, '$.schema'), 'payload', get_json_object({text}, '$.payload'))"
-    )
-    bare = f"named_struct('schema', cast(null as string), 'payload', {text})"
+def _enveloped(text: str, opening: str) -> str:
+    return f"startswith({text}, '{_OPENING}{{') and octet_length({opening}) < octet_length({text})"
+
+
+def _schema(text: str, opening: str) -> str:
+    """The message up to its payload: `{"schema":{...}` without the closing brace."""
+    slow = f"get_json_object({text}, '$.schema')"
     return (
-        f"case when {text} is null then null "
-        f"when startswith({text}, '{{\"schema\":{{') and {at} > 0 and endswith({text}, '}}') then {fast} "
-        f"when get_json_object({text}, '$.schema.type') is not null then {slow} else {bare} end"
+        f"case when {_enveloped(text, opening)} then {opening} "
+        f"when get_json_object({text}, '$.schema.type') is not null then concat('{_OPENING}', {slow}) end"
     )
+
+
+def _payload(text: str, opening: str, raw: str) -> str:
+    # Cut as bytes: cutting a string counts its characters one by one.
+    start = f"octet_length({opening}) + {len(_ENVELOPE) + 1}"
+    fast = (
+        f"cast(substr({raw}, {start}, octet_length({raw}) - octet_length({opening}) - {len(_ENVELOPE) + 1}) as string)"
+    )
+    slow = f"get_json_object({text}, '$.payload')"
+    return (
+        f"case when {_enveloped(text, opening)} then {fast} "
+        f"when get_json_object({text}, '$.schema.type') is not null then {slow} else {text} end"
+    )
+
+
+def _connect(opening: str) -> dict[str, Any]:
+    schema: dict[str, Any] = json.loads(opening + "}")["schema"]
+    return schema
 
 
 def collected(texts: DataFrame) -> Readings:
     """The structures that occur in a batch, by running one job over it."""
-    names = "from_json(value_payload, 'source struct<db:string,`schema`:string,`table`:string>').source as s"
+    names = "from_json(value_payload, 'source struct<db:string,`schema`:string,`table`:string>').source"
+    # Grouped by the texts themselves: aggregating a text instead would sort the batch.
     found = (
         texts.where("value is not null or key is not null")
-        .selectExpr("*", names, "xxhash64(key_schema) as kh", "xxhash64(value_schema) as vh")
-        .groupBy("topic", "kh", "vh", "s")
-        .agg({"key_schema": "first", "value_schema": "first", "offset": "min", "partition": "min"})
+        .selectExpr("topic", "partition", "offset", "key_schema as ks", "value_schema as vs", f"{names} as s")
+        .groupBy("topic", "ks", "vs", "s")
+        .agg({"offset": "min", "partition": "min"})
         .selectExpr(
-            "topic", "kh", "vh", "s.*", "`first(key_schema)` as ks", "`first(value_schema)` as vs",
-            "`min(offset)` as at", "`min(partition)` as part",
+            "topic",
+            "ks",
+            "vs",
+            "xxhash64(ks) as kh",
+            "xxhash64(vs) as vh",
+            "s.*",
+            "`min(offset)` as at",
+            "`min(partition)` as part",
         )
         .orderBy("topic", "at")
         .collect()
-    )  # fmt: skip
+    )
     readings = Readings()
     keys: dict[int, int] = {}
     rows: dict[int, int] = {}
     for line in found:
         if line.ks is not None and line.kh not in keys:
-            fields = json.loads(line.ks).get("fields") or []
+            fields = _connect(line.ks).get("fields") or []
             keys[line.kh] = len(readings.keys)
-            readings.keys.append(_reading(fields, f"xxhash64(key_schema) = {line.kh}L and key_schema is not null"))
+            readings.keys.append(_reading(fields, f"kh = {line.kh}L and key_schema is not null"))
         row = _row_fields(line.vs)
         if row is None:
             continue
         if line.vh not in rows:
             rows[line.vh] = len(readings.rows)
-            readings.rows.append(_reading(row, f"xxhash64(value_schema) = {line.vh}L"))
+            readings.rows.append(_reading(row, f"vh = {line.vh}L and value_schema is not null"))
         id = TableId(line.db or "", line.schema or "", line.table or "")
         readings.topics.setdefault(line.topic, id)
-        key_fields = json.loads(line.ks).get("fields") or [] if line.ks is not None else []
+        key_fields = _connect(line.ks).get("fields") or [] if line.ks is not None else []
         columns = tuple(
             Column(f["field"], n, field_text(f).logical, nullable=f["optional"]) for n, f in enumerate(row, 1)
         )
@@ -171,7 +199,7 @@ def _row_fields(schema: str | None) -> list[dict[str, Any]] | None:
     """The fields of a row in an envelope's schema; null where the schema is no data change event's."""
     if schema is None:
         return None
-    envelope = {f.get("field"): f for f in json.loads(schema).get("fields") or ()}
+    envelope = {f.get("field"): f for f in _connect(schema).get("fields") or ()}
     row = envelope.get("after") or envelope.get("before")
     if "op" not in envelope or "source" not in envelope or row is None:
         return None
@@ -216,12 +244,17 @@ def change_rows(texts: DataFrame, readings: Readings, placeholders: tuple[str, s
         for n, r in enumerate(readings.keys)
     ]
     rows, keys = range(len(readings.rows)), range(len(readings.keys))
+    facts = _pick("t", [f"p{n}.source" for n in rows], _MAP)
+    own = ", ".join(map(literal, _OWN))
     spelled = marked.selectExpr("*", *parsed).selectExpr(
         *texts.columns,
         "t",
         "kt",
         f"{_pick('t', [f'p{n}.op' for n in rows], 'string')} as op",
-        f"{_pick('t', [f'p{n}.source' for n in rows], 'map<string,string>')} as facts",
+        f"{facts} as facts",
+        # The lambda also keeps this projection out of whole-stage code, where it would be one method too long for the
+        # JIT.
+        f"map_filter({facts}, (k, v) -> v is not null and k not in ({own})) as source",
         f"{_pick('t', [f'p{n}.transaction' for n in rows], _TRANSACTION)} as transaction",
         f"{_pick('t', [r.image(f'p{n}.before') for n, r in enumerate(readings.rows)], _MAP)} as before",
         f"{_pick('t', [r.image(f'p{n}.after') for n, r in enumerate(readings.rows)], _MAP)} as after",
@@ -276,7 +309,6 @@ def _finished(spelled: DataFrame, readings: Readings, placeholders: tuple[str, s
         f"when {_matches(structure, by_topic=by_topic)} then {literal(structure.schema.fingerprint)}"
         for structure in readings.structures
     )
-    own = ", ".join(map(literal, _OWN))
     instant = "coalesce(cast(facts['ts_us'] as bigint), cast(facts['ts_ms'] as bigint) * 1000)"
     columns = {
         "op": "case when e is not null then 'error' when value is null then 'tombstone' else op end",
@@ -290,7 +322,7 @@ def _finished(spelled: DataFrame, readings: Readings, placeholders: tuple[str, s
         "capture_time": "timestamp",
         "snapshot": "if(facts['snapshot'] <> 'false', facts['snapshot'], null)",
         "transaction": "transaction",
-        "source": f"map_filter(facts, (k, v) -> v is not null and k not in ({own}))",
+        "source": "source",
         "schema_id": f"case when e is not null or value is null then null {ids} end" if ids else "null",
         "message": "named_struct('topic', topic, 'partition', partition, 'offset', offset, 'timestamp', timestamp, "
         "'key', if(e is null, null, key), 'value', if(e is null, null, value), 'headers', headers)",
