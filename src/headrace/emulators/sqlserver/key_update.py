@@ -18,9 +18,8 @@ if TYPE_CHECKING:
 def update_keys(session: Session, translation: Translation, values: Sequence[object]) -> sqlite3.Cursor:
     """Carry out an UPDATE whose rows take over each other's keys.
 
-    The rows are changed in a copy without keys, taken out, and put back changed. The log gets a delete and an insert
-    per row
-    under one sequence value, which is what SQL Server logs for such a deferred update.
+    The rows are changed in a copy without keys, taken out, and put back changed. The log gets all deletes and
+    then all inserts under one sequence value, as a deferred update has to: no two rows hold one key at any command.
 
     Raises:
         IntegrityError: keys are not unique afterwards either.
@@ -69,17 +68,18 @@ def _log(session: Session, translation: Translation, names: list[str], rows: lis
     if not instances:
         return
     places = {n.lower(): i for i, n in enumerate(names)}
-    for row in rows:
-        session.sqlite.execute("SELECT cdc_tick(2)").fetchone()
-        for instance in instances:
-            marks = ", ".join("?" * len(instance.columns))
-            for operation, first in ((1, 1), (2, 1 + len(names))):
+    # All deletes come before all inserts: a key that one row leaves and another takes must be free first.
+    for operation, first in ((1, 1), (2, 1 + len(names))):
+        for row in rows:
+            session.sqlite.execute("SELECT cdc_tick(1)").fetchone()
+            for instance in instances:
+                marks = ", ".join("?" * len(instance.columns))
                 cells = [
                     None if operation == 1 and declared.name in LARGE_KINDS else row[first + places[name.lower()]]
                     for name, _, declared in instance.columns
                 ]
                 session.sqlite.execute(
                     f"INSERT INTO {instance.pending} ({pending_columns(instance)})"
-                    f" VALUES (cdc_number(), cdc_statement_seqval(), ?, ?, cdc_command(?), {marks})",
-                    (operation, instance.full_mask, operation - 1, *cells),
+                    f" VALUES (cdc_number(), cdc_statement_seqval(), ?, ?, cdc_command(0), {marks})",
+                    (operation, instance.full_mask, *cells),
                 )
