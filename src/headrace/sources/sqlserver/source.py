@@ -170,7 +170,13 @@ class SqlServerSource(Source):
         key = table.chunk_key
         if not key:
             return replace(progress, bounds=(None,), done=True)
-        last = progress.last or self._keys(connection, table, *statements.greatest_key(table, key))[0]
+        greatest = (
+            [progress.last] if progress.last else self._keys(connection, table, *statements.greatest_key(table, key))
+        )
+        if not greatest:
+            # Emptied since it was looked at: what went is in the stream.
+            return replace(progress, done=True)
+        last = greatest[0]
         rows = self.settings["snapshot_chunk_rows"]
         found = self._keys(connection, table, *statements.chunk_bounds(table, key, progress.lower, last, rows, budget))
         done = len(found) < budget
