@@ -20,4 +20,5 @@ def spark() -> SparkSession:
         jars=(KAFKA, DELTA),
         master="local[2]",
         conf={"spark.driver.memory": "3g", "spark.sql.shuffle.partitions": "2"},
+        short_lived=True,
     )

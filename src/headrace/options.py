@@ -27,7 +27,7 @@ class Option:
 
     Args:
         name: snake case; the camelCase and dotted spellings are derived. A name that ends with `.*` (`kafka.*`) takes
-            every name that starts so and is not another option, as it is; its value is a mapping of those names to text.
+            every name that starts so and is not another option, as it is; its value is a mapping from name to text.
         kind: `str`, `int`, `float`, `bool`, `list` (comma separated), or a callable from text to value that raises
             ValueError.
         doc: one or two sentences for the reference page: meaning, unit, and what happens at the default.

@@ -1,4 +1,4 @@
-"""One Spark session for all tests of formats."""
+"""Spark in an odd time zone, and the recordings on the path."""
 
 from __future__ import annotations
 
@@ -12,16 +12,10 @@ from pyspark.sql import SparkSession
 sys.path.append(str(Path(__file__).parent))
 
 
-@pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
-    # A time zone far from UTC: no wire value may depend on it.
-    session = (
-        SparkSession.builder.master("local[2]")
-        .appName("formats")
-        .config("spark.ui.enabled", "false")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.sql.session.timeZone", "Pacific/Apia")
-        .getOrCreate()
-    )
-    yield session
-    session.stop()
+@pytest.fixture(scope="module")
+def spark(spark: SparkSession) -> Iterator[SparkSession]:
+    """The suite's session in a time zone far from UTC: no wire value may depend on it."""
+    before = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", "Pacific/Apia")
+    yield spark
+    spark.conf.set("spark.sql.session.timeZone", before)

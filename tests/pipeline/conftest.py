@@ -1,29 +1,17 @@
-"""Spark, and the stand-ins as an installed package: on this process's path and on that of all Python workers."""
+"""The stand-ins as an installed package: on this process's path and on that of all Python workers."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 _PLUGIN = str(Path(__file__).parent / "plugin")
 sys.path.append(_PLUGIN)
 # Set at import, which is before any test of this run starts a JVM.
 os.environ["PYTHONPATH"] = os.pathsep.join(part for part in (_PLUGIN, os.environ.get("PYTHONPATH", "")) if part)
-
-
-@pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
-    from headrace.pipeline.session import DELTA, KAFKA, spark_session
-
-    yield spark_session("tests", jars=(KAFKA, DELTA), master="local[2]", conf={"spark.driver.memory": "2g"})
 
 
 @pytest.fixture

@@ -12,13 +12,13 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+import recorded
 
 import headrace
 from headrace.emulators.sqlserver import EmulatedServer
 from headrace.sources.base import Limit
 from headrace.sources.offset import Offset
 from headrace.sources.reader import source_named
-import recorded
 
 NOW = dt.datetime(2026, 11, 21, 12, 0, tzinfo=dt.UTC)
 
@@ -52,7 +52,12 @@ def captured(request, tmp_path, spark):
     run("01_tables.sql", "02_cdc_catalog.sql", "03_base_rows.sql")
     source = source_named(
         "sqlserver",
-        {"driver": "emulator", "hostname": str(server.directory), "database": "testDB", "tables": f"dbo.{table},dbo.composite,dbo.orders"},
+        {
+            "driver": "emulator",
+            "hostname": str(server.directory),
+            "database": "testDB",
+            "tables": f"dbo.{table},dbo.composite,dbo.orders",
+        },
     )
     batches: list[pa.RecordBatch] = []
     offset = Offset.nothing()

@@ -106,7 +106,7 @@ def _play(
         out.print(f"Kafka listens on {bootstrap}")
     files = write_pipelines(folder, database, bootstrap)
     pipelines = [load_pipeline(file) for file in files]
-    spark = session_for(pipelines, debug)
+    spark = session_for(pipelines, debug, short_lived=True)
     with interruption() as asked:
         while not workload.ready:
             _look(asked)

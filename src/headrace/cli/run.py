@@ -59,7 +59,7 @@ def run(
         out.print("Everything that the source offered is in the sinks.")
 
 
-def session_for(pipelines: Sequence[Pipeline], debug: bool) -> SparkSession:
+def session_for(pipelines: Sequence[Pipeline], debug: bool, *, short_lived: bool = False) -> SparkSession:
     """Spark on this machine with what the sources and sinks of these pipelines need."""
     from headrace.pipeline.session import spark_session
 
@@ -68,6 +68,7 @@ def session_for(pipelines: Sequence[Pipeline], debug: bool) -> SparkSession:
         jars=sorted({jar for pipeline in pipelines for jar in pipeline.jars}),
         # Progress of an idle stream is otherwise told every ten seconds only.
         conf={"spark.sql.streaming.noDataProgressEventInterval": "1000"},
+        short_lived=short_lived,
     )
     if not debug:
         # What goes wrong is told in one sentence; Spark would print its traces around it.

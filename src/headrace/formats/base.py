@@ -11,8 +11,15 @@ from headrace.options import Option, Options
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-MESSAGE_DDL = (
-    "topic string, partition int, key binary, value binary, headers array<struct<key:string,value:binary>>, position string"
+MESSAGE_DDL = ", ".join(
+    (
+        "topic string",
+        "partition int",
+        "key binary",
+        "value binary",
+        "headers array<struct<key:string,value:binary>>",
+        "position string",
+    )
 )
 """What `encode` gives: Kafka's own columns (partition null: by key) and the change's position, by which sinks order."""
 

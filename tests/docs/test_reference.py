@@ -1,0 +1,13 @@
+"""Rule: the reference of options says what the code declares, no more and no less."""
+
+import importlib.util
+from pathlib import Path
+
+GENERATOR = Path(__file__).parents[2] / "docs" / "generate_reference.py"
+
+
+def test_the_options_page_equals_the_code():
+    spec = importlib.util.spec_from_file_location("generate_reference", GENERATOR)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert module.PAGE.read_text(encoding="utf-8") == module.render(), "run: python docs/generate_reference.py"

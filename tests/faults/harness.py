@@ -1,0 +1,224 @@
+"""A pipeline that is killed and started again beside a database that changes, and the checks that no fault may break.
+
+The pipeline runs as users run it: `headrace run`, in a session of its own, so that a kill takes driver, JVM and
+Python workers at once.
+The oracle reads the emulated database's own file and the topic with clients that share no code with the pipeline.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from headrace.faultpoints import kill_session
+
+
+def until(condition: Callable[[], bool], seconds: float, what: str) -> None:
+    """Wait for a condition; a gate, because what is waited for is observed and not guessed."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {seconds} seconds: {what}"
+        time.sleep(0.05)
+
+
+@dataclass
+class PipelineUnderTest:
+    """One pipeline file, and runs of it that end by a fault, by a kill from outside, or in order."""
+
+    folder: Path
+    server: Path
+    database: str
+    sinks: list[dict[str, Any]]
+    source_options: dict[str, Any] = field(default_factory=dict)
+    runs: int = 0
+
+    @property
+    def file(self) -> Path:
+        return self.folder / "pipeline.yaml"
+
+    def write(self) -> None:
+        """Write the pipeline file; relative paths in it are relative to it."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        source = {
+            "type": "sqlserver",
+            "driver": "emulator",
+            "hostname": str(self.server),
+            "database": self.database,
+            **self.source_options,
+        }
+        data = {
+            "source": source,
+            "sinks": self.sinks,
+            "pipeline": {"name": "faults", "checkpoint": "./checkpoint", "trigger": "200ms"},
+        }
+        self.file.write_text(yaml.safe_dump(data), encoding="utf-8")
+
+    def start(self, *arguments: str, fault: str | None = None) -> subprocess.Popen[bytes]:
+        """Start `headrace run`; the output goes to a file of its own."""
+        self.runs += 1
+        environment = {**os.environ, "HEADRACE_FAULT_SPARE": str(os.getsid(0))}
+        environment.pop("HEADRACE_FAULTPOINTS", None)
+        # A run that is killed soon has no use for the JVM's second compiler.
+        environment["JDK_JAVA_OPTIONS"] = "-XX:TieredStopAtLevel=1 -XX:+UseParallelGC"
+        if fault is not None:
+            faults = self.folder / f"faults-{self.runs}"
+            faults.mkdir()
+            environment |= {"HEADRACE_FAULTPOINTS": fault, "HEADRACE_FAULT_DIR": str(faults)}
+        with self.log.open("wb") as log:
+            return subprocess.Popen(
+                [sys.executable, "-m", "headrace.cli", "run", str(self.file), *arguments],
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+                env=environment,
+            )
+
+    @property
+    def log(self) -> Path:
+        """The output of the last run."""
+        return self.folder / f"run-{self.runs}.log"
+
+    def killed_at(self, point: str, seconds: float = 120) -> None:
+        """Run until the armed point kills everything, and see the proof that it did."""
+        name = point.partition("@")[0]
+        run = self.start(fault=f"{name}=kill{point[len(name) :]}")
+        assert run.wait(seconds) == -signal.SIGKILL, self.log.read_text(errors="replace")[-3000:]
+        assert (self.folder / f"faults-{self.runs}" / f"{name}.hit").exists()
+
+    def killed_after(self, seconds: float) -> None:
+        """Run, and kill everything at a moment after it has begun a batch of its own."""
+        before = len(self.batches)
+        run = self.start()
+        until(lambda: len(self.batches) > before or run.poll() is not None, 60, "a batch is begun")
+        try:
+            run.wait(seconds)
+        except subprocess.TimeoutExpired:
+            os.environ["HEADRACE_FAULT_SPARE"] = str(os.getsid(0))
+            kill_session(os.getsid(run.pid))
+        assert run.wait(10) == -signal.SIGKILL, self.log.read_text(errors="replace")[-3000:]
+
+    def drain(self, seconds: float = 180) -> None:
+        """Run until everything that is there now has gone through."""
+        run = self.start("--once")
+        assert run.wait(seconds) == 0, self.log.read_text(errors="replace")[-3000:]
+
+    @property
+    def batches(self) -> list[Path]:
+        """The entries of Spark's offset log."""
+        return [f for f in (self.folder / "checkpoint" / "offsets").glob("*") if f.name.isdigit()]
+
+
+def read_topics(bootstrap: str) -> list[dict[str, Any]]:
+    """All messages of all topics, per partition in order, read with librdkafka."""
+    from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
+
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "oracle", "enable.auto.commit": False})
+    found: list[dict[str, Any]] = []
+    for topic in consumer.list_topics(timeout=20).topics.values():
+        if topic.topic.startswith("_"):
+            continue
+        for partition in topic.partitions:
+            place = TopicPartition(topic.topic, partition, OFFSET_BEGINNING)
+            _, high = consumer.get_watermark_offsets(place, timeout=20)
+            consumer.assign([place])
+            read = 0
+            while read < high:
+                message = consumer.poll(20)
+                assert message is not None, f"{topic.topic}/{partition} ended at {read} of {high}"
+                assert message.error() is None, message.error()
+                read = message.offset() + 1
+                headers = dict(message.headers() or [])
+                found.append(
+                    {
+                        "topic": topic.topic,
+                        "partition": partition,
+                        "key": message.key(),
+                        "value": message.value(),
+                        "position": headers["headrace.position"].decode(),
+                    }
+                )
+    consumer.close()
+    return found
+
+
+def check_topic(messages: list[dict[str, Any]], file: Path, database: str) -> None:
+    """Every captured change is in the topics; repeats have the same bytes; no key goes back beyond a repeat."""
+    changes = captured_changes(file)
+    identities: dict[tuple[str, str, str, str], set[bytes]] = defaultdict(set)
+    first_commit: dict[str, str] = {}
+    for message in messages:
+        if message["value"] is None:
+            continue
+        event = json.loads(message["value"])
+        source = event["source"]
+        path = f"{source['schema']}.{source['table']}"
+        if event["op"] == "r":
+            first_commit.setdefault(path, source["commit_lsn"])
+            continue
+        identity = (path, source["commit_lsn"], source["change_lsn"], str(source["event_serial_no"]))
+        identities[identity].add(message["value"])
+    for identity, values in identities.items():
+        assert len(values) == 1, f"{identity} came with {len(values)} different contents"
+    missing = [c for c in changes if c[1] > first_commit.get(c[0], "") and c not in identities]
+    assert not missing, f"{len(missing)} of {len(changes)} changes are not in the topics: {missing[:3]}"
+    unknown = set(identities) - set(changes)
+    assert not unknown, f"{len(unknown)} changes in the topics were never made: {sorted(unknown)[:3]}"
+    _check_order(messages)
+    assert {m["topic"].split(".")[1] for m in messages} == {database}
+
+
+def _check_order(messages: list[dict[str, Any]]) -> None:
+    """Per key, a position is new and greater than all before it, or one that was there already: a repeat."""
+    seen: dict[tuple[str, bytes], list[str]] = defaultdict(list)
+    for message in messages:
+        if message["key"] is None:
+            continue
+        positions = seen[(message["topic"], message["key"])]
+        position = message["position"]
+        if positions and position < max(positions):
+            assert position in positions, f"a change of {message['key']!r} came after a later one"
+        positions.append(position)
+
+
+def captured_changes(file: Path) -> list[tuple[str, str, str, str]]:
+    """(table, commit, change, serial) of every event that the change tables hold, by SQLite's own client."""
+    connection = sqlite3.connect(f"file:{file}?mode=ro", uri=True)
+    # The catalog's views need the server's collation to exist; for names of tables any order will do.
+    connection.create_collation("SQL_Latin1_General_CP1_CI_AS", lambda a, b: (a > b) - (a < b))
+    schemas = dict(connection.execute('SELECT schema_id, name FROM "sys.schemas"').fetchall())
+    tables = {
+        t: (schemas[s], n) for t, s, n in connection.execute('SELECT object_id, schema_id, name FROM "sys.tables"')
+    }
+    found: list[tuple[str, str, str, str]] = []
+    for instance, source in connection.execute('SELECT capture_instance, source_object_id FROM "cdc.change_tables"'):
+        schema, table = tables[source]
+        rows = connection.execute(
+            f'SELECT "__$start_lsn", "__$seqval", "__$operation" FROM "cdc.{instance}_CT" '
+            'ORDER BY "__$start_lsn", "__$command_id", "__$seqval", "__$operation"'
+        )
+        run, serial = None, 0
+        for commit, change, operation in rows:
+            serial = serial + 1 if (commit, change) == run else 1
+            run = (commit, change)
+            if operation != 3:
+                found.append((f"{schema}.{table}", _text(commit), _text(change), str(serial)))
+    connection.close()
+    return found
+
+
+def _text(lsn: bytes) -> str:
+    digits = lsn.hex()
+    return f"{digits[:8]}:{digits[8:16]}:{digits[16:]}"

@@ -1,0 +1,84 @@
+"""Rule: whatever kills the pipeline, after the next run the mirror equals the source and the topic holds every change.
+
+Faults 1, 2, 4, 5 and 7 of the fault list: kill -9 of everything at named points, each with proof that it was hit,
+and at random moments.
+"""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from harness import PipelineUnderTest, check_topic, read_topics, until
+
+from headrace.cli.workload import Workload
+from headrace.emulators.comparison import compare
+
+POINTS = (
+    # During the second chunk of the snapshot.
+    "source.snapshot.chunk@2",
+    # After the first of two sinks, in the middle of the snapshot and later in the stream.
+    "pipeline.sink.1.written@2",
+    # All sinks have it, Spark's commit log has not.
+    "pipeline.batch.done@2",
+    # Inside the Delta sink, after its commit.
+    "sink.delta.after_commit@4",
+    # While a window of changes is read.
+    "source.stream.batch@3",
+)
+
+
+@pytest.fixture
+def shop(tmp_path):
+    with Workload(tmp_path / "server", "shop", 11, 30) as workload:
+        until(lambda: workload.ready, 60, "the shop is set up")
+        yield workload
+
+
+def pipeline(tmp_path, broker, name):
+    sinks = [
+        {"type": "kafka", "bootstrap.servers": broker, "format": {"type": "debezium_json", "topic.prefix": name}},
+        {"type": "delta", "path": "./lake"},
+    ]
+    subject = PipelineUnderTest(
+        tmp_path / "pipeline",
+        tmp_path / "server",
+        "shop",
+        sinks,
+        {"snapshot_chunk_rows": 100, "snapshot_chunks_per_batch": 3},
+    )
+    subject.write()
+    return subject
+
+
+def settle(subject, shop, broker, name):
+    """End the changes, let everything through, and hold mirror and topics against the source."""
+    shop.stop()
+    until(lambda: shop.captured, 60, "everything is captured")
+    subject.drain()
+    comparison = compare(shop.file, subject.folder / "lake")
+    assert comparison.equal, str(comparison)
+    messages = [m for m in read_topics(broker) if m["topic"].startswith(f"{name}.")]
+    assert messages
+    check_topic(messages, shop.file, "shop")
+
+
+def test_killed_at_named_points_nothing_is_lost_doubled_or_out_of_order(tmp_path, shop, broker):
+    subject = pipeline(tmp_path, broker, "named")
+    shop.change()
+    for point in POINTS:
+        subject.killed_at(point)
+    settle(subject, shop, broker, "named")
+
+
+@pytest.mark.parametrize("kills", [3, pytest.param(10, marks=pytest.mark.soak)])
+def test_killed_at_random_moments_nothing_is_lost_doubled_or_out_of_order(tmp_path, shop, broker, kills):
+    seed = random.randrange(10**6)
+    print(f"seed {seed}")
+    moments = random.Random(seed)
+    name = f"random{kills}"
+    subject = pipeline(tmp_path, broker, name)
+    shop.change()
+    for _ in range(kills):
+        subject.killed_after(moments.uniform(0, 4))
+    settle(subject, shop, broker, name)
