@@ -1,4 +1,4 @@
-"""The recorded run: the T-SQL that filled the change tables, and the events that Debezium's own connector wrote from them."""
+"""The recorded run: the T-SQL that filled the change tables, and what Debezium's own connector wrote from them."""
 
 from __future__ import annotations
 
