@@ -116,6 +116,11 @@ class Connection:
                 f"Server '{self._where}' has no database '{self._database}' that user '{self._user}' may open.",
                 remedy="Check 'database'.",
             )
+        if "failed to load the driver" in lowered:
+            return ConnectError(
+                "The SQL Server driver mssql-python lacks system libraries.",
+                remedy="Install them; on Debian: apt-get install libltdl7 libkrb5-3 libgssapi-krb5-2.",
+            )
         return ConnectError(
             f"Server '{self._where}' can't be reached ({text}).",
             remedy="Check 'hostname', 'port', the network and 'encrypt'.",

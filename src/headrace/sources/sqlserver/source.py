@@ -206,7 +206,10 @@ class SqlServerSource(Source):
         if commit <= start.commit:
             return start.commit
         real = connection.value(statements.TRANSACTIONS_BETWEEN, (after, bytes(newest)))
-        if not real and start.commit_time is not None and not start.tables:
+        oldest = connection.value(statements.OLDEST_MAPPED)
+        # A mapping that was cleaned beyond our place can't say that nothing happened: then the retention check decides.
+        certain = oldest is not None and lsn.to_text(bytes(oldest)) <= start.commit
+        if certain and not real and start.commit_time is not None and start.is_level:
             at = self._commit_time(connection, commit, start.clock)
             if at is not None and (at - start.commit_time).total_seconds() < _QUIET_SECONDS:
                 return start.commit
