@@ -367,3 +367,14 @@ def test_a_snapshot_that_may_not_read_a_table_names_it_and_the_grant(database, t
     with pytest.raises(CaptureError, match=r"may not read 't'.*GRANT SELECT") as error:
         Run(database, user="cdc", password="secret").batch()
     assert "secret" not in str(error.value)
+
+
+def test_a_chunk_that_is_read_again_moves_no_key_back(database):
+    create(database, "t", "id int not null primary key", [(n,) for n in range(6)])
+    run = Run(database, snapshot_chunk_rows=2)
+    end = run.source.advance(run.offset, Limit(), NOW)
+    once = {r["key_text"]: r["position"] for r in rows_of(run.source, run.offset, end) if r["op"] == "r"}
+    database.execute("DELETE FROM dbo.t WHERE id IN (0, 2)")
+    again = {r["key_text"]: r["position"] for r in rows_of(run.source, run.offset, end) if r["op"] == "r"}
+    assert set(again) == {'["1"]', '["3"]', '["4"]', '["5"]'}
+    assert all(once[key] == position for key, position in again.items())

@@ -130,13 +130,12 @@ def _snapshot_batch(
         marks[0] = mark(chunk, first=True, last=last and count == 1)
     if last and not (row == 0 and count == 1):
         marks[-1] = mark(chunk, first=False, last=True)
-    head = chunk.position(0).text[:-8]
     names = [column.name for column in table.schema.columns]
     columns = {
         "op": repeat(Operation.READ.value, pa.string(), count),
         "table": table_column(table.id, count),
         "after": Images(names, texts).maps(rows, count, rows),
-        "position": pa.array([f"{head}{number:08x}" for number in range(row, row + count)], pa.string()),
+        "position": _positions(table, chunk, row, count),
         "event_time": instants(capture_time, count),
         "capture_time": instants(capture_time, count),
         "snapshot": pa.array(marks, pa.string()),
@@ -148,6 +147,17 @@ def _snapshot_batch(
         columns["key"] = Images(table.schema.key, keys).maps(rows, count, rows)
         columns["key_text"] = key_texts(keys)
     return change_batch(count, columns)
+
+
+def _positions(table: CapturedTable, chunk: Chunk, row: int, count: int) -> pa.Array:
+    """The positions of rows that were read.
+
+    A keyed chunk is read from the live table, so a replay may find a row at another place in it: all its rows share one
+    position, and no key goes back when the chunk comes again. Rows without a key are told apart by their number.
+    """
+    if table.chunk_key:
+        return repeat(chunk.position(0).text, pa.string(), count)
+    return pa.array([chunk.position(number).text for number in range(row, row + count)], pa.string())
 
 
 def _table_details(table: CapturedTable) -> dict[str, Any]:
