@@ -26,7 +26,7 @@ def render() -> str:
     """The whole page."""
     parts = [_HEAD]
     for kind in ("source", "format", "sink"):
-        for name in registry.names(kind):
+        for name in registry.built_in_names(kind):
             owner = registry.find(kind, name)
             parts.append(f"\n## {kind.capitalize()} `{name}`\n")
             parts.append(f"\n{_first_line(owner)}\n")

@@ -41,6 +41,11 @@ def names(kind: str) -> list[str]:
     return sorted({*_BUILT_IN[kind], *(e.name for e in entry_points(group=f"headrace.{kind}s"))})
 
 
+def built_in_names(kind: str) -> list[str]:
+    """The names of a kind that come with Headrace itself, sorted: those that its reference pages describe."""
+    return sorted(_BUILT_IN[kind])
+
+
 def find(kind: str, name: str) -> Any:
     """The class or function registered under `name`.
 
