@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from headrace.cli.invocation import program
+
 PLUGIN = Path(__file__).parents[1] / "pipeline" / "plugin"
 
 
@@ -125,7 +127,8 @@ def test_once_then_ctrl_c_then_resume(tmp_path: Path) -> None:
     gate.touch()
     out, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (0, "")
-    assert out.endswith(f"Stopped. To go on where it stopped, run: headrace run {file}\n")
+    again = f"{program('headrace')} run {file}"
+    assert out.endswith(f"Stopped. To go on where it stopped, run: {again}\n")
     assert len(written(tmp_path / "out")) < 3 or (tmp_path / "state/commits/2").exists()
 
     done = headrace("run", str(file), "--once")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import yaml
 
+from headrace.cli.invocation import program
 from headrace.errors import OptionError
 
 MARK = ".headrace-demo"
@@ -80,15 +81,16 @@ def next_commands(folder: Path, pipelines: list[Path], source_file: Path, table:
     message = next((file for file in sorted((folder / MESSAGES).rglob("part-*")) if file.stat().st_size), None)
     if message is not None:
         commands.append(("a message", f"head -n 1 {shlex.quote(str(message))}"))
-    commands.append(("the mirror", f"python -c {shlex.quote(read)}"))
+    commands.append(("the mirror", f"{program('python')} -c {shlex.quote(read)}"))
     commands.append(
         (
             "compare again",
-            f"python -m headrace.emulators.comparison {shlex.quote(str(source_file))} {shlex.quote(str(lake))}",
+            f"{program('python')} -m headrace.emulators.comparison "
+            f"{shlex.quote(str(source_file))} {shlex.quote(str(lake))}",
         )
     )
     if len(pipelines) == 1:
-        commands.append(("go on", f"headrace run {shlex.quote(str(pipelines[0]))} --once"))
+        commands.append(("go on", f"{program('headrace')} run {shlex.quote(str(pipelines[0]))} --once"))
     return commands
 
 

@@ -13,6 +13,7 @@ from rich.console import Console
 
 from headrace.cli.failure import failures_told
 from headrace.cli.interruption import Interruption, interruption
+from headrace.cli.invocation import program
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -99,5 +100,5 @@ def show_until(
 
 def asked_to_end(out: Console, pipeline: Path, once: bool) -> None:
     """Say how to go on."""
-    again = f"headrace run {shlex.quote(str(pipeline))}{' --once' if once else ''}"
+    again = f"{program('headrace')} run {shlex.quote(str(pipeline))}{' --once' if once else ''}"
     out.print(f"Stopped. To go on where it stopped, run: {again}", soft_wrap=True)

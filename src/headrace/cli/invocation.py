@@ -1,0 +1,23 @@
+"""How the user calls our programs from where he stands, for commands that are shown to be copied."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import sys
+from pathlib import Path
+
+
+def program(name: str) -> str:
+    """A program of this Python's environment as it can be typed: bare when the shell finds that one, else with its path.
+
+    Args:
+        name: `python`, `headrace`.
+    """
+    own = Path(sys.executable).parent / name
+    found = shutil.which(name)
+    if found is not None and (not own.exists() or Path(found).samefile(own)):
+        return name
+    near = os.path.relpath(own)
+    return shlex.quote(str(own) if near.startswith("..") else near)
