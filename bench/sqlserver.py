@@ -1,9 +1,9 @@
 """Snapshot and stream rows per second end to end on the emulated SQL Server, with the share of each stage.
 
-A table of 10 columns is read as a pipeline reads it, each stage added to the one before: the driver's Arrow fetch, the conversion to
-change rows, Spark's streaming query around it (written to `noop`), and the encoding as Debezium JSON. Beside it, in the same run, what a
-user would write by hand for the snapshot: `fetchall`, one dict per row, `createDataFrame`, `to_json`. One process per stage but Spark's
-Python workers; medians of the runs.
+A table of 10 columns is read as a pipeline reads it, each stage added to the one before: the driver's Arrow fetch, the
+conversion to change rows, Spark's streaming query around it (written to `noop`), and the encoding as Debezium JSON.
+Beside it, in the same run, what a user would write by hand for the snapshot: `fetchall`, one dict per row,
+`createDataFrame`, `to_json`. The first two stages run in one process, Spark's on all cores. Medians of the runs.
 
     python bench/sqlserver.py [--rows 200000] [--runs 3]
 """
@@ -20,8 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame, SparkSession, functions
 
 import headrace
 from headrace.emulators.sqlserver import EmulatedServer
@@ -55,7 +54,7 @@ def measure(folder: Path, rows: int, runs: int) -> None:
     database = EmulatedServer(folder / "server").create_database("bench")
     database.execute(TABLE)
     database.load("dbo.orders", table(0, rows))
-    database.execute("EXEC sys.sp_cdc_enable_table @source_schema = N'dbo', @source_name = N'orders', @role_name = NULL")
+    database.execute("EXEC sys.sp_cdc_enable_table @source_schema = 'dbo', @source_name = 'orders', @role_name = NULL")
     database.capture()
     options = {
         "driver": "emulator",
@@ -127,18 +126,18 @@ def table(first: int, count: int) -> pa.Table:
 def fetched(database: object, slices: list) -> int:
     """The rows of the same statements, as the driver gives them."""
     from headrace.sources.sqlserver.connection import Connection
-    from headrace.sources.sqlserver.slices import STREAM, _chunk, _table
+    from headrace.sources.sqlserver.slices import STREAM, chunk_of, table_of
     from headrace.sources.sqlserver.statements import rows_in_range
     from headrace.sources.sqlserver.windows import changes
 
     count = 0
     with Connection("emulator", dict(database.settings)) as connection:
         for piece in slices:
-            subject = _table(piece.details)
+            subject = table_of(piece.details)
             if piece.kind == STREAM:
                 batches = changes(connection, subject, piece.details["after"], piece.details["upto"])
             else:
-                chunk = _chunk(piece.details["chunk"])
+                chunk = chunk_of(piece.details["chunk"])
                 batches = connection.batches(*rows_in_range(subject, subject.chunk_key, chunk.lower, chunk.upper))
             count += sum(batch.num_rows for batch in batches)
     return count
@@ -189,7 +188,7 @@ def by_hand(spark: SparkSession, database: object) -> int:
         names = [column[0] for column in cursor.description]
         rows = [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
     frame = spark.createDataFrame(rows)
-    frame.select(F.to_json(F.struct("*")).alias("value")).write.format("noop").mode("overwrite").save()
+    frame.select(functions.to_json(functions.struct("*")).alias("value")).write.format("noop").mode("overwrite").save()
     return len(rows)
 
 

@@ -70,7 +70,7 @@ def stream_slice(table: CapturedTable, after: str, upto: str, end: Offset, *, fi
 
 def read_slice(connection: Connection, slice: Slice, settings: Options) -> Iterator[pa.RecordBatch]:
     """The change rows of a slice, in position order."""
-    table = _table(slice.details)
+    table = table_of(slice.details)
     if slice.kind == SNAPSHOT:
         yield from _read_chunk(connection, table, slice.details, settings)
     else:
@@ -93,7 +93,7 @@ def _read_window(connection: Connection, table: CapturedTable, details: dict[str
 def _read_chunk(
     connection: Connection, table: CapturedTable, details: dict[str, Any], settings: Options
 ) -> Iterator[pa.RecordBatch]:
-    chunk = _chunk(details["chunk"])
+    chunk = chunk_of(details["chunk"])
     capture_time = _time(details["capture_time"])
     if chunk.number == 0 or chunk.lower is not None:
         yield schema_batch(table.schema, Position(chunk.commit, _SNAPSHOT_SCHEMA_ORDER), capture_time, CONNECTOR)
@@ -169,7 +169,8 @@ def _table_details(table: CapturedTable) -> dict[str, Any]:
     }
 
 
-def _table(details: dict[str, Any]) -> CapturedTable:
+def table_of(details: dict[str, Any]) -> CapturedTable:
+    """The table that a slice's description names, as the planner saw it."""
     name, start, columns, has_command_id = details["instance"]
     return CapturedTable(
         TableSchema.from_json(details["schema"]),
@@ -178,7 +179,8 @@ def _table(details: dict[str, Any]) -> CapturedTable:
     )
 
 
-def _chunk(details: dict[str, Any]) -> Chunk:
+def chunk_of(details: dict[str, Any]) -> Chunk:
+    """The chunk that a slice's description holds."""
     lower, upper = details["lower"], details["upper"]
     return Chunk(
         **{
