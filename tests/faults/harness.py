@@ -78,7 +78,7 @@ class PipelineUnderTest:
             environment |= {"HEADRACE_FAULTPOINTS": fault, "HEADRACE_FAULT_DIR": str(faults)}
         with self.log.open("wb") as log:
             return subprocess.Popen(
-                [sys.executable, "-m", "headrace.cli", "run", str(self.file), *arguments],
+                [sys.executable, "-m", "headrace", "run", str(self.file), *arguments],
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 stdin=subprocess.DEVNULL,
