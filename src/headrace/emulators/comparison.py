@@ -246,7 +246,8 @@ def _alike(values: Sequence[Any], mirror: pa.ChunkedArray) -> tuple[pa.Array, pa
     except (pa.ArrowInvalid, pa.ArrowTypeError, ValueError, OverflowError):
         return pa.array([None if v is None else str(v) for v in values], pa.string()), _texts(mirror)
     if pa.types.is_string(kind) and _all_match(source, _SOURCE_ZONED) and _all_match(mirror, _MIRROR_ZONED):
-        source = pa.array([_zoned(text) for text in source.to_pylist()], pa.string())
+        source = _shortest(pa.array([_zoned(text) for text in source.to_pylist()], pa.string()))
+        mirror = _shortest(mirror)
     if pa.types.is_string(kind) and _all_match(source, _TICKS) and _all_match(mirror, _NANOSECONDS):
         source = pc.binary_join_element_wise(source, "00", "")
     return source, mirror
@@ -278,6 +279,12 @@ def _instant(text: str) -> dt.datetime:
 def _all_match(texts: pa.Array | pa.ChunkedArray, pattern: str) -> bool:
     present = texts.drop_null()
     return len(present) > 0 and bool(pc.all(pc.match_substring_regex(present, pattern)).as_py())
+
+
+def _shortest(texts: Any) -> Any:
+    """Zoned times without zeros at the end of the fraction: a message does not say how many digits its column has."""
+    texts = pc.replace_substring_regex(texts, r"(\.\d*?)0+(Z|[+-]\d\d:\d\d)$", r"\1\2")
+    return pc.replace_substring_regex(texts, r"\.(Z|[+-]\d\d:\d\d)$", r"\1")
 
 
 def _zoned(text: str | None) -> str | None:
