@@ -201,3 +201,25 @@ def test_seven_digits_and_nine_are_compared_digit_by_digit(tmp_path: Path, mirro
     table = pa.table({"id": [1, 2], "at": [f"2024-01-01 08:00:00.000000{mirror}", None]})
     deltalake.write_deltalake(str(tmp_path / "lake/dbo/times"), table)
     assert compare(file, tmp_path / "lake").equal is equal
+
+
+@pytest.mark.parametrize(
+    ("mirror", "equal"),
+    [
+        ("2024-01-01T08:00:00.23+01:00", True),
+        ("2024-01-01T08:00:00.230+01:00", True),
+        ("2024-01-01T08:00:00.231+01:00", False),
+        ("2024-01-01T08:00:00.23+02:00", False),
+        ("2024-01-01T07:00:00.23Z", False),
+    ],
+)
+def test_zoned_times_are_compared_without_zeros_at_their_end(tmp_path: Path, mirror: str, equal: bool) -> None:
+    file = tmp_path / "source.sqlite"
+    database = sqlite3.connect(file)
+    database.execute('CREATE TABLE "dbo.times" (id INTEGER PRIMARY KEY, at TEXT)')
+    database.execute("""INSERT INTO "dbo.times" VALUES (1, '2024-01-01 08:00:00.230 +01:00'), (2, NULL)""")
+    database.commit()
+    database.close()
+    table = pa.table({"id": [1, 2], "at": [mirror, None]})
+    deltalake.write_deltalake(str(tmp_path / "lake/dbo/times"), table)
+    assert compare(file, tmp_path / "lake").equal is equal
