@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import confluent_kafka as kafka
 import pytest
 
 from headrace.errors import ConnectError
 from headrace.testing.broker import KafkaBroker
 
-kafka = pytest.importorskip("confluent_kafka")
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
 

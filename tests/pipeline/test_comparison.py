@@ -9,12 +9,11 @@ import time
 from pathlib import Path
 from typing import Any
 
+import deltalake
 import pyarrow as pa
 import pytest
 
 from headrace.emulators.comparison import OURS, compare, main
-
-deltalake = pytest.importorskip("deltalake")
 
 SCHEMA = pa.schema(
     [

@@ -11,7 +11,6 @@ first one.
 from __future__ import annotations
 
 import datetime as dt
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -147,8 +146,3 @@ class DefaultSource(DataSource):
 
 def _data_source(name: str) -> type[ChangeDataSource]:
     return type(f"{name.capitalize()}DataSource", (ChangeDataSource,), {"source_name": name})
-
-
-def offset_of(text: str) -> Offset:
-    """An offset as Spark's progress and checkpoint show it."""
-    return Offset.from_json(json.loads(text))

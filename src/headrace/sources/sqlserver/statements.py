@@ -31,7 +31,6 @@ COMMIT_TIMES = (
     "SELECT m.start_lsn, m.tran_end_time FROM cdc.lsn_time_mapping AS m "
     "WHERE m.start_lsn > ? AND m.start_lsn <= ? ORDER BY m.start_lsn"
 )
-INSTANCE_STARTS = "SELECT t.capture_instance, t.start_lsn FROM cdc.change_tables AS t"
 INSTANCE_START = "SELECT t.start_lsn FROM cdc.change_tables AS t WHERE t.capture_instance = ?"
 CLOCK = "SELECT DATEPART(TZOFFSET, SYSDATETIMEOFFSET())"
 LOCAL_TIME = "SELECT SYSDATETIME()"
