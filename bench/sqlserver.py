@@ -26,6 +26,7 @@ import headrace
 from headrace.emulators.sqlserver import EmulatedServer
 from headrace.pipeline.session import spark_session
 from headrace.sources.base import Limit
+from headrace.sources.databases import Offsets
 from headrace.sources.offset import Offset
 from headrace.sources.reader import source_named
 
@@ -177,7 +178,7 @@ def seed(spark: SparkSession, checkpoint: Path, offset: Offset) -> None:
     for name in ("offsets", "commits"):
         (checkpoint / name).mkdir()
     head = '{"batchWatermarkMs":0,"batchTimestampMs":0,"conf":{},"sourceMetadataInfo":{}}'
-    (checkpoint / "offsets" / "0").write_text(f"v1\n{head}\n{offset.to_text()}")
+    (checkpoint / "offsets" / "0").write_text(f"v1\n{head}\n{Offsets({'bench': offset}).to_text()}")
     (checkpoint / "commits" / "0").write_text('v1\n{"nextBatchWatermarkMs":0}')
 
 

@@ -19,7 +19,7 @@ from headrace.pipeline.checkpoint import Checkpoint, check_free, owned
 from headrace.pipeline.kafka_source import KafkaTopics, reached
 from headrace.pipeline.model import Model, read_model
 from headrace.pipeline.recover import recover
-from headrace.sources.offset import Offset
+from headrace.sources.databases import Databases, Heads, Offsets
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -93,7 +93,7 @@ class Pipeline:
         if isinstance(source, KafkaTopics):
             source.check()
         else:
-            tables = source.tables()
+            tables = Databases(source).tables()
         for target in self._model.targets:
             target.sink.check()
         self._checked = True
@@ -156,7 +156,8 @@ class RunningPipeline:
         committed = self._checkpoint.committed_offset()
         if isinstance(self._model.source, KafkaTopics):
             return self._board.progress(None, self._level_topics())
-        return self._board.progress(_offset(committed), self._level_database(committed))
+        offsets = _offsets(committed)
+        return self._board.progress(None if offsets is None else offsets.merged(), self._level_database(committed))
 
     def finish_at_head(self) -> None:
         """End when everything that the source offers now is in the sinks; `wait` then stops the run there."""
@@ -167,8 +168,8 @@ class RunningPipeline:
             # From `latest` on, what was there before the first start is not wanted, so there is nothing to wait for.
             self._goal = lambda text: (text is None and newest_only) or reached(text, ends)
         else:
-            head = source.head()
-            self._goal = lambda text: _reached(_offset(text), head)
+            heads = Databases(source).head()
+            self._goal = lambda text: _reached(_offsets(text), heads)
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until it has ended: by `stop`, by an error, or at the head when that is the goal.
@@ -253,7 +254,7 @@ class RunningPipeline:
         assert not isinstance(source, KafkaTopics)
         if time.monotonic() - asked >= _HEAD_SECONDS:
             try:
-                level = _reached(_offset(committed), source.head())
+                level = _reached(_offsets(committed), Databases(source).head())
             except HeadraceError:
                 # The run itself meets the same error and says it; here the lag is just unknown.
                 level = None
@@ -275,12 +276,12 @@ class RunningPipeline:
             self._held.close()
 
 
-def _offset(text: str | None) -> Offset | None:
-    return None if text is None else Offset.from_json(json.loads(text))
+def _offsets(text: str | None) -> Offsets | None:
+    return None if text is None else Offsets.from_json(json.loads(text))
 
 
-def _reached(offset: Offset | None, head: str) -> bool:
-    return offset is not None and offset.commit >= head and offset.is_level
+def _reached(offsets: Offsets | None, heads: Heads) -> bool:
+    return offsets is not None and offsets.reached(heads)
 
 
 def _text(value: Any) -> str:

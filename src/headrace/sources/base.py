@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import datetime as dt
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -58,6 +58,13 @@ class Source(ABC):
 
     def __init__(self, options: Options) -> None:
         self.settings = options
+
+    def databases(self) -> Mapping[str, Source]:
+        """One source for each database that the options name, by the database's name; this one where it is just one.
+
+        Each of them is planned with an offset of its own.
+        """
+        return {str(self.settings.get("database") or ""): self}
 
     @abstractmethod
     def tables(self) -> Sequence[TableSchema]:

@@ -1,21 +1,25 @@
 """The offset of a captured database: where a batch ends, as Spark keeps it in its checkpoint.
 
 One JSON object. `commit` is the position up to which every table has been delivered, but for the tables named in
-`tables`, which lag behind (they are in their snapshot, or catching up after it). So its size grows with tables in
-snapshot, never with rows.
+`tables`, which lag behind (they are in their snapshot, or catching up after it). The structures of all tables stand in
+it too, packed, because they decide how rows are read: no second log of schemas can be lost or disagree. So its size
+grows with tables, never with rows.
 """
 
 from __future__ import annotations
 
+import base64
 import datetime as dt
 import json
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 from headrace.errors import PositionMismatch
 
-VERSION = 1
+VERSION = 2
 
 Key = tuple[str | None, ...]
 """A key as canonical texts in key order."""
@@ -83,6 +87,11 @@ class Offset:
         initial: the first snapshot is still running, so nothing is streamed yet.
         known: the tables (`schema.name`) that have been taken in; one that is included later is snapshotted first.
         tables: the tables that lag behind `commit`.
+        structures: how each known table is read, in the source's own words (JSON values).
+        heartbeat: when the last heartbeat was planned; null without heartbeats.
+        gaps: changes that the batch that ends here does not have, because they were lost: for each table the commits
+            after which and before which. Only where the user said that losing is better than stopping.
+        ad_hoc: the ad-hoc snapshots that were asked for, in the words of `headrace.sources.ad_hoc` (JSON values).
     """
 
     source: str = ""
@@ -93,6 +102,10 @@ class Offset:
     initial: bool = True
     known: tuple[str, ...] = ()
     tables: Mapping[str, TableProgress] = field(default_factory=dict)
+    structures: Mapping[str, Any] = field(default_factory=dict)
+    heartbeat: dt.datetime | None = None
+    gaps: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    ad_hoc: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def nothing(cls) -> Offset:
@@ -121,6 +134,10 @@ class Offset:
             "initial": self.initial,
             "known": list(self.known),
             "tables": {name: progress.to_json() for name, progress in sorted(self.tables.items())},
+            "structures": _packed(json.dumps(self.structures, separators=(",", ":"), sort_keys=True)),
+            "heartbeat": _time_text(self.heartbeat),
+            "gaps": {name: list(gap) for name, gap in sorted(self.gaps.items())},
+            "ad_hoc": dict(self.ad_hoc),
         }
 
     def to_text(self) -> str:
@@ -149,6 +166,10 @@ class Offset:
             initial=data["initial"],
             known=tuple(data["known"]),
             tables={name: TableProgress.from_json(p) for name, p in data["tables"].items()},
+            structures=_unpacked(data["structures"]),
+            heartbeat=_time(data["heartbeat"]),
+            gaps={name: (after, before) for name, (after, before) in data["gaps"].items()},
+            ad_hoc=data["ad_hoc"],
         )
 
 
@@ -162,3 +183,15 @@ def _time_text(time: dt.datetime | None) -> str | None:
 
 def _time(text: str | None) -> dt.datetime | None:
     return None if text is None else dt.datetime.fromisoformat(text)
+
+
+@lru_cache(maxsize=16)
+def _packed(text: str) -> str:
+    """Structures are many and alike: packed they are a twentieth. Kept, because an idle source asks again and again."""
+    return base64.b64encode(zlib.compress(text.encode(), 6)).decode()
+
+
+@lru_cache(maxsize=16)
+def _unpacked(text: str) -> Mapping[str, Any]:
+    structures: Mapping[str, Any] = json.loads(zlib.decompress(base64.b64decode(text)))
+    return structures

@@ -1,0 +1,142 @@
+"""One or several databases of a server behind one stream: each keeps a planner and an offset of its own.
+
+Positions of different databases are never compared, so their windows are independent; a batch is the sum of what each
+database has to give.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+
+from headrace.changes import TableSchema
+from headrace.errors import PositionMismatch
+from headrace.sources.base import Limit, Slice, Source
+from headrace.sources.offset import VERSION, Offset
+
+Heads = Mapping[str, str]
+"""The newest complete commit of each database."""
+
+
+@dataclass(frozen=True)
+class Offsets:
+    """Where a batch ends in each database: the form that Spark keeps in its checkpoint.
+
+    Args:
+        databases: the offset of each database, by its name.
+    """
+
+    databases: Mapping[str, Offset] = field(default_factory=dict)
+
+    def of(self, database: str) -> Offset:
+        """One database's offset; before its first batch where it is not among them."""
+        return self.databases.get(database, Offset.nothing())
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON values."""
+        parts = {name: offset.to_json() for name, offset in sorted(self.databases.items()) if not offset.is_nothing}
+        return {"version": VERSION, "databases": parts}
+
+    def to_text(self) -> str:
+        """The JSON on one line."""
+        return json.dumps(self.to_json(), separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Offsets:
+        """Read offsets from a checkpoint.
+
+        Raises:
+            PositionMismatch: they were written by another release, in a form that this one does not read.
+        """
+        if data.get("version") != VERSION or "databases" not in data:
+            raise PositionMismatch(
+                f"The checkpoint holds an offset of version {data.get('version')}, this release reads version "
+                f"{VERSION}.",
+                remedy="Use the release that wrote it, or start with a new checkpoint.",
+            )
+        return cls({name: Offset.from_json(part) for name, part in data["databases"].items()})
+
+    def reached(self, heads: Heads) -> bool:
+        """Whether everything is delivered up to these commits, and no snapshot is running."""
+        offsets = {name: self.of(name) for name in heads}
+        return all(
+            not offset.is_nothing and offset.commit >= heads[name] and offset.is_level
+            for name, offset in offsets.items()
+        )
+
+    def merged(self) -> Offset:
+        """One offset that says the same for displays: the oldest times, and every table that lags behind.
+
+        With one database it is that database's offset; with several, tables carry their database's name.
+        """
+        if len(self.databases) == 1:
+            return next(iter(self.databases.values()))
+        commit = ", ".join(f"{name} {offset.commit}" for name, offset in sorted(self.databases.items()))
+        times = [offset.commit_time for offset in self.databases.values() if offset.commit_time is not None]
+        tables = {
+            # Level tables are left out, those that catch up stay behind any commit.
+            f"{name}.{path}": replace(progress, commit="")
+            for name, offset in self.databases.items()
+            for path, progress in offset.tables.items()
+            if not (progress.done and progress.commit >= offset.commit)
+        }
+        return Offset(
+            commit=commit,
+            commit_time=min(times, default=None),
+            initial=any(offset.initial for offset in self.databases.values()),
+            tables=tables,
+        )
+
+
+class Databases:
+    """The planner and reader of one stream over all databases that its source's options name.
+
+    Instances are pickled to executors with their sources.
+    """
+
+    def __init__(self, source: Source) -> None:
+        self._sources = dict(source.databases())
+
+    @property
+    def sources(self) -> Mapping[str, Source]:
+        """The source of each database."""
+        return self._sources
+
+    def tables(self) -> Sequence[TableSchema]:
+        """What is captured now, database after database."""
+        return [schema for source in self._sources.values() for schema in source.tables()]
+
+    def head(self) -> Heads:
+        """The newest complete commit of each database."""
+        return {name: source.head() for name, source in self._sources.items()}
+
+    def advance(self, start: Offsets, limit: Limit, now: dt.datetime) -> Offsets:
+        """Where the next batch ends; `start` itself when no database has anything new."""
+        ends = {name: source.advance(start.of(name), limit, now) for name, source in self._sources.items()}
+        if all(ends[name] == start.of(name) for name in ends):
+            return start
+        # A database that is no longer named keeps its place, in case it comes back.
+        return Offsets({**start.databases, **ends})
+
+    def plan(self, start: Offsets, end: Offsets) -> list[tuple[str, Slice]]:
+        """The slices of the batch (start, end] with the database that each belongs to."""
+        return [
+            (name, slice)
+            for name, source in self._sources.items()
+            if start.of(name) != end.of(name)
+            for slice in source.plan(start.of(name), end.of(name))
+        ]
+
+    def read(self, database: str, slice: Slice) -> Iterator[pa.RecordBatch]:
+        """The rows of one slice."""
+        yield from self._sources[database].read(slice)
+
+    def acknowledge(self, offsets: Offsets) -> None:
+        """Everything up to here rests in all sinks."""
+        for name, source in self._sources.items():
+            source.acknowledge(offsets.of(name))
