@@ -4,6 +4,7 @@
     headrace.encode(df, format="debezium_json", **options) # change rows -> topic, key, value, headers
     headrace.decode(df, format="debezium_json", **options) # Kafka messages -> change rows
     headrace.typed(df, table_schema)                       # change rows of one table -> typed before / after structs
+    headrace.tables("sqlserver", **options)                # -> the TableSchemas of what is captured
     headrace.load_pipeline("pipeline.yaml").start(spark)   # -> RunningPipeline
 
 Everything is loaded when first used, so that `import headrace` costs nothing on executors.
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from headrace.sinks.base import Sink as Sink
     from headrace.sources.base import Source as Source
     from headrace.sources.reader import register as register
+    from headrace.sources.reader import tables as tables
 
 __version__ = "0.1.0"
 
@@ -45,6 +47,7 @@ _LAZY = {
     "Sink": "headrace.sinks.base",
     "Source": "headrace.sources.base",
     "register": "headrace.sources.reader",
+    "tables": "headrace.sources.reader",
 }
 
 __all__ = ["__version__", *_LAZY]

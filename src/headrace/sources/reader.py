@@ -129,7 +129,7 @@ class ChangeStreamReader(DataSourceStreamReader, _DRAINING):  # type: ignore[mis
         before = Offsets.from_json(start) if start else self._last
         if self._goal is not None and before.reached(self._goal):
             return before.to_json()
-        everything = self._goal is None and type(limit).__name__ == "ReadAllAvailable"
+        everything = self._goal is None and _SPARK is not None and isinstance(limit, _SPARK.ReadAllAvailable)
         end = self._databases.advance(before, _EVERYTHING if everything else Limit(), dt.datetime.now(dt.UTC))
         return end.to_json()
 
