@@ -51,8 +51,6 @@ CHANGES = [
     change("u", before=JOHN, after=JOHN | {"id": "2"}),
     change("d", before=JOHN),
     change("t"),
-    {"op": "begin"},
-    {"op": "heartbeat"},
 ]
 WITHOUT_TOMBSTONES = [(1, "c"), (1, "u"), (1, "d"), (2, "c"), (1, "d")]
 

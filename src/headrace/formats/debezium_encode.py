@@ -4,7 +4,8 @@
 2. Images become arrays in the table's column order, by position where the map has the expected columns.
 3. One `to_json` per table, chosen by the row's structure, writes the payload from typed values.
 
-Column expressions are chosen by a table number, so that a batch of many tables is read once.
+Column expressions are chosen by a table number, so that a batch of many tables is read once. The rows that are no data
+(schema changes, transaction edges, heartbeats) go the same way, past the expressions of the tables.
 """
 
 from __future__ import annotations
@@ -16,7 +17,10 @@ from typing import TYPE_CHECKING
 
 from headrace.changes import Column, TableSchema
 from headrace.changes.typed import literal
-from headrace.formats.debezium_schema import Shape, adjusted, key_schema, to_text, value_schema
+from headrace.errors import OptionError
+from headrace.formats.debezium_metadata import EDGES, HEARTBEAT, KINDS, SCHEMA, Metadata
+from headrace.formats.debezium_schema import FieldRules, Shape, adjusted, key_schema, to_text, value_schema
+from headrace.formats.debezium_topics import Topics
 from headrace.formats.debezium_values import ValueModes, absent_text, wire_value
 
 if TYPE_CHECKING:
@@ -39,31 +43,46 @@ class EncodePlan:
 
     Args:
         schemas: the structures present, one per fingerprint.
-        prefix: the topic prefix, which is the server's logical name.
+        topics: where the messages go.
         shape: the generation of events.
         version: what stands in `source.version`.
         modes: how values are written.
         schema_names: how schema names are adjusted, `avro` or `none`.
+        rules: how columns become fields.
         value_schemas: whether values carry their schema.
         key_schemas: whether keys (and key headers) carry their schema.
         tombstones: whether a delete is followed by a null value.
         skipped: operations that give no message.
         context: whether the context headers of shape 3 are written.
         run_id: what stands in their `runId`.
+        schema_changes: whether schema changes are written.
     """
 
     schemas: Sequence[TableSchema]
-    prefix: str
+    topics: Topics
     shape: Shape
     version: str
     modes: ValueModes
     schema_names: str
+    rules: FieldRules
     value_schemas: bool
     key_schemas: bool
     tombstones: bool
     skipped: frozenset[str]
     context: bool
     run_id: str
+    schema_changes: bool
+
+    @property
+    def _metadata(self) -> Metadata:
+        return Metadata(
+            topics=self.topics,
+            shape=self.shape,
+            source=self._source(),
+            schema_changes=self.schema_changes,
+            value_schemas=self.value_schemas,
+            key_schemas=self.key_schemas,
+        )
 
     def apply(self, changes: DataFrame) -> DataFrame:
         """The messages, lazily."""
@@ -81,7 +100,8 @@ class EncodePlan:
         known = ", ".join(literal(schema.fingerprint) for schema in self.schemas) or "''"
         # A filter, because Spark leaves out a projected check whose result nobody reads.
         rows = changes.where(
-            f"case when op in ({wanted}) then coalesce(schema_id in ({known}), false) or {unknown} else false end"
+            f"case when op in ({wanted}) then coalesce(schema_id in ({known}), false) or {unknown} "
+            f"else {self._metadata.taken} end"
         )
         numbers = " ".join(f"when {literal(s.fingerprint)} then {n}" for n, s in enumerate(self.schemas))
         return rows.selectExpr(
@@ -96,6 +116,7 @@ class EncodePlan:
             "snapshot",
             "transaction",
             "source",
+            f"if(op = {SCHEMA}, table_schema, null) as table_schema",
             f"case schema_id {numbers} end as t" if numbers else "0 as t",
         )
 
@@ -130,14 +151,16 @@ class EncodePlan:
 
     def _positional(self, messages: DataFrame) -> DataFrame:
         names = self._choice(lambda s: _array([column.name for column in s.columns]))
-        fill = None
+        fill = place = None
         if self.shape.placeholder:
             fill = self._choice(lambda s: _array([absent_text(column, self.modes) for column in s.columns]))
+            # Recorded of 3.6.1: in deletes, what the change table never holds is null.
+            place = f"if(op = 'd', null, {fill}[i])" if self.modes.recorded_placeholders else f"{fill}[i]"
 
         def values(image: str) -> str:
             absent = f"transform({names}, k -> {image}[k])"
             if fill is not None:
-                absent = f"transform({names}, (k, i) -> if(map_contains_key({image}, k), {image}[k], {fill}[i]))"
+                absent = f"transform({names}, (k, i) -> if(map_contains_key({image}, k), {image}[k], {place}))"
             return f"if(map_keys({image}) = {names}, map_values({image}), {absent})"
 
         return messages.selectExpr(
@@ -150,25 +173,28 @@ class EncodePlan:
             f"if(kind in ({_MOVED_AWAY}), before, key) as key",
             f"case when kind in ({_MOVED_AWAY}) then key when kind = 'C' then before end as other",
             # The messages of one change keep their order where a sink sorts by position.
-            "if(place = 0, position, concat(position, ':', place)) as position",
+            f"if(place = 0, {self._metadata.position()}, concat(position, ':', place)) as position",
             "coalesce(event_time, capture_time) as event_time",
             "capture_time",
             "snapshot",
             "transaction",
             "source",
+            "table_schema",
         )
 
     def _written(self, rows: DataFrame) -> DataFrame:
-        payload = self._choice(self._payload)
-        value = f"cast({payload} as binary)"
+        metadata = self._metadata
+        value = self._choice(self._payload)
         if self.value_schemas:
             opening = self._choice(lambda s: literal(f'{{"schema":{to_text(self._value_schema(s))},"payload":'))
-            value = f"cast(concat({opening}, {payload}, '}}') as binary)"
+            value = f"concat({opening}, {value}, '}}')"
+        topic = self._choice(lambda s: literal(self.topics.of(s.id)))
         return rows.selectExpr(
-            f"{self._choice(lambda s: literal(self.shape.topic(self.prefix, s.id)))} as topic",
-            "cast(null as int) as partition",
-            f"{self._key('key')} as key",
-            f"if(kind in ({_TOMBSTONES}), null, {value}) as value",
+            f"if(kind in ({KINDS}), {metadata.topic()}, {topic}) as topic",
+            f"if(kind in ({SCHEMA}, {HEARTBEAT}), 0, null) as partition",
+            f"if(kind in ({KINDS}), cast({metadata.key()} as binary), {self._key('key')}) as key",
+            f"cast(case when kind in ({_TOMBSTONES}) then null when kind in ({KINDS}) then {metadata.value()} "
+            f"else {value} end as binary) as value",
             f"{self._headers()} as headers",
             "position",
         )
@@ -182,11 +208,11 @@ class EncodePlan:
         branches = " ".join(f"when {number} then {expression}" for number, expression in made if expression is not None)
         return f"case t {branches} else {otherwise} end" if branches else otherwise
 
-    def _base(self, schema: TableSchema) -> str:
-        return adjusted(self.shape.topic(self.prefix, schema.id), self.schema_names)
+    def _base(self, topic: str) -> str:
+        return adjusted(topic, self.schema_names)
 
     def _value_schema(self, schema: TableSchema) -> dict[str, object]:
-        return value_schema(schema, self._base(schema), self.shape, self.modes)
+        return value_schema(schema, self._base(self.topics.of(schema.id)), self.shape, self.modes, self.rules)
 
     def _payload(self, schema: TableSchema) -> str:
         fields = [("before", self._row(schema, "b")), ("after", self._row(schema, "a")), ("source", self._source())]
@@ -202,8 +228,10 @@ class EncodePlan:
         return _json(fields)
 
     def _row(self, schema: TableSchema, image: str) -> str:
+        names = self.rules.names(schema)
         fields = [
-            (column.name, self._value(f"{image}[{number}]", column)) for number, column in enumerate(schema.columns)
+            (names[column.name], self._value(f"{image}[{number}]", column))
+            for number, column in enumerate(schema.columns)
         ]
         return f"if({image} is null, null, {_named_struct(fields)})"
 
@@ -228,7 +256,7 @@ class EncodePlan:
             [
                 ("version", literal(self.version)),
                 ("connector", f"if(source['connector'] <=> '{CONNECTOR}', '{CONNECTOR}', {foreign})"),
-                ("name", literal(self.prefix)),
+                ("name", literal(self.topics.prefix)),
                 times[0],
                 ("snapshot", mark),
                 ("db", "table.database"),
@@ -242,19 +270,35 @@ class EncodePlan:
             ]
         )
 
-    def _key(self, image: str) -> str:
-        """The key as bytes, from the map column that holds it; null for a table without one."""
+    def _key(self, image: str, *, header: bool = False) -> str:
+        """The key as bytes, from the map column that holds it; null for a table without one.
+
+        In a header it is the key as it was before any routing.
+        """
 
         def written(schema: TableSchema) -> str | None:
             if not schema.key:
                 return None
+            names = self.rules.names(schema)
             fields = [
-                (column.name, self._value(f"{image}[{literal(column.name)}]", column)) for column in schema.key_columns
+                (names[column.name], self._value(f"{image}[{literal(column.name)}]", column))
+                for column in schema.key_columns
             ]
+            unrouted = self.topics.unrouted(schema.id)
+            routed = None if header else self.topics.routed(schema.id)
+            field = self.topics.route.key_field if routed and self.topics.route else None
+            if field is not None and self.topics.route is not None:
+                if field in (name for name, _ in fields):
+                    raise OptionError(
+                        f"The key of table {schema.id} has a column '{field}' already.",
+                        remedy="Set 'key_field_name' to another name.",
+                    )
+                fields.append((field, literal(self.topics.route.key_value(unrouted))))
             payload = _json(fields)
             if not self.key_schemas:
                 return payload
-            opening = f'{{"schema":{to_text(key_schema(schema, self._base(schema), self.modes))},"payload":'
+            found = key_schema(schema, self._base(routed or unrouted), self.modes, self.rules, table_field=field)
+            opening = f'{{"schema":{to_text(found)},"payload":'
             return f"concat({literal(opening)}, {payload}, '}}')"
 
         return f"if({image} is null, null, cast({self._choice(written)} as binary))"
@@ -263,13 +307,13 @@ class EncodePlan:
         name = f"if(kind = 'C', '{OLD_KEY_HEADER}', '{NEW_KEY_HEADER}')"
         # A lambda, because Spark keeps a projection that holds one out of whole-stage code: many columns would make
         # one method there, too long for the JIT or for Java; outside, Spark splits it.
-        keys = f"transform(array(other), o -> named_struct('key', {name}, 'value', {self._key('o')}))"
+        keys = f"transform(array(other), o -> named_struct('key', {name}, 'value', {self._key('o', header=True)}))"
         keys = f"if(other is null, cast(null as array<{_HEADER}>), {keys})"
         if not (self.context and self.shape.name == "3"):
             return keys
         keys = f"coalesce({keys}, cast(array() as array<{_HEADER}>))"
         words = (
-            ("connectorLogicalName", self.prefix),
+            ("connectorLogicalName", self.topics.prefix),
             ("taskId", "0"),
             ("connectorName", CONNECTOR),
             ("runId", self.run_id),
@@ -278,7 +322,7 @@ class EncodePlan:
             f"named_struct('key', '{_CONTEXT}{word}', 'value', cast({literal(_header_text(text))} as binary))"
             for word, text in words
         )
-        return f"concat({keys}, array({entries}))"
+        return f"if(kind in ({EDGES}, {HEARTBEAT}), null, concat({keys}, array({entries})))"
 
 
 def _times(column: str, fine: bool) -> list[tuple[str, str]]:

@@ -14,7 +14,8 @@ from headrace.errors import OptionError
 from headrace.formats.base import Format
 from headrace.formats.debezium_decode import Readings, change_rows, collected, known_reading, schema_rows, with_texts
 from headrace.formats.debezium_encode import EncodePlan
-from headrace.formats.debezium_schema import SHAPES, key_schema, value_schema
+from headrace.formats.debezium_schema import SHAPES, FieldRules, Shape, key_schema, value_schema
+from headrace.formats.debezium_topics import pattern, patterns, topics
 from headrace.formats.debezium_values import ValueModes
 from headrace.options import Option
 
@@ -53,21 +54,30 @@ def operations(given: Any) -> frozenset[str]:
     return letters - {"none"}
 
 
+def field_names(given: Any) -> str:
+    """`none` or `avro`; what `sanitize.field.names` takes, true or false, means the latter or the former."""
+    text = str(given).strip().lower()
+    return {"true": "avro", "false": "none"}.get(text, text)
+
+
 class DebeziumJson(Format):
     """Debezium's JSON events, in the shapes of its SQL Server connector 1.7 and 3.
 
     Encoding: every data row becomes the event that Debezium writes for it, field for field and in the same order. A
     delete is followed by its tombstone; an update that changes the key becomes delete, tombstone and create with
     Debezium's key headers. The messages of one change share its position, the second and third with `:1` and `:2`
-    behind it. `begin`, `end`, `schema` and `heartbeat` rows give no message.
+    behind it. A `schema` row that is a change (`source['change']`) becomes a message of the schema-change topic,
+    `begin` and `end` rows of the transaction topic, `heartbeat` rows of the heartbeat topic; other rows give no
+    message. In shape 3 the schema changes of a snapshot come in the order of the tables' names.
 
     Ordering: none is imposed; `position` gives it. Idempotence: the rows alone decide the bytes (the envelope's clock
     is `capture_time`). Process: expressions in executors; a batch DataFrame's `schema` rows are collected on the driver
     when `encode` is called, which runs a small job over them (persist the batch before, or give the option `schema`).
 
     Differences from recorded events, on purpose: NULL stays NULL beside a default (`null_as_default` for the recorded
-    behaviour); the commit time is the transaction's end; times keep their digits and defaults are unescaped where 1.7.2
-    cut them or did not.
+    behaviour); a large value that a change does not carry has the placeholder whatever its type
+    (`unavailable_max_as_null`); the commit time is the transaction's end, also as `ts_ms` of BEGIN and END; times keep
+    their digits and defaults are unescaped where 1.7.2 cut them or did not.
 
     Source: seed 000 (data change events); spec/sqlserver.md sections 10 to 12; spec/format_debezium.md.
     """
@@ -193,6 +203,118 @@ class DebeziumJson(Format):
             "topic prefix, so that repeated batches have the same bytes.",
             default=False,
         ),
+        Option(
+            "include_schema_changes",
+            bool,
+            "Whether tables that are captured, altered or dropped give a message in the topic named as the prefix.",
+            default=True,
+            aliases=("include.schema.changes",),
+        ),
+        Option(
+            "topic_delimiter",
+            str,
+            "What stands between the parts of a topic.",
+            default=".",
+            choices=(".", "_", "-"),
+            aliases=("topic.delimiter",),
+        ),
+        Option(
+            "topic_transaction",
+            str,
+            "Last part of the topic of transaction edges, behind the prefix.",
+            default="transaction",
+            aliases=("topic.transaction",),
+        ),
+        Option(
+            "transaction_topic",
+            str,
+            "The whole name of that topic, in which `${database.server.name}` is the prefix.",
+            default=None,
+            aliases=("transaction.topic", "database.transaction.topic"),
+        ),
+        Option(
+            "heartbeat_topics_prefix",
+            str,
+            "First part of the topic of heartbeats, before the prefix.",
+            default="__debezium-heartbeat",
+            aliases=("heartbeat.topics.prefix", "topic.heartbeat.prefix"),
+        ),
+        Option(
+            "topic_route_regex",
+            pattern,
+            "Tables whose topic this pattern matches as a whole are routed to `topic_route_replacement`; topic and "
+            "schema names follow. Written as Python takes it, named groups as in Java too.",
+            default=None,
+            aliases=("topic.regex",),
+        ),
+        Option(
+            "topic_route_replacement",
+            str,
+            "The topic for `topic_route_regex`; `$1` and `${name}` stand for the pattern's groups.",
+            default=None,
+            aliases=("topic.replacement",),
+        ),
+        Option(
+            "key_enforce_uniqueness",
+            bool,
+            "Whether the key of a routed message gets a field that says its table, because keys of several tables "
+            "meet in one topic.",
+            default=True,
+            aliases=("key.enforce.uniqueness",),
+        ),
+        Option(
+            "key_field_name",
+            str,
+            "The name of that field; decoding leaves it out of the key.",
+            default="__dbz__physicalTableIdentifier",
+            aliases=("key.field.name",),
+        ),
+        Option(
+            "key_field_regex",
+            pattern,
+            "With `key_field_replacement`, makes that field's value from the topic before routing, which else stands "
+            "there.",
+            default=None,
+            aliases=("key.field.regex",),
+        ),
+        Option(
+            "key_field_replacement",
+            str,
+            "The value for `key_field_regex`, with `$1` and `${name}`.",
+            default=None,
+            aliases=("key.field.replacement",),
+        ),
+        Option(
+            "column_propagate_source_type",
+            patterns,
+            "Patterns, with commas between, of columns (`schema.table.column`, with or without the database in front) "
+            "whose source type, length and scale (and name, in shape 3) stand in the parameters of their schema.",
+            default=(),
+            aliases=("column.propagate.source.type",),
+        ),
+        Option(
+            "datatype_propagate_source_type",
+            patterns,
+            "The same by type (`schema.table.type`, with or without the database in front).",
+            default=(),
+            aliases=("datatype.propagate.source.type",),
+        ),
+        Option(
+            "field_name_adjustment_mode",
+            field_names,
+            "`avro` writes `_` for each character of a column's name that Avro does not allow in a field, and before a "
+            "leading digit; `none` leaves names. `sanitize.field.names` takes true or false.",
+            default="none",
+            choices=("none", "avro"),
+            aliases=("field.name.adjustment.mode", "sanitize.field.names"),
+        ),
+        Option(
+            "unavailable_max_as_null",
+            bool,
+            "Whether, as recorded of 3.6.1, only text, ntext, image and xml columns have the placeholder in shape 3, "
+            "and none in a delete, while varchar(max), nvarchar(max) and varbinary(max) are null.",
+            default=False,
+        ),
     )
 
     def encode(self, changes: DataFrame) -> DataFrame:
@@ -218,17 +340,19 @@ class DebeziumJson(Format):
         key_schemas = settings["key_schemas_enable"]
         plan = EncodePlan(
             schemas=self._schemas(changes),
-            prefix=prefix,
+            topics=topics(settings, shape),
             shape=shape,
             version=settings["connector_version"] or shape.connector_version,
             modes=self._modes(),
             schema_names=settings["schema_name_adjustment_mode"] or shape.schema_names,
+            rules=self._rules(shape),
             value_schemas=settings["schemas_enable"],
             key_schemas=settings["schemas_enable"] if key_schemas is None else key_schemas,
             tombstones=settings["tombstones_on_delete"],
             skipped=settings["skipped_operations"],
             context=settings["context_headers"],
             run_id=str(uuid.uuid5(uuid.NAMESPACE_URL, f"headrace:{prefix}")),
+            schema_changes=settings["include_schema_changes"],
         )
         return plan.apply(changes)
 
@@ -287,6 +411,16 @@ class DebeziumJson(Format):
             placeholder=settings["unavailable_value_placeholder"],
             failing=settings["event_converting_failure_handling_mode"] == "fail",
             null_as_default=settings["null_as_default"],
+            recorded_placeholders=settings["unavailable_max_as_null"],
+        )
+
+    def _rules(self, shape: Shape) -> FieldRules:
+        settings = self.settings
+        return FieldRules(
+            adjustment=settings["field_name_adjustment_mode"],
+            propagated_columns=settings["column_propagate_source_type"],
+            propagated_types=settings["datatype_propagate_source_type"],
+            column_names=shape.column_names,
         )
 
     def _schemas(self, changes: DataFrame) -> tuple[TableSchema, ...]:

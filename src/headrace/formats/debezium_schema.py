@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.changes import Column, TableId, TableSchema
+from headrace.errors import OptionError
 from headrace.formats.debezium_values import ValueModes, wire_type
 
 SNAPSHOT_MARKS = "true,first,first_in_data_collection,last_in_data_collection,last,false,incremental"
@@ -34,6 +35,9 @@ class Shape:
         snapshot_marks: the values that the schema allows for `source.snapshot`.
         placeholder: whether a column that a change does not carry is written as a placeholder (else null).
         schema_names: `avro` or `none`, how schema names are adjusted unless set otherwise.
+        metadata_version: the version of the schemas of schema changes, transactions and heartbeats, if they have one.
+        detailed: whether schema changes tell comments, defaults and identity, and have, as transactions, a `ts_ms`.
+        column_names: whether a column's propagated type comes with its name.
         time_modes: the time precision modes that this generation has.
     """
 
@@ -48,18 +52,40 @@ class Shape:
     snapshot_marks: str
     placeholder: bool
     schema_names: str
+    metadata_version: int | None
+    detailed: bool
+    column_names: bool
     time_modes: tuple[str, ...]
 
-    def topic(self, prefix: str, table: TableId) -> str:
+    def topic(self, prefix: str, table: TableId, delimiter: str = ".") -> str:
         """The topic of a table's events; characters that Kafka does not allow become `_`."""
         parts = (prefix, table.database if self.database_in_topic else "", table.schema, table.name)
-        return _INVALID_TOPIC.sub("_", ".".join(part for part in parts if part))
+        return valid_topic(delimiter.join(part for part in parts if part))
+
+
+def valid_topic(name: str) -> str:
+    """A topic name in which `_` stands for every character that Kafka does not allow."""
+    return _INVALID_TOPIC.sub("_", name)
 
 
 _TIME_MODES = ("adaptive", "adaptive_time_microseconds", "connect")
 SHAPES = {
     "1.7": Shape(
-        "1.7", "1.7.2.Final", False, None, None, None, False, False, "true,last,false", False, "avro", _TIME_MODES
+        "1.7",
+        "1.7.2.Final",
+        False,
+        None,
+        None,
+        None,
+        False,
+        False,
+        "true,last,false",
+        False,
+        "avro",
+        None,
+        False,
+        False,
+        _TIME_MODES,
     ),
     "3": Shape(
         "3",
@@ -73,6 +99,9 @@ SHAPES = {
         SNAPSHOT_MARKS,
         True,
         "none",
+        1,
+        True,
+        True,
         (*_TIME_MODES, "isostring", "microseconds", "nanoseconds"),
     ),
 }
@@ -86,26 +115,106 @@ def adjusted(name: str, mode: str) -> str:
     return (name[0] if re.match(r"[A-Za-z_]", name[0]) else "_") + rest
 
 
-def key_schema(schema: TableSchema, base: str, modes: ValueModes) -> dict[str, Any]:
-    """The Connect schema of a table's key."""
-    return _struct([_column(c, modes) for c in schema.key_columns], optional=False, name=f"{base}.Key")
+@dataclass(frozen=True)
+class FieldRules:
+    """How columns become fields.
+
+    Args:
+        adjustment: `avro` makes field names fit for Avro, `none` leaves them.
+        propagated_columns: whose type stands in the field's parameters: `schema.table.column`, with or without the
+            database in front.
+        propagated_types: the same by `schema.table.type`.
+        column_names: whether the name stands there too.
+    """
+
+    adjustment: str = "none"
+    propagated_columns: tuple[re.Pattern[str], ...] = ()
+    propagated_types: tuple[re.Pattern[str], ...] = ()
+    column_names: bool = True
+
+    def names(self, schema: TableSchema) -> dict[str, str]:
+        """The field name of each column.
+
+        Raises:
+            OptionError: two columns would become one field.
+        """
+        names = {column.name: self._name(column.name) for column in schema.columns}
+        taken: dict[str, str] = {}
+        for column, field in names.items():
+            if field in taken:
+                raise OptionError(
+                    f"Columns '{taken[field]}' and '{column}' of table {schema.id} both become field '{field}'.",
+                    remedy="Rename or leave out one of them, or set 'field_name_adjustment_mode' to none.",
+                )
+            taken[field] = column
+        return names
+
+    def _name(self, column: str) -> str:
+        if self.adjustment == "none":
+            return column
+        name = re.sub(r"[^A-Za-z0-9_]", "_", column)
+        return f"_{name}" if name[:1].isdigit() else name
+
+    def parameters(self, table: TableId, column: Column) -> dict[str, str]:
+        """What the source says of the column's type, where it is propagated."""
+        if not (
+            _matched(self.propagated_columns, table, column.name)
+            or _matched(self.propagated_types, table, column.native_type)
+        ):
+            return {}
+        found = {
+            "type": column.native_type.upper(),
+            "length": column.length,
+            "scale": column.scale,
+            "name": column.name if self.column_names else None,
+        }
+        return {f"__debezium.source.column.{key}": str(value) for key, value in found.items() if value is not None}
 
 
-def value_schema(schema: TableSchema, base: str, shape: Shape, modes: ValueModes) -> dict[str, Any]:
+def _matched(patterns: tuple[re.Pattern[str], ...], table: TableId, last: str) -> bool:
+    paths = (f"{table.full_path}.{last}", f"{table.path}.{last}")
+    return any(pattern.fullmatch(path) for pattern in patterns for path in paths)
+
+
+def key_schema(
+    schema: TableSchema,
+    base: str,
+    modes: ValueModes,
+    rules: FieldRules = FieldRules(),
+    *,
+    table_field: str | None = None,
+) -> dict[str, Any]:
+    """The Connect schema of a table's key; `table_field` is the field that a router adds to tell tables apart."""
+    names = rules.names(schema)
+    fields = [_column(column, names[column.name], modes, {}) for column in schema.key_columns]
+    if table_field is not None:
+        fields.append(plain("string", table_field))
+    return struct(fields, optional=False, name=f"{base}.Key")
+
+
+def value_schema(
+    schema: TableSchema,
+    base: str,
+    shape: Shape,
+    modes: ValueModes,
+    rules: FieldRules = FieldRules(),
+) -> dict[str, Any]:
     """The Connect schema of a table's envelope."""
-    row = _struct([_column(c, modes) for c in schema.columns], optional=True, name=f"{base}.Value")
-    transaction = _struct(
-        [_plain("string", "id"), _plain("int64", "total_order"), _plain("int64", "data_collection_order")],
+    names = rules.names(schema)
+    columns = [_column(c, names[c.name], modes, rules.parameters(schema.id, c)) for c in schema.columns]
+    row = struct(columns, optional=True, name=f"{base}.Value")
+    transaction = struct(
+        [plain("string", "id"), plain("int64", "total_order"), plain("int64", "data_collection_order")],
         optional=True,
         name=shape.transaction_name,
         version=1 if shape.transaction_name else None,
         field="transaction",
     )
-    times = [_plain("int64", name, optional=True) for name in _time_names(shape)]
-    operation = [_plain("string", "op"), *times]
-    fields = [{**row, "field": "before"}, {**row, "field": "after"}, _source(shape)]
+    times = [plain("int64", name, optional=True) for name in _time_names(shape)]
+    operation = [plain("string", "op"), *times]
+    fields = [{**row, "field": "before"}, {**row, "field": "after"}, source_schema(shape)]
     fields += [transaction, *operation] if shape.transaction_first else [*operation, transaction]
-    return _struct(fields, optional=False, name=f"{base}.Envelope", version=shape.envelope_version)
+    return struct(fields, optional=False, name=f"{base}.Envelope", version=shape.envelope_version)
 
 
 def to_text(schema: dict[str, Any]) -> str:
@@ -113,7 +222,8 @@ def to_text(schema: dict[str, Any]) -> str:
     return json.dumps(schema, separators=(",", ":"), ensure_ascii=False)
 
 
-def _source(shape: Shape) -> dict[str, Any]:
+def source_schema(shape: Shape) -> dict[str, Any]:
+    """The Connect schema of the source block, as the field `source`."""
     snapshot = {
         "type": "string",
         "optional": True,
@@ -124,19 +234,19 @@ def _source(shape: Shape) -> dict[str, Any]:
         "field": "snapshot",
     }
     fields = [
-        *(_plain("string", name) for name in ("version", "connector", "name")),
-        _plain("int64", "ts_ms"),
+        *(plain("string", name) for name in ("version", "connector", "name")),
+        plain("int64", "ts_ms"),
         snapshot,
-        _plain("string", "db"),
-        _plain("string", "sequence", optional=True),
-        *(_plain("int64", name, optional=True) for name in _time_names(shape)[1:]),
-        _plain("string", "schema"),
-        _plain("string", "table"),
-        _plain("string", "change_lsn", optional=True),
-        _plain("string", "commit_lsn", optional=True),
-        _plain("int64", "event_serial_no", optional=True),
+        plain("string", "db"),
+        plain("string", "sequence", optional=True),
+        *(plain("int64", name, optional=True) for name in _time_names(shape)[1:]),
+        plain("string", "schema"),
+        plain("string", "table"),
+        plain("string", "change_lsn", optional=True),
+        plain("string", "commit_lsn", optional=True),
+        plain("int64", "event_serial_no", optional=True),
     ]
-    return _struct(
+    return struct(
         fields,
         optional=False,
         name="io.debezium.connector.sqlserver.Source",
@@ -149,24 +259,30 @@ def _time_names(shape: Shape) -> list[str]:
     return ["ts_ms", "ts_us", "ts_ns"] if shape.fine_times else ["ts_ms"]
 
 
-def _column(column: Column, modes: ValueModes) -> dict[str, Any]:
+def _column(column: Column, name: str, modes: ValueModes, parameters: dict[str, str]) -> dict[str, Any]:
     wire = wire_type(column, modes)
     field: dict[str, Any] = {"type": wire.connect, "optional": column.nullable}
     if wire.semantic:
         field |= {"name": wire.semantic, "version": 1}
-    if wire.parameters:
-        field["parameters"] = dict(wire.parameters)
+    if wire.parameters or parameters:
+        field["parameters"] = {**wire.parameters, **parameters}
     if column.default is not None:
         field["default"] = wire.constant(column.default)
-    field["field"] = column.name
+    field["field"] = name
     return field
 
 
-def _plain(kind: str, name: str, *, optional: bool = False) -> dict[str, Any]:
+def plain(kind: str, name: str, *, optional: bool = False) -> dict[str, Any]:
+    """A field of a simple type."""
     return {"type": kind, "optional": optional, "field": name}
 
 
-def _struct(
+def listed(items: dict[str, Any], name: str, *, optional: bool) -> dict[str, Any]:
+    """A field that holds an array."""
+    return {"type": "array", "items": items, "optional": optional, "field": name}
+
+
+def struct(
     fields: list[dict[str, Any]],
     *,
     optional: bool,
@@ -174,8 +290,9 @@ def _struct(
     version: int | None = None,
     field: str | None = None,
 ) -> dict[str, Any]:
-    struct: dict[str, Any] = {"type": "struct", "fields": fields, "optional": optional}
+    """A struct, as a field where `field` names it."""
+    found: dict[str, Any] = {"type": "struct", "fields": fields, "optional": optional}
     for key, value in (("name", name), ("version", version), ("field", field)):
         if value is not None:
-            struct[key] = value
-    return struct
+            found[key] = value
+    return found

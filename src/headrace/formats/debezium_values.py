@@ -51,6 +51,7 @@ class ValueModes:
         placeholder: what stands for a value that the change does not carry.
         failing: whether a value that can't be converted stops the query (else it becomes null).
         null_as_default: whether NULL in a nullable column is written as the column's default.
+        recorded_placeholders: whether only text, ntext, image and xml have the placeholder, as recorded of 3.6.1.
     """
 
     decimals: str = "precise"
@@ -59,6 +60,7 @@ class ValueModes:
     placeholder: str = "__debezium_unavailable_value"
     failing: bool = True
     null_as_default: bool = False
+    recorded_placeholders: bool = False
 
 
 @dataclass(frozen=True)
@@ -116,6 +118,8 @@ def wire_value(text: str, column: Column, modes: ValueModes) -> str:
 
 def absent_text(column: Column, modes: ValueModes) -> str | None:
     """The canonical text that stands in for a column that an image does not carry; null where Debezium has none."""
+    if modes.recorded_placeholders and column.native_type not in ("text", "ntext", "image", "xml"):
+        return None
     wire = wire_type(column, modes)
     if column.logical.kind == "bytes":
         return base64.b64encode(modes.placeholder.encode()).decode()

@@ -1,0 +1,247 @@
+"""Schema changes, transaction edges and heartbeats: written as recorded, and read back."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import debezium_recordings as recordings
+import pytest
+
+from headrace.changes import TableSchema
+from headrace.formats.convert import decode, encode
+
+SHAPES = [("1.7.2", "1.7"), ("3.6.1", "3")]
+SECOND = 1_559_729_470_000_000
+NAMES = ("connector", "change_lsn", "commit_lsn", "event_serial_no")
+
+
+def table_change(event: dict[str, Any], number: int) -> dict[str, Any]:
+    """The row of a recorded schema change; in a snapshot `number` is its place in the include list."""
+    payload = event["value"]["payload"]
+    source, change = payload["source"], payload["tableChanges"][0]
+    schema = recordings.tables()[source["table"], change["type"]]
+    streamed = source["snapshot"] == "false"
+    facts = {name: str(source[name]) for name in NAMES if source[name] is not None}
+    return {
+        "op": "schema",
+        "table": {"database": source["db"], "schema": source["schema"], "name": source["table"]},
+        "position": f"{source['commit_lsn']}/{'s' if streamed else 'q'}/{number:05x}",
+        "event_time": recordings.instant(source["ts_ms"] * 1000) if streamed else None,
+        "capture_time": recordings.instant(payload.get("ts_ms", source["ts_ms"]) * 1000),
+        "snapshot": None if streamed else "true",
+        "source": facts | {"change": change["type"]} | ({"ddl": payload["ddl"]} if streamed else {}),
+        "schema_id": schema.fingerprint,
+        "table_schema": schema.to_text(),
+    }
+
+
+def edge(event: dict[str, Any]) -> dict[str, Any]:
+    payload = event["value"]["payload"]
+    ending = payload["status"] == "END"
+    facts = {"connector": "sqlserver", "commit_lsn": payload["id"]}
+    if ending:
+        facts["data_collections"] = json.dumps(payload["data_collections"])
+    return {
+        "op": payload["status"].lower(),
+        "position": f"{payload['id']}/{'e' if ending else ''}/",
+        "event_time": recordings.instant(payload.get("ts_ms", 1) * 1000),
+        "transaction": {"id": payload["id"], "total_order": payload["event_count"], "data_collection_order": None},
+        "source": facts,
+    }
+
+
+INCLUDED = ("customers", "all_types", "composite", "keyless", "orders", "debezium_signal")
+
+
+def rows_of(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    payloads = [(event, event["value"]["payload"]) for event in events]
+    return [
+        edge(event) if "status" in payload else table_change(event, INCLUDED.index(payload["source"]["table"]))
+        for event, payload in payloads
+    ]
+
+
+def messages(spark: Any, rows: list[dict[str, Any]], *schemas: TableSchema, **options: Any) -> list[dict[str, Any]]:
+    frame = recordings.rows(spark, rows, schemas)
+    options = {"topic_prefix": "server1", "schemas_enable": True, "context_headers": True} | options
+    found = encode(frame, format="debezium_json", **options).collect()
+    return [
+        {
+            "topic": row.topic,
+            "partition": row.partition,
+            "key": row.key and json.loads(row.key),
+            "value": row.value and json.loads(row.value),
+            "headers": [{"name": h.key, "value": json.loads(h.value)} for h in row.headers or ()],
+        }
+        for row in sorted(found, key=lambda row: row.position)
+    ]
+
+
+def without_run(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    for event in events:
+        for header in event["headers"]:
+            if header["name"].endswith(".runId"):
+                header["value"]["payload"] = "a run"
+    return events
+
+
+@pytest.mark.parametrize(("release", "shape"), SHAPES)
+@pytest.mark.parametrize("schemas", [True, False])
+def test_recorded_metadata_is_written_again(spark: Any, release: str, shape: str, schemas: bool) -> None:
+    recorded = recordings.events(f"{release}_metadata")
+    got = without_run(messages(spark, rows_of(recorded), shape=shape, schemas_enable=schemas))
+    # The change of a table comes behind the END of the transaction before it: END comes with its transaction.
+    want = sorted(without_run(recorded), key=lambda e: e["topic"])
+    got.sort(key=lambda e: e["topic"])
+    for event in want:
+        payload = event["value"]["payload"]
+        if shape == "3" and payload.get("source", {}).get("snapshot") == "true":
+            # One row has one clock; the connector looked at it twice.
+            now = payload["ts_ms"]
+            payload["source"] |= {"ts_ms": now, "ts_us": now * 1000, "ts_ns": now * 1_000_000}
+        if not schemas:
+            event["key"], event["value"] = event["key"]["payload"], event["value"]["payload"]
+    assert len(got) == len(want)
+    assert recordings.differences(got, want) == []
+
+
+CUSTOMERS = recordings.tables()["customers", "CREATE"]
+
+
+def dropped() -> dict[str, Any]:
+    return {
+        "op": "schema",
+        "table": {"database": "testDB", "schema": "dbo", "name": "customers"},
+        "position": "00000027:00000758:0005/s/00000",
+        "event_time": recordings.instant(SECOND),
+        "capture_time": recordings.instant(SECOND + 5_000),
+        "source": {"connector": "sqlserver", "commit_lsn": "c", "change": "DROP", "ddl": "N/A"},
+        "schema_id": CUSTOMERS.fingerprint,
+        "table_schema": CUSTOMERS.to_text(),
+    }
+
+
+HEARTBEAT = {
+    "op": "heartbeat",
+    "position": "00000027:00000758:0005/z/",
+    "event_time": recordings.instant(SECOND),
+    "capture_time": recordings.instant(SECOND + 5_000),
+    "source": {"connector": "sqlserver", "commit_lsn": "00000027:00000758:0005"},
+}
+SILENT = [
+    {"op": "gap", "table": {"database": "d", "schema": "s", "name": "t"}, "error": "lost", "source": {}},
+    {"op": "tombstone", "key": {"id": "1"}},
+    {"op": "message"},
+    {"op": "error", "error": "no JSON"},
+    {k: v for k, v in dropped().items() if k != "source"},
+]
+
+
+@pytest.mark.parametrize("shape", ["1.7", "3"])
+def test_drops_and_heartbeats_and_rows_without_a_message(spark: Any, shape: str) -> None:
+    version = {"version": 1} if shape == "3" else {}
+    drop, heartbeat = messages(spark, [*SILENT, dropped(), HEARTBEAT], CUSTOMERS, shape=shape)
+    (change,) = drop["value"]["payload"]["tableChanges"]
+    assert (change["type"], change["id"]) == ("DROP", '"testDB"."dbo"."customers"')
+    assert (change["table"] is None) == (shape == "3")
+    assert heartbeat == {
+        "topic": "__debezium-heartbeat.server1",
+        "partition": 0,
+        "key": {
+            "schema": {
+                "type": "struct",
+                "fields": [{"type": "string", "optional": False, "field": "serverName"}],
+                "optional": False,
+                "name": "io.debezium.connector.common.ServerNameKey",
+                **version,
+            },
+            "payload": {"serverName": "server1"},
+        },
+        "value": {
+            "schema": {
+                "type": "struct",
+                "fields": [{"type": "int64", "optional": False, "field": "ts_ms"}],
+                "optional": False,
+                "name": "io.debezium.connector.common.Heartbeat",
+                **version,
+            },
+            "payload": {"ts_ms": SECOND // 1000 + 5},
+        },
+        "headers": [],
+    }
+
+
+@pytest.mark.parametrize(
+    ("options", "topics"),
+    [
+        ({"include.schema.changes": "false"}, ["s-1.transaction", "__debezium-heartbeat.s-1"]),
+        (
+            {"topic.delimiter": "_", "topic.transaction": "tx", "topic.heartbeat.prefix": "hb"},
+            ["s-1_tx", "s-1", "hb_s-1"],
+        ),
+        (
+            {"database.transaction.topic": "${database.server.name}.edges", "heartbeat.topics.prefix": "hb"},
+            ["s-1.edges", "s-1", "hb.s-1"],
+        ),
+    ],
+)
+def test_topics_have_the_names_that_options_give(spark: Any, options: dict[str, Any], topics: list[str]) -> None:
+    begin = edge(recordings.events("3.6.1_metadata")[6])
+    rows = [begin, dropped(), HEARTBEAT]
+    assert [m["topic"] for m in messages(spark, rows, **{"topic_prefix": "s-1"} | options)] == topics
+
+
+def text(value: Any) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
+KAFKA = "topic string, partition int, offset long, timestamp timestamp, key binary, value binary"
+
+
+@pytest.mark.parametrize(("shape", "schemas"), [("1.7", True), ("3", True), ("3", False)])
+def test_metadata_is_read_back(spark: Any, shape: str, schemas: bool) -> None:
+    recorded = recordings.events("1.7.2_metadata" if shape == "1.7" else "3.6.1_metadata")
+    rows = [*rows_of(recorded), dropped(), HEARTBEAT]
+    written = messages(spark, rows, shape=shape, schemas_enable=schemas)
+    moment = recordings.instant(1)
+    lines = [(m["topic"], 0, n, moment, text(m["key"]), text(m["value"])) for n, m in enumerate(written)]
+    lines.append(("server1.other", 0, len(lines), None, None, b'{"ts_ms":1}'))
+    *found, other = recordings.collected(decode(spark.createDataFrame(lines, KAFKA), format="debezium_json"))
+    assert other["op"] == "error"
+    originals = sorted(rows, key=lambda row: row["position"])
+    if shape == "3":
+        snapshot = sorted((r for r in originals if r.get("snapshot")), key=lambda row: row["table"]["name"])
+        originals = snapshot + [r for r in originals if not r.get("snapshot")]
+    assert [row["error"] for row in found] == [None] * len(originals)
+    for got, original in zip(found, originals, strict=True):
+        expected = {
+            "op": original["op"],
+            "table": original.get("table"),
+            "transaction": original.get("transaction"),
+            "snapshot": original.get("snapshot"),
+            "key": None,
+        }
+        assert {name: got[name] for name in expected} == expected
+        assert (got["message"]["topic"], got["message"]["value"]) == (written[got["message"]["offset"]]["topic"], None)
+        if original["op"] == "schema":
+            assert got["source"] == original["source"] | {"version": got["source"]["version"], "name": "server1"}
+            check_structure(got, original, shape)
+        elif original["op"] == "end":
+            assert json.loads(got["source"]["data_collections"]) == json.loads(original["source"]["data_collections"])
+        elif original["op"] == "heartbeat":
+            assert (got["source"], got["capture_time"].timestamp()) == ({}, (SECOND + 5_000) / 1_000_000)
+
+
+def check_structure(got: dict[str, Any], original: dict[str, Any], shape: str) -> None:
+    if got["table_schema"] is None:
+        assert (original["source"]["change"], shape) == ("DROP", "3")
+        return
+    ours, theirs = TableSchema.from_text(got["table_schema"]), TableSchema.from_text(original["table_schema"])
+    assert got["schema_id"] == ours.fingerprint
+    assert (ours.id, ours.key) == (theirs.id, theirs.key)
+    for mine, column in zip(ours.columns, theirs.columns, strict=True):
+        for name in ("name", "position", "logical", "native_type", "length", "scale", "nullable", "jdbc_type"):
+            assert getattr(mine, name) == getattr(column, name), (column.name, name)
+        if shape == "3":
+            assert (mine.default_expression, mine.identity) == (column.default_expression, column.identity)
