@@ -107,6 +107,10 @@ class Options(Mapping[str, Any]):
     def __repr__(self) -> str:
         return f"Options({redact(self._values)})"
 
+    def replaced(self, **values: Any) -> Options:
+        """The same options with other values for some of them."""
+        return Options({**self._values, **values}, self._declared)
+
 
 def parse_options(
     declared: Iterable[Option], given: Mapping[str, Any], *, owner: str, ignore: Callable[[str], bool] = lambda _: False

@@ -71,7 +71,8 @@ def plan_chunks(start: Offset, end: Offset) -> list[Chunk]:
             closing = LAST_OF_TABLE if progress.done and i == len(progress.bounds) - 1 else None
             chunks.append(Chunk(table, ordinal, number, lower, upper, progress.commit, opening, closing))
             lower = upper
-    if chunks and start.is_nothing:
+    untouched = not any(progress.chunk or progress.bounds for progress in start.tables.values())
+    if chunks and start.initial and untouched:
         chunks[0] = _marked(chunks[0], opening=FIRST)
     if chunks and start.initial and not end.initial:
         chunks[-1] = _marked(chunks[-1], closing=LAST)

@@ -19,6 +19,7 @@ from headrace.errors import CaptureError
 from headrace.registry import did_you_mean
 from headrace.sources.sqlserver import lsn
 from headrace.sources.sqlserver.connection import Connection
+from headrace.sources.sqlserver.structure import CapturedTable, CaptureInstance
 from headrace.sources.sqlserver.types import NativeType, constant_default
 
 _TABLES = """
@@ -70,51 +71,34 @@ SELECT e.major_id, e.value FROM sys.extended_properties AS e WHERE e.class = 1 A
 
 
 @dataclass(frozen=True)
-class CaptureInstance:
-    """One change table of a source table.
+class CatalogTable:
+    """A captured table as the catalog shows it now, once for each of its capture instances.
 
     Args:
-        name: the capture instance; its change table is `cdc.[<name>_CT]`.
-        start_lsn: the oldest LSN it still holds everything after; null until the capture job first ran.
-        columns: captured column names with their ordinal in the update mask.
-        has_command_id: whether the change table has `__$command_id` (older servers do not).
+        id: where it lives.
+        versions: oldest instance first.
     """
 
-    name: str
-    start_lsn: str | None
-    columns: tuple[tuple[str, int], ...]
-    has_command_id: bool
-
-
-@dataclass(frozen=True)
-class CapturedTable:
-    """A source table that is captured, with its structure and its instances in order of creation."""
-
-    schema: TableSchema
-    natives: tuple[NativeType, ...]
-    instances: tuple[CaptureInstance, ...]
+    id: TableId
+    versions: tuple[CapturedTable, ...]
 
     @property
-    def id(self) -> TableId:
-        """Where the table lives."""
-        return self.schema.id
+    def newest(self) -> CapturedTable:
+        """The instance with the newest structure among those that have begun; a single one that has not begun yet."""
+        begun = [version for version in self.versions if version.instance.start_lsn is not None]
+        return begun[-1] if begun else self.versions[-1]
 
-    @property
-    def instance(self) -> CaptureInstance:
-        """The instance whose rows are read: the oldest, because only it reaches back to where reading stopped."""
-        return self.instances[0]
-
-    @property
-    def chunk_key(self) -> tuple[str, ...]:
-        """The columns by which a snapshot is cut into key ranges; empty for a table that is read in one piece."""
-        return self.schema.key
-
-    def native(self, name: str) -> NativeType:
-        """A column's declared type."""
-        return self.natives[[c.name for c in self.schema.columns].index(name)]
+    def of(self, instance: CaptureInstance) -> CapturedTable | None:
+        """The table as an instance that is known from before shows it now; null when that instance is gone."""
+        same = (
+            v for v in self.versions if (v.instance.name, v.instance.object_id) == (instance.name, instance.object_id)
+        )
+        return next(same, None)
 
 
-def captured_tables(connection: Connection, database: str, include: Sequence[str]) -> list[CapturedTable]:
+def captured_tables(
+    connection: Connection, database: str, include: Sequence[str], *, databases: Sequence[str] = (), strict: bool = True
+) -> list[CatalogTable]:
     """The tables that the include list names, in its order, with structure and capture instances.
 
     Args:
@@ -122,14 +106,17 @@ def captured_tables(connection: Connection, database: str, include: Sequence[str
         database: its name.
         include: `schema.table` patterns: shell globs, or regular expressions after `re:`; empty means every captured
             table.
+        databases: all databases of the same run: what a pattern does not find here may be in another.
+        strict: whether it is an error that a named table is missing or not captured; a run that goes on waits for it.
 
     Raises:
         CaptureError: capture is off for the database or for a named table, a named table does not exist, or a pattern
         matches nothing.
     """
-    _require_capture(connection, database)
+    if strict:
+        _require_capture(connection, database)
     tables = [(str(s), str(t), o, bool(tracked)) for s, t, o, tracked in connection.rows(_TABLES)]
-    chosen = _choose(tables, include, database)
+    chosen = _choose(tables, include, database, databases, strict=strict)
     columns = _grouped(connection.rows(_COLUMNS))
     keys = _grouped(connection.rows(_KEYS))
     instances = _instances(connection)
@@ -138,9 +125,12 @@ def captured_tables(connection: Connection, database: str, include: Sequence[str
     for schema_name, table_name, object_id in chosen:
         id = TableId(database, schema_name, table_name)
         own = instances.get(object_id, ())
-        if not own:
+        if own:
+            facts = (columns.get(object_id, []), keys.get(object_id, []), comments.get(object_id))
+            versions = (_captured(id, *facts[:2], instance, facts[2]) for instance in own)
+            captured.append(CatalogTable(id, tuple(versions)))
+        elif strict:
             raise _not_captured(schema_name, table_name, database)
-        captured.append(_captured(id, columns[object_id], keys.get(object_id, []), own, comments.get(object_id)))
     return captured
 
 
@@ -148,10 +138,10 @@ def _captured(
     id: TableId,
     columns: list[tuple[Any, ...]],
     keys: list[tuple[Any, ...]],
-    instances: tuple[CaptureInstance, ...],
+    instance: CaptureInstance,
     comment: str | None,
 ) -> CapturedTable:
-    kept = {name for name, _ in instances[0].columns}
+    kept = {name for name, _ in instance.columns}
     found: list[Column] = []
     natives: list[NativeType] = []
     names_by_id = {row[1]: str(row[0]) for row in columns}
@@ -172,7 +162,7 @@ def _captured(
         if all(name in present for name in names):
             key = tuple(names)
             break
-    return CapturedTable(TableSchema(id, tuple(found), key, comment), tuple(natives), instances)
+    return CapturedTable(TableSchema(id, tuple(found), key, comment), tuple(natives), instance)
 
 
 def _column(
@@ -213,11 +203,16 @@ def _require_capture(connection: Connection, database: str) -> None:
 
 
 def _choose(
-    tables: list[tuple[str, str, int, bool]], include: Sequence[str], database: str
+    tables: list[tuple[str, str, int, bool]],
+    include: Sequence[str],
+    database: str,
+    databases: Sequence[str],
+    *,
+    strict: bool,
 ) -> list[tuple[str, str, int]]:
     if not include:
         chosen = [(s, t, o) for s, t, o, tracked in tables if tracked]
-        if not chosen:
+        if not chosen and strict:
             raise CaptureError(
                 f"No table of database '{database}' is captured.",
                 remedy="Run EXEC sys.sp_cdc_enable_table for each table.",
@@ -227,12 +222,12 @@ def _choose(
     for pattern in include:
         exact = [row for row in tables if f"{row[0]}.{row[1]}" == pattern]
         matched = exact or [row for row in tables if _matches(pattern, f"{row[0]}.{row[1]}", database)]
-        if not matched:
+        if not matched and strict and len(databases) < 2:
             known = [f"{s}.{t}" for s, t, _, _ in tables]
             raise CaptureError(f"Database '{database}' has no table '{pattern}'.", remedy=did_you_mean(pattern, known))
         # A name means that table, captured or not (an error); a pattern means the captured ones it matches.
         captured = [row for row in matched if row[3]]
-        if not captured:
+        if matched and not captured and strict:
             raise _not_captured(matched[0][0], matched[0][1], database)
         chosen.extend((s, t, o) for s, t, o, _ in captured if (s, t, o) not in chosen)
     return chosen
@@ -269,9 +264,14 @@ def _instances(connection: Connection) -> dict[int, tuple[CaptureInstance, ...]]
                 None if start is None else lsn.to_text(bytes(start)),
                 tuple(columns[object_id]),
                 object_id in with_command,
+                int(object_id),
             )
         )
-    return {source: tuple(instances) for source, instances in found.items()}
+    # By start, oldest first, one that has not begun last; the order of creation decides where starts are equal.
+    return {
+        source: tuple(sorted(instances, key=lambda i: (i.start_lsn is None, i.start_lsn or "")))
+        for source, instances in found.items()
+    }
 
 
 def _grouped(rows: Iterable[tuple[Any, ...]]) -> dict[int, list[tuple[Any, ...]]]:

@@ -58,6 +58,8 @@ class ChangeReader:
         instance: the capture instance, for messages.
         times: commit times of the window.
         capture_time: when the batch was planned.
+        weighted: whether rows say their transaction and, in place of their number in it, for how many events they
+            count.
     """
 
     def __init__(
@@ -68,7 +70,10 @@ class ChangeReader:
         instance: str,
         times: CommitTimes,
         capture_time: dt.datetime | None,
+        *,
+        weighted: bool = False,
     ) -> None:
+        self._weighted = weighted
         self._schema = schema
         self._natives = tuple(natives)
         self._ordinals = np.array(ordinals, dtype=np.int64)
@@ -160,7 +165,31 @@ class ChangeReader:
             keys = [texts[i].take(pa.array(events)) for i in self._key]
             columns["key"] = Images(self._schema.key, keys).maps(np.arange(count), count, np.arange(count))
             columns["key_text"] = key_texts(keys)
+        if self._weighted:
+            columns["transaction"] = self._weights(texts, commits, is_update, before_rows, events, before_places)
         return change_batch(count, columns)
+
+    def _weights(
+        self,
+        texts: list[pa.Array],
+        commits: pa.Array,
+        is_update: np.ndarray,
+        before_rows: np.ndarray,
+        events: np.ndarray,
+        before_places: np.ndarray,
+    ) -> pa.Array:
+        """How many events each row is: two for an update that changes the key, else one."""
+        weights = np.ones(len(events), dtype=np.int64)
+        places = before_places[is_update[before_places]]
+        old = pa.array(before_rows[is_update[before_places]])
+        new = pa.array(events[places])
+        for i in self._key:
+            same = pc.fill_null(pc.equal(texts[i].take(old), texts[i].take(new)), True)
+            weights[places[~same.to_numpy(zero_copy_only=False)]] = 2
+        return pa.StructArray.from_arrays(
+            [commits, pa.array(weights), pa.nulls(len(events), pa.int64())],
+            names=["id", "total_order", "data_collection_order"],
+        )
 
     def _check(self, batch: pa.RecordBatch, operations: np.ndarray, old: np.ndarray, new: np.ndarray) -> None:
         if not np.isin(operations, (_DELETE, _INSERT, _OLD, _NEW)).all():

@@ -35,3 +35,14 @@ def to_texts(lsns: pa.Array) -> pa.Array:
     encoded = pc.dictionary_encode(lsns.cast(pa.binary()))
     words = pa.array([None if v is None else to_text(v) for v in encoded.dictionary.to_pylist()], pa.string())
     return words.take(encoded.indices)
+
+
+def before(text: str) -> str:
+    """The greatest LSN below this one; zero stays zero."""
+    number = int(text.replace(":", ""), 16)
+    return to_text(max(number - 1, 0).to_bytes(10, "big"))
+
+
+def after(text: str) -> str:
+    """The least LSN above this one."""
+    return to_text((int(text.replace(":", ""), 16) + 1).to_bytes(10, "big"))

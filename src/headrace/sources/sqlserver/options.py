@@ -5,6 +5,14 @@ from __future__ import annotations
 from headrace.options import Option
 from headrace.sources.sqlserver.clock import parse_timezone
 
+_OLD_MODES = {"schema_only": "no_data", "schema_only_recovery": "recovery"}
+
+
+def snapshot_mode(text: str) -> str:
+    """A snapshot mode under its present name; used as an option's kind."""
+    return _OLD_MODES.get(text.strip().lower(), text.strip().lower())
+
+
 OPTIONS: tuple[Option, ...] = (
     Option(
         "hostname",
@@ -12,7 +20,12 @@ OPTIONS: tuple[Option, ...] = (
         "The server's name or address; for the emulator the folder of the emulated server.",
         aliases=("database.hostname",),
     ),
-    Option("database", str, "The database to capture.", aliases=("database.dbname", "database.names")),
+    Option(
+        "database",
+        str,
+        "The database to capture, or several with commas between.",
+        aliases=("database.dbname", "database.names"),
+    ),
     Option("port", str, "The server's TCP port.", default="", aliases=("database.port",)),
     Option("instance", str, "A named instance on the server.", default="", aliases=("database.instance",)),
     Option("user", str, "The login.", default="", aliases=("database.user", "username")),
@@ -72,6 +85,65 @@ OPTIONS: tuple[Option, ...] = (
         str,
         "One table to capture, in place of 'tables'.",
         default="",
+    ),
+    Option(
+        "snapshot_mode",
+        snapshot_mode,
+        "initial reads all tables once, then streams; initial_only ends there; no_data (schema_only) only streams; "
+        "always reads again at every start; when_needed reads a table again whose changes were lost; recovery takes "
+        "the structures from the server again and goes on where the checkpoint stands.",
+        default="initial",
+        choices=("initial", "initial_only", "no_data", "always", "when_needed", "recovery"),
+        aliases=("snapshot.mode",),
+    ),
+    Option(
+        "snapshot_isolation_mode",
+        str,
+        "How snapshots see the tables. read_committed, repeatable_read and read_uncommitted read chunks in parallel "
+        "and resume after the last finished chunk; snapshot and exclusive read everything in one session.",
+        default="read_committed",
+        choices=("exclusive", "repeatable_read", "snapshot", "read_committed", "read_uncommitted"),
+        aliases=("snapshot.isolation.mode",),
+    ),
+    Option(
+        "snapshot_locking_mode",
+        str,
+        "exclusive locks tables while repeatable_read looks at their structure, and while exclusive reads them; none "
+        "never locks them.",
+        default="exclusive",
+        choices=("exclusive", "none"),
+        aliases=("snapshot.locking.mode",),
+    ),
+    Option(
+        "snapshot_lock_timeout_ms",
+        int,
+        "How long a snapshot waits for a lock, in milliseconds; -1 waits for ever.",
+        default=10_000,
+        minimum=-1,
+        aliases=("snapshot.lock.timeout.ms",),
+    ),
+    Option(
+        "fail_on_data_loss",
+        bool,
+        "Whether the run stops when changes that it needs were cleaned on the server. Otherwise it goes on with what "
+        "is left, and a `gap` row says what is missing.",
+        default=True,
+    ),
+    Option(
+        "provide_transaction_metadata",
+        bool,
+        "Whether changes carry their place in their transaction, with BEGIN and END of each. Tables are then read "
+        "together in commit order, by as many tasks as there are ranges of commits.",
+        default=False,
+        aliases=("provide.transaction.metadata",),
+    ),
+    Option(
+        "heartbeat_interval_ms",
+        int,
+        "How often a heartbeat says how far the source was read, in milliseconds; 0 for never.",
+        default=0,
+        minimum=0,
+        aliases=("heartbeat.interval.ms",),
     ),
     Option(
         "snapshot_chunk_rows",

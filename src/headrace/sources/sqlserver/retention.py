@@ -9,14 +9,19 @@ from __future__ import annotations
 from headrace.changes import TableId
 from headrace.errors import DataLossError
 from headrace.sources.sqlserver import lsn, statements
+from headrace.sources.sqlserver.catalog import CatalogTable
 from headrace.sources.sqlserver.connection import Connection, MissingObject
+from headrace.sources.sqlserver.structure import Window
 
 
-def require_retained(connection: Connection, table: TableId, instance: str, after: str) -> None:
-    """Every change of the table after a commit is still in its change table.
+def oldest_needed(table: CatalogTable, window: Window | None) -> str | None:
+    """The oldest LSN that is held by the instance from which a window is read; null when it has not begun."""
+    own = table.of(window.table.instance) if window is not None else None
+    return (own or table.newest).instance.start_lsn
 
-    An idle table whose start was moved past `after` has lost nothing as long as the server's commit mapping shows no
-    transaction in between.
+
+def require_still_retained(connection: Connection, table: TableId, instance: str, after: str) -> None:
+    """Every change of the table after a commit is still in its change table, asked of the server now.
 
     Raises:
         DataLossError: some may have been cleaned.
@@ -28,19 +33,34 @@ def require_retained(connection: Connection, table: TableId, instance: str, afte
             f"Capture instance '{instance}' of table '{table.path}' is gone.",
             remedy="Enable change data capture for the table again and start with a new checkpoint.",
         )
-    if rows[0][0] is None:
-        return
-    oldest = lsn.to_text(bytes(rows[0][0]))
-    if oldest <= after or _nothing_between(connection, after, oldest):
+    if rows[0][0] is not None:
+        require_retained(connection, table, after, lsn.to_text(bytes(rows[0][0])))
+
+
+def require_retained(connection: Connection, table: TableId, after: str, oldest: str) -> None:
+    """Nothing was lost after a commit, though the change table only holds what came from `oldest` on.
+
+    An idle table whose start was moved past `after` has lost nothing as long as the server's commit mapping shows no
+    transaction in between.
+
+    Raises:
+        DataLossError: some changes may have been cleaned.
+    """
+    if is_retained(connection, after, oldest):
         return
     raise DataLossError(
-        f"Changes of table '{table.path}' after LSN {after} are needed, but capture instance '{instance}' "
+        f"Changes of table '{table.path}' after LSN {after} are needed, but its change table "
         f"holds only those from LSN {oldest}: the rest was cleaned.",
         remedy=(
-            "Take a new snapshot with a new checkpoint, and give the clean-up job a longer retention "
-            "(sys.sp_cdc_change_job)."
+            "Take a new snapshot with a new checkpoint (or snapshot.mode=when_needed, which does so for such tables "
+            "alone), and give the clean-up job a longer retention (sys.sp_cdc_change_job)."
         ),
     )
+
+
+def is_retained(connection: Connection, after: str, oldest: str) -> bool:
+    """Whether a change table that begins at `oldest` holds every change after a commit."""
+    return oldest <= lsn.after(after) or _nothing_between(connection, after, oldest)
 
 
 def _nothing_between(connection: Connection, after: str, oldest: str) -> bool:

@@ -10,52 +10,83 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import pyarrow as pa
 
 from headrace.errors import CaptureError
+from headrace.options import Options
 from headrace.sources.sqlserver import lsn, statements
-from headrace.sources.sqlserver.catalog import CapturedTable
 from headrace.sources.sqlserver.connection import Connection
+from headrace.sources.sqlserver.structure import CapturedTable, Window
 from headrace.sources.sqlserver.windows import change_images
 
 _POLL_SECONDS = 0.2
 
 
-def settled_rows(connection: Connection, table: CapturedTable, commit: str, timeout: int) -> Iterator[list[pa.Array]]:
+def settled_rows(
+    connection: Connection,
+    table: CapturedTable,
+    commit: str,
+    settings: Options,
+    *,
+    present: Collection[str],
+    in_session: bool,
+) -> Iterator[list[pa.Array]]:
     """The rows of a table without a key as they were at a commit, as columns of canonical text.
+
+    Args:
+        connection: to the database.
+        table: the table.
+        commit: the commit.
+        settings: the source's options.
+        present: the columns that the table still has.
+        in_session: whether the connection is in a transaction already that keeps what it sees.
 
     Raises:
         CaptureError: the capture job did not pass the read in time, or a change in between does not carry whole images.
     """
-    batches, read_at = _read_locked(connection, table)
-    _wait_until_captured(connection, table, read_at, timeout)
+    if in_session:
+        batches, read_at = _read(connection, table, present, locked=False)
+    else:
+        batches, read_at = _read_locked(connection, table, present)
+    wait_until_captured(connection, table, read_at, settings["capture_timeout_seconds"])
     last = connection.value(statements.LAST_LSN_AT, (read_at,))
     upto = commit if last is None else max(commit, lsn.to_text(bytes(last)))
-    undo = _changes_between(connection, table, commit, upto) if upto > commit else None
+    undo = _changes_between(connection, Window(table, commit, upto), settings) if upto > commit else None
     if undo is None or not (undo[0] or undo[1]):
         yield from batches
         return
     yield from _undone(batches, *undo)
 
 
-def _read_locked(connection: Connection, table: CapturedTable) -> tuple[list[list[pa.Array]], object]:
+def _read_locked(
+    connection: Connection, table: CapturedTable, present: Collection[str]
+) -> tuple[list[list[pa.Array]], object]:
     """All rows, and the server's time while no one could write to the table."""
-    sql, _ = statements.rows_in_range(table, (), None, None, locked=True)
     connection.run("BEGIN TRANSACTION")
     try:
-        batches = [
-            [native.texts(batch.column(i)) for i, native in enumerate(table.natives)]
-            for batch in connection.batches(sql)
-        ]
-        read_at = connection.value(statements.LOCAL_TIME)
+        return _read(connection, table, present, locked=True)
     finally:
         connection.run("COMMIT TRANSACTION")
-    return batches, read_at
 
 
-def _wait_until_captured(connection: Connection, table: CapturedTable, read_at: object, timeout: int) -> None:
+def _read(
+    connection: Connection, table: CapturedTable, present: Collection[str], *, locked: bool
+) -> tuple[list[list[pa.Array]], object]:
+    sql, _ = statements.rows_in_range(table, (), None, None, present=present, locked=locked)
+    batches = [
+        [native.texts(batch.column(i)) for i, native in enumerate(table.natives)] for batch in connection.batches(sql)
+    ]
+    return batches, connection.value(statements.LOCAL_TIME)
+
+
+def wait_until_captured(connection: Connection, table: CapturedTable, read_at: object, timeout: int) -> None:
+    """Wait until the capture job has read the log beyond a time of the server.
+
+    Raises:
+        CaptureError: it did not in time.
+    """
     deadline = time.monotonic() + timeout
     while not connection.value(statements.CAPTURED_SINCE, (read_at,)):
         if connection.value(statements.EMPTY_SCANS_SINCE, (read_at,)):
@@ -69,13 +100,14 @@ def _wait_until_captured(connection: Connection, table: CapturedTable, read_at: 
 
 
 def _changes_between(
-    connection: Connection, table: CapturedTable, after: str, upto: str
+    connection: Connection, window: Window, settings: Options
 ) -> tuple[Counter[tuple[str | None, ...]], Counter[tuple[str | None, ...]]]:
     """The images that came (to be taken out) and went (to be put back) after a commit."""
     came: Counter[tuple[str | None, ...]] = Counter()
     gone: Counter[tuple[str | None, ...]] = Counter()
+    table = window.table
     names = [column.name for column in table.schema.columns]
-    for before, image in change_images(connection, table, after, upto):
+    for before, image in change_images(connection, window, settings):
         for found, counter in ((before, gone), (image, came)):
             if found is None:
                 continue

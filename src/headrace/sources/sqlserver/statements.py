@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
-from headrace.sources.sqlserver.catalog import CapturedTable
+from headrace.sources.sqlserver.structure import CapturedTable
 from headrace.sources.sqlserver.types import NativeType
 
 MAX_LSN = "SELECT sys.fn_cdc_get_max_lsn()"
@@ -32,6 +32,17 @@ COMMIT_TIMES = (
     "WHERE m.start_lsn > ? AND m.start_lsn <= ? ORDER BY m.start_lsn"
 )
 INSTANCE_START = "SELECT t.start_lsn FROM cdc.change_tables AS t WHERE t.capture_instance = ?"
+INSTANCES = "SELECT t.capture_instance, t.object_id, t.start_lsn FROM cdc.change_tables AS t ORDER BY t.object_id"
+LAST_DDL = "SELECT MAX(h.ddl_lsn) FROM cdc.ddl_history AS h WHERE h.object_id = ? AND h.ddl_lsn > ?"
+DDL_STATE = "SELECT COUNT_BIG(*), MAX(h.ddl_lsn) FROM cdc.ddl_history AS h"
+COLUMN_NAMES = (
+    "SELECT c.name FROM sys.columns AS c JOIN sys.tables AS t ON t.object_id = c.object_id "
+    "JOIN sys.schemas AS s ON s.schema_id = t.schema_id WHERE s.name = ? AND t.name = ?"
+)
+TRANSACTIONS_BEFORE = (
+    "SELECT TOP (?) m.start_lsn, m.tran_end_time FROM cdc.lsn_time_mapping AS m "
+    "WHERE m.start_lsn < ? AND m.tran_id <> 0x00 ORDER BY m.start_lsn DESC"
+)
 CLOCK = "SELECT DATEPART(TZOFFSET, SYSDATETIMEOFFSET())"
 LOCAL_TIME = "SELECT SYSDATETIME()"
 LAST_LSN_AT = "SELECT MAX(m.start_lsn) FROM cdc.lsn_time_mapping AS m WHERE m.tran_end_time <= ?"
@@ -91,20 +102,47 @@ def changed_instances(instances: Sequence[str]) -> str:
     return f"SELECT x.n FROM ({' UNION ALL '.join(parts)}) AS x"
 
 
+def last_change(instance: str, has_command_id: bool) -> str:
+    """The last row that a commit left in a change table."""
+    command = "d.[__$command_id]" if has_command_id else "CONVERT(int, 0)"
+    order = "d.[__$command_id] DESC, d.[__$seqval] DESC" if has_command_id else "d.[__$seqval] DESC"
+    return (
+        f"SELECT TOP (1) {command} AS [__$command_id], d.[__$seqval], d.[__$operation] "
+        f"FROM {change_table(instance)} AS d WHERE d.[__$start_lsn] = ? ORDER BY {order}, d.[__$operation] DESC"
+    )
+
+
+def rows_of_change(instance: str) -> str:
+    """How many rows of a change table share a commit and a sequence value."""
+    return f"SELECT COUNT_BIG(*) FROM {change_table(instance)} AS d WHERE d.[__$start_lsn] = ? AND d.[__$seqval] = ?"
+
+
+def lock(table: CapturedTable) -> str:
+    """Lock a table against everybody until the transaction ends; reads nothing."""
+    return f"SELECT TOP (0) * FROM {table_name(table)} WITH (TABLOCKX)"
+
+
 def rows_in_range(
     table: CapturedTable,
     key: Sequence[str],
     lower: Sequence[str | None] | None,
     upper: Sequence[str | None] | None,
     *,
+    present: Collection[str] | None = None,
     locked: bool = False,
 ) -> tuple[str, list[object]]:
     """The rows of a key range (lower, upper], ordered by key; both ends open when null.
 
-    If asked, under a shared table lock.
+    Args:
+        table: the table.
+        key: its chunk key; empty for the whole table.
+        lower: rows after this key.
+        upper: rows up to and with this key.
+        present: the columns that the table still has; NULL stands for the others. Null means all of them.
+        locked: under a shared table lock.
     """
     fields = ", ".join(
-        f"{native.projection(f't.{quote(column.name)}')} AS {quote(column.name)}"
+        f"{_field(column.name, native, present)} AS {quote(column.name)}"
         for column, native in zip(table.schema.columns, table.natives, strict=True)
     )
     conditions: list[str] = []
@@ -121,6 +159,11 @@ def rows_in_range(
     order = f" ORDER BY {', '.join(f't.{quote(name)}' for name in key)}" if key else ""
     hint = " WITH (TABLOCK, HOLDLOCK)" if locked else ""
     return f"SELECT {fields} FROM {table_name(table)} AS t{hint}{where}{order}", parameters
+
+
+def _field(name: str, native: NativeType, present: Collection[str] | None) -> str:
+    gone = present is not None and name not in present
+    return native.projection(f"CAST(NULL AS {native.declaration})" if gone else f"t.{quote(name)}")
 
 
 def greatest_key(table: CapturedTable, key: Sequence[str]) -> tuple[str, list[object]]:

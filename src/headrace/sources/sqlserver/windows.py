@@ -7,23 +7,33 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
+from headrace.options import Options
 from headrace.sources.sqlserver import clock, lsn, statements
-from headrace.sources.sqlserver.catalog import CapturedTable
 from headrace.sources.sqlserver.change_rows import ChangeReader, CommitTimes
-from headrace.sources.sqlserver.connection import Connection
+from headrace.sources.sqlserver.connection import ARROW_ROWS, Connection
+from headrace.sources.sqlserver.structure import CapturedTable, Window
 
 Image = dict[str, str | None]
 
 
-def changes(connection: Connection, table: CapturedTable, after: str, upto: str) -> Iterator[pa.RecordBatch]:
-    """The raw rows of the change table, in the server's order."""
-    instance = table.instance
+def changes(
+    connection: Connection, window: Window, settings: Options, *, rows: int = ARROW_ROWS
+) -> Iterator[pa.RecordBatch]:
+    """The raw rows of a window of a change table, in the server's order."""
+    table, instance = window.table, window.table.instance
     columns = list(zip([c.name for c in table.schema.columns], table.natives, strict=True))
     sql = statements.changes(instance.name, instance.has_command_id, columns)
-    return connection.batches(sql, (lsn.to_bytes(after), lsn.to_bytes(upto)))
+    return connection.batches(sql, (lsn.to_bytes(window.after), lsn.to_bytes(window.upto)), rows=rows)
 
 
-def change_reader(table: CapturedTable, times: CommitTimes, capture_time: dt.datetime | None) -> ChangeReader:
+def change_reader(
+    table: CapturedTable,
+    times: CommitTimes,
+    capture_time: dt.datetime | None,
+    settings: Options,
+    *,
+    weighted: bool = False,
+) -> ChangeReader:
     """The converter for one table's change rows."""
     ordinals = dict(table.instance.columns)
     return ChangeReader(
@@ -33,6 +43,7 @@ def change_reader(table: CapturedTable, times: CommitTimes, capture_time: dt.dat
         table.instance.name,
         times,
         capture_time,
+        weighted=weighted,
     )
 
 
@@ -47,13 +58,12 @@ def commit_times(connection: Connection, after: str, upto: str, zone: str) -> Co
 
 
 def change_images(
-    connection: Connection, table: CapturedTable, after: str, upto: str
+    connection: Connection, window: Window, settings: Options
 ) -> Iterator[tuple[Image | None, Image | None]]:
     """Before and after image of each change of a window, for the few changes that are looked at one by one."""
-    reader = change_reader(
-        table, CommitTimes(pa.array([], pa.string()), pa.array([], pa.timestamp("us", tz="UTC"))), None
-    )
-    for batch in reader.read(changes(connection, table, after, upto)):
+    no_times = CommitTimes(pa.array([], pa.string()), pa.array([], pa.timestamp("us", tz="UTC")))
+    reader = change_reader(window.table, no_times, None, settings)
+    for batch in reader.read(changes(connection, window, settings)):
         before, image = batch.column("before").to_pylist(), batch.column("after").to_pylist()
         for old, new in zip(before, image, strict=True):
             yield (None if old is None else dict(old)), (None if new is None else dict(new))

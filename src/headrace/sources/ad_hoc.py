@@ -1,0 +1,316 @@
+"""Ad-hoc snapshots: which tables were asked for, how far each is read, and what signals change in that. Pure.
+
+The state stands in the offset, so that a restart goes on at the chunk where the run stopped, and a replay reads the same
+key ranges. Tables are read one after another, in the order in which they were asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from headrace.changes import TableId
+from headrace.changes.position import SNAPSHOT_ORDER, Position
+from headrace.errors import FormatError
+from headrace.sources.offset import Key
+from headrace.sources.signals import (
+    ExecuteSnapshot,
+    LogMessage,
+    PauseSnapshot,
+    ResumeSnapshot,
+    SchemaChanges,
+    Signal,
+    StopSnapshot,
+    chosen,
+    names,
+    parse_signal,
+)
+
+INCREMENTAL = "incremental"
+"""The snapshot mark of rows that were read beside the stream."""
+_ORDER = SNAPSHOT_ORDER + "i"
+"""Such rows sort after every streamed change of the commit and after the first snapshot's rows (hex digits follow r)."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A captured table that a signal may name.
+
+    Args:
+        id: where it lives.
+        key: the columns by which it is cut into chunks; empty for a table that can't be.
+    """
+
+    id: TableId
+    key: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """One key range (lower, upper] of one table that a batch reads beside the stream.
+
+    Args:
+        table: `schema.name`.
+        request: the number of the request that it belongs to.
+        number: 0 for the table's first chunk.
+        lower: rows after this key; null from the beginning.
+        upper: rows up to and with this key.
+        filter: the SQL predicate that rows must meet; null for all.
+        opening: whether it is the first chunk of its table in the batch.
+    """
+
+    table: str
+    request: int
+    number: int
+    lower: Key | None
+    upper: Key | None
+    filter: str | None
+    opening: bool
+
+    def position(self, commit: str) -> Position:
+        """Where its rows stand: after every streamed change of a commit.
+
+        All rows share it, because a replay may find a row at another place in the chunk.
+        """
+        return Position(commit, f"{_ORDER}{self.request:08x}:{self.number:08x}", f"{0:08x}")
+
+    def schema_position(self, commit: str) -> Position:
+        """Where the table's structure is told: before the rows."""
+        return Position(commit, f"{_ORDER}{self.request:08x}:{self.number:08x}")
+
+
+@dataclass(frozen=True)
+class Request:
+    """One table that was asked for, and how far it is read.
+
+    Args:
+        table: `schema.name`.
+        number: counts requests, so that rows of a later one stand after those of an earlier one.
+        key: the key columns when it was begun; empty before.
+        filter: the SQL predicate that rows must meet; null for all.
+        chunk: how many chunks lie behind, before the batch that ends here.
+        lower: the key up to which those chunks reach; null at the beginning of the table.
+        last: the greatest key when the table was begun; null before.
+        bounds: the upper keys of the chunks of the batch that ends here, in order.
+        done: nothing of the table is left after this batch.
+    """
+
+    table: str
+    number: int
+    key: tuple[str, ...] = ()
+    filter: str | None = None
+    chunk: int = 0
+    lower: Key | None = None
+    last: Key | None = None
+    bounds: tuple[Key, ...] = ()
+    done: bool = False
+
+    @property
+    def reach(self) -> Key | None:
+        """The key up to which the table is read with the batch that ends here."""
+        return self.bounds[-1] if self.bounds else self.lower
+
+    def behind(self) -> Request:
+        """The same place, seen from a batch that holds no chunk of this table."""
+        return replace(self, chunk=self.chunk + len(self.bounds), lower=self.reach, bounds=())
+
+    def chunks(self) -> Iterator[Chunk]:
+        """The chunks of the batch that ends here."""
+        lower = self.lower
+        for n, upper in enumerate(self.bounds):
+            yield Chunk(self.table, self.number, self.chunk + n, lower, upper, self.filter, opening=n == 0)
+            lower = upper
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON values."""
+        return {
+            "table": self.table,
+            "number": self.number,
+            "key": list(self.key),
+            "filter": self.filter,
+            "chunk": self.chunk,
+            "lower": _list(self.lower),
+            "last": _list(self.last),
+            "bounds": [list(bound) for bound in self.bounds],
+            "done": self.done,
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Request:
+        """Read `to_json`'s form back."""
+        return cls(
+            table=data["table"],
+            number=data["number"],
+            key=tuple(data["key"]),
+            filter=data["filter"],
+            chunk=data["chunk"],
+            lower=_key(data["lower"]),
+            last=_key(data["last"]),
+            bounds=tuple(tuple(bound) for bound in data["bounds"]),
+            done=data["done"],
+        )
+
+
+@dataclass(frozen=True)
+class AdHoc:
+    """All ad-hoc snapshots of one database. Immutable.
+
+    Args:
+        requests: tables to be read, the first one being read now.
+        blocking: tables to be read as in the first snapshot, not begun yet.
+        paused: no further chunk is planned.
+        stalled: no further chunk is planned because the capture job does not move.
+        file: the name of the last signal file that was taken.
+        numbers: how many requests there have been.
+    """
+
+    requests: tuple[Request, ...] = ()
+    blocking: tuple[str, ...] = ()
+    paused: bool = False
+    stalled: bool = False
+    file: str = ""
+    numbers: int = 0
+
+    @property
+    def running(self) -> bool:
+        """Whether there is something left to read that nothing holds up."""
+        left = any(not request.done for request in self.requests)
+        return bool(self.blocking) or (left and not self.paused and not self.stalled)
+
+    def behind(self) -> AdHoc:
+        """The same place, seen from a batch that holds no chunk: finished tables are forgotten."""
+        return replace(self, requests=tuple(request.behind() for request in self.requests if not request.done))
+
+    def chunks(self) -> list[Chunk]:
+        """The chunks of the batch that ends here, in order."""
+        return [chunk for request in self.requests for chunk in request.chunks()]
+
+    def take(self, signals: Iterable[Signal], tables: Sequence[Candidate], say: Callable[[str], None]) -> AdHoc:
+        """The state after signals, in their order. One that can't be followed is said and changes nothing.
+
+        Args:
+            signals: as they were sent.
+            tables: what is captured.
+            say: is given one sentence for each thing that the user should know.
+        """
+        state = self
+        for signal in signals:
+            try:
+                meaning = parse_signal(signal)
+            except FormatError as error:
+                say(str(error))
+                continue
+            who = f"Signal '{signal.id.strip()}'"
+            if isinstance(meaning, ExecuteSnapshot):
+                state = state._execute(who, meaning, tables, say)
+            elif isinstance(meaning, StopSnapshot):
+                state = state._stop(who, meaning, tables, say)
+            elif isinstance(meaning, PauseSnapshot):
+                state = replace(state, paused=True)
+            elif isinstance(meaning, ResumeSnapshot):
+                state = replace(state, paused=False)
+            elif isinstance(meaning, LogMessage):
+                say(f"{who}: {meaning.message}")
+            elif isinstance(meaning, SchemaChanges):
+                say(f"{who} is not needed: structures are read from the database's catalog.")
+        return state
+
+    def _execute(
+        self, who: str, wanted: ExecuteSnapshot, tables: Sequence[Candidate], say: Callable[[str], None]
+    ) -> AdHoc:
+        state = self
+        if wanted.surrogate_key is not None:
+            say(f"{who} names a surrogate key, which is not used: tables are cut by their own key.")
+        by_id = {table.id: table for table in tables}
+        taken: set[TableId] = set()
+        for pattern in wanted.collections:
+            found = chosen(pattern, by_id)
+            if not found:
+                say(f"{who} names '{pattern}', which no captured table matches; it is skipped.")
+            for id in found:
+                if id in taken:
+                    continue
+                taken.add(id)
+                filter = wanted.filter_of(id)
+                if wanted.kind == "blocking" and filter is not None:
+                    say(f"{who} asks for a blocking snapshot of table '{id.path}' with a filter; use type incremental.")
+                elif wanted.kind == "blocking":
+                    others = tuple(path for path in state.blocking if path != id.path)
+                    state = replace(state, blocking=(*others, id.path))
+                elif not by_id[id].key:
+                    say(
+                        f"{who} names table '{id.path}', which has no key to cut it by; it is skipped. "
+                        "A blocking snapshot can read it."
+                    )
+                else:
+                    state = state._with(id.path, filter)
+        return state
+
+    def _with(self, table: str, filter: str | None) -> AdHoc:
+        """A table more at the end; one that waits there with the same filter and is not begun yet is not asked twice."""
+        if any(r.table == table and r.filter == filter and not r.key for r in self.requests):
+            return self
+        request = Request(table, self.numbers, filter=filter)
+        return replace(self, requests=(*self.requests, request), numbers=self.numbers + 1)
+
+    def _stop(
+        self, who: str, wanted: StopSnapshot, tables: Sequence[Candidate], say: Callable[[str], None]
+    ) -> AdHoc:
+        """Without the tables that are to be stopped; what was read of them stays."""
+        if wanted.collections is None:
+            return replace(self, requests=(), blocking=(), paused=False)
+        ids = {table.id.path: table.id for table in tables}
+        stopped: set[str] = set()
+        waiting = [*(request.table for request in self.requests), *self.blocking]
+        for pattern in wanted.collections:
+            # A table that is captured no longer is known by its path only.
+            found = {path for path in waiting if names(pattern, ids.get(path) or _of_path(path))}
+            if not found:
+                say(f"{who} stops '{pattern}', of which no snapshot is running.")
+            stopped |= found
+        return replace(
+            self,
+            requests=tuple(request for request in self.requests if request.table not in stopped),
+            blocking=tuple(path for path in self.blocking if path not in stopped),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON values; nothing at all where nothing was ever asked for."""
+        if self == AdHoc():
+            return {}
+        return {
+            "requests": [request.to_json() for request in self.requests],
+            "blocking": list(self.blocking),
+            "paused": self.paused,
+            "stalled": self.stalled,
+            "file": self.file,
+            "numbers": self.numbers,
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> AdHoc:
+        """Read `to_json`'s form back."""
+        if not data:
+            return cls()
+        return cls(
+            requests=tuple(Request.from_json(request) for request in data["requests"]),
+            blocking=tuple(data["blocking"]),
+            paused=data["paused"],
+            stalled=data["stalled"],
+            file=data["file"],
+            numbers=data["numbers"],
+        )
+
+
+def _of_path(path: str) -> TableId:
+    schema, _, name = path.partition(".")
+    return TableId("", schema, name)
+
+
+def _list(key: Key | None) -> list[str | None] | None:
+    return None if key is None else list(key)
+
+
+def _key(data: Sequence[str | None] | None) -> Key | None:
+    return None if data is None else tuple(data)

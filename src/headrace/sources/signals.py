@@ -1,0 +1,319 @@
+"""Signals: how a user asks a running stream for something (an ad-hoc snapshot, a pause, a line in the log).
+
+A signal is a row of a signal table or a file of a signal folder; both hold an id, a type and JSON. The words are
+Debezium's, so that what people and scripts send today works. This module reads them and knows no database: what a signal
+does is decided in `headrace.sources.ad_hoc`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import uuid
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from headrace.changes import TableId
+from headrace.errors import FormatError, OptionError
+
+EXECUTE, STOP, PAUSE, RESUME = "execute-snapshot", "stop-snapshot", "pause-snapshot", "resume-snapshot"
+LOG, SCHEMA_CHANGES = "log", "schema-changes"
+TYPES = (EXECUTE, STOP, PAUSE, RESUME, LOG, SCHEMA_CHANGES)
+"""The signals that are understood."""
+_WATERMARKS = ("snapshot-window-open", "snapshot-window-close")
+"""Rows that other programs write into the same table for their own sake."""
+_SUFFIX = ".json"
+
+
+@dataclass(frozen=True)
+class Signal:
+    """A signal as it was sent, not looked at yet.
+
+    Args:
+        id: any text by which the sender knows it again in the log.
+        type: one of `TYPES`, if it is right.
+        data: JSON text; may be null where a type needs no data.
+    """
+
+    id: str
+    type: str
+    data: str | None
+
+
+@dataclass(frozen=True)
+class ExecuteSnapshot:
+    """Read these tables again.
+
+    Args:
+        collections: names or regular expressions, each `schema.table` or `database.schema.table`.
+        kind: beside the stream, chunk by chunk; or as the first snapshot was read, while the table's stream waits.
+        filters: pairs of a name or regular expression and the SQL predicate that rows of such tables must meet.
+        surrogate_key: a column to cut chunks by that the sender named; null when none.
+    """
+
+    collections: tuple[str, ...]
+    kind: Literal["incremental", "blocking"] = "incremental"
+    filters: tuple[tuple[str, str], ...] = ()
+    surrogate_key: str | None = None
+
+    def filter_of(self, table: TableId) -> str | None:
+        """The predicate for a table; null when all its rows are wanted."""
+        return next((sql for pattern, sql in self.filters if names(pattern, table)), None)
+
+
+@dataclass(frozen=True)
+class StopSnapshot:
+    """Read no more of these tables; of none at all when `collections` is null."""
+
+    collections: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True)
+class PauseSnapshot:
+    """Read no further chunk until told to go on."""
+
+
+@dataclass(frozen=True)
+class ResumeSnapshot:
+    """Go on with the next chunk."""
+
+
+@dataclass(frozen=True)
+class LogMessage:
+    """Write a line into the log."""
+
+    message: str
+
+
+@dataclass(frozen=True)
+class SchemaChanges:
+    """A structure told by hand, which a source that reads the catalog does not need."""
+
+
+@dataclass(frozen=True)
+class Watermark:
+    """A row that another program left in the table; means nothing here."""
+
+
+Meaning = (
+    ExecuteSnapshot | StopSnapshot | PauseSnapshot | ResumeSnapshot | LogMessage | SchemaChanges | Watermark
+)
+
+
+def parse_signal(signal: Signal) -> Meaning:
+    """What a signal means.
+
+    Raises:
+        FormatError: the type is unknown, the data is no JSON object, or something that it needs is missing.
+    """
+    # A char column is padded with blanks.
+    kind = signal.type.strip().lower()
+    if kind in _WATERMARKS:
+        return Watermark()
+    if kind not in TYPES:
+        raise _unreadable(signal, f"has the unknown type '{signal.type.strip()[:32]}'", f"Known: {', '.join(TYPES)}.")
+    data = _data(signal)
+    if kind == EXECUTE:
+        return _execute(signal, data)
+    if kind == STOP:
+        # Without a list everything is stopped; an empty list names nothing in particular and means the same.
+        return StopSnapshot(_texts(signal, data, "data-collections") or None)
+    if kind == PAUSE:
+        return PauseSnapshot()
+    if kind == RESUME:
+        return ResumeSnapshot()
+    if kind == LOG:
+        message = data.get("message")
+        if not isinstance(message, str):
+            raise _unreadable(signal, "has no text 'message'", 'Send {"message": "..."}.')
+        return LogMessage(message)
+    return SchemaChanges()
+
+
+def names(pattern: str, table: TableId) -> bool:
+    """Whether a name or anchored regular expression means a table, with its database or without; case does not matter.
+
+    What is no valid expression is only a name.
+    """
+    paths = (table.full_path, table.path)
+    if any(pattern.strip().casefold() == path.casefold() for path in paths):
+        return True
+    try:
+        expression = re.compile(pattern.strip(), re.IGNORECASE)
+    except re.error:
+        return False
+    return any(expression.fullmatch(path) for path in paths)
+
+
+def chosen(pattern: str, tables: Iterable[TableId]) -> list[TableId]:
+    """The tables that a name or regular expression means; one of exactly that name is meant alone."""
+    found = [table for table in tables if names(pattern, table)]
+    exact = [table for table in found if pattern.strip().casefold() in (table.path.casefold(), table.full_path.casefold())]
+    return exact or found
+
+
+def signal_data(
+    type: str,
+    tables: Iterable[str] = (),
+    *,
+    kind: str = "incremental",
+    filter: str | None = None,
+    message: str | None = None,
+) -> str:
+    """The JSON of a signal, as `parse_signal` reads it.
+
+    Args:
+        type: one of `TYPES`.
+        tables: names or regular expressions.
+        kind: `incremental` or `blocking`, for execute-snapshot.
+        filter: a SQL predicate for the rows of all these tables.
+        message: what to log.
+
+    Raises:
+        OptionError: the type is unknown, or what it needs is missing.
+    """
+    tables = list(tables)
+    if type not in TYPES:
+        raise OptionError(f"There is no signal '{type}'.", remedy=f"Known: {', '.join(TYPES)}.")
+    data: dict[str, Any] = {}
+    if type == EXECUTE:
+        if not tables:
+            raise OptionError("An execute-snapshot needs tables.", remedy="Name them: --tables dbo.customers,dbo.orders.")
+        data = {"data-collections": tables, "type": kind}
+        if filter:
+            data["additional-conditions"] = [{"data-collection": table, "filter": filter} for table in tables]
+    elif type == STOP:
+        data = {"type": "incremental", **({"data-collections": tables} if tables else {})}
+    elif type in (PAUSE, RESUME):
+        data = {"type": "incremental"}
+    elif type == LOG:
+        if not message:
+            raise OptionError("A log signal needs a message.", remedy="Give it: --message 'text'.")
+        data = {"message": message}
+    return json.dumps(data, ensure_ascii=False)
+
+
+# Signals as files.
+
+
+def write_file(folder: Path, signal: Signal) -> Path:
+    """Leave a signal in a folder, whole or not at all; its name sorts after those that were there before.
+
+    Raises:
+        OptionError: the folder can't be written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        stamp = f"{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}-{uuid.uuid4().hex[:8]}"
+        path = folder / f"{stamp}{_SUFFIX}"
+        partial = folder / f".{stamp}.partial"
+        partial.write_text(
+            json.dumps({"id": signal.id, "type": signal.type, "data": json.loads(signal.data or "{}")}), encoding="utf-8"
+        )
+        os.replace(partial, path)
+    except OSError as error:
+        raise OptionError(
+            f"Signal folder '{folder}' can't be written ({error.strerror}).", remedy="Set 'signal_path' to another."
+        ) from error
+    return path
+
+
+def new_files(folder: Path, last: str) -> list[str]:
+    """The names of signal files after the last one that was taken, in order; none where there is no folder."""
+    try:
+        found = [entry.name for entry in folder.iterdir() if entry.suffix == _SUFFIX and entry.name > last]
+    except (FileNotFoundError, NotADirectoryError):
+        # The folder is made by the first signal.
+        return []
+    return sorted(name for name in found if not name.startswith("."))
+
+
+def read_file(folder: Path, name: str) -> Signal:
+    """The signal in a file: `{"id": ..., "type": ..., "data": {...}}`, data as an object or as its text.
+
+    Raises:
+        FormatError: it can't be read, or is not such an object.
+    """
+    try:
+        found = json.loads((folder / name).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise FormatError(
+            f"Signal file '{name}' can't be read ({_why(error)}).", remedy='Write {"id": ..., "type": ..., "data": {...}}.'
+        ) from error
+    if not isinstance(found, dict) or not isinstance(found.get("type"), str):
+        raise FormatError(f"Signal file '{name}' has no text 'type'.", remedy=f"Known: {', '.join(TYPES)}.")
+    data = found.get("data")
+    text = data if isinstance(data, str) or data is None else json.dumps(data, ensure_ascii=False)
+    return Signal(str(found.get("id") or name.removesuffix(_SUFFIX)), found["type"], text)
+
+
+def _execute(signal: Signal, data: Mapping[str, Any]) -> ExecuteSnapshot:
+    kind = str(data.get("type") or "incremental").strip().lower()
+    if kind not in ("incremental", "blocking"):
+        raise _unreadable(signal, f"asks for a snapshot of type '{kind[:32]}'", "Known: incremental, blocking.")
+    collections = _texts(signal, data, "data-collections")
+    if collections is None:
+        raise _unreadable(signal, "has no list 'data-collections'", 'Send {"data-collections": ["schema.table"]}.')
+    surrogate = data.get("surrogate-key")
+    return ExecuteSnapshot(
+        collections,
+        "blocking" if kind == "blocking" else "incremental",
+        _filters(signal, data),
+        surrogate if isinstance(surrogate, str) and surrogate else None,
+    )
+
+
+def _filters(signal: Signal, data: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    given = data.get("additional-conditions")
+    if given is None:
+        older = data.get("additional-condition")
+        return ((".*", older),) if isinstance(older, str) and older.strip() else ()
+    wanted = 'Send [{"data-collection": "schema.table", "filter": "predicate"}].'
+    if not isinstance(given, list):
+        raise _unreadable(signal, "has 'additional-conditions' that are no list", wanted)
+    found = []
+    for part in given:
+        pattern = part.get("data-collection") if isinstance(part, dict) else None
+        sql = part.get("filter") if isinstance(part, dict) else None
+        if not isinstance(pattern, str) or not isinstance(sql, str):
+            raise _unreadable(signal, "has an additional condition without 'data-collection' or 'filter'", wanted)
+        if sql.strip():
+            found.append((pattern, sql))
+    return tuple(found)
+
+
+def _texts(signal: Signal, data: Mapping[str, Any], name: str) -> tuple[str, ...] | None:
+    given = data.get(name)
+    if given is None:
+        return None
+    if not isinstance(given, list) or not all(isinstance(item, str) for item in given):
+        raise _unreadable(signal, f"has '{name}' that is no list of texts", f'Send {{"{name}": ["schema.table"]}}.')
+    return tuple(item for item in given if item.strip())
+
+
+def _data(signal: Signal) -> Mapping[str, Any]:
+    if signal.data is None or not signal.data.strip():
+        return {}
+    try:
+        data = json.loads(signal.data)
+    except ValueError as error:
+        raise _unreadable(signal, f"has data that is no JSON ({_why(error)})", "Correct it and send it again.") from error
+    if not isinstance(data, dict):
+        raise _unreadable(signal, "has data that is no JSON object", "Correct it and send it again.")
+    return data
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, json.JSONDecodeError):
+        return f"{error.msg}, character {error.pos + 1}"
+    if isinstance(error, OSError):
+        return error.strerror or type(error).__name__
+    return type(error).__name__
+
+
+def _unreadable(signal: Signal, what: str, remedy: str) -> FormatError:
+    return FormatError(f"Signal '{signal.id.strip()}' {what} and is not followed.", remedy=remedy)

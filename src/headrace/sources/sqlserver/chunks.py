@@ -1,0 +1,71 @@
+"""Where the snapshot chunks of the next batch end: keys that the server found, in its own order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from headrace.options import Options
+from headrace.sources.offset import Key, TableProgress
+from headrace.sources.sqlserver import statements
+from headrace.sources.sqlserver.connection import Connection, MissingObject
+from headrace.sources.sqlserver.structure import CapturedTable
+
+IN_ONE_SESSION = ("exclusive", "snapshot")
+"""Isolation modes that hold one session's view: all tables are read by one task, in one batch."""
+
+
+def in_one_session(settings: Options) -> bool:
+    """Whether the snapshot is read in one piece, because only one session sees its state."""
+    return isolation(settings) in IN_ONE_SESSION
+
+
+def isolation(settings: Options) -> str:
+    """The isolation mode of snapshots; a readable secondary only offers `snapshot`."""
+    if settings["application_intent"].lower() == "readonly":
+        return "snapshot"
+    mode: str = settings["snapshot_isolation_mode"]
+    return mode
+
+
+def more(
+    connection: Connection, table: CapturedTable, progress: TableProgress, settings: Options, budget: int
+) -> TableProgress:
+    """A table's snapshot with up to `budget` further chunks."""
+    try:
+        return _more(connection, table, progress, settings["snapshot_chunk_rows"], budget)
+    except MissingObject:
+        # The table went away between the catalog and now; the next batch says so.
+        return replace(progress, done=True)
+
+
+def _more(
+    connection: Connection, table: CapturedTable, progress: TableProgress, rows: int, budget: int
+) -> TableProgress:
+    if progress.chunk == 0 and connection.value(statements.any_row(table)) is None:
+        # Done at once even without budget, so that the last row of the last table that has rows is known to be the
+        # last.
+        return replace(progress, done=True)
+    if budget == 0:
+        return progress
+    key = table.chunk_key
+    if not key:
+        return replace(progress, bounds=(None,), done=True)
+    greatest = [progress.last] if progress.last else keys(connection, table, *statements.greatest_key(table, key))
+    if not greatest:
+        # Emptied since it was looked at: what went is in the stream.
+        return replace(progress, done=True)
+    last = greatest[0]
+    found = keys(connection, table, *statements.chunk_bounds(table, key, progress.lower, last, rows, budget))
+    done = len(found) < budget
+    bounds = (*found, last) if done else tuple(found)
+    return replace(progress, last=last, bounds=bounds, done=done)
+
+
+def keys(connection: Connection, table: CapturedTable, sql: str, parameters: Sequence[object]) -> list[Key]:
+    """Keys that a statement gives, as canonical texts."""
+    found: list[Key] = []
+    for batch in connection.batches(sql, parameters):
+        columns = [table.native(name).texts(batch.column(i)) for i, name in enumerate(table.chunk_key)]
+        found += zip(*(column.to_pylist() for column in columns), strict=True)
+    return found

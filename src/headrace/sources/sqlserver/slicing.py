@@ -1,0 +1,265 @@
+"""Which slices make a batch: what is only said, snapshot chunks, and windows of commits of the tables that changed.
+
+Tables without a change in their window cost nothing but their share of one query. What is read, and how, stands in the
+offsets; the server is only asked which change tables have rows, where long windows can be cut, and for the last event
+before a structure changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import pyarrow as pa
+
+from headrace.changes import Operation, Position, TableId
+from headrace.options import Options
+from headrace.sources.base import Slice
+from headrace.sources.offset import Offset
+from headrace.sources.snapshot import plan_chunks
+from headrace.sources.sqlserver import chunks, clock, lsn, statements
+from headrace.sources.sqlserver.connection import Connection, MissingObject
+from headrace.sources.sqlserver.slices import (
+    notice,
+    notices_slice,
+    session_slice,
+    snapshot_slice,
+    stream_slice,
+    transactions_slice,
+)
+from headrace.sources.sqlserver.structure import CapturedTable, History, Window
+
+_TABLES_PER_QUERY = 500
+_COMMITS_BACK = 10
+"""How many commits before a structure change are searched for an event of a captured table."""
+
+
+class Slicing:
+    """The slices of the batch (start, end].
+
+    Args:
+        connection: to the database.
+        settings: the source's options.
+        start: the end of the batch before.
+        end: the end of this one.
+    """
+
+    def __init__(self, connection: Connection, settings: Options, start: Offset, end: Offset) -> None:
+        self._connection = connection
+        self._settings = settings
+        self._start = start
+        self._end = end
+        self._histories = {path: History.from_json(end.structures[path]) for path in end.known}
+        self._notices: list[dict[str, Any]] = []
+
+    def slices(self) -> list[Slice]:
+        """All of them; notices first."""
+        self._note_structures()
+        self._note_gaps()
+        self._note_heartbeat()
+        found = self._snapshot() + self._stream()
+        return [notices_slice(self._notices, self._end), *found] if self._notices else found
+
+    # Snapshot.
+
+    def _snapshot(self) -> list[Slice]:
+        planned = plan_chunks(self._start, self._end)
+        pieces = [(self._histories[chunk.table].newest, chunk) for chunk in planned]
+        if pieces and chunks.in_one_session(self._settings):
+            return [session_slice(pieces, self._end)]
+        return [snapshot_slice(table, chunk, self._end) for table, chunk in pieces]
+
+    # Stream.
+
+    def _stream(self) -> list[Slice]:
+        if self._start.initial:
+            return []
+        windows = self._present(self._windows())
+        changed = self._changed(windows)
+        if not self._settings["provide_transaction_metadata"]:
+            return [piece for window in changed for piece in self._apart(window)]
+        # What a table catches up with belongs to transactions that were told of before.
+        begin = self._start.commit
+        early = [Window(w.table, w.after, min(w.upto, begin)) for w in changed if w.after < begin]
+        late = [Window(w.table, max(w.after, begin), w.upto) for w in changed if w.upto > begin]
+        return [piece for window in early for piece in self._apart(window)] + self._together(late)
+
+    def _windows(self) -> list[Window]:
+        """The commits of this batch for each table, cut where its structure changes."""
+        start, end = self._start, self._end
+        found = []
+        for path in end.known:
+            if path not in start.known or (path in end.tables and path not in start.tables):
+                # Taken in by this batch.
+                continue
+            progress = start.tables.get(path)
+            if progress is not None and not progress.done:
+                continue
+            after = start.commit if progress is None else progress.commit
+            if path in end.gaps:
+                after = max(after, lsn.before(end.gaps[path][1]))
+            found += self._histories[path].windows(after, end.commit)
+        return found
+
+    def _present(self, windows: list[Window]) -> list[Window]:
+        """The windows whose change table is still there.
+
+        One that went away since the batch was planned was switched off: what it held is lost, and said.
+        """
+        there = {int(row[1]) for row in self._connection.rows(statements.INSTANCES)} if windows else set()
+        for window in windows:
+            if window.table.instance.object_id not in there:
+                self._note_gap(window.table.id, window.after, window.upto, "its change data capture was switched off")
+        return [window for window in windows if window.table.instance.object_id in there]
+
+    def _changed(self, windows: list[Window]) -> list[Window]:
+        changed: list[Window] = []
+        for first in range(0, len(windows), _TABLES_PER_QUERY):
+            part = windows[first : first + _TABLES_PER_QUERY]
+            sql = statements.changed_instances([window.table.instance.name for window in part])
+            parameters = [lsn.to_bytes(edge) for window in part for edge in (window.after, window.upto)]
+            numbers = sorted(int(row[0]) for row in self._connection.rows(sql, parameters))
+            changed += [part[number] for number in numbers]
+        return changed
+
+    def _apart(self, window: Window) -> list[Slice]:
+        """One table's window by commit ranges."""
+        edges = [window.after, *self._cuts(window.after, window.upto), window.upto]
+        return [
+            stream_slice(Window(window.table, low, high), self._end, first=number == 0)
+            for number, (low, high) in enumerate(pairwise(edges))
+        ]
+
+    def _together(self, windows: list[Window]) -> list[Slice]:
+        """All tables' windows by the same commit ranges, so that transactions stay whole."""
+        if not windows:
+            return []
+        edges = [self._start.commit, *self._cuts(self._start.commit, self._end.commit), self._end.commit]
+        found = []
+        for low, high in pairwise(edges):
+            part = [Window(w.table, max(w.after, low), min(w.upto, high)) for w in windows]
+            part = [window for window in part if window.after < window.upto]
+            if part:
+                found.append(transactions_slice(part, self._end))
+        return found
+
+    def _cuts(self, after: str, upto: str) -> list[str]:
+        step = self._settings["commits_per_slice"]
+        rows = self._connection.rows(statements.EVERY_NTH_COMMIT, (lsn.to_bytes(after), lsn.to_bytes(upto), step))
+        return [text for text in (lsn.to_text(bytes(row[0])) for row in rows) if text < upto]
+
+    # What is only said.
+
+    def _note_structures(self) -> None:
+        start, end = self._start, self._end
+        for ordinal, path in enumerate(end.known):
+            before = History.from_json(start.structures[path]) if path in start.known else None
+            history = self._histories[path]
+            known = before.versions if before is not None else ()
+            instances = {version.table.instance.object_id for version in known}
+            if before is None or (path in end.tables and history.versions[0].table.instance.object_id not in instances):
+                self._note_taken_in(path, ordinal, history.newest)
+                continue
+            last = known[-1].table
+            for version in history.versions:
+                if any(version.table.same_rows(other.table) for other in known):
+                    continue
+                if version.table.schema.fingerprint != last.schema.fingerprint:
+                    self._note_altered(version.table, version.since, ordinal)
+                last = version.table
+        for ordinal, path in enumerate(start.known):
+            if path not in end.known:
+                self._note_switched_off(History.from_json(start.structures[path]).newest, ordinal)
+
+    def _note_taken_in(self, path: str, ordinal: int, table: CapturedTable) -> None:
+        progress = self._end.tables.get(path)
+        commit = self._end.commit if progress is None else progress.commit
+        source = {"change": "CREATE", "commit_lsn": commit}
+        position = Position(commit, "q", f"{ordinal:05x}")
+        self._notices.append(notice(Operation.SCHEMA, position, table=table.schema, source=source, snapshot="true"))
+
+    def _note_altered(self, table: CapturedTable, since: str, ordinal: int) -> None:
+        source, at = self._last_event(since)
+        source = {"change": "ALTER", "ddl": "N/A", **source}
+        position = Position(lsn.before(since), "s", f"{ordinal:05x}")
+        self._notices.append(notice(Operation.SCHEMA, position, table=table.schema, source=source, event_time=at))
+
+    def _note_switched_off(self, table: CapturedTable, ordinal: int) -> None:
+        source, at = self._last_event(lsn.after(self._end.commit))
+        source = {"change": "DROP", "ddl": "N/A", **source}
+        position = Position(self._end.commit, "s", f"{ordinal:05x}")
+        self._notices.append(notice(Operation.SCHEMA, position, table=table.schema, source=source, event_time=at))
+
+    def _note_gaps(self) -> None:
+        for path, (after, oldest) in self._end.gaps.items():
+            if self._start.gaps.get(path) != (after, oldest):
+                table = self._histories[path].newest.id
+                self._note_gap(table, after, lsn.before(oldest), "they were cleaned on the server")
+
+    def _note_gap(self, table: TableId, after: str, upto: str, why: str) -> None:
+        self._notices.append(
+            notice(
+                Operation.GAP,
+                Position(after, "s", "g"),
+                id=table,
+                source={"from_lsn": lsn.after(after), "to_lsn": upto, "commit_lsn": after},
+                error=f"Changes of table '{table.path}' from LSN {lsn.after(after)} to {upto} are lost: {why}.",
+            )
+        )
+
+    def _note_heartbeat(self) -> None:
+        if self._end.heartbeat != self._start.heartbeat and self._end.heartbeat is not None:
+            self._notices.append(
+                notice(
+                    Operation.HEARTBEAT,
+                    Position(self._end.commit, "z"),
+                    source={"commit_lsn": self._end.commit},
+                    event_time=self._end.commit_time,
+                    capture_time=self._end.heartbeat,
+                )
+            )
+
+    def _last_event(self, before: str) -> tuple[dict[str, str], Any]:
+        """The last event of a captured table in a commit before an LSN, and when it was committed.
+
+        Searched in a few commits only; the commit alone where there is none.
+        """
+        rows = self._connection.rows(statements.TRANSACTIONS_BEFORE, (_COMMITS_BACK, lsn.to_bytes(before)))
+        for start_lsn, local in rows:
+            commit = lsn.to_text(bytes(start_lsn))
+            at = clock.to_instants(pa.array([local], pa.timestamp("us")), self._end.clock or "+00:00")[0].as_py()
+            event = self._event_of(commit)
+            if event is not None:
+                change, serial = event
+                return {"commit_lsn": commit, "change_lsn": change, "event_serial_no": str(serial)}, at
+        return {"commit_lsn": lsn.before(before)}, None
+
+    def _event_of(self, commit: str) -> tuple[str, int] | None:
+        """The last event of a commit: its sequence value, and how many rows of it there were."""
+        windows = [
+            window
+            for path in self._end.known
+            for window in self._histories[path].windows(lsn.before(commit), commit)
+            if window.table.instance.object_id
+        ]
+        last: tuple[tuple[int, bytes, int], str] | None = None
+        for window in self._changed(self._still(windows)):
+            instance = window.table.instance
+            sql = statements.last_change(instance.name, instance.has_command_id)
+            for command, change, operation in self._connection.rows(sql, (lsn.to_bytes(commit),)):
+                order = (int(command or 0), bytes(change), int(operation))
+                if last is None or order > last[0]:
+                    last = (order, instance.name)
+        if last is None:
+            return None
+        change = last[0][1]
+        count = self._connection.value(statements.rows_of_change(last[1]), (lsn.to_bytes(commit), change))
+        return lsn.to_text(change), int(count)
+
+    def _still(self, windows: Sequence[Window]) -> list[Window]:
+        try:
+            there = {int(row[1]) for row in self._connection.rows(statements.INSTANCES)}
+        except MissingObject:
+            return []
+        return [window for window in windows if window.table.instance.object_id in there]

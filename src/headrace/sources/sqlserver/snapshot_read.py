@@ -1,0 +1,203 @@
+"""How snapshot rows are read: chunk by chunk in sessions of their own, or all tables in one session.
+
+What each isolation mode gives (spec/sqlserver.md section 6): `exclusive` and `snapshot` hold one session's view of all
+tables, so one task reads everything; the others read chunks in parallel, each consistent in itself, and the stream from
+the snapshot's commit on brings every chunk up to date.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import numpy as np
+import pyarrow as pa
+
+from headrace import faultpoints
+from headrace.changes import Operation, Position
+from headrace.changes.key_text import key_texts
+from headrace.options import Options
+from headrace.sources.images import Images
+from headrace.sources.rows import change_batch, instants, repeat, schema_batch, table_column
+from headrace.sources.snapshot import BETWEEN, Chunk, mark
+from headrace.sources.sqlserver import statements
+from headrace.sources.sqlserver.change_rows import CONNECTOR, snapshot_sources
+from headrace.sources.sqlserver.chunks import isolation
+from headrace.sources.sqlserver.connection import Connection, MissingObject
+from headrace.sources.sqlserver.rewind import settled_rows
+from headrace.sources.sqlserver.structure import CapturedTable
+
+_SCHEMA_ORDER = "q"
+"""Order of a snapshot's schema row: before the rows read at its commit."""
+_LEVELS = {
+    "exclusive": "REPEATABLE READ",
+    "repeatable_read": "REPEATABLE READ",
+    "snapshot": "SNAPSHOT",
+    "read_committed": "READ COMMITTED",
+    "read_uncommitted": "READ UNCOMMITTED",
+}
+_LOG = logging.getLogger("headrace.sources")
+
+
+def read_chunk(
+    connection: Connection, table: CapturedTable, chunk: Chunk, settings: Options, capture_time: dt.datetime | None
+) -> Iterator[pa.RecordBatch]:
+    """The rows of one chunk, with the table's structure first. A table that went away has none, which is said."""
+    with _transaction(connection, settings, [table]):
+        yield from _rows(connection, table, chunk, settings, capture_time, in_session=False)
+
+
+def read_session(
+    connection: Connection,
+    pieces: Sequence[tuple[CapturedTable, Chunk]],
+    settings: Options,
+    capture_time: dt.datetime | None,
+) -> Iterator[pa.RecordBatch]:
+    """The rows of all tables, in one transaction that sees one state of them."""
+    with _transaction(connection, settings, [table for table, _ in pieces]):
+        for table, chunk in pieces:
+            yield from _rows(connection, table, chunk, settings, capture_time, in_session=True)
+
+
+@contextmanager
+def structure_lock(connection: Connection, settings: Options, tables: Sequence[CapturedTable]) -> Iterator[None]:
+    """Keep tables from being altered while their structure and the snapshot's commit are read; only where asked."""
+    if isolation(settings) != "repeatable_read" or settings["snapshot_locking_mode"] == "none":
+        yield
+        return
+    with _locked(connection, settings, tables):
+        yield
+
+
+@contextmanager
+def _transaction(connection: Connection, settings: Options, tables: Sequence[CapturedTable]) -> Iterator[None]:
+    mode = isolation(settings)
+    if mode == "read_committed":
+        # The server's own way: every statement sees what is committed, nothing has to be held.
+        yield
+        return
+    connection.run(f"SET TRANSACTION ISOLATION LEVEL {_LEVELS[mode]}")
+    if mode == "exclusive" and settings["snapshot_locking_mode"] != "none":
+        with _locked(connection, settings, tables):
+            yield
+        return
+    connection.run("BEGIN TRANSACTION")
+    try:
+        yield
+    finally:
+        connection.run("ROLLBACK TRANSACTION")
+
+
+@contextmanager
+def _locked(connection: Connection, settings: Options, tables: Sequence[CapturedTable]) -> Iterator[None]:
+    connection.run(f"SET LOCK_TIMEOUT {int(settings['snapshot_lock_timeout_ms'])}")
+    connection.run("BEGIN TRANSACTION")
+    try:
+        for table in tables:
+            connection.rows(statements.lock(table))
+        yield
+    finally:
+        connection.run("ROLLBACK TRANSACTION")
+        connection.run("SET LOCK_TIMEOUT -1")
+
+
+def _rows(
+    connection: Connection,
+    table: CapturedTable,
+    chunk: Chunk,
+    settings: Options,
+    capture_time: dt.datetime | None,
+    *,
+    in_session: bool,
+) -> Iterator[pa.RecordBatch]:
+    if chunk.number == 0 or chunk.lower is not None:
+        yield schema_batch(table.schema, Position(chunk.commit, _SCHEMA_ORDER), capture_time, CONNECTOR)
+    try:
+        yield from _data(connection, table, chunk, settings, capture_time, in_session=in_session)
+    except MissingObject:
+        _LOG.warning("Table '%s' went away while its snapshot was read; the run goes on without it.", table.id.path)
+    faultpoints.reach("source.snapshot.chunk")
+
+
+def _data(
+    connection: Connection,
+    table: CapturedTable,
+    chunk: Chunk,
+    settings: Options,
+    capture_time: dt.datetime | None,
+    *,
+    in_session: bool,
+) -> Iterator[pa.RecordBatch]:
+    there = {str(row[0]) for row in connection.rows(statements.COLUMN_NAMES, (table.id.schema, table.id.name))}
+    columns: Iterator[list[pa.Array]]
+    if table.chunk_key:
+        sql, parameters = statements.rows_in_range(table, table.chunk_key, chunk.lower, chunk.upper, present=there)
+        columns = (
+            [native.texts(batch.column(i)) for i, native in enumerate(table.natives)]
+            for batch in connection.batches(sql, parameters)
+        )
+    else:
+        columns = settled_rows(connection, table, chunk.commit, settings, present=there, in_session=in_session)
+    row = 0
+    pending: list[pa.Array] | None = None
+    for texts in columns:
+        # The last row of a chunk can carry a mark, so one batch is always held back.
+        if pending is not None:
+            yield snapshot_batch(table, chunk, pending, row, capture_time, last=False)
+            row += len(pending[0])
+        pending = texts
+        faultpoints.reach("source.snapshot.batch")
+    if pending is not None:
+        yield snapshot_batch(table, chunk, pending, row, capture_time, last=True)
+
+
+def snapshot_batch(
+    table: CapturedTable, chunk: Chunk, texts: list[pa.Array], row: int, capture_time: dt.datetime | None, *, last: bool
+) -> pa.RecordBatch:
+    """Rows that were read as change rows.
+
+    Args:
+        table: the table.
+        chunk: the chunk that they are of.
+        texts: a column of canonical text per column of the table.
+        row: how many rows of the chunk came before.
+        capture_time: when the batch was planned.
+        last: whether no more rows of the chunk follow.
+    """
+    count = len(texts[0])
+    rows = np.arange(count)
+    marks = [BETWEEN] * count
+    if row == 0:
+        marks[0] = mark(chunk, first=True, last=last and count == 1)
+    if last and not (row == 0 and count == 1):
+        marks[-1] = mark(chunk, first=False, last=True)
+    names = [column.name for column in table.schema.columns]
+    columns = {
+        "op": repeat(Operation.READ.value, pa.string(), count),
+        "table": table_column(table.id, count),
+        "after": Images(names, texts).maps(rows, count, rows),
+        "position": _positions(table, chunk, row, count),
+        "event_time": instants(capture_time, count),
+        "capture_time": instants(capture_time, count),
+        "snapshot": pa.array(marks, pa.string()),
+        "source": snapshot_sources(chunk.commit, count),
+        "schema_id": repeat(table.schema.fingerprint, pa.string(), count),
+    }
+    if table.schema.key:
+        keys = [texts[names.index(name)] for name in table.schema.key]
+        columns["key"] = Images(table.schema.key, keys).maps(rows, count, rows)
+        columns["key_text"] = key_texts(keys)
+    return change_batch(count, columns)
+
+
+def _positions(table: CapturedTable, chunk: Chunk, row: int, count: int) -> pa.Array:
+    """The positions of rows that were read.
+
+    A keyed chunk is read from the live table, so a replay may find a row at another place in it: all its rows share one
+    position, and no key goes back when the chunk comes again. Rows without a key are told apart by their number.
+    """
+    if table.chunk_key:
+        return repeat(chunk.position(0).text, pa.string(), count)
+    return pa.array([chunk.position(number).text for number in range(row, row + count)], pa.string())

@@ -1,0 +1,175 @@
+"""What is known of a captured table: its structure, the capture instance that is read, and how both change in time.
+
+The versions of a table stand in the offset, because they decide how change rows are read: a replay reads a window as it
+was read first, whatever was altered since. A window is cut where a version ends, so that no row of an old structure
+follows one of a new.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from headrace.changes import TableId, TableSchema
+from headrace.sources.sqlserver import lsn
+from headrace.sources.sqlserver.types import NativeType
+
+
+@dataclass(frozen=True)
+class CaptureInstance:
+    """One change table of a source table.
+
+    Args:
+        name: the capture instance; its change table is `cdc.[<name>_CT]`.
+        start_lsn: the oldest LSN it still holds everything after; null until the capture job first ran.
+        columns: captured column names with their ordinal in the update mask.
+        has_command_id: whether the change table has `__$command_id` (older servers do not).
+        object_id: the change table's id, by which an instance is known from a later one of the same name.
+    """
+
+    name: str
+    start_lsn: str | None
+    columns: tuple[tuple[str, int], ...]
+    has_command_id: bool
+    object_id: int = 0
+
+    def same(self, other: CaptureInstance) -> bool:
+        """Whether both are one change table; a later one of the same name is another."""
+        return (self.name, self.object_id) == (other.name, other.object_id)
+
+
+@dataclass(frozen=True)
+class CapturedTable:
+    """A source table as one of its capture instances shows it: the captured columns that the table still has.
+
+    Args:
+        schema: the structure.
+        natives: the declared type per column.
+        instance: the capture instance that is read.
+    """
+
+    schema: TableSchema
+    natives: tuple[NativeType, ...]
+    instance: CaptureInstance
+
+    @property
+    def id(self) -> TableId:
+        """Where the table lives."""
+        return self.schema.id
+
+    @property
+    def chunk_key(self) -> tuple[str, ...]:
+        """The columns by which a snapshot is cut into key ranges; empty for a table that is read in one piece."""
+        return self.schema.key
+
+    def native(self, name: str) -> NativeType:
+        """A column's declared type."""
+        return self.natives[[c.name for c in self.schema.columns].index(name)]
+
+    def same_rows(self, other: CapturedTable) -> bool:
+        """Whether rows are read alike: the same change table and the same structure."""
+        return (
+            self.instance.same(other.instance)
+            and self.natives == other.natives
+            and self.schema.fingerprint == other.schema.fingerprint
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON values; without the instance's start, which the clean-up moves."""
+        instance = self.instance
+        return {
+            "schema": self.schema.to_json(),
+            "natives": [[n.name, n.max_length, n.precision, n.scale] for n in self.natives],
+            "instance": [
+                instance.name,
+                [list(column) for column in instance.columns],
+                instance.has_command_id,
+                instance.object_id,
+            ],
+        }
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> CapturedTable:
+        """Read `to_json`'s form back."""
+        name, columns, has_command_id, object_id = data["instance"]
+        return cls(
+            TableSchema.from_json(data["schema"]),
+            tuple(NativeType(*native) for native in data["natives"]),
+            CaptureInstance(name, None, tuple((n, o) for n, o in columns), has_command_id, object_id),
+        )
+
+
+@dataclass(frozen=True)
+class Version:
+    """How a table is read from a commit on, until the next version.
+
+    Args:
+        since: the first commit whose rows follow it; zero from the beginning.
+        table: what is read.
+    """
+
+    since: str
+    table: CapturedTable
+
+
+@dataclass(frozen=True)
+class Window:
+    """Commits (after, upto] of one table that are read alike."""
+
+    table: CapturedTable
+    after: str
+    upto: str
+
+
+class History:
+    """The versions of one table that are still needed, oldest first. Immutable."""
+
+    def __init__(self, versions: Sequence[Version]) -> None:
+        self.versions = tuple(versions)
+
+    @classmethod
+    def begin(cls, table: CapturedTable) -> History:
+        """A table that is taken in."""
+        return cls([Version(lsn.ZERO, table)])
+
+    @property
+    def newest(self) -> CapturedTable:
+        """The structure that new rows have."""
+        return self.versions[-1].table
+
+    def followed_by(self, table: CapturedTable, since: str) -> History:
+        """With one version more."""
+        return History([*self.versions, Version(since, table)])
+
+    def needed_after(self, commit: str) -> History:
+        """Without versions that no row after a commit follows."""
+        first = max((i for i, version in enumerate(self.versions) if version.since <= lsn.after(commit)), default=0)
+        versions = self.versions[first:]
+        return History([replace(versions[0], since=lsn.ZERO), *versions[1:]]) if first else self
+
+    def windows(self, after: str, upto: str) -> list[Window]:
+        """The commits (after, upto], cut where the structure or the capture instance changes."""
+        found = []
+        for number, version in enumerate(self.versions):
+            last = number == len(self.versions) - 1
+            end = upto if last else min(upto, lsn.before(self.versions[number + 1].since))
+            begin = max(after, lsn.before(version.since))
+            if begin < end:
+                found.append(Window(version.table, begin, end))
+        return found
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """JSON values, for the offset."""
+        return [{"since": version.since, **version.table.to_json()} for version in self.versions]
+
+    @classmethod
+    def from_json(cls, data: Sequence[dict[str, Any]]) -> History:
+        """Read `to_json`'s form back."""
+        return cls([Version(version["since"], CapturedTable.from_json(version)) for version in data])
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, History) and self.versions == other.versions
+
+    def __hash__(self) -> int:
+        return hash(self.versions)
