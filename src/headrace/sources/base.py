@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from headrace.changes import TableSchema
 from headrace.options import Option, Options
+from headrace.sources.health import Health
 from headrace.sources.offset import Offset
 
 
@@ -118,6 +119,17 @@ class Source(ABC):
         Raises:
             DataLossError: changes of the slice were cleaned while it was read; no partial result may be kept.
         """
+
+    def health(self, offset: Offset | None = None) -> Health:
+        """Whether the source still captures, up to when, and how long what it captured is kept. Runs in the driver.
+
+        Asked every few seconds beside the batches, so it is cheap and holds nothing that a batch may wait for. Raises
+        no `HeadraceError`: a source that can't be asked is in the state `unknown`, and says why.
+
+        Args:
+            offset: what is in all sinks; without it nothing is known of what waits.
+        """
+        return Health()
 
     def acknowledge(self, offset: Offset) -> None:
         """Everything up to `offset` rests in all sinks; a source that holds log for us may release it. Runs in the

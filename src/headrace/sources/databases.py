@@ -17,6 +17,7 @@ import pyarrow as pa
 from headrace.changes import TableSchema
 from headrace.errors import PositionMismatch
 from headrace.sources.base import Limit, Slice, Source
+from headrace.sources.health import Health
 from headrace.sources.offset import VERSION, Offset
 
 Heads = Mapping[str, str]
@@ -114,6 +115,11 @@ class Databases:
     def head(self) -> Heads:
         """The newest complete commit of each database."""
         return {name: source.head() for name, source in self._sources.items()}
+
+    def health(self, offsets: Offsets | None) -> Mapping[str, Health]:
+        """How each database is; `offsets` says what is in all sinks."""
+        known = offsets or Offsets()
+        return {name: source.health(known.of(name)) for name, source in self._sources.items()}
 
     def advance(self, start: Offsets, limit: Limit, now: dt.datetime) -> Offsets:
         """Where the next batch ends; `start` itself when no database has anything new."""

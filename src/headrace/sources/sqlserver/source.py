@@ -17,10 +17,12 @@ import pyarrow as pa
 from headrace.changes import TableSchema
 from headrace.options import Options
 from headrace.sources.base import Limit, Slice, Source
+from headrace.sources.health import Health
 from headrace.sources.offset import Offset
 from headrace.sources.sqlserver import lsn, statements
 from headrace.sources.sqlserver.catalog import CatalogTable, captured_tables
 from headrace.sources.sqlserver.connection import Connection
+from headrace.sources.sqlserver.health import HealthProbe
 from headrace.sources.sqlserver.options import OPTIONS
 from headrace.sources.sqlserver.planner import Planner
 from headrace.sources.sqlserver.slices import read_slice
@@ -42,10 +44,11 @@ class SqlServerSource(Source):
         self._names = tuple(databases) or tuple(n for n in map(str.strip, options["database"].split(",")) if n)
         self._catalog: tuple[float, object, Mapping[str, CatalogTable]] | None = None
         self._planned = False
+        self._probe: HealthProbe | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         # Executors read slices, which carry what they need; the catalog stays with the planner.
-        return {**self.__dict__, "_catalog": None}
+        return {**self.__dict__, "_catalog": None, "_probe": None}
 
     def databases(self) -> Mapping[str, Source]:
         """One source for each database of the option `database`."""
@@ -98,6 +101,12 @@ class SqlServerSource(Source):
     def read(self, slice: Slice) -> Iterator[pa.RecordBatch]:
         """The change rows of one slice; opens connections of its own and closes them at the end."""
         yield from read_slice(self._connect, slice, self.settings)
+
+    def health(self, offset: Offset | None = None) -> Health:
+        """Whether the capture job works and how far it is, and how long the clean-up job leaves us."""
+        if self._probe is None:
+            self._probe = HealthProbe(self._connect, self.settings)
+        return self._probe.ask(offset)
 
     @property
     def _identity(self) -> str:

@@ -50,6 +50,23 @@ CAPTURED_SINCE = "SELECT COUNT_BIG(*) FROM cdc.lsn_time_mapping AS m WHERE m.tra
 EMPTY_SCANS_SINCE = (
     "SELECT COUNT_BIG(*) FROM sys.dm_cdc_log_scan_sessions AS s WHERE s.end_time > ? AND s.empty_scan_count > 0"
 )
+TIME_AND_CLOCK = "SELECT SYSDATETIME(), DATEPART(TZOFFSET, SYSDATETIMEOFFSET())"
+NEWEST_MARK = "SELECT TOP (1) m.tran_end_time FROM cdc.lsn_time_mapping AS m ORDER BY m.start_lsn DESC"
+FIRST_TRANSACTION_AFTER = (
+    "SELECT TOP (1) m.tran_end_time FROM cdc.lsn_time_mapping AS m "
+    "WHERE m.start_lsn > ? AND m.tran_id <> 0x00 ORDER BY m.start_lsn"
+)
+NEWEST_SCAN = (
+    "SELECT TOP (1) s.end_time, s.tran_count, s.empty_scan_count, s.error_count "
+    "FROM sys.dm_cdc_log_scan_sessions AS s WHERE s.session_id > 0 ORDER BY s.session_id DESC"
+)
+AGENT = "SELECT s.status FROM sys.dm_server_services AS s WHERE s.servicename LIKE N'SQL Server Agent (%'"
+JOBS = "EXEC sys.sp_cdc_help_jobs"
+JOBS_TABLE = (
+    "SELECT j.job_type, j.continuous, j.pollinginterval, j.retention FROM msdb.dbo.cdc_jobs AS j "
+    "WHERE j.database_id = DB_ID()"
+)
+LOG_USED = "SELECT u.used_log_space_in_bytes FROM sys.dm_db_log_space_usage AS u"
 ROW_ESTIMATE = (
     "SELECT SUM(p.rows) FROM sys.partitions AS p JOIN sys.tables AS t ON t.object_id = p.object_id "
     "JOIN sys.schemas AS s ON s.schema_id = t.schema_id WHERE p.index_id IN (0, 1) AND s.name = ? AND t.name = ?"

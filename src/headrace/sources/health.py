@@ -1,0 +1,118 @@
+"""How a source is: whether it still captures, up to when, and how long what it captured is kept for us."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+
+class CaptureState(StrEnum):
+    """Whether changes that are committed in the source get to where they can be read."""
+
+    CAPTURING = "capturing"
+    LAGGING = "lagging"
+    """They do, but late."""
+    NOT_CAPTURING = "not capturing"
+    UNKNOWN = "unknown"
+
+
+_BY_WEIGHT = (CaptureState.CAPTURING, CaptureState.UNKNOWN, CaptureState.LAGGING, CaptureState.NOT_CAPTURING)
+
+
+@dataclass(frozen=True)
+class Health:
+    """What one database says of its capture. Times are the source's, as instants.
+
+    Args:
+        state: whether it captures.
+        sentence: the same in words; empty for a source that can't say.
+        remedy: what to do about it; empty when all is well.
+        asked: what the source's clock showed when it was asked.
+        captured_until: everything that was committed before this can be read; null when unknown.
+        waiting_since: when the oldest change was committed that is captured and not in all sinks yet; null when there
+            is none, or when nobody said how far the sinks are.
+        retention_seconds: how long a captured change is kept; null when unknown or for ever.
+        headroom_seconds: how long until the source may delete a change that is not in all sinks yet, at all its tables;
+            the whole retention when nothing waits, zero or less when it may happen at any moment.
+        lost: tables of which needed changes are deleted already.
+        log_used_bytes: how much of the source's own log is in use; asked only while capture is not well, because what
+            is not captured stays there.
+        not_seen: what could not be asked, with the right that it needs.
+    """
+
+    state: CaptureState = CaptureState.UNKNOWN
+    sentence: str = ""
+    remedy: str = ""
+    asked: dt.datetime | None = None
+    captured_until: dt.datetime | None = None
+    waiting_since: dt.datetime | None = None
+    retention_seconds: float | None = None
+    headroom_seconds: float | None = None
+    lost: tuple[str, ...] = ()
+    log_used_bytes: int | None = None
+    not_seen: tuple[str, ...] = ()
+
+    @property
+    def behind_seconds(self) -> float | None:
+        """How long ago everything was captured, by the source's own clock."""
+        if self.asked is None or self.captured_until is None:
+            return None
+        return max(0.0, (self.asked - self.captured_until).total_seconds())
+
+    @property
+    def at_risk(self) -> bool:
+        """Whether changes that are needed are deleted, or may be at any moment."""
+        return bool(self.lost) or (self.headroom_seconds is not None and self.headroom_seconds <= 0)
+
+    @property
+    def headroom_is_small(self) -> bool:
+        """Whether three quarters of the retention are used up, or changes are lost."""
+        if self.headroom_seconds is None or self.retention_seconds is None:
+            return self.at_risk
+        return self.at_risk or self.headroom_seconds < self.retention_seconds / 4
+
+    @property
+    def is_late(self) -> bool:
+        """Whether it is known that capture is behind, so that having all that was captured is not having all."""
+        return self.state in (CaptureState.LAGGING, CaptureState.NOT_CAPTURING)
+
+
+def combined(healths: Mapping[str, Health]) -> Health:
+    """One health that says the worst of several databases, with the database's name where there is more than one."""
+    if len(healths) < 2:
+        return next(iter(healths.values()), Health())
+    name, worst = max(healths.items(), key=lambda item: _BY_WEIGHT.index(item[1].state))
+    furthest = max(healths.values(), key=lambda health: health.behind_seconds or 0.0)
+    tightest = min(
+        (health for health in healths.values() if health.headroom_seconds is not None),
+        key=lambda health: health.headroom_seconds or 0.0,
+        default=Health(),
+    )
+    sizes = [health.log_used_bytes for health in healths.values() if health.log_used_bytes is not None]
+    return replace(
+        worst,
+        sentence=f"Database '{name}': {worst.sentence}" if worst.sentence else "",
+        asked=furthest.asked,
+        captured_until=furthest.captured_until,
+        waiting_since=min((h.waiting_since for h in healths.values() if h.waiting_since is not None), default=None),
+        retention_seconds=tightest.retention_seconds,
+        headroom_seconds=tightest.headroom_seconds,
+        lost=tuple(f"{database}.{table}" for database, health in healths.items() for table in health.lost),
+        log_used_bytes=sum(sizes) if sizes else None,
+        not_seen=tuple(dict.fromkeys(part for health in healths.values() for part in health.not_seen)),
+    )
+
+
+def span_text(seconds: float) -> str:
+    """`12 s`, `4 min`, `1 h 12 min`, `3 d 4 h`: a span of time in its two largest units."""
+    whole = max(0, int(seconds))
+    if whole < 60:
+        return f"{whole} s"
+    minutes, hours, days = whole // 60, whole // 3600, whole // 86400
+    if hours < 1:
+        return f"{minutes} min"
+    if days < 1:
+        return f"{hours} h {minutes % 60} min" if minutes % 60 else f"{hours} h"
+    return f"{days} d {hours % 24} h" if hours % 24 else f"{days} d"

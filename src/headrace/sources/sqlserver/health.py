@@ -1,0 +1,302 @@
+"""What SQL Server says of its capture job, its clean-up job and SQL Server Agent (spec/sqlserver.md section 1.2).
+
+Everything is asked of system views, by a connection of its own, so no batch waits for it. What the login may not see is
+left unknown and told with the right that it needs; it is asked again only after a while.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from headrace.errors import CaptureError, HeadraceError
+from headrace.options import Options
+from headrace.sources.health import CaptureState, Health, span_text
+from headrace.sources.offset import Offset
+from headrace.sources.sqlserver import clock, lsn, statements
+from headrace.sources.sqlserver.connection import Connection, MissingObject
+from headrace.sources.sqlserver.retention import is_retained
+from headrace.sources.sqlserver.structure import History
+
+_AGENT_RUNS = 4
+_LATE_SECONDS = 60.0
+"""From here on a capture job that works is called late; with a longer polling interval, from three of those on."""
+_STILL_SECONDS = 30.0
+"""A capture job that has not looked at the log for this long and two polling intervals does not work."""
+_MARK_SECONDS = 600.0
+"""An idle capture job leaves a mark about every five minutes: what is seen where its scans are not."""
+_POLLING_SECONDS = 5.0
+_AGAIN_SECONDS = 60.0
+_JOBS_SECONDS = 30.0
+
+_SEE_SERVER = "VIEW SERVER STATE"
+_SEE_DATABASE = "VIEW DATABASE STATE"
+
+
+@dataclass(frozen=True)
+class Jobs:
+    """What is set for the two jobs of a database's capture.
+
+    Args:
+        capture: whether there is a capture job. Where transactional replication reads the log there is none.
+        continuous: whether it runs all the time, not on a schedule.
+        polling_seconds: how often it looks at the log.
+        retention_seconds: how long the clean-up job keeps changes; null when there is no such job.
+    """
+
+    capture: bool = False
+    continuous: bool = True
+    polling_seconds: float = _POLLING_SECONDS
+    retention_seconds: float | None = None
+
+
+@dataclass(frozen=True)
+class Scan:
+    """The newest session in which the capture job read the log.
+
+    Args:
+        ended: null while it goes on.
+        empty: it found nothing, so everything before its end is captured.
+        failed: it met errors and got nothing.
+    """
+
+    ended: dt.datetime | None
+    empty: bool
+    failed: bool
+
+
+class HealthProbe:
+    """Asks one database how its capture is. Runs in the driver, one thread at a time.
+
+    Args:
+        connect: opens a connection.
+        settings: the source's options.
+        ticks: seconds that only grow.
+    """
+
+    def __init__(
+        self, connect: Callable[[], Connection], settings: Options, ticks: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._connect = connect
+        self._settings = settings
+        self._ticks = ticks
+        self._refused: dict[str, float] = {}
+        self._jobs: tuple[float, Jobs | None] | None = None
+        self._seen: dt.datetime | None = None
+        self._moved = float("-inf")
+
+    def ask(self, offset: Offset | None) -> Health:
+        """How it is now; `offset` says what is in all sinks. Raises nothing that a server may answer."""
+        try:
+            with self._connect() as connection:
+                return _Questions(self, connection, self._settings).health(offset)
+        except MissingObject:
+            return Health(
+                CaptureState.NOT_CAPTURING,
+                f"Change data capture is not enabled for database '{self._settings['database']}'.",
+                "Run in it: EXEC sys.sp_cdc_enable_db, and EXEC sys.sp_cdc_enable_table for each table.",
+            )
+        except HeadraceError as error:
+            return Health(CaptureState.UNKNOWN, f"The source can't be asked: {error.message}", error.remedy)
+
+    def optional(self, connection: Connection, sql: str) -> list[tuple[Any, ...]] | None:
+        """The rows of a statement that the login may lack the right for; null when it does."""
+        again = self._refused.get(sql)
+        if again is not None and self._ticks() < again:
+            return None
+        try:
+            rows = connection.rows(sql)
+        except CaptureError:
+            self._refused[sql] = self._ticks() + _AGAIN_SECONDS
+            return None
+        self._refused.pop(sql, None)
+        return rows
+
+    def jobs(self, connection: Connection) -> Jobs | None:
+        """What is set for the jobs, kept for a while; null when the login may not see it."""
+        if self._jobs is None or self._ticks() - self._jobs[0] > _JOBS_SECONDS:
+            rows = self.optional(connection, statements.JOBS)
+            if rows is None:
+                rows = self.optional(connection, statements.JOBS_TABLE)
+            else:
+                rows = [(row[1], row[5], row[6], row[7]) for row in rows]
+            self._jobs = (self._ticks(), None if rows is None else _jobs(rows))
+        return self._jobs[1]
+
+    def advances(self, captured: dt.datetime) -> bool:
+        """Whether capture was seen to move on in the last minutes."""
+        if self._seen is not None and captured > self._seen:
+            self._moved = self._ticks()
+        self._seen = captured
+        return self._ticks() - self._moved <= _MARK_SECONDS
+
+
+class _Questions:
+    """One round of questions."""
+
+    def __init__(self, probe: HealthProbe, connection: Connection, settings: Options) -> None:
+        self._probe = probe
+        self._connection = connection
+        self._settings = settings
+        self._zone = ""
+        self._not_seen: list[str] = []
+
+    def health(self, offset: Offset | None) -> Health:
+        ((local, minutes),) = self._connection.rows(statements.TIME_AND_CLOCK)
+        self._zone = self._settings["server_timezone"] or clock.offset_text(int(minutes or 0))
+        now = self._instant(local)
+        newest = self._connection.rows(statements.NEWEST_MARK)
+        marked = self._instant(newest[0][0]) if newest and newest[0][0] is not None else None
+        # What a readable secondary says of jobs and Agent is about itself, and capture runs on the primary.
+        primary = self._settings["application_intent"].lower() != "readonly"
+        agent = self._agent() if primary else None
+        scan = self._scan() if primary else None
+        jobs = self._probe.jobs(self._connection) if primary else None
+        if not primary:
+            self._not_seen.append("SQL Server Agent and the capture job, which run on the primary replica")
+        elif jobs is None:
+            self._not_seen.append("the jobs' settings (needs the role db_owner, or SELECT on msdb.dbo.cdc_jobs)")
+        until = marked
+        if scan is not None and scan.empty and scan.ended is not None:
+            until = max(scan.ended, marked or scan.ended)
+        state, sentence, remedy = self._judged(now, until, agent, scan, jobs)
+        health = Health(state, sentence, remedy, asked=now, captured_until=until)
+        if health.is_late:
+            health = replace(health, log_used_bytes=self._log_used())
+        if jobs is not None:
+            health = replace(health, retention_seconds=jobs.retention_seconds)
+        if offset is not None and not offset.is_nothing and self._settings["snapshot_mode"] != "initial_only":
+            health = self._with_headroom(health, offset)
+        return replace(health, not_seen=tuple(self._not_seen))
+
+    def _judged(
+        self,
+        now: dt.datetime,
+        until: dt.datetime | None,
+        agent: bool | None,
+        scan: Scan | None,
+        jobs: Jobs | None,
+    ) -> tuple[CaptureState, str, str]:
+        if agent is False:
+            return (
+                CaptureState.NOT_CAPTURING,
+                "SQL Server Agent is stopped.",
+                "Start the service SQL Server Agent; until then changes wait in the transaction log.",
+            )
+        if scan is not None and scan.failed:
+            return (
+                CaptureState.NOT_CAPTURING,
+                "The capture job's last scan of the log failed.",
+                "Look into sys.dm_cdc_errors and the history of the job in SQL Server Agent.",
+            )
+        known = jobs or Jobs(capture=True)
+        start = "Start it: EXEC sys.sp_cdc_start_job @job_type = N'capture'."
+        late = max(_LATE_SECONDS, 3 * known.polling_seconds)
+        behind = None if until is None else (now - until).total_seconds()
+        moves = until is not None and self._probe.advances(until)
+        if scan is not None and known.continuous:
+            idle = 0.0 if scan.ended is None else (now - scan.ended).total_seconds()
+            if idle > _STILL_SECONDS + 2 * known.polling_seconds:
+                return CaptureState.NOT_CAPTURING, f"The capture job has not read the log for {span_text(idle)}.", start
+        else:
+            late = max(late, _MARK_SECONDS)
+        if behind is None:
+            if not known.capture:
+                return CaptureState.NOT_CAPTURING, *_no_job(self._settings["database"])
+            return CaptureState.UNKNOWN, "Nothing was captured yet.", start
+        if behind <= late:
+            return CaptureState.CAPTURING, f"The log was read {span_text(behind)} ago.", ""
+        if not known.capture and not moves:
+            return CaptureState.NOT_CAPTURING, *_no_job(self._settings["database"])
+        if scan is not None or moves:
+            return (
+                CaptureState.LAGGING,
+                f"The capture job is {span_text(behind)} behind.",
+                "Let it read more at a time: EXEC sys.sp_cdc_change_job with @maxtrans, @maxscans, @pollinginterval.",
+            )
+        return CaptureState.NOT_CAPTURING, f"Nothing was captured for {span_text(behind)}.", start
+
+    def _agent(self) -> bool | None:
+        rows = self._probe.optional(self._connection, statements.AGENT)
+        if rows is None:
+            self._not_seen.append(f"SQL Server Agent (needs {_SEE_SERVER})")
+        return None if not rows else int(rows[0][0]) == _AGENT_RUNS
+
+    def _scan(self) -> Scan | None:
+        rows = self._probe.optional(self._connection, statements.NEWEST_SCAN)
+        if rows is None:
+            self._not_seen.append(f"the capture job's scans (needs {_SEE_DATABASE})")
+        if not rows:
+            return None
+        ended, transactions, empty, errors = rows[0]
+        return Scan(
+            ended=None if ended is None else self._instant(ended),
+            empty=not transactions and bool(empty) and not errors,
+            failed=not transactions and bool(errors),
+        )
+
+    def _log_used(self) -> int | None:
+        rows = self._probe.optional(self._connection, statements.LOG_USED)
+        if rows is None:
+            self._not_seen.append(f"the size of the transaction log (needs {_SEE_DATABASE})")
+        return int(rows[0][0]) if rows and rows[0][0] is not None else None
+
+    def _with_headroom(self, health: Health, offset: Offset) -> Health:
+        delivered = min([offset.commit, *(progress.commit for progress in offset.tables.values())])
+        first = self._connection.rows(statements.FIRST_TRANSACTION_AFTER, (lsn.to_bytes(delivered),))
+        waiting = self._instant(first[0][0]) if first and first[0][0] is not None else None
+        health = replace(health, waiting_since=waiting, lost=self._lost(offset, delivered))
+        kept = health.retention_seconds
+        if kept is None or health.asked is None:
+            return health
+        used = 0.0 if waiting is None else max(0.0, (health.asked - waiting).total_seconds())
+        return replace(health, headroom_seconds=0.0 if health.lost else kept - used)
+
+    def _lost(self, offset: Offset, delivered: str) -> tuple[str, ...]:
+        starts = {
+            (str(name), int(number)): lsn.to_text(bytes(start))
+            for name, number, start in self._connection.rows(statements.INSTANCES)
+            if start is not None
+        }
+        if max(starts.values(), default=lsn.ZERO) <= lsn.after(delivered):
+            return ()
+        kept: dict[tuple[str, str], bool] = {}
+        lost = []
+        for path in offset.known:
+            progress = offset.tables.get(path)
+            after = offset.commit if progress is None else progress.commit
+            windows = History.from_json(offset.structures[path]).windows(after, lsn.after(after))
+            instance = windows[0].table.instance if windows else None
+            start = None if instance is None else starts.get((instance.name, instance.object_id))
+            if start is None:
+                continue
+            if (after, start) not in kept:
+                kept[after, start] = is_retained(self._connection, after, start)
+            if not kept[after, start]:
+                lost.append(path)
+        return tuple(lost)
+
+    def _instant(self, local: dt.datetime) -> dt.datetime:
+        instant: dt.datetime = clock.to_instants(pa.array([local], pa.timestamp("us")), self._zone)[0].as_py()
+        return instant
+
+
+def _jobs(rows: list[tuple[Any, ...]]) -> Jobs:
+    by_kind = {str(kind).lower(): (continuous, polling, retention) for kind, continuous, polling, retention in rows}
+    capture, cleanup = by_kind.get("capture"), by_kind.get("cleanup")
+    return Jobs(
+        capture=capture is not None,
+        continuous=capture is None or bool(capture[0]),
+        polling_seconds=_POLLING_SECONDS if capture is None else float(capture[1] or 0),
+        # Kept in minutes.
+        retention_seconds=None if cleanup is None else 60.0 * float(cleanup[2] or 0),
+    )
+
+
+def _no_job(database: str) -> tuple[str, str]:
+    return f"Database '{database}' has no capture job.", "Add it: EXEC sys.sp_cdc_add_job @job_type = N'capture'."
