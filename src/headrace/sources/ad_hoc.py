@@ -1,7 +1,7 @@
 """Ad-hoc snapshots: which tables were asked for, how far each is read, and what signals change in that. Pure.
 
-The state stands in the offset, so that a restart goes on at the chunk where the run stopped, and a replay reads the same
-key ranges. Tables are read one after another, in the order in which they were asked for.
+The state stands in the offset, so that a restart goes on at the chunk where the run stopped, and a replay reads the
+same key ranges. Tables are read one after another, in the order in which they were asked for.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from headrace.sources.signals import (
 INCREMENTAL = "incremental"
 """The snapshot mark of rows that were read beside the stream."""
 _ORDER = SNAPSHOT_ORDER + "i"
-"""Such rows sort after every streamed change of the commit and after the first snapshot's rows (hex digits follow r)."""
+"""Such rows sort after every streamed change of the commit and after a first snapshot's rows (r and hex digits)."""
 
 
 @dataclass(frozen=True)
@@ -180,19 +180,27 @@ class AdHoc:
 
     def behind(self) -> AdHoc:
         """The same place, seen from a batch that holds no chunk: finished tables are forgotten."""
-        return replace(self, requests=tuple(request.behind() for request in self.requests if not request.done))
+        return self.with_requests(tuple(request.behind() for request in self.requests if not request.done))
+
+    def with_requests(self, requests: tuple[Request, ...]) -> AdHoc:
+        """With other requests; where none is left there is nothing to hold up either."""
+        left = bool(requests)
+        return replace(self, requests=requests, paused=self.paused and left, stalled=self.stalled and left)
 
     def chunks(self) -> list[Chunk]:
         """The chunks of the batch that ends here, in order."""
         return [chunk for request in self.requests for chunk in request.chunks()]
 
-    def take(self, signals: Iterable[Signal], tables: Sequence[Candidate], say: Callable[[str], None]) -> AdHoc:
+    def take(
+        self, signals: Iterable[Signal], tables: Sequence[Candidate], say: Callable[[str], None], *, at: str = ""
+    ) -> AdHoc:
         """The state after signals, in their order. One that can't be followed is said and changes nothing.
 
         Args:
             signals: as they were sent.
             tables: what is captured.
             say: is given one sentence for each thing that the user should know.
+            at: the commit that the batch reaches; stands for `{}` in a message to be logged.
         """
         state = self
         for signal in signals:
@@ -207,11 +215,14 @@ class AdHoc:
             elif isinstance(meaning, StopSnapshot):
                 state = state._stop(who, meaning, tables, say)
             elif isinstance(meaning, PauseSnapshot):
-                state = replace(state, paused=True)
+                if state.requests:
+                    state = replace(state, paused=True)
+                else:
+                    say(f"{who} pauses snapshots, of which none is running.")
             elif isinstance(meaning, ResumeSnapshot):
                 state = replace(state, paused=False)
             elif isinstance(meaning, LogMessage):
-                say(f"{who}: {meaning.message}")
+                say(f"{who}: {meaning.message.replace('{}', at)}")
             elif isinstance(meaning, SchemaChanges):
                 say(f"{who} is not needed: structures are read from the database's catalog.")
         return state
@@ -248,18 +259,18 @@ class AdHoc:
         return state
 
     def _with(self, table: str, filter: str | None) -> AdHoc:
-        """A table more at the end; one that waits there with the same filter and is not begun yet is not asked twice."""
+        """A table more at the end; one that waits there already with the same filter is not read twice."""
         if any(r.table == table and r.filter == filter and not r.key for r in self.requests):
             return self
         request = Request(table, self.numbers, filter=filter)
         return replace(self, requests=(*self.requests, request), numbers=self.numbers + 1)
 
-    def _stop(
-        self, who: str, wanted: StopSnapshot, tables: Sequence[Candidate], say: Callable[[str], None]
-    ) -> AdHoc:
+    def _stop(self, who: str, wanted: StopSnapshot, tables: Sequence[Candidate], say: Callable[[str], None]) -> AdHoc:
         """Without the tables that are to be stopped; what was read of them stays."""
         if wanted.collections is None:
-            return replace(self, requests=(), blocking=(), paused=False)
+            if not self.requests and not self.blocking:
+                say(f"{who} stops snapshots, of which none is running.")
+            return replace(self.with_requests(()), blocking=())
         ids = {table.id.path: table.id for table in tables}
         stopped: set[str] = set()
         waiting = [*(request.table for request in self.requests), *self.blocking]
@@ -269,11 +280,8 @@ class AdHoc:
             if not found:
                 say(f"{who} stops '{pattern}', of which no snapshot is running.")
             stopped |= found
-        return replace(
-            self,
-            requests=tuple(request for request in self.requests if request.table not in stopped),
-            blocking=tuple(path for path in self.blocking if path not in stopped),
-        )
+        left = self.with_requests(tuple(request for request in self.requests if request.table not in stopped))
+        return replace(left, blocking=tuple(path for path in self.blocking if path not in stopped))
 
     def to_json(self) -> dict[str, Any]:
         """JSON values; nothing at all where nothing was ever asked for."""

@@ -1,14 +1,13 @@
 """Signals: how a user asks a running stream for something (an ad-hoc snapshot, a pause, a line in the log).
 
 A signal is a row of a signal table or a file of a signal folder; both hold an id, a type and JSON. The words are
-Debezium's, so that what people and scripts send today works. This module reads them and knows no database: what a signal
-does is decided in `headrace.sources.ad_hoc`.
+Debezium's, so that what people and scripts send today works. This module reads them and knows no database: what a
+signal does is decided in `headrace.sources.ad_hoc`.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import re
 import uuid
 from collections.abc import Iterable, Mapping
@@ -27,6 +26,7 @@ TYPES = (EXECUTE, STOP, PAUSE, RESUME, LOG, SCHEMA_CHANGES)
 _WATERMARKS = ("snapshot-window-open", "snapshot-window-close")
 """Rows that other programs write into the same table for their own sake."""
 _SUFFIX = ".json"
+_CORRECT = "Correct it and send it again."
 
 
 @dataclass(frozen=True)
@@ -99,9 +99,7 @@ class Watermark:
     """A row that another program left in the table; means nothing here."""
 
 
-Meaning = (
-    ExecuteSnapshot | StopSnapshot | PauseSnapshot | ResumeSnapshot | LogMessage | SchemaChanges | Watermark
-)
+Meaning = ExecuteSnapshot | StopSnapshot | PauseSnapshot | ResumeSnapshot | LogMessage | SchemaChanges | Watermark
 
 
 def parse_signal(signal: Signal) -> Meaning:
@@ -152,7 +150,9 @@ def names(pattern: str, table: TableId) -> bool:
 def chosen(pattern: str, tables: Iterable[TableId]) -> list[TableId]:
     """The tables that a name or regular expression means; one of exactly that name is meant alone."""
     found = [table for table in tables if names(pattern, table)]
-    exact = [table for table in found if pattern.strip().casefold() in (table.path.casefold(), table.full_path.casefold())]
+    exact = [
+        table for table in found if pattern.strip().casefold() in (table.path.casefold(), table.full_path.casefold())
+    ]
     return exact or found
 
 
@@ -182,7 +182,7 @@ def signal_data(
     data: dict[str, Any] = {}
     if type == EXECUTE:
         if not tables:
-            raise OptionError("An execute-snapshot needs tables.", remedy="Name them: --tables dbo.customers,dbo.orders.")
+            raise OptionError("An execute-snapshot needs tables.", remedy="Name them: --tables dbo.a,dbo.b.")
         data = {"data-collections": tables, "type": kind}
         if filter:
             data["additional-conditions"] = [{"data-collection": table, "filter": filter} for table in tables]
@@ -211,10 +211,9 @@ def write_file(folder: Path, signal: Signal) -> Path:
         stamp = f"{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}-{uuid.uuid4().hex[:8]}"
         path = folder / f"{stamp}{_SUFFIX}"
         partial = folder / f".{stamp}.partial"
-        partial.write_text(
-            json.dumps({"id": signal.id, "type": signal.type, "data": json.loads(signal.data or "{}")}), encoding="utf-8"
-        )
-        os.replace(partial, path)
+        data = json.loads(signal.data or "{}")
+        partial.write_text(json.dumps({"id": signal.id, "type": signal.type, "data": data}), encoding="utf-8")
+        partial.replace(path)
     except OSError as error:
         raise OptionError(
             f"Signal folder '{folder}' can't be written ({error.strerror}).", remedy="Set 'signal_path' to another."
@@ -242,7 +241,8 @@ def read_file(folder: Path, name: str) -> Signal:
         found = json.loads((folder / name).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise FormatError(
-            f"Signal file '{name}' can't be read ({_why(error)}).", remedy='Write {"id": ..., "type": ..., "data": {...}}.'
+            f"Signal file '{name}' can't be read ({_why(error)}).",
+            remedy='Write {"id": ..., "type": ..., "data": {...}}.',
         ) from error
     if not isinstance(found, dict) or not isinstance(found.get("type"), str):
         raise FormatError(f"Signal file '{name}' has no text 'type'.", remedy=f"Known: {', '.join(TYPES)}.")
@@ -301,9 +301,11 @@ def _data(signal: Signal) -> Mapping[str, Any]:
     try:
         data = json.loads(signal.data)
     except ValueError as error:
-        raise _unreadable(signal, f"has data that is no JSON ({_why(error)})", "Correct it and send it again.") from error
+        raise _unreadable(
+            signal, f"has data that is no JSON ({_why(error)})", "Correct it and send it again."
+        ) from error
     if not isinstance(data, dict):
-        raise _unreadable(signal, "has data that is no JSON object", "Correct it and send it again.")
+        raise _unreadable(signal, "has data that is no JSON object", _CORRECT)
     return data
 
 

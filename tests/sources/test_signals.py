@@ -1,0 +1,183 @@
+"""Rule: signals are read as Debezium's users write them; one that can't be followed is one sentence."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from headrace.changes import TableId
+from headrace.errors import FormatError, HeadraceError, OptionError
+from headrace.sources.signals import (
+    TYPES,
+    ExecuteSnapshot,
+    LogMessage,
+    PauseSnapshot,
+    ResumeSnapshot,
+    SchemaChanges,
+    Signal,
+    StopSnapshot,
+    Watermark,
+    chosen,
+    names,
+    new_files,
+    parse_signal,
+    read_file,
+    signal_data,
+    write_file,
+)
+
+CUSTOMERS = TableId("shop", "dbo", "customers")
+
+
+def read(type, data=None):
+    return parse_signal(Signal("s1", type, data if data is None or isinstance(data, str) else json.dumps(data)))
+
+
+ONE = {"data-collections": ["dbo.a"]}
+
+
+@pytest.mark.parametrize(
+    ("type", "data", "meaning"),
+    [
+        ("execute-snapshot", ONE, ExecuteSnapshot(("dbo.a",))),
+        ("Execute-Snapshot   ", ONE, ExecuteSnapshot(("dbo.a",))),
+        ("execute-snapshot", {**ONE, "type": "incremental"}, ExecuteSnapshot(("dbo.a",))),
+        ("execute-snapshot", {**ONE, "type": "INCREMENTAL"}, ExecuteSnapshot(("dbo.a",))),
+        ("execute-snapshot", {**ONE, "type": "Blocking"}, ExecuteSnapshot(("dbo.a",), "blocking")),
+        ("execute-snapshot", {"data-collections": []}, ExecuteSnapshot(())),
+        (
+            "execute-snapshot",
+            {**ONE, "additional-conditions": [{"data-collection": "dbo.a", "filter": "n > 1"}]},
+            ExecuteSnapshot(("dbo.a",), filters=(("dbo.a", "n > 1"),)),
+        ),
+        (
+            "execute-snapshot",
+            {**ONE, "additional-condition": "n > 1"},
+            ExecuteSnapshot(("dbo.a",), filters=((".*", "n > 1"),)),
+        ),
+        ("execute-snapshot", {**ONE, "surrogate-key": "n"}, ExecuteSnapshot(("dbo.a",), surrogate_key="n")),
+        ("stop-snapshot", None, StopSnapshot()),
+        ("stop-snapshot", "", StopSnapshot()),
+        ("stop-snapshot", {"data-collections": [], "type": "incremental"}, StopSnapshot()),
+        ("stop-snapshot", ONE, StopSnapshot(("dbo.a",))),
+        ("pause-snapshot", None, PauseSnapshot()),
+        ("resume-snapshot", {"type": "incremental"}, ResumeSnapshot()),
+        ("log", {"message": "hello"}, LogMessage("hello")),
+        ("schema-changes", {"database": "shop", "changes": "[]"}, SchemaChanges()),
+        ("snapshot-window-open", None, Watermark()),
+        ("snapshot-window-close", "not looked at", Watermark()),
+    ],
+)
+def test_a_signal_means(type, data, meaning):
+    assert read(type, data) == meaning
+
+
+@pytest.mark.parametrize(
+    ("type", "data", "said"),
+    [
+        ("execute-snapsot", ONE, "has the unknown type 'execute-snapsot'"),
+        ("execute-snapshot", '{"data-collections": [', "is no JSON"),
+        ("execute-snapshot", "[]", "is no JSON object"),
+        ("execute-snapshot", None, "has no list 'data-collections'"),
+        ("execute-snapshot", {"data-collections": "dbo.a"}, "is no list of texts"),
+        ("execute-snapshot", {"data-collections": [1]}, "is no list of texts"),
+        ("execute-snapshot", {**ONE, "type": "full"}, "of type 'full'"),
+        ("execute-snapshot", {**ONE, "additional-conditions": "n > 1"}, "that are no list"),
+        ("execute-snapshot", {**ONE, "additional-conditions": [{"filter": "n > 1"}]}, "without 'data-collection'"),
+        ("log", {}, "has no text 'message'"),
+    ],
+)
+def test_what_can_not_be_followed_is_one_sentence_that_names_the_signal(type, data, said):
+    with pytest.raises(FormatError, match="Signal 's1' ") as error:
+        read(type, data)
+    assert said in str(error.value)
+    assert error.value.remedy
+
+
+def test_no_content_of_broken_data_stands_in_the_sentence():
+    with pytest.raises(FormatError) as error:
+        read("execute-snapshot", '{"data-collections": ["secret')
+    assert "secret" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "meant"),
+    [
+        ("dbo.customers", True),
+        ("shop.dbo.customers", True),
+        ("DBO.Customers", True),
+        (" dbo.customers ", True),
+        (r"shop\.dbo\..*", True),
+        (r"dbo\.cust.*", True),
+        ("customers", False),
+        ("dbo.custom", False),
+        ("other.dbo.customers", False),
+        ("dbo.customers(", False),
+    ],
+)
+def test_names_are_whole_with_or_without_the_database(pattern, meant):
+    assert names(pattern, CUSTOMERS) is meant
+
+
+def test_a_table_of_exactly_that_name_is_meant_alone():
+    odd, plain = TableId("shop", "dbo", "a.b"), TableId("shop", "dbo", "a_b")
+    assert chosen("dbo.a.b", [odd, plain]) == [odd]
+    assert chosen("dbo.a.b.*", [odd, plain]) == [odd, plain]
+    # Not a valid expression, but a name.
+    assert chosen("dbo.x[(", [TableId("shop", "dbo", "x[(")]) != []
+
+
+@pytest.mark.parametrize("type", TYPES)
+def test_what_the_command_writes_is_what_the_stream_reads(type):
+    data = signal_data(type, ["dbo.a", "dbo.b"], filter="n > 1", message="hello", kind="incremental")
+    meaning = read(type, data)
+    if type == "execute-snapshot":
+        assert meaning.collections == ("dbo.a", "dbo.b")
+        assert meaning.filter_of(TableId("shop", "dbo", "b")) == "n > 1"
+        assert meaning.filter_of(TableId("shop", "dbo", "c")) is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("execute-snapshot",), "needs tables"),
+        (("log",), "needs a message"),
+        (("snapshot",), "no signal 'snapshot'"),
+    ],
+)
+def test_a_signal_that_nobody_could_follow_is_not_made(arguments, said):
+    with pytest.raises(OptionError, match=said):
+        signal_data(*arguments)
+
+
+def test_files_are_taken_in_the_order_in_which_they_were_written(tmp_path):
+    folder = tmp_path / "signals"
+    assert new_files(folder, "") == []
+    written = [write_file(folder, Signal(f"s{n}", "log", '{"message": "hello"}')).name for n in range(5)]
+    assert new_files(folder, "") == written
+    assert new_files(folder, written[2]) == written[3:]
+    assert read_file(folder, written[0]) == Signal("s0", "log", '{"message": "hello"}')
+    (folder / "notes.txt").write_text("not a signal")
+    (folder / ".2026.json").write_text("being written")
+    assert new_files(folder, written[-1]) == []
+
+
+def test_data_in_a_file_may_be_an_object_its_text_or_nothing(tmp_path):
+    for name, data in (("a", ONE), ("b", json.dumps(ONE)), ("c", None)):
+        (tmp_path / f"{name}.json").write_text(json.dumps({"type": "execute-snapshot", "data": data}))
+    assert [json.loads(read_file(tmp_path, f"{name}.json").data) for name in "ab"] == [ONE, ONE]
+    assert read_file(tmp_path, "c.json") == Signal("c", "execute-snapshot", None)
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"id": "x"}', "\ufffd"])
+def test_a_file_that_is_no_signal_is_named(tmp_path, text):
+    (tmp_path / "1.json").write_text(text)
+    with pytest.raises(FormatError, match=r"'1\.json'"):
+        read_file(tmp_path, "1.json")
+
+
+def test_a_folder_that_can_not_be_written_is_named(tmp_path):
+    (tmp_path / "signals").write_text("a file")
+    with pytest.raises(HeadraceError, match=r"Signal folder .* can't be written"):
+        write_file(tmp_path / "signals", Signal("x", "log", None))
