@@ -239,7 +239,7 @@ def read_file(folder: Path, name: str) -> Signal:
     """
     try:
         found = json.loads((folder / name).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise FormatError(
             f"Signal file '{name}' can't be read ({_why(error)}).",
             remedy='Write {"id": ..., "type": ..., "data": {...}}.',
@@ -300,10 +300,8 @@ def _data(signal: Signal) -> Mapping[str, Any]:
         return {}
     try:
         data = json.loads(signal.data)
-    except ValueError as error:
-        raise _unreadable(
-            signal, f"has data that is no JSON ({_why(error)})", "Correct it and send it again."
-        ) from error
+    except (ValueError, RecursionError) as error:
+        raise _unreadable(signal, f"has data that is no JSON ({_why(error)})", _CORRECT) from error
     if not isinstance(data, dict):
         raise _unreadable(signal, "has data that is no JSON object", _CORRECT)
     return data

@@ -167,22 +167,45 @@ def snapshot_batch(
         last: whether no more rows of the chunk follow.
     """
     count = len(texts[0])
-    rows = np.arange(count)
     marks = [BETWEEN] * count
     if row == 0:
         marks[0] = mark(chunk, first=True, last=last and count == 1)
     if last and not (row == 0 and count == 1):
         marks[-1] = mark(chunk, first=False, last=True)
+    positions = _positions(table, chunk, row, count)
+    return read_batch(table, texts, chunk.commit, pa.array(marks, pa.string()), positions, capture_time)
+
+
+def read_batch(
+    table: CapturedTable,
+    texts: list[pa.Array],
+    commit: str,
+    marks: pa.Array,
+    positions: pa.Array,
+    capture_time: dt.datetime | None,
+) -> pa.RecordBatch:
+    """Rows of a live table as change rows.
+
+    Args:
+        table: the table.
+        texts: a column of canonical text per column of the table.
+        commit: the commit that they are stamped with.
+        marks: the snapshot mark of each row.
+        positions: the position of each row.
+        capture_time: when the batch was planned.
+    """
+    count = len(texts[0])
+    rows = np.arange(count)
     names = [column.name for column in table.schema.columns]
     columns = {
         "op": repeat(Operation.READ.value, pa.string(), count),
         "table": table_column(table.id, count),
         "after": Images(names, texts).maps(rows, count, rows),
-        "position": _positions(table, chunk, row, count),
+        "position": positions,
         "event_time": instants(capture_time, count),
         "capture_time": instants(capture_time, count),
-        "snapshot": pa.array(marks, pa.string()),
-        "source": snapshot_sources(chunk.commit, count),
+        "snapshot": marks,
+        "source": snapshot_sources(commit, count),
         "schema_id": repeat(table.schema.fingerprint, pa.string(), count),
     }
     if table.schema.key:

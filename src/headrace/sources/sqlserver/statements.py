@@ -119,6 +119,32 @@ def changed_instances(instances: Sequence[str]) -> str:
     return f"SELECT x.n FROM ({' UNION ALL '.join(parts)}) AS x"
 
 
+def changed_keys(table: CapturedTable, key: Sequence[str], *, updates: bool) -> str:
+    """The keys, old and new, of all changes in a window of commits; with updates or without them."""
+    operations = "" if updates else " AND d.[__$operation] IN (1, 2)"
+    return (
+        f"SELECT {_key_texts(table, key, 'd')} FROM {change_table(table.instance.name)} AS d "
+        f"WHERE d.[__$start_lsn] > ? AND d.[__$start_lsn] <= ?{operations}"
+    )
+
+
+def inserted(table: CapturedTable, columns: Sequence[str]) -> str:
+    """The rows that were inserted in a window of commits, in order."""
+    instance = table.instance
+    command = "d.[__$command_id], " if instance.has_command_id else ""
+    return (
+        f"SELECT {_key_texts(table, columns, 'd')} FROM {change_table(instance.name)} AS d "
+        "WHERE d.[__$start_lsn] > ? AND d.[__$start_lsn] <= ? AND d.[__$operation] = 2 "
+        f"ORDER BY d.[__$start_lsn], {command}d.[__$seqval]"
+    )
+
+
+def insert(table: CapturedTable, columns: Sequence[str]) -> str:
+    """One row into a table of the user's: the only statement that writes, sent by `headrace signal` alone."""
+    names = ", ".join(quote(name) for name in columns)
+    return f"INSERT INTO {table_name(table)} ({names}) VALUES ({', '.join('?' * len(columns))})"
+
+
 def last_change(instance: str, has_command_id: bool) -> str:
     """The last row that a commit left in a change table."""
     command = "d.[__$command_id]" if has_command_id else "CONVERT(int, 0)"
@@ -146,6 +172,7 @@ def rows_in_range(
     upper: Sequence[str | None] | None,
     *,
     present: Collection[str] | None = None,
+    condition: str | None = None,
     locked: bool = False,
 ) -> tuple[str, list[object]]:
     """The rows of a key range (lower, upper], ordered by key; both ends open when null.
@@ -156,6 +183,7 @@ def rows_in_range(
         lower: rows after this key.
         upper: rows up to and with this key.
         present: the columns that the table still has; NULL stands for the others. Null means all of them.
+        condition: a predicate that the user wrote, as SQL; goes to the server as it is.
         locked: under a shared table lock.
     """
     fields = ", ".join(
@@ -172,6 +200,8 @@ def rows_in_range(
         sql, values = _after(table, key, upper)
         conditions.append(f"NOT ({sql})")
         parameters += values
+    if condition is not None:
+        conditions.append(_asked(condition))
     where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
     order = f" ORDER BY {', '.join(f't.{quote(name)}' for name in key)}" if key else ""
     hint = " WITH (TABLOCK, HOLDLOCK)" if locked else ""
@@ -183,10 +213,16 @@ def _field(name: str, native: NativeType, present: Collection[str] | None) -> st
     return native.projection(f"CAST(NULL AS {native.declaration})" if gone else f"t.{quote(name)}")
 
 
-def greatest_key(table: CapturedTable, key: Sequence[str]) -> tuple[str, list[object]]:
-    """The last key in the server's own order."""
+def _asked(condition: str) -> str:
+    """A predicate that the user wrote. A comment at its end swallows nothing of ours."""
+    return f"({condition}\n)"
+
+
+def greatest_key(table: CapturedTable, key: Sequence[str], *, condition: str | None = None) -> tuple[str, list[object]]:
+    """The last key in the server's own order; of the rows that meet a condition, where one is given."""
     order = ", ".join(f"t.{quote(name)} DESC" for name in key)
-    return f"SELECT TOP (1) {_key_texts(table, key, 't')} FROM {table_name(table)} AS t ORDER BY {order}", []
+    where = "" if condition is None else f" WHERE {_asked(condition)}"
+    return f"SELECT TOP (1) {_key_texts(table, key, 't')} FROM {table_name(table)} AS t{where} ORDER BY {order}", []
 
 
 def chunk_bounds(
@@ -196,10 +232,13 @@ def chunk_bounds(
     last: Sequence[str | None],
     chunk_rows: int,
     chunks: int,
+    *,
+    condition: str | None = None,
 ) -> tuple[str, list[object]]:
     """Every `chunk_rows`-th key after `lower` and before `last`, at most `chunks`: read from the key's index alone.
 
-    One row more is looked at, so that a bound is only given when a row follows it and no chunk is empty.
+    Only rows that meet a condition count, where one is given. One row more is looked at, so that a bound is only given
+    when a row follows it and no chunk is empty.
     """
     names = [quote(name) for name in key]
     order = ", ".join(f"t.{name}" for name in names)
@@ -209,6 +248,8 @@ def chunk_bounds(
         sql, values = _after(table, key, lower)
         where = f"{sql} AND {where}"
         parameters = [*values, *parameters]
+    if condition is not None:
+        where = f"{where} AND {_asked(condition)}"
     sql = (
         f"SELECT {_key_texts(table, key, 'y')} FROM (SELECT x.*, MAX(x.[__n]) OVER () AS [__rows] FROM "
         f"(SELECT TOP (?) {order}, ROW_NUMBER() OVER (ORDER BY {order}) AS [__n] "
