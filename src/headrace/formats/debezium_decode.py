@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.changes import Column, TableId, TableSchema
 from headrace.changes.row import CHANGE_ROW_DDL, spark_schema
 from headrace.changes.typed import literal, quote
+from headrace.formats import debezium_metadata_decode as metadata
 from headrace.formats.debezium_texts import FieldText, field_text
 
 if TYPE_CHECKING:
@@ -35,21 +36,23 @@ class Reading:
     """One wire structure: the fields of a row or a key, in order.
 
     Args:
-        fields: name and way of reading.
+        fields: name on the wire, column and way of reading.
         mark: the SQL condition under which a message follows it.
     """
 
-    fields: tuple[tuple[str, FieldText], ...]
+    fields: tuple[tuple[str, str, FieldText], ...]
     mark: str
 
     @property
     def struct(self) -> str:
         """The Spark type that `from_json` reads."""
-        return "struct<" + ",".join(f"{quote(name)}:{text.parsed}" for name, text in self.fields) + ">"
+        return "struct<" + ",".join(f"{quote(name)}:{text.parsed}" for name, _, text in self.fields) + ">"
 
     def image(self, struct: str) -> str:
         """Spark SQL for the image map of a parsed struct."""
-        pairs = ", ".join(f"{literal(name)}, {text.sql(f'{struct}.{quote(name)}')}" for name, text in self.fields)
+        pairs = ", ".join(
+            f"{literal(column)}, {text.sql(f'{struct}.{quote(name)}')}" for name, column, text in self.fields
+        )
         return f"if({struct} is null, null, map({pairs}))"
 
 
@@ -145,8 +148,11 @@ def _connect(opening: str) -> dict[str, Any]:
     return schema
 
 
-def collected(texts: DataFrame) -> Readings:
-    """The structures that occur in a batch, by running one job over it."""
+def collected(texts: DataFrame, table_field: str) -> Readings:
+    """The structures that occur in a batch, by running one job over it.
+
+    `table_field` is the key field of a router, which is no part of the table's key.
+    """
     names = "from_json(value_payload, 'source struct<db:string,`schema`:string,`table`:string>').source"
     # Grouped by the texts themselves: aggregating a text instead would sort the batch.
     found = (
@@ -172,7 +178,7 @@ def collected(texts: DataFrame) -> Readings:
     rows: dict[int, int] = {}
     for line in found:
         if line.ks is not None and line.kh not in keys:
-            fields = _connect(line.ks).get("fields") or []
+            fields = _key_fields(line.ks, table_field)
             keys[line.kh] = len(readings.keys)
             readings.keys.append(_reading(fields, f"kh = {line.kh}L and key_schema is not null"))
         row = _row_fields(line.vs)
@@ -183,7 +189,7 @@ def collected(texts: DataFrame) -> Readings:
             readings.rows.append(_reading(row, f"vh = {line.vh}L and value_schema is not null"))
         id = TableId(line.db or "", line.schema or "", line.table or "")
         readings.topics.setdefault(line.topic, id)
-        key_fields = _connect(line.ks).get("fields") or [] if line.ks is not None else []
+        key_fields = _key_fields(line.ks, table_field) if line.ks is not None else []
         columns = tuple(
             Column(f["field"], n, field_text(f).logical, nullable=f["optional"]) for n, f in enumerate(row, 1)
         )
@@ -193,6 +199,10 @@ def collected(texts: DataFrame) -> Readings:
             Structure(TableSchema(id, columns, key), rows[line.vh], keys.get(line.kh), (line.at, line.part))
         )
     return readings
+
+
+def _key_fields(schema: str, table_field: str) -> list[dict[str, Any]]:
+    return [field for field in _connect(schema).get("fields") or [] if field.get("field") != table_field]
 
 
 def _row_fields(schema: str | None) -> list[dict[str, Any]] | None:
@@ -207,10 +217,12 @@ def _row_fields(schema: str | None) -> list[dict[str, Any]] | None:
     return fields
 
 
-def _reading(fields: Sequence[Mapping[str, Any]], mark: str, known: TableSchema | None = None) -> Reading:
-    return Reading(
-        tuple((f["field"], field_text(f, known.column(f["field"]).logical if known else None)) for f in fields), mark
-    )
+def _reading(fields: Sequence[Mapping[str, Any]], mark: str, known: Sequence[Column] | None = None) -> Reading:
+    """How fields are read; `known` are the columns that they hold, in the same order."""
+    if known is None:
+        return Reading(tuple((f["field"], f["field"], field_text(f)) for f in fields), mark)
+    pairs = zip(fields, known, strict=True)
+    return Reading(tuple((f["field"], c.name, field_text(f, c.logical)) for f, c in pairs), mark)
 
 
 def known_reading(
@@ -218,11 +230,11 @@ def known_reading(
 ) -> None:
     """Add a structure that the user gave; `row` and `key` are its Connect schemas, `mark` selects its messages."""
     fields = next(f for f in row["fields"] if f["field"] == "after")["fields"]
-    readings.rows.append(_reading(fields, mark, schema))
+    readings.rows.append(_reading(fields, mark, schema.columns))
     number = None
     if schema.key:
         number = len(readings.keys)
-        readings.keys.append(_reading(key["fields"], mark, schema))
+        readings.keys.append(_reading(key["fields"], mark, schema.key_columns))
     readings.structures.append(Structure(schema, len(readings.rows) - 1, number))
 
 
@@ -261,6 +273,7 @@ def change_rows(texts: DataFrame, readings: Readings, placeholders: tuple[str, s
         f"{_pick('t', [f'(p{n} is null or p{n}.{_BAD} is not null)' for n in rows], 'boolean')} as bad",
         f"{_pick('kt', [r.image(f'k{n}') for n, r in enumerate(readings.keys)], _MAP)} as key_map",
         f"{_pick('kt', [f'(k{n} is null or k{n}.{_BAD} is not null)' for n in keys], 'boolean')} as bad_key",
+        f"{metadata.parsed('t')} as m",
     )
     return _finished(spelled, readings, placeholders, by_topic=by_topic)
 
@@ -278,7 +291,8 @@ def _pick(number: str, expressions: Sequence[str], kind: str) -> str:
 def _finished(spelled: DataFrame, readings: Readings, placeholders: tuple[str, str], *, by_topic: bool) -> DataFrame:
     operations = ", ".join(map(literal, _OPERATIONS))
     error = (
-        "case when key is not null and (kt is null or bad_key) then 'The key is no JSON of the key schema.' "
+        "case when m.kind is not null then null "
+        "when key is not null and (kt is null or bad_key) then 'The key is no JSON of the key schema.' "
         "when value is null then null "
         "when t is null and value_schema is null then 'The value carries no schema and none was given for its topic.' "
         "when t is null then 'The value is no data change event.' "
@@ -328,6 +342,11 @@ def _finished(spelled: DataFrame, readings: Readings, placeholders: tuple[str, s
         "'key', if(e is null, null, key), 'value', if(e is null, null, value), 'headers', headers)",
         "error": "e",
     }
+    other = metadata.columns(_OWN)
+    # Keys of such messages say nothing that the row does not say.
+    other |= dict.fromkeys(("key", "key_text", "before", "after"), "null")
+    for name, sql in other.items():
+        columns[name] = f"if(m.kind is null, {columns.get(name, 'null')}, {sql})"
     kind = spark_schema()
     return spelled.selectExpr("*", f"{error} as e").selectExpr(
         *(f"cast({columns.get(f.name, 'null')} as {f.dataType.simpleString()}) as {f.name}" for f in kind)

@@ -364,9 +364,12 @@ class DebeziumJson(Format):
         come without their schemas, and columns keep their declared digits; the handling modes must then be set as the
         writer had them. Streaming DataFrames need that option, and give no `schema` rows.
 
-        Tombstones become `tombstone` rows. What can't be read, and what is no data change event (transaction metadata,
-        schema changes, heartbeats), becomes an `error` row that keeps the message. A column that holds the
-        unavailable-value placeholder is left out of the image.
+        Tombstones become `tombstone` rows. Schema changes become `schema` rows with `source['change']` and
+        `source['ddl']` (and SQL Server's types), edges of transactions `begin` and `end` rows, heartbeats `heartbeat`
+        rows, with and without their schemas. What can't be read, and what is none of these, becomes an `error` row that
+        keeps the message. A column that holds the unavailable-value placeholder is left out of the image. The field
+        that a router adds to keys (`key_field_name`) is left out of the key; a tombstone in a topic of several tables
+        carries the name of one of them.
 
         Raises:
             OptionError: a streaming DataFrame without the option `schema`, or two structures of one table in it.
@@ -380,7 +383,7 @@ class DebeziumJson(Format):
         texts = with_texts(messages)
         placeholder = self.settings["unavailable_value_placeholder"]
         placeholders = (placeholder, base64.b64encode(placeholder.encode()).decode())
-        readings = collected(texts) if given is None else self._given_readings(given)
+        readings = collected(texts, self.settings["key_field_name"]) if given is None else self._given_readings(given)
         rows = change_rows(texts, readings, placeholders, by_topic=given is not None)
         if messages.isStreaming or not readings.structures:
             return rows
@@ -388,18 +391,28 @@ class DebeziumJson(Format):
 
     def _given_readings(self, given: tuple[TableSchema, ...]) -> Readings:
         shape, prefix, modes = SHAPES[self.settings["shape"]], self.settings["topic_prefix"], self._modes()
+        names, rules = topics(self.settings, shape), self._rules(shape)
         readings = Readings()
         for schema in given:
-            topic = shape.topic(prefix or "", schema.id)
-            if topic in readings.topics:
+            topic = names.of(schema.id)
+            taken = readings.topics.get(topic)
+            if taken == schema.id:
                 raise OptionError(
                     f"Option 'schema' of format 'debezium_json' holds two structures of table {schema.id}.",
                     remedy="Keep the one that the messages follow.",
                 )
+            if taken is not None:
+                raise OptionError(
+                    f"Tables {taken} and {schema.id} share the topic '{topic}', so a structure can't be told by it.",
+                    remedy="Decode messages with schemas, without the option 'schema'.",
+                )
             readings.topics[topic] = schema.id
-            mark = f"topic = {literal(topic)}" if prefix else f"endswith(concat('.', topic), {literal('.' + topic)})"
-            row = value_schema(schema, topic, shape, modes)
-            known_reading(readings, schema, mark, row, key_schema(schema, topic, modes))
+            dot = names.delimiter
+            # Without a prefix, whatever stands before the table's parts.
+            ending = f"endswith(concat('{dot}', topic), {literal(dot + topic)})"
+            mark = f"topic = {literal(topic)}" if prefix else ending
+            row = value_schema(schema, topic, shape, modes, rules)
+            known_reading(readings, schema, mark, row, key_schema(schema, topic, modes, rules))
         return readings
 
     def _modes(self) -> ValueModes:

@@ -1,0 +1,243 @@
+"""Routing of tables to other topics, and how columns become fields."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import debezium_recordings as recordings
+import pytest
+
+from headrace.changes import Column, LogicalType, TableId, TableSchema
+from headrace.errors import OptionError
+from headrace.formats.convert import decode, encode, format_named
+from headrace.formats.debezium_topics import Substitution, pattern
+
+ID = Column("id", 1, LogicalType("int32"), "int identity", 10, 0, nullable=False, identity=True)
+TABLES = [
+    TableSchema(
+        TableId("testDB", "dbo", f"orders_{n}"), (ID, Column("item", 2, LogicalType("string"), "varchar", 20)), ("id",)
+    )
+    for n in (1, 2)
+]
+LOG = TableSchema(TableId("testDB", "dbo", "log"), (Column("line", 1, LogicalType("string"), "text"),))
+ROUTE = {"topic.regex": r"(?<server>\w+)\.testDB\.dbo\.(orders|log)(_\d)?", "topic.replacement": "${server}.all_$2"}
+
+
+def change(op: str, schema: TableSchema, before: Any = None, after: Any = None) -> dict[str, Any]:
+    image = after or before
+    return {
+        "op": op,
+        "table": {"database": schema.id.database, "schema": schema.id.schema, "name": schema.id.name},
+        "key": {name: image[name] for name in schema.key} or None,
+        "before": before,
+        "after": after,
+        "event_time": recordings.instant(10**15),
+        "capture_time": recordings.instant(10**15),
+        "source": {"connector": "sqlserver"},
+        "schema_id": schema.fingerprint,
+    }
+
+
+def messages(spark: Any, rows: list[dict[str, Any]], schemas: list[TableSchema], **options: Any) -> list[Any]:
+    frame = recordings.rows(spark, rows)
+    options = {"topic_prefix": "server1", "schemas_enable": True, "schema": schemas} | options
+    return sorted(encode(frame, format="debezium_json", **options).collect(), key=lambda row: row.position)
+
+
+def parsed(data: Any) -> Any:
+    return None if data is None else json.loads(bytes(data))
+
+
+@pytest.mark.parametrize(
+    ("regex", "replacement", "text", "result"),
+    [
+        ("(.*)orders_(.*)", "$1orders", "s.dbo.orders_7", "s.dbo.orders"),
+        ("(.*)orders_(.*)", "$1orders", "s.dbo.customers", None),
+        ("s[.](?<table>.+)", "${table}.s", "s.a", "a.s"),
+        ("(a)(b)?", "$1$2x", "a", "ax"),
+        ("(a)", "$12", "a", "a2"),
+        ("(a)", r"\$1\\", "a", "$1\\"),
+        ("b|bc", "x", "bc", "xc"),
+        (r"\w+", "x", "é", None),
+    ],
+)
+def test_replacements_are_those_of_java(regex: str, replacement: str, text: str, result: str | None) -> None:
+    assert Substitution(pattern(regex), replacement, "o").apply(text) == result
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"topic.regex": "(", "topic.replacement": "x"}, "it is no regular expression"),
+        ({"topic.regex": "(a)"}, "'topic_route_replacement' of format 'debezium_json' is missing"),
+        ({"topic.regex": "(a)", "topic.replacement": "$2"}, "refers to group 2, but the pattern has 1"),
+        ({"topic.regex": "(a)", "topic.replacement": "${b}"}, "names the group 'b', which the pattern does not have"),
+        ({"topic.regex": "(a)", "topic.replacement": "a$"}, r"holds a '\$' or '\\' that stands alone"),
+        ({"key.field.regex": "(a)", "key.field.replacement": "b"}, "needs 'topic_route_regex'"),
+        ({"topic.regex": ".*", "topic.replacement": "all tables"}, "would be routed to 'all tables'"),
+        ({"topic.regex": ".*", "topic.replacement": "all", "key.field.name": "id"}, "has a column 'id' already"),
+        ({"transaction.topic": "a", "topic.transaction": "b"}, "can't both be given"),
+        ({"field.name.adjustment.mode": "upper"}, "'field_name_adjustment_mode' can't be 'upper'"),
+        ({"column.propagate.source.type": "dbo[.*"}, "it is no regular expression"),
+    ],
+)
+def test_routes_that_can_t_be_are_refused(spark: Any, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        messages(spark, [], TABLES, **options)
+
+
+def test_tables_of_one_topic_are_told_apart_by_their_keys(spark: Any) -> None:
+    one, two = TABLES
+    rows = [
+        change("c", one, after={"id": "1", "item": "a"}),
+        change("u", two, {"id": "1", "item": "a"}, {"id": "2", "item": "a"}),
+        change("c", LOG, after={"line": "x"}),
+    ]
+    found = messages(spark, rows, [one, two, LOG], **ROUTE)
+    assert [row.topic for row in found] == ["server1.all_orders"] * 4 + ["server1.all_log"]
+    field = "__dbz__physicalTableIdentifier"
+    keys = [parsed(row.key) for row in found]
+    assert [key and key["payload"] for key in keys] == [
+        {"id": 1, field: "server1.testDB.dbo.orders_1"},
+        {"id": 1, field: "server1.testDB.dbo.orders_2"},
+        {"id": 1, field: "server1.testDB.dbo.orders_2"},
+        {"id": 2, field: "server1.testDB.dbo.orders_2"},
+        None,
+    ]
+    schema = keys[0]["schema"]
+    assert schema["name"] == "server1.all_orders.Key"
+    assert schema["fields"][1] == {"type": "string", "optional": False, "field": field}
+    value = parsed(found[0].value)["schema"]
+    assert value["name"] == "server1.all_orders.Envelope"
+    assert [part["name"] for part in value["fields"][:2]] == ["server1.all_orders.Value"] * 2
+    # The connector had written the headers before the router came.
+    (header,) = found[1].headers
+    assert parsed(header.value)["payload"] == {"id": 2}
+    assert parsed(header.value)["schema"]["name"] == "server1.testDB.dbo.orders_2.Key"
+
+    lines = [(row.topic, 0, n, None, row.key, row.value) for n, row in enumerate(found)]
+    kafka = spark.createDataFrame(
+        lines, "topic string, partition int, offset long, timestamp timestamp, key binary, value binary"
+    )
+    back = [row for row in recordings.collected(decode(kafka, format="debezium_json")) if row["op"] != "schema"]
+    assert [(row["op"], row["table"]["name"], row["key"]) for row in back if row["op"] != "tombstone"] == [
+        ("c", "orders_1", {"id": "1"}),
+        ("d", "orders_2", {"id": "1"}),
+        ("c", "orders_2", {"id": "2"}),
+        ("c", "log", None),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("options", "key"),
+    [
+        ({"key.enforce.uniqueness": "no", "topic.replacement": "x"}, {"id": 1}),
+        ({"key.field.name": "of", "key.field.regex": r".*_(\d)", "key.field.replacement": "n$1"},
+         {"id": 1, "of": "n1"}),
+        ({"topic.regex": "other", "topic.replacement": "x"}, {"id": 1}),
+    ],
+)  # fmt: skip
+def test_the_key_s_field_is_as_options_say(spark: Any, options: dict[str, Any], key: dict[str, Any]) -> None:
+    (row,) = messages(spark, [change("c", TABLES[0], after={"id": "1", "item": "a"})], TABLES, **ROUTE | options)
+    assert parsed(row.key)["payload"] == key
+
+
+TYPED = TableSchema(
+    TableId("testDB", "dbo", "typed"),
+    (
+        ID,
+        Column("first name", 2, LogicalType("string"), "varchar", 255),
+        Column("amount", 3, LogicalType("decimal", 9, 2), "decimal", 9, 2),
+        Column("2nd", 4, LogicalType("string"), "ntext", 0x3FFFFFFF),
+    ),
+    ("id",),
+)
+ROW = {"id": "1", "first name": "Ann", "amount": "1.50", "2nd": "x"}
+ABOUT = "__debezium.source.column"
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"column.propagate.source.type": "dbo.typed.id"},
+         {"id": {"type": "INT IDENTITY", "length": "10", "scale": "0", "name": "id"}}),
+        ({"column.propagate.source.type": r"TESTDB\.dbo\.typed\.(id|AMOUNT),none", "shape": "1.7"},
+         {"id": {"type": "INT IDENTITY", "length": "10", "scale": "0"},
+          "amount": {"type": "DECIMAL", "length": "9", "scale": "2"}}),
+        ({"datatype.propagate.source.type": r"dbo\.typed\.varchar"},
+         {"first name": {"type": "VARCHAR", "length": "255", "name": "first name"}}),
+        ({"datatype.propagate.source.type": r".*\.varchar", "sanitize.field.names": "true"},
+         {"first_name": {"type": "VARCHAR", "length": "255", "name": "first name"}}),
+        ({"column.propagate.source.type": "typed.id"}, {}),
+    ],
+)  # fmt: skip
+def test_source_types_stand_in_the_parameters_of_chosen_columns(
+    spark: Any, options: dict[str, Any], expected: dict[str, Any]
+) -> None:
+    (row,) = messages(spark, [change("c", TYPED, after=ROW)], [TYPED], **options)
+    schema = parsed(row.value)["schema"]
+    found = {}
+    for field in schema["fields"][1]["fields"]:
+        parameters = dict(field.get("parameters", {}))
+        if field["field"] == "amount":
+            assert list(parameters)[:2] == ["scale", "connect.decimal.precision"]
+        about = {k.removeprefix(f"{ABOUT}."): v for k, v in parameters.items() if k.startswith(ABOUT)}
+        if about:
+            found[field["field"]] = about
+    assert found == expected
+    assert all("parameters" not in field for field in parsed(row.key)["schema"]["fields"])
+
+
+def test_field_names_are_made_fit_for_avro_and_read_back(spark: Any) -> None:
+    key = TableSchema(TYPED.id, TYPED.columns, ("2nd",))
+    (row,) = messages(spark, [change("c", key, after=ROW)], [key], field_name_adjustment_mode="avro")
+    value = parsed(row.value)
+    names = ["id", "first_name", "amount", "_2nd"]
+    assert list(value["payload"]["after"]) == names
+    assert [field["field"] for field in value["schema"]["fields"][1]["fields"]] == names
+    assert parsed(row.key)["payload"] == {"_2nd": "x"}
+    kafka = spark.createDataFrame(
+        [(row.topic, 0, row.key, row.value)], "topic string, offset int, key binary, value binary"
+    )
+    options = {"schema": key, "topic_prefix": "server1", "field_name_adjustment_mode": "avro"}
+    back = recordings.collected(decode(kafka, format="debezium_json", **options))[-1]
+    assert (back["op"], back["key"], back["after"]) == ("c", {"2nd": "x"}, ROW)
+
+
+def test_names_that_would_become_one_are_refused(spark: Any) -> None:
+    table = TableSchema(TYPED.id, (*TYPED.columns, Column("first-name", 5, LogicalType("string"))), ("id",))
+    with pytest.raises(OptionError, match=re.escape("'first name' and 'first-name' of table testDB.dbo.typed both")):
+        messages(spark, [], [table], sanitize_field_names="true")
+    messages(spark, [], [table])
+
+
+@pytest.mark.parametrize(
+    ("as_null", "placeholders"), [(True, {"u": ["t"]}), (False, {"u": ["m", "t"], "d": ["m", "t"]})]
+)
+def test_values_that_a_change_leaves_out_are_as_chosen(
+    spark: Any, as_null: bool, placeholders: dict[str, list[str]]
+) -> None:
+    large = TableSchema(
+        TableId("testDB", "dbo", "large"),
+        (
+            ID,
+            Column("m", 2, LogicalType("string"), "varchar", 0x7FFFFFFF, large=True),
+            Column("t", 3, LogicalType("string"), "text", 0x7FFFFFFF, large=True),
+        ),
+        ("id",),
+    )
+    rows = [change("u", large, {"id": "1"}, {"id": "1"}), change("d", large, {"id": "1"})]
+    found = messages(spark, rows, [large], unavailable_max_as_null=as_null, schemas_enable=False)
+    values = [parsed(row.value) for row in found[:2]]
+    assert {
+        value["op"]: sorted(k for k, v in value["before"].items() if v == "__debezium_unavailable_value")
+        for value in values
+        if any(v == "__debezium_unavailable_value" for v in value["before"].values())
+    } == placeholders
+
+
+def test_options_are_checked_without_spark() -> None:
+    with pytest.raises(OptionError, match="'topic_delimiter' can't be '/'"):
+        format_named("debezium_json", {"topic.delimiter": "/"})
