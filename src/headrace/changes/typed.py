@@ -55,29 +55,28 @@ def typed(changes: DataFrame, table_schema: TableSchema) -> DataFrame:
     Rows of other tables are left out. Absent columns are null in the struct and named in `before_absent` /
     `after_absent`.
 
+    Only builds the plan: Spark is asked nothing, so it can be called in a query function of a declarative pipeline too.
+
     Args:
-        changes: change rows with images as maps.
-        table_schema: the structure of the table, as a `schema` row carries it.
+        changes: change rows with images as maps; all columns of change rows must be there.
+        table_schema: the structure of the table, as `headrace.tables` or a `schema` row gives it.
 
     Returns:
-        The same rows and order; the other columns unchanged.
+        The same rows, order and columns.
     """
+    from pyspark.sql.functions import expr
+
     id = table_schema.id
     names = ", ".join(literal(column.name) for column in table_schema.columns)
-    expressions = []
-    for name in changes.columns:
-        if name in ("before", "after"):
-            expressions.append(f"{typed_image(name, table_schema)} as {name}")
-        elif name in ("before_absent", "after_absent"):
-            image = name.removesuffix("_absent")
-            expressions.append(
-                f"if({image} is null or size({image}) = {len(table_schema.columns)}, {name}, "
-                f"array_except(array({names}), map_keys({image}))) as {name}"
-            )
-        else:
-            expressions.append(quote(name))
+    replaced = {}
+    for image in ("before", "after"):
+        replaced[image] = expr(typed_image(image, table_schema))
+        replaced[f"{image}_absent"] = expr(
+            f"if({image} is null or size({image}) = {len(table_schema.columns)}, {image}_absent, "
+            f"array_except(array({names}), map_keys({image})))"
+        )
     of_table = (
         f"op not in ('schema') and table.schema <=> {literal(id.schema)} and table.name <=> {literal(id.name)}"
         + (f" and table.database <=> {literal(id.database)}" if id.database else "")
     )
-    return changes.where(of_table).selectExpr(*expressions)
+    return changes.where(of_table).withColumns(replaced)
