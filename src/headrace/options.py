@@ -16,7 +16,8 @@ from typing import Any
 from headrace.errors import OptionError
 from headrace.registry import did_you_mean
 
-_SECRET = re.compile(r"password|secret|token|credential|private.?key|jaas", re.IGNORECASE)
+_SECRET = re.compile(r"password|secret|token|credential|private.?key|jaas|salt$", re.IGNORECASE)
+_SECRET_IN_NAME = re.compile(r"(\.with\.salt\.)(.+)", re.IGNORECASE | re.DOTALL)
 _MISSING: Any = object()
 REDACTED = "*********(redacted)"
 
@@ -143,7 +144,7 @@ def parse_options(
             continue
         if found is None:
             spellings = [s for o in declared for s in (o.name, *o.aliases)]
-            raise OptionError(f"Unknown option '{name}' for {owner}.", remedy=did_you_mean(name, spellings))
+            raise OptionError(f"Unknown option '{shown_name(name)}' for {owner}.", remedy=did_you_mean(name, spellings))
         if found.name in values:
             raise OptionError(f"Option '{found.name}' of {owner} is given twice.", remedy="Keep one spelling.")
         values[found.name] = found.parse(raw)
@@ -160,10 +161,21 @@ def is_secret(name: str) -> bool:
     return bool(_SECRET.search(name))
 
 
+def secret_in_name(name: str) -> str | None:
+    """The secret that an option's name itself holds: Debezium puts the salt of a hash there."""
+    found = _SECRET_IN_NAME.search(name)
+    return found[2] if found else None
+
+
+def shown_name(name: str) -> str:
+    """An option's name, fit to be logged or shown."""
+    return _SECRET_IN_NAME.sub(lambda found: found[1] + REDACTED, name)
+
+
 def redact(values: Mapping[str, Any]) -> dict[str, Any]:
     """The same mapping, fit to be logged or shown."""
     return {
-        k: redact(v) if isinstance(v, Mapping) else REDACTED if is_secret(k) and v not in (None, "") else v
+        shown_name(k): redact(v) if isinstance(v, Mapping) else REDACTED if is_secret(k) and v not in (None, "") else v
         for k, v in values.items()
     }
 

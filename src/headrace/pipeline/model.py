@@ -26,7 +26,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from headrace import registry
 from headrace.errors import OptionError
 from headrace.formats.base import Format
-from headrace.options import Option, is_secret, parse_options
+from headrace.options import Option, is_secret, parse_options, secret_in_name
 from headrace.pipeline.kafka_source import KafkaTopics
 from headrace.pipeline.yaml_file import Document, Place, hide, read_yaml
 from headrace.registry import did_you_mean
@@ -327,7 +327,8 @@ def _absolute(path: str, file: Path) -> str:
 
 def _secrets(data: Any, name: str = "") -> list[str]:
     if isinstance(data, dict):
-        return [secret for key, value in data.items() for secret in _secrets(value, key)]
+        named = [secret for key in data if isinstance(key, str) and (secret := secret_in_name(key))]
+        return [*named, *(secret for key, value in data.items() for secret in _secrets(value, key))]
     if isinstance(data, list):
         return [secret for value in data for secret in _secrets(value, name)]
     return [data] if isinstance(data, str) and data and is_secret(name) else []

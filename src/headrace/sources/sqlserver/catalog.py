@@ -10,16 +10,19 @@ from __future__ import annotations
 import fnmatch
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.changes import Column, TableId, TableSchema
+from headrace.changes import Column, TableId
 from headrace.errors import CaptureError
 from headrace.registry import did_you_mean
 from headrace.sources.sqlserver import lsn
+from headrace.sources.sqlserver.column_rules import say_left_out
 from headrace.sources.sqlserver.connection import Connection
+from headrace.sources.sqlserver.message_keys import UniqueKey
 from headrace.sources.sqlserver.structure import CapturedTable, CaptureInstance
+from headrace.sources.sqlserver.table_rules import TableRules
 from headrace.sources.sqlserver.types import NativeType, constant_default
 
 _TABLES = """
@@ -97,7 +100,13 @@ class CatalogTable:
 
 
 def captured_tables(
-    connection: Connection, database: str, include: Sequence[str], *, databases: Sequence[str] = (), strict: bool = True
+    connection: Connection,
+    database: str,
+    include: Sequence[str],
+    rules: TableRules,
+    *,
+    databases: Sequence[str] = (),
+    strict: bool = True,
 ) -> list[CatalogTable]:
     """The tables that the include list names, in its order, with structure and capture instances.
 
@@ -106,12 +115,14 @@ def captured_tables(
         database: its name.
         include: `schema.table` patterns: shell globs, or regular expressions after `re:`; empty means every captured
             table.
+        rules: what the options make of each table.
         databases: all databases of the same run: what a pattern does not find here may be in another.
         strict: whether it is an error that a named table is missing or not captured; a run that goes on waits for it.
 
     Raises:
         CaptureError: capture is off for the database or for a named table, a named table does not exist, or a pattern
         matches nothing.
+        OptionError: an option can't be applied to a table.
     """
     if strict:
         _require_capture(connection, database)
@@ -126,8 +137,8 @@ def captured_tables(
         id = TableId(database, schema_name, table_name)
         own = instances.get(object_id, ())
         if own:
-            facts = (columns.get(object_id, []), keys.get(object_id, []), comments.get(object_id))
-            versions = (_captured(id, *facts[:2], instance, facts[2]) for instance in own)
+            facts = (columns.get(object_id, []), keys.get(object_id, []))
+            versions = (_captured(id, *facts, instance, comments.get(object_id), rules) for instance in own)
             captured.append(CatalogTable(id, tuple(versions)))
         elif strict:
             raise _not_captured(schema_name, table_name, database)
@@ -140,29 +151,25 @@ def _captured(
     keys: list[tuple[Any, ...]],
     instance: CaptureInstance,
     comment: str | None,
+    rules: TableRules,
 ) -> CapturedTable:
-    kept = {name for name, _ in instance.columns}
-    found: list[Column] = []
-    natives: list[NativeType] = []
+    captured = {name for name, _ in instance.columns}
+    found: list[tuple[Column, NativeType]] = []
+    foreign: list[tuple[str, str]] = []
     names_by_id = {row[1]: str(row[0]) for row in columns}
     for name, _, base, max_length, precision, scale, nullable, identity, computed, default, described in columns:
         native = NativeType(str(base).lower(), int(max_length), int(precision), int(scale))
-        if name not in kept or not native.supported:
+        if name not in captured:
             continue
-        natives.append(native)
-        found.append(
-            _column(
-                str(name), len(found) + 1, native, bool(nullable), bool(identity), bool(computed), default, described
-            )
-        )
-    present = {column.name for column in found}
-    key: tuple[str, ...] = ()
-    for index in _by_index(keys).values():
-        names = [names_by_id[column_id] for column_id in index]
-        if all(name in present for name in names):
-            key = tuple(names)
-            break
-    return CapturedTable(TableSchema(id, tuple(found), key, comment), tuple(natives), instance)
+        if not native.supported:
+            foreign.append((str(name), native.name))
+            continue
+        place = len(found) + 1
+        column = _column(str(name), place, native, bool(nullable), bool(identity), bool(computed), default, described)
+        found.append((column, native))
+    if foreign:
+        say_left_out(id.full_path, tuple(foreign), "values of such types are not captured")
+    return rules.table(id, found, _unique_keys(keys, names_by_id), instance, comment)
 
 
 def _column(
@@ -281,9 +288,9 @@ def _grouped(rows: Iterable[tuple[Any, ...]]) -> dict[int, list[tuple[Any, ...]]
     return groups
 
 
-def _by_index(keys: list[tuple[Any, ...]]) -> dict[int, list[int]]:
-    """Unique indexes in the order they are preferred (primary key first), each with its column ids in key order."""
-    indexes: dict[int, list[int]] = {}
-    for index_id, _, column_id in keys:
-        indexes.setdefault(index_id, []).append(column_id)
-    return indexes
+def _unique_keys(keys: list[tuple[Any, ...]], names_by_id: Mapping[int, str]) -> list[UniqueKey]:
+    """Primary key and unique indexes, in the order they are preferred."""
+    indexes: dict[tuple[int, bool], list[str]] = {}
+    for index_id, primary, column_id in keys:
+        indexes.setdefault((index_id, bool(primary)), []).append(names_by_id[column_id])
+    return [UniqueKey(tuple(columns), primary) for (_, primary), columns in indexes.items()]

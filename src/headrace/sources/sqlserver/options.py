@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from headrace.options import Option
 from headrace.sources.sqlserver.clock import parse_timezone
+from headrace.sources.sqlserver.column_rules import patterns
+from headrace.sources.sqlserver.message_keys import message_keys
+from headrace.sources.sqlserver.select_overrides import selects
+from headrace.sources.sqlserver.table_rules import operations
 
 _OLD_MODES = {"schema_only": "no_data", "schema_only_recovery": "recovery"}
 
@@ -181,6 +185,87 @@ OPTIONS: tuple[Option, ...] = (
         "Unset, the server's present offset from UTC is used.",
         default="",
         aliases=("database.server.timezone",),
+    ),
+    Option(
+        "column_include_list",
+        patterns,
+        "The columns whose values are captured, as regular expressions of schema.table.column that match as a whole, "
+        "with commas between. Key columns are captured whatever this says.",
+        default=(),
+        aliases=("column.include.list",),
+    ),
+    Option(
+        "column_exclude_list",
+        patterns,
+        "The columns whose values are not captured, in the same form; they are not read from the server. Key columns "
+        "are captured all the same.",
+        default=(),
+        aliases=("column.exclude.list",),
+    ),
+    Option(
+        "message_key_columns",
+        message_keys,
+        "The key of tables that should have another one than their primary key: schema.table:column,column with "
+        "semicolons between, tables and columns as regular expressions. Chunks of snapshots follow the primary key or "
+        "a unique index all the same.",
+        default=(),
+        aliases=("message.key.columns",),
+    ),
+    Option(
+        "column.mask.with.*",
+        patterns,
+        "`column.mask.with.<n>.chars`: character columns, in the form of 'column_include_list', whose values become n "
+        "asterisks. Null stays null.",
+        default=None,
+    ),
+    Option(
+        "column.mask.hash.*",
+        patterns,
+        "`column.mask.hash.v2.<algorithm>.with.salt.<salt>`: character columns whose values become a salted hash in "
+        "hex, cut to the column's length. Without `v2.` the hash is that of the value as Java serialises it. "
+        "`.with.salt.<salt>` may be left out where 'column_mask_salt' is set.",
+        default=None,
+    ),
+    Option(
+        "column.truncate.to.*",
+        patterns,
+        "`column.truncate.to.<n>.chars`: character columns whose values keep their first n characters (code points).",
+        default=None,
+    ),
+    Option(
+        "column_mask_salt",
+        str,
+        "The salt of hashes. Needed where Spark passes the options on and the salt has letters: it makes names of "
+        "options, but not their values, lower-case.",
+        default="",
+    ),
+    Option(
+        "skipped_operations",
+        operations,
+        "Changes that are not read: c, u, d, with commas between; none for all changes.",
+        default=(),
+        aliases=("skipped.operations",),
+    ),
+    Option(
+        "skip_messages_without_change",
+        bool,
+        "Whether an update gives no row when the columns that are captured have the same values before and after it.",
+        default=False,
+        aliases=("skip.messages.without.change",),
+    ),
+    Option(
+        "snapshot_select_statement_overrides",
+        selects,
+        "Tables whose snapshot is read by a SELECT of yours, in one chunk: a mapping from schema.table to the "
+        "statement (as JSON where options are text), or the tables, with the statements in options of their own.",
+        default=None,
+        aliases=("snapshot.select.statement.overrides",),
+    ),
+    Option(
+        "snapshot.select.statement.overrides.*",
+        str,
+        "`snapshot.select.statement.overrides.<schema>.<table>`: the statement for one table.",
+        default=None,
     ),
     Option(
         "capture_timeout_seconds",

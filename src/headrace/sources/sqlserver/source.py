@@ -28,6 +28,7 @@ from headrace.sources.sqlserver.planner import Planner
 from headrace.sources.sqlserver.slices import read_slice
 from headrace.sources.sqlserver.slicing import Slicing
 from headrace.sources.sqlserver.snapshot_read import structure_lock
+from headrace.sources.sqlserver.table_rules import TableRules
 
 _CATALOG_SECONDS = 30.0
 """How long a catalog is believed when neither capture instances nor the server's history of DDL have changed."""
@@ -41,6 +42,8 @@ class SqlServerSource(Source):
 
     def __init__(self, options: Options, *, databases: Sequence[str] = ()) -> None:
         super().__init__(options)
+        # Here only to say at once what can't be.
+        TableRules.of(options)
         self._names = tuple(databases) or tuple(n for n in map(str.strip, options["database"].split(",")) if n)
         self._catalog: tuple[float, object, Mapping[str, CatalogTable]] | None = None
         self._planned = False
@@ -124,7 +127,9 @@ class SqlServerSource(Source):
     def _read_catalog(self, connection: Connection, *, strict: bool) -> Mapping[str, CatalogTable]:
         include = (self.settings["table"],) if self.settings["table"] else self.settings["tables"]
         database = self.settings["database"]
-        tables = captured_tables(connection, database, include, databases=self._names, strict=strict)
+        tables = captured_tables(
+            connection, database, include, TableRules.of(self.settings), databases=self._names, strict=strict
+        )
         return {table.id.path: table for table in tables}
 
     def _connect(self) -> Connection:

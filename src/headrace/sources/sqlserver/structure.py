@@ -47,21 +47,19 @@ class CapturedTable:
         schema: the structure.
         natives: the declared type per column.
         instance: the capture instance that is read.
+        chunk_key: the columns of a primary key or unique index by which a snapshot is cut into key ranges; empty for a
+            table that is read in one piece.
     """
 
     schema: TableSchema
     natives: tuple[NativeType, ...]
     instance: CaptureInstance
+    chunk_key: tuple[str, ...] = ()
 
     @property
     def id(self) -> TableId:
         """Where the table lives."""
         return self.schema.id
-
-    @property
-    def chunk_key(self) -> tuple[str, ...]:
-        """The columns by which a snapshot is cut into key ranges; empty for a table that is read in one piece."""
-        return self.schema.key
 
     def native(self, name: str) -> NativeType:
         """A column's declared type."""
@@ -87,6 +85,7 @@ class CapturedTable:
                 instance.has_command_id,
                 instance.object_id,
             ],
+            "chunk_key": list(self.chunk_key),
         }
 
     @classmethod
@@ -97,6 +96,7 @@ class CapturedTable:
             TableSchema.from_json(data["schema"]),
             tuple(NativeType(*native) for native in data["natives"]),
             CaptureInstance(name, None, tuple((n, o) for n, o in columns), has_command_id, object_id),
+            tuple(data["chunk_key"]),
         )
 
 

@@ -1,0 +1,102 @@
+"""Which columns of a captured table are read: include and exclude lists, and types that can't be captured.
+
+Patterns are Debezium's: regular expressions with commas between, matched against the whole of `schema.table.column` or
+`database.schema.table.column`, whatever the case.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from headrace.changes import TableId
+from headrace.errors import OptionError
+from headrace.options import Options
+
+_COMMA = re.compile(r"(?<!\\),")
+_LOG = logging.getLogger("headrace.sources")
+
+
+def patterns(given: Any) -> tuple[str, ...]:
+    """Regular expressions from a list, or from text with commas between; used as an option's kind.
+
+    A comma inside an expression is written with a backslash before it.
+
+    Raises:
+        ValueError: one of them is no regular expression.
+    """
+    if isinstance(given, (list, tuple)):
+        # A list reaches the executors as text, so its commas must be told apart too.
+        unclear = next((part for part in map(str, given) if _COMMA.search(part)), None)
+        if unclear is not None:
+            raise ValueError(f"'{unclear}' holds a comma without a backslash before it")
+    parts = [str(part) for part in given] if isinstance(given, (list, tuple)) else _COMMA.split(str(given))
+    found = tuple(part.replace("\\,", ",").strip() for part in parts if part.strip())
+    for pattern in found:
+        _compiled(pattern)
+    return found
+
+
+@lru_cache(maxsize=4096)
+def _compiled(pattern: str) -> re.Pattern[str]:
+    try:
+        return re.compile(pattern, re.IGNORECASE)
+    except re.error as error:
+        raise ValueError(f"'{pattern}' is no regular expression ({error})") from error
+
+
+def matching(found: Sequence[str], table: TableId, column: str) -> str | None:
+    """The first pattern that names a column; null when none does."""
+    names = (f"{table.path}.{column}", f"{table.full_path}.{column}")
+    return next((p for p in found if any(_compiled(p).fullmatch(name) for name in names)), None)
+
+
+@dataclass(frozen=True)
+class ColumnFilter:
+    """The columns whose values are wanted.
+
+    Args:
+        include: patterns of the only ones; empty for all.
+        exclude: patterns of those that are left out.
+    """
+
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, settings: Options) -> ColumnFilter:
+        """The filter that the options say.
+
+        Raises:
+            OptionError: both lists are given.
+        """
+        include, exclude = settings["column_include_list"], settings["column_exclude_list"]
+        if include and exclude:
+            raise OptionError(
+                "Options 'column_include_list' and 'column_exclude_list' are both given.", remedy="Keep one of them."
+            )
+        return cls(tuple(include), tuple(exclude))
+
+    def keeps(self, table: TableId, column: str) -> bool:
+        """Whether a column's values are wanted."""
+        if self.include:
+            return matching(self.include, table, column) is not None
+        return matching(self.exclude, table, column) is None
+
+
+@lru_cache(maxsize=10_000)
+def say_left_out(table: str, columns: tuple[tuple[str, str], ...], why: str) -> None:
+    """Warn of columns that are left out, once per process and table.
+
+    Args:
+        table: `database.schema.table`.
+        columns: names and types.
+        why: the reason, as the end of a sentence.
+    """
+    named = ", ".join(f"'{name}' ({kind})" for name, kind in columns)
+    word = "Column" if len(columns) == 1 else "Columns"
+    _LOG.warning("%s %s of table '%s' left out: %s.", word, named, table, why)
