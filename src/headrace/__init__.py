@@ -6,6 +6,7 @@
     headrace.typed(df, table_schema)                       # change rows of one table -> typed before / after structs
     headrace.tables("sqlserver", **options)                # -> the TableSchemas of what is captured
     headrace.load_pipeline("pipeline.yaml").start(spark)   # -> RunningPipeline
+    headrace.complete_until(checkpoint)                    # -> up to which source time everything has arrived
 
 Everything is loaded when first used, so that `import headrace` costs nothing on executors.
 """
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from headrace.formats.base import Format as Format
     from headrace.formats.convert import decode as decode
     from headrace.formats.convert import encode as encode
+    from headrace.observe.completeness import complete_until as complete_until
     from headrace.pipeline import load_pipeline as load_pipeline
     from headrace.sinks.base import Sink as Sink
     from headrace.sources.base import Source as Source
@@ -43,6 +45,7 @@ _LAZY = {
     "Format": "headrace.formats.base",
     "decode": "headrace.formats.convert",
     "encode": "headrace.formats.convert",
+    "complete_until": "headrace.observe.completeness",
     "load_pipeline": "headrace.pipeline",
     "Sink": "headrace.sinks.base",
     "Source": "headrace.sources.base",

@@ -10,6 +10,7 @@ import typer
 from headrace import __version__
 from headrace.cli.demo import demo
 from headrace.cli.run import run
+from headrace.cli.status import status
 
 app = typer.Typer(
     name="headrace",
@@ -19,6 +20,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command()(run)
+app.command()(status)
 app.command()(demo)
 
 

@@ -11,6 +11,7 @@ from rich.table import Table
 
 from headrace.changes.operation import Operation
 from headrace.observe.progress import Progress, TableState
+from headrace.sources.health import CaptureState, Health, span_text
 
 _LINE_SECONDS = 5.0
 
@@ -100,6 +101,26 @@ def snapshot_text(state: TableState) -> str:
     return f"{read:,} done" if state.snapshot == "done" else "-"
 
 
+def health_text(health: Health | None) -> str:
+    """What a user has to know of the source: that it does not capture, or may delete what is needed; else nothing."""
+    if health is None:
+        return ""
+    parts = []
+    if health.state is CaptureState.UNKNOWN:
+        parts.append(health.sentence.removesuffix("."))
+    elif health.state is not CaptureState.CAPTURING:
+        parts.append(f"source {health.state}: {health.sentence.removesuffix('.')}")
+    if health.lost:
+        parts.append(f"needed changes of {', '.join(health.lost)} are deleted")
+    elif health.at_risk:
+        parts.append("clean-up may delete changes that are not in the sinks at any moment")
+    elif health.headroom_is_small and health.headroom_seconds is not None:
+        parts.append(f"clean-up reaches changes that are not in the sinks in {span_text(health.headroom_seconds)}")
+    return "; ".join(part for part in parts if part)
+
+
 def _foot(progress: Progress) -> str:
     lag = "unknown" if progress.lag_seconds is None else f"{progress.lag_seconds:.1f} s"
-    return f"{progress.rows_per_second:,.0f} rows/s; lag {lag}; {progress.batches:,} batches"
+    source = health_text(progress.health)
+    counts = f"{progress.rows_per_second:,.0f} rows/s; lag {lag}; {progress.batches:,} batches"
+    return f"{counts}; {source}" if source else counts

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from headrace.changes.operation import DATA_OPERATIONS, Operation
+from headrace.sources.health import Health
 from headrace.sources.offset import Offset
 
 _WINDOW_SECONDS = 10.0
@@ -60,11 +61,14 @@ class Progress:
         batches: how many batches.
         rows: data rows of all tables.
         rows_per_second: over the last seconds.
-        lag_seconds: 0 when everything that the source offers is in the sinks, else how long ago that was last so; None
-            when unknown.
+        lag_seconds: 0 when everything that was committed in the source is in the sinks, else how long ago that was last
+            so; None when unknown. It grows while the source's own capture is behind.
         position: the last commit that is in all sinks; empty before the first.
         snapshotting: some table is still in its snapshot.
         tables: in the order in which they appeared.
+        health: what the source says of its capture; None for topics.
+        complete_until: everything that was committed in the source before this is in all sinks, in every table; None
+            while that can't be said of each.
     """
 
     batches: int = 0
@@ -74,6 +78,8 @@ class Progress:
     position: str = ""
     snapshotting: bool = False
     tables: tuple[TableState, ...] = field(default_factory=tuple)
+    health: Health | None = None
+    complete_until: dt.datetime | None = None
 
 
 class ProgressBoard:
@@ -114,13 +120,21 @@ class ProgressBoard:
             self._batches += 1
             self._recent.append((self._clock(), total))
 
-    def progress(self, offset: Offset | None, level: bool | None) -> Progress:
+    def progress(
+        self,
+        offset: Offset | None,
+        level: bool | None,
+        health: Health | None = None,
+        complete_until: dt.datetime | None = None,
+    ) -> Progress:
         """The state of now.
 
         Args:
             offset: where the last committed batch ends, for a database; None before the first or for topics.
             level: whether the sinks hold everything that the source offered a moment ago; None when it could not be
                 asked.
+            health: what the source says of its capture, where it does.
+            complete_until: the completeness that the committed batches have.
         """
         with self._lock:
             lagging = offset.tables if offset is not None else {}
@@ -133,10 +147,12 @@ class ProgressBoard:
                 batches=self._batches,
                 rows=sum(sum(by_op.values()) for by_op in self._counts.values()),
                 rows_per_second=self._rate(),
-                lag_seconds=self._lag(offset, level),
+                lag_seconds=self._lag(offset, level, health),
                 position=offset.commit if offset is not None else "",
                 snapshotting=offset is not None and not offset.is_level,
                 tables=tables,
+                health=health,
+                complete_until=complete_until,
             )
 
     def _table(self, name: str, offset: Offset | None) -> TableState:
@@ -156,18 +172,25 @@ class ProgressBoard:
         span = now - self._recent[0][0]
         return sum(rows for _, rows in list(self._recent)[1:]) / span if span > 0 else 0.0
 
-    def _lag(self, offset: Offset | None, level: bool | None) -> float | None:
+    def _lag(self, offset: Offset | None, level: bool | None, health: Health | None) -> float | None:
         if level is None:
             return None
         now = self._now()
-        if level:
+        late = health is not None and health.is_late
+        behind = health.behind_seconds if health is not None and late else None
+        if level and not late:
             self._level_since = now
             return 0.0
+        if level and behind is not None:
+            # What was captured is here; what was not is as late as the capture.
+            return behind
         applied = _utc(offset.commit_time) if offset is not None else _utc(self._newest)
         # After an idle hour the last commit is an hour old, but we were level a moment ago: the later of both is the
         # truth.
         since = max((t for t in (applied, self._level_since) if t is not None), default=None)
-        return None if since is None else max(0.0, (now - since).total_seconds())
+        if since is None:
+            return behind
+        return max(0.0, (now - since).total_seconds(), behind or 0.0)
 
 
 def _utc(time: dt.datetime | None) -> dt.datetime | None:

@@ -11,9 +11,10 @@ import fcntl
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from headrace.errors import OptionError
+from headrace.observe.checkpoint import HadoopFolder, batch_offsets, committed_batch, local_path
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,43 +32,21 @@ class Checkpoint:
 
     def __init__(self, spark: SparkSession, location: str) -> None:
         self.location = location
-        jvm = spark.sparkContext._jvm
-        assert jvm is not None
-        self._jvm = jvm
-        self._path = jvm.org.apache.hadoop.fs.Path
-        self._files: Any = self._path(location).getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
+        self._folder = HadoopFolder(spark, location)
 
     @property
     def local_folder(self) -> Path | None:
         """The folder on this machine, or None when it is elsewhere."""
-        if self._files.getUri().getScheme() != "file":
-            return None
-        return Path(self._path(self.location).toUri().getPath())
+        return self._folder.local_path
 
     def committed(self) -> int | None:
         """The number of the newest batch that rests in all sinks; None before the first."""
-        folder = self._path(self.location, "commits")
-        if not self._files.exists(folder):
-            return None
-        names = [status.getPath().getName() for status in self._files.listStatus(folder)]
-        return max((int(name) for name in names if name.isdigit()), default=None)
+        return committed_batch(self._folder)
 
     def offset(self, batch: int | None) -> str | None:
         """Where a batch ends, in the source's own words; None when there is no such batch."""
-        if batch is None:
-            return None
-        file = self._path(self.location, f"offsets/{batch}")
-        if not self._files.exists(file):
-            return None
-        stream = self._files.open(file)
-        try:
-            text = str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
-        finally:
-            stream.close()
-        # Spark's offset log: a version, the batch's metadata, then one line per source; `-` where a source had none
-        # yet.
-        lines = text.split("\n")
-        return lines[2] if len(lines) > 2 and lines[2] not in ("", "-") else None
+        lines = [] if batch is None else batch_offsets(self._folder, batch)
+        return lines[0] if lines else None
 
     def committed_offset(self) -> str | None:
         """Where the newest committed batch ends; None before the first."""
@@ -112,22 +91,38 @@ def check_free(location: str) -> None:
     Raises:
         OptionError: another pipeline runs on it.
     """
-    folder = Path(location.removeprefix("file://").removeprefix("file:"))
+    folder = local_path(location)
+    if folder is not None and holder(location) is not None:
+        raise _taken(folder)
+
+
+def holder(location: str) -> tuple[int, str] | None:
+    """Process id and name of the run that holds a checkpoint of this machine; null when it is free, or elsewhere."""
+    folder = local_path(location)
+    if folder is None:
+        return None
     try:
         handle = (folder / LOCK).open("r")
     except OSError:
         # No lock file, no owner; a folder that can't be used is told by `owned`.
-        return
+        return None
     with handle:
         try:
             fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise _taken(folder) from None
+            return _owner(folder)
+    return None
 
 
 def _taken(folder: Path) -> OptionError:
-    pid, _, name = (folder / LOCK).read_text(errors="replace").strip().partition(" ")
+    pid, name = _owner(folder)
     return OptionError(
         f"The checkpoint '{folder}' is in use by pipeline '{name}' (process {pid}).",
         remedy="Stop that one first, or give this pipeline a checkpoint of its own.",
     )
+
+
+def _owner(folder: Path) -> tuple[int, str]:
+    pid, _, name = (folder / LOCK).read_text(errors="replace").strip().partition(" ")
+    # Between taking the lock and writing into the file its owner has no name yet.
+    return int(pid) if pid.isdigit() else 0, name

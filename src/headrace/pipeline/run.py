@@ -13,13 +13,17 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.changes import TableSchema
 from headrace.errors import HeadraceError
+from headrace.observe.completeness import completeness
 from headrace.observe.progress import Progress, ProgressBoard
+from headrace.observe.status import PipelineStatus
 from headrace.pipeline.batch import BatchWriter, wait_for
 from headrace.pipeline.checkpoint import Checkpoint, check_free, owned
 from headrace.pipeline.kafka_source import KafkaTopics, reached
 from headrace.pipeline.model import Model, read_model
 from headrace.pipeline.recover import recover
+from headrace.pipeline.status import pipeline_status
 from headrace.sources.databases import Databases, Heads, Offsets
+from headrace.sources.health import Health, combined
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -30,6 +34,7 @@ STOP_SECONDS = 60.0
 
 _DRAIN_TRIGGER = "200 milliseconds"
 _HEAD_SECONDS = 1.0
+_HEALTH_SECONDS = 3.0
 _POLL_SECONDS = 0.1
 _LAST_WORDS_SECONDS = 10.0
 
@@ -99,6 +104,21 @@ class Pipeline:
         self._checked = True
         return tables
 
+    def status(self, *, spark: SparkSession | None = None, ask_source: bool = True) -> PipelineStatus:
+        """Where the pipeline stands: position, completeness, lag, and how the source is. Nothing is written or started.
+
+        It may run meanwhile, here or in another process. A source that can't be asked is no error: its health says why.
+
+        Args:
+            spark: a classic session, for a checkpoint that is not on this machine.
+            ask_source: whether to ask the source for its head and its health; without it lag and health are unknown.
+
+        Raises:
+            OptionError: the checkpoint is not on this machine and there is no session, or it can't be read.
+            PositionMismatch: another release wrote the checkpoint.
+        """
+        return pipeline_status(self._model, spark, ask_source=ask_source)
+
     def start(self, spark: SparkSession, *, once: bool = False) -> RunningPipeline:
         """Start, or go on from the checkpoint. Checks first, if that was not done.
 
@@ -126,8 +146,10 @@ class RunningPipeline:
         self._board = ProgressBoard()
         self._ending = threading.Lock()
         self._head: tuple[float, bool | None] = (float("-inf"), None)
+        self._health: tuple[float, Health | None] = (float("-inf"), None)
         self._goal: Callable[[str | None], bool] | None = None
         source = model.source
+        self._databases = None if isinstance(source, KafkaTopics) else Databases(source)
         decode = source.format.decode if isinstance(source, KafkaTopics) else None
         self._writer = BatchWriter(model.name, model.targets, self._board, decode)
         with ExitStack() as held:
@@ -157,7 +179,12 @@ class RunningPipeline:
         if isinstance(self._model.source, KafkaTopics):
             return self._board.progress(None, self._level_topics())
         offsets = _offsets(committed)
-        return self._board.progress(None if offsets is None else offsets.merged(), self._level_database(committed))
+        return self._board.progress(
+            None if offsets is None else offsets.merged(),
+            self._level_database(committed),
+            self._health_of_source(offsets),
+            None if offsets is None else completeness([offsets], None).overall,
+        )
 
     def finish_at_head(self) -> None:
         """End when everything that the source offers now is in the sinks; `wait` then stops the run there."""
@@ -250,16 +277,24 @@ class RunningPipeline:
     def _level_database(self, committed: str | None) -> bool | None:
         """Whether the sinks are at the source's head, asked at most once a second."""
         asked, level = self._head
-        source = self._model.source
-        assert not isinstance(source, KafkaTopics)
+        assert self._databases is not None
         if time.monotonic() - asked >= _HEAD_SECONDS:
             try:
-                level = _reached(_offsets(committed), Databases(source).head())
+                level = _reached(_offsets(committed), self._databases.head())
             except HeadraceError:
                 # The run itself meets the same error and says it; here the lag is just unknown.
                 level = None
             self._head = (time.monotonic(), level)
         return level
+
+    def _health_of_source(self, offsets: Offsets | None) -> Health | None:
+        """What the source says of its capture, asked every few seconds, by whoever asks for the progress."""
+        asked, health = self._health
+        if time.monotonic() - asked >= _HEALTH_SECONDS:
+            assert self._databases is not None
+            health = combined(self._databases.health(offsets))
+            self._health = (time.monotonic(), health)
+        return health
 
     def _level_topics(self) -> bool | None:
         last: Any = self._query.lastProgress
@@ -285,4 +320,6 @@ def _reached(offsets: Offsets | None, heads: Heads) -> bool:
 
 
 def _text(value: Any) -> str:
+    if isinstance(value, dict):
+        return json.dumps(value, ensure_ascii=False)
     return ",".join(value) if isinstance(value, list) else str(value)

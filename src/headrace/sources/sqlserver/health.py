@@ -71,7 +71,7 @@ class Scan:
 
 
 class HealthProbe:
-    """Asks one database how its capture is. Runs in the driver, one thread at a time.
+    """Asks one database how its capture is, and remembers what the login may not see. Runs in the driver.
 
     Args:
         connect: opens a connection.

@@ -1,0 +1,129 @@
+"""`headrace status`: where a pipeline stands, whether it runs or not, for people and for monitoring."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from headrace.cli.failure import failures_told
+from headrace.cli.run import Debug, session_for
+
+if TYPE_CHECKING:
+    from headrace.observe.status import DatabaseStatus, PipelineStatus, TableStatus
+
+NOT_FINE = 1
+
+
+def status(
+    pipeline: Annotated[Path, typer.Argument(help="The pipeline's YAML file.", show_default=False)],
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object, for programs.")] = False,
+    no_source: Annotated[bool, typer.Option("--no-source", help="Read the checkpoint only, ask no database.")] = False,
+    debug: Debug = False,
+) -> None:
+    """Tell where a pipeline stands. Ends with 1 when its source does not capture or deletes what is needed."""
+    out = Console(highlight=False, markup=False, soft_wrap=True)
+    with failures_told(debug) as shown:
+        from headrace.observe.checkpoint import local_path
+        from headrace.pipeline import load_pipeline
+
+        loaded = load_pipeline(pipeline)
+        shown.hide = loaded.hide
+        spark = session_for([loaded], debug, short_lived=True) if local_path(loaded.checkpoint) is None else None
+        found = loaded.status(spark=spark, ask_source=not no_source)
+        if as_json:
+            out.print(loaded.hide(json.dumps(found.to_json(), indent=2, ensure_ascii=False)))
+        else:
+            for line in lines(found, dt.datetime.now(dt.UTC)):
+                out.print(loaded.hide(line))
+        if not found.is_fine:
+            raise typer.Exit(NOT_FINE)
+
+
+def lines(status: PipelineStatus, now: dt.datetime) -> list[str]:
+    """A status as a person reads it; `now` is the time of day."""
+    found = [f"{status.name}: {_run(status)}"]
+    for topic, ends in sorted(status.topics.items()):
+        found.append(f"  topic {topic}: {', '.join(f'partition {p} up to {end:,}' for p, end in sorted(ends.items()))}")
+    several = len(status.databases) > 1
+    for database in status.databases:
+        if several:
+            found.append(f"database {database.name}")
+        found += [f"  {word:10} {text}" for word, text in _facts(database, now)]
+        found += _tables(database.tables, now)
+        found += [f"  asked for  {one.table}: {one.state}, {_chunks(one.chunks)} read" for one in database.ad_hoc]
+    return found
+
+
+def _run(status: PipelineStatus) -> str:
+    if status.running:
+        state = f"runs (process {status.process})" if status.process else "runs"
+    else:
+        state = "does not run" if status.running is False else "may run (its checkpoint is elsewhere)"
+    if status.batch is None:
+        return "has not been started yet" if not status.running else f"{state}, no batch is through yet"
+    return f"{state}; batch {status.batch:,} is in all sinks"
+
+
+def _facts(database: DatabaseStatus, now: dt.datetime) -> list[tuple[str, str]]:
+    from headrace.sources.health import span_text
+
+    facts = []
+    if database.position:
+        committed = "" if database.commit_time is None else f", committed {_time(database.commit_time, now)}"
+        facts.append(("position", f"{database.position}{committed}"))
+        lag = "unknown" if database.lag_seconds is None else span_text(database.lag_seconds)
+        facts.append(("lag", lag))
+    health = database.health
+    if health is None:
+        facts.append(("source", "not asked"))
+        return facts
+    facts.append(("source", f"{health.state}. {health.sentence} {health.remedy}".strip()))
+    if health.lost:
+        facts.append(("lost", f"needed changes of {', '.join(health.lost)} are deleted in the source."))
+    if health.retention_seconds is not None:
+        kept = f"changes are kept for {span_text(health.retention_seconds)}"
+        if health.headroom_seconds is None or health.lost:
+            left = ""
+        elif health.headroom_seconds <= 0:
+            left = "; some that are not in the sinks may be deleted at any moment"
+        elif health.waiting_since is None:
+            left = "; none is waiting"
+        else:
+            left = f"; the oldest that is not in the sinks for {span_text(health.headroom_seconds)} more"
+        facts.append(("retention", kept + left))
+    if health.log_used_bytes is not None:
+        facts.append(("log", f"{health.log_used_bytes / 2**20:,.0f} MB in use; it grows while nothing is captured"))
+    facts += [("not seen", part) for part in health.not_seen]
+    return facts
+
+
+def _tables(tables: tuple[TableStatus, ...], now: dt.datetime) -> list[str]:
+    width = max((len(table.table) for table in tables), default=0)
+    return [f"  table      {table.table:{width}}  {_table(table, now)}" for table in tables]
+
+
+def _table(table: TableStatus, now: dt.datetime) -> str:
+    lost = "; changes of it were lost" if table.lost else ""
+    rows = f" of a table of about {table.estimate:,} rows" if table.estimate >= 0 else ""
+    if table.snapshot == "running":
+        return f"in its snapshot: {_chunks(table.chunks)}{rows} read{lost}"
+    if table.snapshot:
+        return f"snapshot complete, catching up{lost}"
+    until = "not known yet" if table.complete_until is None else f"until {_time(table.complete_until, now)}"
+    return f"complete {until}{lost}"
+
+
+def _chunks(count: int) -> str:
+    return f"{count:,} chunk{'' if count == 1 else 's'}"
+
+
+def _time(time: dt.datetime, now: dt.datetime) -> str:
+    from headrace.sources.health import span_text
+
+    shown = time.astimezone(dt.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    return f"{shown} ({span_text((now - time).total_seconds())} ago)"

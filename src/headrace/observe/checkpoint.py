@@ -1,0 +1,170 @@
+"""What stands in a Spark checkpoint: which batch was committed last, and where it ends. Read only.
+
+Spark owns the folder. On this machine it is read as files, without Spark; elsewhere through the Hadoop file systems of
+a session, so that any URL works that Spark takes.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from headrace.errors import OptionError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
+
+
+class Folder(Protocol):
+    """A checkpoint's folder, wherever it is."""
+
+    def exists(self) -> bool:
+        """Whether it is there."""
+
+    def names(self, folder: str) -> list[str]:
+        """The names of the files in one of its folders; none when that is not there."""
+
+    def text(self, file: str) -> str | None:
+        """A file's text; null when it is not there."""
+
+
+class LocalFolder:
+    """A checkpoint on this machine.
+
+    Args:
+        path: the folder.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def exists(self) -> bool:
+        """Whether it is there."""
+        return self.path.is_dir()
+
+    def names(self, folder: str) -> list[str]:
+        """The names of the files in one of its folders.
+
+        Raises:
+            OptionError: it can't be read.
+        """
+        try:
+            return [file.name for file in (self.path / folder).iterdir()]
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        except OSError as error:
+            raise self._unreadable(error) from error
+
+    def text(self, file: str) -> str | None:
+        """A file's text.
+
+        Raises:
+            OptionError: it can't be read.
+        """
+        try:
+            return (self.path / file).read_text("utf-8")
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise self._unreadable(error) from error
+
+    def _unreadable(self, error: OSError) -> OptionError:
+        return OptionError(
+            f"The checkpoint '{self.path}' can't be read: {error.strerror}.", remedy="Check who may read it."
+        )
+
+
+class HadoopFolder:
+    """A checkpoint at any URL that Spark takes.
+
+    Args:
+        spark: a classic session, whose JVM opens the file system.
+        location: path or URL.
+    """
+
+    def __init__(self, spark: SparkSession, location: str) -> None:
+        jvm = spark.sparkContext._jvm
+        assert jvm is not None
+        self._jvm = jvm
+        self._location = location
+        self._path = jvm.org.apache.hadoop.fs.Path
+        self._files: Any = self._path(location).getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
+
+    @property
+    def local_path(self) -> Path | None:
+        """The folder on this machine, or null when it is elsewhere."""
+        if self._files.getUri().getScheme() != "file":
+            return None
+        return Path(self._path(self._location).toUri().getPath())
+
+    def exists(self) -> bool:
+        """Whether it is there."""
+        return bool(self._files.exists(self._path(self._location)))
+
+    def names(self, folder: str) -> list[str]:
+        """The names of the files in one of its folders."""
+        path = self._path(self._location, folder)
+        if not self._files.exists(path):
+            return []
+        return [status.getPath().getName() for status in self._files.listStatus(path)]
+
+    def text(self, file: str) -> str | None:
+        """A file's text."""
+        path = self._path(self._location, file)
+        if not self._files.exists(path):
+            return None
+        stream = self._files.open(path)
+        try:
+            return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
+        finally:
+            stream.close()
+
+
+def local_path(location: str | os.PathLike[str]) -> Path | None:
+    """The folder that a path or a `file:` URL names; null for any other URL."""
+    text = os.fspath(location)
+    scheme = _URL.match(text)
+    if scheme is None:
+        return Path(text)
+    if scheme[1].lower() == "file":
+        return Path(re.sub(r"^/+", "/", text[len("file:") :]))
+    return None
+
+
+def open_folder(location: str | os.PathLike[str], spark: SparkSession | None) -> Folder:
+    """A checkpoint's folder.
+
+    Args:
+        location: path or URL.
+        spark: a classic session, for what is not on this machine.
+
+    Raises:
+        OptionError: it is not on this machine, and there is no session.
+    """
+    path = local_path(location)
+    if path is not None:
+        return LocalFolder(path)
+    if spark is None:
+        raise OptionError(
+            f"The checkpoint '{location}' is not on this machine.",
+            remedy="Give a Spark session that can read it: spark=spark.",
+        )
+    return HadoopFolder(spark, os.fspath(location))
+
+
+def committed_batch(folder: Folder) -> int | None:
+    """The number of the newest batch that rests in all sinks; null before the first."""
+    return max((int(name) for name in folder.names("commits") if name.isdigit()), default=None)
+
+
+def batch_offsets(folder: Folder, batch: int) -> list[str | None]:
+    """Where a batch ends, in each source's own words; null for a source that had nothing yet."""
+    text = folder.text(f"offsets/{batch}")
+    if text is None:
+        return []
+    # Spark's offset log: a version, the batch's metadata, then one line per source; `-` where a source had none yet.
+    return [None if line in ("", "-") else line for line in text.split("\n")[2:]]

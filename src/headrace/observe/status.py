@@ -1,0 +1,239 @@
+"""Where a pipeline stands, told from its checkpoint and its source, whether it runs or not."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from headrace.observe.completeness import of_tables
+from headrace.sources.ad_hoc import AdHoc
+from headrace.sources.databases import Offsets
+from headrace.sources.health import CaptureState, Health
+from headrace.sources.offset import Offset
+
+SnapshotState = Literal["", "running", "catching up"]
+
+
+@dataclass(frozen=True)
+class TableStatus:
+    """One table.
+
+    Args:
+        table: `schema.name`.
+        complete_until: everything that was committed before this is in all sinks; null while nothing is complete.
+        snapshot: `running`, `catching up` (complete, changes made meanwhile follow), or empty.
+        chunks: snapshot chunks in all sinks while it runs.
+        estimate: the table's rows when its snapshot began, as the source's catalog said; -1 when unknown.
+        lost: changes of it are missing in the last batch, because the source had deleted them.
+    """
+
+    table: str
+    complete_until: dt.datetime | None = None
+    snapshot: SnapshotState = ""
+    chunks: int = 0
+    estimate: int = -1
+    lost: bool = False
+
+
+@dataclass(frozen=True)
+class AdHocStatus:
+    """A table that was asked for by a signal.
+
+    Args:
+        table: `schema.name`.
+        state: `running`, `waiting` for the tables before it, `paused`, or `stalled` while capture does not move.
+        chunks: chunks in all sinks.
+    """
+
+    table: str
+    state: Literal["running", "waiting", "paused", "stalled"]
+    chunks: int = 0
+
+
+@dataclass(frozen=True)
+class DatabaseStatus:
+    """One database of a pipeline.
+
+    Args:
+        name: the database.
+        position: the last commit that is in all sinks; empty before the first batch.
+        commit_time: when that was committed in the source; null when unknown.
+        lag_seconds: 0 when all that was committed is in the sinks; else how long ago the oldest change was committed
+            that is not, or may not be because capture is behind; null when the source was not asked, or can't be.
+        health: what the source says of its capture; null when it was not asked.
+        answered: whether the source could be asked.
+        tables: in the order in which they were taken in.
+        ad_hoc: snapshots that were asked for by signals, in their order.
+    """
+
+    name: str
+    position: str = ""
+    commit_time: dt.datetime | None = None
+    lag_seconds: float | None = None
+    health: Health | None = None
+    answered: bool = True
+    tables: tuple[TableStatus, ...] = ()
+    ad_hoc: tuple[AdHocStatus, ...] = ()
+
+    @property
+    def is_fine(self) -> bool:
+        """Whether the source answers and captures, and nothing that is needed is deleted or about to be."""
+        if self.health is None:
+            return self.answered
+        return self.answered and self.health.state is not CaptureState.NOT_CAPTURING and not self.health.at_risk
+
+
+@dataclass(frozen=True)
+class PipelineStatus:
+    """Where a pipeline stands.
+
+    Args:
+        name: the pipeline's.
+        checkpoint: path or URL.
+        batch: the newest batch that is in all sinks; null before the first.
+        running: whether a run holds the checkpoint; null when that can't be seen, as on an object store.
+        process: that run's process id on this machine.
+        databases: one for each database that is captured; none where the source is Kafka.
+        topics: for Kafka the next offset of each partition, by topic.
+    """
+
+    name: str
+    checkpoint: str
+    batch: int | None = None
+    running: bool | None = False
+    process: int | None = None
+    databases: tuple[DatabaseStatus, ...] = ()
+    topics: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+
+    @property
+    def is_fine(self) -> bool:
+        """Whether every database is."""
+        return all(database.is_fine for database in self.databases)
+
+    @property
+    def complete_until(self) -> dt.datetime | None:
+        """Everything that was committed before this is in all sinks, in every table; null when any has no such time."""
+        times = [table.complete_until for database in self.databases for table in database.tables]
+        known = [time for time in times if time is not None]
+        return min(known) if known and len(known) == len(times) else None
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON values under stable names; times in ISO 8601."""
+        return {
+            "name": self.name,
+            "checkpoint": self.checkpoint,
+            "batch": self.batch,
+            "running": self.running,
+            "process": self.process,
+            "fine": self.is_fine,
+            "complete_until": _text(self.complete_until),
+            "databases": {database.name: _database(database) for database in self.databases},
+            "topics": {topic: dict(ends) for topic, ends in self.topics.items()},
+        }
+
+
+def database_status(
+    name: str, offset: Offset, head: str | None, health: Health | None, now: dt.datetime, *, asked: bool = True
+) -> DatabaseStatus:
+    """One database's status.
+
+    Args:
+        name: the database.
+        offset: where the newest batch ends that is in all sinks.
+        head: the newest commit that the source offers; null when it can't be asked, or was not.
+        health: what the source says of itself.
+        now: the time of day, for a source that does not say its own.
+        asked: whether the source was asked at all.
+    """
+    complete = of_tables(offset)
+    return DatabaseStatus(
+        name=name,
+        position=offset.commit,
+        commit_time=offset.commit_time,
+        lag_seconds=_lag(name, offset, head, health, now),
+        health=health,
+        answered=head is not None or not asked,
+        tables=tuple(_table(path, offset, complete[path]) for path in offset.known),
+        ad_hoc=_ad_hoc(offset),
+    )
+
+
+def _lag(name: str, offset: Offset, head: str | None, health: Health | None, now: dt.datetime) -> float | None:
+    if head is None:
+        return None
+    late = (health.behind_seconds if health is not None and health.is_late else None) or 0.0
+    if Offsets({name: offset}).reached({name: head}):
+        return late
+    since = offset.commit_time
+    if offset.is_level and health is not None and health.waiting_since is not None:
+        # After a quiet hour the last commit is an hour old, but the first one after it is what is late.
+        since = health.waiting_since
+    if since is None:
+        return None
+    clock = health.asked if health is not None and health.asked is not None else now
+    return max(late, (clock - since).total_seconds())
+
+
+def _table(path: str, offset: Offset, complete: dt.datetime | None) -> TableStatus:
+    progress = offset.tables.get(path)
+    lost = path in offset.gaps
+    if progress is None or (progress.done and progress.commit >= offset.commit):
+        return TableStatus(path, complete, lost=lost)
+    state: SnapshotState = "catching up" if progress.done else "running"
+    return TableStatus(path, complete, state, progress.chunk + len(progress.bounds), progress.rows, lost)
+
+
+def _ad_hoc(offset: Offset) -> tuple[AdHocStatus, ...]:
+    asked = AdHoc.from_json(offset.ad_hoc)
+    found = [AdHocStatus(path, "waiting") for path in asked.blocking]
+    first: Literal["running", "paused", "stalled"] = (
+        "paused" if asked.paused else "stalled" if asked.stalled else "running"
+    )
+    for number, request in enumerate(request for request in asked.requests if not request.done):
+        state: Literal["running", "waiting", "paused", "stalled"] = "waiting" if number else first
+        found.append(AdHocStatus(request.table, state, request.chunk + len(request.bounds)))
+    return tuple(found)
+
+
+def _database(status: DatabaseStatus) -> dict[str, Any]:
+    return {
+        "position": status.position or None,
+        "commit_time": _text(status.commit_time),
+        "lag_seconds": status.lag_seconds,
+        "answered": status.answered,
+        "health": None if status.health is None else health_json(status.health),
+        "tables": {
+            table.table: {
+                "complete_until": _text(table.complete_until),
+                "snapshot": table.snapshot or None,
+                "chunks": table.chunks if table.snapshot else None,
+                "estimated_rows": table.estimate if table.estimate >= 0 else None,
+                "lost": table.lost,
+            }
+            for table in status.tables
+        },
+        "ad_hoc": [{"table": one.table, "state": one.state, "chunks": one.chunks} for one in status.ad_hoc],
+    }
+
+
+def health_json(health: Health) -> dict[str, Any]:
+    """A health as JSON values under stable names."""
+    return {
+        "state": health.state.value,
+        "sentence": health.sentence,
+        "remedy": health.remedy,
+        "captured_until": _text(health.captured_until),
+        "behind_seconds": health.behind_seconds,
+        "waiting_since": _text(health.waiting_since),
+        "retention_seconds": health.retention_seconds,
+        "headroom_seconds": health.headroom_seconds,
+        "lost": list(health.lost),
+        "log_used_bytes": health.log_used_bytes,
+        "not_seen": list(health.not_seen),
+    }
+
+
+def _text(time: dt.datetime | None) -> str | None:
+    return None if time is None else time.isoformat()

@@ -1,0 +1,60 @@
+"""Asks what `Pipeline.status` tells: the checkpoint, who holds it, and the source."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from headrace.errors import HeadraceError
+from headrace.observe.checkpoint import batch_offsets, committed_batch, local_path, open_folder
+from headrace.observe.completeness import offsets_of
+from headrace.observe.status import DatabaseStatus, PipelineStatus, database_status
+from headrace.pipeline.checkpoint import holder
+from headrace.pipeline.kafka_source import KafkaTopics
+from headrace.pipeline.model import Model
+from headrace.sources.base import Source
+from headrace.sources.databases import Databases, Offsets
+from headrace.sources.offset import Offset
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def pipeline_status(model: Model, spark: SparkSession | None, *, ask_source: bool) -> PipelineStatus:
+    """Where a pipeline stands now. Nothing is written, and a run is not disturbed."""
+    folder = open_folder(model.checkpoint, spark)
+    batch = committed_batch(folder)
+    lines = [] if batch is None else batch_offsets(folder, batch)
+    line = lines[0] if lines else None
+    here = local_path(model.checkpoint) is not None
+    by = holder(model.checkpoint)
+    status = PipelineStatus(
+        name=model.name,
+        checkpoint=model.checkpoint,
+        batch=batch,
+        running=by is not None if here else None,
+        process=None if by is None else by[0],
+    )
+    source = model.source
+    if isinstance(source, KafkaTopics):
+        return replace(status, topics=json.loads(line) if line else {})
+    offsets = (offsets_of(line) if line else None) or Offsets()
+    now = dt.datetime.now(dt.UTC)
+    captured = Databases(source).sources
+    found = [_database(name, one, offsets.of(name), now, ask_source) for name, one in captured.items()]
+    return replace(status, databases=tuple(found))
+
+
+def _database(name: str, source: Source, offset: Offset, now: dt.datetime, ask: bool) -> DatabaseStatus:
+    if not ask:
+        return database_status(name, offset, None, None, now, asked=False)
+    health = source.health(offset)
+    try:
+        head = source.head()
+    except HeadraceError as error:
+        if not health.sentence:
+            health = replace(health, sentence=f"The source can't be asked: {error.message}", remedy=error.remedy)
+        return database_status(name, offset, None, health, now)
+    return database_status(name, offset, head, health, now)
