@@ -20,6 +20,7 @@ from headrace.errors import CaptureError
 from headrace.sources.images import Images, constant_map
 from headrace.sources.rows import change_batch, instants, repeat, table_column
 from headrace.sources.sqlserver import lsn
+from headrace.sources.sqlserver.column_masks import NO_MASKS, TableMasks
 from headrace.sources.sqlserver.types import TEXT_NAMES, NativeType
 
 CONNECTOR = "sqlserver"
@@ -60,6 +61,8 @@ class ChangeReader:
         capture_time: when the batch was planned.
         weighted: whether rows say their transaction and, in place of their number in it, for how many events they
             count.
+        masks: what is done to values before they are given out.
+        skip_unchanged: whether an update gives no row when nothing that is given out changed.
     """
 
     def __init__(
@@ -72,8 +75,12 @@ class ChangeReader:
         capture_time: dt.datetime | None,
         *,
         weighted: bool = False,
+        masks: TableMasks = NO_MASKS,
+        skip_unchanged: bool = False,
     ) -> None:
         self._weighted = weighted
+        self._masks = masks
+        self._skip_unchanged = skip_unchanged
         self._schema = schema
         self._natives = tuple(natives)
         self._ordinals = np.array(ordinals, dtype=np.int64)
@@ -96,10 +103,15 @@ class ChangeReader:
         for batch in batches:
             rows = self._joined(batch)
             if rows is not None and rows.num_rows:
-                yield self._convert(rows)
+                yield from self._given_out(rows)
         if self._pending is not None:
             rest, self._pending = self._pending, None
-            yield self._convert(rest)
+            yield from self._given_out(rest)
+
+    def _given_out(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        converted = self._convert(rows)
+        if converted.num_rows:
+            yield converted
 
     def _joined(self, batch: pa.RecordBatch) -> pa.RecordBatch | None:
         """The rows at hand, but for a last command that may go on in the next batch."""
@@ -135,7 +147,7 @@ class ChangeReader:
         count = len(events)
         serials = self._serials(batch)[events]
 
-        texts = [native.texts(batch.column(_HEADER + i)) for i, native in enumerate(self._natives)]
+        texts = self._masks.apply([native.texts(batch.column(_HEADER + i)) for i, native in enumerate(self._natives)])
         images = Images(self._names, texts)
         absent = self._absent(batch, operations)
         event_operations = operations[events]
@@ -167,7 +179,12 @@ class ChangeReader:
             columns["key_text"] = key_texts(keys)
         if self._weighted:
             columns["transaction"] = self._weights(texts, commits, is_update, before_rows, events, before_places)
-        return change_batch(count, columns)
+        rows = change_batch(count, columns)
+        if not self._skip_unchanged or not len(new):
+            return rows
+        wanted = np.ones(count, dtype=bool)
+        wanted[is_update] = _differ(texts, absent, old, new)
+        return rows if wanted.all() else rows.filter(pa.array(wanted))
 
     def _weights(
         self,
@@ -281,6 +298,18 @@ class ChangeReader:
         words = pa.array([f"{number:08x}" for number in encoded.dictionary.to_pylist()], pa.string())
         order = pc.binary_join_element_wise(words.take(encoded.indices), changes, ":")
         return pc.binary_join_element_wise(commits, order, pa.array(operations).cast(pa.string()), "/")
+
+
+def _differ(texts: list[pa.Array], absent: np.ndarray | None, old: np.ndarray, new: np.ndarray) -> np.ndarray:
+    """Whether anything differs between each old row and its new one; a cell that was left out differs from NULL."""
+    found = np.zeros(len(old), dtype=bool)
+    for i, column in enumerate(texts):
+        before, after = column.take(pa.array(old)), column.take(pa.array(new))
+        same = pc.or_(pc.fill_null(pc.equal(before, after), False), pc.and_(pc.is_null(before), pc.is_null(after)))
+        found |= ~same.to_numpy(zero_copy_only=False)
+        if absent is not None:
+            found |= absent[old, i] != absent[new, i]
+    return found
 
 
 def _of(absent: np.ndarray | None, rows: np.ndarray) -> np.ndarray | None:

@@ -9,6 +9,7 @@ from headrace.options import Options
 from headrace.sources.offset import Key, TableProgress
 from headrace.sources.sqlserver import statements
 from headrace.sources.sqlserver.connection import Connection, MissingObject
+from headrace.sources.sqlserver.select_overrides import SelectOverrides
 from headrace.sources.sqlserver.structure import CapturedTable
 
 IN_ONE_SESSION = ("exclusive", "snapshot")
@@ -33,23 +34,24 @@ def more(
 ) -> TableProgress:
     """A table's snapshot with up to `budget` further chunks."""
     try:
-        return _more(connection, table, progress, settings["snapshot_chunk_rows"], budget)
+        select = SelectOverrides.of(settings).select(table.id)
+        return _more(connection, table, progress, settings["snapshot_chunk_rows"], budget, select)
     except MissingObject:
         # The table went away between the catalog and now; the next batch says so.
         return replace(progress, done=True)
 
 
 def _more(
-    connection: Connection, table: CapturedTable, progress: TableProgress, rows: int, budget: int
+    connection: Connection, table: CapturedTable, progress: TableProgress, rows: int, budget: int, select: str | None
 ) -> TableProgress:
-    if progress.chunk == 0 and connection.value(statements.any_row(table)) is None:
+    if progress.chunk == 0 and connection.value(statements.any_row(table, select)) is None:
         # Done at once even without budget, so that the last row of the last table that has rows is known to be the
         # last.
         return replace(progress, done=True)
     if budget == 0:
         return progress
     key = table.chunk_key
-    if not key:
+    if select is not None or not key:
         return replace(progress, bounds=(None,), done=True)
     greatest = [progress.last] if progress.last else keys(connection, table, *statements.greatest_key(table, key))
     if not greatest:

@@ -53,7 +53,7 @@ def settled_rows(
     wait_until_captured(connection, table, read_at, settings["capture_timeout_seconds"])
     last = connection.value(statements.LAST_LSN_AT, (read_at,))
     upto = commit if last is None else max(commit, lsn.to_text(bytes(last)))
-    undo = _changes_between(connection, Window(table, commit, upto), settings) if upto > commit else None
+    undo = _changes_between(connection, Window(table, commit, upto)) if upto > commit else None
     if undo is None or not (undo[0] or undo[1]):
         yield from batches
         return
@@ -100,14 +100,14 @@ def wait_until_captured(connection: Connection, table: CapturedTable, read_at: o
 
 
 def _changes_between(
-    connection: Connection, window: Window, settings: Options
+    connection: Connection, window: Window
 ) -> tuple[Counter[tuple[str | None, ...]], Counter[tuple[str | None, ...]]]:
     """The images that came (to be taken out) and went (to be put back) after a commit."""
     came: Counter[tuple[str | None, ...]] = Counter()
     gone: Counter[tuple[str | None, ...]] = Counter()
     table = window.table
     names = [column.name for column in table.schema.columns]
-    for before, image in change_images(connection, window, settings):
+    for before, image in change_images(connection, window):
         for found, counter in ((before, gone), (image, came)):
             if found is None:
                 continue

@@ -18,6 +18,7 @@ import pyarrow as pa
 from headrace import faultpoints
 from headrace.changes import Operation, Position
 from headrace.changes.key_text import key_texts
+from headrace.errors import CaptureError
 from headrace.options import Options
 from headrace.sources.images import Images
 from headrace.sources.rows import change_batch, instants, repeat, schema_batch, table_column
@@ -25,8 +26,10 @@ from headrace.sources.snapshot import BETWEEN, Chunk, mark
 from headrace.sources.sqlserver import statements
 from headrace.sources.sqlserver.change_rows import CONNECTOR, snapshot_sources
 from headrace.sources.sqlserver.chunks import isolation
-from headrace.sources.sqlserver.connection import Connection, MissingObject
+from headrace.sources.sqlserver.column_masks import Masks
+from headrace.sources.sqlserver.connection import Connection, MissingObject, StatementError
 from headrace.sources.sqlserver.rewind import settled_rows
+from headrace.sources.sqlserver.select_overrides import SelectOverrides
 from headrace.sources.sqlserver.structure import CapturedTable
 
 _SCHEMA_ORDER = "q"
@@ -131,8 +134,12 @@ def _data(
     in_session: bool,
 ) -> Iterator[pa.RecordBatch]:
     there = {str(row[0]) for row in connection.rows(statements.COLUMN_NAMES, (table.id.schema, table.id.name))}
+    masks = Masks.of(settings).of_table(table.schema, table.natives)
+    select = SelectOverrides.of(settings).select(table.id)
     columns: Iterator[list[pa.Array]]
-    if table.chunk_key:
+    if select is not None:
+        columns = _overridden(connection, table, select)
+    elif table.chunk_key:
         sql, parameters = statements.rows_in_range(table, table.chunk_key, chunk.lower, chunk.upper, present=there)
         columns = (
             [native.texts(batch.column(i)) for i, native in enumerate(table.natives)]
@@ -145,12 +152,29 @@ def _data(
     for texts in columns:
         # The last row of a chunk can carry a mark, so one batch is always held back.
         if pending is not None:
-            yield snapshot_batch(table, chunk, pending, row, capture_time, last=False)
+            yield snapshot_batch(table, chunk, masks.apply(pending), row, capture_time, last=False)
             row += len(pending[0])
         pending = texts
         faultpoints.reach("source.snapshot.batch")
     if pending is not None:
-        yield snapshot_batch(table, chunk, pending, row, capture_time, last=True)
+        yield snapshot_batch(table, chunk, masks.apply(pending), row, capture_time, last=True)
+
+
+def _overridden(connection: Connection, table: CapturedTable, select: str) -> Iterator[list[pa.Array]]:
+    """The rows that a statement of the user's gives.
+
+    Raises:
+        CaptureError: it does not give a captured column, or names an object that is not there.
+    """
+    try:
+        for batch in connection.batches(statements.rows_of_select(table, select)):
+            yield [native.texts(batch.column(i)) for i, native in enumerate(table.natives)]
+    except (MissingObject, StatementError) as error:
+        raise CaptureError(
+            f"The statement of option 'snapshot_select_statement_overrides' for table '{table.id.path}' failed: "
+            f"{error.message}",
+            remedy="It must give every captured column by its name, such as SELECT * does.",
+        ) from error
 
 
 def snapshot_batch(
@@ -161,7 +185,7 @@ def snapshot_batch(
     Args:
         table: the table.
         chunk: the chunk that they are of.
-        texts: a column of canonical text per column of the table.
+        texts: a column of canonical text per column of the table, as it may be given out.
         row: how many rows of the chunk came before.
         capture_time: when the batch was planned.
         last: whether no more rows of the chunk follow.
@@ -188,7 +212,7 @@ def read_batch(
 
     Args:
         table: the table.
-        texts: a column of canonical text per column of the table.
+        texts: a column of canonical text per column of the table, as it may be given out (`TableMasks.apply`).
         commit: the commit that they are stamped with.
         marks: the snapshot mark of each row.
         positions: the position of each row.

@@ -83,9 +83,19 @@ def table_name(table: CapturedTable) -> str:
     return f"{quote(table.schema.id.schema)}.{quote(table.schema.id.name)}"
 
 
-def any_row(table: CapturedTable) -> str:
-    """One row when the table has any."""
-    return f"SELECT TOP (1) 1 FROM {table_name(table)}"
+def any_row(table: CapturedTable, select: str | None = None) -> str:
+    """One row when the table has any, or the statement that is read in its place."""
+    return f"SELECT TOP (1) 1 AS [one] FROM {table_name(table) if select is None else f'({select}{chr(10)})'} AS t"
+
+
+def rows_of_select(table: CapturedTable, select: str) -> str:
+    """The captured columns of what a user's statement gives in place of the table."""
+    fields = ", ".join(
+        f"{_field(column.name, native, None)} AS {quote(column.name)}"
+        for column, native in zip(table.schema.columns, table.natives, strict=True)
+    )
+    # On a line of its own, because the statement may end with a comment.
+    return f"SELECT {fields} FROM ({select}\n) AS t"
 
 
 def change_table(instance: str) -> str:
@@ -93,18 +103,27 @@ def change_table(instance: str) -> str:
     return f"[cdc].{quote(instance + '_CT')}"
 
 
-def changes(instance: str, has_command_id: bool, columns: Sequence[tuple[str, NativeType]]) -> str:
+def changes(
+    instance: str, has_command_id: bool, columns: Sequence[tuple[str, NativeType]], *, skipped: Sequence[int] = ()
+) -> str:
     """All rows of a change table in a window of commits, in the server's order of operations.
 
     Without `__$command_id` (servers before 2012 SP4) the order is that of their clustered index.
+
+    Args:
+        instance: the capture instance.
+        has_command_id: whether its change table has `__$command_id`.
+        columns: names and types of the columns that are read.
+        skipped: values of `__$operation` that are left out.
     """
+    without = f" AND d.[__$operation] NOT IN ({', '.join(map(str, skipped))})" if skipped else ""
     command = "d.[__$command_id]" if has_command_id else "CONVERT(int, 0)"
     fields = "".join(f", {native.projection(f'd.{quote(name)}')} AS {quote(name)}" for name, native in columns)
     order = "d.[__$command_id], d.[__$seqval]" if has_command_id else "d.[__$seqval]"
     return (
         "SELECT d.[__$start_lsn], d.[__$seqval], d.[__$operation], d.[__$update_mask], "
         f"{command} AS [__$command_id]{fields} "
-        f"FROM {change_table(instance)} AS d WHERE d.[__$start_lsn] > ? AND d.[__$start_lsn] <= ? "
+        f"FROM {change_table(instance)} AS d WHERE d.[__$start_lsn] > ? AND d.[__$start_lsn] <= ?{without} "
         f"ORDER BY d.[__$start_lsn], {order}, d.[__$operation]"
     )
 

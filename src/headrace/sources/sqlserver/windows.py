@@ -10,19 +10,30 @@ import pyarrow as pa
 from headrace.options import Options
 from headrace.sources.sqlserver import clock, lsn, statements
 from headrace.sources.sqlserver.change_rows import ChangeReader, CommitTimes
+from headrace.sources.sqlserver.column_masks import NO_MASKS, Masks
 from headrace.sources.sqlserver.connection import ARROW_ROWS, Connection
 from headrace.sources.sqlserver.structure import CapturedTable, Window
+from headrace.sources.sqlserver.table_rules import CHANGE_OPERATIONS
 
 Image = dict[str, str | None]
 
 
 def changes(
-    connection: Connection, window: Window, settings: Options, *, rows: int = ARROW_ROWS
+    connection: Connection, window: Window, settings: Options | None, *, rows: int = ARROW_ROWS
 ) -> Iterator[pa.RecordBatch]:
-    """The raw rows of a window of a change table, in the server's order."""
+    """The raw rows of a window of a change table, in the server's order.
+
+    Without the operations that the options skip; without options all of them.
+    """
+    skipped = () if settings is None else settings["skipped_operations"]
     table, instance = window.table, window.table.instance
     columns = list(zip([c.name for c in table.schema.columns], table.natives, strict=True))
-    sql = statements.changes(instance.name, instance.has_command_id, columns)
+    sql = statements.changes(
+        instance.name,
+        instance.has_command_id,
+        columns,
+        skipped=[number for letter in skipped for number in CHANGE_OPERATIONS[letter]],
+    )
     return connection.batches(sql, (lsn.to_bytes(window.after), lsn.to_bytes(window.upto)), rows=rows)
 
 
@@ -30,11 +41,14 @@ def change_reader(
     table: CapturedTable,
     times: CommitTimes,
     capture_time: dt.datetime | None,
-    settings: Options,
+    settings: Options | None,
     *,
     weighted: bool = False,
 ) -> ChangeReader:
-    """The converter for one table's change rows."""
+    """The converter for one table's change rows.
+
+    With the masks that the options say, and without updates that they skip; without options, rows as they are.
+    """
     ordinals = dict(table.instance.columns)
     return ChangeReader(
         table.schema,
@@ -44,6 +58,8 @@ def change_reader(
         times,
         capture_time,
         weighted=weighted,
+        masks=NO_MASKS if settings is None else Masks.of(settings).of_table(table.schema, table.natives),
+        skip_unchanged=settings is not None and settings["skip_messages_without_change"],
     )
 
 
@@ -57,13 +73,14 @@ def commit_times(connection: Connection, after: str, upto: str, zone: str) -> Co
     return CommitTimes(commits, times)
 
 
-def change_images(
-    connection: Connection, window: Window, settings: Options
-) -> Iterator[tuple[Image | None, Image | None]]:
-    """Before and after image of each change of a window, for the few changes that are looked at one by one."""
+def change_images(connection: Connection, window: Window) -> Iterator[tuple[Image | None, Image | None]]:
+    """Before and after image of each change of a window, for the few changes that are looked at one by one.
+
+    As they are in the change table, whatever the options say.
+    """
     no_times = CommitTimes(pa.array([], pa.string()), pa.array([], pa.timestamp("us", tz="UTC")))
-    reader = change_reader(window.table, no_times, None, settings)
-    for batch in reader.read(changes(connection, window, settings)):
+    reader = change_reader(window.table, no_times, None, None)
+    for batch in reader.read(changes(connection, window, None)):
         before, image = batch.column("before").to_pylist(), batch.column("after").to_pylist()
         for old, new in zip(before, image, strict=True):
             yield (None if old is None else dict(old)), (None if new is None else dict(new))
