@@ -294,6 +294,8 @@ class AdHoc:
             "stalled": self.stalled,
             "file": self.file,
             "numbers": self.numbers,
+            # For whoever asks whether there is more to come, without knowing the rest.
+            "running": self.running,
         }
 
     @classmethod

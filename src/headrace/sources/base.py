@@ -16,9 +16,11 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from headrace.changes import TableSchema
+from headrace.errors import OptionError
 from headrace.options import Option, Options
 from headrace.sources.health import Health
 from headrace.sources.offset import Offset
+from headrace.sources.signals import Signal
 
 
 @dataclass(frozen=True)
@@ -130,6 +132,18 @@ class Source(ABC):
             offset: what is in all sinks; without it nothing is known of what waits.
         """
         return Health()
+
+    def signal(self, signal: Signal) -> Sequence[str]:
+        """Ask the stream that reads this source for something; gives the places where the signal was left.
+
+        Runs where `headrace signal` does. What was asked is known to be right; whether it can be done is decided, and
+        said, where the stream runs.
+
+        Raises:
+            OptionError: the source takes no signals, or none is set up.
+            CaptureError: the signal can't be left there.
+        """
+        raise OptionError(f"Source '{self.name}' takes no signals.", remedy="Read again with a new checkpoint.")
 
     def acknowledge(self, offset: Offset) -> None:
         """Everything up to `offset` rests in all sinks; a source that holds log for us may release it. Runs in the

@@ -63,10 +63,10 @@ class Offsets:
         return cls({name: Offset.from_json(part) for name, part in data["databases"].items()})
 
     def reached(self, heads: Heads) -> bool:
-        """Whether everything is delivered up to these commits, and no snapshot is running."""
+        """Whether everything is delivered up to these commits, and no snapshot is running or asked for."""
         offsets = {name: self.of(name) for name in heads}
         return all(
-            not offset.is_nothing and offset.commit >= heads[name] and offset.is_level
+            not offset.is_nothing and offset.commit >= heads[name] and offset.is_level and not offset.is_asked_for_more
             for name, offset in offsets.items()
         )
 

@@ -122,6 +122,11 @@ class Offset:
         """Whether every table is delivered up to `commit`: no snapshot is running and none has to catch up."""
         return not self.initial and all(p.done and p.commit >= self.commit for p in self.tables.values())
 
+    @property
+    def is_asked_for_more(self) -> bool:
+        """Whether an ad-hoc snapshot has something left to read that nothing holds up."""
+        return bool(self.ad_hoc.get("running", False))
+
     def to_json(self) -> dict[str, Any]:
         """JSON values, the form that Spark keeps."""
         return {

@@ -59,6 +59,7 @@ class ChangeReader:
         instance: the capture instance, for messages.
         times: commit times of the window.
         capture_time: when the batch was planned.
+        by_command: whether rows come in the order of commands; else of sequence values and operations.
         weighted: whether rows say their transaction and, in place of their number in it, for how many events they
             count.
         masks: what is done to values before they are given out.
@@ -74,10 +75,12 @@ class ChangeReader:
         times: CommitTimes,
         capture_time: dt.datetime | None,
         *,
+        by_command: bool = True,
         weighted: bool = False,
         masks: TableMasks = NO_MASKS,
         skip_unchanged: bool = False,
     ) -> None:
+        self._by_command = by_command
         self._weighted = weighted
         self._masks = masks
         self._skip_unchanged = skip_unchanged
@@ -167,7 +170,7 @@ class ChangeReader:
             "before": images.maps(before_rows, count, before_places, _of(absent, before_rows)),
             "after": images.maps(after_rows, count, after_places, _of(absent, after_rows)),
             "changed": self._changed(batch, events, is_update),
-            "position": self._positions(batch, events, commits, changes, event_operations),
+            "position": self._positions(batch, events, commits, changes, event_operations, serials),
             "event_time": self._times.of(commits),
             "capture_time": instants(self._capture_time, count),
             "source": _sources(commits, changes, serials),
@@ -288,11 +291,23 @@ class ChangeReader:
         indices = encoded.indices.take(pa.array(events))
         return pa.array(words, kind).take(pc.if_else(pa.array(is_update), indices, pa.scalar(None, indices.type)))
 
-    @staticmethod
     def _positions(
-        batch: pa.RecordBatch, events: np.ndarray, commits: pa.Array, changes: pa.Array, operations: np.ndarray
+        self,
+        batch: pa.RecordBatch,
+        events: np.ndarray,
+        commits: pa.Array,
+        changes: pa.Array,
+        operations: np.ndarray,
+        serials: np.ndarray,
     ) -> pa.Array:
-        """commit / command:change / operation, the server's own order of a transaction's rows."""
+        """commit / command:change / operation, the server's own order of a transaction's rows.
+
+        Without commands commit / change / operation:number, because several rows may share change and operation.
+        """
+        if not self._by_command:
+            words = pa.array([f"{number:08x}" for number in serials.tolist()], pa.string())
+            last = pc.binary_join_element_wise(pa.array(operations).cast(pa.string()), words, ":")
+            return pc.binary_join_element_wise(commits, changes, last, "/")
         commands = batch.column(4).take(pa.array(events))
         encoded = pc.dictionary_encode(commands.fill_null(0))
         words = pa.array([f"{number:08x}" for number in encoded.dictionary.to_pylist()], pa.string())

@@ -8,8 +8,8 @@ from dataclasses import replace
 from headrace.options import Options
 from headrace.sources.offset import Key, TableProgress
 from headrace.sources.sqlserver import statements
-from headrace.sources.sqlserver.connection import Connection, MissingObject
-from headrace.sources.sqlserver.select_overrides import SelectOverrides
+from headrace.sources.sqlserver.connection import Connection, MissingObject, StatementError
+from headrace.sources.sqlserver.select_overrides import SelectOverrides, failed
 from headrace.sources.sqlserver.structure import CapturedTable
 
 IN_ONE_SESSION = ("exclusive", "snapshot")
@@ -33,10 +33,15 @@ def more(
     connection: Connection, table: CapturedTable, progress: TableProgress, settings: Options, budget: int
 ) -> TableProgress:
     """A table's snapshot with up to `budget` further chunks."""
+    select = SelectOverrides.of(settings).select(table.id)
     try:
-        select = SelectOverrides.of(settings).select(table.id)
         return _more(connection, table, progress, settings["snapshot_chunk_rows"], budget, select)
-    except MissingObject:
+    except (StatementError, MissingObject) as error:
+        there = connection.rows(statements.COLUMN_NAMES, (table.id.schema, table.id.name))
+        if select is not None and there:
+            raise failed(table.id, error) from error
+        if not isinstance(error, MissingObject):
+            raise
         # The table went away between the catalog and now; the next batch says so.
         return replace(progress, done=True)
 

@@ -48,9 +48,9 @@ class Connection:
         with self._cursor(sql, parameters) as cursor:
             return [tuple(row) for row in cursor.fetchall()]
 
-    def run(self, sql: str) -> None:
+    def run(self, sql: str, parameters: Sequence[object] = ()) -> None:
         """A statement without a result, such as the edges of a transaction."""
-        with self._cursor(sql, ()):
+        with self._cursor(sql, parameters):
             return
 
     def value(self, sql: str, parameters: Sequence[object] = ()) -> Any:

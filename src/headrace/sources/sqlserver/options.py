@@ -142,6 +142,22 @@ OPTIONS: tuple[Option, ...] = (
         aliases=("provide.transaction.metadata",),
     ),
     Option(
+        "commit_time",
+        str,
+        "What counts as the time of a change: the end of its transaction, or its begin, as Debezium has it when it "
+        "reads change tables directly.",
+        default="end",
+        choices=("end", "begin"),
+    ),
+    Option(
+        "order_in_commit",
+        str,
+        "command keeps the server's order of commands; sequence orders by sequence value and operation, as Debezium "
+        "does in its function mode and before version 3.4, so that all deletes of a bulk update of keys come first.",
+        default="command",
+        choices=("command", "sequence"),
+    ),
+    Option(
         "heartbeat_interval_ms",
         int,
         "How often a heartbeat says how far the source was read, in milliseconds; 0 for never.",
@@ -162,6 +178,31 @@ OPTIONS: tuple[Option, ...] = (
         "Snapshot chunks per batch. A batch is what is lost when a run is killed.",
         default=4,
         minimum=1,
+    ),
+    Option(
+        "signal_data_collection",
+        str,
+        "The signal table: schema.table or database.schema.table with three columns id, type, data. It must be "
+        "captured; rows inserted into it ask for ad-hoc snapshots. Filters in it go to the server as SQL, so mind who "
+        "may write to it.",
+        default="",
+        aliases=("signal.data.collection",),
+    ),
+    Option(
+        "signal_path",
+        str,
+        "A folder that the driver can read, whose files are signals, for those who write nothing to the source. In a "
+        "pipeline whose checkpoint is a local folder it is beside that, with -signals after its name.",
+        default="",
+    ),
+    Option(
+        "incremental_snapshot_chunk_size",
+        int,
+        "Rows per chunk of an ad-hoc snapshot; a task holds one chunk in memory. A batch has up to "
+        "'snapshot_chunks_per_batch' of them.",
+        default=1024,
+        minimum=1,
+        aliases=("incremental.snapshot.chunk.size",),
     ),
     Option(
         "max_commits_per_trigger",
@@ -270,7 +311,8 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "capture_timeout_seconds",
         int,
-        "How long the snapshot of a table without a key waits until the capture job has passed it.",
+        "How long a chunk of an ad-hoc snapshot, or the snapshot of a table without a key, waits until the capture job "
+        "has passed it.",
         default=120,
         minimum=1,
     ),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -16,12 +16,15 @@ import pyarrow as pa
 
 from headrace.errors import CaptureError, DataLossError, PositionMismatch
 from headrace.options import Options
+from headrace.sources.ad_hoc import AdHoc
 from headrace.sources.base import Limit
+from headrace.sources.health import Health
 from headrace.sources.offset import Offset, TableProgress
 from headrace.sources.snapshot import snapshot_finished
 from headrace.sources.sqlserver import chunks, clock, lsn, statements
 from headrace.sources.sqlserver.catalog import CatalogTable
 from headrace.sources.sqlserver.connection import Connection
+from headrace.sources.sqlserver.incremental import AdHocPlanner
 from headrace.sources.sqlserver.retention import is_retained, oldest_needed, require_retained
 from headrace.sources.sqlserver.structure import History
 
@@ -42,17 +45,26 @@ class Planner:
         settings: the source's options.
         identity: what stands in `Offset.source`.
         catalog: the tables as the server shows them now, by path, in include order.
+        health: asks how the capture job is.
         restarted: whether this is the first batch that this process plans.
     """
 
     def __init__(
-        self, connection: Connection, settings: Options, identity: str, catalog: Catalog, *, restarted: bool
+        self,
+        connection: Connection,
+        settings: Options,
+        identity: str,
+        catalog: Catalog,
+        *,
+        health: Callable[[], Health],
+        restarted: bool,
     ) -> None:
         self._connection = connection
         self._settings = settings
         self._identity = identity
         self._catalog = catalog
         self._restarted = restarted
+        self._ad_hoc = AdHocPlanner(connection, settings, health)
         self._mode = settings["snapshot_mode"]
 
     def advance(self, start: Offset, limit: Limit, now: dt.datetime) -> Offset:
@@ -111,6 +123,10 @@ class Planner:
         lagging, catching_up = self._lagging(start, commit, streaming=not initial)
         if again:
             lagging = {path: self._begin(path, start.commit) for path in known}
+        settled = asked = AdHoc.from_json(start.ad_hoc).behind()
+        if not initial:
+            asked, begun = self._ad_hoc.blocking(self._ad_hoc.asked(start, commit, histories), start, histories)
+            lagging |= {path: self._begin(path, start.commit) for path in begun}
         for path in fresh:
             lagging[path] = self._taken_in(path, start)
         gaps = {} if again else self._gaps(start, known, histories, lagging)
@@ -125,9 +141,10 @@ class Planner:
             structures={path: history.to_json() for path, history in histories.items()},
             gaps=gaps,
         )
-        if end == replace(start, tables=lagging) and not catching_up:
+        asked = self._ad_hoc.more(asked, end, histories, limit.chunks or self._settings["snapshot_chunks_per_batch"])
+        if end == replace(start, tables=lagging) and not catching_up and asked == settled:
             return start
-        return replace(end, structures=self._still_needed(start, end, histories))
+        return replace(end, structures=self._still_needed(start, end, histories), ad_hoc=asked.to_json())
 
     def _lagging(self, start: Offset, commit: str, *, streaming: bool) -> tuple[dict[str, TableProgress], bool]:
         """The tables that this batch does not bring up to the others, and whether it does so with any."""

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from headrace.changes import TableId
-from headrace.errors import OptionError
+from headrace.errors import CaptureError, OptionError
 from headrace.options import Options
 
 _NAME = "snapshot_select_statement_overrides"
@@ -104,6 +104,14 @@ def derived(select: str, table: str) -> str:
     if order is None or "OFFSET" in words[order:] or (bounded and not _SETS & set(words)):
         return body
     return f"{body}\nOFFSET 0 ROWS"
+
+
+def failed(table: TableId, error: CaptureError) -> CaptureError:
+    """The error that says that a statement did not do, and why."""
+    return CaptureError(
+        f"The statement of option '{_NAME}' for table '{table.path}' failed: {error.message}",
+        remedy="It must give every captured column by its name, as SELECT * does.",
+    )
 
 
 def _one_statement(select: str, table: str) -> str:

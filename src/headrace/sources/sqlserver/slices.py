@@ -16,6 +16,7 @@ import pyarrow as pa
 from headrace import faultpoints
 from headrace.changes import Operation, Position, TableId, TableSchema, arrow_schema
 from headrace.options import Options
+from headrace.sources import ad_hoc
 from headrace.sources.base import Slice
 from headrace.sources.offset import Offset
 from headrace.sources.rows import schema_batch
@@ -23,6 +24,7 @@ from headrace.sources.snapshot import Chunk
 from headrace.sources.sqlserver import lsn
 from headrace.sources.sqlserver.change_rows import CONNECTOR
 from headrace.sources.sqlserver.connection import Connection, MissingObject
+from headrace.sources.sqlserver.incremental import read_incremental
 from headrace.sources.sqlserver.retention import require_still_retained
 from headrace.sources.sqlserver.snapshot_read import read_chunk, read_session
 from headrace.sources.sqlserver.structure import CapturedTable, Window
@@ -30,6 +32,7 @@ from headrace.sources.sqlserver.transactions import read_transactions
 from headrace.sources.sqlserver.windows import change_reader, changes, commit_times
 
 NOTICES, SNAPSHOT, SESSION, STREAM, TRANSACTIONS = "notices", "snapshot", "session", "stream", "transactions"
+INCREMENTAL = ad_hoc.INCREMENTAL
 _SCHEMA_ORDER = "s"
 """Order of a stream's schema row: after everything of the commit before the window."""
 Connect = Callable[[], Connection]
@@ -80,6 +83,19 @@ def session_slice(pieces: Sequence[tuple[CapturedTable, Chunk]], end: Offset) ->
     return Slice(SESSION, {"tables": tables, "capture_time": _time_text(end.capture_time)})
 
 
+def incremental_slice(table: CapturedTable, chunk: ad_hoc.Chunk, end: Offset) -> Slice:
+    """The task that reads one chunk of an ad-hoc snapshot."""
+    return Slice(
+        INCREMENTAL,
+        {
+            **table.to_json(),
+            "chunk": asdict(chunk),
+            "commit": end.commit,
+            "capture_time": _time_text(end.capture_time),
+        },
+    )
+
+
 def stream_slice(window: Window, end: Offset, *, first: bool) -> Slice:
     """The task that reads one table's window.
 
@@ -117,6 +133,12 @@ def read_slice(connect: Connect, slice: Slice, settings: Options) -> Iterator[pa
         pieces = [(table_of(piece), chunk_of(piece["chunk"])) for piece in slice.details["tables"]]
         with connect() as connection:
             yield from read_session(connection, pieces, settings, capture_time)
+    elif slice.kind == INCREMENTAL:
+        asked = ad_hoc.Chunk(**_with_keys(slice.details["chunk"]))
+        with connect() as connection:
+            yield from read_incremental(
+                connection, table_of(slice.details), asked, slice.details["commit"], settings, capture_time
+            )
     elif slice.kind == STREAM:
         with connect() as connection:
             yield from _read_window(connection, slice.details, settings, capture_time)
@@ -133,7 +155,7 @@ def _read_window(
     window = window_of(details)
     if details["first"]:
         yield _structure(window, capture_time)
-    times = commit_times(connection, window.after, window.upto, details["zone"])
+    times = commit_times(connection, window.after, window.upto, details["zone"], settings)
     reader = change_reader(window.table, times, capture_time, settings)
     try:
         for batch in reader.read(changes(connection, window, settings)):
@@ -197,14 +219,16 @@ def table_of(details: dict[str, Any]) -> CapturedTable:
 
 def chunk_of(details: dict[str, Any]) -> Chunk:
     """The chunk that a slice's description holds."""
+    return Chunk(**_with_keys(details))
+
+
+def _with_keys(details: dict[str, Any]) -> dict[str, Any]:
     lower, upper = details["lower"], details["upper"]
-    return Chunk(
-        **{
-            **details,
-            "lower": None if lower is None else tuple(lower),
-            "upper": None if upper is None else tuple(upper),
-        }
-    )
+    return {
+        **details,
+        "lower": None if lower is None else tuple(lower),
+        "upper": None if upper is None else tuple(upper),
+    }
 
 
 def _time_text(time: dt.datetime | None) -> str | None:

@@ -15,12 +15,14 @@ import pyarrow as pa
 
 from headrace.changes import Operation, Position, TableId
 from headrace.options import Options
+from headrace.sources.ad_hoc import AdHoc
 from headrace.sources.base import Slice
 from headrace.sources.offset import Offset
 from headrace.sources.snapshot import plan_chunks
 from headrace.sources.sqlserver import chunks, clock, lsn, statements
 from headrace.sources.sqlserver.connection import Connection, MissingObject
 from headrace.sources.sqlserver.slices import (
+    incremental_slice,
     notice,
     notices_slice,
     session_slice,
@@ -58,7 +60,7 @@ class Slicing:
         self._note_structures()
         self._note_gaps()
         self._note_heartbeat()
-        found = self._snapshot() + self._stream()
+        found = self._snapshot() + self._stream() + self._asked()
         return [notices_slice(self._notices, self._end), *found] if self._notices else found
 
     # Snapshot.
@@ -69,6 +71,15 @@ class Slicing:
         if pieces and chunks.in_one_session(self._settings):
             return [session_slice(pieces, self._end)]
         return [snapshot_slice(table, chunk, self._end) for table, chunk in pieces]
+
+    def _asked(self) -> list[Slice]:
+        """The chunks of ad-hoc snapshots; those of an offset that says nothing new were read by an earlier batch."""
+        if self._end.ad_hoc == self._start.ad_hoc:
+            return []
+        return [
+            incremental_slice(self._histories[chunk.table].newest, chunk, self._end)
+            for chunk in AdHoc.from_json(self._end.ad_hoc).chunks()
+        ]
 
     # Stream.
 
@@ -226,7 +237,8 @@ class Slicing:
         Searched in a few commits only; the commit alone where there is none.
         """
         rows = self._connection.rows(statements.TRANSACTIONS_BEFORE, (_COMMITS_BACK, lsn.to_bytes(before)))
-        for start_lsn, local in rows:
+        for start_lsn, ended, begun in rows:
+            local = begun if self._settings["commit_time"] == "begin" else ended
             commit = lsn.to_text(bytes(start_lsn))
             at = clock.to_instants(pa.array([local], pa.timestamp("us")), self._end.clock or "+00:00")[0].as_py()
             event = self._event_of(commit)

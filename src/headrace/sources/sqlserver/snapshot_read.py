@@ -29,7 +29,7 @@ from headrace.sources.sqlserver.chunks import isolation
 from headrace.sources.sqlserver.column_masks import Masks
 from headrace.sources.sqlserver.connection import Connection, MissingObject, StatementError
 from headrace.sources.sqlserver.rewind import settled_rows
-from headrace.sources.sqlserver.select_overrides import SelectOverrides
+from headrace.sources.sqlserver.select_overrides import SelectOverrides, failed
 from headrace.sources.sqlserver.structure import CapturedTable
 
 _SCHEMA_ORDER = "q"
@@ -137,7 +137,7 @@ def _data(
     masks = Masks.of(settings).of_table(table.schema, table.natives)
     select = SelectOverrides.of(settings).select(table.id)
     columns: Iterator[list[pa.Array]]
-    if select is not None:
+    if select is not None and there:
         columns = _overridden(connection, table, select)
     elif table.chunk_key:
         sql, parameters = statements.rows_in_range(table, table.chunk_key, chunk.lower, chunk.upper, present=there)
@@ -169,12 +169,8 @@ def _overridden(connection: Connection, table: CapturedTable, select: str) -> It
     try:
         for batch in connection.batches(statements.rows_of_select(table, select)):
             yield [native.texts(batch.column(i)) for i, native in enumerate(table.natives)]
-    except (MissingObject, StatementError) as error:
-        raise CaptureError(
-            f"The statement of option 'snapshot_select_statement_overrides' for table '{table.id.path}' failed: "
-            f"{error.message}",
-            remedy="It must give every captured column by its name, such as SELECT * does.",
-        ) from error
+    except (StatementError, MissingObject) as error:
+        raise failed(table.id, error) from error
 
 
 def snapshot_batch(

@@ -10,21 +10,25 @@ from __future__ import annotations
 import datetime as dt
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from headrace.changes import TableSchema
+from headrace.errors import OptionError
 from headrace.options import Options
 from headrace.sources.base import Limit, Slice, Source
 from headrace.sources.health import Health
 from headrace.sources.offset import Offset
+from headrace.sources.signals import Signal, write_file
 from headrace.sources.sqlserver import lsn, statements
 from headrace.sources.sqlserver.catalog import CatalogTable, captured_tables
 from headrace.sources.sqlserver.connection import Connection
 from headrace.sources.sqlserver.health import HealthProbe
 from headrace.sources.sqlserver.options import OPTIONS
 from headrace.sources.sqlserver.planner import Planner
+from headrace.sources.sqlserver.signal_table import insert_signal, require_signal_table, signal_table
 from headrace.sources.sqlserver.slices import read_slice
 from headrace.sources.sqlserver.slicing import Slicing
 from headrace.sources.sqlserver.snapshot_read import structure_lock
@@ -89,7 +93,9 @@ class SqlServerSource(Source):
     def _advance(
         self, connection: Connection, catalog: Mapping[str, CatalogTable], start: Offset, limit: Limit, now: dt.datetime
     ) -> Offset:
-        planner = Planner(connection, self.settings, self._identity, catalog, restarted=not self._planned)
+        planner = Planner(
+            connection, self.settings, self._identity, catalog, health=self.health, restarted=not self._planned
+        )
         end = planner.advance(start, limit, now)
         self._planned = True
         return end
@@ -111,6 +117,28 @@ class SqlServerSource(Source):
             self._probe = HealthProbe(self._connect, self.settings)
         return self._probe.ask(offset)
 
+    def signal(self, signal: Signal) -> Sequence[str]:
+        """Ask by a row in each database's signal table; by a file where there is none."""
+        if self.settings["signal_data_collection"]:
+            sources = [source for source in self.databases().values() if isinstance(source, SqlServerSource)]
+            return [place for source in sources for place in source._insert(signal)]
+        if self.settings["signal_path"]:
+            return [f"file {write_file(Path(self.settings['signal_path']), signal)}"]
+        raise OptionError(
+            "The pipeline has no place for signals.",
+            remedy="Set 'signal_data_collection' (a captured table) or 'signal_path' (a folder) in its source.",
+        )
+
+    def _insert(self, signal: Signal) -> list[str]:
+        with self._connect() as connection:
+            catalog = self._read_catalog(connection, strict=True)
+            path = signal_table(self.settings["signal_data_collection"], self.settings["database"], catalog)
+            if path is None:
+                # It is in another database of the same pipeline.
+                return []
+            insert_signal(connection, catalog[path].newest, signal)
+            return [f"table {path} of database {self.settings['database']}"]
+
     @property
     def _identity(self) -> str:
         return f"{self.name}:{self.settings['database']}"
@@ -130,7 +158,10 @@ class SqlServerSource(Source):
         tables = captured_tables(
             connection, database, include, TableRules.of(self.settings), databases=self._names, strict=strict
         )
-        return {table.id.path: table for table in tables}
+        catalog = {table.id.path: table for table in tables}
+        if strict:
+            require_signal_table(self.settings["signal_data_collection"], database, self._names, catalog)
+        return catalog
 
     def _connect(self) -> Connection:
         names = (

@@ -27,10 +27,11 @@ EVERY_NTH_COMMIT = (
     "WHERE x.n % ? = 0 ORDER BY x.start_lsn"
 )
 COMMIT_TIME = "SELECT m.tran_end_time FROM cdc.lsn_time_mapping AS m WHERE m.start_lsn = ?"
-COMMIT_TIMES = (
-    "SELECT m.start_lsn, m.tran_end_time FROM cdc.lsn_time_mapping AS m "
+_COMMIT_TIMES = (
+    "SELECT m.start_lsn, m.{} FROM cdc.lsn_time_mapping AS m "
     "WHERE m.start_lsn > ? AND m.start_lsn <= ? ORDER BY m.start_lsn"
 )
+COMMIT_TIMES = {"end": _COMMIT_TIMES.format("tran_end_time"), "begin": _COMMIT_TIMES.format("tran_begin_time")}
 INSTANCE_START = "SELECT t.start_lsn FROM cdc.change_tables AS t WHERE t.capture_instance = ?"
 INSTANCES = "SELECT t.capture_instance, t.object_id, t.start_lsn FROM cdc.change_tables AS t ORDER BY t.object_id"
 LAST_DDL = "SELECT MAX(h.ddl_lsn) FROM cdc.ddl_history AS h WHERE h.object_id = ? AND h.ddl_lsn > ?"
@@ -40,7 +41,7 @@ COLUMN_NAMES = (
     "JOIN sys.schemas AS s ON s.schema_id = t.schema_id WHERE s.name = ? AND t.name = ?"
 )
 TRANSACTIONS_BEFORE = (
-    "SELECT TOP (?) m.start_lsn, m.tran_end_time FROM cdc.lsn_time_mapping AS m "
+    "SELECT TOP (?) m.start_lsn, m.tran_end_time, m.tran_begin_time FROM cdc.lsn_time_mapping AS m "
     "WHERE m.start_lsn < ? AND m.tran_id <> 0x00 ORDER BY m.start_lsn DESC"
 )
 CLOCK = "SELECT DATEPART(TZOFFSET, SYSDATETIMEOFFSET())"
@@ -194,7 +195,7 @@ def rows_in_range(
     condition: str | None = None,
     locked: bool = False,
 ) -> tuple[str, list[object]]:
-    """The rows of a key range (lower, upper], ordered by key; both ends open when null.
+    """The rows of a key range (lower, upper], in whatever order the server finds them; both ends open when null.
 
     Args:
         table: the table.
@@ -222,9 +223,8 @@ def rows_in_range(
     if condition is not None:
         conditions.append(_asked(condition))
     where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
-    order = f" ORDER BY {', '.join(f't.{quote(name)}' for name in key)}" if key else ""
     hint = " WITH (TABLOCK, HOLDLOCK)" if locked else ""
-    return f"SELECT {fields} FROM {table_name(table)} AS t{hint}{where}{order}", parameters
+    return f"SELECT {fields} FROM {table_name(table)} AS t{hint}{where}", parameters
 
 
 def _field(name: str, native: NativeType, present: Collection[str] | None) -> str:

@@ -49,7 +49,7 @@ def read_transactions(
     low, high = min(window.after for window in windows), max(window.upto for window in windows)
     rows = max(_LEAST_ROWS, ARROW_ROWS // len(windows))
     with connect() as first:
-        times = commit_times(first, low, high, zone)
+        times = commit_times(first, low, high, zone, settings)
     with ExitStack() as cleanup:
         cursors = []
         for number, window in enumerate(windows):

@@ -30,7 +30,7 @@ def changes(
     columns = list(zip([c.name for c in table.schema.columns], table.natives, strict=True))
     sql = statements.changes(
         instance.name,
-        instance.has_command_id,
+        _by_command(table, settings),
         columns,
         skipped=[number for letter in skipped for number in CHANGE_OPERATIONS[letter]],
     )
@@ -57,15 +57,22 @@ def change_reader(
         table.instance.name,
         times,
         capture_time,
+        by_command=_by_command(table, settings),
         weighted=weighted,
         masks=NO_MASKS if settings is None else Masks.of(settings).of_table(table.schema, table.natives),
         skip_unchanged=settings is not None and settings["skip_messages_without_change"],
     )
 
 
-def commit_times(connection: Connection, after: str, upto: str, zone: str) -> CommitTimes:
+def _by_command(table: CapturedTable, settings: Options | None) -> bool:
+    """Whether the rows of a commit are in the order of commands, or of sequence values and operations."""
+    return table.instance.has_command_id and (settings is None or settings["order_in_commit"] == "command")
+
+
+def commit_times(connection: Connection, after: str, upto: str, zone: str, settings: Options) -> CommitTimes:
     """When the commits of a window were made: read once, not joined to every row on the server."""
-    batches = list(connection.batches(statements.COMMIT_TIMES, (lsn.to_bytes(after), lsn.to_bytes(upto))))
+    sql = statements.COMMIT_TIMES[settings["commit_time"]]
+    batches = list(connection.batches(sql, (lsn.to_bytes(after), lsn.to_bytes(upto))))
     if not batches:
         return CommitTimes(pa.array([], pa.string()), pa.array([], pa.timestamp("us", tz="UTC")))
     commits = pa.concat_arrays([lsn.to_texts(batch.column(0)) for batch in batches])
