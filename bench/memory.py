@@ -7,7 +7,7 @@ taken from /proc twice a second, since the start of each process; pages that wor
 forked from count for each. The emulator's SQLite runs inside the planner and the workers, so a real server would need
 less there. The process that fills and captures is another one and does not count.
 
-    python bench/memory.py [--rows 10000000] [--changes 5000000] [--worker-mb 500]
+    python bench/memory.py [--rows 1000000] [--changes 500000] [--worker-mb 500]
 
 The exit code is 1 when a Python process needed more than `--worker-mb`.
 """
@@ -47,8 +47,8 @@ MEGABYTE = 1024
 def main() -> int:
     """Fill, read, print; 1 when the goal was missed."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rows", type=int, default=10_000_000)
-    parser.add_argument("--changes", type=int, default=5_000_000)
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--changes", type=int, default=500_000)
     parser.add_argument("--worker-mb", type=int, default=500)
     parser.add_argument("--driver-memory", default="1g")
     parser.add_argument(
