@@ -62,7 +62,7 @@ def tables(source: str, /, **options: Any) -> list[TableSchema]:
     """The tables that a source captures now, and how they look: what `headrace.typed` needs.
 
     Connects to the database from this process. On Spark Connect that is the client; where only the cluster reaches the
-    database, take the structure from the stream's `schema` rows (`TableSchema.from_json`).
+    database, take the structure from the stream's `schema` rows (`TableSchema.from_text`).
 
         [customers] = headrace.tables("sqlserver", table="dbo.customers", **options)
 
