@@ -6,8 +6,10 @@ import datetime as dt
 
 from rich.console import Console
 
-from headrace.observe.live import LiveView, line, table
+from headrace.observe.live import LiveView, health_text, line, table
+from headrace.observe.metrics import metrics
 from headrace.observe.progress import BatchCount, Progress, ProgressBoard
+from headrace.sources.health import CaptureState, Health
 from headrace.sources.offset import Offset, TableProgress
 
 NOON = dt.datetime(2024, 5, 1, 12, tzinfo=dt.UTC)
@@ -105,3 +107,69 @@ def test_a_log_gets_lines_and_a_terminal_a_table() -> None:
 
 def test_nothing_yet() -> None:
     assert line(Progress()) == "0 inserts, 0 updates, 0 deletes; 0 rows/s; lag unknown; 0 batches"
+
+
+STOPPED = Health(
+    CaptureState.NOT_CAPTURING,
+    "SQL Server Agent is stopped.",
+    asked=NOON + dt.timedelta(seconds=60),
+    captured_until=NOON + dt.timedelta(seconds=20),
+)
+
+
+def test_lag_grows_when_all_that_was_captured_is_here_but_capture_has_stopped() -> None:
+    clock = Clock()
+    board = clock.board()
+    clock.seconds = 30
+    assert board.progress(offset(), True, Health(CaptureState.CAPTURING)).lag_seconds == 0
+    clock.seconds = 60
+    assert board.progress(offset(), True, STOPPED).lag_seconds == 40
+    assert board.progress(offset(), False, STOPPED).lag_seconds == 40
+    # Nobody says up to when it was captured: since we were last level with a source that captured.
+    assert board.progress(offset(), True, Health(CaptureState.NOT_CAPTURING)).lag_seconds == 30
+    assert board.progress(offset(), True, Health()).lag_seconds == 0
+
+
+def test_the_line_says_when_the_source_does_not_capture() -> None:
+    board = Clock().board()
+    told = line(board.progress(offset(), True, STOPPED))
+    assert told.endswith("lag 40.0 s; 0 batches; source not capturing: SQL Server Agent is stopped")
+    assert line(board.progress(offset(), True, Health(CaptureState.CAPTURING, "The log was read 1 s ago."))).endswith(
+        "0 batches"
+    )
+
+
+def test_a_change_of_health_is_told_before_the_next_line_is_due() -> None:
+    board = Clock().board()
+    plain = Console(force_terminal=False, width=200, record=True)
+    with LiveView(plain, "sales") as view:
+        for health in (Health(CaptureState.CAPTURING), Health(CaptureState.CAPTURING), STOPPED, STOPPED):
+            view.update(board.progress(offset(), True, health))
+    lines = plain.export_text().splitlines()
+    assert len(lines) == 2
+    assert lines[1].endswith("source not capturing: SQL Server Agent is stopped")
+
+
+def test_what_clean_up_threatens_is_told() -> None:
+    def health(**facts: object) -> Health:
+        return Health(CaptureState.CAPTURING, retention_seconds=100_000.0, **facts)  # type: ignore[arg-type]
+
+    assert health_text(None) == health_text(health(headroom_seconds=90_000.0)) == ""
+    assert health_text(health(headroom_seconds=7_320.0)).endswith("not in the sinks in 2 h 2 min")
+    assert health_text(health(headroom_seconds=-5.0)).endswith("at any moment")
+    assert health_text(health(headroom_seconds=0.0, lost=("dbo.a",))) == "needed changes of dbo.a are deleted"
+    assert health_text(Health(sentence="The source can't be asked: no.")) == "The source can't be asked: no"
+
+
+def test_metrics_have_stable_names_and_leave_out_what_is_unknown() -> None:
+    assert metrics(Progress()) == {
+        "headrace_batches_total": 0.0,
+        "headrace_rows_total": 0.0,
+        "headrace_rows_per_second": 0.0,
+    }
+    found = metrics(Progress(batches=2, rows=5, lag_seconds=40.0, health=STOPPED, complete_until=NOON))
+    assert found["headrace_capturing"] == 0
+    assert found["headrace_capture_behind_seconds"] == found["headrace_lag_seconds"] == 40
+    assert found["headrace_complete_until_seconds"] == NOON.timestamp()
+    assert "headrace_retention_headroom_seconds" not in found
+    assert "headrace_capturing" not in metrics(Progress(health=Health()))

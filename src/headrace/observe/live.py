@@ -29,6 +29,7 @@ class LiveView:
         self._title = title
         self._live = Live(console=console, refresh_per_second=4, transient=False) if console.is_terminal else None
         self._last_line = float("-inf")
+        self._last_state: CaptureState | None = None
 
     def __enter__(self) -> LiveView:
         if self._live is not None:
@@ -42,13 +43,18 @@ class LiveView:
             self._live.stop()
 
     def update(self, progress: Progress, *, last: bool = False) -> None:
-        """Show the state of now; `last` shows it even when the previous line is only a moment old."""
+        """Show the state of now.
+
+        `last` shows it even when the previous line is only a moment old, and so does a change of the source's health.
+        """
         if self._live is not None:
             self._live.update(table(progress, self._title), refresh=last)
             return
         now = time.monotonic()
-        if last or now - self._last_line >= _LINE_SECONDS:
+        state = None if progress.health is None else progress.health.state
+        if last or state is not self._last_state or now - self._last_line >= _LINE_SECONDS:
             self._last_line = now
+            self._last_state = state
             self._console.print(line(progress), highlight=False, soft_wrap=True)
 
 
