@@ -10,6 +10,7 @@ import typer
 from headrace import __version__
 from headrace.cli.demo import demo
 from headrace.cli.run import run
+from headrace.cli.signal import signal
 from headrace.cli.status import status
 
 app = typer.Typer(
@@ -21,6 +22,7 @@ app = typer.Typer(
 )
 app.command()(run)
 app.command()(status)
+app.command()(signal)
 app.command()(demo)
 
 

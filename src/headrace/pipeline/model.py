@@ -45,6 +45,7 @@ EXTRAS = {
 
 _TRIGGER = re.compile(r"(\d+) ?(ms|milliseconds?|s|seconds?|m|min|minutes?|h|hours?)")
 _UNITS = {"ms": "milliseconds", "s": "seconds", "m": "minutes", "h": "hours"}
+_SIGNALS = "signal_path"
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]+:")
 
 
@@ -128,9 +129,9 @@ def read_model(path: Path) -> Model:
     """
     document = read_yaml(path)
     sections = _sections(document)
-    source_type, source, given = _source(document, sections.source)
-    targets = _targets(document, sections)
     settings = sections.pipeline
+    source_type, source, given = _source(document, sections.source, _absolute(settings.checkpoint, path))
+    targets = _targets(document, sections)
     return Model(
         file=path,
         name=settings.name,
@@ -188,7 +189,9 @@ _MISSING = {
 }
 
 
-def _source(document: Document, section: dict[str, Any]) -> tuple[str, Source | KafkaTopics, dict[str, Any]]:
+def _source(
+    document: Document, section: dict[str, Any], checkpoint: str
+) -> tuple[str, Source | KafkaTopics, dict[str, Any]]:
     place: Place = ("source",)
     kind = _type(document, section, place, "source", [*registry.names("source"), "kafka"])
     given = {name: value for name, value in section.items() if name != "type"}
@@ -205,8 +208,18 @@ def _source(document: Document, section: dict[str, Any]) -> tuple[str, Source | 
             raise document.error(place, error.message, error.remedy) from None
         return kind, topics, given
     found: type[Source] = _find(document, "source", kind, (*place, "type"))
+    if any(option.name == _SIGNALS for option in found.options):
+        given = _with_signal_path(given, document.path, checkpoint)
     options = _options(document, found.options, given, place, f"source '{kind}'")
     return kind, _made(document, place, lambda: found(options)), given
+
+
+def _with_signal_path(given: dict[str, Any], file: Path, checkpoint: str) -> dict[str, Any]:
+    """The source's options with a folder for signals: the one that is named, else one beside a local checkpoint."""
+    spelling = next((name for name in given if _fold(name) == _fold(_SIGNALS)), None)
+    if spelling is not None:
+        return {**given, spelling: _absolute(str(given[spelling]), file)} if given[spelling] else given
+    return given if _URL.match(checkpoint) else {**given, _SIGNALS: f"{checkpoint}-signals"}
 
 
 def _targets(document: Document, sections: Sections) -> tuple[Target, ...]:

@@ -250,7 +250,7 @@ def read_incremental(
         _say(f"Table '{table.id.path}' or its key went away while its ad-hoc snapshot was read; the run goes on.")
         return
     sql, parameters = statements.rows_in_range(
-        table, key, chunk.lower, chunk.upper, present=present, condition=chunk.filter
+        table, key, chunk.lower, chunk.upper, present=present, condition=chunk.filter, ordered=True
     )
     try:
         batches = [
@@ -295,8 +295,11 @@ def _unchanged(
     newest = connection.value(statements.MAX_LSN)
     kept = [np.ones(len(texts), dtype=bool) for texts in chunk]
     upto = commit if newest is None else lsn.to_text(bytes(newest))
-    if upto > commit:
-        updates = not any(native.large for native in table.natives)
+    skipped = settings["skipped_operations"]
+    if upto > commit and "c" not in skipped:
+        # A change that gives no row of its own must not take the row that was read with it.
+        hidden = "u" in skipped or settings["skip_messages_without_change"]
+        updates = not hidden and not any(native.large for native in table.natives)
         sql = statements.changed_keys(table, table.chunk_key, updates=updates)
         for batch in connection.batches(sql, (lsn.to_bytes(commit), lsn.to_bytes(upto))):
             columns = [table.native(name).texts(batch.column(i)) for i, name in enumerate(table.chunk_key)]

@@ -18,7 +18,6 @@ import pyarrow as pa
 from headrace import faultpoints
 from headrace.changes import Operation, Position
 from headrace.changes.key_text import key_texts
-from headrace.errors import CaptureError
 from headrace.options import Options
 from headrace.sources.images import Images
 from headrace.sources.rows import change_batch, instants, repeat, schema_batch, table_column

@@ -193,6 +193,7 @@ def rows_in_range(
     *,
     present: Collection[str] | None = None,
     condition: str | None = None,
+    ordered: bool = False,
     locked: bool = False,
 ) -> tuple[str, list[object]]:
     """The rows of a key range (lower, upper], in whatever order the server finds them; both ends open when null.
@@ -204,6 +205,7 @@ def rows_in_range(
         upper: rows up to and with this key.
         present: the columns that the table still has; NULL stands for the others. Null means all of them.
         condition: a predicate that the user wrote, as SQL; goes to the server as it is.
+        ordered: in key order.
         locked: under a shared table lock.
     """
     fields = ", ".join(
@@ -224,7 +226,8 @@ def rows_in_range(
         conditions.append(_asked(condition))
     where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
     hint = " WITH (TABLOCK, HOLDLOCK)" if locked else ""
-    return f"SELECT {fields} FROM {table_name(table)} AS t{hint}{where}", parameters
+    order = f" ORDER BY {', '.join(f't.{quote(name)}' for name in key)}" if ordered else ""
+    return f"SELECT {fields} FROM {table_name(table)} AS t{hint}{where}{order}", parameters
 
 
 def _field(name: str, native: NativeType, present: Collection[str] | None) -> str:
