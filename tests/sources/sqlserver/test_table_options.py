@@ -201,6 +201,33 @@ def test_a_large_column_can_not_be_a_key(database):
         Run(database, message_key_columns="dbo.t:note").batch()
 
 
+def test_a_snapshot_goes_on_by_the_chunks_that_it_began_with_when_the_key_is_another(database):
+    create(database, "t", "id int not null primary key, name varchar(5) not null", [(n, f"{9 - n}") for n in range(6)])
+    run = Run(database, snapshot_chunk_rows=2, snapshot_chunks_per_batch=1)
+    rows = run.batch()
+    database.execute("CREATE UNIQUE INDEX u ON dbo.t (name)")
+    run.with_options(message_key_columns="dbo.t:name")
+    rows += run.all()
+    assert sorted(dict(r["after"])["id"] for r in rows if r["op"] == "r") == [str(n) for n in range(6)]
+    assert {len(r["key"]) for r in rows if r["op"] == "r"} == {1}
+
+
+def test_a_snapshot_does_not_go_on_without_the_key_of_its_chunks(database):
+    create(database, "t", "id int not null primary key, name varchar(5)", [(n, "x") for n in range(6)])
+    run = Run(database, snapshot_chunk_rows=2, snapshot_chunks_per_batch=1)
+    run.batch()
+    run.with_options(message_key_columns="dbo.t:name", column_exclude_list="dbo.t.id")
+    with pytest.raises(CaptureError, match=r"Column 'id' of table 'dbo\.t' is not captured any more"):
+        run.batch()
+
+
+def test_the_signal_table_is_captured_as_a_whole_whatever_the_lists_say(database):
+    create(database, "signals", "a varchar(42) not null primary key, b varchar(32), c varchar(2048)")
+    create(database, "t", "id int not null primary key, a int")
+    run = Run(database, signal_data_collection="shop.dbo.Signals", column_include_list="dbo.t.a")
+    assert [[c.name for c in schema.columns] for schema in run.source.tables()] == [["a", "b", "c"], ["id", "a"]]
+
+
 # Masks.
 
 SALT = "CzQMA0cB5K"

@@ -33,9 +33,9 @@ WHERE t.is_ms_shipped = 0 AND s.name <> 'cdc' AND t.temporal_type <> 1
 ORDER BY s.name, t.name
 """
 _COLUMNS = """
-SELECT c.object_id, c.name, c.column_id, b.name, c.max_length, c.precision, c.scale, c.is_nullable, c.is_identity,
-c.is_computed,
-       d.definition, e.value
+SELECT c.object_id, c.name, c.column_id,
+       CASE WHEN b.is_assembly_type = 1 AND b.is_user_defined = 1 THEN 'clr' ELSE b.name END,
+       c.max_length, c.precision, c.scale, c.is_nullable, c.is_identity, c.is_computed, d.definition, e.value
 FROM sys.columns AS c
 JOIN sys.tables AS t ON t.object_id = c.object_id
 JOIN sys.types AS u ON u.user_type_id = c.user_type_id

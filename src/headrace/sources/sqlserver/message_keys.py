@@ -1,8 +1,8 @@
 """Which columns are a table's key, and by which ones its snapshot is cut into chunks.
 
-The two differ. The key is what the user names, else the primary key, else a unique index; it may hold the same values
-twice. A chunk is a range of keys, and rows would be lost at its ends if two rows had the same key, so chunks only ever
-follow a primary key or a unique index.
+The two differ. The key is what the user names, else the primary key, else a unique index; rows may share it. A chunk is
+a range of keys and can't end inside of one, and a chunk that is read beside the stream is compared with it row by row;
+so chunks only ever follow a primary key or a unique index.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ from headrace.sources.sqlserver import chunks, clock, lsn, statements
 from headrace.sources.sqlserver.catalog import CatalogTable
 from headrace.sources.sqlserver.connection import Connection
 from headrace.sources.sqlserver.incremental import AdHocPlanner
-from headrace.sources.sqlserver.retention import is_retained, oldest_needed, require_retained
+from headrace.sources.sqlserver.retention import oldest_needed, require_retained
 from headrace.sources.sqlserver.structure import History
 
 _QUIET_SECONDS = 60.0
@@ -214,7 +214,8 @@ class Planner:
             progress = start.tables.get(path)
             after = start.commit if progress is None else progress.commit
             oldest = table.newest.instance.start_lsn
-            if oldest is None or not is_retained(self._connection, after, oldest):
+            # Even when the server's mapping shows no transaction in between: nothing is mapped while capture is off.
+            if oldest is None or oldest > lsn.after(after):
                 found.add(path)
         return found
 
@@ -230,6 +231,8 @@ class Planner:
             after = start.commit if progress is None else progress.commit
             snapshotting = progress is not None and not progress.done
             found[path] = self._evolve(path, history, after, commit, snapshotting=snapshotting)
+            if snapshotting:
+                found[path] = found[path].cut_by(history.newest.chunk_key)
         for path in fresh:
             found[path] = History.begin(self._catalog[path].newest)
         return found

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from headrace.changes import TableId, TableSchema
+from headrace.errors import CaptureError
 from headrace.sources.sqlserver import lsn
 from headrace.sources.sqlserver.types import NativeType
 
@@ -141,6 +142,24 @@ class History:
     def followed_by(self, table: CapturedTable, since: str) -> History:
         """With one version more."""
         return History([*self.versions, Version(since, table)])
+
+    def cut_by(self, key: tuple[str, ...]) -> History:
+        """With the chunk key that a snapshot which is not finished began with; its bounds are made of that one.
+
+        Raises:
+            CaptureError: a column of it is not read any more.
+        """
+        newest = self.newest
+        if newest.chunk_key == key:
+            return self
+        missing = next((name for name in key if name not in {column.name for column in newest.schema.columns}), None)
+        if missing is not None:
+            raise CaptureError(
+                f"Column '{missing}' of table '{newest.id.path}' is not captured any more, but its snapshot is half "
+                "done and cut into chunks by it.",
+                remedy="Capture it until the snapshot is done, or begin with a new checkpoint.",
+            )
+        return History([*self.versions[:-1], replace(self.versions[-1], table=replace(newest, chunk_key=key))])
 
     def needed_after(self, commit: str) -> History:
         """Without versions that no row after a commit follows."""

@@ -40,17 +40,19 @@ class TableRules:
         columns: the columns whose values are wanted.
         keys: patterns of `message_key_columns`.
         masks: what is done to values.
+        whole: a table that no list makes smaller: the signal table, whose columns are known by their place.
 
     Raises:
         OptionError: options contradict each other.
     """
 
     def __init__(
-        self, columns: ColumnFilter | None = None, keys: Sequence[str] = (), masks: Masks | None = None
+        self, columns: ColumnFilter | None = None, keys: Sequence[str] = (), masks: Masks | None = None, whole: str = ""
     ) -> None:
         self._columns = columns or ColumnFilter()
         self._keys = tuple(keys)
         self._masks = masks or Masks()
+        self._whole = whole.strip().casefold()
 
     @classmethod
     def of(cls, settings: Options) -> TableRules:
@@ -60,7 +62,8 @@ class TableRules:
             OptionError: options contradict each other, or one of them is malformed.
         """
         SelectOverrides.of(settings)
-        return cls(ColumnFilter.of(settings), settings["message_key_columns"], Masks.of(settings))
+        whole = settings["signal_data_collection"]
+        return cls(ColumnFilter.of(settings), settings["message_key_columns"], Masks.of(settings), whole)
 
     def table(
         self,
@@ -91,7 +94,8 @@ class TableRules:
             say_left_out(id.full_path, tuple((c.name, c.native_type) for c in computed), why)
         usable = [(column, native) for column, native in columns if not column.generated]
         chosen = choose_keys(id, [column for column, _ in usable], keys, self._keys)
-        kept = [(c, n) for c, n in usable if c.name in chosen.message or self._columns.keeps(id, c.name)]
+        whole = self._whole in (id.path.casefold(), id.full_path.casefold())
+        kept = [(c, n) for c, n in usable if whole or c.name in chosen.message or self._columns.keeps(id, c.name)]
         if not kept:
             raise OptionError(
                 f"No column of table '{id.path}' is left to capture.",

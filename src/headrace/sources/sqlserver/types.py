@@ -182,6 +182,7 @@ _TYPES: dict[str, _Type] = {
     ),
     "uniqueidentifier": _Type(1, _fixed("uuid"), _const(36), select="CONVERT(char(36), {})"),
     "xml": _Type(-16, _fixed("xml"), _const(0x7FFFFFFF), select="CONVERT(nvarchar(max), {})"),
+    "clr": _Type(-3, _fixed("bytes"), _characters(1), select="CONVERT(varbinary(max), {})", declare="varbinary(max)"),
     "hierarchyid": _Type(-3, _fixed("bytes"), _characters(1), select="CONVERT(varbinary(892), {})"),
 }
 
