@@ -1,0 +1,233 @@
+"""What a user and his monitoring see of `headrace status`, without Spark."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.observe.checkpoints import write_batch
+from typer.testing import CliRunner
+
+from headrace.cli.app import app
+from headrace.emulators.sqlserver import EmulatedServer
+from headrace.pipeline.checkpoint import owned
+from headrace.sources.base import Limit
+from headrace.sources.databases import Offsets
+from headrace.sources.offset import Offset
+from headrace.sources.reader import source_named
+
+
+class Shop:
+    """A database with a table of five rows, and a pipeline file with a checkpoint that batches are written to."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.server = EmulatedServer(folder / "server")
+        self.database = self.server.create_database("shop")
+        self.database.execute("CREATE TABLE dbo.t (id int NOT NULL PRIMARY KEY)")
+        self.database.execute("EXEC sys.sp_cdc_enable_table @source_schema='dbo', @source_name='t', @role_name=NULL")
+        for key in range(5):
+            self.database.execute("INSERT INTO dbo.t VALUES (?)", (key,))
+        self.database.capture()
+        self.options: dict[str, Any] = {
+            "driver": "emulator",
+            "hostname": str(folder / "server"),
+            "database": "shop",
+            "snapshot_chunk_rows": "2",
+            "snapshot_chunks_per_batch": "1",
+        }
+        self.offset = Offset.nothing()
+        self.batches = 0
+
+    def batch(self) -> None:
+        """One batch, committed."""
+        self.offset = source_named("sqlserver", self.options).advance(self.offset, Limit(), dt.datetime.now(dt.UTC))
+        write_batch(self.folder / "state", self.batches, Offsets({"shop": self.offset}).to_text())
+        self.batches += 1
+
+    def level(self) -> None:
+        """Batches until the snapshot is through."""
+        for _ in range(4):
+            self.batch()
+        assert self.offset.is_level
+
+    def status(self, *arguments: str, **source: str) -> tuple[int, str]:
+        """Exit code and what was printed."""
+        text = {
+            "source": {"type": "sqlserver", **self.options, **source},
+            "sink": {"type": "memory"},
+            "pipeline": {"name": "shop", "checkpoint": "state"},
+        }
+        file = self.folder / "pipeline.yaml"
+        file.write_text(json.dumps(text))
+        done = CliRunner().invoke(app, ["status", str(file), *arguments])
+        return done.exit_code, done.output
+
+    def json(self, *arguments: str, **source: str) -> tuple[int, Any]:
+        """Exit code and the JSON that was printed."""
+        code, text = self.status("--json", *arguments, **source)
+        return code, json.loads(text)
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Iterator[Shop]:
+    made = Shop(tmp_path)
+    yield made
+    made.database.close()
+
+
+def test_a_pipeline_that_was_never_started_says_so_and_makes_nothing(shop: Shop) -> None:
+    code, text = shop.status()
+    assert (code, text.splitlines()[0]) == (0, "shop: has not been started yet")
+    assert "capturing" in text
+    assert not (shop.folder / "state").exists()
+    assert shop.json()[1]["batch"] is None
+
+
+def test_a_snapshot_shows_its_chunks(shop: Shop) -> None:
+    shop.batch()
+    shop.batch()
+    code, text = shop.status()
+    assert code == 0
+    assert "dbo.t  in its snapshot: 2 chunks of a table of about 5 rows read" in text
+    table = shop.json()[1]["databases"]["shop"]["tables"]["dbo.t"]
+    assert table == {
+        "complete_until": None,
+        "snapshot": "running",
+        "chunks": 2,
+        "estimated_rows": 5,
+        "lost": False,
+    }
+
+
+def test_a_level_pipeline_is_fine(shop: Shop) -> None:
+    shop.level()
+    code, found = shop.json()
+    one = found["databases"]["shop"]
+    assert (code, found["fine"], found["running"], found["batch"]) == (0, True, False, 3)
+    assert (one["lag_seconds"], one["health"]["state"], one["position"]) == (0, "capturing", shop.offset.commit)
+    assert one["health"]["headroom_seconds"] == one["health"]["retention_seconds"] == 3 * 24 * 3600
+    assert shop.offset.commit_time is not None
+    assert found["complete_until"] == one["tables"]["dbo.t"]["complete_until"] == shop.offset.commit_time.isoformat()
+    text = shop.status()[1]
+    assert "shop: does not run; batch 3 is in all sinks" in text
+    assert "changes are kept for 3 d; none is waiting" in text
+    assert "dbo.t  complete until " in text
+
+
+def test_lag_and_headroom_of_what_waits(shop: Shop) -> None:
+    shop.level()
+    past = dt.datetime.now(dt.UTC).replace(tzinfo=None) - dt.timedelta(hours=70)
+    shop.database.clock = lambda: past
+    shop.database.execute("INSERT INTO dbo.t VALUES (10)")
+    shop.database.clock = lambda: dt.datetime.now(dt.UTC).replace(tzinfo=None)
+    shop.database.capture()
+    shop.database.capture()
+    code, found = shop.json()
+    one = found["databases"]["shop"]
+    assert (code, round(one["lag_seconds"] / 3600)) == (0, 70)
+    assert round(one["health"]["headroom_seconds"] / 3600) == 2
+    assert "the oldest that is not in the sinks for 1 h 59 min more" in shop.status()[1]
+
+
+def test_a_stopped_agent_is_1_and_lag_grows(shop: Shop) -> None:
+    shop.level()
+    shop.server.set_agent(running=False)
+    code, found = shop.json()
+    one = found["databases"]["shop"]
+    assert (code, one["health"]["state"]) == (1, "not capturing")
+    assert one["lag_seconds"] == one["health"]["behind_seconds"] > 0
+    assert shop.json()[1]["databases"]["shop"]["lag_seconds"] > one["lag_seconds"]
+    assert "SQL Server Agent is stopped. Start the service" in shop.status()[1]
+
+
+def test_deleted_changes_are_1(shop: Shop) -> None:
+    shop.level()
+    for key in (10, 11):
+        shop.database.execute("INSERT INTO dbo.t VALUES (?)", (key,))
+        shop.database.capture()
+    shop.database.cleanup()
+    code, text = shop.status()
+    assert code == 1
+    assert "needed changes of dbo.t are deleted in the source." in text
+
+
+def test_a_source_that_can_not_be_asked_leaves_lag_unknown(shop: Shop) -> None:
+    shop.level()
+    code, found = shop.json(hostname="/nowhere", password="hunter2")
+    one = found["databases"]["shop"]
+    assert (code, one["answered"], one["lag_seconds"], one["health"]["state"]) == (1, False, None, "unknown")
+    assert one["tables"]["dbo.t"]["complete_until"] is not None
+    text = shop.status(hostname="/nowhere", password="hunter2")[1]
+    assert "The source can't be asked: Server '/nowhere' can't be reached" in text
+    assert "hunter2" not in text
+
+
+def test_without_the_source_only_the_checkpoint_is_read(shop: Shop) -> None:
+    shop.level()
+    code, found = shop.json("--no-source", hostname="/nowhere")
+    one = found["databases"]["shop"]
+    assert (code, one["health"], one["lag_seconds"]) == (0, None, None)
+    assert "not asked" in shop.status("--no-source", hostname="/nowhere")[1]
+
+
+def test_who_holds_the_checkpoint(shop: Shop) -> None:
+    shop.level()
+    with owned(shop.folder / "state", "shop"):
+        _, found = shop.json()
+        assert "shop: runs (process " in shop.status()[1]
+    assert found["running"]
+    assert found["process"] > 0
+    assert not shop.json()[1]["running"]
+
+
+def test_bad_input_is_2(shop: Shop, tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["status", str(tmp_path / "no.yaml")])
+    assert done.exit_code == 2
+    assert "There is no pipeline file" in done.output
+    write_batch(tmp_path / "state", 0, '{"version":99,"databases":{}}')
+    code, text = shop.status()
+    assert (code, "version 99" in text) == (2, True)
+
+
+def test_topics_show_their_offsets(tmp_path: Path) -> None:
+    file = tmp_path / "pipeline.yaml"
+    file.write_text(
+        json.dumps(
+            {
+                "source": {
+                    "type": "kafka",
+                    "bootstrap.servers": "127.0.0.1:1",
+                    "topics": "orders",
+                    "format": {"type": "debezium_json"},
+                },
+                "sink": {"type": "memory"},
+                "pipeline": {"name": "orders", "checkpoint": "state"},
+            }
+        )
+    )
+    write_batch(tmp_path / "state", 4, '{"orders":{"0":5,"1":1234}}')
+    done = CliRunner().invoke(app, ["status", str(file)])
+    assert done.exit_code == 0
+    assert done.output.splitlines() == [
+        "orders: does not run; batch 4 is in all sinks",
+        "  topic orders: partition 0 up to 5, partition 1 up to 1,234",
+    ]
+
+
+def test_spark_is_not_loaded(shop: Shop) -> None:
+    shop.level()
+    shop.status()
+    program = (
+        "import sys\nfrom headrace.cli import main\n"
+        "try:\n    main()\nexcept SystemExit as end:\n    sys.exit(end.code or 'pyspark' in sys.modules)\n"
+    )
+    file = shop.folder / "pipeline.yaml"
+    done = subprocess.run([sys.executable, "-c", program, "status", str(file)], capture_output=True, timeout=60)
+    assert done.returncode == 0

@@ -1,0 +1,80 @@
+"""Rule: a run says within a heartbeat that its source has stopped to capture, and its lag grows from then on."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import headrace
+from headrace.emulators.sqlserver import EmulatedServer
+from headrace.observe.checkpoint import HadoopFolder
+from headrace.observe.completeness import completeness, offsets_of
+from headrace.observe.progress import Progress
+from headrace.sources.health import CaptureState
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+HEARTBEAT_SECONDS = 5.0
+
+
+def until(ask: Callable[[], Progress], wanted: Callable[[Progress], bool], seconds: float) -> Progress:
+    deadline = time.monotonic() + seconds
+    while not wanted(found := ask()):
+        assert time.monotonic() < deadline, found
+        time.sleep(0.05)
+    return found
+
+
+@pytest.mark.slow
+def test_a_stopped_agent_is_seen_within_a_heartbeat(spark: SparkSession, tmp_path: Path) -> None:
+    server = EmulatedServer(tmp_path / "server")
+    file = tmp_path / "pipeline.yaml"
+    source = {"type": "sqlserver", "driver": "emulator", "hostname": str(tmp_path / "server"), "database": "shop"}
+    pipeline = {"name": "watched", "checkpoint": "state", "trigger": "100ms"}
+    file.write_text(json.dumps({"source": source, "sink": {"type": "memory"}, "pipeline": pipeline}))
+    with server.create_database("shop") as database:
+        database.execute("CREATE TABLE dbo.t (id int NOT NULL PRIMARY KEY)")
+        database.execute("EXEC sys.sp_cdc_enable_table @source_schema='dbo', @source_name='t', @role_name=NULL")
+        database.execute("INSERT INTO dbo.t VALUES (1)")
+        database.capture()
+        with database.capture_job() as job:
+            running = headrace.load_pipeline(file).start(spark)
+            try:
+                well = until(running.progress, lambda p: p.lag_seconds == 0, 120)
+                assert well.health is not None
+                assert well.health.state is CaptureState.CAPTURING
+                server.set_agent(running=False)
+                job.pause()
+                database.execute("INSERT INTO dbo.t VALUES (2)")
+                told = until(
+                    running.progress,
+                    lambda p: p.health is not None and p.health.state is CaptureState.NOT_CAPTURING,
+                    HEARTBEAT_SECONDS,
+                )
+                assert told.lag_seconds
+                # Level with all that was captured, and still later and later.
+                until(running.progress, lambda p: (p.lag_seconds or 0) > (told.lag_seconds or 0), HEARTBEAT_SECONDS)
+                server.set_agent(running=True)
+                job.resume()
+                again = until(running.progress, lambda p: p.rows == 2 and p.lag_seconds == 0, 120)
+            finally:
+                running.stop()
+    found = headrace.complete_until(tmp_path / "state")
+    assert found.overall == found.of("dbo.t")
+    assert again.complete_until is not None
+    assert found.covers(again.complete_until)
+    # The same checkpoint through the file systems of the session, as on an object store.
+    folder = HadoopFolder(spark, (tmp_path / "state").as_uri())
+    assert found.batch == max(int(name) for name in folder.names("commits") if name.isdigit())
+    text = folder.text(f"offsets/{found.batch}")
+    assert text is not None
+    offsets = offsets_of(text.split("\n")[2])
+    assert offsets is not None
+    assert completeness([offsets], found.batch) == found
+    assert (folder.exists(), folder.names("none"), folder.text("none")) == (True, [], None)
