@@ -22,7 +22,7 @@ import headrace
 from headrace.emulators.sqlserver import EmulatedServer
 from headrace.java import spark_environment
 
-SECONDS = 90
+SECONDS = 300
 SETTINGS = {
     "spark.connect.grpc.binding.address": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
@@ -100,7 +100,10 @@ def client(folder: str) -> None:
         query.stop()
     rows = spark.table("typed_rows").orderBy("position").collect()
     messages = headrace.encode(
-        spark.table("all_rows"), format="debezium_json", topic_prefix="shop", schemas_enable=True
+        spark.table("all_rows").where("table.name = 't'"),
+        format="debezium_json",
+        topic_prefix="shop",
+        schemas_enable=True,
     )
     consumed = messages.selectExpr(
         "topic", "coalesce(partition, 0) as partition", "row_number() over (order by position) as offset",

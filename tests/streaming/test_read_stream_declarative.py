@@ -68,7 +68,7 @@ def run(project, database):
             cwd=project,
             capture_output=True,
             text=True,
-            timeout=240,
+            timeout=600,
             check=False,
         )
     said = done.stdout + done.stderr
