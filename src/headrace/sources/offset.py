@@ -112,6 +112,13 @@ class Offset:
         """The offset before the first batch."""
         return cls()
 
+    def takes_in(self, before: Offset, table: str) -> bool:
+        """Whether a table's snapshot begins with the batch that ends here, for the first time or again."""
+        progress, earlier = self.tables.get(table), before.tables.get(table)
+        if progress is None:
+            return False
+        return earlier is None or progress.commit != earlier.commit or (earlier.done and not progress.done)
+
     @property
     def is_nothing(self) -> bool:
         """Whether no batch has ended yet."""

@@ -61,9 +61,6 @@ def plan_chunks(start: Offset, end: Offset) -> list[Chunk]:
         progress = end.tables.get(table)
         if progress is None:
             continue
-        before = start.tables.get(table)
-        if before is not None and before.done:
-            continue
         lower = progress.lower
         for i, upper in enumerate(progress.bounds):
             number = progress.chunk + i

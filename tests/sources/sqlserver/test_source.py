@@ -65,9 +65,11 @@ class Run:
     def all(self):
         """The rows of all batches until there is nothing new."""
         rows = []
-        while found := self.batch():
-            rows += found
-        return rows
+        while True:
+            before = self.offset
+            rows += self.batch()
+            if self.offset == before:
+                return rows
 
 
 def rows_of(source, start, end):

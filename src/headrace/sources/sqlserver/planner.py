@@ -66,6 +66,7 @@ class Planner:
         self._restarted = restarted
         self._ad_hoc = AdHocPlanner(connection, settings, health)
         self._mode = settings["snapshot_mode"]
+        self._estimates: dict[tuple[str, str], int] | None = None
 
     def advance(self, start: Offset, limit: Limit, now: dt.datetime) -> Offset:
         """The end of the batch that begins at `start`; `start` itself when nothing is new.
@@ -107,8 +108,10 @@ class Planner:
 
     def _begin(self, path: str, commit: str) -> TableProgress:
         id = self._catalog[path].id
-        estimate = self._connection.value(statements.ROW_ESTIMATE, (id.schema, id.name))
-        return TableProgress(commit=commit, rows=-1 if estimate is None else int(estimate))
+        if self._estimates is None:
+            rows = self._connection.rows(statements.ROW_ESTIMATES)
+            self._estimates = {(str(schema), str(name)): int(count or 0) for schema, name, count in rows}
+        return TableProgress(commit=commit, rows=self._estimates.get((id.schema, id.name), -1))
 
     # The batches that follow.
 

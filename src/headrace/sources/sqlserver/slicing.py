@@ -101,7 +101,7 @@ class Slicing:
         start, end = self._start, self._end
         found = []
         for path in end.known:
-            if path not in start.known or (path in end.tables and path not in start.tables):
+            if path not in start.known or end.takes_in(start, path):
                 # Taken in by this batch.
                 continue
             progress = start.tables.get(path)

@@ -68,9 +68,9 @@ JOBS_TABLE = (
     "WHERE j.database_id = DB_ID()"
 )
 LOG_USED = "SELECT u.used_log_space_in_bytes FROM sys.dm_db_log_space_usage AS u"
-ROW_ESTIMATE = (
-    "SELECT SUM(p.rows) FROM sys.partitions AS p JOIN sys.tables AS t ON t.object_id = p.object_id "
-    "JOIN sys.schemas AS s ON s.schema_id = t.schema_id WHERE p.index_id IN (0, 1) AND s.name = ? AND t.name = ?"
+ROW_ESTIMATES = (
+    "SELECT s.name, t.name, SUM(p.rows) FROM sys.partitions AS p JOIN sys.tables AS t ON t.object_id = p.object_id "
+    "JOIN sys.schemas AS s ON s.schema_id = t.schema_id WHERE p.index_id IN (0, 1) GROUP BY s.name, t.name"
 )
 
 
