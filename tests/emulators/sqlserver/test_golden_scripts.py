@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,12 +10,9 @@ from typing import Any
 import pytest
 
 from headrace.emulators.sqlserver import EmulatedDatabase, EmulatedServer
-from headrace.emulators.sqlserver.driver import batches
 
 INPUT = Path(__file__).parents[2] / "golden" / "sqlserver" / "input"
 SCRIPTS = ("01_tables", "02_cdc_catalog", "03_base_rows", "04_changes", "05_schema_change", "06_last")
-# These belong to the stand-in that the recordings were made with.
-FOREIGN = re.compile(r"create\s+(function|trigger|sequence|procedure)\b", re.IGNORECASE)
 
 
 @pytest.fixture(scope="module")
@@ -24,9 +20,7 @@ def golden(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmulatedDatabas
     server = EmulatedServer(tmp_path_factory.mktemp("golden"))
     with server.create_database("testDB", enable_cdc=False) as database:
         for name in SCRIPTS:
-            for batch in batches((INPUT / f"{name}.sql").read_text("utf-8")):
-                if not FOREIGN.match(batch):
-                    database.execute(batch)
+            database.script((INPUT / f"{name}.sql").read_text("utf-8"))
         yield database
 
 

@@ -26,6 +26,8 @@ SYSTEM_TABLES: dict[str, str] = {
     "sys.computed_columns": "object_id int, name sysname, column_id int, definition nvarchar(max), is_persisted bit",
     "sys.identity_columns": "object_id int, name sysname, column_id int, seed_value bigint, increment_value bigint,"
     " last_value bigint",
+    "sys.sequences": "name sysname, object_id int, start_value bigint, increment bigint, minimum_value bigint,"
+    " maximum_value bigint, is_cycling bit, current_value bigint, system_type_id tinyint, is_used bit",
     "sys.indexes": "object_id int, name sysname, index_id int, type tinyint, type_desc nvarchar(60), is_unique bit,"
     " is_primary_key bit, is_unique_constraint bit, is_disabled bit, has_filter bit",
     "sys.index_columns": "object_id int, index_id int, index_column_id int, column_id int, key_ordinal tinyint,"
@@ -71,6 +73,8 @@ COMPUTED_TABLES: dict[str, str] = {
     " collation_name sysname,"
     " is_read_only bit, state tinyint, state_desc nvarchar(60), snapshot_isolation_state tinyint,"
     " snapshot_isolation_state_desc nvarchar(60), is_read_committed_snapshot_on bit, is_cdc_enabled bit",
+    "msdb.cdc_jobs": "database_id int, job_type nvarchar(20), job_id uniqueidentifier, maxtrans int, maxscans int,"
+    " continuous bit, pollinginterval bigint, retention bigint, threshold bigint",
     "sys.partitions": "partition_id bigint, object_id int, index_id int, partition_number int, rows bigint",
     "sys.dm_db_partition_stats": "partition_id bigint, object_id int, index_id int, partition_number int, row_count"
     " bigint",

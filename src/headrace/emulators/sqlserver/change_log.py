@@ -77,12 +77,20 @@ class TransactionLog:
         )
         self._open = True
         self._number = int(state["next_tran"])
-        self._position = lsns.next_block(bytes.fromhex(state["lsn"]))
+        # Rows of the catalog may have been written by hand, with LSNs that this log did not give.
+        self._position = lsns.next_block(max(bytes.fromhex(state["lsn"]), self._newest_mapped()))
         if self._forced_commit is not None:
             file, block, _ = lsns.parts(self._forced_commit)
             self._position = lsns.made(file, block, 1)
         self._begin_lsn = self._position
         self._commands = self._at = 0
+
+    def _newest_mapped(self) -> bytes:
+        there = self._connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'cdc.lsn_time_mapping'").fetchone()
+        if there is None:
+            return b""
+        (newest,) = self._connection.execute('SELECT MAX(start_lsn) FROM "cdc.lsn_time_mapping"').fetchone()
+        return b"" if newest is None else bytes(newest)
 
     def open(self) -> None:
         """Make the transaction a logged one, even if it changes no captured row."""
@@ -174,7 +182,7 @@ class Instance:
 
 
 def instances_of(connection: sqlite3.Connection, catalog: Catalog, table: TableInfo) -> list[Instance]:
-    """The capture instances of a source table, oldest first; those that a script wrote by hand have no log."""
+    """The capture instances of a source table that a log is kept for, oldest first."""
     found = []
     present = {c.name.lower(): c for c in table.columns}
     for number, name in connection.execute(
@@ -207,6 +215,14 @@ def has_pending(connection: sqlite3.Connection, instance: str) -> bool:
     name = f"emulator.pending.{instance}"
     return (
         connection.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", (name,)).fetchone()
+        is not None
+    )
+
+
+def written(connection: sqlite3.Connection, instance: str) -> bool:
+    """Whether a script wrote an instance by hand, and it got its log afterwards."""
+    return (
+        connection.execute('SELECT 1 FROM "emulator.state" WHERE name = ?', (f"written.{instance}",)).fetchone()
         is not None
     )
 

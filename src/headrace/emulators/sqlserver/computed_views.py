@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.emulators.sqlserver import catalog as catalogs
+from headrace.emulators.sqlserver import files
 from headrace.emulators.sqlserver.catalog import quoted
 from headrace.emulators.sqlserver.types import DEFAULT_COLLATION
 
 if TYPE_CHECKING:
     from headrace.emulators.sqlserver.session import Session
+
+
+_SYSTEM = ("master", "tempdb", "model", "msdb")
 
 
 class ComputedViews:
@@ -37,13 +41,31 @@ class ComputedViews:
         )
 
     def _rows_of_databases(self) -> Iterator[tuple[object, ...]]:
+        paths = files.databases(self._session.path.parent)
         for number, name in enumerate(self._session.database_names(), 1):
             enabled, created = 0, "2003-04-08 09:13:36.390"
-            if name == self._session.database:
-                enabled = int(self._session.catalog().find("cdc", "change_tables") is not None)
-            elif number > 4:
-                enabled = int(_is_captured(self._session.path.parent / f"{name}.sqlite"))
-            yield (name, number, created, 160, DEFAULT_COLLATION, 0, 0, "ONLINE", 1, "ON", 0, enabled)
+            snapshot, committed = 0, 0
+            if number <= len(_SYSTEM):
+                snapshot = int(name in ("master", "msdb"))
+            else:
+                state = _settings(paths[name])
+                enabled = int(bool(state["captured"]))
+                snapshot = int(state.get("allow_snapshot_isolation") == "ON")
+                committed = int(state.get("read_committed_snapshot") == "ON")
+                created = str(state["created"])
+            words = "ON" if snapshot else "OFF"
+            yield (
+                name, number, created, 160, DEFAULT_COLLATION, 0, 0, "ONLINE", snapshot, words, committed, enabled
+            )  # fmt: skip
+
+    def _rows_of_cdc_jobs(self) -> Iterator[tuple[object, ...]]:
+        paths = files.databases(self._session.path.parent)
+        for number, name in enumerate(self._session.database_names(), 1):
+            if number > len(_SYSTEM):
+                state = _settings(paths[name])
+                if state["captured"]:
+                    for job in jobs(state):
+                        yield (number, *job)
 
     def _counts(self) -> Iterator[tuple[int, int, int]]:
         paths = {t.object_id: t.path for t in self._session.catalog().tables.values() if t.object_id}
@@ -79,12 +101,30 @@ class ComputedViews:
         )
 
 
-def _is_captured(path: Path) -> bool:
+def _settings(path: Path) -> dict[str, object]:
+    """What a database's file says of it, and whether it is enabled for capture."""
     other = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
     try:
-        return (
+        state: dict[str, object] = dict(other.execute('SELECT name, value FROM "emulator.state"').fetchall())
+        state["captured"] = (
             other.execute("SELECT 1 FROM \"sys.objects\" WHERE name = 'change_tables' COLLATE BINARY").fetchone()
             is not None
         )
     finally:
         other.close()
+    return state
+
+
+def jobs(state: Mapping[str, object]) -> list[tuple[object, ...]]:
+    """The capture job and the clean-up job of a database, as msdb.dbo.cdc_jobs has them.
+
+    Each is job_type, job_id, maxtrans, maxscans, continuous, pollinginterval in seconds, retention in minutes,
+    threshold.
+
+    Args:
+        state: the settings in the database's file.
+    """
+    return [
+        ("capture", "6D3C3B2E-0000-4000-8000-000000000001", 500, 10, 1, int(float(str(state.get("polling", "5")))), 0, 0),
+        ("cleanup", "6D3C3B2E-0000-4000-8000-000000000002", 0, 0, 0, 0, int(str(state.get("retention", "4320"))), 5000),
+    ]  # fmt: skip

@@ -1,18 +1,16 @@
-"""CREATE, ALTER and DROP of tables, schemas and indexes: the SQLite object and its rows in the system catalog."""
+"""CREATE of tables, schemas and indexes: the SQLite object and its rows in the system catalog."""
 
 from __future__ import annotations
 
-import re
 import sqlite3
 from collections.abc import Callable
 
-from headrace.emulators.sqlserver import change_log
 from headrace.emulators.sqlserver.catalog import Catalog, ColumnInfo, TableInfo, column_definition, quoted
 from headrace.emulators.sqlserver.drafts import ColumnDraft, KeyDraft, read_column, read_constraint
-from headrace.emulators.sqlserver.errors import ProgrammingError, invalid_column, invalid_object
+from headrace.emulators.sqlserver.errors import ProgrammingError, invalid_column
 from headrace.emulators.sqlserver.queries import StatementTranslator
 from headrace.emulators.sqlserver.reader import StatementReader
-from headrace.emulators.sqlserver.scope import Relation, Scope, Value
+from headrace.emulators.sqlserver.scope import Relation, Scope
 from headrace.emulators.sqlserver.types import DEFAULT_COLLATION, SqlType
 
 _REUSED_KEYS = ("int", "bigint", "smallint", "tinyint")
@@ -33,7 +31,7 @@ class Definitions:
         self._now = now
 
     def run(self, text: str) -> None:
-        """Carry out one CREATE, ALTER or DROP."""
+        """Carry out one CREATE of a table, schema or index, or DROP INDEX."""
         reader = StatementReader(text)
         if reader.accept("CREATE", "TABLE"):
             self._create_table(reader)
@@ -41,14 +39,8 @@ class Definitions:
             self._create_schema(reader)
         elif reader.word() == "CREATE" and any(reader.word(i).endswith("INDEX") for i in (1, 2, 3)):
             self._create_index(reader)
-        elif reader.accept("ALTER", "TABLE"):
-            self._alter_table(reader)
-        elif reader.accept("DROP", "TABLE"):
-            self._drop_tables(reader)
         elif reader.accept("DROP", "INDEX"):
             self._drop_index(reader)
-        elif reader.accept("TRUNCATE", "TABLE"):
-            self._truncate(reader)
         else:
             raise reader.unknown(f"{reader.word()} {reader.word(1)}")
 
@@ -119,7 +111,7 @@ class Definitions:
         self._connection.execute(f"CREATE TABLE {quoted(path)} ({', '.join(body)}){options}")
         object_id = self._new_object(name, schema_id, "U ", "USER_TABLE", 0, shipped)
         for number, draft in enumerate(columns, 1):
-            self._describe(object_id, number, draft)
+            self.describe(object_id, number, draft)
         if primary is None or not primary.clustered:
             self._index_row(object_id, None, 0, 0, "HEAP", False, False, False)
         for key in sorted(keys, key=lambda k: not k.primary):
@@ -136,7 +128,7 @@ class Definitions:
     def _column_text(self, draft: ColumnDraft, infos: list[ColumnInfo], path: str, primary: KeyDraft | None) -> str:
         text = column_definition(draft.name, draft.type)
         if draft.computed is not None:
-            return f"{text} GENERATED ALWAYS AS ({self._computed_sql(draft.computed, infos, path)}) VIRTUAL"
+            return f"{text} GENERATED ALWAYS AS ({self.computed_sql(draft.computed, infos, path)}) VIRTUAL"
         if primary is not None and [c.lower() for c in primary.columns] == [draft.name.lower()]:
             # An integer key is SQLite's row number itself, which is by far the fastest.
             return (
@@ -146,7 +138,8 @@ class Definitions:
             )
         return f"{text} NOT NULL" if draft.nullable is False else text
 
-    def _computed_sql(self, text: str, infos: list[ColumnInfo], path: str) -> str:
+    def computed_sql(self, text: str, infos: list[ColumnInfo], path: str) -> str:
+        """The expression of a computed column for SQLite."""
         return self._computed(text, infos, path)[0]
 
     def _computed_type(self, text: str, infos: list[ColumnInfo], path: str) -> SqlType | None:
@@ -154,7 +147,7 @@ class Definitions:
 
     def _computed(self, text: str, infos: list[ColumnInfo], path: str) -> tuple[str, SqlType | None]:
         scope = Scope([Relation(path, tuple((c.name, c.type) for c in infos), True)], bare_names=True)
-        value = StatementTranslator(text, _no_subqueries).constant(text, scope)
+        value = StatementTranslator(text, no_subqueries).constant(text, scope)
         return value.sql, value.type
 
     def _create_key(
@@ -198,7 +191,8 @@ class Definitions:
         columns = ", ".join(quoted(c) for c in key.columns)
         self._connection.execute(f"CREATE {word} {quoted(f'{path}.{name}')} ON {quoted(path)} ({columns})")
 
-    def _describe(self, object_id: int, number: int, draft: ColumnDraft) -> None:
+    def describe(self, object_id: int, number: int, draft: ColumnDraft) -> None:
+        """Write down what the catalog says of a column."""
         default_id = 0
         if draft.default is not None:
             name = draft.default_name or f"DF__{draft.name}__{self._next_object():08X}"
@@ -248,6 +242,15 @@ class Definitions:
             'INSERT INTO "sys.indexes" VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0, 0)',
             (object_id, name, index_id, kind, words, int(unique), int(primary), int(constraint)),
         )
+
+    def new_object(self, name: str, schema: str, kind: str, words: str) -> int:
+        """Make an object that is no table and gives its id; raises error 2714 when the name is taken."""
+        schema_id = self._schema_id(schema)
+        if self._connection.execute(
+            'SELECT 1 FROM "sys.objects" WHERE schema_id = ? AND name = ?', (schema_id, name)
+        ).fetchone():
+            raise ProgrammingError(f"There is already an object named '{name}' in the database.", 2714)
+        return self._new_object(name, schema_id, kind, words, 0, False)
 
     def _new_object(self, name: str, schema_id: int, kind: str, words: str, parent: int, shipped: bool) -> int:
         number = self._next_object()
@@ -337,7 +340,7 @@ class Definitions:
                 f"DELETE FROM {quoted(path)} WHERE object_id = ? AND index_id = ?", (table.object_id, row[0])
             )
 
-    # Changes of tables.
+    # What changes of tables need too.
 
     def existing(self, reader: StatementReader) -> TableInfo:
         """The table that the reader's next words name; raises error 4902 when there is none."""
@@ -349,205 +352,6 @@ class Definitions:
                 4902,
             )
         return table
-
-    def _alter_table(self, reader: StatementReader) -> None:
-        table = self.existing(reader)
-        change_log.drop_triggers(self._connection, table)
-        required = False
-        if reader.accept("ADD"):
-            while True:
-                self._add(reader, table)
-                if not reader.accept(","):
-                    break
-        elif reader.accept("DROP", "COLUMN"):
-            while True:
-                self._drop_column(table, reader.name())
-                if not reader.accept(","):
-                    break
-        elif reader.accept("ALTER", "COLUMN"):
-            required = self._alter_column(reader, table)
-        else:
-            raise reader.unknown(f"ALTER TABLE ... {reader.word()}")
-        reader.finish()
-        changed = self._catalog().find(table.schema, table.name)
-        assert changed is not None
-        change_log.create_triggers(self._connection, self._catalog(), changed)
-        self._history(table, reader.text, required)
-
-    def _history(self, table: TableInfo, command: str, required: bool) -> None:
-        tracked = self._connection.execute(
-            'SELECT object_id, capture_instance FROM "cdc.change_tables" WHERE source_object_id = ?', (table.object_id,)
-        ).fetchall()
-        if self._catalog().find("cdc", "ddl_history") is None:
-            return
-        (lsn,) = self._connection.execute("SELECT value FROM \"emulator.state\" WHERE name = 'lsn'").fetchone()
-        for number, _ in tracked:
-            self._connection.execute(
-                'INSERT INTO "cdc.ddl_history" VALUES (?, ?, ?, ?, ?, ?)',
-                (table.object_id, number, int(required), command, bytes.fromhex(lsn), self._now()),
-            )
-
-    def _add(self, reader: StatementReader, table: TableInfo) -> None:
-        if reader.word() in ("CONSTRAINT", "PRIMARY KEY", "UNIQUE"):
-            key = read_constraint(reader)
-            key.clustered = False
-            self.create_index(table, key)
-            return
-        keys: list[KeyDraft] = []
-        draft = read_column(reader, keys)
-        if any(c.name.lower() == draft.name.lower() for c in table.columns):
-            raise ProgrammingError(
-                f"Column names in each table must be unique. Column name '{draft.name}' is specified more than once.",
-                2705,
-            )
-        (last,) = self._connection.execute(
-            'SELECT MAX(column_id) FROM "sys.columns" WHERE object_id = ?', (table.object_id,)
-        ).fetchone()
-        (kept,) = self._connection.execute(
-            'SELECT COALESCE(MAX(CAST(value AS INTEGER)), 0) FROM "emulator.state" WHERE name = ?',
-            (f"columns.{table.object_id}",),
-        ).fetchone()
-        number = max(int(last or 0), int(kept)) + 1
-        text = column_definition(draft.name, draft.type)
-        if draft.computed is not None:
-            text += (
-                f" GENERATED ALWAYS AS ({self._computed_sql(draft.computed, list(table.columns), table.path)}) VIRTUAL"
-            )
-        elif draft.nullable is False:
-            if draft.default is None:
-                (rows,) = self._connection.execute(f"SELECT EXISTS (SELECT 1 FROM {quoted(table.path)})").fetchone()
-                if rows:
-                    raise ProgrammingError(
-                        "ALTER TABLE only allows columns to be added that can contain nulls, or have a DEFAULT"
-                        " definition specified."
-                        f" Column '{draft.name}' cannot be added to non-empty table '{table.name}'.", 4901
-                    )  # fmt: skip
-                text += " NOT NULL DEFAULT ''"
-            else:
-                value = StatementTranslator(draft.default, _no_subqueries)
-                cell = value.assigned(value.constant(draft.default), ColumnInfo(draft.name, draft.type), table)
-                (stored,) = self._connection.execute(f"SELECT {cell}").fetchone()
-                text += f" NOT NULL DEFAULT {_sqlite_literal(stored)}"
-        self._connection.execute(f"ALTER TABLE {quoted(table.path)} ADD COLUMN {text}")
-        self._describe(table.object_id, number, draft)
-        self._connection.execute(
-            'INSERT OR REPLACE INTO "emulator.state" VALUES (?, ?)', (f"columns.{table.object_id}", str(number))
-        )
-        for key in keys:
-            self.create_index(
-                TableInfo(
-                    table.schema,
-                    table.name,
-                    table.object_id,
-                    (*table.columns, ColumnInfo(draft.name, draft.type, number)),
-                ),
-                key,
-            )
-
-    def _drop_column(self, table: TableInfo, name: str) -> None:
-        column = table.column(name)
-        used = self._connection.execute(
-            'SELECT 1 FROM "sys.index_columns" WHERE object_id = ? AND column_id = ?',
-            (table.object_id, column.column_id),
-        ).fetchone()
-        if used:
-            raise ProgrammingError(
-                f"ALTER TABLE DROP COLUMN {name} failed because one or more objects access this column.", 4922
-            )
-        self._connection.execute(f"ALTER TABLE {quoted(table.path)} DROP COLUMN {quoted(column.name)}")
-        for path, key in (
-            ("sys.columns", "object_id"),
-            ("sys.computed_columns", "object_id"),
-            ("sys.identity_columns", "object_id"),
-        ):
-            self._connection.execute(
-                f"DELETE FROM {quoted(path)} WHERE {key} = ? AND column_id = ?", (table.object_id, column.column_id)
-            )
-        self._connection.execute(
-            'DELETE FROM "sys.default_constraints" WHERE parent_object_id = ? AND parent_column_id = ?',
-            (table.object_id, column.column_id),
-        )
-        highest = max(c.column_id for c in table.columns)
-        self._connection.execute(
-            'INSERT OR REPLACE INTO "emulator.state" VALUES (?, ?)', (f"columns.{table.object_id}", str(highest))
-        )
-
-    def _alter_column(self, reader: StatementReader, table: TableInfo) -> bool:
-        column = table.column(reader.name())
-        declared = reader.type()
-        nullable = True
-        if reader.accept("NOT", "NULL"):
-            nullable = False
-        else:
-            reader.accept("NULL")
-        tables = [table]
-        for (instance,) in self._connection.execute(
-            'SELECT t.capture_instance FROM "cdc.change_tables" AS t JOIN "cdc.captured_columns" AS c ON c.object_id'
-            " = t.object_id"
-            " WHERE t.source_object_id = ? AND c.column_name = ?",
-            (table.object_id, column.name),
-        ).fetchall():
-            change_table = self._catalog().find("cdc", f"{instance}_CT")
-            assert change_table is not None
-            tables.append(change_table)
-        for owner in tables:
-            self._retype(owner, owner.column(column.name), declared, nullable if owner is table else True)
-        return len(tables) > 1
-
-    def _retype(self, table: TableInfo, column: ColumnInfo, declared: SqlType, nullable: bool) -> None:
-        path, name = quoted(table.path), quoted(column.name)
-        if declared.kind.affinity != column.type.kind.affinity or declared.collate != column.type.collate:
-            (text,) = self._connection.execute("SELECT sql FROM sqlite_master WHERE name = ?", (table.path,)).fetchone()
-            old, new = column_definition(column.name, column.type), column_definition(column.name, declared)
-            self._connection.execute("PRAGMA writable_schema = ON")
-            self._connection.execute(
-                "UPDATE sqlite_master SET sql = ? WHERE name = ?", (text.replace(old, new, 1), table.path)
-            )
-            (version,) = self._connection.execute("PRAGMA schema_version").fetchone()
-            self._connection.execute(f"PRAGMA schema_version = {version + 1}")
-            self._connection.execute("PRAGMA writable_schema = RESET")
-        changed = ColumnInfo(column.name, declared, column.column_id, nullable)
-        cell = StatementTranslator(table.path, _no_subqueries)
-        source = column.type.declaration
-        conversion = (
-            f"tsql_cast({name}, '{declared.declaration}', '{source}', 0)"
-            if declared.family != column.type.family
-            else name
-        )
-        value = cell.assigned(Value(conversion, declared), changed, table)
-        self._connection.execute(f"UPDATE {path} SET {name} = {value}")
-        collation = (declared.collation or DEFAULT_COLLATION) if declared.family == "string" else None
-        self._connection.execute(
-            'UPDATE "sys.columns" SET system_type_id = ?, user_type_id = ?, max_length = ?, precision = ?, scale ='
-            ' ?, collation_name = ?,'
-            " is_nullable = ? WHERE object_id = ? AND column_id = ?",
-            (
-                declared.kind.system_type_id, declared.kind.system_type_id, declared.max_length,
-                declared.shown_precision,
-                declared.shown_scale, collation, int(nullable), table.object_id, column.column_id,
-            ),
-        )  # fmt: skip
-        # Other connections notice a new structure by SQLite's own schema version.
-        self._connection.execute('CREATE TABLE "emulator.structure" (x)')
-        self._connection.execute('DROP TABLE "emulator.structure"')
-
-    def _drop_tables(self, reader: StatementReader) -> None:
-        optional = reader.accept("IF", "EXISTS")
-        while True:
-            database, schema, name = reader.path()
-            del database
-            table = self._catalog().find(schema, name)
-            if table is not None and table.object_id:
-                self.drop_table(table)
-            elif not optional:
-                raise ProgrammingError(
-                    f"Cannot drop the table '{schema}.{name}', because it does not exist or you do not have"
-                    " permission.",
-                    3701,
-                )
-            if not reader.accept(","):
-                break
-        reader.finish()
 
     def drop_table(self, table: TableInfo) -> None:
         """Drop a table with everything the catalog says of it."""
@@ -564,59 +368,7 @@ class Definitions:
         for path in ("sys.default_constraints", "sys.objects"):
             self._connection.execute(f"DELETE FROM {quoted(path)} WHERE parent_object_id = ?", (table.object_id,))
 
-    def _truncate(self, reader: StatementReader) -> None:
-        table = self.existing(reader)
-        if self._connection.execute(
-            'SELECT 1 FROM "cdc.change_tables" WHERE source_object_id = ?', (table.object_id,)
-        ).fetchone():
-            raise ProgrammingError(
-                f"Cannot truncate table '{table.path}' because it is published for replication or enabled for Change"
-                " Data Capture.",
-                4711,
-            )
-        self._connection.execute(f"DELETE FROM {quoted(table.path)}")
-        self._connection.execute(
-            'UPDATE "sys.identity_columns" SET last_value = NULL WHERE object_id = ?', (table.object_id,)
-        )
 
-    def rename(self, old: str, new: str, kind: str) -> None:
-        """What sp_rename does to a table (`dbo.t`) or a column (`dbo.t.c`)."""
-        parts = [a or b for a, b in re.findall(r"\[([^\]]+)\]|([^.\[\]]+)", old)]
-        if kind.upper() == "COLUMN":
-            column_name, table_name = parts[-1], parts[-2]
-            table = self._catalog().find(parts[-3] if len(parts) > 2 else "dbo", table_name)
-            if table is None:
-                raise invalid_object(old)
-            if self._connection.execute(
-                'SELECT 1 FROM "cdc.change_tables" WHERE source_object_id = ?', (table.object_id,)
-            ).fetchone():
-                raise ProgrammingError(
-                    "Cannot alter column because it is published for replication or enabled for Change Data Capture.",
-                    4928,
-                )
-            column = table.column(column_name)
-            self._connection.execute(
-                f"ALTER TABLE {quoted(table.path)} RENAME COLUMN {quoted(column.name)} TO {quoted(new)}"
-            )
-            self._connection.execute(
-                'UPDATE "sys.columns" SET name = ? WHERE object_id = ? AND column_id = ?',
-                (new, table.object_id, column.column_id),
-            )
-            return
-        table = self._catalog().find(parts[-2] if len(parts) > 1 else "dbo", parts[-1])
-        if table is None:
-            raise invalid_object(old)
-        self._connection.execute(f"ALTER TABLE {quoted(table.path)} RENAME TO {quoted(f'{table.schema}.{new}')}")
-        self._connection.execute('UPDATE "sys.objects" SET name = ? WHERE object_id = ?', (new, table.object_id))
-
-
-def _sqlite_literal(value: object) -> str:
-    if isinstance(value, bytes):
-        return f"x'{value.hex()}'"
-    if isinstance(value, str):
-        return "'" + value.replace("'", "''") + "'"
-    return repr(value)
-
-
-def _no_subqueries(database: str, schema: str, name: str) -> tuple[TableInfo, str]:
+def no_subqueries(database: str, schema: str, name: str) -> tuple[TableInfo, str]:
+    """What finds tables where an expression may read none; raises error 1046."""
     raise ProgrammingError("Subqueries are not allowed in this context. Only scalar expressions are allowed.", 1046)

@@ -14,7 +14,10 @@ from sqlglot.tokenizer_core import Token, TokenType
 from headrace.emulators.sqlserver.errors import ProgrammingError, not_emulated
 from headrace.emulators.sqlserver.types import SqlType, cast_type
 
-__all__ = ["EmulatedTSQL", "Token", "TokenType", "data_type", "numbered", "parse", "scan", "split"]
+__all__ = ["PLACEHOLDER", "EmulatedTSQL", "Token", "TokenType", "data_type", "numbered", "parse", "scan"]
+
+PLACEHOLDER = "emulator_p"
+"""How `?` is called inside of a statement, with its number: no variable of a user."""
 
 
 class EmulatedTSQL(TSQL):
@@ -62,19 +65,8 @@ def scan(text: str) -> list[Token]:
         ) from error
 
 
-def split(text: str) -> list[str]:
-    """The statements of a text, which are apart by semicolons."""
-    pieces, start = [], 0
-    for token in scan(text):
-        if token.token_type is TokenType.SEMICOLON:
-            pieces.append(text[start : token.start])
-            start = token.end + 1
-    pieces.append(text[start:])
-    return [piece for piece in (p.strip() for p in pieces) if piece and scan(piece)]
-
-
 def numbered(text: str) -> tuple[str, int]:
-    """The text with `?` made `@p1`, `@p2`, ..., because a translation may move them; and how many there were."""
+    """The text with each `?` made a numbered name, because a translation may move them; and how many there were."""
     if "?" not in text:
         return text, 0
     out, position, count = [], 0, 0
@@ -82,7 +74,7 @@ def numbered(text: str) -> tuple[str, int]:
         if token.token_type is TokenType.PLACEHOLDER:
             count += 1
             out.append(text[position : token.start])
-            out.append(f"@p{count}")
+            out.append(f"@{PLACEHOLDER}{count}")
             position = token.end + 1
     return "".join(out) + text[position:], count
 

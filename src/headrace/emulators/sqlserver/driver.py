@@ -12,8 +12,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.emulators.sqlserver import errors
+from headrace.emulators.sqlserver import errors, files
 from headrace.emulators.sqlserver.arrow import ArrowStream, python_rows
+from headrace.emulators.sqlserver.batches import batches
 from headrace.emulators.sqlserver.errors import (
     DatabaseError,
     DataError,
@@ -61,7 +62,7 @@ def connect(settings: Mapping[str, str]) -> Connection:
     user = settings.get("user") or "sa"
     _log_in(directory, user, settings.get("password") or "")
     wanted = settings["database"]
-    path = next((p for p in directory.glob("*.sqlite") if p.stem.lower() == wanted.lower()), None)
+    path = files.find(directory, wanted)
     if path is None:
         raise ProgrammingError(f'Cannot open database "{wanted}" requested by the login. The login failed.', 4060)
     return Connection(Session(path, user=user))
@@ -259,17 +260,15 @@ def _described(column: Output) -> tuple[Any, ...]:
 
 
 def run_script(connection: Connection, text: str) -> None:
-    """Run a script whose batches are apart by lines that say GO."""
+    """Run a script whose batches are apart by lines that say GO.
+
+    Raises:
+        Error: as a server would answer; its `line` is counted from the first line of the script.
+    """
     for batch in batches(text):
-        connection.cursor().execute(batch)
-
-
-def batches(text: str) -> list[str]:
-    """The batches of a script."""
-    found: list[list[str]] = [[]]
-    for line in text.splitlines():
-        if line.strip().upper() == "GO":
-            found.append([])
-        else:
-            found[-1].append(line)
-    return [batch for batch in ("\n".join(lines).strip() for lines in found) if batch]
+        for _ in range(batch.times):
+            try:
+                connection.cursor().execute(batch.text)
+            except Error as error:
+                error.line += batch.line - 1
+                raise

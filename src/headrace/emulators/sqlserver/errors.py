@@ -14,6 +14,10 @@ class Error(Exception):
     def __init__(self, message: str, number: int = 0) -> None:
         super().__init__(message)
         self.number = number
+        self.statement = ""
+        """The statement that failed, where it is known."""
+        self.line = 0
+        """Where that statement begins in its batch, from 1; 0 where it is not known."""
 
     def __reduce__(self) -> tuple[object, ...]:
         return (type(self), (str(self), self.number))
@@ -53,6 +57,11 @@ def not_emulated(what: str, statement: str) -> NotSupportedError:
 def invalid_object(name: str) -> ProgrammingError:
     """A table, view or function that is not there."""
     return ProgrammingError(f"Invalid object name '{name}'.", 208)
+
+
+def no_database(name: str) -> ProgrammingError:
+    """A database that is not on the server."""
+    return ProgrammingError(f"Database '{name}' does not exist. Make sure that the name is entered correctly.", 911)
 
 
 def invalid_column(name: str) -> ProgrammingError:

@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from headrace.emulators.sqlserver.dialect import data_type
+from headrace.emulators.sqlserver.dialect import PLACEHOLDER, data_type
 from headrace.emulators.sqlserver.errors import NotSupportedError, not_emulated
 from headrace.emulators.sqlserver.scope import Output, Scope, Value
 from headrace.emulators.sqlserver.types import BIGINT, DATETIME2, DATETIMEOFFSET, FLOAT, INT, SqlType, sqlite_collation
@@ -72,6 +72,14 @@ class ExpressionTranslator(ABC):
     @abstractmethod
     def call(self, name: str, arguments: list[exp.Expression], scope: Scope) -> Value:
         """A function call, by name in upper case."""
+
+    @abstractmethod
+    def next_value(self, schema: str, name: str) -> Value:
+        """NEXT VALUE FOR a sequence."""
+
+    @abstractmethod
+    def variable(self, name: str) -> Value:
+        """A variable of the batch."""
 
     def unknown(self, node: exp.Expression | str) -> NotSupportedError:
         """The error for a part that is not emulated."""
@@ -147,9 +155,12 @@ class ExpressionTranslator(ABC):
         if isinstance(inner, exp.Parameter):
             return self.call("@@" + inner.name.upper(), [], scope)
         name = inner.name
-        if not (name.startswith("p") and name[1:].isdigit()):
-            raise self.unknown(f"the variable @{name}")
-        return Value(f"?{name[1:]}", literal=True)
+        if name.startswith(PLACEHOLDER):
+            return Value(f"?{name.removeprefix(PLACEHOLDER)}", literal=True)
+        return self.variable(name)
+
+    def _nextvaluefor(self, node: exp.NextValueFor, scope: Scope) -> Value:
+        return self.next_value(node.this.args["table"].name if node.this.args.get("table") else "dbo", node.this.name)
 
     def _neg(self, node: exp.Neg, scope: Scope) -> Value:
         inner = self.expression(node.this, scope)

@@ -83,6 +83,9 @@ for _name, _sql, _type in (
     ("USER_NAME", "tsql_user()", SYSNAME),
     ("CURRENT_USER", "tsql_user()", SYSNAME),
     ("SERVERPROPERTY", "tsql_server_property({0})", None),
+    ("ERROR_NUMBER", "tsql_error('number')", INT),
+    ("ERROR_MESSAGE", "tsql_error('message')", NVARCHAR_MAX),
+    ("ERROR_LINE", "tsql_error('line')", INT),
     ("HOST_NAME", "'emulator'", SYSNAME),
     ("SCOPE_IDENTITY", "tsql_last_identity()", SqlType("decimal", 0, 38, 0)),
     ("@@IDENTITY", "tsql_last_identity()", SqlType("decimal", 0, 38, 0)),
@@ -317,8 +320,7 @@ def _database(t: StatementTranslator, arguments: list[exp.Expression], scope: Sc
 
 @_named("HAS_PERMS_BY_NAME")
 def _has_permission(t: StatementTranslator, arguments: list[exp.Expression], scope: Scope) -> Value:
-    securable, _, permission = [t.expression(a, scope).sql for a in arguments[:3]]
-    return Value(f"tsql_permitted({securable}, {permission})", INT)
+    return Value(f"tsql_permitted({', '.join(t.expression(a, scope).sql for a in arguments[:3])})", INT)
 
 
 @_named("IS_MEMBER", "IS_ROLEMEMBER", "IS_SRVROLEMEMBER")

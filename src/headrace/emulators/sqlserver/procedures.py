@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.emulators.sqlserver import change_log
 from headrace.emulators.sqlserver.catalog import CDC_TABLES, TableInfo, columns_of, quoted
+from headrace.emulators.sqlserver.computed_views import jobs
 from headrace.emulators.sqlserver.drafts import ColumnDraft, KeyDraft
 from headrace.emulators.sqlserver.errors import ProgrammingError
+from headrace.emulators.sqlserver.instances import drop_instance
 from headrace.emulators.sqlserver.reader import StatementReader
 from headrace.emulators.sqlserver.result import Result, Rows
 from headrace.emulators.sqlserver.scope import Output
@@ -50,13 +52,17 @@ def call(session: Session, statement: str, values: list[object]) -> tuple[Result
     used = 0
     while not reader.done:
         key = names[len(arguments)] if len(arguments) < len(names) else ""
-        if reader.accept("@"):
+        if reader.word() == "@" and reader.word(2) == "=":
+            reader.next()
             key = reader.name().lower()
             reader.expect("=")
         if not key or key not in names:
             raise ProgrammingError(f"@{key} is not a parameter for procedure {name}.", 8145)
         token = reader.word()
-        if token == "?":
+        if token == "@":
+            reader.next()
+            arguments[key] = session.variables.find(reader.name()).value
+        elif token == "?":
             reader.next()
             arguments[key] = values[used]
             used += 1
@@ -111,7 +117,7 @@ def disable_database(session: Session, arguments: Arguments) -> Result:
     _require_cdc(session)
     with session.writing():
         for (name,) in session.sqlite.execute('SELECT capture_instance FROM "cdc.change_tables"').fetchall():
-            _drop_instance(session, name)
+            drop_instance(session.sqlite, session.catalog(), session.definitions.drop_table, name)
         declarations = ", ".join(d.split(" NOT")[0].split(" NULL")[0] for d in CDC_TABLES["change_tables"].split(", "))
         for table in [t for t in session.catalog().tables.values() if t.schema.lower() == "cdc"]:
             session.definitions.drop_table(table)
@@ -252,24 +258,9 @@ def disable_table(session: Session, arguments: Arguments) -> Result:
                                " database.", 22960)  # fmt: skip
     with session.writing():
         for name in chosen:
-            _drop_instance(session, name)
+            drop_instance(session.sqlite, session.catalog(), session.definitions.drop_table, name)
         change_log.create_triggers(session.sqlite, session.catalog(), table)
     return _done()
-
-
-def _drop_instance(session: Session, instance: str) -> None:
-    number, source = session.sqlite.execute(
-        'SELECT object_id, source_object_id FROM "cdc.change_tables" WHERE capture_instance = ?', (instance,)
-    ).fetchone()
-    table = next((t for t in session.catalog().tables.values() if t.object_id == source), None)
-    if table is not None:
-        change_log.drop_triggers(session.sqlite, table)
-    for path in ("cdc.change_tables", "cdc.captured_columns", "cdc.index_columns", "cdc.ddl_history"):
-        session.sqlite.execute(f"DELETE FROM {quoted(path)} WHERE object_id = ?", (number,))
-    change_table = session.catalog().find("cdc", f"{instance}_CT")
-    if change_table is not None:
-        session.definitions.drop_table(change_table)
-    session.sqlite.execute(f"DROP TABLE IF EXISTS {quoted('emulator.pending.' + instance)}")
 
 
 def clean_up(session: Session, arguments: Arguments) -> Result:
@@ -292,10 +283,11 @@ def _job(running: str) -> Procedure:
     def switch(session: Session, arguments: Arguments) -> Result:
         _require_cdc(session)
         if str(arguments.get("job_type") or "capture").lower() == "capture":
-            with session.writing():
-                session.sqlite.execute(
-                    "INSERT OR REPLACE INTO \"emulator.state\" VALUES ('capture_job', ?)", (running,)
+            if session.state("agent") != "4":
+                raise ProgrammingError(
+                    "SQLServerAgent is not currently running so it cannot be notified of this action.", 22022
                 )
+            session.set_state("capture_job", running)
         return _done()
 
     return switch
@@ -309,12 +301,20 @@ def help_jobs(session: Session, arguments: Arguments) -> Result:
         " pollinginterval bigint, retention bigint, threshold bigint"
     )
     state = dict(session.sqlite.execute('SELECT name, value FROM "emulator.state"').fetchall())
-    name = session.database
-    return _rows(columns, [
-        ("6D3C3B2E-0000-4000-8000-000000000001", "capture", f"cdc.{name}_capture", 500, 10, 1,
-         int(float(state.get("polling", "5"))), 0, 0),
-        ("6D3C3B2E-0000-4000-8000-000000000002", "cleanup", f"cdc.{name}_cleanup", 0, 0, 0, 0, 4320, 5000),
-    ])  # fmt: skip
+    rows = [(number, kind, f"cdc.{session.database}_{kind}", *rest) for kind, number, *rest in jobs(state)]
+    return _rows(columns, rows)
+
+
+def change_job(session: Session, arguments: Arguments) -> Result:
+    """sys.sp_cdc_change_job: the polling interval of the capture job, the retention of the clean-up job."""
+    _require_cdc(session)
+    for argument, name, largest in (("pollinginterval", "polling", 86399), ("retention", "retention", 52494800)):
+        value = arguments.get(argument)
+        if value is not None:
+            if not 0 <= int(value) <= largest:
+                raise ProgrammingError(f"The specified value for @{argument} is not between 0 and {largest}.", 22994)
+            session.set_state(name, str(int(value)))
+    return _done()
 
 
 def help_change_data_capture(session: Session, arguments: Arguments) -> Result:
@@ -353,7 +353,7 @@ def help_change_data_capture(session: Session, arguments: Arguments) -> Result:
 def rename(session: Session, arguments: Arguments) -> Result:
     """sp_rename: of a table or a column."""
     with session.writing():
-        session.definitions.rename(
+        session.alterations.rename(
             str(arguments["objname"]), str(arguments["newname"]), str(arguments.get("objtype") or "OBJECT")
         )
         session.changed()
@@ -396,6 +396,10 @@ _PROCEDURES: dict[str, tuple[Procedure, tuple[str, ...]]] = {
     "sp_cdc_start_job": (_job("1"), ("job_type",)),
     "sp_cdc_stop_job": (_job("0"), ("job_type",)),
     "sp_cdc_help_jobs": (help_jobs, ()),
+    "sp_cdc_change_job": (
+        change_job,
+        ("job_type", "maxtrans", "maxscans", "continuous", "pollinginterval", "retention", "threshold"),
+    ),
     "sp_cdc_help_change_data_capture": (help_change_data_capture, _TABLE),
     "sp_rename": (rename, ("objname", "newname", "objtype")),
     "sp_addextendedproperty": (

@@ -13,6 +13,7 @@ from headrace.emulators.sqlserver.errors import ProgrammingError, invalid_object
 from headrace.emulators.sqlserver.expressions import ExpressionTranslator, text_literal
 from headrace.emulators.sqlserver.function_calls import CALLS
 from headrace.emulators.sqlserver.scope import Output, Relation, Scope, Value
+from headrace.emulators.sqlserver.types import SqlType
 
 Finder = Callable[[str, str, str], tuple[TableInfo, str]]
 """(database or empty, schema, name) -> the table and its SQLite name; raises error 208."""
@@ -36,7 +37,10 @@ class Translation:
         computed: names of system views whose rows are made before it runs.
         stable: whether its table hints ask that nothing changes until the transaction ends.
         sets_identity: whether it gives the identity column a value itself.
-        changes_key: the columns an UPDATE assigns.
+        assigned: the columns an UPDATE assigns.
+        variables: the variables whose values follow the parameters, in order.
+        sets: the variables that a query assigns, one per column.
+        sequences: those it takes numbers from.
     """
 
     sql: str
@@ -49,6 +53,9 @@ class Translation:
     stable: bool = False
     sets_identity: bool = False
     assigned: tuple[str, ...] = ()
+    variables: list[str] = field(default_factory=list)
+    sets: tuple[str, ...] = ()
+    sequences: tuple[str, ...] = ()
 
 
 class StatementTranslator(ExpressionTranslator):
@@ -57,11 +64,25 @@ class StatementTranslator(ExpressionTranslator):
     Args:
         statement: its text.
         find: where tables are looked up.
+        variables: names and types of the batch's variables.
+        sequence: gives the key of a sequence by schema and name.
     """
 
-    def __init__(self, statement: str, find: Finder) -> None:
+    def __init__(
+        self,
+        statement: str,
+        find: Finder,
+        variables: tuple[tuple[str, SqlType], ...] = (),
+        sequence: Callable[[str, str], str] | None = None,
+    ) -> None:
         super().__init__(statement)
         self._find = find
+        self._declared = dict(variables)
+        self._parameters = 0
+        self._variables: list[str] = []
+        self._sets: list[str] = []
+        self._sequence = sequence
+        self._sequences: list[str] = []
         self.called = ""
         self._read: list[TableInfo] = []
         self._computed: set[str] = set()
@@ -69,7 +90,7 @@ class StatementTranslator(ExpressionTranslator):
 
     def translate(self) -> Translation:
         """The whole statement."""
-        text, parameters = dialect.numbered(self.statement)
+        text, self._parameters = dialect.numbered(self.statement)
         text, limit = _without_top(text)
         tree = dialect.parse(text)
         if isinstance(tree, exp.Insert):
@@ -80,8 +101,14 @@ class StatementTranslator(ExpressionTranslator):
             made = self._delete(tree, limit)
         else:
             sql, outputs = self.query(tree, None)
-            made = Translation(sql, "query", outputs)
-        made.parameters = parameters
+            if self._sets and len(self._sets) != len(outputs):
+                raise ProgrammingError(
+                    "A SELECT statement that assigns a value to a variable must not be combined with data-retrieval"
+                    " operations.", 141
+                )  # fmt: skip
+            made = Translation(sql, "query", outputs, sets=tuple(self._sets))
+        made.sequences = tuple(dict.fromkeys(self._sequences))
+        made.parameters, made.variables = self._parameters, self._variables
         made.read, made.computed, made.stable = self._read, self._computed, self._stable
         return made
 
@@ -89,6 +116,27 @@ class StatementTranslator(ExpressionTranslator):
         """An expression on its own, such as a default."""
         tree = dialect.parse(f"SELECT {text}")
         return self.expression(tree.expressions[0].unalias(), scope or Scope())
+
+    def next_value(self, schema: str, name: str) -> Value:
+        """NEXT VALUE FOR a sequence."""
+        if self._sequence is None:
+            raise ProgrammingError(
+                "NEXT VALUE FOR function is not allowed in check constraints, default objects, computed columns,"
+                " views, user-defined functions, user-defined aggregates, user-defined table types, sub-queries,"
+                " common table expressions, derived tables or return statements.", 11719
+            )  # fmt: skip
+        key = self._sequence(schema, name)
+        self._sequences.append(key)
+        return Value(f"tsql_next_value({text_literal(key)})", SqlType("bigint"))
+
+    def variable(self, name: str) -> Value:
+        """A variable of the batch; raises error 137 when nobody declared it."""
+        declared = self._declared.get(name.lower())
+        if declared is None:
+            raise ProgrammingError(f'Must declare the scalar variable "@{name}".', 137)
+        if name.lower() not in self._variables:
+            self._variables.append(name.lower())
+        return Value(f"?{self._parameters + self._variables.index(name.lower()) + 1}", declared)
 
     def call(self, name: str, arguments: list[exp.Expression], scope: Scope) -> Value:
         """A function call, by name in upper case."""
@@ -199,6 +247,10 @@ class StatementTranslator(ExpressionTranslator):
                     projections.append(f"{value.sql} AS {quoted(name)}")
                     outputs.append((name, value.type))
                 continue
+            if isinstance(item, exp.EQ) and isinstance(item.this, exp.Parameter):
+                self.variable(item.this.name)
+                self._sets.append(item.this.name)
+                item = item.expression
             value = self.expression(item.unalias(), scope)
             # A projection that assigns to its own alias keeps the collation; an unnamed one has an empty name, as on
             # a server.

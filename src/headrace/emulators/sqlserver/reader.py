@@ -50,6 +50,11 @@ class StatementReader:
         self._at += len(words)
         return True
 
+    def after(self, *words: str) -> StatementReader:
+        """This reader, with the words taken; raises error 102 when others come."""
+        self.expect(*words)
+        return self
+
     def expect(self, *words: str) -> None:
         """Take the words; raises error 102 when others come."""
         if not self.accept(*words):
@@ -103,6 +108,21 @@ class StatementReader:
             if depth == 0:
                 return self.text[start : token.end + 1]
 
+    def until(self, *words: str) -> str:
+        """Take everything up to one of the words outside of parentheses, or to the end, as text; raises error 102."""
+        start, depth = self._at, 0
+        while not self.done:
+            word = self.word() if self._tokens[self._at].token_type not in _TEXTS else ""
+            if depth == 0 and self._at > start and word in words:
+                break
+            depth += (word == "(") - (word == ")")
+            if depth < 0:
+                break
+            self._at += 1
+        if self._at == start:
+            raise syntax_error(self.word() or self.text)
+        return self.text_since(start)
+
     def integer(self) -> int:
         """Take a whole number with its sign."""
         sign = -1 if self.accept("-") else 1
@@ -111,6 +131,10 @@ class StatementReader:
     def text_since(self, mark: int) -> str:
         """The text from a token that was reached before to the one taken last."""
         return self.text[self._tokens[mark].start : self._tokens[self._at - 1].end + 1]
+
+    def rest(self) -> str:
+        """The text that is left."""
+        return "" if self.done else self.text[self._tokens[self._at].start :]
 
     @property
     def mark(self) -> int:

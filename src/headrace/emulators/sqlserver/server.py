@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 import json
 import secrets
-import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,12 +13,13 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.emulators.sqlserver import capture as jobs
-from headrace.emulators.sqlserver import catalog, temporal
+from headrace.emulators.sqlserver import files, temporal
 from headrace.emulators.sqlserver.bulk import insert_rows
 from headrace.emulators.sqlserver.capture import CaptureJob
+from headrace.emulators.sqlserver.databases import create_file, is_database
 from headrace.emulators.sqlserver.driver import LOGINS, Connection, Cursor, hashed, run_script
 from headrace.emulators.sqlserver.errors import OperationalError, ProgrammingError
-from headrace.emulators.sqlserver.functions import register_collations
+from headrace.emulators.sqlserver.instances import adopt
 from headrace.emulators.sqlserver.session import Clock, Session, utc_now
 
 
@@ -45,18 +45,10 @@ class EmulatedServer:
         Raises:
             ProgrammingError: it exists (1801).
         """
-        path = self.directory / f"{name}.sqlite"
-        if path.exists():
+        if files.find(self.directory, name) is not None:
             raise ProgrammingError(f"Database '{name}' already exists. Choose a different database name.", 1801)
-        made = sqlite3.connect(path, isolation_level=None)
-        try:
-            made.execute("PRAGMA journal_mode = WAL")
-            register_collations(made)
-            made.execute("BEGIN")
-            catalog.create(made, temporal.to_text(temporal.parse(temporal.of_datetime(clock())), "datetime", 3))
-            made.execute("COMMIT")
-        finally:
-            made.close()
+        path = self.directory / f"{name}{files.SUFFIX}"
+        create_file(path, temporal.to_text(temporal.parse(temporal.of_datetime(clock())), "datetime", 3))
         database = EmulatedDatabase(path, clock=clock)
         if enable_cdc:
             database.execute("EXEC sys.sp_cdc_enable_db")
@@ -65,9 +57,34 @@ class EmulatedServer:
 
     def database(self, name: str, *, clock: Clock = utc_now) -> EmulatedDatabase:
         """A database that is there; raises OperationalError (4060) when it is not."""
-        path = self.directory / f"{name}.sqlite"
-        if not path.exists():
+        path = files.find(self.directory, name)
+        if path is None:
             raise OperationalError(f'Cannot open database "{name}" requested by the login. The login failed.', 4060)
+        return EmulatedDatabase(path, clock=clock)
+
+    def open_file(self, file: str, name: str | None = None, *, clock: Clock = utc_now) -> EmulatedDatabase:
+        """A database by its file in the directory, made when it is not there.
+
+        Args:
+            file: the file's name.
+            name: what the database is called from now on; like the file, without its suffix, when not given.
+            clock: gives transaction times, naive and in UTC.
+
+        Raises:
+            ProgrammingError: another file has that name already (1801).
+            ValueError: the file is there and no database of the emulator.
+        """
+        path = self.directory / file
+        wanted = name or path.stem
+        known = files.find(self.directory, wanted)
+        if known is not None and known != path:
+            raise ProgrammingError(f"Database '{wanted}' already exists. Choose a different database name.", 1801)
+        if not path.exists():
+            create_file(path, temporal.to_text(temporal.parse(temporal.of_datetime(clock())), "datetime", 3))
+        elif not is_database(path):
+            raise ValueError(f"{path} is no database of the emulator. Name another file, or one that is not there yet.")
+        if wanted != files.name_of(path) or path.suffix != files.SUFFIX:
+            files.give_name(path, wanted)
         return EmulatedDatabase(path, clock=clock)
 
     def add_login(self, user: str, password: str) -> None:
@@ -79,14 +96,11 @@ class EmulatedServer:
         path.write_text(json.dumps(logins, indent=1), "utf-8")
 
     def set_agent(self, *, running: bool) -> None:
-        """What sys.dm_server_services says of SQL Server Agent, in all databases."""
-        for path in self.directory.glob("*.sqlite"):
+        """Start or stop SQL Server Agent, for all databases: what sys.dm_server_services says, and the capture jobs."""
+        for path in files.databases(self.directory).values():
             session = Session(path)
             try:
-                with session.writing():
-                    session.sqlite.execute(
-                        "UPDATE \"emulator.state\" SET value = ? WHERE name = 'agent'", ("4" if running else "1",)
-                    )
+                session.set_state("agent", "4" if running else "1")
             finally:
                 session.close()
 
@@ -107,7 +121,7 @@ class EmulatedDatabase:
     @property
     def name(self) -> str:
         """The database's name."""
-        return self.path.stem
+        return files.name_of(self.path)
 
     @property
     def settings(self) -> dict[str, str]:
@@ -149,8 +163,15 @@ class EmulatedDatabase:
         return self.cursor().execute(tsql, list(parameters))
 
     def script(self, tsql: str) -> None:
-        """Run a script whose batches are apart by GO."""
-        run_script(Connection(self.session), tsql)
+        """Run a script whose batches are apart by GO. It may USE other databases; this object stays with its own.
+
+        Raises:
+            Error: as a server would answer; with the statement and the line of the script where it begins.
+        """
+        try:
+            run_script(Connection(self.session), tsql)
+        finally:
+            self.session.use(self.name)
 
     @contextmanager
     def transaction(self) -> Iterator[Cursor]:
@@ -180,6 +201,20 @@ class EmulatedDatabase:
             How many rows.
         """
         return insert_rows(self.session, table, rows, columns)
+
+    def adopt_instances(self, *instances: str) -> list[str]:
+        """From now on log what statements change in tables whose capture instances a script wrote by hand.
+
+        Until then those tables are changed without any trace, as the rows of their change tables come from the script
+        too. What `capture` finds in the log afterwards is appended to them, with LSNs above all that are there.
+
+        Args:
+            instances: which ones; all that no log is kept for yet when none is given.
+
+        Returns:
+            The instances that are logged from now on and were not before.
+        """
+        return adopt(self.session, instances)
 
     def capture(self, max_transactions: int | None = None) -> int:
         """One scan of the capture job: gives how many transactions became visible."""

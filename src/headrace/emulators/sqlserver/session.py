@@ -9,12 +9,12 @@ import sqlite3
 import uuid
 from collections.abc import Callable, Sequence
 from decimal import ROUND_HALF_UP, Decimal
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from headrace.emulators.sqlserver import catalog as catalogs
-from headrace.emulators.sqlserver import dialect, temporal
+from headrace.emulators.sqlserver import files, temporal
+from headrace.emulators.sqlserver.alterations import Alterations
 from headrace.emulators.sqlserver.catalog import Catalog, TableInfo, quoted
 from headrace.emulators.sqlserver.change_log import TransactionLog
 from headrace.emulators.sqlserver.computed_views import ComputedViews
@@ -27,16 +27,26 @@ from headrace.emulators.sqlserver.errors import (
     ProgrammingError,
     duplicate_key,
     invalid_object,
+    no_database,
     not_emulated,
     null_refused,
+    syntax_error,
 )
+from headrace.emulators.sqlserver.flow import run_batch
 from headrace.emulators.sqlserver.functions import FunctionHost, register_collations
+from headrace.emulators.sqlserver.modules import create_module, is_module
+from headrace.emulators.sqlserver.permissions import Permissions
 from headrace.emulators.sqlserver.queries import StatementTranslator, Translation
+from headrace.emulators.sqlserver.reader import StatementReader
 from headrace.emulators.sqlserver.result import Result, Rows
+from headrace.emulators.sqlserver.sequences import Sequences, define_sequence
 from headrace.emulators.sqlserver.types import DEFAULT_COLLATION
+from headrace.emulators.sqlserver.variables import Variables
 
 QUERY_LOG = "HEADRACE_EMULATOR_QUERY_LOG"
 """The environment variable that names a file to which each executed statement is appended, one per line."""
+
+_STABLE = ("SNAPSHOT", "SERIALIZABLE", "REPEATABLE READ")
 
 Clock = Callable[[], dt.datetime]
 _BUSY_SECONDS = 60.0
@@ -54,16 +64,6 @@ def utc_now() -> dt.datetime:
     return dt.datetime.now(dt.UTC).replace(tzinfo=None)
 
 
-@lru_cache(maxsize=1024)
-def _prepared(text: str) -> tuple[tuple[str, str], ...]:
-    """The statements of a text, each with its first words in upper case."""
-    found = []
-    for statement in dialect.split(text):
-        words = [t.text.upper() for t in dialect.scan(statement)[:3]]
-        found.append((" ".join(words), statement))
-    return tuple(found)
-
-
 class Session:
     """A connection to one database file.
 
@@ -74,10 +74,18 @@ class Session:
     """
 
     def __init__(self, path: Path, *, user: str = "sa", clock: Clock = utc_now) -> None:
-        self.path = path
         self.user = user
         self.clock = clock
         self.autocommit = True
+        self.variables = Variables()
+        self.messages: list[str] = []
+        self.caught: Error | None = None
+        self.permissions = Permissions(self)
+        self._open(path)
+
+    def _open(self, path: Path) -> None:
+        self.path = path
+        self.database = files.name_of(path)
         self.sqlite = sqlite3.connect(
             path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False, cached_statements=256
         )
@@ -89,20 +97,24 @@ class Session:
         self.log = TransactionLog(self.sqlite, self.now)
         self.log.register(self.host)
         self.definitions = Definitions(self.sqlite, self.catalog, self.now)
+        self.alterations = Alterations(self.sqlite, self.catalog, self.now, self.definitions)
+        self.sequences = Sequences(self)
         self._views = ComputedViews(self)
-        self._denied_now: set[str] = set()
         self._register_functions()
         self._version = -1
         self._catalog = Catalog()
-        self._translations: dict[str, Translation] = {}
+        self._translations: dict[object, Translation] = {}
         self._depth = 0
         self._writing = False
-        self._stable = False
+        self.isolation = "READ COMMITTED"
+        self._late_snapshot = False
+        self._savepoints: list[str] = []
+        self._transaction_name = ""
         self._identity_insert: int = 0
         self._identities: dict[int, list[int]] = {}
         self._last_identity: int | None = None
         self._rowcount = 0
-        self._attached: dict[str, Catalog] = {}
+        self._attached: dict[str, tuple[int, Catalog]] = {}
 
     # The clock, names and the catalog.
 
@@ -110,10 +122,16 @@ class Session:
         """The time as stored text of a datetime."""
         return temporal.to_text(temporal.parse(temporal.of_datetime(self.clock())), "datetime", 3)
 
-    @property
-    def database(self) -> str:
-        """The name of the database."""
-        return self.path.stem
+    def use(self, name: str) -> None:
+        """Go on in another database of the server; raises error 911 when it is not there."""
+        path = files.find(self.path.parent, name)
+        if path is None:
+            raise no_database(name)
+        if path != self.path:
+            if self.explicit and self.sqlite.in_transaction:
+                raise not_emulated("USE of another database inside of a transaction", f"USE {name}")
+            self.sqlite.close()
+            self._open(path)
 
     def catalog(self) -> Catalog:
         """The catalog as it is now, read again only when the structure changed."""
@@ -130,6 +148,8 @@ class Session:
 
     def _find(self, database: str, schema: str, name: str) -> tuple[TableInfo, str]:
         shown = ".".join(p for p in (database, schema, name) if p)
+        if database.lower() == "msdb":
+            database, schema = "", "msdb" if schema.lower() == "dbo" else schema
         if database and database.lower() not in (self.database.lower(), "master"):
             found = self._other(database).find(schema, name)
             if found is None:
@@ -141,22 +161,24 @@ class Session:
         return found, quoted(found.path)
 
     def _other(self, database: str) -> Catalog:
-        known = self._attached.get(database.lower())
-        if known is not None:
-            return known
-        found = next((p for p in self.path.parent.glob("*.sqlite") if p.stem.lower() == database.lower()), None)
+        lowered = database.lower()
+        alias = quoted("db_" + lowered)
+        found = files.find(self.path.parent, database)
         if found is None:
-            raise ProgrammingError(
-                f"Database '{database}' does not exist. Make sure that the name is entered correctly.", 911
-            )
+            raise no_database(database)
+        if lowered not in self._attached:
+            self.sqlite.execute(f"ATTACH DATABASE ? AS {alias}", (str(found),))
+        (version,) = self.sqlite.execute(f"PRAGMA {alias}.schema_version").fetchone()
+        known = self._attached.get(lowered)
+        if known is not None and known[0] == version:
+            return known[1]
         other = sqlite3.connect(f"file:{found}?mode=ro", uri=True)
         try:
             register_collations(other)
             catalog = catalogs.load(other)
         finally:
             other.close()
-        self.sqlite.execute(f"ATTACH DATABASE ? AS {quoted('db_' + database.lower())}", (str(found),))
-        self._attached[database.lower()] = catalog
+        self._attached[lowered] = (version, catalog)
         return catalog
 
     # Statements.
@@ -168,21 +190,19 @@ class Session:
             Error: as a server would answer.
         """
         _record(text)
-        values = [bound(p) for p in parameters]
-        result = Result((), Rows.of(()), 0)
-        used = 0
-        for words, statement in _prepared(text):
-            made, count = self._run(words, statement, values[used:])
-            used += count
-            if made.columns or not result.columns:
-                result = made
-        if used < len(values):
-            raise ProgrammingError(
-                f"The SQL contains {used} parameter markers, but {len(values)} parameters were supplied.", 0
-            )
-        return result
+        return run_batch(self, text, [bound(p) for p in parameters])
 
-    def _run(self, words: str, statement: str, values: list[object]) -> tuple[Result, int]:
+    def run_simple(self, words: str, statement: str, values: list[object]) -> tuple[Result, int]:
+        """Run one statement.
+
+        Args:
+            words: its first words in upper case.
+            statement: its text.
+            values: the parameters to come.
+
+        Returns:
+            The result, and how many parameters were taken.
+        """
         first = words.split(" ")[0]
         if first in ("SELECT", "WITH", "(", "INSERT", "UPDATE", "DELETE"):
             return self._translated(statement, values)
@@ -190,22 +210,37 @@ class Session:
             from headrace.emulators.sqlserver.procedures import call
 
             return call(self, statement, values)
-        if first in ("CREATE", "ALTER", "DROP", "TRUNCATE"):
+        if words.startswith(("CREATE DATABASE", "ALTER DATABASE", "DROP DATABASE")):
+            from headrace.emulators.sqlserver.databases import change_databases
+
+            change_databases(self, statement)
+        elif first in ("CREATE", "ALTER", "DROP", "TRUNCATE"):
             with self.writing():
-                self.definitions.run(statement)
-            return Result((), Rows.of(()), -1), 0
-        self._control(words, statement)
+                if words.split(" ")[1:2] == ["SEQUENCE"]:
+                    define_sequence(self, statement)
+                elif is_module(words):
+                    create_module(self, statement)
+                elif first == "TRUNCATE" or words.startswith(("ALTER TABLE", "DROP TABLE")):
+                    self.alterations.run(statement)
+                else:
+                    self.definitions.run(statement)
+        else:
+            self._control(words, statement)
         return Result((), Rows.of(()), -1), 0
 
     def translation(self, statement: str) -> Translation:
         """A SELECT, INSERT, UPDATE or DELETE for SQLite; kept until the structure changes."""
         self.catalog()
-        found = self._translations.get(statement)
+        for name, (version, _) in list(self._attached.items()):
+            if self.sqlite.execute(f"PRAGMA {quoted('db_' + name)}.schema_version").fetchone()[0] != version:
+                self._translations.clear()
+        key: object = (statement, self.variables.types) if self.variables else statement
+        found = self._translations.get(key)
         if found is None:
-            found = StatementTranslator(statement, self._find).translate()
+            found = StatementTranslator(statement, self._find, self.variables.types, self.sequences.find).translate()
             if len(self._translations) > 2000:
                 self._translations.clear()
-            self._translations[statement] = found
+            self._translations[key] = found
         return found
 
     def _translated(self, statement: str, values: list[object]) -> tuple[Result, int]:
@@ -216,15 +251,33 @@ class Session:
                 " supplied.",
                 0,
             )
-        self._check_permissions(translation)
+        self.permissions.check(translation.read)
+        self._check_snapshot(translation)
         for name in translation.computed:
             self._views.fill(name)
-        used = values[: translation.parameters]
+        used = [*values[: translation.parameters], *(self.variables.find(v).value for v in translation.variables)]
+        if translation.sequences:
+            with self.writing():
+                self.sequences.prepare(translation.sequences)
+                made = self._ran(translation, used)
+                if translation.kind == "query":
+                    made.rows = Rows.of(list(made.rows))
+                self.sequences.keep(translation.sequences)
+            return made, translation.parameters
+        return self._ran(translation, used), translation.parameters
+
+    def _ran(self, translation: Translation, used: list[object]) -> Result:
         if translation.kind == "query":
-            if (translation.stable or self._stable) and self.explicit and not self.sqlite.in_transaction:
+            stable = translation.stable or self.isolation in _STABLE
+            if stable and self.explicit and not self.sqlite.in_transaction:
                 self.sqlite.execute("BEGIN")
             rows = self._sqlite(translation.sql, used)
-            return Result(translation.columns, Rows(rows.fetchmany, self.translated_error)), translation.parameters
+            if translation.sets:
+                found = rows.fetchall()
+                for name, value in zip(translation.sets, found[-1] if found else (), strict=False):
+                    self.variables.assign(name, value)
+                return Result((), Rows.of(()), -1)
+            return Result(translation.columns, Rows(rows.fetchmany, self.translated_error))
         with self.writing():
             self._check_identity(translation)
             self.log.statement()
@@ -233,7 +286,7 @@ class Session:
             cursor = self._changing(translation, used)
             self._rowcount = cursor.rowcount
             self._keep_identities(translation)
-        return Result((), Rows.of(()), self._rowcount), translation.parameters
+        return Result((), Rows.of(()), self._rowcount)
 
     def _changing(self, translation: Translation, values: list[object]) -> sqlite3.Cursor:
         try:
@@ -268,6 +321,34 @@ class Session:
         if isinstance(error, sqlite3.OperationalError) and ("locked" in text or "busy" in text):
             return OperationalError("Lock request time out period exceeded.", 1222)
         return ProgrammingError(f"The SQL Server emulator could not run the statement: {text}.", 0)
+
+    def _check_snapshot(self, translation: Translation) -> None:
+        if self.isolation != "SNAPSHOT" or not any(t.object_id for t in translation.read):
+            return
+        if self.state("allow_snapshot_isolation", "OFF") != "ON":
+            raise ProgrammingError(
+                f"Snapshot isolation transaction failed accessing database '{self.database}' because snapshot isolation"
+                " is not allowed in this database. Use ALTER DATABASE to allow snapshot isolation.",
+                3952,
+            )
+        if self._late_snapshot:
+            raise ProgrammingError(
+                f"Transaction failed in database '{self.database}' because the statement was run under snapshot"
+                " isolation but the transaction did not start in snapshot isolation. You cannot change the isolation"
+                " level of the transaction to snapshot after the transaction has started unless the transaction was"
+                " originally started under snapshot isolation level.",
+                3951,
+            )
+
+    def state(self, name: str, default: str = "") -> str:
+        """A setting of the database that its file keeps."""
+        row = self.sqlite.execute('SELECT value FROM "emulator.state" WHERE name = ?', (name,)).fetchone()
+        return default if row is None else str(row[0])
+
+    def set_state(self, name: str, value: str) -> None:
+        """Change a setting that the database's file keeps."""
+        with self.writing():
+            self.sqlite.execute('INSERT OR REPLACE INTO "emulator.state" VALUES (?, ?)', (name, value))
 
     # Transactions.
 
@@ -304,15 +385,19 @@ class Session:
             lsn = self.log.commit()
         if self.sqlite.in_transaction:
             self.sqlite.execute("COMMIT")
-        self._writing, self._depth = False, 0
+        self._ended()
         return lsn
+
+    def _ended(self) -> None:
+        self._writing, self._depth, self._late_snapshot = False, 0, False
+        self._savepoints.clear()
 
     def rollback(self) -> None:
         """Undo the transaction."""
         self.log.rollback()
         if self.sqlite.in_transaction:
             self.sqlite.execute("ROLLBACK")
-        self._writing, self._depth = False, 0
+        self._ended()
         self._identities.clear()
         self.changed()
 
@@ -329,6 +414,8 @@ class Session:
     def _control(self, words: str, statement: str) -> None:
         parts = words.split(" ")
         if parts[0] == "BEGIN" and len(parts) > 1 and parts[1] in ("TRAN", "TRANSACTION"):
+            if not self._depth:
+                self._transaction_name = _transaction_name(statement)
             self.begin()
         elif parts[0] == "COMMIT":
             if not self.explicit:
@@ -340,86 +427,53 @@ class Session:
         elif parts[0] == "ROLLBACK":
             if not self.explicit:
                 raise ProgrammingError("The ROLLBACK TRANSACTION request has no corresponding BEGIN TRANSACTION.", 3903)
-            self.rollback()
+            name = _transaction_name(statement)
+            if name in self._savepoints:
+                self.sqlite.execute(f"ROLLBACK TO {quoted('savepoint ' + name)}")
+                self.changed()
+            elif name and name != self._transaction_name:
+                raise ProgrammingError(
+                    f"Cannot roll back {name}. No transaction or savepoint of that name was found.", 6401
+                )
+            else:
+                self.rollback()
+        elif parts[0] == "SAVE":
+            if not self.explicit:
+                raise ProgrammingError("Cannot issue SAVE TRANSACTION when there is no active transaction.", 628)
+            self.begin_write()
+            name = _transaction_name(statement)
+            self.sqlite.execute(f"SAVEPOINT {quoted('savepoint ' + name)}")
+            self._savepoints.append(name)
         elif parts[0] == "SET":
             self._set(statement)
         elif parts[0] in ("GRANT", "DENY", "REVOKE"):
-            self._permit(statement)
+            self.permissions.change(statement)
         elif parts[0] == "USE":
-            if parts[1].strip("[]").lower() != self.database.lower():
-                raise not_emulated("USE of another database (open a connection to it)", statement)
-        elif parts[0] not in ("PRINT",):
+            self.use(StatementReader(statement).after("USE").name())
+        elif parts[0] != "WAITFOR":
+            # A WAITFOR has nothing to wait for: capture runs when it is told to.
             raise not_emulated(f"{parts[0]}", statement)
 
     def _set(self, statement: str) -> None:
         text = " ".join(statement.upper().split())
-        found = re.fullmatch(r"SET IDENTITY_INSERT (.+) (ON|OFF)", text)
-        if found:
-            names = re.fullmatch(r"(?is)\s*set\s+identity_insert\s+(.+?)\s+(?:on|off)\s*", statement)
-            assert names is not None
-            parts = [p.strip("[]") for p in names[1].split(".")]
-            table, _ = self._find("", parts[-2] if len(parts) > 1 else "dbo", parts[-1])
-            self._identity_insert = table.object_id if found[2] == "ON" else 0
-        elif text.startswith("SET TRANSACTION ISOLATION LEVEL"):
-            self._stable = text.split("LEVEL ")[1] in ("SNAPSHOT", "SERIALIZABLE", "REPEATABLE READ")
+        if text.startswith("SET IDENTITY_INSERT"):
+            reader = StatementReader(statement).after("SET", "IDENTITY_INSERT")
+            table, _ = self._find(*reader.path())
+            self._identity_insert = table.object_id if reader.accept("ON") else 0
+        elif text.startswith("SET TRANSACTION ISOLATION LEVEL "):
+            level = text.removeprefix("SET TRANSACTION ISOLATION LEVEL ")
+            if level not in (*_STABLE, "READ COMMITTED", "READ UNCOMMITTED"):
+                raise syntax_error(level.split(" ")[0])
+            self._late_snapshot = level == "SNAPSHOT" != self.isolation and self.sqlite.in_transaction
+            self.isolation = level
+        elif text.startswith("SET LOCK_TIMEOUT "):
+            wait = StatementReader(statement).after("SET", "LOCK_TIMEOUT").integer()
+            self.sqlite.execute(f"PRAGMA busy_timeout = {wait if wait >= 0 else int(_BUSY_SECONDS * 1000)}")
         elif not re.match(
-            r"SET (NOCOUNT|ANSI_\w+|QUOTED_IDENTIFIER|LOCK_TIMEOUT|XACT_ABORT|ARITHABORT|DATEFORMAT|DATEFIRST|LANGUAGE|"
+            r"SET (NOCOUNT|ANSI_\w+|QUOTED_IDENTIFIER|XACT_ABORT|ARITHABORT|DATEFORMAT|DATEFIRST|LANGUAGE|"
             r"CONCAT_NULL_YIELDS_NULL|NUMERIC_ROUNDABORT|DEADLOCK_PRIORITY|TEXTSIZE|IMPLICIT_TRANSACTIONS OFF)\b", text
         ):  # fmt: skip
             raise not_emulated("this SET", statement)
-
-    # Permissions.
-
-    def _permit(self, statement: str) -> None:
-        found = re.fullmatch(
-            r"(?is)\s*(grant|deny|revoke)\s+(select|view\s+\w+\s+\w+|view\s+\w+|execute|control)(?:\s+on\s+(.+?))?\s+(?:to|from)\s+(.+?)\s*",
-            statement,
-        )
-        if found is None:
-            raise not_emulated("this permission", statement)
-        word, _, target, user = found.groups()
-        parts = [p.strip("[] ").lower() for p in re.split(r"\.|::", target or "database")]
-        securable = (
-            f"schema::{parts[1]}"
-            if parts[0] == "schema"
-            else ".".join(parts[-2:] if len(parts) > 1 else ["dbo", *parts])
-        )
-        with self.writing():
-            self.sqlite.execute(
-                'DELETE FROM "emulator.permissions" WHERE grantee = ? AND securable = ?',
-                (user.strip("[]").lower(), securable),
-            )
-            if word.lower() != "revoke":
-                self.sqlite.execute(
-                    'INSERT INTO "emulator.permissions" VALUES (?, ?, ?)',
-                    (user.strip("[]").lower(), securable, word.upper()),
-                )
-
-    def _denied(self) -> set[str]:
-        rows = self.sqlite.execute(
-            "SELECT securable FROM \"emulator.permissions\" WHERE grantee = ? AND state = 'DENY'", (self.user.lower(),)
-        )
-        return {r for (r,) in rows}
-
-    def _check_permissions(self, translation: Translation) -> None:
-        denied = self._denied() if self.user.lower() != "sa" else set()
-        self._denied_now = denied
-        if not denied:
-            return
-        for table in translation.read:
-            if table.path.lower() in denied or f"schema::{table.schema.lower()}" in denied:
-                raise ProgrammingError(
-                    f"The SELECT permission was denied on the object '{table.name}', database '{self.database}',"
-                    f" schema '{table.schema}'.",
-                    229,
-                )
-
-    def _permitted(self, securable: str | None, permission: str | None) -> int:
-        # Asked while a statement runs, so it answers from what was read before it.
-        parts = [p.strip("[] ").lower() for p in str(securable or "").split(".")]
-        path = ".".join(parts[-2:] if len(parts) > 1 else ["dbo", *parts])
-        hidden = path in self._denied_now or f"schema::{parts[-1]}" in self._denied_now
-        return int(not (hidden and str(permission).upper() == "SELECT"))
 
     # Identities.
 
@@ -491,7 +545,9 @@ class Session:
         register("tsql_db_name", 2, self._db_name, deterministic=False)
         register("tsql_db_id", 2, self._db_id, deterministic=False)
         register("tsql_role", 0, lambda: 1)
-        register("tsql_permitted", 2, self._permitted, deterministic=False)
+        register("tsql_permitted", 3, self.permissions.allowed, deterministic=False)
+        register("tsql_next_value", 1, self.sequences.next, deterministic=False)
+        register("tsql_error", 1, self._error, deterministic=False)
         register("tsql_upper", 1, lambda text: None if text is None else str(text).upper())
         register("tsql_lower", 1, lambda text: None if text is None else str(text).lower())
         register("tsql_reverse", 1, lambda text: None if text is None else str(text)[::-1])
@@ -504,6 +560,11 @@ class Session:
             lambda n, mask: None if mask is None else mask[len(mask) - 1 - (n - 1) // 8] >> ((n - 1) % 8) & 1,
         )
 
+    def _error(self, part: str) -> object:
+        if self.caught is None:
+            return None
+        return {"number": self.caught.number, "message": str(self.caught), "line": self.caught.line}[part]
+
     def _now_as(self, kind: str) -> str:
         moment = temporal.parse(temporal.of_datetime(self.clock()))
         return temporal.to_text(moment, kind, 3 if kind == "datetime" else 7)
@@ -515,7 +576,7 @@ class Session:
 
     def database_names(self) -> list[str]:
         """The server's databases in the order of their ids, which start at 1."""
-        return ["master", "tempdb", "model", "msdb", *sorted(p.stem for p in self.path.parent.glob("*.sqlite"))]
+        return ["master", "tempdb", "model", "msdb", *files.databases(self.path.parent)]
 
     def _db_name(self, number: int | None, given: int) -> str | None:
         if not given:
@@ -527,6 +588,15 @@ class Session:
         wanted = name if given else self.database
         lowered = [n.lower() for n in self.database_names()]
         return lowered.index(wanted.lower()) + 1 if wanted is not None and wanted.lower() in lowered else None
+
+
+def _transaction_name(statement: str) -> str:
+    """The name in BEGIN, SAVE, COMMIT or ROLLBACK TRANSACTION; empty without one."""
+    reader = StatementReader(statement)
+    reader.next()
+    if not reader.accept("TRANSACTION"):
+        reader.accept("TRAN")
+    return "" if reader.done else reader.name()
 
 
 class _Writing:
