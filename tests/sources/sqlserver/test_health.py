@@ -59,9 +59,15 @@ def snapshot(source):
     return offset
 
 
-def refusing(database, *refused, **options):
-    """A probe whose login lacks the right for some statements; it also counts what was asked."""
-    made = source(database, **options)
+def refusing(database, *refused, answers=()):
+    """A probe whose login lacks the right for some statements; it also counts what was asked.
+
+    Args:
+        database: the database.
+        refused: statements that the server refuses.
+        answers: what the server says to others that the emulator does not know, or says differently.
+    """
+    made = source(database)
     asked = []
 
     class Refusing:
@@ -78,6 +84,8 @@ def refusing(database, *refused, **options):
             asked.append(sql)
             if sql in refused:
                 raise CaptureError("VIEW SERVER STATE permission was denied.")
+            if sql in dict(answers):
+                return dict(answers)[sql]
             return self.real.rows(sql, parameters)
 
         def value(self, sql, parameters=()):
@@ -167,6 +175,65 @@ def test_what_was_refused_is_not_asked_every_time(database):
     assert asked.count(statements.AGENT) == 1
     assert first.not_seen == second.not_seen
     assert (first.state, first.retention_seconds) == (CaptureState.CAPTURING, None)
+
+
+def test_jobs_are_looked_up_in_their_table_where_the_procedure_is_refused(database):
+    insert(database, 1, seconds=0)
+    jobs = [("capture", True, 5, 0), ("cleanup", False, 0, 1440)]
+    probe, _ = refusing(database, statements.JOBS, answers={statements.JOBS_TABLE: jobs})
+    health = probe.ask(None)
+    assert (health.retention_seconds, health.not_seen) == (DAY, ())
+
+
+def test_without_sight_of_the_polling_interval_a_minute_is_allowed_for(database):
+    unseen = (statements.JOBS, statements.JOBS_TABLE)
+    insert(database, 1, seconds=100)
+    assert refusing(database, *unseen)[0].ask(None).state is CaptureState.CAPTURING
+    assert refusing(database)[0].ask(None).state is CaptureState.NOT_CAPTURING
+    insert(database, 2, seconds=170)
+    assert refusing(database, *unseen)[0].ask(None).state is CaptureState.NOT_CAPTURING
+
+
+def jobs(capture=True, continuous=True, polling=5):
+    rows = [("id", "cleanup", "job", 0, 0, False, 0, 4320, 5000)]
+    return [*rows, ("id", "capture", "job", 500, 10, continuous, polling, 0, 0)] if capture else rows
+
+
+def test_a_job_on_a_schedule_may_rest(database):
+    insert(database, 1, minutes=8)
+    resting, _ = refusing(database, answers={statements.JOBS: jobs(continuous=False)})
+    assert resting.ask(None).state is CaptureState.CAPTURING
+    slow, _ = refusing(database, answers={statements.JOBS: jobs(polling=300)})
+    assert slow.ask(None).state is CaptureState.CAPTURING
+
+
+def test_a_capture_job_that_is_missing_is_told_unless_something_else_captures(database):
+    gone = {statements.JOBS: jobs(capture=False), statements.NEWEST_SCAN: []}
+    insert(database, 1, hours=1)
+    health = refusing(database, answers=gone)[0].ask(None)
+    assert health.sentence == "Database 'shop' has no capture job."
+    assert "sp_cdc_add_job" in health.remedy
+    # Transactional replication reads the log in its place.
+    insert(database, 2, seconds=0)
+    assert refusing(database, answers=gone)[0].ask(None).state is CaptureState.CAPTURING
+
+
+def test_a_scan_that_failed_and_one_that_goes_on(database):
+    insert(database, 1, hours=1)
+    now = dt.datetime.now(dt.UTC).replace(tzinfo=None)
+    failed, _ = refusing(database, answers={statements.NEWEST_SCAN: [(now, 0, 0, 3)]})
+    assert failed.ask(None).sentence == "The capture job's last scan of the log failed."
+    reading, _ = refusing(database, answers={statements.NEWEST_SCAN: [(None, 0, 0, 0)]})
+    assert reading.ask(None).state is CaptureState.LAGGING
+
+
+def test_the_size_of_the_log_is_asked_while_capture_is_not_well(server, database):
+    insert(database, 1, seconds=0)
+    probe, asked = refusing(database, answers={statements.LOG_USED: [(5 * 2**20,)]})
+    assert probe.ask(None).log_used_bytes is None
+    assert statements.LOG_USED not in asked
+    server.set_agent(running=False)
+    assert probe.ask(None).log_used_bytes == 5 * 2**20
 
 
 def test_a_readable_secondary_is_not_judged_by_its_own_agent(server, database):

@@ -31,6 +31,8 @@ _STILL_SECONDS = 30.0
 _MARK_SECONDS = 600.0
 """An idle capture job leaves a mark about every five minutes: what is seen where its scans are not."""
 _POLLING_SECONDS = 5.0
+_UNSEEN_POLLING_SECONDS = 60.0
+"""The polling interval that is allowed for when the login may not see it."""
 _AGAIN_SECONDS = 60.0
 _JOBS_SECONDS = 30.0
 
@@ -194,7 +196,7 @@ class _Questions:
                 "The capture job's last scan of the log failed.",
                 "Look into sys.dm_cdc_errors and the history of the job in SQL Server Agent.",
             )
-        known = jobs or Jobs(capture=True)
+        known = jobs or Jobs(capture=True, polling_seconds=_UNSEEN_POLLING_SECONDS)
         start = "Start it: EXEC sys.sp_cdc_start_job @job_type = N'capture'."
         late = max(_LATE_SECONDS, 3 * known.polling_seconds)
         behind = None if until is None else (now - until).total_seconds()
@@ -258,18 +260,22 @@ class _Questions:
         return replace(health, headroom_seconds=0.0 if health.lost else kept - used)
 
     def _lost(self, offset: Offset, delivered: str) -> tuple[str, ...]:
+        value = self._connection.value(statements.NEWEST_INSTANCE_START)
+        newest = lsn.ZERO if value is None else lsn.to_text(bytes(value))
+        if newest <= lsn.after(delivered):
+            return ()
         starts = {
             (str(name), int(number)): lsn.to_text(bytes(start))
             for name, number, start in self._connection.rows(statements.INSTANCES)
             if start is not None
         }
-        if max(starts.values(), default=lsn.ZERO) <= lsn.after(delivered):
-            return ()
         kept: dict[tuple[str, str], bool] = {}
         lost = []
         for path in offset.known:
             progress = offset.tables.get(path)
             after = offset.commit if progress is None else progress.commit
+            if newest <= lsn.after(after):
+                continue
             windows = History.from_json(offset.structures[path]).windows(after, lsn.after(after))
             instance = windows[0].table.instance if windows else None
             start = None if instance is None else starts.get((instance.name, instance.object_id))
@@ -292,7 +298,7 @@ def _jobs(rows: list[tuple[Any, ...]]) -> Jobs:
     return Jobs(
         capture=capture is not None,
         continuous=capture is None or bool(capture[0]),
-        polling_seconds=_POLLING_SECONDS if capture is None else float(capture[1] or 0),
+        polling_seconds=_POLLING_SECONDS if capture is None else max(_POLLING_SECONDS, float(capture[1] or 0)),
         # Kept in minutes.
         retention_seconds=None if cleanup is None else 60.0 * float(cleanup[2] or 0),
     )

@@ -67,6 +67,7 @@ JOBS_TABLE = (
     "SELECT j.job_type, j.continuous, j.pollinginterval, j.retention FROM msdb.dbo.cdc_jobs AS j "
     "WHERE j.database_id = DB_ID()"
 )
+NEWEST_INSTANCE_START = "SELECT MAX(t.start_lsn) FROM cdc.change_tables AS t"
 LOG_USED = "SELECT u.used_log_space_in_bytes FROM sys.dm_db_log_space_usage AS u"
 ROW_ESTIMATES = (
     "SELECT s.name, t.name, SUM(p.rows) FROM sys.partitions AS p JOIN sys.tables AS t ON t.object_id = p.object_id "
