@@ -18,11 +18,16 @@ from typing import Any, Literal
 
 from headrace.changes import TableId
 from headrace.errors import FormatError, OptionError
+from headrace.registry import did_you_mean
 
 EXECUTE, STOP, PAUSE, RESUME = "execute-snapshot", "stop-snapshot", "pause-snapshot", "resume-snapshot"
 LOG, SCHEMA_CHANGES = "log", "schema-changes"
 TYPES = (EXECUTE, STOP, PAUSE, RESUME, LOG, SCHEMA_CHANGES)
 """The signals that are understood."""
+SENT = tuple(type for type in TYPES if type != SCHEMA_CHANGES)
+"""Those that are worth sending."""
+KINDS = ("incremental", "blocking")
+"""How a snapshot can be asked for."""
 _WATERMARKS = ("snapshot-window-open", "snapshot-window-close")
 """Rows that other programs write into the same table for their own sake."""
 _SUFFIX = ".json"
@@ -167,9 +172,9 @@ def signal_data(
     """The JSON of a signal, as `parse_signal` reads it.
 
     Args:
-        type: one of `TYPES`.
+        type: one of `SENT`.
         tables: names or regular expressions.
-        kind: `incremental` or `blocking`, for execute-snapshot.
+        kind: one of `KINDS`, for execute-snapshot.
         filter: a SQL predicate for the rows of all these tables.
         message: what to log.
 
@@ -177,8 +182,14 @@ def signal_data(
         OptionError: the type is unknown, or what it needs is missing.
     """
     tables = list(tables)
-    if type not in TYPES:
-        raise OptionError(f"There is no signal '{type}'.", remedy=f"Known: {', '.join(TYPES)}.")
+    if type not in SENT:
+        raise OptionError(f"There is no signal '{type}'.", remedy=did_you_mean(type, SENT))
+    if kind not in KINDS:
+        raise OptionError(f"There is no snapshot of type '{kind}'.", remedy=did_you_mean(kind, KINDS))
+    if type != EXECUTE and (filter or kind != KINDS[0]):
+        raise OptionError(f"A {type} has no filter and no type.", remedy="Only execute-snapshot has them.")
+    if kind != KINDS[0] and filter:
+        raise OptionError("A blocking snapshot reads whole tables.", remedy="Use type incremental with a filter.")
     data: dict[str, Any] = {}
     if type == EXECUTE:
         if not tables:
@@ -253,8 +264,8 @@ def read_file(folder: Path, name: str) -> Signal:
 
 def _execute(signal: Signal, data: Mapping[str, Any]) -> ExecuteSnapshot:
     kind = str(data.get("type") or "incremental").strip().lower()
-    if kind not in ("incremental", "blocking"):
-        raise _unreadable(signal, f"asks for a snapshot of type '{kind[:32]}'", "Known: incremental, blocking.")
+    if kind not in KINDS:
+        raise _unreadable(signal, f"asks for a snapshot of type '{kind[:32]}'", f"Known: {', '.join(KINDS)}.")
     collections = _texts(signal, data, "data-collections")
     if collections is None:
         raise _unreadable(signal, "has no list 'data-collections'", 'Send {"data-collections": ["schema.table"]}.')

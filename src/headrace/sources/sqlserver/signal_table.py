@@ -85,8 +85,11 @@ def insert_signal(connection: Connection, table: CapturedTable, signal: Signal) 
     try:
         connection.run(statements.insert(table, names), (signal.id, signal.type, signal.data))
     except CaptureError as error:
+        denied = "permission was denied" in str(error.__cause__).lower()
         raise CaptureError(
-            f"The signal can't be inserted into table '{table.id.path}': {error.message}",
-            remedy=f"Let the login insert into it: GRANT INSERT ON {statements.table_name(table)} TO [...]; or use "
-            "'signal_path'.",
+            f"The signal can't be inserted into table '{table.id.path}'"
+            + (", because the login may not do that." if denied else f": {error.message}"),
+            remedy=f"Run: GRANT INSERT ON {statements.table_name(table)} TO the login; or use 'signal_path'."
+            if denied
+            else "Give it an id that is not there yet, and columns that are long enough.",
         ) from error

@@ -1,0 +1,150 @@
+"""Rule: `headrace signal` leaves a signal where the pipeline looks for it, or says in one sentence why not, and 2."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+from typer.testing import CliRunner
+
+from headrace.cli.app import app
+from headrace.emulators.sqlserver import EmulatedServer
+from headrace.sources.signals import new_files, read_file
+
+ENABLE = "EXEC sys.sp_cdc_enable_table @source_schema = N'dbo', @source_name = N'signals', @role_name = NULL"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("server")
+    with EmulatedServer(folder).create_database("shop") as database:
+        database.execute(
+            "CREATE TABLE dbo.signals (id varchar(42) not null primary key, type varchar(32), data varchar(2048))"
+        )
+        database.execute(ENABLE)
+        database.capture()
+    return folder
+
+
+@pytest.fixture
+def pipeline(server, tmp_path):
+    shutil.copytree(server, tmp_path / "server")
+
+    def write(**source):
+        made = {
+            "source": {"type": "sqlserver", "driver": "emulator", "hostname": str(tmp_path / "server")}
+            | {"database": "shop", **source},
+            "sink": {"type": "memory"},
+            "pipeline": {"name": "shop", "checkpoint": "state"},
+        }
+        file = tmp_path / "pipeline.yaml"
+        file.write_text(json.dumps(made))
+        return str(file)
+
+    return write
+
+
+def signal(file, *arguments):
+    return CliRunner().invoke(app, ["signal", file, *arguments])
+
+
+def test_a_row_in_the_signal_table(pipeline, tmp_path):
+    file = pipeline(signal_data_collection="dbo.signals")
+    arguments = ("--tables", r"dbo.a, dbo\.b{1,2}", "--filter", "n > 1", "--id", "mine")
+    done = signal(file, "execute-snapshot", *arguments)
+    assert (done.exit_code, done.output) == (
+        0,
+        "Signal 'mine' (execute-snapshot) is in table dbo.signals of database shop.\n",
+    )
+    with EmulatedServer(tmp_path / "server").database("shop") as database:
+        ((id, type, data),) = database.execute("SELECT * FROM dbo.signals").fetchall()
+    assert (id, type) == ("mine", "execute-snapshot")
+    assert json.loads(data) == {
+        "data-collections": ["dbo.a", r"dbo\.b{1,2}"],
+        "type": "incremental",
+        "additional-conditions": [
+            {"data-collection": "dbo.a", "filter": "n > 1"},
+            {"data-collection": r"dbo\.b{1,2}", "filter": "n > 1"},
+        ],
+    }
+
+
+@pytest.mark.parametrize(("source", "folder"), [({}, "state-signals"), ({"signalPath": "asked"}, "asked")])
+def test_a_file_beside_the_checkpoint_or_where_the_pipeline_says(pipeline, tmp_path, source, folder):
+    done = signal(pipeline(**source), "stop-snapshot", "--id", "mine")
+    assert done.exit_code == 0
+    (name,) = new_files(tmp_path / folder, "")
+    assert str(tmp_path / folder / name) in done.output
+    found = read_file(tmp_path / folder, name)
+    assert (found.id, found.type) == ("mine", "stop-snapshot")
+
+
+MISTAKES = [
+    (("execute-snapshot",), {}, "An execute-snapshot needs tables. Name them: --tables dbo.a,dbo.b."),
+    (("execute-snapshots",), {}, "There is no signal 'execute-snapshots'. Did you mean 'execute-snapshot'?"),
+    (
+        ("execute-snapshot", "--tables", "dbo.a", "--type", "block"),
+        {},
+        "There is no snapshot of type 'block'. Did you mean 'blocking'?",
+    ),
+    (
+        ("pause-snapshot", "--filter", "n > 1"),
+        {},
+        "A pause-snapshot has no filter and no type. Only execute-snapshot has them.",
+    ),
+    (("log",), {}, "A log signal needs a message. Give it: --message 'text'."),
+    (
+        ("resume-snapshot",),
+        {"signal_data_collection": "dbo.none"},
+        "The signal table 'dbo.none' is not among the captured tables of database 'shop'. Enable its change data "
+        "capture (sys.sp_cdc_enable_table) and add it to 'tables'.",
+    ),
+    (
+        ("resume-snapshot",),
+        {"signal_path": ""},
+        "The pipeline has no place for signals. Set 'signal_data_collection' (a captured table) or 'signal_path' "
+        "(a folder) in its source.",
+    ),
+    (
+        ("log", "--message", "hello"),
+        {"signal_path": "/proc/none"},
+        "Signal folder '/proc/none' can't be written (No such file or directory). Set 'signal_path' to another.",
+    ),
+]
+
+
+@pytest.mark.parametrize(("arguments", "source", "sentence"), MISTAKES, ids=[s[:45] for *_, s in MISTAKES])
+def test_a_mistake_is_one_sentence_and_2(pipeline, arguments, source, sentence):
+    done = signal(pipeline(**source), *arguments)
+    assert (done.exit_code, done.output) == (2, sentence + "\n")
+
+
+def test_a_row_that_the_table_refuses_is_said(pipeline):
+    file = pipeline(signal_data_collection="dbo.signals")
+    assert signal(file, "pause-snapshot", "--id", "mine").exit_code == 0
+    done = signal(file, "pause-snapshot", "--id", "mine")
+    assert done.exit_code == 2
+    assert done.output.count("\n") == 1
+    assert "can't be inserted into table 'dbo.signals'" in done.output
+    assert done.output.endswith("Give it an id that is not there yet, and columns that are long enough.\n")
+
+
+def test_a_pipeline_of_topics_takes_no_signals(tmp_path):
+    made = {
+        "source": {
+            "type": "kafka",
+            "bootstrap.servers": "k:9092",
+            "topics": "a",
+            "format": {"type": "debezium_json"},
+        },
+        "sink": {"type": "delta", "path": "lake"},
+        "pipeline": {"name": "mirror", "checkpoint": "state"},
+    }
+    file = tmp_path / "pipeline.yaml"
+    file.write_text(json.dumps(made))
+    done = signal(str(file), "pause-snapshot")
+    assert (done.exit_code, done.output) == (
+        2,
+        "The source of 'mirror' takes no signals. Ask the pipeline that reads the database.\n",
+    )
