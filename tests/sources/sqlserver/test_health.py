@@ -179,10 +179,18 @@ def test_what_was_refused_is_not_asked_every_time(database):
 
 def test_jobs_are_looked_up_in_their_table_where_the_procedure_is_refused(database):
     insert(database, 1, seconds=0)
-    jobs = [("capture", True, 5, 0), ("cleanup", False, 0, 1440)]
-    probe, _ = refusing(database, statements.JOBS, answers={statements.JOBS_TABLE: jobs})
+    probe, _ = refusing(database, statements.JOBS)
     health = probe.ask(None)
-    assert (health.retention_seconds, health.not_seen) == (DAY, ())
+    assert (health.retention_seconds, health.not_seen) == (3 * DAY, ())
+
+
+def test_a_login_without_rights_of_the_server_still_gets_an_answer(database):
+    insert(database, 1, seconds=0)
+    for view in ("sys.dm_server_services", "sys.dm_cdc_log_scan_sessions"):
+        database.execute(f"DENY SELECT ON {view} TO reader")
+    health = source(database, user="reader").health()
+    assert health.state is CaptureState.CAPTURING
+    assert [part.partition(" (")[0] for part in health.not_seen] == ["SQL Server Agent", "the capture job's scans"]
 
 
 def test_without_sight_of_the_polling_interval_a_minute_is_allowed_for(database):
