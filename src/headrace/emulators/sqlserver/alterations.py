@@ -13,6 +13,7 @@ from headrace.emulators.sqlserver.definitions import Definitions, no_subqueries
 from headrace.emulators.sqlserver.drafts import KeyDraft, read_column, read_constraint
 from headrace.emulators.sqlserver.errors import ProgrammingError, invalid_object
 from headrace.emulators.sqlserver.instances import drop_instance
+from headrace.emulators.sqlserver.lsn import next_block
 from headrace.emulators.sqlserver.queries import StatementTranslator
 from headrace.emulators.sqlserver.reader import StatementReader
 from headrace.emulators.sqlserver.scope import Value
@@ -90,6 +91,11 @@ class Alterations:
                 'INSERT INTO "cdc.ddl_history" VALUES (?, ?, ?, ?, ?, ?)',
                 (table.object_id, number, int(required), command, bytes.fromhex(lsn), self._now()),
             )
+        if tracked:
+            # The next record in the log comes after this one.
+            self._connection.execute(
+                "UPDATE \"emulator.state\" SET value = ? WHERE name = 'lsn'", (next_block(bytes.fromhex(lsn)).hex(),)
+            )
 
     def _add(self, reader: StatementReader, table: TableInfo) -> None:
         if reader.word() in ("CONSTRAINT", "PRIMARY KEY", "UNIQUE"):
@@ -114,7 +120,8 @@ class Alterations:
         number = max(int(last or 0), int(kept)) + 1
         text = column_definition(draft.name, draft.type)
         if draft.computed is not None:
-            text += f" GENERATED ALWAYS AS ({self._definitions.computed_sql(draft.computed, list(table.columns), table.path)}) VIRTUAL"
+            expression = self._definitions.computed_sql(draft.computed, list(table.columns), table.path)
+            text += f" GENERATED ALWAYS AS ({expression}) VIRTUAL"
         elif draft.nullable is False:
             if draft.default is None:
                 (rows,) = self._connection.execute(f"SELECT EXISTS (SELECT 1 FROM {quoted(table.path)})").fetchone()
@@ -295,8 +302,8 @@ class Alterations:
                 raise _replicated(column.name)
             if any(c.name.lower() == new.lower() for c in table.columns):
                 raise ProgrammingError(
-                    f"Error: The new name '{new}' is already in use as a COLUMN name and would cause a duplicate that is"
-                    " not permitted.",
+                    f"Error: The new name '{new}' is already in use as a COLUMN name and would cause a duplicate that"
+                    " is not permitted.",
                     15335,
                 )
             # The statements of triggers name the columns, so they are made anew.

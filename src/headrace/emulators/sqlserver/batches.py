@@ -12,9 +12,9 @@ from headrace.emulators.sqlserver.errors import syntax_error
 _GO = re.compile(r"\s*GO(?:\s+(\d+))?\s*(?:--.*)?", re.IGNORECASE)
 _QUOTED = frozenset((TokenType.STRING, TokenType.NATIONAL_STRING, TokenType.IDENTIFIER))
 _STARTS = frozenset((
-    "SELECT", "INSERT", "UPDATE", "DELETE", "MERGE", "CREATE", "ALTER", "DROP", "TRUNCATE", "EXEC", "EXECUTE", "DECLARE",
-    "SET", "IF", "WHILE", "BEGIN", "COMMIT", "ROLLBACK", "SAVE", "PRINT", "GRANT", "DENY", "REVOKE", "USE", "RAISERROR",
-    "THROW", "RETURN", "BREAK", "CONTINUE", "WAITFOR", "ENABLE", "DISABLE",
+    "SELECT", "INSERT", "UPDATE", "DELETE", "MERGE", "CREATE", "ALTER", "DROP", "TRUNCATE", "EXEC", "EXECUTE",
+    "DECLARE", "SET", "IF", "WHILE", "BEGIN", "COMMIT", "ROLLBACK", "SAVE", "PRINT", "GRANT", "DENY", "REVOKE", "USE",
+    "RAISERROR", "THROW", "RETURN", "BREAK", "CONTINUE", "WAITFOR", "ENABLE", "DISABLE",
 ))  # fmt: skip
 _QUERIES = frozenset(("SELECT", "INSERT", "UPDATE", "DELETE", "MERGE"))
 _MODULES = frozenset(("FUNCTION", "PROC", "PROCEDURE", "TRIGGER", "VIEW"))

@@ -78,6 +78,8 @@ COMPUTED_TABLES: dict[str, str] = {
     "sys.partitions": "partition_id bigint, object_id int, index_id int, partition_number int, rows bigint",
     "sys.dm_db_partition_stats": "partition_id bigint, object_id int, index_id int, partition_number int, row_count"
     " bigint",
+    "sys.dm_db_log_space_usage": "database_id int, total_log_size_in_bytes bigint, used_log_space_in_bytes bigint,"
+    " used_log_space_in_percent real, log_space_in_bytes_since_last_backup bigint",
     "sys.dm_server_services": "servicename nvarchar(256), startup_type int, startup_type_desc nvarchar(256), status"
     " int,"
     " status_desc nvarchar(256), process_id int",

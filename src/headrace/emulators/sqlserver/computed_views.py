@@ -87,6 +87,19 @@ class ComputedViews:
 
     _rows_of_dm_db_partition_stats = _rows_of_partitions
 
+    def _rows_of_dm_db_log_space_usage(self) -> Iterator[tuple[object, ...]]:
+        # The log is as full as transactions wait in it for the capture job: 60 kB each, as a block of it has.
+        (waiting,) = self._session.sqlite.execute('SELECT COUNT(*) FROM "emulator.transactions"').fetchone()
+        used = (waiting + 1) * 61_440
+        total = max(8 * 1024 * 1024, used * 2)
+        yield (
+            self._session.database_names().index(self._session.database) + 1,
+            total,
+            used,
+            100.0 * used / total,
+            used,
+        )
+
     def _rows_of_dm_server_services(self) -> Iterator[tuple[object, ...]]:
         (agent,) = self._session.sqlite.execute("SELECT value FROM \"emulator.state\" WHERE name = 'agent'").fetchone()
         yield ("SQL Server (MSSQLSERVER)", 2, "Automatic", 4, "Running", 1)
@@ -125,6 +138,6 @@ def jobs(state: Mapping[str, object]) -> list[tuple[object, ...]]:
         state: the settings in the database's file.
     """
     return [
-        ("capture", "6D3C3B2E-0000-4000-8000-000000000001", 500, 10, 1, int(float(str(state.get("polling", "5")))), 0, 0),
+        ("capture", "6D3C3B2E-0000-4000-8000-000000000001", 500, 10, 1, int(str(state.get("polling", "5"))), 0, 0),
         ("cleanup", "6D3C3B2E-0000-4000-8000-000000000002", 0, 0, 0, 0, int(str(state.get("retention", "4320"))), 5000),
     ]  # fmt: skip

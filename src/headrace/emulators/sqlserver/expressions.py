@@ -74,6 +74,10 @@ class ExpressionTranslator(ABC):
         """A function call, by name in upper case."""
 
     @abstractmethod
+    def elsewhere(self, database: str, sql: str) -> str:
+        """SQLite text that reads the capture catalog, made to read that of another database."""
+
+    @abstractmethod
     def next_value(self, schema: str, name: str) -> Value:
         """NEXT VALUE FOR a sequence."""
 
@@ -276,11 +280,14 @@ class ExpressionTranslator(ABC):
         function = node.expression
         if not isinstance(function, exp.Anonymous):
             raise self.unknown(node)
-        owner = node.this.name if isinstance(node.this, exp.Identifier) else node.this.expression.name
+        owner, database = node.this, ""
+        if isinstance(owner, exp.Dot):
+            owner, database = owner.expression, owner.this.name
         name = str(function.this).upper()
-        if owner.lower() != "sys":
-            raise self.unknown(f"the function {owner}.{function.this}")
-        return self.call(name, list(function.expressions), scope)
+        if owner.name.lower() != "sys":
+            raise self.unknown(f"the function {owner.name}.{function.this}")
+        value = self.call(name, list(function.expressions), scope)
+        return value if not database else Value(self.elsewhere(database, value.sql), value.type)
 
     def _window(self, node: exp.Window, scope: Scope) -> Value:
         function = self.expression(node.this, scope)

@@ -60,6 +60,7 @@ class _Run:
         self._session = session
         self._values = values
         self.used = 0
+        self._kept = False
         self.result = Result((), Rows.of(()), 0)
 
     def block(self, block: Block) -> None:
@@ -124,6 +125,9 @@ class _Run:
     def _simple(self, statement: Simple) -> None:
         words = statement.words.split(" ")
         first = words[0]
+        if self.result.columns and not self._kept:
+            # What comes now may change what the query before would still have to read.
+            self.result.rows, self._kept = Rows.of(list(self.result.rows)), True
         if first == "DECLARE":
             for name, declared, expression in read_declarations(statement.text):
                 value = self._value(f"SELECT {expression}") if expression else None
@@ -147,7 +151,7 @@ class _Run:
             made, used = self._session.run_simple(statement.words, statement.text, self._values[self.used :])
             self.used += used
             if made.columns or not self.result.columns:
-                self.result = made
+                self.result, self._kept = made, False
 
     def _raise(self, text: str) -> None:
         reader = StatementReader(text)

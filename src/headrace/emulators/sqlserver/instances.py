@@ -79,6 +79,10 @@ def _advance(session: Session, instances: dict[str, int]) -> None:
     newest = max((bytes(lsn) for lsn in found if lsn is not None), default=b"")
     if newest > bytes.fromhex(session.state("lsn")):
         session.set_state("lsn", lsns.next_block(newest).hex())
+    (number,) = session.sqlite.execute('SELECT MAX(tran_id) FROM "cdc.lsn_time_mapping"').fetchone()
+    taken = int.from_bytes(number or b"", "big")
+    if int(session.state("next_tran")) <= taken < 2**47:
+        session.set_state("next_tran", str(taken + 1))
 
 
 def drop_instance(

@@ -80,13 +80,10 @@ class Permissions:
         self._hidden = set()
         if self._session.user.lower() in _ALL_POWERFUL:
             return
-        states = {
-            securable: state
-            for securable, state in self._session.sqlite.execute(
-                "SELECT securable, state FROM \"emulator.permissions\" WHERE grantee IN (?, 'public')",
-                (self._session.user.lower(),),
-            )
-        }
+        rows = self._session.sqlite.execute(
+            'SELECT securable, state FROM "emulator.permissions" WHERE grantee = ?', (self._session.user.lower(),)
+        )
+        states = dict(rows.fetchall())
         self._hidden = {securable for securable, state in states.items() if state != "GRANT"}
         granted = {securable for securable, state in states.items() if state == "GRANT"}
         denied = {securable for securable, state in states.items() if state == "DENY"}

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from headrace.emulators.sqlserver import change_log
+from headrace.emulators.sqlserver import change_log, files
 from headrace.emulators.sqlserver.catalog import CDC_TABLES, TableInfo, columns_of, quoted
 from headrace.emulators.sqlserver.computed_views import jobs
 from headrace.emulators.sqlserver.drafts import ColumnDraft, KeyDraft
-from headrace.emulators.sqlserver.errors import ProgrammingError
+from headrace.emulators.sqlserver.errors import ProgrammingError, no_database
 from headrace.emulators.sqlserver.instances import drop_instance
 from headrace.emulators.sqlserver.reader import StatementReader
 from headrace.emulators.sqlserver.result import Result, Rows
@@ -43,7 +43,7 @@ def call(session: Session, statement: str, values: list[object]) -> tuple[Result
     reader = StatementReader(statement)
     if not reader.accept("EXECUTE"):
         reader.accept("EXEC")
-    _, _, name = reader.path()
+    database, _, name = reader.path()
     found = _PROCEDURES.get(name.lower())
     if found is None:
         raise ProgrammingError(f"Could not find stored procedure '{name}'.", 2812)
@@ -71,6 +71,15 @@ def call(session: Session, statement: str, values: list[object]) -> tuple[Result
         reader.accept("OUTPUT")
         if not reader.done:
             reader.expect(",")
+    if database and database.lower() not in (session.database.lower(), "master"):
+        path = files.find(session.path.parent, database)
+        if path is None:
+            raise no_database(database)
+        other = type(session)(path, user=session.user, clock=session.clock)
+        try:
+            return procedure(other, arguments), used
+        finally:
+            other.close()
     return procedure(session, arguments), used
 
 
@@ -269,11 +278,7 @@ def clean_up(session: Session, arguments: Arguments) -> Result:
     from headrace.emulators.sqlserver.capture import clean_instance
 
     instance, mark = arguments.get("capture_instance"), arguments.get("low_water_mark")
-    if (
-        session.sqlite.execute('SELECT 1 FROM "cdc.change_tables" WHERE capture_instance = ?', (instance,)).fetchone()
-        is None
-    ):
-        raise ProgrammingError(f"The capture instance name '{instance}' does not exist in the current database.", 22964)
+    _check_instance(session, str(instance))
     with session.writing():
         clean_instance(session, str(instance), mark if isinstance(mark, bytes) else None)
     return _done()
@@ -350,6 +355,59 @@ def help_change_data_capture(session: Session, arguments: Arguments) -> Result:
     return _rows(columns, rows)
 
 
+def ddl_history(session: Session, arguments: Arguments) -> Result:
+    """sys.sp_cdc_get_ddl_history: what changed the structure of the source table of a capture instance."""
+    _require_cdc(session)
+    instance = str(arguments.get("capture_instance"))
+    _check_instance(session, instance)
+    rows = session.sqlite.execute(
+        "SELECT s.name, o.name, t.capture_instance, h.required_column_update, h.ddl_command, h.ddl_lsn, h.ddl_time"
+        ' FROM "cdc.ddl_history" AS h JOIN "cdc.change_tables" AS t ON t.object_id = h.object_id'
+        ' JOIN "sys.objects" AS o ON o.object_id = t.source_object_id'
+        ' JOIN "sys.schemas" AS s ON s.schema_id = o.schema_id WHERE t.capture_instance = ? ORDER BY h.ddl_lsn',
+        (instance,),
+    ).fetchall()
+    columns = (
+        "source_schema sysname, source_table sysname, capture_instance sysname, required_column_update bit, ddl_command"
+        " nvarchar(max), ddl_lsn binary(10), ddl_time datetime"
+    )
+    return _rows(columns, rows)
+
+
+def captured_columns(session: Session, arguments: Arguments) -> Result:
+    """sys.sp_cdc_get_captured_columns: the columns of a capture instance as the source table declares them."""
+    _require_cdc(session)
+    instance = str(arguments.get("capture_instance"))
+    _check_instance(session, instance)
+    change_table = session.catalog().find("cdc", f"{instance}_CT")
+    rows = session.sqlite.execute(
+        "SELECT s.name, o.name, t.capture_instance, c.column_name, c.column_id, c.column_ordinal, c.column_type"
+        ' FROM "cdc.captured_columns" AS c JOIN "cdc.change_tables" AS t ON t.object_id = c.object_id'
+        ' JOIN "sys.objects" AS o ON o.object_id = t.source_object_id'
+        ' JOIN "sys.schemas" AS s ON s.schema_id = o.schema_id WHERE t.capture_instance = ? ORDER BY c.column_ordinal',
+        (instance,),
+    ).fetchall()
+    shown = []
+    for row in rows:
+        declared = change_table.column(row[3]).type if change_table is not None else SqlType(row[6])
+        length = declared.length if declared.length else None
+        shown.append((*row, length, declared.shown_precision, declared.shown_scale))
+    columns = (
+        "source_schema sysname, source_table sysname, capture_instance sysname, column_name sysname, column_id int,"
+        " ordinal_position int, data_type sysname, character_maximum_length int, numeric_precision tinyint,"
+        " numeric_scale int"
+    )
+    return _rows(columns, shown)
+
+
+def _check_instance(session: Session, instance: str) -> None:
+    if (
+        session.sqlite.execute('SELECT 1 FROM "cdc.change_tables" WHERE capture_instance = ?', (instance,)).fetchone()
+        is None
+    ):
+        raise ProgrammingError(f"The capture instance name '{instance}' does not exist in the current database.", 22964)
+
+
 def rename(session: Session, arguments: Arguments) -> Result:
     """sp_rename: of a table or a column."""
     with session.writing():
@@ -401,6 +459,8 @@ _PROCEDURES: dict[str, tuple[Procedure, tuple[str, ...]]] = {
         ("job_type", "maxtrans", "maxscans", "continuous", "pollinginterval", "retention", "threshold"),
     ),
     "sp_cdc_help_change_data_capture": (help_change_data_capture, _TABLE),
+    "sp_cdc_get_ddl_history": (ddl_history, ("capture_instance",)),
+    "sp_cdc_get_captured_columns": (captured_columns, ("capture_instance",)),
     "sp_rename": (rename, ("objname", "newname", "objtype")),
     "sp_addextendedproperty": (
         add_property,

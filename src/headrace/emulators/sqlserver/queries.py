@@ -117,6 +117,11 @@ class StatementTranslator(ExpressionTranslator):
         tree = dialect.parse(f"SELECT {text}")
         return self.expression(tree.expressions[0].unalias(), scope or Scope())
 
+    def elsewhere(self, database: str, sql: str) -> str:
+        """SQLite text that reads the capture catalog, made to read that of another database."""
+        _, path = self._find(database, "cdc", "lsn_time_mapping")
+        return sql.replace('"cdc.', path.removesuffix('cdc.lsn_time_mapping"') + "cdc.")
+
     def next_value(self, schema: str, name: str) -> Value:
         """NEXT VALUE FOR a sequence."""
         if self._sequence is None:
@@ -174,6 +179,7 @@ class StatementTranslator(ExpressionTranslator):
             return ""
         parts = []
         for query in clause.expressions:
+            _check_order(query.this)
             sql, outputs = self.query(query.this, scope)
             given = [c.name for c in query.args["alias"].columns]
             names = given or [name for name, _ in outputs]
@@ -312,6 +318,7 @@ class StatementTranslator(ExpressionTranslator):
         if isinstance(node, exp.Table):
             return self._table(node, scope)
         if isinstance(node, exp.Subquery):
+            _check_order(node.this)
             sql, outputs = self.query(
                 node.this, scope.parent if scope.parent is not None else Scope(queries=scope.queries)
             )
@@ -383,6 +390,8 @@ class StatementTranslator(ExpressionTranslator):
         listed = ", ".join(quoted(c) for c, _ in columns)
         oldest = f'(SELECT start_lsn FROM "cdc.change_tables" WHERE capture_instance = {text_literal(instance)})'
         newest = '(SELECT MAX(start_lsn) FROM "cdc.lsn_time_mapping")'
+        if node.catalog:
+            oldest, newest = (self.elsewhere(node.catalog, text) for text in (oldest, newest))
         # The check comes first in the join, or a range without rows would never be checked.
         sql = (
             f"(SELECT {listed} FROM (SELECT tsql_check_range({low}, {high}, {oldest}, {newest}, {option}) AS ok) AS"
@@ -574,6 +583,16 @@ class StatementTranslator(ExpressionTranslator):
             tests = [self._first_rows(path, alias, tests, limit, scope)]
         sql = f"{prefix}DELETE FROM {path} AS {quoted(alias)}" + (f" WHERE {tests[0]}" if tests else "")
         return Translation(sql, "delete", written=table)
+
+
+def _check_order(node: exp.Expression) -> None:
+    """Refuse an ORDER BY where it would order nothing; raises error 1033."""
+    if node.args.get("order") is not None and node.args.get("limit") is None and node.args.get("offset") is None:
+        raise ProgrammingError(
+            "The ORDER BY clause is invalid in views, inline functions, derived tables, subqueries, and common table"
+            " expressions, unless TOP, OFFSET or FOR XML is also specified.",
+            1033,
+        )
 
 
 def _members(node: exp.Union | exp.Except | exp.Intersect) -> list[exp.Expression]:

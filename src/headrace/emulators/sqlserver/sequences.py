@@ -129,8 +129,8 @@ class Sequences:
         if not low <= value <= high:
             if not cycles:
                 raise ProgrammingError(
-                    f"The sequence object '{key.split('.', 1)[1]}' has reached its minimum or maximum value. Restart the"
-                    " sequence object to allow new values to be generated.",
+                    f"The sequence object '{key.split('.', 1)[1]}' has reached its minimum or maximum value. Restart"
+                    " the sequence object to allow new values to be generated.",
                     11728,
                 )
             value = low if increment > 0 else high
