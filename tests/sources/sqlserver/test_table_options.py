@@ -189,6 +189,16 @@ def test_rows_of_a_changed_message_key_carry_the_new_key_and_the_old_one_in_the_
     assert dict(row["before"])["name"] == "Ann"
 
 
+@pytest.mark.parametrize(("assignment", "events"), [("name = NULL", 2), ("name = 'Eve'", 2), ("age = 1", 1)])
+def test_a_change_of_the_message_key_counts_as_two_events_of_its_transaction(database, assignment, events):
+    run = customers(database, message_key_columns="dbo.customers:name", provide_transaction_metadata=True)
+    run.all()
+    database.execute(f"UPDATE dbo.customers SET {assignment} WHERE id = 1")
+    database.capture()
+    [end] = [r for r in run.all() if r["op"] == "end"]
+    assert end["transaction"]["total_order"] == events
+
+
 def test_an_excluded_primary_key_is_left_out_when_another_key_is_named(database):
     run = customers(database, message_key_columns="dbo.customers:name", column_exclude_list=r".*\.(id|email)")
     with database.capture_job(poll=0.05, idle=0.2):

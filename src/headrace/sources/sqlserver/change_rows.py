@@ -204,8 +204,7 @@ class ChangeReader:
         old = pa.array(before_rows[is_update[before_places]])
         new = pa.array(events[places])
         for i in self._key:
-            same = pc.fill_null(pc.equal(texts[i].take(old), texts[i].take(new)), True)
-            weights[places[~same.to_numpy(zero_copy_only=False)]] = 2
+            weights[places[~_same(texts[i].take(old), texts[i].take(new))]] = 2
         return pa.StructArray.from_arrays(
             [commits, pa.array(weights), pa.nulls(len(events), pa.int64())],
             names=["id", "total_order", "data_collection_order"],
@@ -319,12 +318,17 @@ def _differ(texts: list[pa.Array], absent: np.ndarray | None, old: np.ndarray, n
     """Whether anything differs between each old row and its new one; a cell that was left out differs from NULL."""
     found = np.zeros(len(old), dtype=bool)
     for i, column in enumerate(texts):
-        before, after = column.take(pa.array(old)), column.take(pa.array(new))
-        same = pc.or_(pc.fill_null(pc.equal(before, after), False), pc.and_(pc.is_null(before), pc.is_null(after)))
-        found |= ~same.to_numpy(zero_copy_only=False)
+        found |= ~_same(column.take(pa.array(old)), column.take(pa.array(new)))
         if absent is not None:
             found |= absent[old, i] != absent[new, i]
     return found
+
+
+def _same(before: pa.Array, after: pa.Array) -> np.ndarray:
+    """Whether two columns hold the same, row by row; NULL is the same as NULL."""
+    both_null = pc.and_(pc.is_null(before), pc.is_null(after))
+    same: np.ndarray = pc.or_(pc.fill_null(pc.equal(before, after), False), both_null).to_numpy(zero_copy_only=False)
+    return same
 
 
 def _of(absent: np.ndarray | None, rows: np.ndarray) -> np.ndarray | None:
