@@ -1,0 +1,48 @@
+"""Rule: options of a source that are mappings or hold secrets in their names may stand in a pipeline file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from headrace.errors import OptionError
+from headrace.pipeline import run
+from headrace.pipeline.model import Model, read_model
+from headrace.sources.sqlserver.message_keys import message_keys
+from headrace.sources.sqlserver.select_overrides import selects
+
+SALT = "CzQMA0cB5K"
+REST = "sinks: [{type: list_changes, path: ./lake}]\npipeline: {name: sales, checkpoint: ./state}\n"
+
+
+def model(folder: Path, options: str) -> Model:
+    file = folder / "p.yaml"
+    file.write_text(f"source:\n  type: sqlserver\n  hostname: there\n  database: shop\n{options}{REST}")
+    return read_model(file)
+
+
+def test_a_salt_in_the_name_of_an_option_is_shown_nowhere(tmp_path: Path) -> None:
+    read = model(tmp_path, f"  column.mask.hash.v2.SHA-256.with.salt.{SALT}: dbo.t.email\n")
+    assert SALT not in repr(read) + repr(read.source.settings)
+    assert SALT not in read.hide(f"Something failed: {SALT}.")
+    assert read.hide("dbo.t.email") == "dbo.t.email"
+
+
+def test_an_error_of_such_an_option_does_not_show_it(tmp_path: Path) -> None:
+    with pytest.raises(OptionError) as error:
+        model(tmp_path, f"  column.mask.hash.v2.ROT.with.salt.{SALT}: dbo.t.email\n")
+    assert SALT not in str(error.value)
+    assert "ROT" in str(error.value)
+
+
+def test_mappings_reach_the_source_through_sparks_texts(tmp_path: Path) -> None:
+    read = model(
+        tmp_path,
+        "  snapshot_select_statement_overrides:\n    dbo.t: SELECT * FROM dbo.t WHERE a > 1, 2\n"
+        "  message_key_columns:\n    dbo.t: [b, a]\n",
+    )
+    given = read.source_options
+    overrides, keys = "snapshot_select_statement_overrides", "message_key_columns"
+    assert selects(run._text(given[overrides])) == read.source.settings[overrides] == given[overrides]
+    assert message_keys(run._text(given[keys])) == read.source.settings[keys] == (r"dbo.t\.b", r"dbo.t\.a")
