@@ -195,8 +195,9 @@ class RunningPipeline:
             # From `latest` on, what was there before the first start is not wanted, so there is nothing to wait for.
             self._goal = lambda text: (text is None and newest_only) or reached(text, ends)
         else:
-            heads = Databases(source).head()
-            self._goal = lambda text: _reached(_offsets(text), heads)
+            databases = Databases(source)
+            heads = databases.head()
+            self._goal = lambda text: _finished(databases, _offsets(text), heads)
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until it has ended: by `stop`, by an error, or at the head when that is the goal.
@@ -313,6 +314,10 @@ class RunningPipeline:
 
 def _offsets(text: str | None) -> Offsets | None:
     return None if text is None else Offsets.from_json(json.loads(text))
+
+
+def _finished(databases: Databases, offsets: Offsets | None, heads: Heads) -> bool:
+    return offsets is not None and databases.finished(offsets, heads)
 
 
 def _reached(offsets: Offsets | None, heads: Heads) -> bool:

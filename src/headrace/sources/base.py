@@ -145,6 +145,13 @@ class Source(ABC):
         """
         raise OptionError(f"Source '{self.name}' takes no signals.", remedy="Read again with a new checkpoint.")
 
+    def has_signals(self, offset: Offset) -> bool:
+        """Whether there are signals that the batch that ended at `offset` did not see and that make no commit.
+
+        A run that should end takes them first.
+        """
+        return False
+
     def acknowledge(self, offset: Offset) -> None:
         """Everything up to `offset` rests in all sinks; a source that holds log for us may release it. Runs in the
         driver.

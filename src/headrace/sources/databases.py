@@ -63,12 +63,19 @@ class Offsets:
         return cls({name: Offset.from_json(part) for name, part in data["databases"].items()})
 
     def reached(self, heads: Heads) -> bool:
-        """Whether everything is delivered up to these commits, and no snapshot is running or asked for."""
+        """Whether everything is delivered up to these commits, and no snapshot is running.
+
+        An ad-hoc snapshot, which runs beside the stream, does not count.
+        """
         offsets = {name: self.of(name) for name in heads}
         return all(
-            not offset.is_nothing and offset.commit >= heads[name] and offset.is_level and not offset.is_asked_for_more
+            not offset.is_nothing and offset.commit >= heads[name] and offset.is_level
             for name, offset in offsets.items()
         )
+
+    def finished(self, heads: Heads) -> bool:
+        """Whether everything is delivered up to these commits, ad-hoc snapshots that nothing holds up too."""
+        return self.reached(heads) and not any(self.of(name).is_asked_for_more for name in heads)
 
     def merged(self) -> Offset:
         """One offset that says the same for displays: the oldest times, and every table that lags behind.
@@ -128,6 +135,11 @@ class Databases:
             return start
         # A database that is no longer named keeps its place, in case it comes back.
         return Offsets({**start.databases, **ends})
+
+    def finished(self, offsets: Offsets, heads: Heads) -> bool:
+        """Whether a run that should end at these commits is there, with all that signals asked for."""
+        waiting = any(source.has_signals(offsets.of(name)) for name, source in self._sources.items())
+        return not waiting and offsets.finished(heads)
 
     def plan(self, start: Offsets, end: Offsets) -> list[tuple[str, Slice]]:
         """The slices of the batch (start, end] with the database that each belongs to."""

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from headrace.emulators.sqlserver import EmulatedServer
 from headrace.errors import CaptureError
 from headrace.sources.base import Limit
+from headrace.sources.databases import Databases, Offsets
 from headrace.sources.offset import Offset
 from headrace.sources.reader import source_named
 from headrace.sources.signals import Signal, write_file
@@ -526,8 +527,12 @@ def test_files_ask_too_and_are_taken_once(database, gates, tmp_path, caplog):
     folder = tmp_path / "asked"
     run = Run(database, signal_path=folder, signal_data_collection="")
     run.all()
+    assert not run.source.has_signals(run.offset)
     write_file(folder, Signal("f1", "execute-snapshot", '{"data-collections": ["dbo.t"]}'))
+    # A run that should end at the head takes it first.
+    assert run.source.has_signals(run.offset)
     rows = run.all()
+    assert not run.source.has_signals(run.offset)
     assert read_again(rows, "id") == [("1",)]
     run.restarted()
     assert run.batch() is None
@@ -535,6 +540,20 @@ def test_files_ask_too_and_are_taken_once(database, gates, tmp_path, caplog):
     assert read_again(run.all(), "id") == []
     assert [m for m in caplog.messages if "9999.json" in m]
     assert len(list(folder.iterdir())) == 2
+
+
+def test_a_run_that_should_end_reads_what_was_asked_for_first(database, gates):
+    create(database, "t", "id int not null primary key", [(n,) for n in range(4)])
+    run = Run(database)
+    run.all()
+    execute(database, "dbo.t")
+    databases, heads = Databases(run.source), {"shop": run.source.head()}
+    ends = []
+    while run.batch() is not None:
+        offsets = Offsets({"shop": run.offset})
+        ends.append((offsets.reached(heads), databases.finished(offsets, heads)))
+    assert ends[0] == (True, False)
+    assert ends[-1] == (True, True)
 
 
 def test_nothing_is_written_to_the_source(database, gates, tmp_path, monkeypatch):

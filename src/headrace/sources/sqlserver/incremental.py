@@ -108,7 +108,12 @@ class AdHocPlanner:
             return []
         folder = Path(self._settings["signal_path"])
         found: list[tuple[str, Signal | None]] = []
-        for name in new_files(folder, state.file):
+        try:
+            names = new_files(folder, state.file)
+        except OSError as error:
+            _say_once(f"Signal folder '{folder}' can't be read ({error.strerror}); nothing is taken from it.")
+            return []
+        for name in names:
             try:
                 found.append((name, read_file(folder, name)))
             except FormatError as error:
@@ -258,7 +263,9 @@ def read_incremental(
             for batch in connection.batches(sql, parameters)
         ]
         faultpoints.reach("source.incremental.read")
-        kept = _unchanged(connection, table, [_keys(table, key, texts) for texts in batches], commit, settings)
+        found = [_keys(table, key, texts) for texts in batches]
+        # Where nothing was read there is nothing to wait for.
+        kept = _unchanged(connection, table, found, commit, settings) if found else []
     except MissingObject:
         _say(f"Table '{table.id.path}' went away while its ad-hoc snapshot was read; the run goes on.")
         return

@@ -18,10 +18,11 @@ import pyarrow as pa
 from headrace.changes import TableSchema
 from headrace.errors import OptionError
 from headrace.options import Options
+from headrace.sources.ad_hoc import AdHoc
 from headrace.sources.base import Limit, Slice, Source
 from headrace.sources.health import Health
 from headrace.sources.offset import Offset
-from headrace.sources.signals import Signal, write_file
+from headrace.sources.signals import Signal, new_files, write_file
 from headrace.sources.sqlserver import lsn, statements
 from headrace.sources.sqlserver.catalog import CatalogTable, captured_tables
 from headrace.sources.sqlserver.connection import Connection
@@ -128,6 +129,15 @@ class SqlServerSource(Source):
             "The pipeline has no place for signals.",
             remedy="Set 'signal_data_collection' (a captured table) or 'signal_path' (a folder) in its source.",
         )
+
+    def has_signals(self, offset: Offset) -> bool:
+        """Whether the signal folder has files that were not taken yet; rows of a signal table are commits."""
+        folder = self.settings["signal_path"]
+        try:
+            return bool(folder) and bool(new_files(Path(folder), AdHoc.from_json(offset.ad_hoc).file))
+        except OSError:
+            # The planner says so.
+            return False
 
     def _insert(self, signal: Signal) -> list[str]:
         with self._connect() as connection:
