@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import datetime as dt
+import fcntl
 import json
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +19,7 @@ from typer.testing import CliRunner
 
 from headrace.cli.app import app
 from headrace.emulators.sqlserver import EmulatedServer
-from headrace.pipeline.checkpoint import owned
+from headrace.pipeline.checkpoint import LOCK, owned
 from headrace.sources.base import Limit
 from headrace.sources.databases import Offsets
 from headrace.sources.offset import Offset
@@ -185,6 +188,25 @@ def test_who_holds_the_checkpoint(shop: Shop) -> None:
     assert found["running"]
     assert found["process"] > 0
     assert not shop.json()[1]["running"]
+
+
+def test_who_only_looks_keeps_no_run_from_starting(shop: Shop) -> None:
+    folder = shop.folder / "state"
+    with owned(folder, "shop"):
+        pass
+    tried = threading.Event()
+
+    def start() -> str:
+        tried.set()
+        with owned(folder, "shop"):
+            return "started"
+
+    with (folder / LOCK).open("r") as looking, ThreadPoolExecutor(1) as pool:
+        fcntl.flock(looking, fcntl.LOCK_SH)
+        run = pool.submit(start)
+        assert tried.wait(10)
+        fcntl.flock(looking, fcntl.LOCK_UN)
+        assert run.result(10) == "started"
 
 
 def test_bad_input_is_2(shop: Shop, tmp_path: Path) -> None:

@@ -9,9 +9,10 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 from headrace.errors import OptionError
 from headrace.observe.checkpoint import HadoopFolder, batch_offsets, committed_batch, local_path
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LOCK = ".headrace.lock"
+_LOOK_SECONDS = 0.2
 
 
 class Checkpoint:
@@ -75,14 +77,26 @@ def owned(folder: Path | None, name: str) -> Iterator[None]:
             f"The checkpoint '{folder}' can't be written: {error.strerror}.", remedy="Name another folder."
         ) from error
     with handle:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise _taken(folder) from None
+        if not _locked(handle):
+            raise _taken(folder)
         handle.truncate(0)
         handle.write(f"{os.getpid()} {name}\n")
         handle.flush()
         yield
+
+
+def _locked(handle: IO[str]) -> bool:
+    """Take the lock; whether it was free. Whoever only looks who holds it shares it for a moment, so that is waited."""
+    deadline = time.monotonic() + _LOOK_SECONDS
+    while True:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(_LOOK_SECONDS / 20)
+        else:
+            return True
 
 
 def check_free(location: str) -> None:
