@@ -238,7 +238,8 @@ class AdHoc:
         for pattern in wanted.collections:
             found = chosen(pattern, by_id)
             if not found:
-                say(f"{who} names '{pattern}', which no captured table matches; it is skipped.")
+                database = f" of database '{tables[0].id.database}'" if tables else ""
+                say(f"{who} names '{pattern}', which no captured table{database} matches; it is skipped.")
             for id in found:
                 if id in taken:
                     continue

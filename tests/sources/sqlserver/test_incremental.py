@@ -20,6 +20,7 @@ from headrace.sources.databases import Databases, Offsets
 from headrace.sources.offset import Offset
 from headrace.sources.reader import source_named
 from headrace.sources.signals import Signal, write_file
+from headrace.sources.sqlserver.connection import StatementError
 
 NOW = dt.datetime(2026, 11, 21, 12, 0, tzinfo=dt.UTC)
 ENABLE = "EXEC sys.sp_cdc_enable_table @source_schema = N'dbo', @source_name = N'{}', @role_name = NULL"
@@ -482,6 +483,53 @@ def test_a_capture_job_that_does_not_pass_the_read_fails_the_task_and_the_chunk_
             rows_of(run.source, start, end)
         gates.captures, database.clock = True, ahead
         assert read_again(rows_of(run.source, start, end), "id") == [("1",)]
+
+
+def test_a_login_that_may_not_see_scans_learns_of_captured_commits_all_the_same(database, gates):
+    EmulatedServer(database.path.parent).add_login("cdc", "secret")
+    create(database, "t", "id int not null primary key", [(1,)])
+    database.execute("DENY SELECT ON sys.dm_cdc_log_scan_sessions TO cdc")
+    run = Run(database, user="cdc", password="secret", capture_timeout_seconds=1)
+    run.all()
+    execute(database, "dbo.t")
+    start, end = run.offset, run.source.advance(run.offset, Limit(), NOW)
+    assert read_again(rows_of(run.source, start, end), "id") == [("1",)]
+
+
+@pytest.mark.parametrize(
+    ("refusal", "ends"), [("was deadlocked on lock resources", False), ("Arithmetic overflow error", True)]
+)
+def test_a_refusal_that_passes_only_holds_the_snapshot_up(database, gates, caplog, monkeypatch, refusal, ends):
+    create(database, "t", "id int not null primary key", [(1,)])
+    run = Run(database)
+    run.all()
+    execute(database, "dbo.t")
+    with monkeypatch.context() as patch:
+
+        def refused(*_):
+            raise StatementError(refusal)
+
+        patch.setattr("headrace.sources.sqlserver.incremental.keys", refused)
+        assert read_again(run.all(), "id") == []
+    assert read_again(run.all(), "id") == ([] if ends else [("1",)])
+    assert bool([m for m in caplog.messages if "ends after 0 chunks" in m]) is ends
+
+
+def test_a_connection_that_breaks_ends_no_snapshot(database, gates, monkeypatch):
+    create(database, "t", "id int not null primary key", [(1,)])
+    run = Run(database)
+    run.all()
+    execute(database, "dbo.t")
+    with monkeypatch.context() as patch:
+
+        def broken(connection, *_):
+            connection.close()
+            raise StatementError("Communication link failure")
+
+        patch.setattr("headrace.sources.sqlserver.incremental.keys", broken)
+        with pytest.raises(StatementError, match="link failure"):
+            run.source.advance(run.offset, Limit(), NOW)
+    assert read_again(run.all(), "id") == [("1",)]
 
 
 def test_no_chunk_is_planned_while_nothing_is_captured_and_that_is_said_once(database, gates, caplog):

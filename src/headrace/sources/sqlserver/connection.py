@@ -80,7 +80,11 @@ class Connection:
 
     @contextmanager
     def _cursor(self, sql: str, parameters: Sequence[object]) -> Iterator[Any]:
-        cursor = self._connection.cursor()
+        try:
+            cursor = self._connection.cursor()
+        except Exception as error:
+            # It was closed, or the server went away.
+            raise self._statement_error(error) from error
         try:
             if parameters:
                 cursor.execute(sql, tuple(parameters))
