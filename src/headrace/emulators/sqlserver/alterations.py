@@ -44,7 +44,7 @@ class Alterations:
 
     def run(self, text: str) -> None:
         """Carry out one ALTER TABLE, DROP TABLE or TRUNCATE TABLE."""
-        reader = StatementReader(text)
+        reader = StatementReader(text, self._definitions.alias_types())
         if reader.accept("ALTER", "TABLE"):
             self._alter_table(reader)
         elif reader.accept("DROP", "TABLE"):
@@ -232,7 +232,7 @@ class Alterations:
             ' ?, collation_name = ?,'
             " is_nullable = ? WHERE object_id = ? AND column_id = ?",
             (
-                declared.kind.system_type_id, declared.kind.system_type_id, declared.max_length,
+                declared.kind.system_type_id, declared.kind.user_type_id, declared.max_length,
                 declared.shown_precision,
                 declared.shown_scale, collation, int(nullable), table.object_id, column.column_id,
             ),

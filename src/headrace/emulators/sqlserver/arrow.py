@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.emulators.sqlserver.errors import NotSupportedError
 from headrace.emulators.sqlserver.result import Rows
 from headrace.emulators.sqlserver.scope import Output
 from headrace.emulators.sqlserver.types import BIGINT, FLOAT, NVARCHAR_MAX, SqlType
@@ -32,13 +33,13 @@ def inferred(values: list[Any]) -> SqlType:
 def column(values: list[Any] | tuple[Any, ...], declared: SqlType) -> pa.Array:
     """One Arrow column of stored values. Conversions run over the whole column, never value by value."""
     family = declared.family
-    if family in ("int", "float", "binary"):
+    if family in ("int", "float", "binary", "clr"):
         return pa.array(values, declared.arrow)
     if family == "bit":
         return pa.array(values, pa.uint8()).cast(pa.bool_())
-    texts = pa.array(values, pa.string())
     if family in ("string", "guid"):
-        return texts
+        return pa.array(values, declared.arrow)
+    texts = pa.array(values, pa.string())
     if family in ("decimal", "date"):
         return texts.cast(declared.arrow)
     if family == "time":
@@ -48,7 +49,7 @@ def column(values: list[Any] | tuple[Any, ...], declared: SqlType) -> pa.Array:
         short = pc.utf8_slice_codeunits(texts, 0, 26) if declared.scale == 7 else texts
         return short.cast(pa.timestamp("us"))
     short = pc.replace_substring_regex(texts, r"(\.\d{6})\d ", r"\1 ")
-    return pc.replace_substring_regex(short, r" ([+-]\d\d:\d\d)$", r"\1").cast(pa.timestamp("us", "UTC"))
+    return pc.replace_substring_regex(short, r" ([+-]\d\d:\d\d)$", r"\1").cast(declared.arrow)
 
 
 class ArrowStream:
@@ -68,7 +69,15 @@ class ArrowStream:
             declared if declared is not None else inferred([row[i] for row in self._first])
             for i, (_, declared) in enumerate(columns)
         ]
-        self.schema = pa.schema([pa.field(name, t.arrow) for (name, _), t in zip(columns, self._types, strict=True)])
+        fields = []
+        for number, ((name, _), declared) in enumerate(zip(columns, self._types, strict=True), 1):
+            if declared.family == "variant":
+                raise NotSupportedError(
+                    f"Unsupported data type for Arrow batch fetch for column - {name}, Type - -150, column ID -"
+                    f" {number}"
+                )
+            fields.append(pa.field(name, declared.arrow))
+        self.schema = pa.schema(fields)
 
     def reader(self) -> pa.RecordBatchReader:
         """The stream as Arrow's own reader."""

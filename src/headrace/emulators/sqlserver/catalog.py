@@ -102,6 +102,7 @@ CDC_TABLES: dict[str, str] = {
     " nvarchar(max) NULL,"
     " ddl_lsn binary(10) NULL, ddl_time datetime NULL",
 }
+_CLR = 240
 _INDEXES = (
     'CREATE UNIQUE INDEX "emulator.columns_key" ON "sys.columns" (object_id, column_id)',
     'CREATE UNIQUE INDEX "emulator.objects_key" ON "sys.objects" (object_id)',
@@ -232,13 +233,13 @@ def load(connection: sqlite3.Connection) -> Catalog:
     for row in connection.execute(
         "SELECT object_id, name, column_id, system_type_id, max_length, precision, scale, collation_name,"
         " is_nullable, is_identity,"
-        ' default_object_id FROM "sys.columns" ORDER BY object_id, column_id'
+        ' default_object_id, user_type_id FROM "sys.columns" ORDER BY object_id, column_id'
     ):
-        declared = _declared(names[row[3]], row[4], row[5], row[6], row[7])
+        column_type = declared(names[row[11] if row[3] == _CLR else row[3]], row[4], row[5], row[6], row[7])
         columns.setdefault(row[0], []).append(
             ColumnInfo(
                 row[1],
-                declared,
+                column_type,
                 row[2],
                 bool(row[8]),
                 bool(row[9]),
@@ -259,7 +260,8 @@ def load(connection: sqlite3.Connection) -> Catalog:
     return catalog
 
 
-def _declared(name: str, max_length: int, precision: int, scale: int, collation: str | None) -> SqlType:
+def declared(name: str, max_length: int, precision: int, scale: int, collation: str | None) -> SqlType:
+    """The type that a row of sys.columns or sys.types describes."""
     kept = "" if collation in (None, DEFAULT_COLLATION) else str(collation)
     if name in ("varchar", "char", "varbinary", "binary"):
         return SqlType(name, max_length, collation=kept)
@@ -273,7 +275,7 @@ def _declared(name: str, max_length: int, precision: int, scale: int, collation:
 
 
 def _type_ids() -> list[tuple[str, int]]:
-    return [(name, kind.system_type_id) for name, kind in KINDS.items()]
+    return [(name, kind.user_type_id) for name, kind in KINDS.items()]
 
 
 def create(connection: sqlite3.Connection, created: str) -> None:
@@ -306,7 +308,7 @@ def create(connection: sqlite3.Connection, created: str) -> None:
             (
                 name,
                 kind.system_type_id,
-                kind.system_type_id,
+                kind.user_type_id,
                 4,
                 length,
                 sample.shown_precision,
@@ -314,7 +316,7 @@ def create(connection: sqlite3.Connection, created: str) -> None:
                 collation,
                 1,
                 0,
-                0,
+                int(kind.system_type_id == _CLR),
             )
         )
     rows.append(("sysname", 231, 256, 4, 256, 0, 0, DEFAULT_COLLATION, 0, 0, 0))

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
 from functools import lru_cache
 
-from headrace.emulators.sqlserver import temporal
+from headrace.emulators.sqlserver import clr_types, temporal
 from headrace.emulators.sqlserver.errors import bad_date, conversion_failed, overflow, truncated
 from headrace.emulators.sqlserver.types import SqlType, cast_type, parse_type
 
@@ -75,7 +75,7 @@ def casting(target: str, source: str, style: int) -> Converter:
     plain = _converter(wanted, "")
 
     def cast(value: object) -> object:
-        if isinstance(value, bytes):
+        if isinstance(value, bytes) and wanted.family not in ("clr", "variant"):
             return plain(_of_bytes(value, wanted))
         if isinstance(value, str) and known is not None and wanted.family == "int" and known.family == "decimal":
             return plain(int(Decimal(value)))
@@ -113,6 +113,10 @@ def _converter(wanted: SqlType, column: str) -> Converter:
         return _binary(wanted, column)
     if family == "guid":
         return _guid
+    if family == "clr":
+        return _clr(wanted)
+    if family == "variant":
+        return lambda value: value
     return _moment(wanted)
 
 
@@ -272,6 +276,17 @@ def _binary(wanted: SqlType, column: str) -> Converter:
     return convert
 
 
+def _clr(wanted: SqlType) -> Converter:
+    def convert(value: object) -> object:
+        if isinstance(value, str):
+            return clr_types.stored(wanted.name, value)
+        if value is None or isinstance(value, bytes):
+            return value
+        raise conversion_failed(type(value).__name__, wanted.name)
+
+    return convert
+
+
 def _guid(value: object) -> object:
     if value is None:
         return None
@@ -307,7 +322,9 @@ def _text_converter(wanted: SqlType, known: SqlType | None, style: int) -> Conve
     def convert(value: object) -> object:
         if value is None:
             return None
-        if isinstance(value, bytes):
+        if isinstance(value, bytes) and known is not None and known.family == "clr":
+            text = str(clr_types.method(known.name, "TOSTRING", value))
+        elif isinstance(value, bytes):
             text = value.decode("latin-1") if style == 0 else ("0x" if style == 1 else "") + value.hex().upper()
         elif isinstance(value, float):
             text = _float_text(value, style)

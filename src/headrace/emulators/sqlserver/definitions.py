@@ -5,11 +5,11 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable
 
-from headrace.emulators.sqlserver.catalog import Catalog, ColumnInfo, TableInfo, column_definition, quoted
+from headrace.emulators.sqlserver.catalog import Catalog, ColumnInfo, TableInfo, column_definition, declared, quoted
 from headrace.emulators.sqlserver.drafts import ColumnDraft, KeyDraft, read_column, read_constraint
 from headrace.emulators.sqlserver.errors import ProgrammingError, invalid_column
 from headrace.emulators.sqlserver.queries import StatementTranslator
-from headrace.emulators.sqlserver.reader import StatementReader
+from headrace.emulators.sqlserver.reader import AliasType, StatementReader
 from headrace.emulators.sqlserver.scope import Relation, Scope
 from headrace.emulators.sqlserver.types import DEFAULT_COLLATION, SqlType
 
@@ -32,7 +32,7 @@ class Definitions:
 
     def run(self, text: str) -> None:
         """Carry out one CREATE of a table, schema or index, or DROP INDEX."""
-        reader = StatementReader(text)
+        reader = StatementReader(text, self.alias_types())
         if reader.accept("CREATE", "TABLE"):
             self._create_table(reader)
         elif reader.accept("CREATE", "SCHEMA"):
@@ -41,6 +41,10 @@ class Definitions:
             self._create_index(reader)
         elif reader.accept("DROP", "INDEX"):
             self._drop_index(reader)
+        elif reader.accept("CREATE", "TYPE"):
+            self._create_type(reader)
+        elif reader.accept("DROP", "TYPE"):
+            self._drop_type(reader)
         else:
             raise reader.unknown(f"{reader.word()} {reader.word(1)}")
 
@@ -201,18 +205,15 @@ class Definitions:
                 'INSERT INTO "sys.default_constraints" VALUES (?, ?, 1, ?, ?, ?, ?)',
                 (name, default_id, object_id, number, draft.default, int(draft.default_name is None)),
             )
-        declared = draft.type
-        collation = (
-            (declared.collation or DEFAULT_COLLATION)
-            if declared.family == "string" and declared.name != "xml"
-            else None
-        )
+        kind = draft.type
+        collation = (kind.collation or DEFAULT_COLLATION) if kind.family == "string" and kind.name != "xml" else None
         self._connection.execute(
             f'INSERT INTO "sys.columns" VALUES ({", ".join("?" * 13)})',
             (
-                object_id, draft.name, number, declared.kind.system_type_id, declared.kind.system_type_id,
-                declared.max_length,
-                declared.shown_precision, declared.shown_scale, collation, int(draft.nullable is not False),
+                object_id, draft.name, number, kind.kind.system_type_id,
+                draft.user_type or kind.kind.user_type_id,
+                kind.max_length,
+                kind.shown_precision, kind.shown_scale, collation, int(draft.nullable is not False),
                 int(draft.identity is not None), int(draft.computed is not None), default_id,
             ),
         )  # fmt: skip
@@ -292,6 +293,68 @@ class Definitions:
             raise ProgrammingError(f"There is already an object named '{name}' in the database.", 2714)
         (number,) = self._connection.execute('SELECT MAX(schema_id) + 1 FROM "sys.schemas"').fetchone()
         self._connection.execute('INSERT INTO "sys.schemas" VALUES (?, ?, 1)', (name, number))
+
+    # Alias types.
+
+    def alias_types(self) -> dict[str, AliasType]:
+        """The types that CREATE TYPE made, by `schema.name` and, those of dbo, by their name alone."""
+        found: dict[str, AliasType] = {}
+        for name, schema, number, base, length, precision, scale, nullable in self._connection.execute(
+            "SELECT t.name, s.name, t.user_type_id, b.name, t.max_length, t.precision, t.scale, t.is_nullable"
+            ' FROM "sys.types" AS t JOIN "sys.types" AS b ON b.user_type_id = t.system_type_id'
+            ' JOIN "sys.schemas" AS s ON s.schema_id = t.schema_id WHERE t.is_user_defined = 1'
+        ):
+            alias = AliasType(number, declared(base, length, precision, scale, None), bool(nullable))
+            found[f"{schema}.{name}".lower()] = alias
+            if schema.lower() == "dbo":
+                found[name.lower()] = alias
+        return found
+
+    def _create_type(self, reader: StatementReader) -> None:
+        _, schema, name = reader.path()
+        reader.expect("FROM")
+        base = reader.type()
+        nullable = not reader.accept("NOT", "NULL")
+        reader.accept("NULL")
+        reader.finish()
+        schema_id = self._schema_id(schema)
+        if self._connection.execute(
+            'SELECT 1 FROM "sys.types" WHERE schema_id = ? AND name = ?', (schema_id, name)
+        ).fetchone():
+            raise ProgrammingError(f"The type '{schema}.{name}' already exists, or you do not have permission.", 219)
+        (number,) = self._connection.execute('SELECT MAX(user_type_id, 256) + 1 FROM (SELECT MAX(user_type_id) AS'
+                                             ' user_type_id FROM "sys.types")').fetchone()  # fmt: skip
+        self._connection.execute(
+            f'INSERT INTO "sys.types" VALUES ({", ".join("?" * 11)})',
+            (name, base.kind.system_type_id, number, schema_id, base.max_length, base.shown_precision, base.shown_scale,
+             DEFAULT_COLLATION if base.family == "string" else None, int(nullable), 1, 0),
+        )  # fmt: skip
+        self._structure_changed()
+
+    def _drop_type(self, reader: StatementReader) -> None:
+        optional = reader.accept("IF", "EXISTS")
+        _, schema, name = reader.path()
+        alias = self.alias_types().get(f"{schema}.{name}".lower())
+        if alias is None:
+            if optional:
+                return
+            raise ProgrammingError(
+                f"Cannot drop the type '{schema}.{name}', because it does not exist or you do not have permission.",
+                3701,
+            )
+        if self._connection.execute('SELECT 1 FROM "sys.columns" WHERE user_type_id = ?', (alias.number,)).fetchone():
+            raise ProgrammingError(
+                f"Cannot drop type '{schema}.{name}' because it is being referenced by an object. There may be other"
+                " objects that reference this type.",
+                3732,
+            )
+        self._connection.execute('DELETE FROM "sys.types" WHERE user_type_id = ?', (alias.number,))
+        self._structure_changed()
+
+    def _structure_changed(self) -> None:
+        # Other connections notice a new structure by SQLite's own schema version.
+        self._connection.execute('CREATE TABLE "emulator.structure" (x)')
+        self._connection.execute('DROP TABLE "emulator.structure"')
 
     # Indexes.
 

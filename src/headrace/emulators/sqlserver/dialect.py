@@ -47,7 +47,7 @@ _NAMES = {
     "UTINYINT": "tinyint", "UDOUBLE": "real", "DOUBLE": "float", "FLOAT": "float", "MEDIUMTEXT": "ntext",
     "UUID": "uniqueidentifier",
     "TIMESTAMPTZ": "datetimeoffset", "ROWVERSION": "timestamp", "TIMESTAMP": "datetime2", "TINYINT": "tinyint",
-    "BOOLEAN": "bit",
+    "BOOLEAN": "bit", "VARIANT": "sql_variant",
 }  # fmt: skip
 
 

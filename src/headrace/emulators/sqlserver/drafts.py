@@ -20,6 +20,7 @@ class ColumnDraft:
     default_name: str | None = None
     computed: str | None = None
     persisted: bool = False
+    user_type: int = 0
 
 
 @dataclass
@@ -42,7 +43,9 @@ def read_column(reader: StatementReader, keys: list[KeyDraft]) -> ColumnDraft:
         draft = ColumnDraft(name, SqlType("int"), computed=reader.parenthesised())
         draft.persisted = reader.accept("PERSISTED")
         return draft
-    draft = ColumnDraft(name, reader.type())
+    draft = ColumnDraft(name, reader.type(), user_type=reader.alias.number if reader.alias else 0)
+    if reader.alias is not None and not reader.alias.nullable:
+        draft.nullable = False
     while reader.word() not in (",", ")", ""):
         constraint = reader.name() if reader.accept("CONSTRAINT") else None
         if reader.accept("NOT", "NULL"):

@@ -9,9 +9,18 @@ from typing import Any
 from sqlglot import exp
 
 from headrace.emulators.sqlserver.dialect import PLACEHOLDER, data_type
-from headrace.emulators.sqlserver.errors import NotSupportedError, not_emulated
+from headrace.emulators.sqlserver.errors import NotSupportedError, ProgrammingError, not_emulated
 from headrace.emulators.sqlserver.scope import Output, Scope, Value
-from headrace.emulators.sqlserver.types import BIGINT, DATETIME2, DATETIMEOFFSET, FLOAT, INT, SqlType, sqlite_collation
+from headrace.emulators.sqlserver.types import (
+    BIGINT,
+    DATETIME2,
+    DATETIMEOFFSET,
+    FLOAT,
+    INT,
+    NVARCHAR_MAX,
+    SqlType,
+    sqlite_collation,
+)
 
 _COMPARISONS: dict[type[exp.Expression], str] = {
     exp.EQ: "=",
@@ -24,6 +33,13 @@ _COMPARISONS: dict[type[exp.Expression], str] = {
 _ARITHMETIC: dict[type[exp.Expression], str] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.Mod: "%"}
 _BITS: dict[type[exp.Expression], str] = {exp.BitwiseAnd: "&", exp.BitwiseOr: "|"}
 TEMPORAL = ("date", "time", "datetime", "offset")
+
+
+_CLR_RESULTS = {
+    "STASBINARY": SqlType("varbinary", -1), "STSRID": INT, "GETLEVEL": SqlType("smallint"), "STX": FLOAT, "STY": FLOAT,
+    "LAT": FLOAT, "LONG": FLOAT,
+}  # fmt: skip
+_CLR_PROPERTIES = ("STSRID", "STX", "STY", "LAT", "LONG")
 
 
 def text_literal(text: str) -> str:
@@ -118,6 +134,10 @@ class ExpressionTranslator(ABC):
             return self.call(node.name.upper(), [], scope)
         if node.name == "0x" and not node.table:
             return Value("x''", SqlType("varbinary", 1), literal=True)
+        if node.table and node.name.upper() in _CLR_PROPERTIES and not scope.knows(node.table):
+            owner = scope.column(node.table, node.db)
+            if owner.family == "clr":
+                return self._of_clr(owner, node.name)
         return scope.column(node.name, node.table)
 
     def _identifier(self, node: exp.Identifier, scope: Scope) -> Value:
@@ -280,14 +300,51 @@ class ExpressionTranslator(ABC):
         function = node.expression
         if not isinstance(function, exp.Anonymous):
             raise self.unknown(node)
+        if self._owner(node.this).lower() != "sys":
+            return self._method(node, function, scope)
         owner, database = node.this, ""
         if isinstance(owner, exp.Dot):
             owner, database = owner.expression, owner.this.name
         name = str(function.this).upper()
-        if owner.name.lower() != "sys":
-            raise self.unknown(f"the function {owner.name}.{function.this}")
         value = self.call(name, list(function.expressions), scope)
         return value if not database else Value(self.elsewhere(database, value.sql), value.type)
+
+    @staticmethod
+    def _owner(node: exp.Expression) -> str:
+        return node.expression.name if isinstance(node, exp.Dot) else node.name
+
+    def _method(self, node: exp.Dot, function: exp.Anonymous, scope: Scope) -> Value:
+        owner = node.this
+        if isinstance(owner, exp.Identifier):
+            value = scope.column(owner.name)
+        elif isinstance(owner, exp.Dot) and isinstance(owner.this, exp.Identifier):
+            value = scope.column(owner.expression.name, owner.this.name)
+        else:
+            value = self.expression(owner, scope)
+        return self._of_clr(value, str(function.this))
+
+    def _of_clr(self, value: Value, name: str) -> Value:
+        if value.type is None or value.family != "clr":
+            raise ProgrammingError(f"Cannot call methods on {value.type.declaration if value.type else 'NULL'}.", 258)
+        declared = _CLR_RESULTS.get(name.upper(), NVARCHAR_MAX)
+        return Value(f"tsql_clr('{value.type.name}', {text_literal(name.upper())}, {value.sql})", declared)
+
+    def _scoperesolution(self, node: exp.ScopeResolution, scope: Scope) -> Value:
+        kind, function = node.this.name.lower(), node.expression
+        name = str(function.this).upper() if isinstance(function, exp.Anonymous) else ""
+        arguments = [self.expression(a, scope).sql for a in getattr(function, "expressions", [])]
+        if kind == "hierarchyid" and name in ("PARSE", "GETROOT"):
+            path = arguments[0] if arguments else text_literal("/")
+            return Value(f"tsql_clr_of('{kind}', {path}, NULL)", SqlType(kind))
+        if kind in ("geometry", "geography") and name == "POINT" and len(arguments) == 3:
+            # A geography's point is given as latitude, longitude; its text has them the other way round.
+            first, second = arguments[:2] if kind == "geometry" else (arguments[1], arguments[0])
+            text = f"'POINT (' || ({first}) || ' ' || ({second}) || ')'"
+            return Value(f"tsql_clr_of('{kind}', {text}, {arguments[2]})", SqlType(kind))
+        if kind in ("geometry", "geography") and (name == "PARSE" or name.endswith("FROMTEXT")):
+            srid = arguments[1] if len(arguments) > 1 else "NULL"
+            return Value(f"tsql_clr_of('{kind}', {arguments[0]}, {srid})", SqlType(kind))
+        raise self.unknown(f"{node.this.name}::{name}")
 
     def _window(self, node: exp.Window, scope: Scope) -> Value:
         function = self.expression(node.this, scope)
@@ -372,7 +429,7 @@ class ExpressionTranslator(ABC):
         if wanted.family == "decimal":
             # The order of decimals is numeric whatever their scale, so a constant keeps all its digits.
             return cast(value, SqlType("decimal", 0, 38, max(wanted.scale, 10)))
-        if wanted.family in (*TEMPORAL, "guid", "int", "bit", "float"):
+        if wanted.family in (*TEMPORAL, "guid", "clr", "int", "bit", "float"):
             return cast(value, wanted if wanted.family != "int" else BIGINT)
         return value
 

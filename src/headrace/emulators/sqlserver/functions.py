@@ -13,7 +13,7 @@ from decimal import ROUND_HALF_UP, Context, Decimal
 from functools import lru_cache
 from typing import Any
 
-from headrace.emulators.sqlserver import temporal
+from headrace.emulators.sqlserver import clr_types, temporal
 from headrace.emulators.sqlserver.conversion import assigning, casting
 from headrace.emulators.sqlserver.errors import DataError, Error, not_emulated, null_refused, range_refused
 from headrace.emulators.sqlserver.types import DEFAULT_COLLATION
@@ -389,6 +389,14 @@ def _position(part: Any, text: Any, start: Any) -> Any:
     return str(text).casefold().find(str(part).casefold(), max(int(start or 1) - 1, 0)) + 1
 
 
+def _clr(kind: str, name: str, value: Any) -> Any:
+    return clr_types.method(kind, name, value)
+
+
+def _clr_of(kind: str, text: Any, srid: Any) -> Any:
+    return None if text is None else clr_types.stored(kind, str(text), None if srid is None else int(srid))
+
+
 SCALARS: tuple[tuple[str, int, Callable[..., Any]], ...] = (
     ("tsql_cast", 4, _cast),
     ("tsql_try_cast", 4, _try_cast),
@@ -413,4 +421,6 @@ SCALARS: tuple[tuple[str, int, Callable[..., Any]], ...] = (
     ("tsql_power", 2, _sign_checked_power),
     ("tsql_replace", 3, _replace),
     ("tsql_charindex", 3, _position),
+    ("tsql_clr", 3, _clr),
+    ("tsql_clr_of", 3, _clr_of),
 )

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+
 from headrace.emulators.sqlserver.dialect import Token, TokenType, scan
 from headrace.emulators.sqlserver.errors import NotSupportedError, ProgrammingError, not_emulated, syntax_error
 from headrace.emulators.sqlserver.types import SqlType, parse_type
@@ -12,15 +15,34 @@ _NO_NAMES = frozenset(
 )
 
 
+@dataclass(frozen=True)
+class AliasType:
+    """A type that CREATE TYPE made.
+
+    Args:
+        number: its user_type_id.
+        base: what it stands for.
+        nullable: whether its columns may be NULL unless they say otherwise.
+    """
+
+    number: int
+    base: SqlType
+    nullable: bool
+
+
 class StatementReader:
     """Walks over the tokens of one statement.
 
     Args:
         text: the statement.
+        types: the alias types it may name, in lower case.
     """
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, types: Mapping[str, AliasType] | None = None) -> None:
         self.text = text
+        self._types = types or {}
+        self.alias: AliasType | None = None
+        """The alias type that `type` took last; null when it took none."""
         self._tokens = scan(text)
         self._at = 0
 
@@ -90,10 +112,16 @@ class StatementReader:
     def type(self) -> SqlType:
         """Take a type with its size and collation."""
         text = self.name()
+        self.alias = None
         if text.upper() == "DOUBLE" and self.accept("PRECISION"):
             text = "float"
         if self.accept("."):
-            text = self.name()
+            schema, text = text, self.name()
+            self.alias = self._types.get(f"{schema}.{text}".lower())
+        else:
+            self.alias = self._types.get(text.lower())
+        if self.alias is not None:
+            return self.alias.base
         if self.word() == "(":
             text += self.parenthesised()
         declared = parse_type(text)

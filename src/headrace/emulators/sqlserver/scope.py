@@ -87,11 +87,12 @@ class Scope:
             raise ProgrammingError(f"Ambiguous column name '{name}'.", 209)
         if self.parent is not None:
             return self.parent.column(name, alias)
-        if alias and not self._knows(alias):
+        if alias and not self.knows(alias):
             raise ProgrammingError(f'The multi-part identifier "{alias}.{name}" could not be bound.', 4104)
         raise invalid_column(name)
 
-    def _knows(self, alias: str) -> bool:
+    def knows(self, alias: str) -> bool:
+        """Whether a relation has this alias."""
         return any(r.alias.lower() == alias.lower() for r in self.relations)
 
     def star(self, alias: str = "") -> Sequence[tuple[str, Value]]:

@@ -8,7 +8,7 @@ from functools import lru_cache
 
 import pyarrow as pa
 
-from headrace.emulators.sqlserver.errors import ProgrammingError
+from headrace.emulators.sqlserver.errors import NotSupportedError, ProgrammingError
 
 DEFAULT_COLLATION = "SQL_Latin1_General_CP1_CI_AS"
 
@@ -18,12 +18,13 @@ class Kind:
     """What all types of one name have in common.
 
     Args:
-        family: bit, int, float, decimal, string, binary, date, time, datetime, offset or guid.
+        family: bit, int, float, decimal, string, binary, date, time, datetime, offset, guid, clr or variant.
         system_type_id: the number in sys.types.
         affinity: how SQLite declares the column.
         rank: data type precedence; in a comparison the lower rank is converted to the higher.
         bytes: fixed length, 0 where it depends.
         digits: precision as sys.columns tells it, 0 where it depends.
+        user: the number of the type itself, where types share a system_type_id.
     """
 
     family: str
@@ -32,6 +33,12 @@ class Kind:
     rank: int
     bytes: int = 0
     digits: int = 0
+    user: int = 0
+
+    @property
+    def user_type_id(self) -> int:
+        """The number that is the type's alone."""
+        return self.user or self.system_type_id
 
 
 KINDS: dict[str, Kind] = {
@@ -63,6 +70,10 @@ KINDS: dict[str, Kind] = {
     "timestamp": Kind("binary", 189, "BLOB", 1, 8),
     "nvarchar": Kind("string", 231, "TEXT", 3),
     "nchar": Kind("string", 239, "TEXT", 3),
+    "sql_variant": Kind("variant", 98, "", 22, 8016),
+    "hierarchyid": Kind("clr", 240, "BLOB", 23, 892, user=128),
+    "geometry": Kind("clr", 240, "BLOB", 24, -1, user=129),
+    "geography": Kind("clr", 240, "BLOB", 25, -1, user=130),
     "xml": Kind("string", 241, "TEXT", 21, -1),
 }
 LARGE_KINDS = frozenset(("text", "ntext", "image"))
@@ -113,7 +124,7 @@ class SqlType:
     @property
     def large(self) -> bool:
         """Whether a change table leaves an unchanged value out."""
-        return self.length == -1 or self.name in LARGE_KINDS or self.name == "xml"
+        return self.length == -1 or self.name in LARGE_KINDS or self.name in ("xml", "geometry", "geography")
 
     @property
     def wide(self) -> bool:
@@ -165,7 +176,7 @@ class SqlType:
 
     @property
     def arrow(self) -> pa.DataType:
-        """What the driver's Arrow fetch gives for it."""
+        """What the driver's Arrow fetch gives for it; raises error 0 for sql_variant, which it can't fetch."""
         return _arrow(self)
 
 
@@ -176,9 +187,12 @@ def _arrow(declared: SqlType) -> pa.DataType:
         return {"tinyint": pa.uint8(), "smallint": pa.int16(), "int": pa.int32(), "bigint": pa.int64()}[declared.name]
     if declared.family == "float":
         return pa.float32() if declared.name == "real" else pa.float64()
+    if declared.family == "variant":
+        raise NotSupportedError("Unsupported data type for Arrow batch fetch, Type - -150.")
     return {
-        "bit": pa.bool_(), "string": pa.string(), "guid": pa.string(), "binary": pa.binary(), "date": pa.date32(),
-        "time": pa.time64("ns"), "datetime": pa.timestamp("us"), "offset": pa.timestamp("us", "UTC"),
+        "bit": pa.bool_(), "string": pa.large_string(), "guid": pa.large_string(), "binary": pa.large_binary(),
+        "clr": pa.large_binary(), "date": pa.date32(), "time": pa.time64("ns"), "datetime": pa.timestamp("us"),
+        "offset": pa.timestamp("us", "+00:00"),
     }[declared.family]  # fmt: skip
 
 
