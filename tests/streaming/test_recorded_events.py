@@ -61,7 +61,7 @@ RECORDINGS = (
         "3.6.1_initial",
         "server1.testDB.dbo.",
         # Row 27: 3.6.1 knows the unchanged values of text, ntext, image and xml, not those of MAX columns.
-        {"shape": "3", "null_as_default": True, "context_headers": True, "unavailable_max_as_null": True},
+        {"shape": "3", "null_as_default": True, "unavailable_max_as_null": True},
         # Row 20: 3.6.1 takes the begin of a transaction for its time.
         {"commit_time": "begin"},
     ),

@@ -199,9 +199,10 @@ class DebeziumJson(Format):
         Option(
             "context_headers",
             bool,
-            "Whether the four `__debezium.context.*` headers of shape 3 are written; their runId is the same for one "
-            "topic prefix, so that repeated batches have the same bytes.",
-            default=False,
+            "Whether shape 3 has the four `__debezium.context.*` headers; their runId is the same for one topic "
+            "prefix, so that repeated batches have the same bytes.",
+            default=True,
+            aliases=("extended.headers.enabled",),
         ),
         Option(
             "include_schema_changes",
