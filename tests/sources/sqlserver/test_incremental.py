@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headrace.emulators.sqlserver import EmulatedServer
-from headrace.errors import CaptureError
+from headrace.errors import CaptureError, DataLossError
 from headrace.sources.base import Limit
 from headrace.sources.databases import Databases, Offsets
 from headrace.sources.offset import Offset
@@ -530,6 +530,28 @@ def test_a_connection_that_breaks_ends_no_snapshot(database, gates, monkeypatch)
         with pytest.raises(StatementError, match="link failure"):
             run.source.advance(run.offset, Limit(), NOW)
     assert read_again(run.all(), "id") == [("1",)]
+
+
+@pytest.mark.parametrize("fail", [True, False])
+def test_changes_that_are_cleaned_during_the_read_stop_the_run_unless_the_user_goes_on(database, monkeypatch, fail):
+    create(database, "t", "id int not null primary key", [(1,)])
+    run = Run(database, fail_on_data_loss=str(fail).lower())
+    run.all()
+    execute(database, "dbo.t")
+
+    def reach(name):
+        if name == "source.incremental.wait":
+            database.execute("INSERT INTO dbo.t VALUES (2)")
+            database.capture()
+            database.mark_idle()
+            database.cleanup("dbo_t", low_lsn=database.max_lsn())
+
+    monkeypatch.setattr("headrace.faultpoints.reach", reach)
+    if fail:
+        with pytest.raises(DataLossError, match=r"'dbo\.t'"):
+            run.batch()
+    else:
+        assert read_again(run.batch(), "id") == [("1",)]
 
 
 def test_no_chunk_is_planned_while_nothing_is_captured_and_that_is_said_once(database, gates, caplog):

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 
 from headrace import faultpoints
 from headrace.changes.key_text import key_texts
-from headrace.errors import CaptureError, FormatError, HeadraceError
+from headrace.errors import CaptureError, DataLossError, FormatError, HeadraceError
 from headrace.options import Options
 from headrace.sources.ad_hoc import INCREMENTAL, AdHoc, Candidate, Chunk, Request
 from headrace.sources.health import CaptureState, Health
@@ -313,5 +313,10 @@ def _unchanged(
             changed = key_texts(columns)
             for texts, keep in zip(chunk, kept, strict=True):
                 keep &= ~pc.is_in(texts, value_set=changed).to_numpy(zero_copy_only=False)
-        require_still_retained(connection, table.id, table.instance.name, commit)
+        try:
+            require_still_retained(connection, table.id, table.instance.name, commit)
+        except DataLossError:
+            # Where the user goes on without what was lost, rows that were read are the best there is.
+            if settings["fail_on_data_loss"]:
+                raise
     return kept
