@@ -52,7 +52,8 @@ CASES: list[tuple[str, Any, pa.DataType, Any]] = [
      dt.datetime(2018, 7, 13, 1, 23, 45, 456789, tzinfo=dt.UTC)),
     ("datetimeoffset(0)", "2018-07-13 12:23:45 -05:30", pa.timestamp("us", "+00:00"), dt.datetime(2018, 7, 13, 17, 53,
      45, tzinfo=dt.UTC)),
-    ("uniqueidentifier", "0e984725-c51c-4bf4-9960-e1c80e27aba0", pa.large_string(), "0E984725-C51C-4BF4-9960-E1C80E27ABA0"),
+    ("uniqueidentifier", "0e984725-c51c-4bf4-9960-e1c80e27aba0", pa.large_string(),
+     "0E984725-C51C-4BF4-9960-E1C80E27ABA0"),
     ("sysname", "n", pa.large_string(), "n"),
 ]  # fmt: skip
 

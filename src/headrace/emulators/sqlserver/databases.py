@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.emulators.sqlserver import catalog, files
+from headrace.emulators.sqlserver.collations import register_collations
 from headrace.emulators.sqlserver.errors import ProgrammingError, no_database
-from headrace.emulators.sqlserver.functions import register_collations
 from headrace.emulators.sqlserver.reader import StatementReader
+from headrace.emulators.sqlserver.types import DEFAULT_COLLATION, check_collation
 
 if TYPE_CHECKING:
     from headrace.emulators.sqlserver.session import Session
@@ -51,6 +52,11 @@ def change_databases(session: Session, statement: str) -> None:
     reader = StatementReader(statement)
     if reader.accept("CREATE", "DATABASE"):
         name = reader.name()
+        if reader.accept("COLLATE"):
+            collation = reader.name()
+            check_collation(collation)
+            if collation.lower() != DEFAULT_COLLATION.lower():
+                raise reader.unknown(f"a database with the collation {collation}")
         if files.find(session.path.parent, name) is not None:
             raise ProgrammingError(f"Database '{name}' already exists. Choose a different database name.", 1801)
         create_file(session.path.parent / f"{name}{files.SUFFIX}", session.now())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from headrace.emulators.sqlserver.reader import StatementReader, default_text
-from headrace.emulators.sqlserver.types import SqlType
+from headrace.emulators.sqlserver.types import SqlType, check_collation
 
 
 @dataclass
@@ -53,7 +53,9 @@ def read_column(reader: StatementReader, keys: list[KeyDraft]) -> ColumnDraft:
         elif reader.accept("NULL"):
             draft.nullable = True
         elif reader.accept("COLLATE"):
-            draft.type = SqlType(draft.type.name, draft.type.length, collation=reader.name())
+            collation = reader.name()
+            check_collation(collation)
+            draft.type = SqlType(draft.type.name, draft.type.length, collation=collation)
         elif reader.accept("IDENTITY"):
             draft.identity = (1, 1)
             if reader.accept("("):

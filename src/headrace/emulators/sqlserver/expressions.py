@@ -13,12 +13,15 @@ from headrace.emulators.sqlserver.errors import NotSupportedError, ProgrammingEr
 from headrace.emulators.sqlserver.scope import Output, Scope, Value
 from headrace.emulators.sqlserver.types import (
     BIGINT,
+    CASE_SENSITIVE,
     DATETIME2,
     DATETIMEOFFSET,
+    DEFAULT_COLLATION,
     FLOAT,
     INT,
     NVARCHAR_MAX,
     SqlType,
+    check_collation,
     sqlite_collation,
 )
 
@@ -240,7 +243,9 @@ class ExpressionTranslator(ABC):
 
     def _liked(self, node: exp.Like, scope: Scope, escape: str) -> Value:
         value, pattern = self.expression(node.this, scope), self.expression(node.expression, scope)
-        return Value(f"tsql_like({value.sql}, {pattern.sql}, {escape})")
+        collation = value.collation or pattern.collation or (value.type.collate if value.type else "")
+        exact = int(collation in CASE_SENSITIVE)
+        return Value(f"tsql_like({value.sql}, {pattern.sql}, {escape}, {exact})")
 
     def _exists(self, node: exp.Exists, scope: Scope) -> Value:
         inner = node.this
@@ -291,7 +296,8 @@ class ExpressionTranslator(ABC):
         inner = self.expression(node.this, scope)
         name = node.expression.name
         declared = inner.type or SqlType("nvarchar", -1)
-        return Value(inner.sql, declared, collation=sqlite_collation(name))
+        check_collation(name)
+        return Value(inner.sql, declared, collation=sqlite_collation(name, wide=declared.name != "varchar"))
 
     def _anonymous(self, node: exp.Anonymous, scope: Scope) -> Value:
         return self.call(str(node.this).upper(), list(node.expressions), scope)
@@ -378,12 +384,28 @@ class ExpressionTranslator(ABC):
 
     def compare(self, operator: str, left: Value, right: Value) -> Value:
         """A comparison, after both sides were given one type as SQL Server gives it."""
+        self._check_collations(operator, left, right)
         left, right = self._aligned(left, right)
         collate = left.collation or right.collation
         if not collate and not left.bare and not right.bare:
             declared = left.type or right.type
             collate = declared.collate if declared else ""
         return Value(f"({left.sql} {operator} {right.sql}{f' COLLATE {chr(34)}{collate}{chr(34)}' if collate else ''})")
+
+    @staticmethod
+    def _check_collations(operator: str, left: Value, right: Value) -> None:
+        if left.family != "string" or right.family != "string" or left.literal or right.literal:
+            return
+        if left.collation or right.collation or left.type is None or right.type is None:
+            return
+        first, second = (t.collation or DEFAULT_COLLATION for t in (left.type, right.type))
+        if first.lower() != second.lower():
+            words = {"=": "equal to", "<>": "not equal to", ">": "greater than", "<": "less than"}.get(
+                operator, operator
+            )
+            raise ProgrammingError(
+                f'Cannot resolve the collation conflict between "{second}" and "{first}" in the {words} operation.', 468
+            )
 
     def _aligned(self, left: Value, right: Value) -> tuple[Value, Value]:
         if left.type is None and right.type is None:

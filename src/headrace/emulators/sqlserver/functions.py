@@ -6,8 +6,6 @@ import calendar
 import datetime as dt
 import re
 import sqlite3
-import unicodedata
-import uuid
 from collections.abc import Callable
 from decimal import ROUND_HALF_UP, Context, Decimal
 from functools import lru_cache
@@ -16,71 +14,8 @@ from typing import Any
 from headrace.emulators.sqlserver import clr_types, temporal
 from headrace.emulators.sqlserver.conversion import assigning, casting
 from headrace.emulators.sqlserver.errors import DataError, Error, not_emulated, null_refused, range_refused
-from headrace.emulators.sqlserver.types import DEFAULT_COLLATION
 
 _EXACT = Context(prec=60, rounding=ROUND_HALF_UP)
-# Punctuation sorts before digits, digits before letters, as in SQL_Latin1_General; the underscore and braces move down.
-_ORDER = {ord(c): i + 33 for i, c in enumerate("!\"#$%&()*,./:;?@[\\]^_`{|}~'-+<=>")}
-_ORDER |= {ord(c): 70 + i for i, c in enumerate("0123456789")}
-_ORDER |= {ord(c): 97 + i for i, c in enumerate("abcdefghijklmnopqrstuvwxyz")}
-
-
-@lru_cache(maxsize=65536)
-def _letters(text: str) -> tuple[str, str]:
-    folded = text.rstrip(" ").casefold()
-    if folded.isascii():
-        return folded.translate(_ORDER), ""
-    parts = unicodedata.normalize("NFD", folded)
-    base = "".join(c for c in parts if not unicodedata.combining(c))
-    return base.translate(_ORDER), parts
-
-
-def compare_texts(a: str, b: str) -> int:
-    """Case-insensitive, accent-sensitive, blind to trailing blanks: the database's own collation."""
-    if a == b:
-        return 0
-    x, y = _letters(a), _letters(b)
-    return (x > y) - (x < y)
-
-
-def _compare_cases(a: str, b: str) -> int:
-    if a == b:
-        return 0
-    x, y = (*_letters(a), a.rstrip(" ").swapcase()), (*_letters(b), b.rstrip(" ").swapcase())
-    return (x > y) - (x < y)
-
-
-_decimal_of = lru_cache(maxsize=65536)(Decimal)
-_instant_of = lru_cache(maxsize=65536)(temporal.instant)
-
-
-@lru_cache(maxsize=65536)
-def _guid_order(text: str) -> bytes:
-    raw = uuid.UUID(text).bytes_le
-    return raw[10:16] + raw[8:10] + raw[6:8] + raw[4:6] + raw[0:4]
-
-
-def _ordering(key: Callable[[str], Any]) -> Callable[[str, str], int]:
-    def compare(a: str, b: str) -> int:
-        if a == b:
-            return 0
-        try:
-            x, y = key(a), key(b)
-        except (ArithmeticError, ValueError):
-            # A value that is none of the type is ordered as text; the type check on the way in refuses it anyway.
-            x, y = a, b
-        return 1 if x > y else -1 if x < y else 0
-
-    return compare
-
-
-def register_collations(connection: sqlite3.Connection) -> None:
-    """Make a connection order texts, decimals, guids and instants as SQL Server does."""
-    connection.create_collation(DEFAULT_COLLATION, compare_texts)
-    connection.create_collation("emulator_case_sensitive", _compare_cases)
-    connection.create_collation("emulator_decimal", _ordering(_decimal_of))
-    connection.create_collation("emulator_guid", _ordering(_guid_order))
-    connection.create_collation("emulator_instant", _ordering(_instant_of))
 
 
 class FunctionHost:
@@ -201,7 +136,7 @@ class _DecimalAverage(_DecimalSum):
 
 
 @lru_cache(maxsize=1024)
-def _pattern(pattern: str, escape: str) -> re.Pattern[str]:
+def _pattern(pattern: str, escape: str, exact: bool) -> re.Pattern[str]:
     out, i = [], 0
     while i < len(pattern):
         c = pattern[i]
@@ -222,13 +157,13 @@ def _pattern(pattern: str, escape: str) -> re.Pattern[str]:
         else:
             out.append(re.escape(c))
         i += 1
-    return re.compile("".join(out), re.DOTALL | re.IGNORECASE)
+    return re.compile("".join(out), re.DOTALL if exact else re.DOTALL | re.IGNORECASE)
 
 
-def _like(value: Any, pattern: Any, escape: Any) -> Any:
+def _like(value: Any, pattern: Any, escape: Any, exact: int) -> Any:
     if value is None or pattern is None:
         return None
-    return int(_pattern(str(pattern), escape or "").fullmatch(str(value)) is not None)
+    return int(_pattern(str(pattern), escape or "", bool(exact)).fullmatch(str(value)) is not None)
 
 
 def _length(value: Any) -> Any:
@@ -405,7 +340,7 @@ SCALARS: tuple[tuple[str, int, Callable[..., Any]], ...] = (
     ("tsql_divide", 2, _divide),
     ("tsql_modulo", 2, _modulo),
     ("tsql_arithmetic", 4, _arithmetic),
-    ("tsql_like", 3, _like),
+    ("tsql_like", 4, _like),
     ("tsql_len", 1, _length),
     ("tsql_datalength", 2, _data_length),
     ("tsql_substring", 3, _substring),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from headrace.emulators.sqlserver.dialect import Token, TokenType, scan
 from headrace.emulators.sqlserver.errors import NotSupportedError, ProgrammingError, not_emulated, syntax_error
-from headrace.emulators.sqlserver.types import SqlType, parse_type
+from headrace.emulators.sqlserver.types import SqlType, check_collation, parse_type
 
 _TEXTS = frozenset((TokenType.STRING, TokenType.NATIONAL_STRING))
 _NO_NAMES = frozenset(
@@ -125,7 +125,11 @@ class StatementReader:
         if self.word() == "(":
             text += self.parenthesised()
         declared = parse_type(text)
-        return parse_type(text, self.name()) if self.accept("COLLATE") else declared
+        if not self.accept("COLLATE"):
+            return declared
+        collation = self.name()
+        check_collation(collation)
+        return parse_type(text, collation)
 
     def parenthesised(self) -> str:
         """Take everything from `(` to its `)` as text."""

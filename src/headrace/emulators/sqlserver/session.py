@@ -17,6 +17,7 @@ from headrace.emulators.sqlserver import files, temporal
 from headrace.emulators.sqlserver.alterations import Alterations
 from headrace.emulators.sqlserver.catalog import Catalog, TableInfo, quoted
 from headrace.emulators.sqlserver.change_log import TransactionLog
+from headrace.emulators.sqlserver.collations import register_collations
 from headrace.emulators.sqlserver.computed_views import ComputedViews
 from headrace.emulators.sqlserver.conversion import bound
 from headrace.emulators.sqlserver.definitions import Definitions
@@ -33,7 +34,7 @@ from headrace.emulators.sqlserver.errors import (
     syntax_error,
 )
 from headrace.emulators.sqlserver.flow import run_batch
-from headrace.emulators.sqlserver.functions import FunctionHost, register_collations
+from headrace.emulators.sqlserver.functions import FunctionHost
 from headrace.emulators.sqlserver.modules import create_module, is_module
 from headrace.emulators.sqlserver.permissions import Permissions
 from headrace.emulators.sqlserver.queries import StatementTranslator, Translation

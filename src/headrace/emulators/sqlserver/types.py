@@ -146,7 +146,7 @@ class SqlType:
     def collate(self) -> str:
         """The SQLite collation that orders values as SQL Server does; empty where SQLite's own order is right."""
         if self.family == "string" and self.collation:
-            return sqlite_collation(self.collation)
+            return sqlite_collation(self.collation, wide=self.wide or self.name in ("ntext", "xml"))
         return _COLLATES.get(self.family, "")
 
     @property
@@ -196,12 +196,40 @@ def _arrow(declared: SqlType) -> pa.DataType:
     }[declared.family]  # fmt: skip
 
 
-def sqlite_collation(name: str) -> str:
-    """The SQLite collation for one of SQL Server's: byte order for `_BIN` and `_BIN2`, case-sensitive for `_CS_`."""
+_COLLATION = re.compile(
+    r"(?:SQL_)?\w+?_(?:BIN|BIN2|C[IS]_A[IS](?:_KS)?(?:_WS)?(?:_VSS)?(?:_SC)?)(?:_UTF8)?", re.IGNORECASE
+)
+
+
+def check_collation(name: str) -> None:
+    """Refuse a name that is no collation (error 448)."""
+    if _COLLATION.fullmatch(name) is None:
+        raise ProgrammingError(f"Invalid collation '{name}'.", 448)
+
+
+@lru_cache(maxsize=1024)
+def sqlite_collation(name: str, *, wide: bool) -> str:
+    """The SQLite collation for one of SQL Server's.
+
+    Args:
+        name: of `_BIN` and `_BIN2` the order is that of codes; of others case and accents count as the name says.
+        wide: whether characters are Unicode; otherwise codes are those of the code page.
+    """
     upper = name.upper()
     if "_BIN" in upper:
-        return "RTRIM"
-    return "emulator_case_sensitive" if "_CS_" in upper else DEFAULT_COLLATION
+        return "emulator_codes" if wide or upper.endswith("_UTF8") else "emulator_code_page"
+    plain = upper.startswith("SQL_")
+    case, accent = "_CS_" in upper, "_AS" in upper
+    if plain and accent and not case:
+        return DEFAULT_COLLATION
+    return f"emulator_{'sql' if plain else 'words'}_{'cs' if case else 'ci'}_{'as' if accent else 'ai'}"
+
+
+CASE_SENSITIVE = frozenset((
+    "emulator_codes", "emulator_code_page", "emulator_sql_cs_as", "emulator_sql_cs_ai", "emulator_words_cs_as",
+    "emulator_words_cs_ai",
+))  # fmt: skip
+"""SQLite collations that tell upper from lower case."""
 
 
 @lru_cache(maxsize=4096)
