@@ -14,9 +14,9 @@ from headrace.emulators.sqlserver.drafts import KeyDraft, read_column, read_cons
 from headrace.emulators.sqlserver.errors import ProgrammingError, invalid_object
 from headrace.emulators.sqlserver.instances import drop_instance
 from headrace.emulators.sqlserver.lsn import next_block
-from headrace.emulators.sqlserver.queries import StatementTranslator
 from headrace.emulators.sqlserver.reader import StatementReader
 from headrace.emulators.sqlserver.scope import Value
+from headrace.emulators.sqlserver.statements import StatementTranslator
 from headrace.emulators.sqlserver.types import DEFAULT_COLLATION, SqlType
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 from headrace.emulators.sqlserver.catalog import ColumnInfo, TableInfo, quoted
 from headrace.emulators.sqlserver.conversion import assigning, bound
 from headrace.emulators.sqlserver.errors import Error, null_refused
-from headrace.emulators.sqlserver.queries import StatementTranslator
+from headrace.emulators.sqlserver.statements import StatementTranslator
 
 if TYPE_CHECKING:
     from headrace.emulators.sqlserver.session import Session
@@ -55,7 +55,7 @@ def insert_rows(
     total = 0
     with session.writing():
         session.log.statement()
-        session.prepare_identity(table)
+        session.identities.prepare(table)
         try:
             for block in _blocks(rows, list(columns)):
                 stored = [_stored(values, column, table) for values, column in zip(block, given, strict=True)]
@@ -63,7 +63,7 @@ def insert_rows(
                 total += len(stored[0])
         except sqlite3.Error as error:
             raise session.translated_error(error) from error
-        session.keep_identity(table, explicit=any(c.identity for c in given))
+        session.identities.keep(table, explicit=any(c.identity for c in given))
     return total
 
 

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from headrace.emulators.sqlserver.catalog import Catalog, ColumnInfo, TableInfo, column_definition, declared, quoted
 from headrace.emulators.sqlserver.drafts import ColumnDraft, KeyDraft, read_column, read_constraint
 from headrace.emulators.sqlserver.errors import ProgrammingError, invalid_column
-from headrace.emulators.sqlserver.queries import StatementTranslator
 from headrace.emulators.sqlserver.reader import AliasType, StatementReader
 from headrace.emulators.sqlserver.scope import Relation, Scope
+from headrace.emulators.sqlserver.statements import StatementTranslator
 from headrace.emulators.sqlserver.types import DEFAULT_COLLATION, SqlType
 
 _REUSED_KEYS = ("int", "bigint", "smallint", "tinyint")

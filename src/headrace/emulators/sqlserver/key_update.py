@@ -11,8 +11,8 @@ from headrace.emulators.sqlserver.change_log import instances_of, pending_column
 from headrace.emulators.sqlserver.types import LARGE_KINDS
 
 if TYPE_CHECKING:
-    from headrace.emulators.sqlserver.queries import Translation
     from headrace.emulators.sqlserver.session import Session
+    from headrace.emulators.sqlserver.statements import Translation
 
 
 def update_keys(session: Session, translation: Translation, values: Sequence[object]) -> sqlite3.Cursor:

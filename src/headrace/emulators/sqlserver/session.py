@@ -35,12 +35,13 @@ from headrace.emulators.sqlserver.errors import (
 )
 from headrace.emulators.sqlserver.flow import run_batch
 from headrace.emulators.sqlserver.functions import FunctionHost
+from headrace.emulators.sqlserver.identities import Identities
 from headrace.emulators.sqlserver.modules import create_module, is_module
 from headrace.emulators.sqlserver.permissions import Permissions
-from headrace.emulators.sqlserver.queries import StatementTranslator, Translation
 from headrace.emulators.sqlserver.reader import StatementReader
 from headrace.emulators.sqlserver.result import Result, Rows
 from headrace.emulators.sqlserver.sequences import Sequences, define_sequence
+from headrace.emulators.sqlserver.statements import StatementTranslator, Translation
 from headrace.emulators.sqlserver.types import DEFAULT_COLLATION
 from headrace.emulators.sqlserver.variables import Variables
 
@@ -101,6 +102,7 @@ class Session:
         self.alterations = Alterations(self.sqlite, self.catalog, self.now, self.definitions)
         self.sequences = Sequences(self)
         self._views = ComputedViews(self)
+        self.identities = Identities(self.sqlite)
         self._register_functions()
         self._version = -1
         self._catalog = Catalog()
@@ -111,9 +113,6 @@ class Session:
         self._late_snapshot = False
         self._savepoints: list[str] = []
         self._transaction_name = ""
-        self._identity_insert: int = 0
-        self._identities: dict[int, list[int]] = {}
-        self._last_identity: int | None = None
         self._rowcount = 0
         self._attached: dict[str, tuple[int, Catalog]] = {}
 
@@ -280,13 +279,16 @@ class Session:
                 return Result((), Rows.of(()), -1)
             return Result(translation.columns, Rows(rows.fetchmany, self.translated_error))
         with self.writing():
-            self._check_identity(translation)
+            table = translation.written if translation.kind == "insert" else None
+            if table is not None and translation.sets_identity:
+                self.identities.check(table)
             self.log.statement()
-            if translation.kind == "insert" and translation.written is not None and not translation.sets_identity:
-                self.prepare_identity(translation.written)
+            if table is not None and not translation.sets_identity:
+                self.identities.prepare(table)
             cursor = self._changing(translation, used)
             self._rowcount = cursor.rowcount
-            self._keep_identities(translation)
+            if table is not None:
+                self.identities.keep(table, explicit=translation.sets_identity)
         return Result((), Rows.of(()), self._rowcount)
 
     def _changing(self, translation: Translation, values: list[object]) -> sqlite3.Cursor:
@@ -399,7 +401,7 @@ class Session:
         if self.sqlite.in_transaction:
             self.sqlite.execute("ROLLBACK")
         self._ended()
-        self._identities.clear()
+        self.identities.forget()
         self.changed()
 
     def begin(self) -> None:
@@ -460,7 +462,7 @@ class Session:
         if text.startswith("SET IDENTITY_INSERT"):
             reader = StatementReader(statement).after("SET", "IDENTITY_INSERT")
             table, _ = self._find(*reader.path())
-            self._identity_insert = table.object_id if reader.accept("ON") else 0
+            self.identities.explicit = table.object_id if reader.accept("ON") else 0
         elif text.startswith("SET TRANSACTION ISOLATION LEVEL "):
             level = text.removeprefix("SET TRANSACTION ISOLATION LEVEL ")
             if level not in (*_STABLE, "READ COMMITTED", "READ UNCOMMITTED"):
@@ -476,60 +478,6 @@ class Session:
         ):  # fmt: skip
             raise not_emulated("this SET", statement)
 
-    # Identities.
-
-    def _check_identity(self, translation: Translation) -> None:
-        table = translation.written
-        if translation.kind != "insert" or not translation.sets_identity or table is None:
-            return
-        if self._identity_insert != table.object_id:
-            raise ProgrammingError(
-                f"Cannot insert explicit value for identity column in table '{table.name}' when IDENTITY_INSERT is set"
-                " to OFF.",
-                544,
-            )
-
-    def prepare_identity(self, table: TableInfo) -> None:
-        """Learn the next number of a table's identity column, since functions may not ask SQLite themselves."""
-        row = self.sqlite.execute(
-            'SELECT seed_value, increment_value, last_value FROM "sys.identity_columns" WHERE object_id = ?',
-            (table.object_id,),
-        ).fetchone()
-        if row is not None:
-            seed, step, last = row
-            self._identities[table.object_id] = [seed if last is None else last + step, step]
-
-    def _next_identity(self, object_id: int) -> int:
-        state = self._identities[object_id]
-        value = state[0]
-        state[0] += state[1]
-        self._last_identity = value
-        return value
-
-    def _keep_identities(self, translation: Translation) -> None:
-        table = translation.written
-        if translation.kind != "insert" or table is None:
-            return
-        self.keep_identity(table, explicit=translation.sets_identity)
-
-    def keep_identity(self, table: TableInfo, *, explicit: bool) -> None:
-        """Write down how far a table's identity column was used."""
-        column = next((c for c in table.columns if c.identity), None)
-        if column is None:
-            return
-        if explicit:
-            self.sqlite.execute(
-                f'UPDATE "sys.identity_columns" SET last_value = MAX(COALESCE(last_value, seed_value), (SELECT'
-                f" MAX({quoted(column.name)})"
-                f" FROM {quoted(table.path)})) WHERE object_id = ?",
-                (table.object_id,),
-            )
-        elif table.object_id in self._identities:
-            value, step = self._identities[table.object_id]
-            self.sqlite.execute(
-                'UPDATE "sys.identity_columns" SET last_value = ? WHERE object_id = ?', (value - step, table.object_id)
-            )
-
     # What functions and computed views need.
 
     def _register_functions(self) -> None:
@@ -538,10 +486,10 @@ class Session:
         register("tsql_newid", 0, lambda: str(uuid.uuid4()).upper(), deterministic=False)
         register("tsql_user", 0, lambda: self.user, deterministic=False)
         register("tsql_server_property", 1, lambda name: _PROPERTIES.get(str(name).lower()))
-        register("tsql_last_identity", 0, lambda: self._last_identity, deterministic=False)
+        register("tsql_last_identity", 0, lambda: self.identities.last, deterministic=False)
         register("tsql_transactions", 0, lambda: self._depth, deterministic=False)
         register("tsql_rowcount", 0, lambda: self._rowcount, deterministic=False)
-        register("tsql_identity", 1, self._next_identity, deterministic=False)
+        register("tsql_identity", 1, self.identities.next, deterministic=False)
         register("tsql_rowversion", 0, self._row_version, deterministic=False)
         register("tsql_db_name", 2, self._db_name, deterministic=False)
         register("tsql_db_id", 2, self._db_id, deterministic=False)
