@@ -196,6 +196,9 @@ class StatementReader:
         return not_emulated(what, self.text)
 
 
+_GREATEST_INT = 2**31 - 1
+
+
 def default_text(text: str) -> str:
     """A default as sys.default_constraints shows it: numbers in two pairs of parentheses, everything else in one."""
     inner = text.strip()
@@ -206,7 +209,10 @@ def default_text(text: str) -> str:
         raise ProgrammingError("Incorrect syntax near ')'.", 102)
     last = tokens[-1]
     if last.token_type is TokenType.NUMBER and (len(tokens) == 1 or (len(tokens) == 2 and tokens[0].text in "+-")):
-        return f"(({inner.lstrip('+').replace(' ', '')}))"
+        number = inner.lstrip("+").replace(" ", "")
+        # An integer beyond int is a decimal to the server, which shows it with its point.
+        beyond = number.lstrip("-").isdigit() and int(number.lstrip("-")) > _GREATEST_INT
+        return f"(({number}{'.' if beyond else ''}))"
     if len(tokens) >= 3 and tokens[1].token_type is TokenType.L_PAREN:
         return f"({inner[: tokens[0].end + 1].lower()}{inner[tokens[0].end + 1 :]})"
     if len(tokens) == 1 and inner.upper() in ("NULL", "CURRENT_TIMESTAMP"):
