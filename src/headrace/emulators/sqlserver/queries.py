@@ -76,12 +76,16 @@ class QueryTranslator(ExpressionTranslator):
 
     def variable(self, name: str) -> Value:
         """A variable of the batch; raises error 137 when nobody declared it."""
-        declared = self._declared.get(name.lower())
-        if declared is None:
-            raise ProgrammingError(f'Must declare the scalar variable "@{name}".', 137)
+        declared = self._declaration(name)
         if name.lower() not in self._variables:
             self._variables.append(name.lower())
         return Value(f"?{self._parameters + self._variables.index(name.lower()) + 1}", declared)
+
+    def _declaration(self, name: str) -> SqlType:
+        declared = self._declared.get(name.lower())
+        if declared is None:
+            raise ProgrammingError(f'Must declare the scalar variable "@{name}".', 137)
+        return declared
 
     def call(self, name: str, arguments: list[exp.Expression], scope: Scope) -> Value:
         """A function call, by name in upper case."""
@@ -194,7 +198,7 @@ class QueryTranslator(ExpressionTranslator):
                     outputs.append((name, value.type))
                 continue
             if isinstance(item, exp.EQ) and isinstance(item.this, exp.Parameter):
-                self.variable(item.this.name)
+                self._declaration(item.this.name)
                 self._sets.append(item.this.name)
                 item = item.expression
             value = self.expression(item.unalias(), scope)

@@ -216,6 +216,14 @@ class EmulatedDatabase:
         """
         return adopt(self.session, instances)
 
+    def allow_type_changes(self) -> None:
+        """From now on let ALTER COLUMN change the type of a captured column, in its change tables too.
+
+        Microsoft's reference describes that in `cdc.ddl_history.required_column_update`. Without this call it is
+        refused with error 4928, as for a replicated column.
+        """
+        self.session.set_state("retyping", "ON")
+
     def capture(self, max_transactions: int | None = None) -> int:
         """One scan of the capture job: gives how many transactions became visible."""
         return jobs.capture(self.session, max_transactions)
