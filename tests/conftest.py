@@ -1,13 +1,21 @@
-"""One Spark session for the whole suite: a second one in the same process would get the first one's jars."""
+"""One Spark session for the whole suite: a second one in the same process would get the first one's jars.
+
+And the scenarios of SQL Server capture as a table in the summary.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.truth_table import TruthTable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(TruthTable(), "sqlserver-scenarios")
 
 
 @pytest.fixture(scope="session")
