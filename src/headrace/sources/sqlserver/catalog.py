@@ -17,60 +17,13 @@ from typing import Any
 from headrace.changes import Column, TableId
 from headrace.errors import CaptureError
 from headrace.registry import did_you_mean
-from headrace.sources.sqlserver import lsn
+from headrace.sources.sqlserver import lsn, statements
 from headrace.sources.sqlserver.column_rules import say_left_out
 from headrace.sources.sqlserver.connection import Connection
 from headrace.sources.sqlserver.message_keys import UniqueKey
 from headrace.sources.sqlserver.structure import CapturedTable, CaptureInstance
 from headrace.sources.sqlserver.table_rules import TableRules
 from headrace.sources.sqlserver.types import NativeType, constant_default
-
-_TABLES = """
-SELECT s.name, t.name, t.object_id,
-       CASE WHEN EXISTS (SELECT 1 FROM cdc.change_tables AS c WHERE c.source_object_id = t.object_id) THEN 1 ELSE 0 END
-FROM sys.tables AS t JOIN sys.schemas AS s ON s.schema_id = t.schema_id
-WHERE t.is_ms_shipped = 0 AND s.name <> 'cdc' AND t.temporal_type <> 1
-ORDER BY s.name, t.name
-"""
-_COLUMNS = """
-SELECT c.object_id, c.name, c.column_id,
-       CASE WHEN b.is_assembly_type = 1 AND b.is_user_defined = 1 THEN 'clr' ELSE b.name END,
-       c.max_length, c.precision, c.scale, c.is_nullable, c.is_identity, c.is_computed, d.definition, e.value
-FROM sys.columns AS c
-JOIN sys.tables AS t ON t.object_id = c.object_id
-JOIN sys.types AS u ON u.user_type_id = c.user_type_id
-JOIN sys.types AS b ON b.user_type_id = CASE WHEN u.system_type_id = 240 THEN u.user_type_id ELSE u.system_type_id END
-LEFT JOIN sys.default_constraints AS d ON d.object_id = c.default_object_id
-LEFT JOIN sys.extended_properties AS e
-       ON e.class = 1 AND e.major_id = c.object_id AND e.minor_id = c.column_id AND e.name = 'MS_Description'
-WHERE t.object_id IN (SELECT x.source_object_id FROM cdc.change_tables AS x)
-ORDER BY c.object_id, c.column_id
-"""
-_KEYS = """
-SELECT i.object_id, i.index_id, i.is_primary_key, k.column_id
-FROM sys.indexes AS i
-JOIN sys.index_columns AS k ON k.object_id = i.object_id AND k.index_id = i.index_id
-WHERE i.is_unique = 1 AND i.is_disabled = 0 AND i.has_filter = 0 AND k.is_included_column = 0
-      AND i.object_id IN (SELECT x.source_object_id FROM cdc.change_tables AS x)
-ORDER BY i.object_id, i.is_primary_key DESC, i.index_id, k.key_ordinal
-"""
-_INSTANCES = """
-SELECT t.source_object_id, t.capture_instance, t.object_id, t.start_lsn, t.create_date
-FROM cdc.change_tables AS t WHERE t.source_object_id IS NOT NULL
-ORDER BY t.source_object_id, t.create_date, t.object_id
-"""
-_CAPTURED = """
-SELECT c.object_id, c.column_name, c.column_id, c.column_ordinal FROM cdc.captured_columns AS c ORDER BY c.object_id,
-c.column_ordinal
-"""
-_CHANGE_TABLES_WITH_COMMAND = """
-SELECT c.object_id FROM sys.columns AS c JOIN cdc.change_tables AS t ON t.object_id = c.object_id WHERE c.name =
-'__$command_id'
-"""
-_TABLE_COMMENTS = """
-SELECT e.major_id, e.value FROM sys.extended_properties AS e WHERE e.class = 1 AND e.minor_id = 0 AND e.name =
-'MS_Description'
-"""
 
 
 @dataclass(frozen=True)
@@ -126,12 +79,12 @@ def captured_tables(
     """
     if strict:
         _require_capture(connection, database)
-    tables = [(str(s), str(t), o, bool(tracked)) for s, t, o, tracked in connection.rows(_TABLES)]
+    tables = [(str(s), str(t), o, bool(tracked)) for s, t, o, tracked in connection.rows(statements.TABLES)]
     chosen = _choose(tables, include, database, databases, strict=strict)
-    columns = _grouped(connection.rows(_COLUMNS))
-    keys = _grouped(connection.rows(_KEYS))
+    columns = _grouped(connection.rows(statements.COLUMNS))
+    keys = _grouped(connection.rows(statements.KEYS))
     instances = _instances(connection)
-    comments = {row[0]: row[1] for row in connection.rows(_TABLE_COMMENTS)}
+    comments = {row[0]: row[1] for row in connection.rows(statements.TABLE_COMMENTS)}
     captured = []
     for schema_name, table_name, object_id in chosen:
         id = TableId(database, schema_name, table_name)
@@ -201,7 +154,7 @@ def _column(
 
 
 def _require_capture(connection: Connection, database: str) -> None:
-    rows = connection.rows("SELECT d.name, d.is_cdc_enabled FROM sys.databases AS d WHERE d.name = ?", (database,))
+    rows = connection.rows(statements.DATABASE, (database,))
     if rows and not rows[0][1]:
         raise CaptureError(
             f"Change data capture is not enabled for database '{database}'.",
@@ -260,11 +213,11 @@ def _not_captured(schema: str, table: str, database: str) -> CaptureError:
 
 def _instances(connection: Connection) -> dict[int, tuple[CaptureInstance, ...]]:
     columns: dict[int, list[tuple[str, int]]] = defaultdict(list)
-    for object_id, name, _, ordinal in connection.rows(_CAPTURED):
+    for object_id, name, _, ordinal in connection.rows(statements.CAPTURED_COLUMNS):
         columns[object_id].append((str(name), int(ordinal)))
-    with_command = {row[0] for row in connection.rows(_CHANGE_TABLES_WITH_COMMAND)}
+    with_command = {row[0] for row in connection.rows(statements.CHANGE_TABLES_WITH_COMMAND)}
     found: dict[int, list[CaptureInstance]] = defaultdict(list)
-    for source, name, object_id, start, _ in connection.rows(_INSTANCES):
+    for source, name, object_id, start, _ in connection.rows(statements.CAPTURE_INSTANCES):
         found[source].append(
             CaptureInstance(
                 str(name),

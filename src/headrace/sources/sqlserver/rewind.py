@@ -64,11 +64,11 @@ def _read_locked(
     connection: Connection, table: CapturedTable, present: Collection[str]
 ) -> tuple[list[list[pa.Array]], object]:
     """All rows, and the server's time while no one could write to the table."""
-    connection.run("BEGIN TRANSACTION")
+    connection.run(statements.BEGIN)
     try:
         return _read(connection, table, present, locked=True)
     finally:
-        connection.run("COMMIT TRANSACTION")
+        connection.run(statements.END)
 
 
 def _read(

@@ -14,6 +14,7 @@ from typing import Any
 from headrace.changes import TableId
 from headrace.errors import CaptureError, OptionError
 from headrace.options import Options
+from headrace.sources.sqlserver.statements import with_all_rows
 
 _NAME = "snapshot_select_statement_overrides"
 PREFIX = "snapshot.select.statement.overrides."
@@ -103,7 +104,7 @@ def derived(select: str, table: str) -> str:
     bounded = "TOP" in [word for word in words[1:3] if word not in ("ALL", "DISTINCT")][:1]
     if order is None or "OFFSET" in words[order:] or (bounded and not _SETS & set(words)):
         return body
-    return f"{body}\nOFFSET 0 ROWS"
+    return with_all_rows(body)
 
 
 def failed(table: TableId, error: CaptureError) -> CaptureError:

@@ -33,13 +33,6 @@ from headrace.sources.sqlserver.structure import CapturedTable
 
 _SCHEMA_ORDER = "q"
 """Order of a snapshot's schema row: before the rows read at its commit."""
-_LEVELS = {
-    "exclusive": "REPEATABLE READ",
-    "repeatable_read": "REPEATABLE READ",
-    "snapshot": "SNAPSHOT",
-    "read_committed": "READ COMMITTED",
-    "read_uncommitted": "READ UNCOMMITTED",
-}
 _LOG = logging.getLogger("headrace.sources")
 
 
@@ -80,29 +73,29 @@ def _transaction(connection: Connection, settings: Options, tables: Sequence[Cap
         # The server's own way: every statement sees what is committed, nothing has to be held.
         yield
         return
-    connection.run(f"SET TRANSACTION ISOLATION LEVEL {_LEVELS[mode]}")
+    connection.run(statements.ISOLATION[mode])
     if mode == "exclusive" and settings["snapshot_locking_mode"] != "none":
         with _locked(connection, settings, tables):
             yield
         return
-    connection.run("BEGIN TRANSACTION")
+    connection.run(statements.BEGIN)
     try:
         yield
     finally:
-        connection.run("ROLLBACK TRANSACTION")
+        connection.run(statements.END)
 
 
 @contextmanager
 def _locked(connection: Connection, settings: Options, tables: Sequence[CapturedTable]) -> Iterator[None]:
-    connection.run(f"SET LOCK_TIMEOUT {int(settings['snapshot_lock_timeout_ms'])}")
-    connection.run("BEGIN TRANSACTION")
+    connection.run(statements.lock_timeout(settings["snapshot_lock_timeout_ms"]))
+    connection.run(statements.BEGIN)
     try:
         for table in tables:
             connection.rows(statements.lock(table))
         yield
     finally:
-        connection.run("ROLLBACK TRANSACTION")
-        connection.run("SET LOCK_TIMEOUT -1")
+        connection.run(statements.END)
+        connection.run(statements.lock_timeout(-1))
 
 
 def _rows(

@@ -1,4 +1,8 @@
-"""The SQL that goes to the server. Identifiers are always quoted and values always bound."""
+"""Every statement that goes to the server: nothing else is sent, and no other module holds SQL.
+
+Identifiers are always quoted and values always bound; what is written into a text are our own names and numbers. Types
+say in `types` how a column of theirs is asked for.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,70 @@ from collections.abc import Collection, Sequence
 
 from headrace.sources.sqlserver.structure import CapturedTable
 from headrace.sources.sqlserver.types import NativeType
+
+# The catalog.
+
+DATABASE = "SELECT d.name, d.is_cdc_enabled FROM sys.databases AS d WHERE d.name = ?"
+TABLES = """
+SELECT s.name, t.name, t.object_id,
+       CASE WHEN EXISTS (SELECT 1 FROM cdc.change_tables AS c WHERE c.source_object_id = t.object_id) THEN 1 ELSE 0 END
+FROM sys.tables AS t JOIN sys.schemas AS s ON s.schema_id = t.schema_id
+WHERE t.is_ms_shipped = 0 AND s.name <> 'cdc' AND t.temporal_type <> 1
+ORDER BY s.name, t.name
+"""
+COLUMNS = """
+SELECT c.object_id, c.name, c.column_id,
+       CASE WHEN b.is_assembly_type = 1 AND b.is_user_defined = 1 THEN 'clr' ELSE b.name END,
+       c.max_length, c.precision, c.scale, c.is_nullable, c.is_identity, c.is_computed, d.definition, e.value
+FROM sys.columns AS c
+JOIN sys.tables AS t ON t.object_id = c.object_id
+JOIN sys.types AS u ON u.user_type_id = c.user_type_id
+JOIN sys.types AS b ON b.user_type_id = CASE WHEN u.system_type_id = 240 THEN u.user_type_id ELSE u.system_type_id END
+LEFT JOIN sys.default_constraints AS d ON d.object_id = c.default_object_id
+LEFT JOIN sys.extended_properties AS e
+       ON e.class = 1 AND e.major_id = c.object_id AND e.minor_id = c.column_id AND e.name = 'MS_Description'
+WHERE t.object_id IN (SELECT x.source_object_id FROM cdc.change_tables AS x)
+ORDER BY c.object_id, c.column_id
+"""
+KEYS = """
+SELECT i.object_id, i.index_id, i.is_primary_key, k.column_id
+FROM sys.indexes AS i
+JOIN sys.index_columns AS k ON k.object_id = i.object_id AND k.index_id = i.index_id
+WHERE i.is_unique = 1 AND i.is_disabled = 0 AND i.has_filter = 0 AND k.is_included_column = 0
+      AND i.object_id IN (SELECT x.source_object_id FROM cdc.change_tables AS x)
+ORDER BY i.object_id, i.is_primary_key DESC, i.index_id, k.key_ordinal
+"""
+CAPTURE_INSTANCES = """
+SELECT t.source_object_id, t.capture_instance, t.object_id, t.start_lsn, t.create_date
+FROM cdc.change_tables AS t WHERE t.source_object_id IS NOT NULL
+ORDER BY t.source_object_id, t.create_date, t.object_id
+"""
+CAPTURED_COLUMNS = """
+SELECT c.object_id, c.column_name, c.column_id, c.column_ordinal FROM cdc.captured_columns AS c ORDER BY c.object_id,
+c.column_ordinal
+"""
+CHANGE_TABLES_WITH_COMMAND = """
+SELECT c.object_id FROM sys.columns AS c JOIN cdc.change_tables AS t ON t.object_id = c.object_id WHERE c.name =
+'__$command_id'
+"""
+TABLE_COMMENTS = """
+SELECT e.major_id, e.value FROM sys.extended_properties AS e WHERE e.class = 1 AND e.minor_id = 0 AND e.name =
+'MS_Description'
+"""
+COLUMN_NAMES = (
+    "SELECT c.name FROM sys.columns AS c JOIN sys.tables AS t ON t.object_id = c.object_id "
+    "JOIN sys.schemas AS s ON s.schema_id = t.schema_id WHERE s.name = ? AND t.name = ?"
+)
+INSTANCES = "SELECT t.capture_instance, t.object_id, t.start_lsn FROM cdc.change_tables AS t ORDER BY t.object_id"
+INSTANCE_START = "SELECT t.start_lsn FROM cdc.change_tables AS t WHERE t.capture_instance = ?"
+DDL_STATE = "SELECT COUNT_BIG(*), MAX(h.ddl_lsn) FROM cdc.ddl_history AS h"
+LAST_DDL = "SELECT MAX(h.ddl_lsn) FROM cdc.ddl_history AS h WHERE h.object_id = ? AND h.ddl_lsn > ?"
+ROW_ESTIMATES = (
+    "SELECT s.name, t.name, SUM(p.rows) FROM sys.partitions AS p JOIN sys.tables AS t ON t.object_id = p.object_id "
+    "JOIN sys.schemas AS s ON s.schema_id = t.schema_id WHERE p.index_id IN (0, 1) GROUP BY s.name, t.name"
+)
+
+# Commits and the server's clock.
 
 MAX_LSN = "SELECT sys.fn_cdc_get_max_lsn()"
 NEWEST_TRANSACTION = "SELECT MAX(m.start_lsn) FROM cdc.lsn_time_mapping AS m WHERE m.tran_id <> 0x00"
@@ -26,27 +94,22 @@ EVERY_NTH_COMMIT = (
     "FROM cdc.lsn_time_mapping AS m WHERE m.start_lsn > ? AND m.start_lsn <= ? AND m.tran_id <> 0x00) AS x "
     "WHERE x.n % ? = 0 ORDER BY x.start_lsn"
 )
+TRANSACTIONS_BEFORE = (
+    "SELECT TOP (?) m.start_lsn, m.tran_end_time, m.tran_begin_time FROM cdc.lsn_time_mapping AS m "
+    "WHERE m.start_lsn < ? AND m.tran_id <> 0x00 ORDER BY m.start_lsn DESC"
+)
 COMMIT_TIME = "SELECT m.tran_end_time FROM cdc.lsn_time_mapping AS m WHERE m.start_lsn = ?"
 _COMMIT_TIMES = (
     "SELECT m.start_lsn, m.{} FROM cdc.lsn_time_mapping AS m "
     "WHERE m.start_lsn > ? AND m.start_lsn <= ? ORDER BY m.start_lsn"
 )
 COMMIT_TIMES = {"end": _COMMIT_TIMES.format("tran_end_time"), "begin": _COMMIT_TIMES.format("tran_begin_time")}
-INSTANCE_START = "SELECT t.start_lsn FROM cdc.change_tables AS t WHERE t.capture_instance = ?"
-INSTANCES = "SELECT t.capture_instance, t.object_id, t.start_lsn FROM cdc.change_tables AS t ORDER BY t.object_id"
-LAST_DDL = "SELECT MAX(h.ddl_lsn) FROM cdc.ddl_history AS h WHERE h.object_id = ? AND h.ddl_lsn > ?"
-DDL_STATE = "SELECT COUNT_BIG(*), MAX(h.ddl_lsn) FROM cdc.ddl_history AS h"
-COLUMN_NAMES = (
-    "SELECT c.name FROM sys.columns AS c JOIN sys.tables AS t ON t.object_id = c.object_id "
-    "JOIN sys.schemas AS s ON s.schema_id = t.schema_id WHERE s.name = ? AND t.name = ?"
-)
-TRANSACTIONS_BEFORE = (
-    "SELECT TOP (?) m.start_lsn, m.tran_end_time, m.tran_begin_time FROM cdc.lsn_time_mapping AS m "
-    "WHERE m.start_lsn < ? AND m.tran_id <> 0x00 ORDER BY m.start_lsn DESC"
-)
+LAST_LSN_AT = "SELECT MAX(m.start_lsn) FROM cdc.lsn_time_mapping AS m WHERE m.tran_end_time <= ?"
 CLOCK = "SELECT DATEPART(TZOFFSET, SYSDATETIMEOFFSET())"
 LOCAL_TIME = "SELECT SYSDATETIME()"
-LAST_LSN_AT = "SELECT MAX(m.start_lsn) FROM cdc.lsn_time_mapping AS m WHERE m.tran_end_time <= ?"
+
+# Whether capture works.
+
 CAPTURED_SINCE = "SELECT COUNT_BIG(*) FROM cdc.lsn_time_mapping AS m WHERE m.tran_end_time > ?"
 EMPTY_SCANS_SINCE = (
     "SELECT COUNT_BIG(*) FROM sys.dm_cdc_log_scan_sessions AS s WHERE s.end_time > ? AND s.empty_scan_count > 0"
@@ -69,10 +132,27 @@ JOBS_TABLE = (
 )
 NEWEST_INSTANCE_START = "SELECT MAX(t.start_lsn) FROM cdc.change_tables AS t"
 LOG_USED = "SELECT u.used_log_space_in_bytes FROM sys.dm_db_log_space_usage AS u"
-ROW_ESTIMATES = (
-    "SELECT s.name, t.name, SUM(p.rows) FROM sys.partitions AS p JOIN sys.tables AS t ON t.object_id = p.object_id "
-    "JOIN sys.schemas AS s ON s.schema_id = t.schema_id WHERE p.index_id IN (0, 1) GROUP BY s.name, t.name"
-)
+
+# Sessions.
+
+BEGIN = "BEGIN TRANSACTION"
+END = "IF @@TRANCOUNT > 0 ROLLBACK TRANSACTION"
+"""Transactions of ours only read. Where the server ended one itself (a deadlock), this does not hide why."""
+ISOLATION = {
+    "exclusive": "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ",
+    "repeatable_read": "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ",
+    "snapshot": "SET TRANSACTION ISOLATION LEVEL SNAPSHOT",
+    "read_uncommitted": "SET TRANSACTION ISOLATION LEVEL READ UNCOMMITTED",
+}
+"""By snapshot isolation mode; `read_committed` is what a session has."""
+
+
+def lock_timeout(milliseconds: int) -> str:
+    """How long the session waits for a lock; -1 for ever. SET takes no parameter."""
+    return f"SET LOCK_TIMEOUT {int(milliseconds)}"
+
+
+# Names.
 
 
 def quote(name: str) -> str:
@@ -83,6 +163,9 @@ def quote(name: str) -> str:
 def table_name(table: CapturedTable) -> str:
     """The source table, quoted."""
     return f"{quote(table.schema.id.schema)}.{quote(table.schema.id.name)}"
+
+
+# Tables of users.
 
 
 def any_row(table: CapturedTable, select: str | None = None) -> str:
@@ -98,6 +181,11 @@ def rows_of_select(table: CapturedTable, select: str) -> str:
     )
     # On a line of its own, because the statement may end with a comment.
     return f"SELECT {fields} FROM ({select}\n) AS t"
+
+
+def with_all_rows(select: str) -> str:
+    """A user's ordered statement as a derived table may be, which takes no order without bounds."""
+    return f"{select}\nOFFSET 0 ROWS"
 
 
 def change_table(instance: str) -> str:
