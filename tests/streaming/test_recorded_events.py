@@ -234,6 +234,34 @@ def test_every_topic_holds_the_recorded_events(recording, tmp_path, spark):
         assert place in found or ".before." in place
 
 
+PLACEHOLDERS = ("__debezium_unavailable_value", "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ==")
+
+
+def as_of_3_0(message: dict[str, Any]) -> dict[str, Any]:
+    """A message of 3.6.1 as 3.0.8 wrote it: what is known to differ between the two, and nothing else."""
+    message = json.loads(json.dumps(message))
+    message["headers"] = [h for h in message["headers"] if not h[0].startswith("__debezium.context.")]
+    value = message["value"]
+    if value is not None and "source" in value["payload"]:
+        source = next(f for f in value["schema"]["fields"] if f["field"] == "source")
+        del source["version"]
+        value["payload"]["source"]["version"] = "3.0.8.Final"
+        for image in ("before", "after"):
+            columns = value["payload"].get(image) or {}
+            columns |= {name: None for name, cell in columns.items() if cell in PLACEHOLDERS}
+    return message
+
+
+def test_the_first_releases_of_generation_3_have_their_own_shape(tmp_path, spark):
+    got = encoded(spark, captured(tmp_path, {"commit_time": "begin"}), {"shape": "3.0", "null_as_default": True})
+    got["server1.transaction"].pop()
+    for topic, messages in expected("3.6.1_initial").items():
+        for mine, theirs in zip(got[topic], messages, strict=True):
+            places = set(differences(comparable(mine), comparable(as_of_3_0(theirs))))
+            allowed = STAND_IN | DEFECTS["3.6.1_initial"] if topic.endswith("all_types") else frozenset[str]()
+            assert places <= allowed, (topic, mine)
+
+
 def test_a_table_of_another_name_and_shape_gives_the_same_events(tmp_path, spark):
     recording = RECORDINGS[0]
     got = encoded(spark, captured(tmp_path, recording.source, renamed_and_shifted), recording.encode)

@@ -24,7 +24,7 @@ class Shape:
     """What differs between the generations of Debezium events, as data.
 
     Args:
-        name: `1.7` or `3`.
+        name: `1.7`, `3.0` or `3`.
         connector_version: what stands in `source.version` unless set otherwise.
         database_in_topic: whether topics and schema names carry the database.
         envelope_version: the version of the envelope's schema, if it has one.
@@ -86,6 +86,24 @@ SHAPES = {
         False,
         False,
         _TIME_MODES,
+    ),
+    # The first releases of generation 3: no version on the source block, no context headers, no placeholder.
+    "3.0": Shape(
+        "3.0",
+        "3.0.8.Final",
+        True,
+        2,
+        None,
+        "event.block",
+        True,
+        True,
+        SNAPSHOT_MARKS,
+        False,
+        "none",
+        1,
+        True,
+        True,
+        (*_TIME_MODES, "isostring", "microseconds", "nanoseconds"),
     ),
     "3": Shape(
         "3",
