@@ -74,7 +74,7 @@ class Cursor:
         (
             Refusing("The SELECT permission was denied on the object 'x', database 'sales', schema 'dbo'."),
             CaptureError,
-            "GRANT SELECT ON x TO [cdc]",
+            "GRANT SELECT ON [dbo].[x] TO [cdc]",
         ),
         (Refusing("Deadlock with hunter2"), CaptureError, "Deadlock with ***"),
     ],

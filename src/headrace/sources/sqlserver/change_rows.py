@@ -21,6 +21,7 @@ from headrace.sources.images import Images, constant_map
 from headrace.sources.rows import change_batch, instants, repeat, table_column
 from headrace.sources.sqlserver import lsn
 from headrace.sources.sqlserver.column_masks import NO_MASKS, TableMasks
+from headrace.sources.sqlserver.structure import column_texts
 from headrace.sources.sqlserver.types import TEXT_NAMES, NativeType
 
 CONNECTOR = "sqlserver"
@@ -150,7 +151,7 @@ class ChangeReader:
         count = len(events)
         serials = self._serials(batch)[events]
 
-        texts = self._masks.apply([native.texts(batch.column(_HEADER + i)) for i, native in enumerate(self._natives)])
+        texts = self._masks.apply(column_texts(self._schema, self._natives, batch, _HEADER))
         images = Images(self._names, texts)
         absent = self._absent(batch, operations)
         event_operations = operations[events]

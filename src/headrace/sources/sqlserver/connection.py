@@ -5,6 +5,7 @@ The password is used here and stands in no error: driver messages are passed on 
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,17 +20,44 @@ ARROW_ROWS = 32_768
 """Rows per Arrow batch: large enough that Python's share is small, small enough to keep memory flat."""
 
 _INVALID_OBJECT = re.compile(r"Invalid object name '([^']+)'", re.IGNORECASE)
-_DENIED = re.compile(r"permission was denied on the object '([^']+)'", re.IGNORECASE)
+_DENIED = re.compile(
+    r"(\w+) permission was denied on the object '(.+?)'(?:, database '.+?', schema '(.+?)'\.)?", re.IGNORECASE
+)
+_TIMED_OUT = re.compile(r"(?<!connection )(?<!login )timeout expired", re.IGNORECASE)
+# The driver tells no error numbers, so what it says has to do; the words before `DDBC Error` follow the SQLSTATE.
+_BROKEN = re.compile(
+    "communication link failure|connection timeout expired|connection not open|connection failure during"
+    "|connection is (?:broken|closed|not open)|(?:tcp|ssl) provider|transport-level error|forcibly closed"
+    "|session is in the kill state|not (?:found or|found, or) (?:was )?not accessible",
+    re.IGNORECASE,
+)
+_AWAY = re.compile(
+    "is not currently available|service is currently busy|error processing your request|not enough resources"
+    "|too many (?:create or update )?operations|limit for the database is|too busy to support requests"
+    "|availability group|is being recovered|middle of a restore|shut ?down is in progress|deadlock",
+    re.IGNORECASE,
+)
+_BROKEN_NUMBERS = frozenset((-2, 20, 64, 121, 233, 596, 10053, 10054, 10060))
+_AWAY_NUMBERS = frozenset(
+    (922, 927, 976, 978, 983, 1205, 4221, 6005, 10928, 10929, 40143, 40197, 40501, 40540, 40613, 49918, 49919, 49920)
+)
+_LOG = logging.getLogger("headrace.sources")
 
 
 class Connection:
-    """A connection to one database of a server. Not shared between threads and never pickled."""
+    """A connection to one database of a server. Not shared between threads and never pickled.
 
-    def __init__(self, driver: str, settings: Mapping[str, str]) -> None:
+    Args:
+        driver: the driver's name.
+        settings: what the driver needs, and `query_timeout_ms`.
+    """
+
+    def __init__(self, driver: str, settings: Mapping[str, Any]) -> None:
         self._where = f"{settings['hostname']}{':' + settings['port'] if settings.get('port') else ''}"
         self._database = settings["database"]
         self._user = settings.get("user") or ""
         self._secrets = [s for s in (settings.get("password"),) if s]
+        self._patience = int(settings.get("query_timeout_ms") or 0)
         connect = registry.find("driver", driver)
         try:
             self._connection = connect(settings)
@@ -43,7 +71,8 @@ class Connection:
 
         Raises:
             CaptureError: an object is missing or may not be read.
-            ConnectError: the connection failed.
+            PassingRefusal: the server was too busy, or a deadlock was ended at our cost.
+            LostConnection: the connection broke, or no answer came in time.
         """
         with self._cursor(sql, parameters) as cursor:
             return [tuple(row) for row in cursor.fetchall()]
@@ -59,10 +88,17 @@ class Connection:
         return rows[0][0] if rows else None
 
     def batches(
-        self, sql: str, parameters: Sequence[object] = (), *, rows: int = ARROW_ROWS
+        self, sql: str, parameters: Sequence[object] = (), *, rows: int = ARROW_ROWS, patient: bool = False
     ) -> Iterator[pa.RecordBatch]:
-        """A large result as Arrow batches, streamed; the cursor is closed when the iterator is."""
-        with self._cursor(sql, parameters) as cursor:
+        """A large result as Arrow batches, streamed; the cursor is closed when the iterator is.
+
+        Args:
+            sql: the statement.
+            parameters: its parameters.
+            rows: rows per batch.
+            patient: whether it may take longer than `query_timeout_ms`, because it reads a whole table.
+        """
+        with self._cursor(sql, parameters, patient=patient) as cursor:
             reader = cursor.arrow_reader(rows)
             for batch in reader:
                 if batch.num_rows:
@@ -70,7 +106,10 @@ class Connection:
 
     def close(self) -> None:
         """Close the connection; a connection that is broken already is as good as closed."""
-        self._connection.close()
+        try:
+            self._connection.close()
+        except Exception as error:
+            _LOG.debug("A connection could not be closed in order: %s", self._clean(error))
 
     def __enter__(self) -> Connection:
         return self
@@ -79,8 +118,10 @@ class Connection:
         self.close()
 
     @contextmanager
-    def _cursor(self, sql: str, parameters: Sequence[object]) -> Iterator[Any]:
+    def _cursor(self, sql: str, parameters: Sequence[object], *, patient: bool = False) -> Iterator[Any]:
         try:
+            # A cursor takes over what is set when it is made; whole seconds are all that drivers know.
+            self._connection.timeout = 0 if patient else -(-self._patience // 1000)
             cursor = self._connection.cursor()
         except Exception as error:
             # It was closed, or the server went away.
@@ -98,7 +139,11 @@ class Connection:
         except Exception as error:
             raise self._statement_error(error) from error
         finally:
-            cursor.close()
+            try:
+                cursor.close()
+            except Exception as error:
+                # The connection broke or was closed before; what happened is said already.
+                _LOG.debug("A cursor could not be closed in order: %s", self._clean(error))
 
     def _clean(self, error: Exception) -> str:
         text = " ".join(str(error).split())
@@ -116,7 +161,8 @@ class Connection:
                 remedy="Check 'user' and 'password', and that the login may connect to the database.",
             )
         if number == 4060 or "cannot open database" in lowered:
-            return ConnectError(
+            # For a moment also true during a failover.
+            return LostConnection(
                 f"Server '{self._where}' has no database '{self._database}' that user '{self._user}' may open.",
                 remedy="Check 'database'.",
             )
@@ -125,18 +171,23 @@ class Connection:
                 "The SQL Server driver mssql-python lacks system libraries.",
                 remedy="Install them; on Debian: apt-get install libltdl7 libkrb5-3 libgssapi-krb5-2.",
             )
-        return ConnectError(
+        return LostConnection(
             f"Server '{self._where}' can't be reached ({text}).",
             remedy="Check 'hostname', 'port', the network and 'encrypt'.",
         )
 
     def _statement_error(self, error: Exception) -> HeadraceError:
         text = self._clean(error)
+        number = getattr(error, "number", None)
         denied = _DENIED.search(text)
         if denied:
+            right, name, schema = denied.groups()
+            path = name if schema is None else f"{schema}.{name}"
+            quoted = ".".join(f"[{part.replace(']', ']]')}]" for part in (schema, name) if part is not None)
+            verb = "read" if right.upper() == "SELECT" else f"do {right.upper()} on"
             return CaptureError(
-                f"User '{self._user}' may not read '{denied[1]}' in database '{self._database}'.",
-                remedy=f"Grant it: GRANT SELECT ON {denied[1]} TO [{self._user}].",
+                f"User '{self._user}' may not {verb} '{path}' in database '{self._database}'.",
+                remedy=f"Grant it: GRANT {right.upper()} ON {quoted} TO [{self._user.replace(']', ']]')}].",
             )
         missing = _INVALID_OBJECT.search(text)
         if missing:
@@ -144,11 +195,32 @@ class Connection:
                 f"Database '{self._database}' has no object '{missing[1]}'.",
                 remedy="Check that change data capture is enabled and was not switched off meanwhile.",
             )
-        return StatementError(f"Server '{self._where}', database '{self._database}': {text}.")
+        place = f"server '{self._where}', database '{self._database}'"
+        if _TIMED_OUT.search(text):
+            return LostConnection(
+                f"No answer from {place} within {self._patience} milliseconds.",
+                remedy="See what blocks the server, or raise 'query_timeout_ms'.",
+            )
+        if number in _BROKEN_NUMBERS or _BROKEN.search(text):
+            return LostConnection(
+                f"The connection to {place} broke ({text}).",
+                remedy="Check the server and the network; the run goes on where it stopped.",
+            )
+        if number in _AWAY_NUMBERS or _AWAY.search(text):
+            return PassingRefusal(f"{place[0].upper()}{place[1:]}: {text}.")
+        return StatementError(f"{place[0].upper()}{place[1:]}: {text}.")
+
+
+class LostConnection(ConnectError):
+    """The server is not there, or is no longer: it may be in a moment."""
 
 
 class StatementError(CaptureError):
     """The server refused a statement."""
+
+
+class PassingRefusal(StatementError):
+    """The server refused a statement for a reason that passes, such as a deadlock or a failover."""
 
 
 class MissingObject(CaptureError):

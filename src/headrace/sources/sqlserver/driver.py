@@ -1,8 +1,8 @@
 """The real driver: Microsoft's mssql-python, with its Arrow fetch.
 
 A driver is a function `connect(settings)` that gives a DB-API connection whose cursors also have
-`arrow_reader(batch_size)`. The emulator is another driver of the same form, so that the same SQL text goes through
-both.
+`arrow_reader(batch_size)`, and heed the connection's `timeout` (seconds, 0 for none) where the driver can. The emulator
+is another driver of the same form, so that the same SQL text goes through both.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def connect(settings: Mapping[str, str]) -> Any:
 
     Args:
         settings: hostname, port, instance, database, user, password, encrypt, trust_server_certificate,
-            application_name, application_intent, login_timeout (seconds); empty ones are left out.
+            application_intent, authentication, connect_timeout_ms; empty ones are left out.
 
     Raises:
         OptionError: the driver is not installed.
@@ -30,7 +30,10 @@ def connect(settings: Mapping[str, str]) -> Any:
         raise OptionError(
             "The SQL Server driver mssql-python is not installed.", remedy="Run: pip install 'headrace[sqlserver]'."
         ) from error
-    return mssql_python.connect(connection_string(settings), autocommit=True, timeout=0)
+    attributes: dict[int, int | str | bytes] = {}
+    if settings.get("connect_timeout_ms"):
+        attributes[mssql_python.SQL_ATTR_LOGIN_TIMEOUT] = -(-int(settings["connect_timeout_ms"]) // 1000)
+    return mssql_python.connect(connection_string(settings), autocommit=True, attrs_before=attributes)
 
 
 def connection_string(settings: Mapping[str, str]) -> str:

@@ -71,6 +71,49 @@ OPTIONS: tuple[Option, ...] = (
         aliases=("database.applicationIntent",),
     ),
     Option(
+        "connect_timeout_ms",
+        int,
+        "How long a login may take, in milliseconds; 0 for as long as the driver allows (15 seconds).",
+        default=15_000,
+        minimum=0,
+        aliases=("connect.timeout.ms",),
+    ),
+    Option(
+        "query_timeout_ms",
+        int,
+        "How long the server may take to answer a statement, in milliseconds; 0 for no bound. Reads of whole tables "
+        "(snapshots in one session, of tables without a key, and by a SELECT of yours) have none.",
+        default=600_000,
+        minimum=0,
+        aliases=("database.query.timeout.ms",),
+    ),
+    Option(
+        "errors_max_retries",
+        int,
+        "How often in a row planning a batch, or reading a part of it, is tried again when the server can't be "
+        "reached, breaks the connection or refuses for a reason that passes (deadlock, failover, too many requests); "
+        "-1 for no bound. The first contact of a run is not repeated.",
+        default=10,
+        minimum=-1,
+        aliases=("errors.max.retries",),
+    ),
+    Option(
+        "errors_retry_delay_initial_ms",
+        int,
+        "The pause before the first of these attempts, in milliseconds; each later pause is twice as long.",
+        default=300,
+        minimum=0,
+        aliases=("errors.retry.delay.initial.ms",),
+    ),
+    Option(
+        "errors_retry_delay_max_ms",
+        int,
+        "The longest of these pauses, in milliseconds.",
+        default=10_000,
+        minimum=0,
+        aliases=("errors.retry.delay.max.ms",),
+    ),
+    Option(
         "driver",
         str,
         "The DB-API driver that opens connections: mssql-python, emulator, or one registered by an entry point.",

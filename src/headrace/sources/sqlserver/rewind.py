@@ -18,7 +18,7 @@ from headrace.errors import CaptureError
 from headrace.options import Options
 from headrace.sources.sqlserver import lsn, statements
 from headrace.sources.sqlserver.connection import Connection
-from headrace.sources.sqlserver.structure import CapturedTable, Window
+from headrace.sources.sqlserver.structure import CapturedTable, Window, column_texts
 from headrace.sources.sqlserver.windows import change_images
 
 _POLL_SECONDS = 0.2
@@ -75,9 +75,7 @@ def _read(
     connection: Connection, table: CapturedTable, present: Collection[str], *, locked: bool
 ) -> tuple[list[list[pa.Array]], object]:
     sql, _ = statements.rows_in_range(table, (), None, None, present=present, locked=locked)
-    batches = [
-        [native.texts(batch.column(i)) for i, native in enumerate(table.natives)] for batch in connection.batches(sql)
-    ]
+    batches = [column_texts(table.schema, table.natives, batch) for batch in connection.batches(sql, patient=True)]
     return batches, connection.value(statements.LOCAL_TIME)
 
 

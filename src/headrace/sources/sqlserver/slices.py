@@ -33,6 +33,8 @@ from headrace.sources.sqlserver.windows import change_reader, changes, commit_ti
 
 NOTICES, SNAPSHOT, SESSION, STREAM, TRANSACTIONS = "notices", "snapshot", "session", "stream", "transactions"
 INCREMENTAL = ad_hoc.INCREMENTAL
+SAME_ROWS = frozenset((NOTICES, STREAM, TRANSACTIONS))
+"""The kinds whose every reading gives the same rows in the same order; the others read live tables."""
 _SCHEMA_ORDER = "s"
 """Order of a stream's schema row: after everything of the commit before the window."""
 Connect = Callable[[], Connection]

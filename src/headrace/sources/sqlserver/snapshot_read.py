@@ -29,7 +29,7 @@ from headrace.sources.sqlserver.column_masks import Masks
 from headrace.sources.sqlserver.connection import Connection, MissingObject, StatementError
 from headrace.sources.sqlserver.rewind import settled_rows
 from headrace.sources.sqlserver.select_overrides import SelectOverrides, failed
-from headrace.sources.sqlserver.structure import CapturedTable
+from headrace.sources.sqlserver.structure import CapturedTable, column_texts
 
 _SCHEMA_ORDER = "q"
 """Order of a snapshot's schema row: before the rows read at its commit."""
@@ -134,8 +134,8 @@ def _data(
     elif table.chunk_key:
         sql, parameters = statements.rows_in_range(table, table.chunk_key, chunk.lower, chunk.upper, present=there)
         columns = (
-            [native.texts(batch.column(i)) for i, native in enumerate(table.natives)]
-            for batch in connection.batches(sql, parameters)
+            column_texts(table.schema, table.natives, batch)
+            for batch in connection.batches(sql, parameters, patient=in_session)
         )
     else:
         columns = settled_rows(connection, table, chunk.commit, settings, present=there, in_session=in_session)
@@ -159,8 +159,8 @@ def _overridden(connection: Connection, table: CapturedTable, select: str) -> It
         CaptureError: it does not give a captured column, or names an object that is not there.
     """
     try:
-        for batch in connection.batches(statements.rows_of_select(table, select)):
-            yield [native.texts(batch.column(i)) for i, native in enumerate(table.natives)]
+        for batch in connection.batches(statements.rows_of_select(table, select), patient=True):
+            yield column_texts(table.schema, table.natives, batch)
     except (StatementError, MissingObject) as error:
         raise failed(table.id, error) from error
 

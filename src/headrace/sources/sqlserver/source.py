@@ -29,8 +29,9 @@ from headrace.sources.sqlserver.connection import Connection
 from headrace.sources.sqlserver.health import HealthProbe
 from headrace.sources.sqlserver.options import OPTIONS
 from headrace.sources.sqlserver.planner import Planner
+from headrace.sources.sqlserver.retries import Retries
 from headrace.sources.sqlserver.signal_table import insert_signal, require_signal_table, signal_table
-from headrace.sources.sqlserver.slices import read_slice
+from headrace.sources.sqlserver.slices import SAME_ROWS, read_slice
 from headrace.sources.sqlserver.slicing import Slicing
 from headrace.sources.sqlserver.snapshot_read import structure_lock
 from headrace.sources.sqlserver.table_rules import TableRules
@@ -81,6 +82,9 @@ class SqlServerSource(Source):
 
     def advance(self, start: Offset, limit: Limit, now: dt.datetime) -> Offset:
         """Where the next batch ends: more snapshot chunks, a window of commits, or both."""
+        return Retries.of(self.settings).call(lambda: self._asked(start, limit, now))
+
+    def _asked(self, start: Offset, limit: Limit, now: dt.datetime) -> Offset:
         with self._connect() as connection:
             catalog = self._known_catalog(connection, strict=start.is_nothing)
             if not start.is_nothing:
@@ -105,12 +109,16 @@ class SqlServerSource(Source):
         """Snapshot chunks by key range, and the stream by table and commit range."""
         if start == end:
             return []
+        return Retries.of(self.settings).call(lambda: self._sliced(start, end))
+
+    def _sliced(self, start: Offset, end: Offset) -> list[Slice]:
         with self._connect() as connection:
             return Slicing(connection, self.settings, start, end).slices()
 
     def read(self, slice: Slice) -> Iterator[pa.RecordBatch]:
         """The change rows of one slice; opens connections of its own and closes them at the end."""
-        yield from read_slice(self._connect, slice, self.settings)
+        retries = Retries.of(self.settings)
+        yield from retries.rows(lambda: read_slice(self._connect, slice, self.settings), same=slice.kind in SAME_ROWS)
 
     def health(self, offset: Offset | None = None) -> Health:
         """Whether the capture job works and how far it is, and how long the clean-up job leaves us."""
@@ -185,5 +193,7 @@ class SqlServerSource(Source):
             "encrypt",
             "trust_server_certificate",
             "application_intent",
+            "connect_timeout_ms",
+            "query_timeout_ms",
         )
         return Connection(self.settings["driver"], {name: self.settings[name] for name in names})

@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import pyarrow as pa
+
 from headrace.changes import TableId, TableSchema
 from headrace.errors import CaptureError
 from headrace.sources.sqlserver import lsn
@@ -99,6 +101,34 @@ class CapturedTable:
             CaptureInstance(name, None, tuple((n, o) for n, o in columns), has_command_id, object_id),
             tuple(data["chunk_key"]),
         )
+
+
+def column_texts(
+    schema: TableSchema, natives: Sequence[NativeType], batch: pa.RecordBatch, first: int = 0
+) -> list[pa.Array]:
+    """What the driver fetched as canonical text, column by column.
+
+    Args:
+        schema: the table's structure.
+        natives: the declared type per column.
+        batch: rows whose columns are those of the table, after others.
+        first: how many others.
+
+    Raises:
+        CaptureError: a column came in a form that can't be what it is declared as. Its values are not told.
+    """
+    found = []
+    for number, (column, native) in enumerate(zip(schema.columns, natives, strict=True)):
+        values = batch.column(first + number)
+        try:
+            found.append(native.texts(values))
+        except (pa.ArrowException, ValueError, TypeError, OverflowError):
+            raise CaptureError(
+                f"Column '{column.name}' of table '{schema.id.path}' is declared {native.declaration}, but the driver "
+                f"gave {values.type}, with a value that can't be converted.",
+                remedy="Leave the column out with 'column_exclude_list', and report it.",
+            ) from None
+    return found
 
 
 @dataclass(frozen=True)

@@ -105,11 +105,38 @@ class NativeType:
         return text
 
     def texts(self, values: pa.Array) -> pa.Array:
-        """Canonical text of a fetched column."""
+        """Canonical text of a fetched column.
+
+        Raises:
+            ValueError: what was fetched is not what the type is fetched as.
+        """
         logical = self.logical
+        if not any(fits(values.type) for fits in _FETCHED[logical.kind]):
+            raise ValueError(f"{values.type} was fetched for {self.name}")
         if self.name == "datetimeoffset":
             return _zoned_texts(values)
         return arrow_text(values, logical)
+
+
+_TEXT = (pa.types.is_string, pa.types.is_large_string)
+_FETCHED: dict[str, tuple[Callable[[pa.DataType], bool], ...]] = {
+    "boolean": (pa.types.is_boolean,),
+    "int16": (pa.types.is_integer,),
+    "int32": (pa.types.is_integer,),
+    "int64": (pa.types.is_integer,),
+    "float32": (pa.types.is_floating,),
+    "float64": (pa.types.is_floating,),
+    "decimal": (pa.types.is_decimal, pa.types.is_integer),
+    "string": _TEXT,
+    "xml": _TEXT,
+    "uuid": _TEXT,
+    "bytes": (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary),
+    "date": (pa.types.is_date32, *_TEXT),
+    "time": (pa.types.is_time, *_TEXT),
+    "timestamp": (pa.types.is_timestamp, *_TEXT),
+    "zoned_timestamp": _TEXT,
+}
+"""The Arrow types in which values of a logical type come; a double for a decimal would have lost digits already."""
 
 
 @dataclass(frozen=True)
