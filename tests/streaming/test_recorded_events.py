@@ -10,10 +10,8 @@ from __future__ import annotations
 import datetime as dt
 import json
 import re
-import threading
 from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,7 +21,7 @@ import pytest
 import recorded
 
 import headrace
-from headrace.emulators.sqlserver import EmulatedDatabase, EmulatedServer
+from headrace.emulators.sqlserver import EmulatedServer
 from headrace.sources.base import Limit
 from headrace.sources.offset import Offset
 from headrace.sources.reader import source_named
@@ -106,24 +104,6 @@ def renamed_and_shifted(text: str) -> str:
     return text.replace("customers", "clients")
 
 
-@contextmanager
-def scanning(database: EmulatedDatabase) -> Iterator[None]:
-    """A capture job that polls: the snapshot of a table without a key waits for its next look at the log."""
-    stopped = threading.Event()
-
-    def scan() -> None:
-        while not stopped.wait(0.05):
-            database.capture()
-
-    job = threading.Thread(target=scan, daemon=True)
-    job.start()
-    try:
-        yield
-    finally:
-        stopped.set()
-        job.join()
-
-
 def captured(folder: Path, options: dict[str, str], change: Any = as_it_was) -> pa.Table:
     """The change rows of the recorded run."""
     server = EmulatedServer(folder / "server")
@@ -145,11 +125,10 @@ def captured(folder: Path, options: dict[str, str], change: Any = as_it_was) -> 
         for script in scripts:
             for statement in recorded.statements(script):
                 database.execute(change(statement))
-        with scanning(database):
-            while (end := source.advance(offset, Limit(), NOW)) != offset:
-                for slice in source.plan(offset, end):
-                    batches += source.read(slice)
-                offset = end
+        while (end := source.advance(offset, Limit(), NOW)) != offset:
+            for slice in source.plan(offset, end):
+                batches += source.read(slice)
+            offset = end
     return pa.Table.from_batches(batches)
 
 

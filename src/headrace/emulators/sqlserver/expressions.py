@@ -394,7 +394,8 @@ class ExpressionTranslator(ABC):
 
     @staticmethod
     def _check_collations(operator: str, left: Value, right: Value) -> None:
-        if left.family != "string" or right.family != "string" or left.literal or right.literal:
+        # Only columns have a collation of their own; what is cast or computed takes on that of the other side.
+        if not (left.bare and right.bare) or left.family != "string" or right.family != "string":
             return
         if left.collation or right.collation or left.type is None or right.type is None:
             return

@@ -15,6 +15,7 @@ from typing import Any
 from headrace.emulators.sqlserver import catalog as catalogs
 from headrace.emulators.sqlserver import files, temporal
 from headrace.emulators.sqlserver.alterations import Alterations
+from headrace.emulators.sqlserver.capture import scan_if_idle
 from headrace.emulators.sqlserver.catalog import Catalog, TableInfo, quoted
 from headrace.emulators.sqlserver.change_log import TransactionLog
 from headrace.emulators.sqlserver.collations import register_collations
@@ -255,6 +256,8 @@ class Session:
         self._check_snapshot(translation)
         for name in translation.computed:
             self._views.fill(name)
+        if any(table.path == "sys.dm_cdc_log_scan_sessions" for table in translation.read):
+            scan_if_idle(self)
         used = [*values[: translation.parameters], *(self.variables.find(v).value for v in translation.variables)]
         if translation.sequences:
             with self.writing():
