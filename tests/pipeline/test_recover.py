@@ -6,6 +6,7 @@ import pytest
 
 from headrace.errors import CaptureError, ConnectError, FormatError, HeadraceError, SinkError
 from headrace.pipeline.recover import find_in_text, recover
+from headrace.sources.sqlserver.connection import LostConnection
 
 PLANNER = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: \
 [PYTHON_STREAMING_DATA_SOURCE_RUNTIME_ERROR] \
@@ -46,6 +47,15 @@ def test_found_in_text(text: str, kind: type[HeadraceError], sentence: str) -> N
 @pytest.mark.parametrize("text", ["", "java.lang.OutOfMemoryError", "headrace.errors.re: no error of ours"])
 def test_nothing_of_ours(text: str) -> None:
     assert recover(RuntimeError(text)) is None
+
+
+def test_a_special_case_of_an_error_comes_back_as_what_it_is_a_case_of() -> None:
+    text = (
+        f"{LostConnection.__module__}.LostConnection: The connection to server 'db' broke. Check the network.\n\tat x"
+    )
+    found = recover(RuntimeError(text))
+    assert type(found) is ConnectError
+    assert str(found) == "The connection to server 'db' broke. Check the network."
 
 
 def test_an_error_in_the_chain_comes_first() -> None:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from headrace import errors
 from headrace.errors import FormatError, HeadraceError
 
-_OURS = re.compile(r"headrace\.errors\.([A-Za-z]+): ([^\n\r]+)")
+_OURS = re.compile(r"headrace(?:\.\w+)*\.([A-Za-z]+): ([^\n\r]+)")
 _RAISED = re.compile(r"\[USER_RAISED_EXCEPTION\] ([^\n\r]+?) SQLSTATE")
 """What a format refuses while Spark computes it: its expressions call `raise_error` with a sentence."""
 
@@ -40,9 +40,20 @@ def find_in_text(text: str) -> HeadraceError | None:
     """The last Headrace error in a text of stack traces: Python prints causes first, the error itself last."""
     # A trace that was itself put into a message has its line ends spelled out.
     for kind, sentence in reversed(_OURS.findall(text.replace("\\n", "\n"))):
-        found = getattr(errors, kind, None)
-        if isinstance(found, type) and issubclass(found, HeadraceError):
+        found = _declared(kind)
+        if found is not None:
             return found(sentence.strip())
+    return None
+
+
+def _declared(name: str) -> type[HeadraceError] | None:
+    """The error of that name, or the one in `headrace.errors` of which it is a special case."""
+    kinds: list[type[HeadraceError]] = [HeadraceError]
+    while kinds:
+        kind = kinds.pop()
+        if kind.__name__ == name:
+            return next(base for base in kind.__mro__ if base.__module__ == errors.__name__)
+        kinds += kind.__subclasses__()
     return None
 
 
