@@ -182,6 +182,7 @@ class Planner:
             return start.commit
         real = value(statements.TRANSACTIONS_BETWEEN, (after, bytes(newest)))
         oldest = value(statements.OLDEST_MAPPED)
+        self._require_same_commit(start, oldest)
         # A mapping that was cleaned beyond our place can't say that nothing happened: then the retention check decides.
         certain = oldest is not None and lsn.to_text(bytes(oldest)) <= start.commit
         if certain and not real and start.commit_time is not None and start.is_level:
@@ -201,6 +202,21 @@ class Planner:
             f"to LSN {start.commit} were delivered already: it was restored or failed over to an older state.",
             remedy="Take a new snapshot with a new checkpoint.",
         )
+
+    def _require_same_commit(self, start: Offset, oldest: Any) -> None:
+        """The commit that was delivered last is still what it was.
+
+        A database that was restored to an older state and has moved on since has another one there, or none.
+        """
+        if start.commit_time is None or oldest is None or lsn.to_text(bytes(oldest)) > start.commit:
+            # It had no time, or the mapping was cleaned beyond it: nothing can be said.
+            return
+        if self._commit_time(start.commit, start.clock) != start.commit_time:
+            raise PositionMismatch(
+                f"Database '{self._settings['database']}' no longer has the commit with LSN {start.commit} that was "
+                "delivered: it was restored or failed over to an older state and has changed since.",
+                remedy="Take a new snapshot with a new checkpoint.",
+            )
 
     # Structures.
 
