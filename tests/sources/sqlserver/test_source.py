@@ -366,7 +366,7 @@ def test_a_snapshot_that_may_not_read_a_table_names_it_and_the_grant(database, t
     EmulatedServer(tmp_path / "server").add_login("cdc", "secret")
     create(database, "t", "id int not null primary key", [(1,)])
     database.execute("DENY SELECT ON dbo.t TO cdc")
-    with pytest.raises(CaptureError, match=r"may not read 'dbo\.t'.*GRANT SELECT ON \[dbo\]\.\[t\] TO \[cdc\]") as error:
+    with pytest.raises(CaptureError, match=r"may not read 'dbo\.t'.*GRANT SELECT ON \[dbo\]\.\[t\] TO") as error:
         Run(database, user="cdc", password="secret").batch()
     assert "secret" not in str(error.value)
 

@@ -10,7 +10,7 @@ from headrace.sources.offset import Key, TableProgress
 from headrace.sources.sqlserver import statements
 from headrace.sources.sqlserver.connection import Connection, MissingObject, StatementError
 from headrace.sources.sqlserver.select_overrides import SelectOverrides, failed
-from headrace.sources.sqlserver.structure import CapturedTable
+from headrace.sources.sqlserver.structure import CapturedTable, named_texts
 
 IN_ONE_SESSION = ("exclusive", "snapshot")
 """Isolation modes that hold one session's view: all tables are read by one task, in one batch."""
@@ -73,6 +73,6 @@ def keys(connection: Connection, table: CapturedTable, sql: str, parameters: Seq
     """Keys that a statement gives, as canonical texts."""
     found: list[Key] = []
     for batch in connection.batches(sql, parameters):
-        columns = [table.native(name).texts(batch.column(i)) for i, name in enumerate(table.chunk_key)]
+        columns = named_texts(table, table.chunk_key, batch)
         found += zip(*(column.to_pylist() for column in columns), strict=True)
     return found

@@ -33,12 +33,12 @@ from headrace.sources.sqlserver import lsn, statements
 from headrace.sources.sqlserver.change_rows import CONNECTOR
 from headrace.sources.sqlserver.chunks import keys
 from headrace.sources.sqlserver.column_masks import Masks
-from headrace.sources.sqlserver.connection import Connection, MissingObject, StatementError
+from headrace.sources.sqlserver.connection import Connection, MissingObject, PassingRefusal, StatementError
 from headrace.sources.sqlserver.retention import require_still_retained
 from headrace.sources.sqlserver.rewind import wait_until_captured
 from headrace.sources.sqlserver.signal_table import read_signals, signal_table
 from headrace.sources.sqlserver.snapshot_read import read_batch
-from headrace.sources.sqlserver.structure import CapturedTable, History
+from headrace.sources.sqlserver.structure import CapturedTable, History, column_texts, named_texts
 
 _LOG = logging.getLogger("headrace.sources")
 _ROUNDING = dt.timedelta(milliseconds=10)
@@ -204,7 +204,7 @@ class AdHocPlanner:
         """
         if not isinstance(error, StatementError):
             return True
-        if _PASSING.search(error.message):
+        if isinstance(error, PassingRefusal) or _PASSING.search(error.message):
             return False
         try:
             self._connection.value(statements.LOCAL_TIME)
@@ -258,10 +258,7 @@ def read_incremental(
         table, key, chunk.lower, chunk.upper, present=present, condition=chunk.filter, ordered=True
     )
     try:
-        batches = [
-            [native.texts(batch.column(i)) for i, native in enumerate(table.natives)]
-            for batch in connection.batches(sql, parameters)
-        ]
+        batches = [column_texts(table.schema, table.natives, batch) for batch in connection.batches(sql, parameters)]
         faultpoints.reach("source.incremental.read")
         found = [_keys(table, key, texts) for texts in batches]
         # Where nothing was read there is nothing to wait for.
@@ -309,8 +306,7 @@ def _unchanged(
         updates = not hidden and not any(native.large for native in table.natives)
         sql = statements.changed_keys(table, table.chunk_key, updates=updates)
         for batch in connection.batches(sql, (lsn.to_bytes(commit), lsn.to_bytes(upto))):
-            columns = [table.native(name).texts(batch.column(i)) for i, name in enumerate(table.chunk_key)]
-            changed = key_texts(columns)
+            changed = key_texts(named_texts(table, table.chunk_key, batch))
             for texts, keep in zip(chunk, kept, strict=True):
                 keep &= ~pc.is_in(texts, value_set=changed).to_numpy(zero_copy_only=False)
         try:

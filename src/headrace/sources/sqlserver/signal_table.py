@@ -13,7 +13,7 @@ from headrace.sources.signals import Signal
 from headrace.sources.sqlserver import lsn, statements
 from headrace.sources.sqlserver.catalog import CatalogTable
 from headrace.sources.sqlserver.connection import Connection, MissingObject
-from headrace.sources.sqlserver.structure import CapturedTable, Window
+from headrace.sources.sqlserver.structure import CapturedTable, Window, named_texts
 
 _COLUMNS = 3
 
@@ -66,7 +66,7 @@ def read_signals(connection: Connection, windows: Iterable[Window]) -> list[Sign
         sql = statements.inserted(window.table, names)
         try:
             for batch in connection.batches(sql, (lsn.to_bytes(window.after), lsn.to_bytes(window.upto))):
-                columns = [window.table.native(name).texts(batch.column(i)) for i, name in enumerate(names)]
+                columns = named_texts(window.table, names, batch)
                 rows = zip(*(column.to_pylist() for column in columns), strict=True)
                 found += [Signal(id or "", type or "", data) for id, type, data in rows]
         except MissingObject:

@@ -7,25 +7,24 @@ table looks.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
 import pyarrow as pa
 
 from headrace import faultpoints
-from headrace.changes import Operation, Position, TableId, TableSchema, arrow_schema
+from headrace.changes import Position
 from headrace.options import Options
 from headrace.sources import ad_hoc
 from headrace.sources.base import Slice
 from headrace.sources.offset import Offset
 from headrace.sources.rows import schema_batch
 from headrace.sources.snapshot import Chunk
-from headrace.sources.sqlserver import lsn
 from headrace.sources.sqlserver.change_rows import CONNECTOR
 from headrace.sources.sqlserver.connection import Connection, MissingObject
 from headrace.sources.sqlserver.incremental import read_incremental
-from headrace.sources.sqlserver.retention import require_still_retained
+from headrace.sources.sqlserver.notices import lost, notice_batch, switched_off, time_of, time_text
 from headrace.sources.sqlserver.snapshot_read import read_chunk, read_session
 from headrace.sources.sqlserver.structure import CapturedTable, Window
 from headrace.sources.sqlserver.transactions import read_transactions
@@ -40,49 +39,21 @@ _SCHEMA_ORDER = "s"
 Connect = Callable[[], Connection]
 
 
-def notice(
-    op: Operation,
-    position: Position,
-    *,
-    source: Mapping[str, str],
-    table: TableSchema | None = None,
-    id: TableId | None = None,
-    snapshot: str | None = None,
-    event_time: dt.datetime | None = None,
-    capture_time: dt.datetime | None = None,
-    error: str | None = None,
-) -> dict[str, Any]:
-    """A row that is no data (a structure, a gap, a heartbeat) as JSON values."""
-    named = table.id if table is not None else id
-    return {
-        "op": op.value,
-        "table": None if named is None else [named.database, named.schema, named.name],
-        "position": position.text,
-        "source": {"connector": CONNECTOR, **source},
-        "schema_id": None if table is None else table.fingerprint,
-        "table_schema": None if table is None else table.to_text(),
-        "snapshot": snapshot,
-        "event_time": _time_text(event_time),
-        "capture_time": _time_text(capture_time),
-        "error": error,
-    }
-
-
 def notices_slice(notices: Sequence[dict[str, Any]], end: Offset) -> Slice:
     """The task that says what has no rows of its own."""
     rows = sorted(notices, key=lambda row: str(row["position"]))
-    return Slice(NOTICES, {"rows": rows, "capture_time": _time_text(end.capture_time)})
+    return Slice(NOTICES, {"rows": rows, "capture_time": time_text(end.capture_time)})
 
 
 def snapshot_slice(table: CapturedTable, chunk: Chunk, end: Offset) -> Slice:
     """The task that reads one chunk."""
-    return Slice(SNAPSHOT, {**table.to_json(), "chunk": asdict(chunk), "capture_time": _time_text(end.capture_time)})
+    return Slice(SNAPSHOT, {**table.to_json(), "chunk": asdict(chunk), "capture_time": time_text(end.capture_time)})
 
 
 def session_slice(pieces: Sequence[tuple[CapturedTable, Chunk]], end: Offset) -> Slice:
     """The task that reads all tables in one session."""
     tables = [{**table.to_json(), "chunk": asdict(chunk)} for table, chunk in pieces]
-    return Slice(SESSION, {"tables": tables, "capture_time": _time_text(end.capture_time)})
+    return Slice(SESSION, {"tables": tables, "capture_time": time_text(end.capture_time)})
 
 
 def incremental_slice(table: CapturedTable, chunk: ad_hoc.Chunk, end: Offset) -> Slice:
@@ -93,7 +64,7 @@ def incremental_slice(table: CapturedTable, chunk: ad_hoc.Chunk, end: Offset) ->
             **table.to_json(),
             "chunk": asdict(chunk),
             "commit": end.commit,
-            "capture_time": _time_text(end.capture_time),
+            "capture_time": time_text(end.capture_time),
         },
     )
 
@@ -105,7 +76,7 @@ def stream_slice(window: Window, end: Offset, *, first: bool) -> Slice:
     """
     return Slice(
         STREAM,
-        {**_window(window), "capture_time": _time_text(end.capture_time), "zone": end.clock, "first": first},
+        {**_window(window), "capture_time": time_text(end.capture_time), "zone": end.clock, "first": first},
     )
 
 
@@ -115,7 +86,7 @@ def transactions_slice(windows: Sequence[Window], end: Offset) -> Slice:
         TRANSACTIONS,
         {
             "windows": [_window(window) for window in windows],
-            "capture_time": _time_text(end.capture_time),
+            "capture_time": time_text(end.capture_time),
             "zone": end.clock,
         },
     )
@@ -123,9 +94,9 @@ def transactions_slice(windows: Sequence[Window], end: Offset) -> Slice:
 
 def read_slice(connect: Connect, slice: Slice, settings: Options) -> Iterator[pa.RecordBatch]:
     """The change rows of a slice, in position order."""
-    capture_time = _time(slice.details["capture_time"])
+    capture_time = time_of(slice.details["capture_time"])
     if slice.kind == NOTICES:
-        yield _notices(slice.details["rows"], capture_time)
+        yield notice_batch(slice.details["rows"], capture_time)
     elif slice.kind == SNAPSHOT:
         with connect() as connection:
             yield from read_chunk(
@@ -163,46 +134,13 @@ def _read_window(
         for batch in reader.read(changes(connection, window, settings)):
             yield batch
             faultpoints.reach("source.stream.batch")
-        require_still_retained(connection, window.table.id, window.table.instance.name, window.after)
+        yield from lost(connection, window, settings, capture_time)
     except MissingObject:
         yield switched_off(window, capture_time)
 
 
-def switched_off(window: Window, capture_time: dt.datetime | None) -> pa.RecordBatch:
-    """The row that says that a change table went away while it was read."""
-    table = window.table.id
-    said = notice(
-        Operation.GAP,
-        Position(window.after, "s", "g"),
-        id=table,
-        source={"from_lsn": lsn.after(window.after), "to_lsn": window.upto, "commit_lsn": window.after},
-        error=f"Changes of table '{table.path}' from LSN {lsn.after(window.after)} to {window.upto} are lost, or some "
-        "of them: its change data capture was switched off.",
-    )
-    return _notices([said], capture_time)
-
-
 def _structure(window: Window, capture_time: dt.datetime | None) -> pa.RecordBatch:
     return schema_batch(window.table.schema, Position(window.after, _SCHEMA_ORDER), capture_time, CONNECTOR)
-
-
-def _notices(rows: Sequence[dict[str, Any]], capture_time: dt.datetime | None) -> pa.RecordBatch:
-    schema = arrow_schema()
-    empty = dict.fromkeys(schema.names)
-    found = []
-    for row in rows:
-        table = row["table"]
-        found.append(
-            {
-                **empty,
-                **row,
-                "table": None if table is None else dict(zip(("database", "schema", "name"), table, strict=True)),
-                "source": list(row["source"].items()),
-                "event_time": _time(row["event_time"]),
-                "capture_time": _time(row["capture_time"]) or capture_time,
-            }
-        )
-    return pa.RecordBatch.from_pylist(found, schema=schema)
 
 
 def _window(window: Window) -> dict[str, Any]:
@@ -231,11 +169,3 @@ def _with_keys(details: dict[str, Any]) -> dict[str, Any]:
         "lower": None if lower is None else tuple(lower),
         "upper": None if upper is None else tuple(upper),
     }
-
-
-def _time_text(time: dt.datetime | None) -> str | None:
-    return None if time is None else time.isoformat()
-
-
-def _time(text: str | None) -> dt.datetime | None:
-    return None if text is None else dt.datetime.fromisoformat(text)

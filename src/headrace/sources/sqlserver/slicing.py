@@ -21,9 +21,9 @@ from headrace.sources.offset import Offset
 from headrace.sources.snapshot import plan_chunks
 from headrace.sources.sqlserver import chunks, clock, lsn, statements
 from headrace.sources.sqlserver.connection import Connection, MissingObject
+from headrace.sources.sqlserver.notices import notice
 from headrace.sources.sqlserver.slices import (
     incremental_slice,
-    notice,
     notices_slice,
     session_slice,
     snapshot_slice,

@@ -119,16 +119,25 @@ def column_texts(
     """
     found = []
     for number, (column, native) in enumerate(zip(schema.columns, natives, strict=True)):
-        values = batch.column(first + number)
-        try:
-            found.append(native.texts(values))
-        except (pa.ArrowException, ValueError, TypeError, OverflowError):
-            raise CaptureError(
-                f"Column '{column.name}' of table '{schema.id.path}' is declared {native.declaration}, but the driver "
-                f"gave {values.type}, with a value that can't be converted.",
-                remedy="Leave the column out with 'column_exclude_list', and report it.",
-            ) from None
+        found.append(_texts(schema.id, column.name, native, batch.column(first + number)))
     return found
+
+
+def named_texts(table: CapturedTable, names: Sequence[str], batch: pa.RecordBatch) -> list[pa.Array]:
+    """The same of some columns of a table, in the order in which they were asked for."""
+    return [_texts(table.id, name, table.native(name), batch.column(number)) for number, name in enumerate(names)]
+
+
+def _texts(table: TableId, column: str, native: NativeType, values: pa.Array) -> pa.Array:
+    try:
+        return native.texts(values)
+    except (pa.ArrowException, ValueError, TypeError, OverflowError):
+        # What Arrow says holds the value.
+        raise CaptureError(
+            f"Column '{column}' of table '{table.path}' is declared {native.declaration}, but the driver gave "
+            f"{values.type}, with a value that can't be converted.",
+            remedy="Leave the column out with 'column_exclude_list', and report it.",
+        ) from None
 
 
 @dataclass(frozen=True)

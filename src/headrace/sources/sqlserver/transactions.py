@@ -23,8 +23,8 @@ from headrace.options import Options
 from headrace.sources.images import constant_map
 from headrace.sources.rows import change_batch, repeat
 from headrace.sources.sqlserver.change_rows import CONNECTOR, CommitTimes
-from headrace.sources.sqlserver.connection import ARROW_ROWS, Connection
-from headrace.sources.sqlserver.retention import require_still_retained
+from headrace.sources.sqlserver.connection import ARROW_ROWS, Connection, MissingObject
+from headrace.sources.sqlserver.notices import lost, switched_off
 from headrace.sources.sqlserver.structure import Window
 from headrace.sources.sqlserver.windows import change_reader, changes, commit_times
 
@@ -42,14 +42,16 @@ def read_transactions(
 ) -> Iterator[pa.RecordBatch]:
     """The changes of a range of whole commits over several tables.
 
+    A table whose change table went away has a row that says so, and none of its changes or some of them.
+
     Raises:
-        DataLossError: changes were cleaned while they were read.
-        MissingObject: a change table went away.
+        DataLossError: changes were cleaned while they were read, and the options do not say to go on without them.
     """
     low, high = min(window.after for window in windows), max(window.upto for window in windows)
     rows = max(_LEAST_ROWS, ARROW_ROWS // len(windows))
     with connect() as first:
         times = commit_times(first, low, high, zone, settings)
+    gone: list[Window] = []
     with ExitStack() as cleanup:
         cursors = []
         for number, window in enumerate(windows):
@@ -57,7 +59,7 @@ def read_transactions(
             own = cleanup.enter_context(ExitStack())
             reader = change_reader(window.table, times, capture_time, settings, weighted=True)
             raw = changes(own.enter_context(connect()), window, settings, rows=rows)
-            cursor = _Cursor(number, reader.read(raw))
+            cursor = _Cursor(number, _there(reader.read(raw), window, gone))
             if cursor.exhausted:
                 own.close()
             cursors.append(cursor)
@@ -66,9 +68,23 @@ def read_transactions(
             yield from numbering.number(batch, origins)
             faultpoints.reach("source.stream.batch")
         yield from numbering.finish()
-        with connect() as last:
-            for window in windows:
-                require_still_retained(last, window.table.id, window.table.instance.name, window.after)
+    with connect() as last:
+        for window in windows:
+            try:
+                if window not in gone:
+                    yield from lost(last, window, settings, capture_time)
+            except MissingObject:
+                gone.append(window)
+    for window in gone:
+        yield switched_off(window, capture_time)
+
+
+def _there(rows: Iterator[pa.RecordBatch], window: Window, gone: list[Window]) -> Iterator[pa.RecordBatch]:
+    """The rows of a change table as long as it is there."""
+    try:
+        yield from rows
+    except MissingObject:
+        gone.append(window)
 
 
 class _Cursor:
