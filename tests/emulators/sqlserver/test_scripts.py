@@ -11,6 +11,7 @@ import pytest
 from headrace.emulators.sqlserver import EmulatedDatabase, EmulatedServer, connect
 from headrace.emulators.sqlserver.__main__ import main
 from headrace.emulators.sqlserver.batches import Simple, batches, statements
+from headrace.emulators.sqlserver.errors import IntegrityError, ProgrammingError
 
 INPUT = Path(__file__).parents[2] / "golden" / "sqlserver" / "input"
 NAMES = ("01_tables", "02_cdc_catalog", "03_base_rows", "04_changes", "05_schema_change", "06_last", "07_signal")
@@ -182,3 +183,23 @@ def test_variables_conditions_and_loops_run(database: EmulatedDatabase) -> None:
     assert database.execute("SELECT i, s FROM n ORDER BY i").fetchall() == [
         (1, "n1"), (2, "n2"), (3, "n3"), (5, "yes"), (10, "n2"), (2627, "caught"),
     ]  # fmt: skip
+
+
+def test_conditions_and_foreign_keys_are_kept(database: EmulatedDatabase) -> None:
+    database.script(
+        "CREATE TABLE dbo.parents (id int NOT NULL PRIMARY KEY)\n"
+        "CREATE TABLE dbo.children (id int PRIMARY KEY, n int CHECK (n > 0) NULL, parent int NULL,"
+        " CONSTRAINT fk FOREIGN KEY (parent) REFERENCES dbo.parents (id) ON DELETE NO ACTION)\n"
+        "INSERT INTO parents VALUES (1)\nINSERT INTO children VALUES (1, 5, 1), (2, NULL, NULL)"
+    )
+    for refused in (
+        "INSERT INTO children VALUES (3, 0, 1)",
+        "INSERT INTO children VALUES (3, 1, 9)",
+        "DELETE FROM parents",
+    ):
+        with pytest.raises(IntegrityError) as caught:
+            database.execute(refused)
+        assert caught.value.number == 547
+    with pytest.raises(ProgrammingError) as missing:
+        database.execute("CREATE TABLE dbo.orphans (id int REFERENCES dbo.nowhere (id))")
+    assert missing.value.number == 1767

@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from headrace.emulators.sqlserver.catalog import Catalog, ColumnInfo, TableInfo, column_definition, declared, quoted
-from headrace.emulators.sqlserver.drafts import ColumnDraft, KeyDraft, read_column, read_constraint
+from headrace.emulators.sqlserver.drafts import (
+    ColumnDraft,
+    KeyDraft,
+    RuleDraft,
+    begins_rule,
+    read_column,
+    read_constraint,
+    read_rule,
+)
 from headrace.emulators.sqlserver.errors import ProgrammingError, invalid_column
 from headrace.emulators.sqlserver.reader import AliasType, StatementReader
 from headrace.emulators.sqlserver.scope import Relation, Scope
@@ -54,22 +62,32 @@ class Definitions:
         _, schema, name = reader.path()
         columns: list[ColumnDraft] = []
         keys: list[KeyDraft] = []
+        rules: list[RuleDraft] = []
         reader.expect("(")
         while True:
-            if reader.word() in ("CONSTRAINT", "PRIMARY KEY", "UNIQUE"):
+            if begins_rule(reader):
+                rules.append(read_rule(reader))
+            elif reader.word() in ("CONSTRAINT", "PRIMARY KEY", "UNIQUE"):
                 keys.append(read_constraint(reader))
             else:
-                columns.append(read_column(reader, keys))
+                columns.append(read_column(reader, keys, rules))
             if reader.accept(")"):
                 break
             reader.expect(",")
         while reader.accept("ON") or reader.accept("TEXTIMAGE_ON"):
             reader.name()
         reader.finish()
-        self.create_table(schema, name, columns, keys)
+        self.create_table(schema, name, columns, keys, rules)
 
     def create_table(
-        self, schema: str, name: str, columns: list[ColumnDraft], keys: list[KeyDraft], *, shipped: bool = False
+        self,
+        schema: str,
+        name: str,
+        columns: list[ColumnDraft],
+        keys: list[KeyDraft],
+        rules: Sequence[RuleDraft] = (),
+        *,
+        shipped: bool = False,
     ) -> int:
         """Make a table.
 
@@ -78,6 +96,7 @@ class Definitions:
             name: must not.
             columns: in order.
             keys: constraints; the columns of a primary key become NOT NULL.
+            rules: conditions and foreign keys, which the catalog does not list.
             shipped: made by the server itself, which `is_ms_shipped` tells.
 
         Returns:
@@ -108,6 +127,7 @@ class Definitions:
         change_order = ["__$start_lsn", "__$command_id", "__$seqval", "__$operation"]
         body = [self._column_text(c, infos, path, primary) for c in columns]
         body += self._key_texts(primary)
+        body += [self._rule_text(rule, infos, path) for rule in rules]
         options = ""
         if shipped and [c.name for c in columns][:1] == ["__$start_lsn"]:
             body.append(f"PRIMARY KEY ({', '.join(quoted(c) for c in change_order)})")
@@ -128,6 +148,18 @@ class Definitions:
         if primary is None or len(primary.columns) < 2:
             return []
         return [f"PRIMARY KEY ({', '.join(quoted(c) for c in primary.columns)})"]
+
+    def _rule_text(self, rule: RuleDraft, infos: list[ColumnInfo], path: str) -> str:
+        if rule.condition:
+            return f"CHECK {self.computed_sql(rule.condition, infos, path)}"
+        schema, name = rule.target
+        own = ", ".join(quoted(TableInfo("", "", 0, tuple(infos)).column(c).name) for c in rule.columns)
+        target = self._catalog().find(schema, name)
+        if target is None and f"{schema}.{name}".lower() != path.lower():
+            raise ProgrammingError(f"Foreign key references invalid table '{schema}.{name}'.", 1767)
+        other = f" ({', '.join(quoted(c) for c in rule.referenced)})" if rule.referenced else ""
+        named = target.path if target is not None else path
+        return f"FOREIGN KEY ({own}) REFERENCES {quoted(named)}{other}{rule.actions}"
 
     def _column_text(self, draft: ColumnDraft, infos: list[ColumnInfo], path: str, primary: KeyDraft | None) -> str:
         text = column_definition(draft.name, draft.type)

@@ -36,8 +36,58 @@ class KeyDraft:
     included: list[str] = field(default_factory=list)
 
 
-def read_column(reader: StatementReader, keys: list[KeyDraft]) -> ColumnDraft:
-    """Take one column definition; the keys it declares are added to the list."""
+@dataclass
+class RuleDraft:
+    """A CHECK or a FOREIGN KEY while its definition is read.
+
+    Args:
+        condition: of a CHECK; empty for a FOREIGN KEY.
+        columns: that refer to another table.
+        target: schema and name of that table.
+        referenced: its columns; its primary key when empty.
+        actions: what happens when a row there changes, as `ON DELETE CASCADE`.
+    """
+
+    condition: str = ""
+    columns: list[str] = field(default_factory=list)
+    target: tuple[str, str] = ("", "")
+    referenced: list[str] = field(default_factory=list)
+    actions: str = ""
+
+
+_RULES = ("CHECK", "FOREIGN KEY", "REFERENCES")
+
+
+def begins_rule(reader: StatementReader) -> bool:
+    """Whether a CHECK or FOREIGN KEY comes, with or without a name."""
+    return reader.word() in _RULES or (reader.word() == "CONSTRAINT" and reader.word(2) in _RULES)
+
+
+def read_rule(reader: StatementReader, column: str = "") -> RuleDraft:
+    """Take one CHECK or FOREIGN KEY; of a column when its name is given."""
+    if reader.accept("CONSTRAINT"):
+        reader.name()
+    if reader.accept("CHECK"):
+        return RuleDraft(condition=reader.parenthesised())
+    columns = [column]
+    if reader.accept("FOREIGN KEY") and not column:
+        columns = reader.names()
+    reader.expect("REFERENCES")
+    _, schema, name = reader.path()
+    draft = RuleDraft(columns=columns, target=(schema, name))
+    if reader.word() == "(":
+        draft.referenced = reader.names()
+    while reader.accept("ON"):
+        event = reader.next().text.upper()
+        action = reader.next().text.upper()
+        if action in ("NO", "SET"):
+            action = f"{action} {reader.next().text.upper()}"
+        draft.actions += f" ON {event} {action}"
+    return draft
+
+
+def read_column(reader: StatementReader, keys: list[KeyDraft], rules: list[RuleDraft] | None = None) -> ColumnDraft:
+    """Take one column definition; the keys and rules it declares are added to the lists."""
     name = reader.name()
     if reader.accept("AS"):
         draft = ColumnDraft(name, SqlType("int"), computed=reader.parenthesised())
@@ -47,6 +97,9 @@ def read_column(reader: StatementReader, keys: list[KeyDraft]) -> ColumnDraft:
     if reader.alias is not None and not reader.alias.nullable:
         draft.nullable = False
     while reader.word() not in (",", ")", ""):
+        if rules is not None and begins_rule(reader):
+            rules.append(read_rule(reader, name))
+            continue
         constraint = reader.name() if reader.accept("CONSTRAINT") else None
         if reader.accept("NOT", "NULL"):
             draft.nullable = False

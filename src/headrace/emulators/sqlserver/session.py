@@ -95,6 +95,7 @@ class Session:
         self.sqlite.execute("PRAGMA synchronous = NORMAL")
         self.sqlite.execute("PRAGMA cache_size = -32000")
         self.sqlite.execute("PRAGMA recursive_triggers = OFF")
+        self.sqlite.execute("PRAGMA foreign_keys = ON")
         register_collations(self.sqlite)
         self.host = FunctionHost(self.sqlite)
         self.log = TransactionLog(self.sqlite, self.now)
@@ -324,6 +325,12 @@ class Session:
         if text.startswith("NOT NULL constraint failed"):
             path = text.rsplit(": ", 1)[1]
             return null_refused(path.rsplit(".", 1)[1], path.rsplit(".", 1)[0])
+        if text.startswith(("FOREIGN KEY constraint failed", "CHECK constraint failed")):
+            kind = text.split(" constraint")[0]
+            return IntegrityError(
+                f'The statement conflicted with the {kind} constraint. The conflict occurred in database'
+                f' "{self.database}".', 547
+            )  # fmt: skip
         if isinstance(error, sqlite3.OperationalError) and ("locked" in text or "busy" in text):
             return OperationalError("Lock request time out period exceeded.", 1222)
         return ProgrammingError(f"The SQL Server emulator could not run the statement: {text}.", 0)
