@@ -269,3 +269,41 @@ def test_when_needed_reads_a_table_again_whose_changes_were_cleaned(database):
     database.cleanup("dbo_a", database.max_lsn())
     rows = run.all()
     assert [c[:2] for c in changes(rows)] == [("gap", "a"), ("r", "a"), ("r", "a"), ("r", "a")]
+
+
+def planned_then_cleaned(database, **options):
+    """A run whose next batch was planned, and lost its only rows to the clean-up before anybody read it."""
+    create(database, "a", "id int not null primary key", [(1,)])
+    create(database, "b", "id int not null primary key")
+    run = Run(database, **options)
+    run.all()
+    database.execute("INSERT INTO dbo.a VALUES (2)")
+    database.execute("INSERT INTO dbo.b VALUES (1)")
+    database.capture()
+    end = run.source.advance(run.offset, Limit(), NOW)
+    database.execute("INSERT INTO dbo.b VALUES (2)")
+    database.capture()
+    database.cleanup("dbo_a", database.max_lsn())
+    return run, end
+
+
+def test_a_batch_whose_rows_were_cleaned_before_it_was_read_is_refused(database):
+    run, end = planned_then_cleaned(database)
+    with pytest.raises(DataLossError, match=r"dbo\.a"):
+        run.source.plan(run.offset, end)
+
+
+def test_such_a_batch_leaves_a_gap_where_the_user_wants_to_go_on(database):
+    run, end = planned_then_cleaned(database, fail_on_data_loss="false")
+    rows = rows_of(run.source, run.offset, end)
+    assert sorted(c[:2] for c in changes(rows)) == [("c", "b"), ("gap", "a")]
+    run.offset = end
+    assert changes(run.all()) == [("c", "b", ["id"])]
+
+
+def test_such_a_table_is_read_again_when_needed(database):
+    run, end = planned_then_cleaned(database, snapshot_mode="when_needed")
+    rows = rows_of(run.source, run.offset, end)
+    assert sorted(c[:2] for c in changes(rows)) == [("c", "b"), ("gap", "a")]
+    run.offset = end
+    assert sorted(c[:2] for c in changes(run.all())) == [("c", "b"), ("r", "a"), ("r", "a")]

@@ -155,16 +155,26 @@ class Connection:
         text = self._clean(error)
         lowered = text.lower()
         number = getattr(error, "number", None)
+        if number == 4060 or "cannot open database" in lowered:
+            # Looked for first, because it goes on with "The login failed"; for a moment also true during a failover.
+            return LostConnection(
+                f"Server '{self._where}' has no database '{self._database}' that user '{self._user}' may open.",
+                remedy="Check 'database'.",
+            )
         if number == 18456 or "login failed" in lowered:
             return ConnectError(
                 f"Server '{self._where}' refused the login of user '{self._user}'.",
                 remedy="Check 'user' and 'password', and that the login may connect to the database.",
             )
-        if number == 4060 or "cannot open database" in lowered:
-            # For a moment also true during a failover.
-            return LostConnection(
-                f"Server '{self._where}' has no database '{self._database}' that user '{self._user}' may open.",
-                remedy="Check 'database'.",
+        if "access token" in lowered:
+            return ConnectError(
+                f"No access token for server '{self._where}' could be had ({text}).",
+                remedy="Check 'authentication', the identity that the process runs as, and its way to Microsoft Entra.",
+            )
+        if "connection string attribute" in lowered or "connection string parsing failed" in lowered:
+            return ConnectError(
+                f"The driver refuses an option of the connection to server '{self._where}' ({text}).",
+                remedy="Correct the option that it names.",
             )
         if "failed to load the driver" in lowered:
             return ConnectError(

@@ -43,7 +43,9 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "authentication",
         str,
-        "The driver's authentication mode, such as ActiveDirectoryMSI; empty for user and password.",
+        "How the login is made when not by user and password: Kerberos (the ticket of the process), ActiveDirectoryMSI "
+        "(with the client id of a user-assigned identity as 'user'), ActiveDirectoryServicePrincipal, "
+        "ActiveDirectoryPassword, ActiveDirectoryIntegrated, ActiveDirectoryDefault.",
         default="",
         aliases=("database.authentication",),
     ),
@@ -62,6 +64,28 @@ OPTIONS: tuple[Option, ...] = (
         default="no",
         choices=("yes", "no", "true", "false"),
         aliases=("database.trustServerCertificate",),
+    ),
+    Option(
+        "hostname_in_certificate",
+        str,
+        "The name that the server's certificate must hold, when it is not 'hostname'.",
+        default="",
+        aliases=("database.hostNameInCertificate",),
+    ),
+    Option(
+        "server_certificate",
+        str,
+        "A file with the very certificate that the server must show; for 'encrypt' strict.",
+        default="",
+        aliases=("database.serverCertificate",),
+    ),
+    Option(
+        "multi_subnet_failover",
+        str,
+        "Whether all addresses of an availability group's listener are tried at once.",
+        default="no",
+        choices=("yes", "no", "true", "false"),
+        aliases=("database.multiSubnetFailover",),
     ),
     Option(
         "application_intent",

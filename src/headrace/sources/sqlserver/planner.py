@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -25,7 +25,7 @@ from headrace.sources.sqlserver import chunks, clock, lsn, statements
 from headrace.sources.sqlserver.catalog import CatalogTable
 from headrace.sources.sqlserver.connection import Connection
 from headrace.sources.sqlserver.incremental import AdHocPlanner
-from headrace.sources.sqlserver.retention import oldest_needed, require_retained
+from headrace.sources.sqlserver.retention import Retention, oldest_needed, require_retained
 from headrace.sources.sqlserver.structure import History
 
 _QUIET_SECONDS = 60.0
@@ -47,6 +47,7 @@ class Planner:
         catalog: the tables as the server shows them now, by path, in include order.
         health: asks how the capture job is.
         restarted: whether this is the first batch that this process plans.
+        lost: tables of which the batch before lacks changes, because they were cleaned after it was planned.
     """
 
     def __init__(
@@ -58,7 +59,10 @@ class Planner:
         *,
         health: Callable[[], Health],
         restarted: bool,
+        lost: Collection[str] = (),
     ) -> None:
+        self._lost = lost
+        self._retention = Retention(connection)
         self._connection = connection
         self._settings = settings
         self._identity = identity
@@ -324,11 +328,14 @@ class Planner:
         """
         gaps: dict[str, tuple[str, str]] = {}
         for path in known:
+            if path in self._lost and self._mode == "when_needed":
+                lagging[path] = self._begin(path, self.snapshot_commit())
+                continue
             progress = start.tables.get(path)
             after = start.commit if progress is None else progress.commit
             instance = next(iter(histories[path].windows(after, lsn.after(after))), None)
             oldest = oldest_needed(self._catalog[path], instance)
-            if oldest is None or oldest <= lsn.after(after):
+            if oldest is None or self._retention.holds(after, oldest):
                 continue
             said = start.gaps.get(path)
             if said is not None and said[1] == oldest:

@@ -71,3 +71,21 @@ def _nothing_between(connection: Connection, after: str, oldest: str) -> bool:
     # The instance's start itself is still held; only commits strictly before it could be missing.
     between = connection.value(statements.TRANSACTIONS_STRICTLY_BETWEEN, (lsn.to_bytes(after), lsn.to_bytes(oldest)))
     return not between
+
+
+class Retention:
+    """What is still held, for all tables of a batch: the clean-up moves them to one place, so one answer serves many.
+
+    Args:
+        connection: to the database.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._kept: dict[tuple[str, str], bool] = {}
+
+    def holds(self, after: str, oldest: str) -> bool:
+        """Whether a change table that begins at `oldest` holds every change after a commit."""
+        if (after, oldest) not in self._kept:
+            self._kept[after, oldest] = is_retained(self._connection, after, oldest)
+        return self._kept[after, oldest]

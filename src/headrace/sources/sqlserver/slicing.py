@@ -22,6 +22,7 @@ from headrace.sources.snapshot import plan_chunks
 from headrace.sources.sqlserver import chunks, clock, lsn, statements
 from headrace.sources.sqlserver.connection import Connection, MissingObject
 from headrace.sources.sqlserver.notices import notice
+from headrace.sources.sqlserver.retention import Retention, require_retained
 from headrace.sources.sqlserver.slices import (
     incremental_slice,
     notices_slice,
@@ -54,6 +55,9 @@ class Slicing:
         self._end = end
         self._histories = {path: History.from_json(end.structures[path]) for path in end.known}
         self._notices: list[dict[str, Any]] = []
+        self._retention = Retention(connection)
+        self.lost: set[str] = set()
+        """Tables of which this batch lacks changes that were cleaned after it was planned."""
 
     def slices(self) -> list[Slice]:
         """All of them; notices first."""
@@ -114,15 +118,32 @@ class Slicing:
         return found
 
     def _present(self, windows: list[Window]) -> list[Window]:
-        """The windows whose change table is still there.
+        """The windows whose change table is still there, and what is left of those that were cleaned.
 
-        One that went away since the batch was planned was switched off: what it held is lost, and said.
+        Asked before it is known which tables changed, because a change table that was cleaned looks as if nothing had.
+        What went since the batch was planned is refused, or said to be lost.
         """
-        there = {int(row[1]) for row in self._connection.rows(statements.INSTANCES)} if windows else set()
+        rows = self._connection.rows(statements.INSTANCES) if windows else []
+        starts = {int(number): start for _, number, start in rows}
+        found = []
         for window in windows:
-            if window.table.instance.object_id not in there:
-                self._note_gap(window.table.id, window.after, window.upto, "its change data capture was switched off")
-        return [window for window in windows if window.table.instance.object_id in there]
+            number = window.table.instance.object_id
+            if number not in starts:
+                why = "its change data capture was switched off"
+                self._note_gap(window.table.id, window.after, window.upto, why)
+                continue
+            oldest = None if starts[number] is None else lsn.to_text(bytes(starts[number]))
+            if oldest is None or self._retention.holds(window.after, oldest):
+                found.append(window)
+                continue
+            if self._settings["fail_on_data_loss"] and self._settings["snapshot_mode"] != "when_needed":
+                require_retained(self._connection, window.table.id, window.after, oldest)
+            upto = min(window.upto, lsn.before(oldest))
+            self._note_gap(window.table.id, window.after, upto, "they were cleaned on the server")
+            self.lost.add(window.table.id.path)
+            if upto < window.upto:
+                found.append(Window(window.table, upto, window.upto))
+        return found
 
     def _changed(self, windows: list[Window]) -> list[Window]:
         changed: list[Window] = []

@@ -53,6 +53,7 @@ class SqlServerSource(Source):
         self._names = tuple(databases) or tuple(n for n in map(str.strip, options["database"].split(",")) if n)
         self._catalog: tuple[float, object, Mapping[str, CatalogTable]] | None = None
         self._planned = False
+        self._lost: set[str] = set()
         self._probe: HealthProbe | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -99,9 +100,16 @@ class SqlServerSource(Source):
         self, connection: Connection, catalog: Mapping[str, CatalogTable], start: Offset, limit: Limit, now: dt.datetime
     ) -> Offset:
         planner = Planner(
-            connection, self.settings, self._identity, catalog, health=self.health, restarted=not self._planned
+            connection,
+            self.settings,
+            self._identity,
+            catalog,
+            health=self.health,
+            restarted=not self._planned,
+            lost=self._lost,
         )
         end = planner.advance(start, limit, now)
+        self._lost = set()
         self._planned = True
         return end
 
@@ -113,7 +121,10 @@ class SqlServerSource(Source):
 
     def _sliced(self, start: Offset, end: Offset) -> list[Slice]:
         with self._connect() as connection:
-            return Slicing(connection, self.settings, start, end).slices()
+            slicing = Slicing(connection, self.settings, start, end)
+            slices = slicing.slices()
+            self._lost |= slicing.lost
+            return slices
 
     def read(self, slice: Slice) -> Iterator[pa.RecordBatch]:
         """The change rows of one slice; opens connections of its own and closes them at the end."""
@@ -192,6 +203,9 @@ class SqlServerSource(Source):
             "authentication",
             "encrypt",
             "trust_server_certificate",
+            "hostname_in_certificate",
+            "server_certificate",
+            "multi_subnet_failover",
             "application_intent",
             "connect_timeout_ms",
             "query_timeout_ms",
