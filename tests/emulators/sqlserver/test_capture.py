@@ -197,7 +197,7 @@ def test_a_table_has_at_most_two_instances_each_with_its_own_columns(items: Emul
         "EXEC sys.sp_cdc_enable_table @source_schema = 'dbo', @source_name = 'items', @role_name = NULL,"
         " @capture_instance = 'items_v2', @captured_column_list = '[id], [note]'"
     )
-    with pytest.raises(DatabaseError, match="already two capture instances"):
+    with pytest.raises(DatabaseError, match="at most two capture instances"):
         items.execute("EXEC sys.sp_cdc_enable_table 'dbo', 'items', @capture_instance = 'items_v3', @role_name = NULL")
     items.execute("INSERT INTO items (id, name, note) VALUES (2, 'b', 'hi')")
     items.execute("UPDATE items SET name = 'B' WHERE id = 2")

@@ -200,6 +200,9 @@ def test_conditions_and_foreign_keys_are_kept(database: EmulatedDatabase) -> Non
         with pytest.raises(IntegrityError) as caught:
             database.execute(refused)
         assert caught.value.number == 547
+    with pytest.raises(ProgrammingError) as referenced:
+        database.execute("DROP TABLE dbo.parents")
+    assert referenced.value.number == 3726
     with pytest.raises(ProgrammingError) as missing:
         database.execute("CREATE TABLE dbo.orphans (id int REFERENCES dbo.nowhere (id))")
     assert missing.value.number == 1767

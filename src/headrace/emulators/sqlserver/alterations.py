@@ -248,6 +248,7 @@ class Alterations:
             del database
             table = self._catalog().find(schema, name)
             if table is not None and table.object_id:
+                self._refuse_referenced(table)
                 for instance in self._instances(table):
                     drop_instance(self._connection, self._catalog(), self._definitions.drop_table, instance)
                 self._definitions.drop_table(table)
@@ -260,6 +261,16 @@ class Alterations:
             if not reader.accept(","):
                 break
         reader.finish()
+
+    def _refuse_referenced(self, table: TableInfo) -> None:
+        for other in self._catalog().tables.values():
+            if other.object_id and other.object_id != table.object_id:
+                rows = self._connection.execute(f"PRAGMA foreign_key_list({quoted(other.path)})").fetchall()
+                if any(str(row[2]).lower() == table.path.lower() for row in rows):
+                    raise ProgrammingError(
+                        f"Could not drop object '{table.path}' because it is referenced by a FOREIGN KEY constraint.",
+                        3726,
+                    )
 
     def _instances(self, table: TableInfo) -> list[str]:
         rows = self._connection.execute(

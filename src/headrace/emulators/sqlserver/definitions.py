@@ -353,7 +353,8 @@ class Definitions:
         if self._connection.execute(
             'SELECT 1 FROM "sys.types" WHERE schema_id = ? AND name = ?', (schema_id, name)
         ).fetchone():
-            raise ProgrammingError(f"The type '{schema}.{name}' already exists, or you do not have permission.", 219)
+            raise ProgrammingError(f"The type '{schema}.{name}' already exists, or you do not have permission to"
+                " create it.", 219)  # fmt: skip
         (number,) = self._connection.execute('SELECT MAX(user_type_id, 256) + 1 FROM (SELECT MAX(user_type_id) AS'
                                              ' user_type_id FROM "sys.types")').fetchone()  # fmt: skip
         self._connection.execute(
@@ -374,10 +375,15 @@ class Definitions:
                 f"Cannot drop the type '{schema}.{name}', because it does not exist or you do not have permission.",
                 3701,
             )
-        if self._connection.execute('SELECT 1 FROM "sys.columns" WHERE user_type_id = ?', (alias.number,)).fetchone():
+        used = self._connection.execute(
+            'SELECT o.name FROM "sys.columns" AS c JOIN "sys.objects" AS o ON o.object_id = c.object_id'
+            " WHERE c.user_type_id = ?",
+            (alias.number,),
+        ).fetchone()
+        if used is not None:
             raise ProgrammingError(
-                f"Cannot drop type '{schema}.{name}' because it is being referenced by an object. There may be other"
-                " objects that reference this type.",
+                f"Cannot drop type '{schema}.{name}' because it is being referenced by object '{used[0]}'. There may be"
+                " other objects that reference this type.",
                 3732,
             )
         self._connection.execute('DELETE FROM "sys.types" WHERE user_type_id = ?', (alias.number,))

@@ -96,7 +96,8 @@ def _require_cdc(session: Session) -> None:
         raise ProgrammingError(
             f"The database '{session.database}' is not enabled for Change Data Capture. Ensure that the correct"
             " database context is set"
-            " and retry the operation.", 22901
+            " and retry the operation. To report on the databases enabled for Change Data Capture, query the"
+            " is_cdc_enabled column in the sys.databases catalog view.", 22901
         )  # fmt: skip
 
 
@@ -158,19 +159,22 @@ def enable_table(session: Session, arguments: Arguments) -> Result:
     )]  # fmt: skip
     if len(have) >= 2:
         raise ProgrammingError(
-            f"Could not create a capture instance because there are already two capture instances for source table"
-            f" '{table.path}'."
-            " A table can have at most two capture instances.", 22962
+            f"Two capture instances already exist for source table '{table.path}'. A table can have at most two capture"
+            " instances. If the current tracking options are not appropriate, disable change tracking for the obsolete"
+            " instance by using sys.sp_cdc_disable_table and retry the operation.", 22962
         )  # fmt: skip
     if session.catalog().find("cdc", f"{instance}_CT") is not None:
         raise ProgrammingError(f"Could not create a capture instance because the capture instance name '{instance}'"
         " already exists in the"
-                               " current database. Specify a unique @capture_instance.", 22926)  # fmt: skip
+                               " current database. Specify an explicit unique name for the parameter"
+                               " @capture_instance.", 22926)  # fmt: skip
     chosen = _captured(table, arguments.get("captured_column_list"))
     keys = _keys(session, table, arguments.get("index_name"))
     if arguments.get("supports_net_changes") and not keys:
         raise ProgrammingError(
-            "Could not enable net changes: the source table has no primary key and no @index_name was given.", 22939
+            "The parameter @supports_net_changes is set to 1, but the source table does not have a primary key defined"
+            " and no alternate unique index has been specified.",
+            22939,
         )
     with session.writing():
         drafts = [ColumnDraft(name, declared, nullable) for name, declared, nullable in _CHANGE_COLUMNS]
@@ -262,9 +266,9 @@ def disable_table(session: Session, arguments: Arguments) -> Result:
     )]  # fmt: skip
     chosen = names if wanted.lower() == "all" else [n for n in names if n.lower() == wanted.lower()]
     if not chosen:
-        raise ProgrammingError(f"The capture instance name '{wanted}' for source table '{table.path}' does not exist"
-        " in the current"
-                               " database.", 22960)  # fmt: skip
+        raise ProgrammingError(f"Change data capture instance '{wanted}' has not been enabled for the source table"
+                               f" '{table.path}'. Use sys.sp_cdc_help_change_data_capture to verify the capture"
+                               " instance name and retry the operation.", 22960)  # fmt: skip
     with session.writing():
         for name in chosen:
             drop_instance(session.sqlite, session.catalog(), session.definitions.drop_table, name)
@@ -317,7 +321,7 @@ def change_job(session: Session, arguments: Arguments) -> Result:
         value = arguments.get(argument)
         if value is not None:
             if not 0 <= int(value) <= largest:
-                raise ProgrammingError(f"The specified value for @{argument} is not between 0 and {largest}.", 22994)
+                raise ProgrammingError(f"The value of @{argument} is not between 0 and {largest}.")
             session.set_state(name, str(int(value)))
     return _done()
 
