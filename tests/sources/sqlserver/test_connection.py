@@ -56,8 +56,8 @@ def connected(monkeypatch, connect):
         (
             Refusing("Driver Error: Failed to acquire an Entra ID access token for authentication type 'msi': no PWD"),
             "No access token for server 'db:1433' could be had (Driver Error: Failed to acquire an Entra ID access "
-            "token for authentication type 'msi': no PWD). Check 'authentication', the identity that the process runs as, "
-            "and its way to Microsoft Entra.",
+            "token for authentication type 'msi': no PWD). Check 'authentication', the identity that the process runs "
+            "as, and its way to Microsoft Entra.",
         ),
         (
             Refusing("DDBC Error: Failed to load the driver. Please read the documentation"),
