@@ -45,6 +45,7 @@ from headrace.emulators.sqlserver.sequences import Sequences, define_sequence
 from headrace.emulators.sqlserver.statements import StatementTranslator, Translation
 from headrace.emulators.sqlserver.types import DEFAULT_COLLATION
 from headrace.emulators.sqlserver.variables import Variables
+from headrace.emulators.sqlserver.writing import Writing
 
 QUERY_LOG = "HEADRACE_EMULATOR_QUERY_LOG"
 """The environment variable that names a file to which each executed statement is appended, one per line."""
@@ -370,9 +371,14 @@ class Session:
         """Whether a transaction is open that only COMMIT or ROLLBACK ends."""
         return self._depth > 0 or not self.autocommit
 
-    def writing(self) -> _Writing:
+    def writing(self) -> Writing:
         """A scope in which the database may be changed; ends the transaction when it began one by itself."""
-        return _Writing(self)
+        return Writing(self)
+
+    @property
+    def writes(self) -> bool:
+        """Whether this connection is the one writer now."""
+        return self._writing
 
     def begin_write(self) -> None:
         """Become the one writer, unless this connection is it."""
@@ -556,36 +562,6 @@ def _transaction_name(statement: str) -> str:
     if not reader.accept("TRANSACTION"):
         reader.accept("TRAN")
     return "" if reader.done else reader.name()
-
-
-class _Writing:
-    """Begins a write transaction; commits or rolls back at the end unless a larger one is open."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
-        self._nested = False
-
-    def __enter__(self) -> Session:
-        self._nested = self._session._writing
-        self._session.begin_write()
-        if self._nested or self._session.explicit:
-            self._session.sqlite.execute('SAVEPOINT "emulator statement"')
-        return self._session
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        session = self._session
-        if self._nested or session.explicit:
-            if kind is not None and session.sqlite.in_transaction:
-                session.sqlite.execute('ROLLBACK TO "emulator statement"')
-                session.changed()
-            if session.sqlite.in_transaction:
-                session.sqlite.execute('RELEASE "emulator statement"')
-        elif kind is not None:
-            session.rollback()
-        else:
-            session.commit()
-        if isinstance(error, sqlite3.Error):
-            raise session.translated_error(error) from error
 
 
 def _round(value: Any, digits: int, scale: int) -> Any:
