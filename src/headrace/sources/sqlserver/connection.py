@@ -20,9 +20,7 @@ ARROW_ROWS = 32_768
 """Rows per Arrow batch: large enough that Python's share is small, small enough to keep memory flat."""
 
 _INVALID_OBJECT = re.compile(r"Invalid object name '([^']+)'", re.IGNORECASE)
-_DENIED = re.compile(
-    r"(\w+) permission was denied on the object '(.+?)'(?:, database '.+?', schema '(.+?)'\.)?", re.IGNORECASE
-)
+_DENIED = re.compile(r"(\w+) permission was denied on the object '(.+)', database '.+', schema '(.+)'", re.IGNORECASE)
 _TIMED_OUT = re.compile(r"(?<!connection )(?<!login )timeout expired", re.IGNORECASE)
 # The driver tells no error numbers, so what it says has to do; the words before `DDBC Error` follow the SQLSTATE.
 _BROKEN = re.compile(
@@ -192,8 +190,8 @@ class Connection:
         denied = _DENIED.search(text)
         if denied:
             right, name, schema = denied.groups()
-            path = name if schema is None else f"{schema}.{name}"
-            quoted = ".".join(f"[{part.replace(']', ']]')}]" for part in (schema, name) if part is not None)
+            path = f"{schema}.{name}"
+            quoted = ".".join(f"[{part.replace(']', ']]')}]" for part in (schema, name))
             verb = "read" if right.upper() == "SELECT" else f"do {right.upper()} on"
             return CaptureError(
                 f"User '{self._user}' may not {verb} '{path}' in database '{self._database}'.",

@@ -14,6 +14,7 @@ from typing import TypeVar
 
 import pyarrow as pa
 
+from headrace.changes import Operation
 from headrace.errors import HeadraceError
 from headrace.options import Options
 from headrace.sources.sqlserver.connection import LostConnection, PassingRefusal
@@ -71,14 +72,14 @@ class Retries:
         Args:
             read: begins a reading.
             same: whether every reading gives the same rows in the same order. Where that is not so, as with rows of a
-                live table, nothing is read again once rows were given.
+                live table, nothing is read again once data was given; structures may come twice.
 
         Raises:
             HeadraceError: what the last attempt raised.
         """
         given = failures = 0
         while True:
-            known, before = given, given
+            known, before = given if same else 0, given
             try:
                 with closing(read()) as batches:  # type: ignore[type-var]
                     for batch in batches:
@@ -87,7 +88,8 @@ class Retries:
                             continue
                         fresh = batch.slice(known)
                         known = 0
-                        given += fresh.num_rows
+                        if same or fresh.column("op")[0].as_py() != Operation.SCHEMA.value:
+                            given += fresh.num_rows
                         yield fresh
                 return
             except _PASSING as error:
