@@ -41,10 +41,15 @@ def empty(tmp_path_factory):
 
 
 @pytest.fixture
-def database(empty, tmp_path):
-    shutil.copytree(empty, tmp_path / "server")
-    with EmulatedServer(tmp_path / "server").database("shop", clock=ahead) as made:
-        yield made
+def database(empty, server):
+    if isinstance(server, EmulatedServer):
+        shutil.copytree(empty, server.directory, dirs_exist_ok=True)
+        with server.database("shop", clock=ahead) as made:
+            yield made
+    else:
+        with server.create_database("shop") as made:
+            signal_table(made)
+            yield made
 
 
 def signal_table(database):
@@ -101,8 +106,7 @@ class Run:
     def __init__(self, database, **options):
         self.options = {
             "driver": "emulator",
-            "hostname": str(database.path.parent),
-            "database": database.name,
+            **database.settings,
             "signal_data_collection": "dbo.signals",
             "incremental_snapshot_chunk_size": "2",
             "snapshot_chunks_per_batch": "1",
@@ -485,6 +489,7 @@ def test_a_capture_job_that_does_not_pass_the_read_fails_the_task_and_the_chunk_
         assert read_again(rows_of(run.source, start, end), "id") == [("1",)]
 
 
+@pytest.mark.emulated("makes a login")
 def test_a_login_that_may_not_see_scans_learns_of_captured_commits_all_the_same(database, gates):
     EmulatedServer(database.path.parent).add_login("cdc", "secret")
     create(database, "t", "id int not null primary key", [(1,)])
@@ -532,6 +537,7 @@ def test_a_connection_that_breaks_ends_no_snapshot(database, gates, monkeypatch)
     assert read_again(run.all(), "id") == [("1",)]
 
 
+@pytest.mark.emulated("a server leaves the mark of an idle job when it likes")
 @pytest.mark.parametrize("fail", [True, False])
 def test_changes_that_are_cleaned_during_the_read_stop_the_run_unless_the_user_goes_on(database, monkeypatch, fail):
     create(database, "t", "id int not null primary key", [(1,)])
@@ -554,6 +560,7 @@ def test_changes_that_are_cleaned_during_the_read_stop_the_run_unless_the_user_g
         assert read_again(run.batch(), "id") == [("1",)]
 
 
+@pytest.mark.emulated("stops SQL Server Agent")
 def test_no_chunk_is_planned_while_nothing_is_captured_and_that_is_said_once(database, gates, caplog):
     create(database, "t", "id int not null primary key", [(n,) for n in range(4)])
     run = Run(database)
@@ -626,6 +633,7 @@ def test_a_run_that_should_end_reads_what_was_asked_for_first(database, gates):
     assert ends[-1] == (True, True)
 
 
+@pytest.mark.emulated("sees what was sent by the emulator's log")
 def test_nothing_is_written_to_the_source(database, gates, tmp_path, monkeypatch):
     create(database, "t", "id int not null primary key", [(n,) for n in range(3)])
     run = Run(database)
@@ -639,6 +647,7 @@ def test_nothing_is_written_to_the_source(database, gates, tmp_path, monkeypatch
     assert not any(word in sent.upper() for word in ("INSERT ", "UPDATE ", "DELETE ", "MERGE ", "BEGIN TRAN"))
 
 
+@pytest.mark.emulated("sees what was sent by the emulator's log")
 def test_an_idle_source_asks_nothing_about_ad_hoc_snapshots(database, gates, tmp_path, monkeypatch):
     create(database, "t", "id int not null primary key", [(1,)])
     run = Run(database)

@@ -9,22 +9,10 @@ import shutil
 import pytest
 from tests.sources.sqlserver.test_source import ENABLE, NOW, Run, create, data
 
-from headrace.emulators.sqlserver import EmulatedServer
 from headrace.errors import PositionMismatch
 from headrace.sources.base import Limit
 from headrace.sources.databases import Databases, Offsets
 from headrace.sources.reader import source_named
-
-
-@pytest.fixture
-def server(tmp_path):
-    return EmulatedServer(tmp_path / "server")
-
-
-@pytest.fixture
-def database(server):
-    with server.create_database("shop") as made:
-        yield made
 
 
 def ops(rows):
@@ -86,6 +74,7 @@ def test_a_restart_in_a_repeated_snapshot_goes_on_with_it(database):
     assert (marks[0], marks[-1]) == ("first", "last")
 
 
+@pytest.mark.emulated("sees what was sent by the emulator's log")
 @pytest.mark.parametrize(
     ("mode", "statement", "slices"),
     [
@@ -133,6 +122,7 @@ def test_heartbeats_come_at_their_interval_and_on_an_idle_source_too(database):
     assert dict(beats[0]["source"])["commit_lsn"] == run.offset.commit
 
 
+@pytest.mark.emulated("copies the files of a server")
 def test_a_database_that_was_restored_to_an_older_state_is_refused(server, database, tmp_path):
     create(database, "t", "id int not null primary key")
     old = tmp_path / "backup"
@@ -153,7 +143,7 @@ def test_several_databases_make_one_stream_with_an_offset_each(server, database)
         create(other, "u", "id int not null primary key")
         options = {
             "driver": "emulator",
-            "hostname": str(server.directory),
+            **{name: value for name, value in database.settings.items() if name != "database"},
             "database.names": "shop,stock",
             "table.include.list": "dbo.t,stock.dbo.u",
         }
@@ -177,6 +167,7 @@ def test_several_databases_make_one_stream_with_an_offset_each(server, database)
         assert {name for name, _ in databases.plan(offsets, end)} == {"stock"}
 
 
+@pytest.mark.emulated("counts what was sent by the emulator's log")
 def test_of_many_tables_only_those_that_changed_cost_a_read(server, monkeypatch, tmp_path):
     asked = {tables: questions(server, tables, monkeypatch, tmp_path) for tables in (4, 40)}
     assert asked[4] == asked[40] < 20

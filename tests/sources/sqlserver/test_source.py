@@ -8,7 +8,6 @@ from collections import Counter
 
 import pytest
 
-from headrace.emulators.sqlserver import EmulatedServer
 from headrace.errors import CaptureError, DataLossError, PositionMismatch
 from headrace.sources.base import Limit
 from headrace.sources.offset import Offset
@@ -16,12 +15,6 @@ from headrace.sources.reader import source_named
 
 NOW = dt.datetime(2026, 11, 21, 12, 0, tzinfo=dt.UTC)
 ENABLE = "EXEC sys.sp_cdc_enable_table @source_schema = N'dbo', @source_name = N'{}', @role_name = NULL"
-
-
-@pytest.fixture
-def database(tmp_path):
-    with EmulatedServer(tmp_path / "server").create_database("shop") as made:
-        yield made
 
 
 def create(database, name, columns, rows=()):
@@ -40,8 +33,7 @@ class Run:
     def __init__(self, database, **options):
         self.options = {
             "driver": "emulator",
-            "hostname": str(database.path.parent),
-            "database": database.name,
+            **database.settings,
             "capture_timeout_seconds": "5",
             **{name: str(value) for name, value in options.items()},
         }
@@ -164,14 +156,12 @@ def test_changes_during_the_snapshot_win_over_what_was_read(database):
     assert replay(rows) == {("t", f'["{k}"]'): {"id": str(k), "v": str(v)} for k, v in expected.items()}
 
 
-def test_a_killed_snapshot_goes_on_at_the_first_chunk_that_was_not_delivered(database, monkeypatch, tmp_path):
+def test_a_killed_snapshot_goes_on_at_the_first_chunk_that_was_not_delivered(database):
     create(database, "t", "id int not null primary key", [(n,) for n in range(6)])
     first = Run(database, snapshot_chunk_rows=1, snapshot_chunks_per_batch=2)
     seen = data(first.batch())
     again = Run(database, snapshot_chunk_rows=1, snapshot_chunks_per_batch=2)
     again.offset = Offset.from_json(json.loads(first.offset.to_text()))
-    log = tmp_path / "queries"
-    monkeypatch.setenv("HEADRACE_EMULATOR_QUERY_LOG", str(log))
     seen += data(again.all())
     assert [row["id"] for _, _, row in seen] == [str(n) for n in range(6)]
 
@@ -252,6 +242,7 @@ def clean(database):
     database.cleanup(low_lsn=database.max_lsn())
 
 
+@pytest.mark.emulated("a server leaves the mark of an idle job when it likes")
 def test_cleaned_changes_stop_the_run_before_a_row_is_read(database):
     create(database, "t", "id int not null primary key", [(1,)])
     run = Run(database)
@@ -268,6 +259,7 @@ def test_cleaned_changes_stop_the_run_before_a_row_is_read(database):
     assert "new snapshot" in text
 
 
+@pytest.mark.emulated("a server leaves the mark of an idle job when it likes")
 def test_changes_cleaned_between_plan_and_read_fail_the_task(database):
     create(database, "t", "id int not null primary key", [(1,)])
     run = Run(database)
@@ -330,16 +322,17 @@ def test_a_table_of_any_name_is_just_a_table(database, name):
     assert data(rows) == [("r", name, whole), ("d", name, whole)]
 
 
-def test_an_offset_of_another_database_is_refused(database, tmp_path):
+def test_an_offset_of_another_database_is_refused(database, server):
     create(database, "t", "id int not null primary key")
     run = Run(database)
     run.all()
-    with EmulatedServer(tmp_path / "server").create_database("other") as other:
+    with server.create_database("other") as other:
         create(other, "t", "id int not null primary key")
     with pytest.raises(PositionMismatch, match="belongs to 'sqlserver:shop'"):
         run.with_options(database="other").batch()
 
 
+@pytest.mark.emulated("sets the server's clock")
 def test_commit_times_are_instants_whatever_the_servers_clock_shows(database):
     create(database, "t", "id int not null primary key")
     run = Run(database, server_timezone="Europe/Vienna")
@@ -351,8 +344,9 @@ def test_commit_times_are_instants_whatever_the_servers_clock_shows(database):
     assert [t.astimezone(dt.UTC).replace(tzinfo=None) for t in times] == [dt.datetime(2026, 7, 1, 10, 0)]
 
 
-def test_after_the_snapshot_the_tables_themselves_are_never_read_again(database, tmp_path):
-    EmulatedServer(tmp_path / "server").add_login("cdc", "secret")
+@pytest.mark.emulated("makes a login")
+def test_after_the_snapshot_the_tables_themselves_are_never_read_again(database, server):
+    server.add_login("cdc", "secret")
     create(database, "t", "id int not null primary key", [(1,)])
     run = Run(database, user="cdc", password="secret")
     run.all()
@@ -362,8 +356,9 @@ def test_after_the_snapshot_the_tables_themselves_are_never_read_again(database,
     assert data(run.with_options().all()) == [("c", "t", {"id": "2"})]
 
 
-def test_a_snapshot_that_may_not_read_a_table_names_it_and_the_grant(database, tmp_path):
-    EmulatedServer(tmp_path / "server").add_login("cdc", "secret")
+@pytest.mark.emulated("makes a login")
+def test_a_snapshot_that_may_not_read_a_table_names_it_and_the_grant(database, server):
+    server.add_login("cdc", "secret")
     create(database, "t", "id int not null primary key", [(1,)])
     database.execute("DENY SELECT ON dbo.t TO cdc")
     with pytest.raises(CaptureError, match=r"may not read 'dbo\.t'.*GRANT SELECT ON \[dbo\]\.\[t\] TO") as error:
@@ -380,3 +375,31 @@ def test_a_chunk_that_is_read_again_moves_no_key_back(database):
     again = {r["key_text"]: r["position"] for r in rows_of(run.source, run.offset, end) if r["op"] == "r"}
     assert set(again) == {'["1"]', '["3"]', '["4"]', '["5"]'}
     assert all(once[key] == position for key, position in again.items())
+
+
+@pytest.mark.parametrize("mode", ["exclusive", "repeatable_read", "snapshot", "read_uncommitted"])
+def test_a_table_without_a_key_is_read_under_its_own_lock_whatever_the_isolation(database, mode):
+    database.execute("ALTER DATABASE shop SET ALLOW_SNAPSHOT_ISOLATION ON")
+    create(database, "keyed", "id int not null primary key", [(1,)])
+    create(database, "log", "a int", [(1,), (1,)])
+    run = Run(database, snapshot_isolation_mode=mode)
+    start, end = run.offset, run.source.advance(run.offset, Limit(), NOW)
+    database.execute("INSERT INTO dbo.log VALUES (2)")
+    with database.capture_job(poll=0.05, idle=0.2):
+        rows = rows_of(run.source, start, end)
+    assert sorted(row["a"] for _, table, row in data(rows) if table == "log") == ["1", "1"]
+    run.offset = end
+    assert [(op, row["a"]) for op, _, row in data(run.all())] == [("c", "2")]
+
+
+def test_a_column_that_is_dropped_and_added_again_is_another_one(database):
+    create(database, "t", "id int not null primary key, v int", [(1, 5)])
+    run = Run(database)
+    run.all()
+    database.execute("ALTER TABLE dbo.t DROP COLUMN v")
+    database.execute("ALTER TABLE dbo.t ADD v int NULL")
+    database.execute("INSERT INTO dbo.t VALUES (2, 7)")
+    database.capture()
+    # What its change table holds of it is not the new column's, which nobody captures.
+    assert data(run.all()) == [("c", "t", {"id": "2"})]
+    assert data(Run(database).all())[0][2].keys() == {"id"}

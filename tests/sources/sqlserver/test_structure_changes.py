@@ -7,7 +7,6 @@ import json
 import pytest
 from tests.sources.sqlserver.test_source import ENABLE, NOW, Run, create, data, rows_of
 
-from headrace.emulators.sqlserver import EmulatedServer
 from headrace.errors import DataLossError
 from headrace.sources.base import Limit
 from headrace.sources.offset import Offset
@@ -17,12 +16,6 @@ SECOND = (
     "@capture_instance = N'{}'"
 )
 DISABLE = "EXEC sys.sp_cdc_disable_table @source_schema = N'dbo', @source_name = N'{}', @capture_instance = N'{}'"
-
-
-@pytest.fixture
-def database(tmp_path):
-    with EmulatedServer(tmp_path / "server").create_database("shop") as made:
-        yield made
 
 
 def by_position(rows):
@@ -237,7 +230,7 @@ def test_a_table_that_vanishes_during_its_snapshot_is_said_and_the_others_go_on(
     assert ("r", "b", ["id"]) in found
 
 
-def test_what_was_cleaned_is_a_gap_where_the_user_wants_to_go_on(database, tmp_path):
+def test_what_was_cleaned_is_a_gap_where_the_user_wants_to_go_on(database):
     create(database, "a", "id int not null primary key", [(1,)])
     run = Run(database)
     run.all()

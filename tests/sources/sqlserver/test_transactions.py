@@ -14,12 +14,11 @@ from headrace.sources.sqlserver import transactions
 
 
 @pytest.fixture
-def database(tmp_path):
-    with EmulatedServer(tmp_path / "server").create_database("shop") as made:
-        create(made, "a", "id int not null primary key, v int")
-        create(made, "b", "id int not null, v int, primary key (id)")
-        create(made, "c", "id int not null primary key")
-        yield made
+def database(database):
+    create(database, "a", "id int not null primary key, v int")
+    create(database, "b", "id int not null, v int, primary key (id)")
+    create(database, "c", "id int not null primary key")
+    return database
 
 
 def streaming(database, **options):

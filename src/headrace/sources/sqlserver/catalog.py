@@ -25,6 +25,8 @@ from headrace.sources.sqlserver.structure import CapturedTable, CaptureInstance
 from headrace.sources.sqlserver.table_rules import TableRules
 from headrace.sources.sqlserver.types import NativeType, constant_default
 
+ColumnIds = frozenset[tuple[str, int]]
+
 
 @dataclass(frozen=True)
 class CatalogTable:
@@ -91,7 +93,7 @@ def captured_tables(
         own = instances.get(object_id, ())
         if own:
             facts = (columns.get(object_id, []), keys.get(object_id, []))
-            versions = (_captured(id, *facts, instance, comments.get(object_id), rules) for instance in own)
+            versions = (_captured(id, *facts, instance, ids, comments.get(object_id), rules) for instance, ids in own)
             captured.append(CatalogTable(id, tuple(versions)))
         elif strict:
             raise _not_captured(schema_name, table_name, database)
@@ -103,16 +105,18 @@ def _captured(
     columns: list[tuple[Any, ...]],
     keys: list[tuple[Any, ...]],
     instance: CaptureInstance,
+    captured: ColumnIds,
     comment: str | None,
     rules: TableRules,
 ) -> CapturedTable:
-    captured = {name for name, _ in instance.columns}
     found: list[tuple[Column, NativeType]] = []
     foreign: list[tuple[str, str]] = []
     names_by_id = {row[1]: str(row[0]) for row in columns}
-    for name, _, base, max_length, precision, scale, nullable, identity, computed, default, described in columns:
-        native = NativeType(str(base).lower(), int(max_length), int(precision), int(scale))
-        if name not in captured:
+    for name, number, base, *size, nullable, identity, computed, default, described, collation in columns:
+        max_length, precision, scale = (int(part) for part in size)
+        native = NativeType(str(base).lower(), max_length, precision, scale, str(collation or ""))
+        # A column that was dropped and added again is another one: its changes are not captured.
+        if (name, number) not in captured:
             continue
         if not native.supported:
             foreign.append((str(name), native.name))
@@ -211,10 +215,16 @@ def _not_captured(schema: str, table: str, database: str) -> CaptureError:
     )
 
 
-def _instances(connection: Connection) -> dict[int, tuple[CaptureInstance, ...]]:
+Instances = dict[int, tuple[tuple[CaptureInstance, ColumnIds], ...]]
+"""The capture instances of each source table, each with the names and ids of the columns that it captures."""
+
+
+def _instances(connection: Connection) -> Instances:
     columns: dict[int, list[tuple[str, int]]] = defaultdict(list)
-    for object_id, name, _, ordinal in connection.rows(statements.CAPTURED_COLUMNS):
+    ids: dict[int, set[tuple[str, int]]] = defaultdict(set)
+    for object_id, name, number, ordinal in connection.rows(statements.CAPTURED_COLUMNS):
         columns[object_id].append((str(name), int(ordinal)))
+        ids[object_id].add((str(name), int(number)))
     with_command = {row[0] for row in connection.rows(statements.CHANGE_TABLES_WITH_COMMAND)}
     found: dict[int, list[CaptureInstance]] = defaultdict(list)
     for source, name, object_id, start, _ in connection.rows(statements.CAPTURE_INSTANCES):
@@ -229,7 +239,10 @@ def _instances(connection: Connection) -> dict[int, tuple[CaptureInstance, ...]]
         )
     # By start, oldest first, one that has not begun last; the order of creation decides where starts are equal.
     return {
-        source: tuple(sorted(instances, key=lambda i: (i.start_lsn is None, i.start_lsn or "")))
+        source: tuple(
+            (instance, frozenset(ids[instance.object_id]))
+            for instance in sorted(instances, key=lambda i: (i.start_lsn is None, i.start_lsn or ""))
+        )
         for source, instances in found.items()
     }
 

@@ -258,7 +258,10 @@ def read_incremental(
         table, key, chunk.lower, chunk.upper, present=present, condition=chunk.filter, ordered=True
     )
     try:
-        batches = [column_texts(table.schema, table.natives, batch) for batch in connection.batches(sql, parameters)]
+        batches = [
+            column_texts(table.schema, table.natives, batch)
+            for batch in connection.batches(sql, parameters, rows=table.batch_rows)
+        ]
         faultpoints.reach("source.incremental.read")
         found = [_keys(table, key, texts) for texts in batches]
         # Where nothing was read there is nothing to wait for.

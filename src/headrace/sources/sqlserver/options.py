@@ -188,7 +188,8 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "snapshot_lock_timeout_ms",
         int,
-        "How long a snapshot waits for a lock, in milliseconds; -1 waits for ever.",
+        "How long a snapshot waits for the locks of the modes exclusive and repeatable_read, in milliseconds; -1 waits "
+        "for ever. How long any read may take is `query_timeout_ms`.",
         default=10_000,
         minimum=-1,
         aliases=("snapshot.lock.timeout.ms",),

@@ -31,7 +31,6 @@ def settled_rows(
     settings: Options,
     *,
     present: Collection[str],
-    in_session: bool,
 ) -> Iterator[list[pa.Array]]:
     """The rows of a table without a key as they were at a commit, as columns of canonical text.
 
@@ -41,15 +40,11 @@ def settled_rows(
         commit: the commit.
         settings: the source's options.
         present: the columns that the table still has.
-        in_session: whether the connection is in a transaction already that keeps what it sees.
 
     Raises:
         CaptureError: the capture job did not pass the read in time, or a change in between does not carry whole images.
     """
-    if in_session:
-        batches, read_at = _read(connection, table, present, locked=False)
-    else:
-        batches, read_at = _read_locked(connection, table, present)
+    batches, read_at = _read_locked(connection, table, present)
     wait_until_captured(connection, table, read_at, settings["capture_timeout_seconds"])
     last = connection.value(statements.LAST_LSN_AT, (read_at,))
     upto = commit if last is None else max(commit, lsn.to_text(bytes(last)))
@@ -64,19 +59,14 @@ def _read_locked(
     connection: Connection, table: CapturedTable, present: Collection[str]
 ) -> tuple[list[list[pa.Array]], object]:
     """All rows, and the server's time while no one could write to the table."""
+    sql, _ = statements.rows_in_range(table, (), None, None, present=present, locked=True)
     connection.run(statements.BEGIN)
     try:
-        return _read(connection, table, present, locked=True)
+        rows = connection.batches(sql, rows=table.batch_rows, patient=True)
+        batches = [column_texts(table.schema, table.natives, batch) for batch in rows]
+        return batches, connection.value(statements.LOCAL_TIME)
     finally:
         connection.run(statements.END)
-
-
-def _read(
-    connection: Connection, table: CapturedTable, present: Collection[str], *, locked: bool
-) -> tuple[list[list[pa.Array]], object]:
-    sql, _ = statements.rows_in_range(table, (), None, None, present=present, locked=locked)
-    batches = [column_texts(table.schema, table.natives, batch) for batch in connection.batches(sql, patient=True)]
-    return batches, connection.value(statements.LOCAL_TIME)
 
 
 def wait_until_captured(connection: Connection, table: CapturedTable, read_at: object, timeout: int) -> None:

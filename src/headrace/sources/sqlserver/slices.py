@@ -104,8 +104,7 @@ def read_slice(connect: Connect, slice: Slice, settings: Options) -> Iterator[pa
             )
     elif slice.kind == SESSION:
         pieces = [(table_of(piece), chunk_of(piece["chunk"])) for piece in slice.details["tables"]]
-        with connect() as connection:
-            yield from read_session(connection, pieces, settings, capture_time)
+        yield from read_session(connect, pieces, settings, capture_time)
     elif slice.kind == INCREMENTAL:
         asked = ad_hoc.Chunk(**_with_keys(slice.details["chunk"]))
         with connect() as connection:

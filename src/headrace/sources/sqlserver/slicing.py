@@ -56,6 +56,7 @@ class Slicing:
         self._histories = {path: History.from_json(end.structures[path]) for path in end.known}
         self._notices: list[dict[str, Any]] = []
         self._retention = Retention(connection)
+        self._known_cuts: dict[tuple[str, str], list[str]] = {}
         self.lost: set[str] = set()
         """Tables of which this batch lacks changes that were cleaned after it was planned."""
 
@@ -177,9 +178,13 @@ class Slicing:
         return found
 
     def _cuts(self, after: str, upto: str) -> list[str]:
-        step = self._settings["commits_per_slice"]
-        rows = self._connection.rows(statements.EVERY_NTH_COMMIT, (lsn.to_bytes(after), lsn.to_bytes(upto), step))
-        return [text for text in (lsn.to_text(bytes(row[0])) for row in rows) if text < upto]
+        # All tables that are level share one window.
+        if (after, upto) not in self._known_cuts:
+            step = self._settings["commits_per_slice"]
+            rows = self._connection.rows(statements.EVERY_NTH_COMMIT, (lsn.to_bytes(after), lsn.to_bytes(upto), step))
+            texts = (lsn.to_text(bytes(row[0])) for row in rows)
+            self._known_cuts[after, upto] = [text for text in texts if text < upto]
+        return self._known_cuts[after, upto]
 
     # What is only said.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import datetime as dt
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import numpy as np
@@ -40,20 +40,37 @@ def read_chunk(
     connection: Connection, table: CapturedTable, chunk: Chunk, settings: Options, capture_time: dt.datetime | None
 ) -> Iterator[pa.RecordBatch]:
     """The rows of one chunk, with the table's structure first. A table that went away has none, which is said."""
+    if _by_itself(table, settings):
+        yield from _rows(connection, table, chunk, settings, capture_time)
+        return
     with _transaction(connection, settings, [table]):
-        yield from _rows(connection, table, chunk, settings, capture_time, in_session=False)
+        yield from _rows(connection, table, chunk, settings, capture_time)
 
 
 def read_session(
-    connection: Connection,
+    connect: Callable[[], Connection],
     pieces: Sequence[tuple[CapturedTable, Chunk]],
     settings: Options,
     capture_time: dt.datetime | None,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of all tables, in one transaction that sees one state of them."""
-    with _transaction(connection, settings, [table for table, _ in pieces]):
+    """The rows of all tables, in one transaction that sees one state of them.
+
+    A table without a key is read beside it, in a session of its own: it is taken back to the snapshot's commit, for
+    which the reader has to see what is captured meanwhile.
+    """
+    seen = [table for table, _ in pieces if not _by_itself(table, settings)]
+    with connect() as session, _transaction(session, settings, seen):
         for table, chunk in pieces:
-            yield from _rows(connection, table, chunk, settings, capture_time, in_session=True)
+            if _by_itself(table, settings):
+                with connect() as own:
+                    yield from _rows(own, table, chunk, settings, capture_time)
+            else:
+                yield from _rows(session, table, chunk, settings, capture_time, patient=True)
+
+
+def _by_itself(table: CapturedTable, settings: Options) -> bool:
+    """Whether a table is read under a lock of its own, whatever the isolation mode."""
+    return not table.chunk_key and SelectOverrides.of(settings).select(table.id) is None
 
 
 @contextmanager
@@ -105,12 +122,12 @@ def _rows(
     settings: Options,
     capture_time: dt.datetime | None,
     *,
-    in_session: bool,
+    patient: bool = False,
 ) -> Iterator[pa.RecordBatch]:
     if chunk.number == 0 or chunk.lower is not None:
         yield schema_batch(table.schema, Position(chunk.commit, _SCHEMA_ORDER), capture_time, CONNECTOR)
     try:
-        yield from _data(connection, table, chunk, settings, capture_time, in_session=in_session)
+        yield from _data(connection, table, chunk, settings, capture_time, patient=patient)
     except MissingObject:
         _LOG.warning("Table '%s' went away while its snapshot was read; the run goes on without it.", table.id.path)
     faultpoints.reach("source.snapshot.chunk")
@@ -123,7 +140,7 @@ def _data(
     settings: Options,
     capture_time: dt.datetime | None,
     *,
-    in_session: bool,
+    patient: bool = False,
 ) -> Iterator[pa.RecordBatch]:
     there = {str(row[0]) for row in connection.rows(statements.COLUMN_NAMES, (table.id.schema, table.id.name))}
     masks = Masks.of(settings).of_table(table.schema, table.natives)
@@ -135,10 +152,10 @@ def _data(
         sql, parameters = statements.rows_in_range(table, table.chunk_key, chunk.lower, chunk.upper, present=there)
         columns = (
             column_texts(table.schema, table.natives, batch)
-            for batch in connection.batches(sql, parameters, patient=in_session)
+            for batch in connection.batches(sql, parameters, rows=table.batch_rows, patient=patient)
         )
     else:
-        columns = settled_rows(connection, table, chunk.commit, settings, present=there, in_session=in_session)
+        columns = settled_rows(connection, table, chunk.commit, settings, present=there)
     row = 0
     pending: list[pa.Array] | None = None
     for texts in columns:
@@ -159,7 +176,7 @@ def _overridden(connection: Connection, table: CapturedTable, select: str) -> It
         CaptureError: it does not give a captured column, or names an object that is not there.
     """
     try:
-        for batch in connection.batches(statements.rows_of_select(table, select), patient=True):
+        for batch in connection.batches(statements.rows_of_select(table, select), rows=table.batch_rows, patient=True):
             yield column_texts(table.schema, table.natives, batch)
     except (StatementError, MissingObject) as error:
         raise failed(table.id, error) from error

@@ -24,7 +24,8 @@ ORDER BY s.name, t.name
 COLUMNS = """
 SELECT c.object_id, c.name, c.column_id,
        CASE WHEN b.is_assembly_type = 1 AND b.is_user_defined = 1 THEN 'clr' ELSE b.name END,
-       c.max_length, c.precision, c.scale, c.is_nullable, c.is_identity, c.is_computed, d.definition, e.value
+       c.max_length, c.precision, c.scale, c.is_nullable, c.is_identity, c.is_computed, d.definition, e.value,
+       c.collation_name
 FROM sys.columns AS c
 JOIN sys.tables AS t ON t.object_id = c.object_id
 JOIN sys.types AS u ON u.user_type_id = c.user_type_id
@@ -304,13 +305,15 @@ def rows_in_range(
     conditions: list[str] = []
     parameters: list[object] = []
     if lower is not None:
+        edge, first = _edge(table, key, lower, ">=")
         sql, values = _after(table, key, lower)
-        conditions.append(sql)
-        parameters += values
+        conditions.append(f"{edge}{sql}")
+        parameters += [*first, *values]
     if upper is not None:
+        edge, first = _edge(table, key, upper, "<=")
         sql, values = _after(table, key, upper)
-        conditions.append(f"NOT ({sql})")
-        parameters += values
+        conditions.append(f"{edge}NOT ({sql})")
+        parameters += [*first, *values]
     if condition is not None:
         conditions.append(_asked(condition))
     where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
@@ -353,12 +356,15 @@ def chunk_bounds(
     """
     names = [quote(name) for name in key]
     order = ", ".join(f"t.{name}" for name in names)
-    beyond, parameters = _after(table, key, last)
-    where = f"NOT {beyond}"
+    edge, first = _edge(table, key, last, "<=")
+    beyond, values = _after(table, key, last)
+    where = f"{edge}NOT {beyond}"
+    parameters = [*first, *values]
     if lower is not None:
+        edge, first = _edge(table, key, lower, ">=")
         sql, values = _after(table, key, lower)
-        where = f"{sql} AND {where}"
-        parameters = [*values, *parameters]
+        where = f"{edge}{sql} AND {where}"
+        parameters = [*first, *values, *parameters]
     if condition is not None:
         where = f"{where} AND {_asked(condition)}"
     sql = (
@@ -394,12 +400,25 @@ def _after(table: CapturedTable, key: Sequence[str], bound: Sequence[str | None]
     return "(" + " OR ".join(terms) + ")", parameters
 
 
+def _edge(
+    table: CapturedTable, key: Sequence[str], bound: Sequence[str | None], operator: str
+) -> tuple[str, list[object]]:
+    """What a bound says of the key's first column alone: it adds nothing but an index can seek it, unlike the rest.
+
+    Empty where the first column is the whole key, or may be NULL.
+    """
+    if len(key) < 2 or bound[0] is None or table.schema.column(key[0]).nullable:
+        return "", []
+    native = table.native(key[0])
+    return f"t.{quote(key[0])} {operator} {native.marker} AND ", [native.bound(bound[0])]
+
+
 def _compare(table: CapturedTable, name: str, operator: str, text: str | None) -> tuple[str, list[object]]:
     column = f"t.{quote(name)}"
     if text is None:
         return (f"{column} IS NOT NULL" if operator == ">" else f"{column} IS NULL"), []
     native = table.native(name)
-    comparison = f"{column} {operator} CAST(? AS {native.declaration})"
+    comparison = f"{column} {operator} {native.marker}"
     if operator == ">" and table.schema.column(name).nullable:
         # NULL sorts first: it is before every bound, never unknown, so that NOT of this keeps it.
         comparison = f"({comparison} AND {column} IS NOT NULL)"

@@ -16,7 +16,16 @@ import pyarrow as pa
 from headrace.changes import TableId, TableSchema
 from headrace.errors import CaptureError
 from headrace.sources.sqlserver import lsn
+from headrace.sources.sqlserver.connection import ARROW_ROWS
 from headrace.sources.sqlserver.types import NativeType
+
+_BATCH_BYTES = 64 * 1024 * 1024
+_LEAST_ROWS = 256
+
+
+def _lacking(name: str, value: object) -> bool:
+    """Whether a part of a column is what is read when it is left out."""
+    return value is None or (value is False and name != "optional")
 
 
 @dataclass(frozen=True)
@@ -64,6 +73,12 @@ class CapturedTable:
         """Where the table lives."""
         return self.schema.id
 
+    @property
+    def batch_rows(self) -> int:
+        """Rows per Arrow batch: fewer where rows are wide, so that a worker's memory stays flat."""
+        width = sum(native.width for native in self.natives) or 1
+        return max(_LEAST_ROWS, min(ARROW_ROWS, _BATCH_BYTES // width))
+
     def native(self, name: str) -> NativeType:
         """A column's declared type."""
         return self.natives[[c.name for c in self.schema.columns].index(name)]
@@ -77,11 +92,13 @@ class CapturedTable:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """JSON values; without the instance's start, which the clean-up moves."""
+        """JSON values; without the instance's start, which the clean-up moves, and without what a column lacks."""
         instance = self.instance
+        schema = self.schema.to_json()
+        columns = [{name: value for name, value in c.items() if not _lacking(name, value)} for c in schema["columns"]]
         return {
-            "schema": self.schema.to_json(),
-            "natives": [[n.name, n.max_length, n.precision, n.scale] for n in self.natives],
+            "schema": {**schema, "columns": columns},
+            "natives": [[n.name, n.max_length, n.precision, n.scale, n.collation] for n in self.natives],
             "instance": [
                 instance.name,
                 [list(column) for column in instance.columns],

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from headrace.changes.types import LogicalType, arrow_text
 
 LARGE_NAMES = frozenset(("text", "ntext", "image", "xml"))
+_LARGE_BYTES = 16_384
 TEXT_NAMES = frozenset(("text", "ntext", "image"))
 """Types whose value a change table never holds for deletes and old images."""
 
@@ -32,12 +33,14 @@ class NativeType:
         max_length: bytes, -1 for MAX.
         precision: digits.
         scale: digits after the point, or fraction digits.
+        collation: that of a character column; empty where it does not matter or is not known.
     """
 
     name: str
     max_length: int
     precision: int
     scale: int
+    collation: str = ""
 
     @property
     def supported(self) -> bool:
@@ -102,7 +105,24 @@ class NativeType:
             return self.logical.from_text(text)
         if self.name == "bit":
             return "1" if text == "true" else "0"
+        if self.name in ("datetime", "smalldatetime"):
+            # With a blank the login's language would decide which number is the month.
+            return text.replace(" ", "T")
         return text
+
+    @property
+    def marker(self) -> str:
+        """The parameter for a bound value, of the column's own type.
+
+        Text comes as nvarchar, which is cast by the code page of its collation: the column's, not the database's.
+        """
+        collate = f" COLLATE {self.collation}" if self.collation and self.name in ("char", "varchar", "text") else ""
+        return f"CAST(?{collate} AS {self.declaration})"
+
+    @property
+    def width(self) -> int:
+        """About how many bytes a value takes at the most; of a large one what it often takes."""
+        return _LARGE_BYTES if self.large else max(self.max_length, 8)
 
     def texts(self, values: pa.Array) -> pa.Array:
         """Canonical text of a fetched column.

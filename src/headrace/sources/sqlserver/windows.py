@@ -34,7 +34,9 @@ def changes(
         columns,
         skipped=[number for letter in skipped for number in CHANGE_OPERATIONS[letter]],
     )
-    return connection.batches(sql, (lsn.to_bytes(window.after), lsn.to_bytes(window.upto)), rows=rows)
+    return connection.batches(
+        sql, (lsn.to_bytes(window.after), lsn.to_bytes(window.upto)), rows=min(rows, table.batch_rows)
+    )
 
 
 def change_reader(
