@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import ast
 import inspect
+from pathlib import Path
 
 import pytest
+import yaml
 from tests.live.server import LiveDatabase, LiveServer, settings_from
 from tests.sources.sqlserver import test_incremental as incremental
 from tests.sources.sqlserver import test_modes as modes
@@ -43,6 +45,14 @@ def test_the_environment_names_the_server():
     for wrong in ("db:1433", "mssql://db", "sqlserver://db/shop"):
         with pytest.raises(ValueError, match="HEADRACE_SQLSERVER_URL has the form sqlserver://"):
             settings_from({"HEADRACE_SQLSERVER_URL": wrong})
+
+
+def test_the_container_has_an_agent_and_asks_for_the_licence():
+    (service,) = yaml.safe_load((Path(__file__).parent / "compose.yaml").read_text("utf-8"))["services"].values()
+    environment = service["environment"]
+    assert environment["MSSQL_AGENT_ENABLED"] == "true"
+    assert environment["ACCEPT_EULA"].startswith("${ACCEPT_EULA:?")
+    assert environment["MSSQL_SA_PASSWORD"].startswith("${MSSQL_SA_PASSWORD:?")
 
 
 # What tests may ask of a database.
@@ -141,7 +151,7 @@ def rehearsed():
                 yield pytest.param(function, given, id=name.removeprefix("test_"))
 
 
-@pytest.mark.parametrize(("scenario", "given"), rehearsed())
+@pytest.mark.parametrize(("scenario", "given"), list(rehearsed()))
 def test_a_scenario_runs_by_the_interface_of_a_live_server(monkeypatch, live, scenario, given):
     module = inspect.getmodule(scenario)
     run = module.Run
@@ -166,7 +176,7 @@ def test_databases_of_a_test_that_was_killed_are_made_anew_and_others_are_left_a
     with pytest.raises(AssertionError, match="has a database 'mine' that these tests did not make"):
         live.create_database("mine")
     live.close()
-    assert sorted(path.stem for path in stand_in.server.directory.iterdir() if path.suffix) == ["master", "mine"]
+    assert {path.name.partition(".")[0] for path in stand_in.server.directory.iterdir()} == {"master", "mine"}
 
 
 def test_a_capture_job_that_runs_after_all_is_stopped(stand_in, live):
