@@ -13,6 +13,7 @@ from contextlib import closing
 from typing import TypeVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from headrace.changes import Operation
 from headrace.errors import HeadraceError
@@ -71,31 +72,28 @@ class Retries:
 
         Args:
             read: begins a reading.
-            same: whether every reading gives the same rows in the same order. Where that is not so, as with rows of a
-                live table, nothing is read again once data was given; structures may come twice.
+            same: whether every reading gives the same rows in the order of their positions. Where that is not so, as
+                with rows of a live table, nothing is read again once data was given.
 
         Raises:
             HeadraceError: what the last attempt raised.
         """
-        given = failures = 0
+        given = _Given()
+        failures = 0
         while True:
-            known, before = given if same else 0, given
+            before = given.rows
+            known = given.upto
             try:
                 with closing(read()) as batches:  # type: ignore[type-var]
                     for batch in batches:
-                        if known >= batch.num_rows:
-                            known -= batch.num_rows
-                            continue
-                        fresh = batch.slice(known)
-                        known = 0
-                        if same or fresh.column("op")[0].as_py() != Operation.SCHEMA.value:
-                            given += fresh.num_rows
-                        yield fresh
+                        fresh = given.add(batch, known) if batch.num_rows else batch
+                        if fresh.num_rows:
+                            yield fresh
                 return
             except _PASSING as error:
-                if given and not same:
+                if given.upto is not None and not same:
                     raise
-                failures = 1 if given > before else failures + 1
+                failures = 1 if given.rows > before else failures + 1
                 self._pause(error, failures)
 
     def _pause(self, error: HeadraceError, failures: int) -> None:
@@ -105,3 +103,32 @@ class Retries:
         bound = "" if self._limit < 0 else f" of {self._limit}"
         _LOG.warning("%s Trying again in %.1f seconds (%d%s).", error, seconds, failures, bound)
         time.sleep(seconds)
+
+
+class _Given:
+    """What a reading gave before it failed.
+
+    Known by positions and not by number, because changes may have been cleaned before they are read again.
+    """
+
+    def __init__(self) -> None:
+        self.rows = 0
+        self.upto: str | None = None
+        """The position of the last row of data."""
+        self._said: set[tuple[str, str, str]] = set()
+
+    def add(self, batch: pa.RecordBatch, known: str | None) -> pa.RecordBatch:
+        """The rows of a batch that earlier attempts, which came to the position `known`, did not give."""
+        op = batch.column("op")[0].as_py()
+        if op in (Operation.SCHEMA.value, Operation.GAP.value):
+            # Single rows that are said before or after the data, whatever their position.
+            said = (op, str(batch.column("table")[0].as_py()), str(batch.column("position")[0].as_py()))
+            fresh = batch.slice(0, 0) if said in self._said else batch
+            self._said.add(said)
+        else:
+            position = batch.column("position")
+            fresh = batch if known is None else batch.filter(pc.greater(position, known))
+            if fresh.num_rows:
+                self.upto = fresh.column("position")[fresh.num_rows - 1].as_py()
+        self.rows += fresh.num_rows
+        return fresh
