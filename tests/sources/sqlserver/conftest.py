@@ -15,7 +15,6 @@ from tests.live.server import EXAMPLE, URL, LiveServer, settings_from
 
 from headrace.emulators.sqlserver import EmulatedServer
 
-
 LIVE = settings_from()
 
 
