@@ -19,7 +19,7 @@ from headrace.sources.base import Limit
 from headrace.sources.reader import source_named
 from headrace.sources.sqlserver import driver as real_driver
 from headrace.sources.sqlserver import retries
-from headrace.sources.sqlserver.connection import LostConnection, PassingRefusal, StatementError
+from headrace.sources.sqlserver.connection import LostConnection, MissingObject, PassingRefusal, StatementError
 from headrace.sources.sqlserver.retries import Retries
 
 DEADLOCK = DriverError("Serialization failure", "Transaction was deadlocked on lock resources; chosen as the victim.")
@@ -220,6 +220,13 @@ class Numbered(Exception):
         *((DriverError("General error", text), LostConnection) for text in BROKEN),
         (DriverError("Timeout expired", "Query timeout expired"), LostConnection),
         (DriverError("General error", "Conversion failed."), StatementError),
+        # The login's language decides in which one the server speaks.
+        (DriverError("Serialization failure", "Das Deadlockopfer ist diese Transaktion."), PassingRefusal),
+        (
+            DriverError("Base table or view not found", "Ung\u00fcltiger Objektname 'cdc.t_CT'."),
+            MissingObject,
+        ),
+        (Numbered(208), MissingObject),
         *((Numbered(n), PassingRefusal) for n in (1205, 40197, 40501, 40613, 49918, 10928, 10929)),
         *((Numbered(n), LostConnection) for n in (10053, 10054)),
     ],
@@ -231,7 +238,8 @@ def test_what_passes_is_known_by_what_the_driver_says(database, driver, error, k
     with pytest.raises(HeadraceError) as found:
         run.source.advance(run.offset, Limit(), NOW)
     assert type(found.value) is kind
-    assert str(database.path.parent) in str(found.value)
+    place = database.name if kind is MissingObject else str(database.path.parent)
+    assert f"'{place}'" in str(found.value)
 
 
 def test_a_server_that_does_not_answer_is_given_up_after_the_time_that_the_user_allows(database, driver, pauses):

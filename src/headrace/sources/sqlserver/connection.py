@@ -32,7 +32,8 @@ _BROKEN = re.compile(
 _AWAY = re.compile(
     "is not currently available|service is currently busy|error processing your request|not enough resources"
     "|too many (?:create or update )?operations|limit for the database is|too busy to support requests"
-    "|availability group|is being recovered|middle of a restore|shut ?down is in progress|deadlock",
+    "|availability group|is being recovered|middle of a restore|shut ?down is in progress|deadlock"
+    "|serialization failure",
     re.IGNORECASE,
 )
 _BROKEN_NUMBERS = frozenset((-2, 20, 64, 121, 233, 596, 10053, 10054, 10060))
@@ -201,6 +202,12 @@ class Connection:
         if missing:
             return MissingObject(
                 f"Database '{self._database}' has no object '{missing[1]}'.",
+                remedy="Check that change data capture is enabled and was not switched off meanwhile.",
+            )
+        if number == 208 or "base table or view not found" in text.lower():
+            # As a server says it in another language than English.
+            return MissingObject(
+                f"Database '{self._database}' has no such object ({text}).",
                 remedy="Check that change data capture is enabled and was not switched off meanwhile.",
             )
         place = f"server '{self._where}', database '{self._database}'"
