@@ -94,8 +94,8 @@ class DebeziumJson(Format):
         Option(
             "shape",
             str,
-            "The generation of events: `1.7` (topics server.schema.table), `3` (topics prefix.db.schema.table), or `3.0`, as "
-            "the first releases of 3 wrote them.",
+            "The generation of events: `1.7` (topics server.schema.table), `3` (topics prefix.db.schema.table), or "
+            "`3.0`, as the first releases of 3 wrote them.",
             default="3",
             choices=tuple(SHAPES),
         ),

@@ -43,10 +43,12 @@ class Limit:
     Args:
         commits: source commits in the streaming part of a batch.
         chunks: snapshot chunks planned per batch.
+        upto: the last commit that a batch may hold; empty for no bound.
     """
 
     commits: int = 0
     chunks: int = 0
+    upto: str = ""
 
 
 class Source(ABC):

@@ -128,9 +128,19 @@ class Databases:
         known = offsets or Offsets()
         return {name: source.health(known.of(name)) for name, source in self._sources.items()}
 
-    def advance(self, start: Offsets, limit: Limit, now: dt.datetime) -> Offsets:
-        """Where the next batch ends; `start` itself when no database has anything new."""
-        ends = {name: source.advance(start.of(name), limit, now) for name, source in self._sources.items()}
+    def advance(self, start: Offsets, limit: Limit, now: dt.datetime, goal: Heads | None = None) -> Offsets:
+        """Where the next batch ends; `start` itself when no database has anything new.
+
+        Args:
+            start: where the batch before ended.
+            limit: how far it may go in each database.
+            now: becomes the batch's capture time.
+            goal: the commits beyond which it must not go.
+        """
+        ends = {
+            name: source.advance(start.of(name), replace(limit, upto=(goal or {}).get(name, limit.upto)), now)
+            for name, source in self._sources.items()
+        }
         if all(ends[name] == start.of(name) for name in ends):
             return start
         # A database that is no longer named keeps its place, in case it comes back.

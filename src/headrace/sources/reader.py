@@ -130,7 +130,8 @@ class ChangeStreamReader(DataSourceStreamReader, _DRAINING):  # type: ignore[mis
         if self._goal is not None and self._databases.finished(before, self._goal):
             return before.to_json()
         everything = self._goal is None and _SPARK is not None and isinstance(limit, _SPARK.ReadAllAvailable)
-        end = self._databases.advance(before, _EVERYTHING if everything else Limit(), dt.datetime.now(dt.UTC))
+        limit_of_batch = _EVERYTHING if everything else Limit()
+        end = self._databases.advance(before, limit_of_batch, dt.datetime.now(dt.UTC), self._goal)
         return end.to_json()
 
     def getDefaultReadLimit(self) -> Any:

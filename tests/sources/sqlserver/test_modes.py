@@ -9,7 +9,7 @@ import shutil
 import pytest
 from tests.sources.sqlserver.test_source import ENABLE, NOW, Run, create, data
 
-from headrace.errors import PositionMismatch
+from headrace.errors import CaptureError, OptionError, PositionMismatch
 from headrace.sources.base import Limit
 from headrace.sources.databases import Databases, Offsets
 from headrace.sources.reader import source_named
@@ -191,3 +191,31 @@ def questions(server, tables, monkeypatch, tmp_path):
             assert len(run.source.plan(run.offset, end)) == 2
         assert len(end.to_text()) < 1000 + 60 * tables
         return len(log.read_text().splitlines())
+
+
+@pytest.mark.parametrize(
+    ("options", "tables"),
+    [
+        ({}, ["orders", "orders_old", "stock"]),
+        ({"table.include.list": "dbo.orders"}, ["orders"]),
+        ({"table.include.list": "dbo.orders*"}, ["orders", "orders_old"]),
+        ({"table.include.list": "dbo.(stock|orders)"}, ["orders", "stock"]),
+        ({"table.include.list": "dbo.orders.*,shop.dbo.stock"}, ["orders", "orders_old", "stock"]),
+        ({"table.include.list": r"shop\.dbo\.o.*"}, ["orders", "orders_old"]),
+        ({"table.exclude.list": "dbo.orders"}, ["orders_old", "stock"]),
+        ({"table.exclude.list": r"dbo\.o.*"}, ["stock"]),
+    ],
+    ids=str,
+)
+def test_tables_are_chosen_as_globs_or_as_debezium_writes_them(database, options, tables):
+    for name in ("orders", "orders_old", "stock"):
+        create(database, name, "id int not null primary key")
+    assert sorted(t.id.name for t in Run(database, **options).source.tables()) == tables
+
+
+def test_lists_that_contradict_each_other_or_mean_nothing_are_refused(database):
+    create(database, "orders", "id int not null primary key")
+    with pytest.raises(OptionError, match="can't be given together"):
+        Run(database, **{"table.include.list": "dbo.orders", "table.exclude.list": "dbo.x"})
+    with pytest.raises(CaptureError, match="neither a table nor a regular expression"):
+        Run(database, tables="dbo.(orders").source.tables()

@@ -4,6 +4,7 @@ columns are called, binds its values, and is sent by some scenario here."""
 from __future__ import annotations
 
 import ast
+import datetime as dt
 import inspect
 import re
 from pathlib import Path
@@ -16,6 +17,7 @@ from tests.sources.sqlserver.test_source import ENABLE, NOW, Run, create, rows_o
 
 from headrace.changes import Column, TableId, TableSchema
 from headrace.emulators.sqlserver import EmulatedServer
+from headrace.emulators.sqlserver.session import utc_now
 from headrace.errors import CaptureError, DataLossError
 from headrace.sources.base import Limit
 from headrace.sources.offset import Offset
@@ -282,6 +284,15 @@ def streams(database):
     database.capture()
     assert runs[0].all()
     assert runs[0].source.head()
+    # The clock is set back.
+    run = Run(database, snapshot_mode="no_data", tables="dbo.log", server_timezone="Europe/Vienna")
+    run.batch()
+    for minute in (50, 10):
+        database.clock = lambda minute=minute: dt.datetime(2026, 10, 25, 2, minute)
+        database.execute("INSERT INTO dbo.log VALUES (3)")
+        database.capture()
+    database.clock = utc_now
+    assert run.all()
     # The clean-up deletes what one of them still needs.
     database.execute("INSERT INTO dbo.log VALUES (2)")
     database.capture()

@@ -64,6 +64,8 @@ for _name, _sql, _type in (
     ("SYSDATETIME", "tsql_now('datetime2')", DATETIME2),
     ("SYSUTCDATETIME", "tsql_now('datetime2')", DATETIME2),
     ("SYSDATETIMEOFFSET", "tsql_now('datetimeoffset')", DATETIMEOFFSET),
+    ("CURRENT_TIMEZONE", "'(UTC) Coordinated Universal Time'", SYSNAME),
+    ("CURRENT_TIMEZONE_ID", "'UTC'", SYSNAME),
     ("NEWID", "tsql_newid()", GUID),
     ("NEWSEQUENTIALID", "tsql_newid()", GUID),
     ("LEN", "tsql_len({0})", INT),

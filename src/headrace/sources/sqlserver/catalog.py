@@ -12,7 +12,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from headrace.changes import Column, TableId
 from headrace.errors import CaptureError
@@ -26,6 +26,8 @@ from headrace.sources.sqlserver.table_rules import TableRules
 from headrace.sources.sqlserver.types import NativeType, constant_default
 
 ColumnIds = frozenset[tuple[str, int]]
+Row = TypeVar("Row", bound=tuple[Any, ...])
+_REGULAR = re.compile(r"[\\^$|()\[\]{}+]|\.\*")
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,7 @@ def captured_tables(
     include: Sequence[str],
     rules: TableRules,
     *,
+    exclude: Sequence[str] = (),
     databases: Sequence[str] = (),
     strict: bool = True,
 ) -> list[CatalogTable]:
@@ -71,6 +74,7 @@ def captured_tables(
         include: `schema.table` patterns: shell globs, or regular expressions after `re:`; empty means every captured
             table.
         rules: what the options make of each table.
+        exclude: patterns of tables that are left out.
         databases: all databases of the same run: what a pattern does not find here may be in another.
         strict: whether it is an error that a named table is missing or not captured; a run that goes on waits for it.
 
@@ -82,7 +86,7 @@ def captured_tables(
     if strict:
         _require_capture(connection, database)
     tables = [(str(s), str(t), o, bool(tracked)) for s, t, o, tracked in connection.rows(statements.TABLES)]
-    chosen = _choose(tables, include, database, databases, strict=strict)
+    chosen = _excluded(_choose(tables, include, database, databases, strict=strict), exclude, database)
     columns = _grouped(connection.rows(statements.COLUMNS))
     keys = _grouped(connection.rows(statements.KEYS))
     instances = _instances(connection)
@@ -185,7 +189,7 @@ def _choose(
     chosen = []
     for pattern in include:
         exact = [row for row in tables if f"{row[0]}.{row[1]}" == pattern]
-        matched = exact or [row for row in tables if _matches(pattern, f"{row[0]}.{row[1]}", database)]
+        matched = exact or _matching(tables, pattern, database)
         if not matched and strict and len(databases) < 2:
             known = [f"{s}.{t}" for s, t, _, _ in tables]
             raise CaptureError(f"Database '{database}' has no table '{pattern}'.", remedy=did_you_mean(pattern, known))
@@ -197,12 +201,32 @@ def _choose(
     return chosen
 
 
-def _matches(pattern: str, path: str, database: str) -> bool:
-    if pattern.startswith("re:"):
-        return re.fullmatch(pattern[3:], path, re.IGNORECASE) is not None
-    if pattern.lower().startswith(f"{database.lower()}."):
-        pattern = pattern[len(database) + 1 :]
-    return fnmatch.fnmatchcase(path.lower(), pattern.lower())
+def _excluded(tables: list[tuple[str, str, int]], exclude: Sequence[str], database: str) -> list[tuple[str, str, int]]:
+    """The tables that no pattern of the exclude list names."""
+    named = {row for pattern in exclude for row in _matching(tables, pattern, database)}
+    return [row for row in tables if row not in named]
+
+
+def _matching(tables: list[Row], pattern: str, database: str) -> list[Row]:
+    """The tables that a pattern means: as a glob, and where that means none, as a regular expression.
+
+    Debezium's lists are regular expressions, so that lists written for it mean here what they mean there.
+    """
+    if not pattern.startswith("re:"):
+        glob = pattern.lower().removeprefix(f"{database.lower()}.")
+        found = [row for row in tables if fnmatch.fnmatchcase(f"{row[0]}.{row[1]}".lower(), glob)]
+        if found or not _REGULAR.search(pattern):
+            return found
+    try:
+        expression = re.compile(pattern.removeprefix("re:"), re.IGNORECASE)
+    except re.error as error:
+        raise CaptureError(
+            f"'{pattern}' is neither a table nor a regular expression ({error}).",
+            remedy="Write schema.table, or re:...",
+        ) from None
+    # Written for Debezium, an expression may begin with the database; ours, which may say what not, are of schema.table.
+    prefixes = ("",) if pattern.startswith("re:") else ("", f"{database}.")
+    return [row for row in tables if any(expression.fullmatch(f"{p}{row[0]}.{row[1]}") for p in prefixes)]
 
 
 def _not_captured(schema: str, table: str, database: str) -> CaptureError:

@@ -12,15 +12,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-import pyarrow as pa
-
 from headrace.errors import CaptureError, HeadraceError
 from headrace.options import Options
 from headrace.sources.health import CaptureState, Health, span_text
 from headrace.sources.offset import Offset
-from headrace.sources.sqlserver import clock, lsn, statements
+from headrace.sources.sqlserver import lsn, statements
 from headrace.sources.sqlserver.connection import Connection, MissingObject
 from headrace.sources.sqlserver.retention import is_retained
+from headrace.sources.sqlserver.server_clock import CommitClock, ServerZone
 from headrace.sources.sqlserver.structure import History
 
 _AGENT_RUNS = 4
@@ -87,6 +86,7 @@ class HealthProbe:
         self._connect = connect
         self._settings = settings
         self._ticks = ticks
+        self.zone = ServerZone(settings)
         self._refused: dict[str, float] = {}
         self._jobs: tuple[float, Jobs | None] | None = None
         self._seen: dt.datetime | None = None
@@ -145,19 +145,16 @@ class _Questions:
         self._probe = probe
         self._connection = connection
         self._settings = settings
-        self._zone = ""
         self._not_seen: list[str] = []
 
     def health(self, offset: Offset | None) -> Health:
-        ((local, minutes),) = self._connection.rows(statements.TIME_AND_CLOCK)
-        self._zone = self._settings["server_timezone"] or clock.offset_text(int(minutes or 0))
-        now = self._instant(local)
-        newest = self._connection.rows(statements.NEWEST_MARK)
-        marked = self._instant(newest[0][0]) if newest and newest[0][0] is not None else None
+        zone, now = self._probe.zone.now(self._connection)
+        self._clock = CommitClock(self._connection, zone)
+        marked = self._commit_time(self._connection.rows(statements.NEWEST_MARK))
         # What a readable secondary says of jobs and Agent is about itself, and capture runs on the primary.
         primary = self._settings["application_intent"].lower() != "readonly"
         agent = self._agent() if primary else None
-        scan = self._scan() if primary else None
+        scan = self._scan(now) if primary else None
         jobs = self._probe.jobs(self._connection) if primary else None
         if not primary:
             self._not_seen.append("SQL Server Agent and the capture job, which run on the primary replica")
@@ -229,7 +226,7 @@ class _Questions:
             self._not_seen.append(f"SQL Server Agent (needs {_SEE_SERVER})")
         return None if not rows else int(rows[0][0]) == _AGENT_RUNS
 
-    def _scan(self) -> Scan | None:
+    def _scan(self, now: dt.datetime) -> Scan | None:
         rows = self._probe.optional(self._connection, statements.NEWEST_SCAN)
         if rows is None:
             self._not_seen.append(f"the capture job's scans (needs {_SEE_DATABASE})")
@@ -237,7 +234,8 @@ class _Questions:
             return None
         ended, transactions, empty, errors = rows[0]
         return Scan(
-            ended=None if ended is None else self._instant(ended),
+            # The last reading of that time that has been: scans are not in the order of commits.
+            ended=self._clock.begin(ended, now),
             empty=not transactions and bool(empty) and not errors,
             failed=not transactions and bool(errors),
         )
@@ -250,8 +248,9 @@ class _Questions:
 
     def _with_headroom(self, health: Health, offset: Offset) -> Health:
         delivered = min([offset.commit, *(progress.commit for progress in offset.tables.values())])
-        first = self._connection.rows(statements.FIRST_TRANSACTION_AFTER, (lsn.to_bytes(delivered),))
-        waiting = self._instant(first[0][0]) if first and first[0][0] is not None else None
+        waiting = self._commit_time(
+            self._connection.rows(statements.FIRST_TRANSACTION_AFTER, (lsn.to_bytes(delivered),))
+        )
         health = replace(health, waiting_since=waiting, lost=self._lost(offset, delivered))
         kept = health.retention_seconds
         if kept is None or health.asked is None:
@@ -287,9 +286,9 @@ class _Questions:
                 lost.append(path)
         return tuple(lost)
 
-    def _instant(self, local: dt.datetime) -> dt.datetime:
-        instant: dt.datetime = clock.to_instants(pa.array([local], pa.timestamp("us")), self._zone)[0].as_py()
-        return instant
+    def _commit_time(self, rows: list[tuple[Any, ...]]) -> dt.datetime | None:
+        """When a commit was made that a statement gives with its LSN and its local time; null without one."""
+        return self._clock.end(lsn.to_text(bytes(rows[0][0])), rows[0][1]) if rows else None
 
 
 def _jobs(rows: list[tuple[Any, ...]]) -> Jobs:

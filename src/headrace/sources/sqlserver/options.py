@@ -146,10 +146,18 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "tables",
         list,
-        "The tables to capture: schema.table, with * and ? as wildcards, or a regular expression after re:. "
-        "Empty means all that have change data capture.",
+        "The tables to capture: schema.table, with * and ? as wildcards, or a regular expression (after re:, or where "
+        "it means no table as it stands). Empty means all that have change data capture.",
         default=(),
         aliases=("table.include.list",),
+    ),
+    Option(
+        "tables_excluded",
+        list,
+        "Tables that are left out of all that have change data capture; written as in 'tables', which can't be given "
+        "beside it.",
+        default=(),
+        aliases=("table.exclude.list",),
     ),
     Option(
         "table",
@@ -290,8 +298,9 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "server_timezone",
         parse_timezone,
-        "The time zone of the server's clock (IANA name, or +02:00): SQL Server keeps commit times as local times. "
-        "Unset, the server's present offset from UTC is used.",
+        "The time zone of the server's clock (IANA or Windows name, or +02:00): SQL Server keeps commit times as local "
+        "times. Unset, the server is asked (SQL Server 2022 or later, Azure); of an older one the present offset from "
+        "UTC is used.",
         default="",
         aliases=("database.server.timezone",),
     ),

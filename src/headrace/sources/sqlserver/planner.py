@@ -12,8 +12,6 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
-import pyarrow as pa
-
 from headrace.errors import CaptureError, DataLossError, PositionMismatch
 from headrace.options import Options
 from headrace.sources.ad_hoc import AdHoc
@@ -21,11 +19,12 @@ from headrace.sources.base import Limit
 from headrace.sources.health import Health
 from headrace.sources.offset import Offset, TableProgress
 from headrace.sources.snapshot import snapshot_finished
-from headrace.sources.sqlserver import chunks, clock, lsn, statements
+from headrace.sources.sqlserver import chunks, lsn, statements
 from headrace.sources.sqlserver.catalog import CatalogTable
 from headrace.sources.sqlserver.connection import Connection
 from headrace.sources.sqlserver.incremental import AdHocPlanner
 from headrace.sources.sqlserver.retention import Retention, oldest_needed, require_retained
+from headrace.sources.sqlserver.server_clock import CommitClock, ServerZone
 from headrace.sources.sqlserver.structure import History
 
 _QUIET_SECONDS = 60.0
@@ -46,6 +45,7 @@ class Planner:
         identity: what stands in `Offset.source`.
         catalog: the tables as the server shows them now, by path, in include order.
         health: asks how the capture job is.
+        zone: says which zone the server's clock shows.
         restarted: whether this is the first batch that this process plans.
         lost: tables of which the batch before lacks changes, because they were cleaned after it was planned.
     """
@@ -58,6 +58,7 @@ class Planner:
         catalog: Catalog,
         *,
         health: Callable[[], Health],
+        zone: ServerZone,
         restarted: bool,
         lost: Collection[str] = (),
     ) -> None:
@@ -67,6 +68,7 @@ class Planner:
         self._settings = settings
         self._identity = identity
         self._catalog = catalog
+        self._zone = zone
         self._restarted = restarted
         self._ad_hoc = AdHocPlanner(connection, settings, health)
         self._mode = settings["snapshot_mode"]
@@ -181,6 +183,11 @@ class Planner:
         after = lsn.to_bytes(start.commit)
         newest = value(statements.NTH_COMMIT_AFTER, (bound, after)) if bound else value(statements.MAX_LSN)
         commit = start.commit if newest is None else lsn.to_text(bytes(newest))
+        if limit.upto:
+            # Tables that were taken in later than that have to be brought level too.
+            last = max([limit.upto, *(progress.commit for progress in start.tables.values())])
+            commit = max(start.commit, min(commit, last))
+            newest = lsn.to_bytes(commit)
         if commit <= start.commit:
             self._require_not_older(start)
             return start.commit
@@ -217,7 +224,9 @@ class Planner:
         if start.commit_time is None or oldest is None or lsn.to_text(bytes(oldest)) > start.commit:
             # It had no time, or the mapping was cleaned beyond it: nothing can be said.
             return
-        if self._commit_time(start.commit, start.clock) != start.commit_time:
+        # The commits that tell a repeated hour's readings apart may be cleaned by now, so either will do.
+        local = self._connection.value(statements.COMMIT_TIME, (lsn.to_bytes(start.commit),))
+        if start.commit_time not in CommitClock(self._connection, start.clock).can_be(local):
             raise PositionMismatch(
                 f"Database '{self._settings['database']}' no longer has the commit with LSN {start.commit} that was "
                 "delivered: it was restored or failed over to an older state and has changed since.",
@@ -365,17 +374,13 @@ class Planner:
         return replace(end, heartbeat=now)
 
     def _stamped(self, end: Offset, now: dt.datetime) -> Offset:
-        zone = self._settings["server_timezone"]
-        stamp = zone or clock.offset_text(int(self._connection.value(statements.CLOCK) or 0))
+        stamp = self._zone.of(self._connection)
         end = replace(end, clock=stamp, capture_time=now)
         return replace(end, commit_time=self._commit_time(end.commit, stamp))
 
     def _commit_time(self, commit: str, zone: str) -> dt.datetime | None:
         local = self._connection.value(statements.COMMIT_TIME, (lsn.to_bytes(commit),))
-        if local is None:
-            return None
-        instant: dt.datetime = clock.to_instants(pa.array([local], pa.timestamp("us")), zone)[0].as_py()
-        return instant
+        return CommitClock(self._connection, zone).end(commit, local)
 
     def _require_same_database(self, start: Offset) -> None:
         if start.source != self._identity:

@@ -11,18 +11,17 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
-import pyarrow as pa
-
 from headrace.changes import Operation, Position, TableId
 from headrace.options import Options
 from headrace.sources.ad_hoc import AdHoc
 from headrace.sources.base import Slice
 from headrace.sources.offset import Offset
 from headrace.sources.snapshot import plan_chunks
-from headrace.sources.sqlserver import chunks, clock, lsn, statements
+from headrace.sources.sqlserver import chunks, lsn, statements
 from headrace.sources.sqlserver.connection import Connection, MissingObject
 from headrace.sources.sqlserver.notices import notice
 from headrace.sources.sqlserver.retention import Retention, require_retained
+from headrace.sources.sqlserver.server_clock import CommitClock
 from headrace.sources.sqlserver.slices import (
     incremental_slice,
     notices_slice,
@@ -263,10 +262,12 @@ class Slicing:
         Searched in a few commits only; the commit alone where there is none.
         """
         rows = self._connection.rows(statements.TRANSACTIONS_BEFORE, (_COMMITS_BACK, lsn.to_bytes(before)))
+        server = CommitClock(self._connection, self._end.clock or "+00:00")
         for start_lsn, ended, begun in rows:
-            local = begun if self._settings["commit_time"] == "begin" else ended
             commit = lsn.to_text(bytes(start_lsn))
-            at = clock.to_instants(pa.array([local], pa.timestamp("us")), self._end.clock or "+00:00")[0].as_py()
+            at = server.end(commit, ended)
+            if self._settings["commit_time"] == "begin":
+                at = server.begin(begun, at)
             event = self._event_of(commit)
             if event is not None:
                 change, serial = event

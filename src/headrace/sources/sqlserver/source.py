@@ -30,6 +30,7 @@ from headrace.sources.sqlserver.health import HealthProbe
 from headrace.sources.sqlserver.options import OPTIONS
 from headrace.sources.sqlserver.planner import Planner
 from headrace.sources.sqlserver.retries import Retries
+from headrace.sources.sqlserver.server_clock import ServerZone
 from headrace.sources.sqlserver.signal_table import insert_signal, require_signal_table, signal_table
 from headrace.sources.sqlserver.slices import SAME_ROWS, read_slice
 from headrace.sources.sqlserver.slicing import Slicing
@@ -48,6 +49,10 @@ class SqlServerSource(Source):
 
     def __init__(self, options: Options, *, databases: Sequence[str] = ()) -> None:
         super().__init__(options)
+        if options["tables_excluded"] and (options["tables"] or options["table"]):
+            raise OptionError(
+                "Options 'tables' and 'tables_excluded' can't be given together.", remedy="Keep one of them."
+            )
         # Here only to say at once what can't be.
         TableRules.of(options)
         self._names = tuple(databases) or tuple(n for n in map(str.strip, options["database"].split(",")) if n)
@@ -55,6 +60,7 @@ class SqlServerSource(Source):
         self._planned = False
         self._lost: set[str] = set()
         self._probe: HealthProbe | None = None
+        self._zone = ServerZone(options)
 
     def __getstate__(self) -> dict[str, Any]:
         # Executors read slices, which carry what they need; the catalog stays with the planner.
@@ -105,6 +111,7 @@ class SqlServerSource(Source):
             self._identity,
             catalog,
             health=self.health,
+            zone=self._zone,
             restarted=not self._planned,
             lost=self._lost,
         )
@@ -185,7 +192,13 @@ class SqlServerSource(Source):
         include = (self.settings["table"],) if self.settings["table"] else self.settings["tables"]
         database = self.settings["database"]
         tables = captured_tables(
-            connection, database, include, TableRules.of(self.settings), databases=self._names, strict=strict
+            connection,
+            database,
+            include,
+            TableRules.of(self.settings),
+            exclude=self.settings["tables_excluded"],
+            databases=self._names,
+            strict=strict,
         )
         catalog = {table.id.path: table for table in tables}
         if strict:

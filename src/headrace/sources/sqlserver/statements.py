@@ -101,12 +101,31 @@ TRANSACTIONS_BEFORE = (
 )
 COMMIT_TIME = "SELECT m.tran_end_time FROM cdc.lsn_time_mapping AS m WHERE m.start_lsn = ?"
 _COMMIT_TIMES = (
-    "SELECT m.start_lsn, m.{} FROM cdc.lsn_time_mapping AS m "
+    "SELECT m.start_lsn, m.tran_end_time{} FROM cdc.lsn_time_mapping AS m "
     "WHERE m.start_lsn > ? AND m.start_lsn <= ? ORDER BY m.start_lsn"
 )
-COMMIT_TIMES = {"end": _COMMIT_TIMES.format("tran_end_time"), "begin": _COMMIT_TIMES.format("tran_begin_time")}
+COMMIT_TIMES = {"end": _COMMIT_TIMES.format(""), "begin": _COMMIT_TIMES.format(", m.tran_begin_time")}
+FIRST_REPEATED = (
+    "SELECT TOP (1) x.start_lsn, x.peak FROM (SELECT m.start_lsn, m.tran_end_time, "
+    "MAX(m.tran_end_time) OVER (ORDER BY m.start_lsn ROWS UNBOUNDED PRECEDING) AS peak "
+    "FROM cdc.lsn_time_mapping AS m "
+    "WHERE m.tran_end_time >= CAST(? AS datetime) AND m.tran_end_time < CAST(? AS datetime)) AS x "
+    "WHERE x.tran_end_time < CAST(? AS datetime) "
+    "AND (x.tran_end_time < DATEADD(minute, -1, x.peak) OR x.peak >= CAST(? AS datetime)) ORDER BY x.start_lsn"
+)
+"""The first commit of a repeated hour whose time is a second reading, and the latest local time up to it."""
+FIRST_SETTLED = (
+    "SELECT TOP (1) m.start_lsn FROM cdc.lsn_time_mapping AS m WHERE m.start_lsn > ? "
+    "AND (m.tran_end_time >= CAST(? AS datetime) AND m.tran_end_time < CAST(? AS datetime) "
+    "OR m.tran_end_time >= CAST(? AS datetime)) ORDER BY m.start_lsn"
+)
+"""The first commit after that one from which on all are second readings."""
 LAST_LSN_AT = "SELECT MAX(m.start_lsn) FROM cdc.lsn_time_mapping AS m WHERE m.tran_end_time <= ?"
-CLOCK = "SELECT DATEPART(TZOFFSET, SYSDATETIMEOFFSET())"
+SERVER_VERSION = (
+    "SELECT CAST(SERVERPROPERTY('ProductMajorVersion') AS int), CAST(SERVERPROPERTY('EngineEdition') AS int)"
+)
+SERVER_ZONE = "SELECT CURRENT_TIMEZONE_ID()"
+"""Does not compile before SQL Server 2022, so it is sent only where the version is known."""
 LOCAL_TIME = "SELECT SYSDATETIME()"
 
 # Whether capture works.
@@ -116,9 +135,9 @@ EMPTY_SCANS_SINCE = (
     "SELECT COUNT_BIG(*) FROM sys.dm_cdc_log_scan_sessions AS s WHERE s.end_time > ? AND s.empty_scan_count > 0"
 )
 TIME_AND_CLOCK = "SELECT SYSDATETIME(), DATEPART(TZOFFSET, SYSDATETIMEOFFSET())"
-NEWEST_MARK = "SELECT TOP (1) m.tran_end_time FROM cdc.lsn_time_mapping AS m ORDER BY m.start_lsn DESC"
+NEWEST_MARK = "SELECT TOP (1) m.start_lsn, m.tran_end_time FROM cdc.lsn_time_mapping AS m ORDER BY m.start_lsn DESC"
 FIRST_TRANSACTION_AFTER = (
-    "SELECT TOP (1) m.tran_end_time FROM cdc.lsn_time_mapping AS m "
+    "SELECT TOP (1) m.start_lsn, m.tran_end_time FROM cdc.lsn_time_mapping AS m "
     "WHERE m.start_lsn > ? AND m.tran_id <> 0x00 ORDER BY m.start_lsn"
 )
 NEWEST_SCAN = (

@@ -8,10 +8,11 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from headrace.options import Options
-from headrace.sources.sqlserver import clock, lsn, statements
+from headrace.sources.sqlserver import lsn, statements
 from headrace.sources.sqlserver.change_rows import ChangeReader, CommitTimes
 from headrace.sources.sqlserver.column_masks import NO_MASKS, Masks
 from headrace.sources.sqlserver.connection import ARROW_ROWS, Connection
+from headrace.sources.sqlserver.server_clock import CommitClock
 from headrace.sources.sqlserver.structure import CapturedTable, Window
 from headrace.sources.sqlserver.table_rules import CHANGE_OPERATIONS
 
@@ -72,13 +73,24 @@ def _by_command(table: CapturedTable, settings: Options | None) -> bool:
 
 
 def commit_times(connection: Connection, after: str, upto: str, zone: str, settings: Options) -> CommitTimes:
-    """When the commits of a window were made: read once, not joined to every row on the server."""
+    """When the commits of a window were made: read once, not joined to every row on the server.
+
+    Args:
+        connection: to the database.
+        after: the commit before the window.
+        upto: its last commit.
+        zone: the zone of the server's clock, or its offset.
+        settings: the source's options.
+    """
     sql = statements.COMMIT_TIMES[settings["commit_time"]]
     batches = list(connection.batches(sql, (lsn.to_bytes(after), lsn.to_bytes(upto))))
     if not batches:
         return CommitTimes(pa.array([], pa.string()), pa.array([], pa.timestamp("us", tz="UTC")))
     commits = pa.concat_arrays([lsn.to_texts(batch.column(0)) for batch in batches])
-    times = pa.concat_arrays([clock.to_instants(batch.column(1), zone) for batch in batches])
+    server, columns = CommitClock(connection, zone), pa.Table.from_batches(batches).columns
+    times = server.ends(commits, columns[1].combine_chunks())
+    if settings["commit_time"] == "begin":
+        times = server.begins(columns[2].combine_chunks(), times)
     return CommitTimes(commits, times)
 
 
