@@ -52,15 +52,15 @@ RECORDINGS = (
         "1.7.2_initial",
         "server1.dbo.",
         {"shape": "1.7", "null_as_default": True},
-        # Row 26: 1.7.2 orders the rows of one change by operation.
+        # 1.7.2 orders the rows of one change by operation.
         {"order_in_commit": "sequence"},
     ),
     Recording(
         "3.6.1_initial",
         "server1.testDB.dbo.",
-        # Row 27: 3.6.1 knows the unchanged values of text, ntext, image and xml, not those of MAX columns.
+        # 3.6.1 knows the unchanged values of text, ntext, image and xml, not those of MAX columns.
         {"shape": "3", "null_as_default": True, "unavailable_max_as_null": True},
-        # Row 20: 3.6.1 takes the begin of a transaction for its time.
+        # 3.6.1 takes the begin of a transaction for its time.
         {"commit_time": "begin"},
     ),
 )

@@ -222,9 +222,9 @@ def _matching(tables: list[Row], pattern: str, database: str) -> list[Row]:
     except re.error as error:
         raise CaptureError(
             f"'{pattern}' is neither a table nor a regular expression ({error}).",
-            remedy="Write schema.table, or re:...",
+            remedy="Write schema.table, or re: and an expression of it.",
         ) from None
-    # Written for Debezium, an expression may begin with the database; ours, which may say what not, are of schema.table.
+    # One written for Debezium may begin with the database; ours, which may say what not, are of schema.table.
     prefixes = ("",) if pattern.startswith("re:") else ("", f"{database}.")
     return [row for row in tables if any(expression.fullmatch(f"{p}{row[0]}.{row[1]}") for p in prefixes)]
 
