@@ -146,7 +146,6 @@ class CommitClock:
         if not found:
             return None
         commit, peak = bytes(found[0][0]), found[0][1]
-        return None
         if peak >= end:
             return clock.Turn(hour, lsn.to_text(commit), lsn.to_text(commit))
         parameters = (commit, begin + clock.MINUTE, end - clock.MINUTE, end)
