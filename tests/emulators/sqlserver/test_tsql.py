@@ -59,6 +59,7 @@ VALUES: list[tuple[str, Any]] = [
     ("SELECT TRY_CONVERT(int, 'x')", None),
     ("SELECT DATEPART(TZOFFSET, SYSDATETIMEOFFSET())", 0),
     ("SELECT CURRENT_TIMEZONE_ID()", "UTC"),
+    ("SELECT CURRENT_TIMEZONE()", "(UTC) Coordinated Universal Time"),
     ("SELECT DATEADD(month, 1, CAST('2020-01-31' AS date))", dt.date(2020, 2, 29)),
     ("SELECT DATEDIFF(day, '2020-01-01 23:59:00', '2020-01-02 00:01:00')", 1),
     ("SELECT TODATETIMEOFFSET(CAST('2020-01-01 10:00:00' AS datetime2(0)), 60)",
