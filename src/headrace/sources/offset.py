@@ -11,15 +11,17 @@ from __future__ import annotations
 import base64
 import datetime as dt
 import json
+import threading
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from headrace.errors import PositionMismatch
 
 VERSION = 2
+Made = TypeVar("Made")
 
 Key = tuple[str | None, ...]
 """A key as canonical texts in key order."""
@@ -146,7 +148,7 @@ class Offset:
             "initial": self.initial,
             "known": list(self.known),
             "tables": {name: progress.to_json() for name, progress in sorted(self.tables.items())},
-            "structures": _packed(json.dumps(self.structures, separators=(",", ":"), sort_keys=True)),
+            "structures": _packed(self.structures),
             "heartbeat": _time_text(self.heartbeat),
             "gaps": {name: list(gap) for name, gap in sorted(self.gaps.items())},
             "ad_hoc": dict(self.ad_hoc),
@@ -197,13 +199,47 @@ def _time(text: str | None) -> dt.datetime | None:
     return None if text is None else dt.datetime.fromisoformat(text)
 
 
-@lru_cache(maxsize=16)
-def _packed(text: str) -> str:
-    """Structures are many and alike: packed they are a twentieth. Kept, because an idle source asks again and again."""
-    return base64.b64encode(zlib.compress(text.encode(), 6)).decode()
+class Recent(Generic[Made]):
+    """What was made of the last few objects, known by their identity: for objects that are large and never change.
+
+    An idle source is asked every second, with the offset that it gave the second before.
+    """
+
+    def __init__(self, size: int = 16) -> None:
+        self._size = size
+        self._kept: dict[int, tuple[object, Made]] = {}
+        self._lock = threading.Lock()
+
+    def of(self, thing: object, make: Callable[[], Made]) -> Made:
+        """What was made of an object, made now where it is not known."""
+        found = self._kept.get(id(thing))
+        return found[1] if found is not None and found[0] is thing else self.keep(thing, make())
+
+    def keep(self, thing: object, made: Made) -> Made:
+        """Remember; the oldest is forgotten where there are too many."""
+        with self._lock:
+            self._kept.pop(id(thing), None)
+            while len(self._kept) >= self._size:
+                self._kept.pop(next(iter(self._kept)))
+            self._kept[id(thing)] = (thing, made)
+        return made
+
+
+_TEXTS: Recent[str] = Recent()
+
+
+def _packed(structures: Mapping[str, Any]) -> str:
+    """Structures are many and alike: packed they are a twentieth."""
+
+    def pack() -> str:
+        text = json.dumps(structures, separators=(",", ":"), sort_keys=True)
+        return base64.b64encode(zlib.compress(text.encode(), 6)).decode()
+
+    return _TEXTS.of(structures, pack)
 
 
 @lru_cache(maxsize=16)
 def _unpacked(text: str) -> Mapping[str, Any]:
     structures: Mapping[str, Any] = json.loads(zlib.decompress(base64.b64decode(text)))
+    _TEXTS.keep(structures, text)
     return structures

@@ -20,7 +20,7 @@ from headrace.sources.sqlserver import lsn, statements
 from headrace.sources.sqlserver.connection import Connection, MissingObject
 from headrace.sources.sqlserver.retention import is_retained
 from headrace.sources.sqlserver.server_clock import CommitClock, ServerZone
-from headrace.sources.sqlserver.structure import History
+from headrace.sources.sqlserver.structure import histories
 
 _AGENT_RUNS = 4
 _LATE_SECONDS = 60.0
@@ -275,7 +275,7 @@ class _Questions:
             after = offset.commit if progress is None else progress.commit
             if newest <= lsn.after(after):
                 continue
-            windows = History.from_json(offset.structures[path]).windows(after, lsn.after(after))
+            windows = histories(offset.structures)[path].windows(after, lsn.after(after))
             instance = windows[0].table.instance if windows else None
             start = None if instance is None else starts.get((instance.name, instance.object_id))
             if start is None:

@@ -25,7 +25,7 @@ from headrace.sources.sqlserver.connection import Connection
 from headrace.sources.sqlserver.incremental import AdHocPlanner
 from headrace.sources.sqlserver.retention import Retention, oldest_needed, require_retained
 from headrace.sources.sqlserver.server_clock import CommitClock, ServerZone
-from headrace.sources.sqlserver.structure import History
+from headrace.sources.sqlserver.structure import History, histories
 
 _QUIET_SECONDS = 60.0
 """An idle server writes dummy commits.
@@ -243,7 +243,7 @@ class Planner:
         found = set()
         for path in start.known:
             table = self._catalog.get(path)
-            if table is None or table.of(History.from_json(start.structures[path]).newest.instance) is not None:
+            if table is None or table.of(histories(start.structures)[path].newest.instance) is not None:
                 continue
             progress = start.tables.get(path)
             after = start.commit if progress is None else progress.commit
@@ -253,14 +253,14 @@ class Planner:
                 found.add(path)
         return found
 
-    def _histories(self, offset: Offset) -> dict[str, History]:
-        return {path: History.from_json(offset.structures[path]) for path in offset.known}
+    def _histories(self, offset: Offset) -> Mapping[str, History]:
+        return histories(offset.structures)
 
     def _evolved(self, start: Offset, commit: str, known: tuple[str, ...], fresh: list[str]) -> dict[str, History]:
         """How each table is read up to `commit`, with what was altered since the last batch."""
         found = {}
         for path in known:
-            history = History.from_json(start.structures[path])
+            history = histories(start.structures)[path]
             progress = start.tables.get(path)
             after = start.commit if progress is None else progress.commit
             snapshotting = progress is not None and not progress.done

@@ -30,7 +30,7 @@ from headrace.sources.sqlserver.slices import (
     stream_slice,
     transactions_slice,
 )
-from headrace.sources.sqlserver.structure import CapturedTable, History, Window
+from headrace.sources.sqlserver.structure import CapturedTable, Window, histories
 
 _TABLES_PER_QUERY = 500
 _COMMITS_BACK = 10
@@ -52,7 +52,7 @@ class Slicing:
         self._settings = settings
         self._start = start
         self._end = end
-        self._histories = {path: History.from_json(end.structures[path]) for path in end.known}
+        self._histories = histories(end.structures)
         self._notices: list[dict[str, Any]] = []
         self._retention = Retention(connection)
         self._known_cuts: dict[tuple[str, str], list[str]] = {}
@@ -190,7 +190,7 @@ class Slicing:
     def _note_structures(self) -> None:
         start, end = self._start, self._end
         for ordinal, path in enumerate(end.known):
-            before = History.from_json(start.structures[path]) if path in start.known else None
+            before = histories(start.structures).get(path)
             history = self._histories[path]
             known = before.versions if before is not None else ()
             instances = {version.table.instance.object_id for version in known}
@@ -206,7 +206,7 @@ class Slicing:
                 last = version.table
         for ordinal, path in enumerate(start.known):
             if path not in end.known:
-                self._note_switched_off(History.from_json(start.structures[path]).newest, ordinal)
+                self._note_switched_off(histories(start.structures)[path].newest, ordinal)
 
     def _note_taken_in(self, path: str, ordinal: int, table: CapturedTable) -> None:
         progress = self._end.tables.get(path)

@@ -7,7 +7,7 @@ follows one of a new.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from headrace.changes import TableId, TableSchema
 from headrace.errors import CaptureError
+from headrace.sources.offset import Recent
 from headrace.sources.sqlserver import lsn
 from headrace.sources.sqlserver.connection import ARROW_ROWS
 from headrace.sources.sqlserver.types import NativeType
@@ -182,8 +183,9 @@ class Window:
 class History:
     """The versions of one table that are still needed, oldest first. Immutable."""
 
-    def __init__(self, versions: Sequence[Version]) -> None:
+    def __init__(self, versions: Sequence[Version], data: list[dict[str, Any]] | None = None) -> None:
         self.versions = tuple(versions)
+        self._data = data
 
     @classmethod
     def begin(cls, table: CapturedTable) -> History:
@@ -235,16 +237,26 @@ class History:
         return found
 
     def to_json(self) -> list[dict[str, Any]]:
-        """JSON values, for the offset."""
-        return [{"since": version.since, **version.table.to_json()} for version in self.versions]
+        """JSON values, for the offset; made once."""
+        if self._data is None:
+            self._data = [{"since": version.since, **version.table.to_json()} for version in self.versions]
+        return self._data
 
     @classmethod
-    def from_json(cls, data: Sequence[dict[str, Any]]) -> History:
+    def from_json(cls, data: list[dict[str, Any]]) -> History:
         """Read `to_json`'s form back."""
-        return cls([Version(version["since"], CapturedTable.from_json(version)) for version in data])
+        return cls([Version(version["since"], CapturedTable.from_json(version)) for version in data], data)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, History) and self.versions == other.versions
 
     def __hash__(self) -> int:
         return hash(self.versions)
+
+
+_HISTORIES: Recent[dict[str, History]] = Recent()
+
+
+def histories(structures: Mapping[str, Any]) -> dict[str, History]:
+    """How each table of an offset is read; not to be changed, because it is kept for the next who asks."""
+    return _HISTORIES.of(structures, lambda: {path: History.from_json(data) for path, data in structures.items()})
