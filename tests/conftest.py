@@ -8,10 +8,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
 from tests.truth_table import TruthTable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+# A busy machine is no finding.
+settings.register_profile("headrace", deadline=None)
+settings.load_profile("headrace")
 
 
 def pytest_configure(config: pytest.Config) -> None:
