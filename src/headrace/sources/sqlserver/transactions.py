@@ -54,14 +54,15 @@ def read_transactions(
     gone: list[Window] = []
     with ExitStack() as cleanup:
         cursors = []
+        free: list[Connection] = []
         for number, window in enumerate(windows):
-            # A cursor that is still open needs a connection of its own; most tables fit into one batch.
-            own = cleanup.enter_context(ExitStack())
+            # A cursor that is still open needs a connection of its own; most tables fit into one batch and need none.
+            connection = free.pop() if free else cleanup.enter_context(connect())
             reader = change_reader(window.table, times, capture_time, settings, weighted=True)
-            raw = changes(own.enter_context(connect()), window, settings, rows=rows)
+            raw = changes(connection, window, settings, rows=rows)
             cursor = _Cursor(number, _there(reader.read(raw), window, gone))
             if cursor.exhausted:
-                own.close()
+                free.append(connection)
             cursors.append(cursor)
         numbering = _Numbering([w.table.id.full_path for w in windows], times, capture_time)
         for batch, origins in _merged(cursors):
