@@ -27,8 +27,8 @@ $(FETCHED): $(INSTALLED) src/headrace/jars.py
 demo: setup ## capture changes of a database with history into Kafka messages and tables (ARGS=...)
 	@$(BIN)/headrace demo $(ARGS)
 
-test: lint ## everything that must pass before a commit
-	$(BIN)/pytest -m "not soak and not live" $(ARGS)
+test: lint ## everything that must pass before a commit, by two processes
+	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not soak and not live" $(ARGS)
 
 soak: setup ## long runs with faults
 	$(BIN)/pytest -m soak $(ARGS)
