@@ -21,6 +21,8 @@ POINTS = (
     "pipeline.sink.1.written@2",
     # All sinks have it, Spark's commit log has not.
     "pipeline.batch.done@2",
+)
+MORE_POINTS = (
     # Inside the Delta sink, after its commit.
     "sink.delta.after_commit@4",
     # While a window of changes is read.
@@ -63,12 +65,17 @@ def settle(subject, shop, broker, name):
     check_topic(messages, shop.file, "shop")
 
 
-def test_killed_at_named_points_nothing_is_lost_doubled_or_out_of_order(tmp_path, shop, broker):
-    subject = pipeline(tmp_path, broker, "named")
+@pytest.mark.parametrize(
+    ("name", "points"),
+    [("named", POINTS), pytest.param("more", (*POINTS, *MORE_POINTS), marks=pytest.mark.soak)],
+    ids=["few", "all"],
+)
+def test_killed_at_named_points_nothing_is_lost_doubled_or_out_of_order(tmp_path, shop, broker, name, points):
+    subject = pipeline(tmp_path, broker, name)
     shop.change()
-    for point in POINTS:
+    for point in points:
         subject.killed_at(point)
-    settle(subject, shop, broker, "named")
+    settle(subject, shop, broker, name)
 
 
 KILLS = 10

@@ -65,7 +65,10 @@ def _more(
     last = greatest[0]
     found = keys(connection, table, *statements.chunk_bounds(table, key, progress.lower, last, rows, budget))
     done = len(found) < budget
-    bounds = (*found, last) if done else tuple(found)
+    bounds: tuple[Key | None, ...] = (*found, last) if done else tuple(found)
+    if bounds == (last,) and progress.chunk == 0:
+        # One chunk is the whole table: no bound is needed, and the server reads it in the way it likes best.
+        bounds = (None,)
     return replace(progress, last=last, bounds=bounds, done=done)
 
 
