@@ -91,10 +91,17 @@ def _transaction(connection: Connection, settings: Options, tables: Sequence[Cap
         yield
         return
     connection.run(statements.ISOLATION[mode])
-    if mode == "exclusive" and settings["snapshot_locking_mode"] != "none":
-        with _locked(connection, settings, tables):
+    locked = mode == "exclusive" and settings["snapshot_locking_mode"] != "none"
+    try:
+        with _locked(connection, settings, tables) if locked else _begun(connection):
             yield
-        return
+    finally:
+        # The driver keeps sessions in a pool, and the next who gets this one expects the usual level.
+        connection.run(statements.ISOLATION["read_committed"])
+
+
+@contextmanager
+def _begun(connection: Connection) -> Iterator[None]:
     connection.run(statements.BEGIN)
     try:
         yield
@@ -105,13 +112,12 @@ def _transaction(connection: Connection, settings: Options, tables: Sequence[Cap
 @contextmanager
 def _locked(connection: Connection, settings: Options, tables: Sequence[CapturedTable]) -> Iterator[None]:
     connection.run(statements.lock_timeout(settings["snapshot_lock_timeout_ms"]))
-    connection.run(statements.BEGIN)
     try:
-        for table in tables:
-            connection.rows(statements.lock(table))
-        yield
+        with _begun(connection):
+            for table in tables:
+                connection.rows(statements.lock(table))
+            yield
     finally:
-        connection.run(statements.END)
         connection.run(statements.lock_timeout(-1))
 
 

@@ -162,9 +162,10 @@ ISOLATION = {
     "exclusive": "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ",
     "repeatable_read": "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ",
     "snapshot": "SET TRANSACTION ISOLATION LEVEL SNAPSHOT",
+    "read_committed": "SET TRANSACTION ISOLATION LEVEL READ COMMITTED",
     "read_uncommitted": "SET TRANSACTION ISOLATION LEVEL READ UNCOMMITTED",
 }
-"""By snapshot isolation mode; `read_committed` is what a session has."""
+"""By snapshot isolation mode; `read_committed` is what a session begins with, and is left with."""
 
 
 def lock_timeout(milliseconds: int) -> str:
