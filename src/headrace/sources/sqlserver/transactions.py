@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from headrace import faultpoints
 from headrace.changes import Operation, Position
 from headrace.options import Options
-from headrace.sources.images import constant_map
+from headrace.sources.images import Images
 from headrace.sources.rows import change_batch, repeat
 from headrace.sources.sqlserver.change_rows import CONNECTOR, CommitTimes
 from headrace.sources.sqlserver.connection import ARROW_ROWS, Connection, MissingObject
@@ -160,96 +160,116 @@ class _Open:
 class _Numbering:
     """Numbers events in their transaction and puts BEGIN and END around them.
 
-    An update that changes the key counts as two, because it becomes a delete and a create.
+    An update that changes the key counts as two, because it becomes a delete and a create. Numbers are made by columns;
+    only the counts of an END are put together one transaction at a time.
     """
 
     def __init__(self, tables: Sequence[str], times: CommitTimes, capture_time: dt.datetime | None) -> None:
-        self._tables = tables
+        self._names = [json.dumps(table, ensure_ascii=False) for table in tables]
         self._times = times
         self._capture_time = capture_time
         self._open: _Open | None = None
 
     def number(self, batch: pa.RecordBatch, origins: np.ndarray) -> Iterator[pa.RecordBatch]:
         """A batch with its numbers, and the edges of transactions in their places."""
-        commits = batch.column("transaction").field("id")
+        ids = batch.column("transaction").field("id")
         weights = batch.column("transaction").field("total_order").to_numpy(zero_copy_only=False)
-        encoded = pc.dictionary_encode(commits)
-        codes = encoded.indices.to_numpy(zero_copy_only=False)
-        names = encoded.dictionary.to_pylist()
-        # Rows are in commit order, so codes of the dictionary grow with the rows.
-        starts = np.flatnonzero(np.r_[True, codes[1:] != codes[:-1]])
-        ends = np.r_[starts[1:], len(codes)]
-        edges: list[tuple[str, _Open | None]] = []
-        total, own = np.zeros(len(codes), np.int64), np.zeros(len(codes), np.int64)
-        for low, high in zip(starts, ends, strict=True):
-            commit = names[codes[low]]
-            if self._open is None or self._open.commit != commit:
-                if self._open is not None:
-                    edges.append((self._open.commit, self._open))
-                self._open = _Open(commit)
-                edges.append((commit, None))
-            self._count(self._open, weights[low:high], origins[low:high], total[low:high], own[low:high])
+        # Rows are in commit order and codes are given in order of appearance, so they grow with the rows.
+        encoded = pc.dictionary_encode(ids)
+        groups = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+        commits: list[str] = encoded.dictionary.to_pylist()
+        ended: list[_Open] = []
+        going_on = self._open if self._open is not None and self._open.commit == commits[0] else None
+        if self._open is not None and going_on is None:
+            ended.append(self._open)
+        found = [going_on or _Open(commits[0]), *(_Open(commit) for commit in commits[1:])]
+
+        sums = np.bincount(groups, weights).astype(np.int64)
+        total = _running(groups, weights, np.array([found[0].events] + [0] * (len(found) - 1)))
+        pairs, firsts, places = np.unique(groups * len(self._names) + origins, return_index=True, return_inverse=True)
+        of_group, of_table = np.divmod(pairs, len(self._names))
+        # Only the first transaction can have gone on from the batch before.
+        carried = [found[0].by_table.get(table, 0) for table in of_table[of_group == 0].tolist()]
+        before = np.zeros(len(pairs), dtype=np.int64)
+        before[: len(carried)] = carried
+        own = _running(places, weights, before)
+        counts = np.bincount(places, weights).astype(np.int64)
+        # In order of first appearance, as the list of collections has it.
+        for pair in np.argsort(firsts).tolist():
+            by_table, table = found[of_group[pair]].by_table, int(of_table[pair])
+            by_table[table] = by_table.get(table, 0) + int(counts[pair])
+        for transaction, events in zip(found, sums.tolist(), strict=True):
+            transaction.events += events
+
+        self._open = found[-1]
+        ended += found[:-1]
+        begun = commits if going_on is None else commits[1:]
         block = pa.StructArray.from_arrays(
-            [commits, pa.array(total), pa.array(own)], names=["id", "total_order", "data_collection_order"]
+            [ids, pa.array(total), pa.array(own)], names=["id", "total_order", "data_collection_order"]
         )
         numbered = batch.set_column(batch.schema.get_field_index("transaction"), "transaction", block)
-        yield self._woven(numbered.cast(batch.schema), edges)
+        yield self._woven(numbered.cast(batch.schema), begun, ended)
 
     def finish(self) -> Iterator[pa.RecordBatch]:
         """The END of the last transaction: ranges hold whole commits."""
         if self._open is not None:
-            yield self._edges([(self._open.commit, self._open)])
+            yield self._ends([self._open])
             self._open = None
 
-    @staticmethod
-    def _count(
-        transaction: _Open, weights: np.ndarray, origins: np.ndarray, total: np.ndarray, own: np.ndarray
-    ) -> None:
-        """Number the events of one transaction; an event's number is that of its first message."""
-        total[:] = transaction.events + np.cumsum(weights) - weights + 1
-        transaction.events += int(weights.sum())
-        # In order of first appearance, as the list of collections has it.
-        for table in dict.fromkeys(origins.tolist()):
-            mine = origins == table
-            before = transaction.by_table.get(table, 0)
-            own[mine] = before + np.cumsum(weights[mine]) - weights[mine] + 1
-            transaction.by_table[table] = before + int(weights[mine].sum())
-
-    def _woven(self, batch: pa.RecordBatch, edges: list[tuple[str, _Open | None]]) -> pa.RecordBatch:
-        if not edges:
+    def _woven(self, batch: pa.RecordBatch, begun: list[str], ended: list[_Open]) -> pa.RecordBatch:
+        if not begun and not ended:
             return batch
-        together = pa.Table.from_batches([batch, self._edges(edges)]).combine_chunks().to_batches()[0]
+        parts = [batch, self._begins(begun), self._ends(ended)]
+        together = pa.Table.from_batches(parts).combine_chunks().to_batches()[0]
         return together.take(pc.sort_indices(together.column("position")))
 
-    def _edges(self, edges: list[tuple[str, _Open | None]]) -> pa.RecordBatch:
-        """BEGIN (without an open transaction) and END rows."""
-        count = len(edges)
-        commits = pa.array([commit for commit, _ in edges], pa.string())
-        totals = pa.array([None if opened is None else opened.events for _, opened in edges], pa.int64())
-        positions = [Position(commit, "" if opened is None else _END_ORDER).text for commit, opened in edges]
-        sources = [
-            [("connector", CONNECTOR), ("commit_lsn", commit)]
-            + ([] if opened is None else [("data_collections", self._collections(opened))])
-            for commit, opened in edges
-        ]
+    def _begins(self, commits: list[str]) -> pa.RecordBatch:
+        return self._edges(Operation.BEGIN, commits, Position("", "").text, pa.nulls(len(commits), pa.int64()), {})
+
+    def _ends(self, transactions: list[_Open]) -> pa.RecordBatch:
+        totals = pa.array([transaction.events for transaction in transactions], pa.int64())
+        collections = {"data_collections": [self._collections(transaction) for transaction in transactions]}
+        commits = [transaction.commit for transaction in transactions]
+        return self._edges(Operation.END, commits, Position("", _END_ORDER).text, totals, collections)
+
+    def _edges(
+        self, op: Operation, commits: list[str], place: str, totals: pa.Array, facts: dict[str, list[str]]
+    ) -> pa.RecordBatch:
+        """Rows that stand at one place of each commit."""
+        count = len(commits)
+        ids = pa.array(commits, pa.string())
+        names = ("connector", "commit_lsn", *facts)
+        texts = [repeat(CONNECTOR, pa.string(), count), ids, *(pa.array(fact, pa.string()) for fact in facts.values())]
+        rows = np.arange(count)
         return change_batch(
             count,
             {
-                "op": pa.array([(Operation.BEGIN if o is None else Operation.END).value for _, o in edges]),
-                "position": pa.array(positions, pa.string()),
-                "event_time": self._times.of(commits),
+                "op": repeat(op.value, pa.string(), count),
+                "position": pc.binary_join_element_wise(ids, place, ""),
+                "event_time": self._times.of(ids),
                 "capture_time": repeat(self._capture_time, pa.timestamp("us", tz="UTC"), count),
                 "transaction": pa.StructArray.from_arrays(
-                    [commits, totals, pa.nulls(count, pa.int64())],
+                    [ids, totals, pa.nulls(count, pa.int64())],
                     names=["id", "total_order", "data_collection_order"],
                 ),
-                "source": pa.array(sources, constant_map({"": ""}, 0).type),
+                "source": Images(names, texts).maps(rows, count, rows),
             },
         )
 
     def _collections(self, transaction: _Open) -> str:
-        counts = [
-            {"data_collection": self._tables[table], "event_count": count}
+        counts = ",".join(
+            f'{{"data_collection":{self._names[table]},"event_count":{count}}}'
             for table, count in transaction.by_table.items()
-        ]
-        return json.dumps(counts, separators=(",", ":"), ensure_ascii=False)
+        )
+        return f"[{counts}]"
+
+
+def _running(groups: np.ndarray, weights: np.ndarray, before: np.ndarray) -> np.ndarray:
+    """The number of each event in its group: that of its first message, after what was counted before."""
+    order = np.argsort(groups, kind="stable")
+    sorted_groups, sorted_weights = groups[order], weights[order]
+    sums = np.cumsum(sorted_weights) - sorted_weights
+    starts = np.searchsorted(sorted_groups, np.arange(len(before)))
+    numbers: np.ndarray = np.empty(len(groups), dtype=np.int64)
+    numbers[order] = sums - sums[starts][sorted_groups] + before[sorted_groups] + 1
+    return numbers
