@@ -35,14 +35,12 @@ from headrace.sources.sqlserver.chunks import keys
 from headrace.sources.sqlserver.column_masks import Masks
 from headrace.sources.sqlserver.connection import Connection, MissingObject, PassingRefusal, StatementError
 from headrace.sources.sqlserver.retention import require_still_retained
-from headrace.sources.sqlserver.rewind import wait_until_captured
+from headrace.sources.sqlserver.rewind import ROUNDING, wait_until_captured
 from headrace.sources.sqlserver.signal_table import read_signals, signal_table
 from headrace.sources.sqlserver.snapshot_read import read_batch
 from headrace.sources.sqlserver.structure import CapturedTable, History, column_texts, named_texts
 
 _LOG = logging.getLogger("headrace.sources")
-_ROUNDING = dt.timedelta(milliseconds=10)
-"""Commit times are kept to a three-hundredth of a second, so they are compared with this much to spare."""
 _PASSING = re.compile(r"deadlock|lock request time ?out", re.IGNORECASE)
 """Refusals that say nothing about the statement: it is sent again with the next batch."""
 
@@ -296,7 +294,7 @@ def _unchanged(
     are looked at batch by batch, so a huge commit costs no memory. What was changed after the read is left out as well:
     it comes with its own change.
     """
-    read_at = connection.value(statements.LOCAL_TIME) + _ROUNDING
+    read_at = connection.value(statements.LOCAL_TIME) + ROUNDING
     faultpoints.reach("source.incremental.wait")
     wait_until_captured(connection, table, read_at, settings["capture_timeout_seconds"])
     newest = connection.value(statements.MAX_LSN)

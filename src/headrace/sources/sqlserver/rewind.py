@@ -8,6 +8,7 @@ between: what is left is the table as it was at the commit, byte for byte again 
 
 from __future__ import annotations
 
+import datetime as dt
 import time
 from collections import Counter
 from collections.abc import Collection, Iterator
@@ -21,6 +22,8 @@ from headrace.sources.sqlserver.connection import Connection
 from headrace.sources.sqlserver.structure import CapturedTable, Window, column_texts
 from headrace.sources.sqlserver.windows import change_images
 
+ROUNDING = dt.timedelta(milliseconds=10)
+"""Commit times are kept to a three-hundredth of a second, so they are compared with this much to spare."""
 _POLL_SECONDS = 0.2
 
 
@@ -64,7 +67,10 @@ def _read_locked(
     try:
         rows = connection.batches(sql, rows=table.batch_rows, patient=True)
         batches = [column_texts(table.schema, table.natives, batch) for batch in rows]
-        return batches, connection.value(statements.LOCAL_TIME)
+        read = connection.value(statements.LOCAL_TIME)
+        # Nobody commits to the table in this pause, so that rounded commit times are clearly on one side of its middle.
+        time.sleep(2 * ROUNDING.total_seconds())
+        return batches, read + ROUNDING
     finally:
         connection.run(statements.END)
 
