@@ -6,6 +6,8 @@ from abc import ABC
 from typing import TYPE_CHECKING, ClassVar
 
 from headrace.errors import OptionError
+from headrace.formats.features import Feature
+from headrace.formats.given import given_schema
 from headrace.options import Option, Options
 
 if TYPE_CHECKING:
@@ -23,6 +25,44 @@ MESSAGE_DDL = ", ".join(
 )
 """What `encode` gives: Kafka's own columns (partition null: by key) and the change's position, by which sinks order."""
 
+ON_ERROR = Option(
+    "on_error",
+    str,
+    "What a message that can't be read gives: `row` an `error` row that keeps it whole, `fail` stops the query and "
+    "says where it is, `drop` leaves it out and counts it.",
+    default="row",
+    choices=("row", "fail", "drop"),
+)
+
+SCHEMA = Option(
+    "schema",
+    given_schema,
+    "The structure of the table: a Spark DDL string, a TableSchema or its JSON. Decoding then gives images as structs "
+    "of typed columns. A list of TableSchemas, for several tables, gives images as maps.",
+    default=None,
+)
+
+KEYS = Option(
+    "keys",
+    list,
+    "The names of the key columns, in key order, where the messages do not say them.",
+    default=(),
+)
+
+COMMON = (ON_ERROR, SCHEMA, KEYS)
+"""The options that every format has."""
+
+
+def topic_option(default: str = "${path}") -> Option:
+    """The option by which formats without a topic convention of their own name their topics."""
+    return Option(
+        "topic",
+        str,
+        "Encoding: the topic of a row, in which `${database}`, `${schema}` and `${table}` stand for the table's parts "
+        "and `${path}` for those that it has, with points between.",
+        default=default,
+    )
+
 
 class Format(ABC):
     """A wire format. Both directions are lazy DataFrame transformations made of Spark SQL expressions wherever Spark
@@ -33,6 +73,10 @@ class Format(ABC):
 
     name: ClassVar[str]
     options: ClassVar[tuple[Option, ...]]
+    reads: ClassVar[frozenset[Feature]] = frozenset()
+    """What decoding can give."""
+    writes: ClassVar[frozenset[Feature]] = frozenset()
+    """What encoding can say; the rest is lost on the way into this format."""
 
     def __init__(self, options: Options) -> None:
         self.settings = options
@@ -40,8 +84,10 @@ class Format(ABC):
     def decode(self, messages: DataFrame) -> DataFrame:
         """Kafka columns (key, value, headers, topic, partition, offset, timestamp) to change rows.
 
-        A message that can't be read becomes an `error` row that keeps it whole; nothing is dropped silently. Order: the
-        position of a decoded row is its Kafka offset and the order inside the message, within `message.partition`.
+        A message that can't be read becomes an `error` row that keeps it whole; nothing is dropped silently. A message
+        that the format says is no event becomes a row whose `op` is null, which `headrace.decode` counts and leaves
+        out. Order: the position of a decoded row is its Kafka offset and the order inside the message, within
+        `message.partition`.
 
         Raises:
             OptionError: this format can't be decoded.
@@ -51,8 +97,9 @@ class Format(ABC):
     def encode(self, changes: DataFrame) -> DataFrame:
         """Change rows to messages of `MESSAGE_DDL`, zero, one or more per row, in the row's order (`position`).
 
-        Only the rows decide the bytes, so that a repeated batch repeats its messages byte for byte. `schema` rows in
-        `changes` say how the images are typed; rows whose structure is not among them are refused when the action runs.
+        Images may be maps, or structs of typed columns. Only the rows decide the bytes, so that a repeated batch
+        repeats its messages byte for byte. `schema` rows in `changes` say how map images are typed; rows whose
+        structure is not among them are refused when the action runs. `error` rows give no message.
 
         Raises:
             OptionError: this format can't be encoded.

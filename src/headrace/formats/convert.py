@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Any
 
 from headrace import registry
@@ -10,6 +11,8 @@ from headrace.options import parse_options
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+_numbers = itertools.count(1)
 
 
 def format_named(name: str, options: dict[str, Any]) -> Format:
@@ -25,18 +28,49 @@ def format_named(name: str, options: dict[str, Any]) -> Format:
 def decode(messages: DataFrame, /, *, format: str, **options: Any) -> DataFrame:
     """Read messages of a wire format as change rows.
 
+    How many messages could not be read, and how many are no event, stands in the query's observed metrics
+    (`StreamingQuery.lastProgress`, or a `QueryExecutionListener`) under `headrace.decode.<format>.<n>`; group the
+    `error` rows by `error` for the reasons.
+
     Args:
         messages: Kafka's columns, as `spark.read.format("kafka")` or `readStream` gives them.
         format: the format's name, such as `debezium_json`.
         options: the format's own options, in snake case.
 
     Returns:
-        Change rows; a message that can't be read is an `error` row.
+        Change rows; a message that can't be read is an `error` row, unless `on_error` says otherwise.
 
     Raises:
         OptionError: the format or an option is unknown or malformed.
     """
-    return format_named(format, options).decode(messages)
+    return decoded(format_named(format, options), messages)
+
+
+def decoded(format: Format, messages: DataFrame) -> DataFrame:
+    """The change rows of messages as the format reads them, counted, and errors treated as its option `on_error` says.
+
+    With `on_error=fail` the query stops at the first message that can't be read, and the error names its place.
+    """
+    from pyspark.sql import functions as F  # noqa: N812
+
+    rows = format.decode(messages)
+    counted = rows.observe(
+        f"headrace.decode.{format.name}.{next(_numbers)}",
+        F.expr("count_if(op = 'error')").alias("errors"),
+        F.expr("count_if(op is null)").alias("no_event"),
+    )
+    # A format of a third party may not have declared the option.
+    mode = format.settings["on_error"] if "on_error" in set(format.settings) else "row"
+    if mode == "drop":
+        return counted.where("op <> 'error'")
+    if mode == "fail":
+        place = "concat_ws(' ', 'topic', message.topic, 'partition', message.partition, 'offset', message.offset)"
+        stop = (
+            f"raise_error(concat('A message can\\'t be read (', {place}, '): ', error, "
+            "' Set on_error to row to keep such messages as rows, or to drop.'))"
+        )
+        return counted.where(f"case when op = 'error' then {stop} else op is not null end")
+    return counted.where("op is not null")
 
 
 def encode(changes: DataFrame, /, *, format: str, **options: Any) -> DataFrame:

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.changes import LogicalType
+from headrace.changes.texts import float_text, moment_text
 
 _INTEGERS = {"int8": "tinyint", "int16": "smallint", "int32": "int", "int64": "bigint"}
-_DAY = 86_400
 _TWO_TO_64 = "18446744073709551616BD"
 _TIMES = {
     "io.debezium.time.Time": ("time", 3),
@@ -58,7 +58,7 @@ def field_text(field: Mapping[str, Any], known: LogicalType | None = None) -> Fi
     if name in _TIMES:
         kind, unit = _TIMES[name]
         digits = known.digits if known is not None else unit
-        return FieldText(LogicalType(kind, digits), "bigint", lambda v: _moment(v, kind, unit, digits))
+        return FieldText(LogicalType(kind, digits), "bigint", lambda v: moment_text(v, kind, unit, digits))
     if name == "io.debezium.time.ZonedTimestamp":
         # Nine digits, because the text may have as many, and a type of fewer would cut it.
         return FieldText(known or LogicalType("zoned_timestamp", 9), "string", _as_is)
@@ -71,7 +71,7 @@ def field_text(field: Mapping[str, Any], known: LogicalType | None = None) -> Fi
         return FieldText(LogicalType(connect), _INTEGERS[connect], lambda v: f"cast({v} as string)")
     if connect in ("float", "double"):
         logical = LogicalType("float32" if connect == "float" else "float64")
-        return FieldText(known or logical, connect, _binary_number)
+        return FieldText(known or logical, connect, float_text)
     if connect == "boolean":
         return FieldText(LogicalType("boolean"), "boolean", lambda v: f"cast({v} as string)")
     if connect == "bytes":
@@ -106,33 +106,3 @@ def _decimal(parameters: Mapping[str, str]) -> FieldText:
         return f"regexp_replace(regexp_replace({whole}, '^(-?)', '$1{'0' * scale}'), '{pattern}', '$1$2.$3')"
 
     return FieldText(LogicalType("decimal", precision, scale), "string", sql)
-
-
-def _moment(value: str, kind: str, unit: int, digits: int) -> str:
-    """A count of 10**-unit seconds, since midnight or the epoch, as clock or day and clock: integer arithmetic only."""
-    per_second = f"{10**unit}L"
-    per_day = f"{_DAY * 10**unit}L"
-    in_day = f"pmod({value}, {per_day})"
-    second = f"({in_day} div {per_second})"
-    parts = [f"lpad({second} div 3600, 2, '0')", "':'", f"lpad({second} div 60 % 60, 2, '0')", "':'"]
-    parts.append(f"lpad({second} % 60, 2, '0')")
-    if digits:
-        fraction = f"lpad({in_day} % {per_second}, {unit}, '0')"
-        parts += ["'.'", f"rpad(substr({fraction}, 1, {digits}), {digits}, '0')"]
-    if kind == "timestamp":
-        day = f"cast((({value}) - {in_day}) div {per_day} as int)"
-        parts = [f"cast(date_from_unix_date({day}) as string)", "' '", *parts]
-    return f"concat({', '.join(parts)})"
-
-
-def _binary_number(value: str) -> str:
-    """Java's digits of a binary number in the canonical spelling: plain from 0.0001 up to 10**16, else `1e+22`."""
-    java = f"cast({value} as string)"
-    plain = f"regexp_replace(cast(cast({java} as decimal(38,21)) as string), '(\\\\.[0-9]+?)0*$', '$1')"
-    scientific = (
-        f"regexp_replace(regexp_replace(regexp_replace({java}, '\\\\.0E', 'E'), 'E([0-9])', 'e+$1'), "
-        "'E-([0-9]+)$', 'e-$1')"
-    )
-    scientific = f"regexp_replace({scientific}, 'e-([0-9])$', 'e-0$1')"
-    middling = f"(abs({value}) >= 1e7D and abs({value}) < 1e16D) or (abs({value}) < 1e-3D and abs({value}) >= 1e-4D)"
-    return f"case when instr({java}, 'E') = 0 then {java} when {middling} then {plain} else {scientific} end"

@@ -7,12 +7,14 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headrace.changes import TableSchema
 from headrace.errors import HeadraceError
+from headrace.formats.convert import decoded
 from headrace.observe.completeness import completeness
 from headrace.observe.progress import Progress, ProgressBoard
 from headrace.observe.status import PipelineStatus
@@ -150,7 +152,7 @@ class RunningPipeline:
         self._goal: Callable[[str | None], bool] | None = None
         source = model.source
         self._databases = None if isinstance(source, KafkaTopics) else Databases(source)
-        decode = source.format.decode if isinstance(source, KafkaTopics) else None
+        decode = partial(decoded, source.format) if isinstance(source, KafkaTopics) else None
         self._writer = BatchWriter(model.name, model.targets, self._board, decode)
         with ExitStack() as held:
             held.enter_context(owned(self._checkpoint.local_folder, model.name))

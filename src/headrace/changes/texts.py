@@ -1,0 +1,91 @@
+"""Spark SQL that spells values as canonical text, the counterpart of `typed_value`.
+
+Integer arithmetic and Java's own digits only: nothing depends on the session's time zone, and no exact number passes
+through a double.
+"""
+
+from __future__ import annotations
+
+from headrace.changes.table import Column, TableSchema
+from headrace.changes.typed import literal, quote
+
+_DAY = 86_400
+
+
+def canonical_text(value: str, column: Column) -> str:
+    """Spark SQL for the canonical text of a value of the column's Spark type (`LogicalType.spark_type`)."""
+    kind = column.logical.spark_type
+    if kind == "string":
+        return value
+    if kind == "binary":
+        # Spark's base64 would break lines in some releases' settings.
+        return f"replace(base64({value}), '\\r\\n', '')"
+    if kind in ("float", "double"):
+        return float_text(value)
+    if kind.startswith("decimal"):
+        plain = f"replace(format_number({value}, {column.logical.scale or 0}), ',', '')"
+        return f"if(instr(cast({value} as string), 'E') > 0, {plain}, cast({value} as string))"
+    if kind == "timestamp_ntz":
+        return _local(value, column.logical.digits)
+    if kind == "timestamp":
+        local = moment_text(f"unix_micros({value})", "timestamp", 6, column.logical.digits)
+        return f"concat(replace({local}, ' ', 'T'), 'Z')"
+    return f"cast({value} as string)"
+
+
+def text_image(image: str, schema: TableSchema, absent: str = "null") -> str:
+    """Spark SQL for a struct image as a map of canonical texts, in column order; null where the struct is null.
+
+    Args:
+        image: SQL for the struct.
+        schema: its structure.
+        absent: SQL for the names of the columns that the image does not carry, which are left out; null for none.
+    """
+    if not schema.columns:
+        return f"if({image} is null, null, cast(map() as map<string,string>))"
+    pairs = ", ".join(f"{literal(c.name)}, {canonical_text(f'{image}.{quote(c.name)}', c)}" for c in schema.columns)
+    whole = f"map({pairs})"
+    if absent == "null":
+        return f"if({image} is null, null, {whole})"
+    left = f"map_filter({whole}, (k, v) -> not array_contains({absent}, k))"
+    return f"case when {image} is null then null when {absent} is null then {whole} else {left} end"
+
+
+def moment_text(value: str, kind: str, unit: int, digits: int) -> str:
+    """A count of 10**-unit seconds, since midnight (`time`) or the epoch (`timestamp`), as clock or day and clock."""
+    per_second = f"{10**unit}L"
+    per_day = f"{_DAY * 10**unit}L"
+    in_day = f"pmod({value}, {per_day})"
+    second = f"({in_day} div {per_second})"
+    parts = [f"lpad({second} div 3600, 2, '0')", "':'", f"lpad({second} div 60 % 60, 2, '0')", "':'"]
+    parts.append(f"lpad({second} % 60, 2, '0')")
+    if digits:
+        fraction = f"lpad({in_day} % {per_second}, {unit}, '0')"
+        parts += ["'.'", f"rpad(substr({fraction}, 1, {digits}), {digits}, '0')"]
+    if kind == "timestamp":
+        day = f"cast((({value}) - {in_day}) div {per_day} as int)"
+        parts = [f"cast(date_from_unix_date({day}) as string)", "' '", *parts]
+    return f"concat({', '.join(parts)})"
+
+
+def float_text(value: str) -> str:
+    """Java's digits of a binary number in the canonical spelling: plain from 0.0001 up to 10**16, else `1e+22`."""
+    java = f"cast({value} as string)"
+    plain = f"regexp_replace(cast(cast({java} as decimal(38,21)) as string), '(\\\\.[0-9]+?)0*$', '$1')"
+    scientific = (
+        f"regexp_replace(regexp_replace(regexp_replace({java}, '\\\\.0E', 'E'), 'E([0-9])', 'e+$1'), "
+        "'E-([0-9]+)$', 'e-$1')"
+    )
+    scientific = f"regexp_replace({scientific}, 'e-([0-9])$', 'e-0$1')"
+    middling = f"(abs({value}) >= 1e7D and abs({value}) < 1e16D) or (abs({value}) < 1e-3D and abs({value}) >= 1e-4D)"
+    return f"case when instr({java}, 'E') = 0 then {java} when {middling} then {plain} else {scientific} end"
+
+
+def _local(value: str, digits: int) -> str:
+    """A local timestamp with exactly its digits; a cast to string leaves trailing zeros out."""
+    text = f"cast({value} as string)"
+    whole = f"substring_index({text}, '.', 1)"
+    if not digits:
+        return whole
+    fraction = f"if(instr({text}, '.') > 0, substring_index({text}, '.', -1), '')"
+    return f"concat({whole}, '.', rpad({fraction}, {digits}, '0'))"

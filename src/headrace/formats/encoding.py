@@ -1,0 +1,156 @@
+"""What all encoders share: the structures that the rows follow, and the topic that a row goes to."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from headrace.changes import Column, LogicalType, TableId, TableSchema
+from headrace.changes.operation import DATA_OPERATIONS
+from headrace.changes.texts import text_image
+from headrace.changes.typed import literal
+from headrace.errors import OptionError
+from headrace.formats.given import GivenSchema, logical_type
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_PLACEHOLDER = re.compile(r"\$\{(\w+)\}")
+_DATA = ", ".join(literal(op.value) for op in DATA_OPERATIONS)
+
+
+def has_struct_images(changes: DataFrame) -> bool:
+    """Whether the images are structs of typed columns (one table) and not maps of texts (any table)."""
+    return changes.schema["after"].dataType.typeName() == "struct"
+
+
+def struct_schema(changes: DataFrame, given: GivenSchema | None, keys: Sequence[str] = ()) -> TableSchema:
+    """The structure that struct images follow: the given one, else their own columns, without a name or key.
+
+    Raises:
+        OptionError: `schema` holds a list, or a column has a type without a logical type.
+    """
+    from pyspark.sql.types import StructType
+
+    if given is not None:
+        return given.only(keys)
+    image = changes.schema["after"].dataType
+    assert isinstance(image, StructType)
+    columns = tuple(
+        Column(field.name, n, logical_type(field.dataType, field.name), nullable=field.nullable)
+        for n, field in enumerate(image.fields, 1)
+    )
+    return TableSchema(TableId("", "", ""), columns, tuple(keys))
+
+
+def map_images(changes: DataFrame, schema: TableSchema) -> DataFrame:
+    """Change rows with struct images as the same rows with maps of canonical texts."""
+    from pyspark.sql.functions import expr
+
+    return changes.withColumns({name: expr(text_image(name, schema, f"{name}_absent")) for name in ("before", "after")})
+
+
+def with_structures_known(
+    changes: DataFrame, given: GivenSchema | None, *, owner: str, keys: Sequence[str] = ()
+) -> tuple[DataFrame, tuple[TableSchema, ...]]:
+    """Change rows with map images whose `schema_id` names one of the structures that come with them.
+
+    The structures are those of `schema` rows, or the given ones. Rows without a `schema_id` come from a format that
+    says no types; their structure is then made of the columns that occur, all of them texts, with the key that the rows
+    have. Both ask a batch DataFrame by a small job.
+
+    Args:
+        changes: change rows with map images.
+        given: the option `schema`; one structure without a list, or a DDL, is that of all rows without a `schema_id`.
+        owner: who asks, for messages (`format 'canal_json'`).
+        keys: the option `keys`, for tables whose rows say no key.
+
+    Raises:
+        OptionError: a streaming DataFrame without the option `schema`.
+    """
+    from pyspark.sql.functions import expr
+
+    if given is not None and given.single:
+        only = given.only(keys)
+        return changes.withColumn("schema_id", expr(f"coalesce(schema_id, {literal(only.fingerprint)})")), (only,)
+    if given is not None:
+        return changes, tuple({schema.fingerprint: schema for schema in given.tables}.values())
+    if changes.isStreaming:
+        raise OptionError(
+            f"{owner[:1].upper()}{owner[1:]} needs the option 'schema' to encode a streaming DataFrame.",
+            remedy="Give the tables' TableSchemas, or encode inside foreachBatch.",
+        )
+    texts = changes.where("op = 'schema' and table_schema is not null").select("table_schema").distinct()
+    known = {s.fingerprint: s for s in (TableSchema.from_text(row[0]) for row in texts.collect())}
+    inferred = _inferred(changes, keys)
+    known |= {schema.fingerprint: schema for schema in inferred}
+    found = tuple(known[fingerprint] for fingerprint in sorted(known))
+    if not inferred:
+        return changes, found
+    branches = " ".join(
+        f"when coalesce(table.database, '') = {literal(s.id.database)} and coalesce(table.schema, '') = "
+        f"{literal(s.id.schema)} and coalesce(table.name, '') = {literal(s.id.name)} then {literal(s.fingerprint)}"
+        for s in inferred
+    )
+    named = f"if(schema_id is null and op in ({_DATA}), case {branches} end, schema_id)"
+    return changes.withColumn("schema_id", expr(named)), found
+
+
+def _inferred(changes: DataFrame, keys: Sequence[str]) -> list[TableSchema]:
+    """One structure of texts per table whose rows say none: the union of their columns, in order of appearance."""
+    shapes = (
+        changes.where(f"schema_id is null and op in ({_DATA})")
+        .selectExpr(
+            "coalesce(table.database, '') as d",
+            "coalesce(table.schema, '') as s",
+            "coalesce(table.name, '') as n",
+            "map_keys(key) as k",
+            "map_keys(coalesce(after, before)) as a",
+            "map_keys(before) as b",
+        )
+        .distinct()
+        .collect()
+    )
+    columns: dict[TableId, dict[str, None]] = {}
+    key_of: dict[TableId, tuple[str, ...]] = {}
+    # Longest first: a whole image says the columns' order, a partial one does not.
+    for shape in sorted(shapes, key=lambda x: (-len(x.a or ()), x.a or [], x.b or [], x.k or [])):
+        id = TableId(shape.d, shape.s, shape.n)
+        names = columns.setdefault(id, {})
+        names.update(dict.fromkeys([*(shape.a or ()), *(shape.b or ()), *(shape.k or ())]))
+        if shape.k:
+            key_of.setdefault(id, tuple(shape.k))
+    found = []
+    for id, names in sorted(columns.items()):
+        key = key_of.get(id) or tuple(k for k in keys if k in names)
+        text = LogicalType("string")
+        made = tuple(Column(name, n, text, nullable=name not in key) for n, name in enumerate(names, 1))
+        found.append(TableSchema(id, made, key))
+    return found
+
+
+def topic_of(template: str) -> str:
+    """Spark SQL for a row's topic from a template with `${database}`, `${schema}`, `${table}` and `${path}`.
+
+    `${path}` is the parts that the table has, with points between. A row without a table has empty parts.
+
+    Raises:
+        OptionError: the template names something else.
+    """
+    known = {
+        "database": "coalesce(table.database, '')",
+        "schema": "coalesce(table.schema, '')",
+        "table": "coalesce(table.name, '')",
+        "path": "concat_ws('.', nullif(table.database, ''), nullif(table.schema, ''), nullif(table.name, ''))",
+    }
+    parts, at = [], 0
+    for match in _PLACEHOLDER.finditer(template):
+        if match[1] not in known:
+            raise OptionError(
+                f"Option 'topic' can't hold '{match[0]}'.", remedy=f"Known: {', '.join('${' + k + '}' for k in known)}."
+            )
+        parts += [literal(template[at : match.start()]), known[match[1]]]
+        at = match.end()
+    parts.append(literal(template[at:]))
+    return f"concat({', '.join(parts)})"

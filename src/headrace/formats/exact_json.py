@@ -1,0 +1,92 @@
+r"""JSON read by Spark without a number passing through a double.
+
+`from_json` into a map of strings keeps integers, texts, `true` and `false` as they are written, but writes a number
+with a fraction or an exponent anew, as a double (`12.50` becomes `12.5`, forty digits become seventeen). So such
+numbers are quoted before the parse, with a mark in front that no JSON text can hold, and the mark is taken off behind
+it. Only messages that hold such a number are treated so; the others cost one look.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headrace.changes.typed import literal
+
+BAD = "_headrace_malformed"
+"""The field that holds a text which is no JSON of the wanted form."""
+
+OPTIONS = (
+    f"map('columnNameOfCorruptRecord', '{BAD}', 'allowUnquotedControlChars', 'true', 'allowSingleQuotes', 'false', "
+    "'allowNonNumericNumbers', 'false')"
+)
+"""How `from_json` reads here: as the JSON standard says, but for the marks."""
+
+# A number with a fraction or an exponent, behind what can stand before a number. It may also be found in a string: then
+# a message is treated for nothing.
+_NUMBER = r"[:\[,]\s*-?[0-9]+[.eE]"
+# Strings, whole numbers and all else up to the next such number. Possessive throughout: Java then neither backtracks
+# nor recurses, whatever the length.
+_MARKED = (
+    r'\G((?:[^"0-9-]++|"(?:[^"\\]++|\\.)*+"|-?[0-9]++(?![0-9.eE]))*+)(-?[0-9]++(?:\.[0-9]++)?+(?:[eE][+-]?[0-9]++)?+)'
+)
+
+
+def exact(text: str, mark: str = "mark") -> tuple[str, str]:
+    """Spark SQL for the text to parse, and for its mark.
+
+    Args:
+        text: SQL for the JSON text: a column, because it is written several times.
+        mark: the name of the column that will hold the mark.
+
+    Returns:
+        The mark (null where the text needs none), which must be made a column named `mark` first; and the text to give
+        to `from_json` with `OPTIONS`.
+    """
+    # A text that spells a mark's character as an escape gets another mark.
+    free = "case " + " ".join(
+        f"when instr({text}, {literal(escape)}) = 0 then '\\u000{n}'"
+        for n, escape in ((1, "\\u0001"), (2, "\\u0002"), (3, "\\u0003"))
+    )
+    chosen = f"if({text} rlike {literal(_NUMBER)}, {free} else '\\u0004' end, null)"
+    replaced = f"regexp_replace({text}, {literal(_MARKED)}, concat('$1\"', {mark}, '$2\"'))"
+    return chosen, f"if({mark} is null, {text}, {replaced})"
+
+
+def unmarked(value: str, mark: str = "mark") -> str:
+    """Spark SQL for one parsed string value without the marks, at its beginning or inside nested JSON."""
+    inner = f"concat('\"\\\\\\\\u000', ascii({mark}), '([^\"]*)\"')"
+    return (
+        f"case when {mark} is null then {value} when startswith({value}, {mark}) then substr({value}, 2) "
+        f"when instr({value}, concat('\\\\u000', ascii({mark}))) > 0 then regexp_replace({value}, {inner}, '$1') "
+        f"else {value} end"
+    )
+
+
+def unmarked_map(image: str, mark: str = "mark") -> str:
+    """Spark SQL for a parsed map of strings without the marks; the map itself where the message has none."""
+    return f"if({mark} is null or {image} is null, {image}, transform_values({image}, (k, v) -> {unmarked('v', mark)}))"
+
+
+def all_present(columns: Sequence[str], images: Sequence[str], text: str, elsewhere: frozenset[str]) -> str:
+    """Spark SQL: whether every column that is null in one of the struct images stands as null in the JSON text.
+
+    Where this is true, no column is absent. It is decided by counting `"name":null`, so it may be false for a text that
+    writes blanks or escapes a name; then the names have to be looked up in the text, which costs a second parse.
+
+    Args:
+        columns: the columns' names.
+        images: SQL for the struct images; a null image counts nothing.
+        text: SQL for the JSON text.
+        elsewhere: names that may also stand for something else in the message (the fields of a source block).
+    """
+    tests = []
+    for column in columns:
+        quoted = "`" + column.replace("`", "``") + "`"
+        nulls = " + ".join(f"if({image} is not null and {image}.{quoted} is null, 1, 0)" for image in images)
+        if column in elsewhere:
+            tests.append(f"({nulls}) = 0")
+            continue
+        word = f'"{column}":null'
+        count = f"(octet_length({text}) - octet_length(replace({text}, {literal(word)}))) div {len(word.encode())}"
+        tests.append(f"(({nulls}) = 0 or ({nulls}) <= {count})")
+    return " and ".join(tests) if tests else "true"
