@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from headrace import __version__
+from headrace.cli.decode import decode
 from headrace.cli.demo import demo
 from headrace.cli.run import run
 from headrace.cli.signal import signal
@@ -23,6 +24,7 @@ app = typer.Typer(
 app.command()(run)
 app.command()(status)
 app.command()(signal)
+app.command()(decode)
 app.command()(demo)
 
 

@@ -1,0 +1,164 @@
+"""`headrace decode`: what messages of a wire format say, as change rows."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from headrace.cli.failure import failures_told
+from headrace.cli.message_input import Given, Input, Unread, read_input
+from headrace.cli.run import Debug
+from headrace.errors import OptionError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from headrace.cli.row_output import Row
+    from headrace.formats.base import Format
+
+AUTO = "auto"
+SOME_ERRORS = 1
+_STDIN = "-"
+_REASONS = 5
+
+
+def decode(
+    file: Annotated[
+        str, typer.Argument(help="Where the messages are; - is the standard input.", show_default=True)
+    ] = _STDIN,
+    format: Annotated[str, typer.Option("--format", "-f", help="The wire format, or auto to find it out.")] = AUTO,
+    option: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--option",
+            "-o",
+            metavar="NAME=VALUE",
+            help="An option of the format, as often as needed; NAME=@FILE takes the value from a file.",
+            show_default=False,
+        ),
+    ] = None,
+    input: Annotated[
+        Input,
+        typer.Option(
+            help="lines: each line is a message's value; records: each line is a JSON object with value, key, headers, "
+            "topic, partition, offset, timestamp; base64: each line is a value in base64; binary: all is one value."
+        ),
+    ] = Input.LINES,
+    topic: Annotated[str, typer.Option(help="The topic of messages that do not say theirs.")] = "messages",
+    as_json: Annotated[bool, typer.Option("--json", help="One change row per line, as JSON.")] = False,
+    debug: Debug = False,
+) -> None:
+    """Print messages as change rows. Ends with 1 when some could not be read, 2 when nothing could be tried.
+
+    The whole input is read before the first row is printed. Rows come on the standard output in the messages' order;
+    which format was found, and the counts, on the standard error output.
+    """
+    with failures_told(debug):
+        options = _options(option or [])
+        messages, unread = read_input(_read(file), input, topic)
+        name, options = _detected(messages, options) if format == AUTO else (format, options)
+        found = _format(name, options)
+        rows = _decoded(found, name, messages, debug) if messages else []
+        failed = _show(messages, unread, rows, as_json)
+    if failed:
+        raise typer.Exit(SOME_ERRORS)
+
+
+def _read(file: str) -> bytes:
+    if file == _STDIN:
+        return sys.stdin.buffer.read()
+    try:
+        return Path(file).read_bytes()
+    except OSError as error:
+        raise OptionError(f"The file '{file}' can't be read: {error.strerror}.", remedy="Check the path.") from error
+
+
+def _options(given: list[str]) -> dict[str, Any]:
+    options: dict[str, Any] = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise OptionError(f"The option '{text}' has no value.", remedy="Write -o name=value.")
+        if name in options:
+            raise OptionError(f"The option '{name}' is given twice.", remedy="Keep one.")
+        if value.startswith("@"):
+            try:
+                value = Path(value[1:]).read_text("utf-8")
+            except (OSError, UnicodeDecodeError) as error:
+                raise OptionError(
+                    f"The file '{value[1:]}' of option '{name}' can't be read as text.", remedy="Check the path."
+                ) from error
+        options[name] = value
+    return options
+
+
+def _detected(messages: list[Given], options: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """The format that the messages speak for, said on stderr; options that are given win over those they ask for."""
+    from headrace.formats.detect import Sample, detect
+
+    found = detect([Sample(m.value, m.key, tuple(name for name, _ in m.headers or ())) for m in messages])
+    sys.stderr.write(f"Format: {found.sentence}.\n")
+    return found.format, {**found.options, **options}
+
+
+def _format(name: str, options: dict[str, Any]) -> Format:
+    from headrace.formats.convert import format_named
+
+    return format_named(name, options)
+
+
+def _decoded(format: Format, name: str, messages: list[Given], debug: bool) -> list[Row]:
+    from headrace.cli.message_input import kafka_frame
+    from headrace.cli.row_output import collect_rows
+    from headrace.formats.convert import decoded
+
+    return collect_rows(decoded(format, kafka_frame(_session(name, debug), messages)))
+
+
+def _session(format: str, debug: bool) -> SparkSession:
+    from headrace.jars import AVRO
+    from headrace.pipeline.session import spark_session
+
+    spark = spark_session("headrace decode", jars=(AVRO,) if format.endswith("_avro") else (), short_lived=True)
+    if not debug:
+        # What goes wrong is told in one sentence; Spark would print its traces around it.
+        spark.sparkContext.setLogLevel("OFF")
+    return spark
+
+
+def _show(messages: list[Given], unread: list[Unread], rows: list[Row], as_json: bool) -> bool:
+    """Print the rows in the order of their messages; whether some message could not be read."""
+    from headrace.cli.row_output import counts_text, error_row, json_line, text_lines
+
+    lines = {(m.topic, m.partition, m.offset): m.line for m in messages}
+    placed: list[tuple[int | None, Row]] = [(_line(row, lines), row) for row in rows]
+    placed += [(one.line, error_row(one.text, one.why)) for one in unread]
+    silent = sorted(set(lines.values()) - {line for line, _ in placed})
+    printed: list[tuple[int, str, list[str]]] = []
+    for line, row in placed:
+        shown = [json_line(row, line)] if as_json else list(text_lines(row, line))
+        printed.append((line or 0, row["position"] or "", shown))
+    if not as_json:
+        printed += [(line, "", [f"line {line}: no event"]) for line in silent]
+    for _, _, shown in sorted(printed, key=lambda found: found[:2]):
+        sys.stdout.write("".join(f"{text}\n" for text in shown))
+    sys.stdout.flush()
+    everything = len(messages) + len(unread)
+    sys.stderr.write(f"{counts_text([row['op'] for _, row in placed], everything, len(silent))}\n")
+    errors = Counter(row["error"] for _, row in placed if row["op"] == "error")
+    for reason, count in errors.most_common(_REASONS):
+        sys.stderr.write(f"  {count:,} x {reason}\n")
+    if len(errors) > _REASONS:
+        sys.stderr.write(f"  and {len(errors) - _REASONS:,} other reasons\n")
+    return bool(errors)
+
+
+def _line(row: Row, lines: Mapping[Any, int]) -> int | None:
+    """The line of the message that a row came from; None where the row does not say one."""
+    message = row["message"] or {}
+    return lines.get((message.get("topic"), message.get("partition"), message.get("offset")))
