@@ -1,4 +1,6 @@
-"""Write `docs/reference/options.md` from the options that the code declares. A test holds the page against the code.
+"""Write the pages of `docs/reference` that come from the code: options, and what each wire format carries.
+
+A test holds the pages against the code.
 
 python docs/generate_reference.py
 """
@@ -9,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from headrace import registry
+from headrace.formats.features import Feature, lost
 from headrace.options import Option
 
-PAGE = Path(__file__).parent / "reference" / "options.md"
+FOLDER = Path(__file__).parent / "reference"
 _HEAD = """# Options
 
 Generated from the code by `python docs/generate_reference.py`; do not edit.
@@ -22,8 +25,20 @@ says password, secret or token are never shown.
 """
 
 
-def render() -> str:
-    """The whole page."""
+_FORMATS_HEAD = """# What each wire format carries
+
+Generated from the code by `python docs/generate_reference.py`; do not edit.
+
+Every format is read and written: `headrace.decode(df, format=...)` gives change rows, `headrace.encode(df, format=...)`
+messages, so any format becomes any other. A change row says more than most messages can. The first table says what
+decoding a format can give (`r`) and what encoding it can say (`w`). The second says, for each pair, what messages of
+the first format say and the second has no place for; nothing else is lost on the way, which the tests check with the
+same lists. Values themselves are exact in every pair; where column types are lost, a value is kept as its text.
+"""
+
+
+def options_page() -> str:
+    """The page of options."""
     parts = [_HEAD]
     for kind in ("source", "format", "sink"):
         for name in registry.built_in_names(kind):
@@ -33,6 +48,25 @@ def render() -> str:
             parts.append("\n| option | also | type | default | meaning |\n|---|---|---|---|---|\n")
             parts.extend(_row(option) for option in owner.options)
     return "".join(parts)
+
+
+def formats_page() -> str:
+    """The page of what formats carry, and what is lost between two."""
+    formats = {name: registry.find("format", name) for name in registry.built_in_names("format")}
+    parts = [_FORMATS_HEAD, "\n## Reading and writing\n\n| | " + " | ".join(f"`{name}`" for name in formats) + " |\n"]
+    parts.append("|---" * (len(formats) + 1) + "|\n")
+    for feature in Feature:
+        marks = [("r" if feature in f.reads else "") + ("w" if feature in f.writes else "") for f in formats.values()]
+        parts.append(f"| {feature} | " + " | ".join(marks) + " |\n")
+    parts.append("\n## Lost between two formats\n\n| from | to | what the second can't say |\n|---|---|---|\n")
+    for source, read in formats.items():
+        for target, written in formats.items():
+            missing = ", ".join(lost(read.reads, written.writes)) or "nothing"
+            parts.append(f"| `{source}` | `{target}` | {missing} |\n")
+    return "".join(parts)
+
+
+PAGES = {FOLDER / "options.md": options_page, FOLDER / "formats.md": formats_page}
 
 
 def _first_line(owner: type[Any]) -> str:
@@ -58,5 +92,5 @@ def _shown(default: Any) -> str:
 
 
 if __name__ == "__main__":
-    PAGE.parent.mkdir(parents=True, exist_ok=True)
-    PAGE.write_text(render(), encoding="utf-8")
+    for page, render in PAGES.items():
+        page.write_text(render(), encoding="utf-8")
