@@ -25,6 +25,7 @@ class Feature(StrEnum):
     WHOLE_BEFORE = "unchanged columns in old images of updates"
     ABSENT = "columns that an image does not carry, told from NULL"
     CHANGED = "the list of changed columns"
+    KEY_CHANGE = "changes of a key as one update (else a delete and a create)"
     KEY = "which columns are the key"
     TYPES = "column types beside the values"
     DATABASE = "the database of a table"
