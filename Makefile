@@ -5,10 +5,10 @@ INSTALLED := .venv/.installed
 FETCHED := .venv/.fetched
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test soak bench lint format clean
+.PHONY: help setup demo test test-real soak bench lint format clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-8s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-9s %s\n", $$1, $$2}' Makefile
 
 setup: $(INSTALLED) $(FETCHED) ## build .venv and download the jars (PYTHON=python3.12 chooses the Python)
 
@@ -28,7 +28,10 @@ demo: setup ## capture changes of a database with history into Kafka messages an
 	@$(BIN)/headrace demo $(ARGS)
 
 test: lint ## everything that must pass before a commit, by two processes
-	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not soak and not live" $(ARGS)
+	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not soak and not live and not real" $(ARGS)
+
+test-real: setup ## Debezium Server on a real MariaDB and PostgreSQL (docs/real-producers.md)
+	$(BIN)/pytest -m real $(ARGS)
 
 soak: setup ## long runs with faults
 	$(BIN)/pytest -m soak $(ARGS)

@@ -1,0 +1,150 @@
+"""Debezium Server captures a real MariaDB and a real PostgreSQL into a real Kafka broker, in three forms at once.
+
+What it writes is read from Kafka by Spark, decoded, and replayed by key: the rows must be those of the databases, type
+by type, at the end of the snapshot and at the end. tests/real/losses.py has what the producer itself loses.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from tests.real.comparison import Comparison
+from tests.real.debezium_server import DebeziumServer
+from tests.real.losses import MARIADB, POSTGRES
+from tests.real.mariadb import MariaDb
+from tests.real.postgres import Postgres
+from tests.real.replay import replayed
+
+import headrace
+from headrace.testing.broker import KafkaBroker
+from headrace.testing.schema_registry import SchemaRegistryServer
+
+pytestmark = pytest.mark.real
+
+SQL = Path(__file__).parent / "sql"
+FORMS = ("schema", "plain", "avro")
+LOSSES = {"mariadb": MARIADB, "postgres": POSTGRES}
+Truth = dict[str, list[dict[str, str | None]]]
+
+
+@dataclass
+class Captured:
+    """What one database held, and the change rows of each form."""
+
+    database: str
+    natives: dict[str, dict[str, dict[str, str]]]
+    truth: dict[str, Truth]
+    rows: dict[str, list[dict[str, Any]]]
+
+
+@pytest.fixture(scope="module")
+def folder() -> Iterator[Path]:
+    """A folder with a short path, as sockets need, that another user may enter."""
+    with tempfile.TemporaryDirectory(prefix="headrace-") as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
+@pytest.fixture(scope="module")
+def broker(folder: Path) -> Iterator[KafkaBroker]:
+    with KafkaBroker(folder / "kafka") as running:
+        yield running
+
+
+@pytest.fixture(scope="module", params=[MariaDb, Postgres], ids=lambda kind: kind.name)
+def captured(request: Any, spark: Any, folder: Path, broker: KafkaBroker) -> Iterator[Captured]:
+    """One database's life, captured in all forms at the same time, so that all tell the same story."""
+    work = folder / request.param.name
+    work.mkdir()
+    with contextlib.ExitStack() as running:
+        registry = running.enter_context(SchemaRegistryServer())
+        database = running.enter_context(request.param(work))
+        print(f"Debezium Server captures {database.name} {database.version}")
+        database.run((SQL / f"{database.name}_tables.sql").read_text(encoding="utf-8"))
+        natives, truth = {"snapshot": database.natives()}, {"snapshot": held(database)}
+        servers = [
+            running.enter_context(
+                DebeziumServer(
+                    work / form, f"{database.name}_{form}", broker.bootstrap, database.connector(n), form, registry.url
+                )
+            )
+            for n, form in enumerate(FORMS)
+        ]
+        for server in servers:
+            marked(server, broker, database, 1)
+        database.run((SQL / f"{database.name}_changes.sql").read_text(encoding="utf-8"))
+        for server in servers:
+            marked(server, broker, database, 2)
+        natives["final"], truth["final"] = database.natives(), held(database)
+        rows = {form: decoded(spark, broker, f"{database.name}_{form}", form, registry) for form in FORMS}
+        yield Captured(database.name, natives, truth, rows)
+
+
+def held(database: MariaDb | Postgres) -> Truth:
+    """What all tables hold now, as the database's client prints it."""
+    return {table: database.rows(table, columns) for table, columns in database.natives().items()}
+
+
+def marked(server: DebeziumServer, broker: KafkaBroker, database: MariaDb | Postgres, count: int) -> None:
+    """Wait until so many rows of the table `marker`, the last of each part, are in Kafka."""
+    schema = "public" if database.name == "postgres" else database.database
+    topic = f"{server.prefix}.{schema}.marker"
+    server.server.wait_until(lambda: records(broker.bootstrap, topic) >= count, f"{count} records were in {topic}")
+
+
+def records(bootstrap: str, topic: str) -> int:
+    """How many records the topic's one partition holds."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "gate", "allow.auto.create.topics": False})
+    try:
+        if topic not in consumer.list_topics(timeout=10).topics:
+            return 0
+        low, high = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=10)
+        return int(high - low)
+    finally:
+        consumer.close()
+
+
+def decoded(
+    spark: Any, broker: KafkaBroker, prefix: str, form: str, registry: SchemaRegistryServer
+) -> list[dict[str, Any]]:
+    """All change rows of one Debezium Server."""
+    messages = (
+        spark.read.format("kafka")
+        .option("kafka.bootstrap.servers", broker.bootstrap)
+        .option("subscribePattern", f"{prefix}([.].*)?")
+        .option("startingOffsets", "earliest")
+        .option("includeHeaders", "true")
+        .load()
+    )
+    if form == "avro":
+        rows = headrace.decode(messages, format="debezium_avro", registry=registry.url)
+    else:
+        rows = headrace.decode(messages, format="debezium_json")
+    return [row.asDict(recursive=True) for row in rows.collect()]
+
+
+@pytest.mark.parametrize("moment", ["snapshot", "final"])
+@pytest.mark.parametrize("form", FORMS)
+def test_the_decoded_changes_are_the_database(captured: Captured, form: str, moment: str) -> None:
+    rows = [row for row in captured.rows[form] if moment == "final" or row["op"] == "r"]
+    keys = {row["message"]["topic"].rpartition(".")[2]: list(row["key"]) for row in rows if row["key"] is not None}
+    tables = {topic.rpartition(".")[2]: table for topic, table in replayed(rows).items()}
+    comparison = Comparison(captured.database, LOSSES[captured.database])
+    for name, truth in captured.truth[moment].items():
+        comparison.table(name, captured.natives[moment][name], keys[name], truth, tables[name])
+    assert comparison.differences == []
+    assert comparison.values > 150
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_no_message_is_an_error(captured: Captured, form: str) -> None:
+    assert [row["error"] for row in captured.rows[form] if row["op"] == "error"] == []
+    operations = {row["op"] for row in captured.rows[form]}
+    assert {"r", "c", "u", "d", "t", "tombstone", "begin", "end", "schema"} <= operations
