@@ -6,6 +6,7 @@ so that integers, decimals and texts are read exactly and each message is parsed
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,8 +15,12 @@ from typing import TYPE_CHECKING, Any
 from headrace.changes import Column, TableId, TableSchema
 from headrace.changes.row import CHANGE_ROW_DDL, spark_schema
 from headrace.changes.typed import literal, quote
+from headrace.errors import OptionError
 from headrace.formats import debezium_metadata_decode as metadata
+from headrace.formats.debezium_options import field_rules, value_modes
+from headrace.formats.debezium_schema import SHAPES, key_schema, value_schema
 from headrace.formats.debezium_texts import FieldText, field_text
+from headrace.formats.debezium_topics import topics
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -382,3 +387,66 @@ def schema_rows(messages: DataFrame, readings: Readings) -> DataFrame:
         }
         lines.append(tuple(line.get(f.name) for f in spark_schema()))
     return messages.sparkSession.createDataFrame(lines, CHANGE_ROW_DDL)
+
+
+def decode(messages: DataFrame, settings: Mapping[str, Any]) -> DataFrame:
+    """Debezium events with their schemas (`schemas.enable`) to change rows.
+
+    A batch DataFrame is read twice: first the structures that occur in it are collected on the driver. Each gives a
+    `schema` row before its first message. With the option `schema` that first job is left out, values and keys may
+    come without their schemas, and columns keep their declared digits; the handling modes must then be set as the
+    writer had them. Streaming DataFrames need that option, and give no `schema` rows.
+
+    Tombstones become `tombstone` rows. Schema changes become `schema` rows with `source['change']` and
+    `source['ddl']` (and SQL Server's types), edges of transactions `begin` and `end` rows, heartbeats `heartbeat`
+    rows, with and without their schemas. What can't be read, and what is none of these, becomes an `error` row that
+    keeps the message. A column that holds the unavailable-value placeholder is left out of the image. The field
+    that a router adds to keys (`key_field_name`) is left out of the key; a tombstone in a topic of several tables
+    carries the name of one of them.
+
+    Raises:
+        OptionError: a streaming DataFrame without the option `schema`, or two structures of one table in it.
+    """
+    given = settings["schema"]
+    if given is None and messages.isStreaming:
+        raise OptionError(
+            "Format 'debezium_json' needs the option 'schema' to decode a streaming DataFrame.",
+            remedy="Give the tables' TableSchemas, or decode inside foreachBatch.",
+        )
+    texts = with_texts(messages)
+    placeholder = settings["unavailable_value_placeholder"]
+    placeholders = (placeholder, base64.b64encode(placeholder.encode()).decode())
+    readings = (
+        collected(texts, settings["key_field_name"]) if given is None else _given_readings(given.tables, settings)
+    )
+    rows = change_rows(texts, readings, placeholders, by_topic=given is not None)
+    if messages.isStreaming or not readings.structures:
+        return rows
+    return schema_rows(messages, readings).unionAll(rows)
+
+
+def _given_readings(given: tuple[TableSchema, ...], settings: Mapping[str, Any]) -> Readings:
+    shape, prefix, modes = SHAPES[settings["shape"]], settings["topic_prefix"], value_modes(settings)
+    names, rules = topics(settings, shape), field_rules(settings, shape)
+    readings = Readings()
+    for schema in given:
+        topic = names.of(schema.id)
+        taken = readings.topics.get(topic)
+        if taken == schema.id:
+            raise OptionError(
+                f"Option 'schema' of format 'debezium_json' holds two structures of table {schema.id}.",
+                remedy="Keep the one that the messages follow.",
+            )
+        if taken is not None:
+            raise OptionError(
+                f"Tables {taken} and {schema.id} share the topic '{topic}', so a structure can't be told by it.",
+                remedy="Decode messages with schemas, without the option 'schema'.",
+            )
+        readings.topics[topic] = schema.id
+        dot = names.delimiter
+        # Without a prefix, whatever stands before the table's parts.
+        ending = f"endswith(concat('{dot}', topic), {literal(dot + topic)})"
+        mark = f"topic = {literal(topic)}" if prefix else ending
+        row = value_schema(schema, topic, shape, modes, rules)
+        known_reading(readings, schema, mark, row, key_schema(schema, topic, modes, rules))
+    return readings

@@ -1,0 +1,287 @@
+"""The options of Debezium's JSON format."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from headrace.formats.base import COMMON
+from headrace.formats.debezium_schema import SHAPES, FieldRules, Shape
+from headrace.formats.debezium_topics import pattern, patterns
+from headrace.formats.debezium_values import ValueModes
+from headrace.options import Option
+
+
+def operations(given: Any) -> frozenset[str]:
+    """A list of the letters c, u, d and t, or `none`."""
+    items = given.split(",") if isinstance(given, str) else list(given)
+    letters = frozenset(str(item).strip() for item in items if str(item).strip())
+    if letters - {"c", "u", "d", "t", "none"}:
+        raise ValueError("it may hold c, u, d, t, or be none")
+    if "none" in letters and len(letters) > 1:
+        raise ValueError("none stands alone")
+    return letters - {"none"}
+
+
+def field_names(given: Any) -> str:
+    """`none` or `avro`; what `sanitize.field.names` takes, true or false, means the latter or the former."""
+    text = str(given).strip().lower()
+    return {"true": "avro", "false": "none"}.get(text, text)
+
+
+ENCODING = (
+    Option(
+        "topic_prefix",
+        str,
+        "The server's logical name: first part of every topic, and `source.name`.",
+        default=None,
+        aliases=("topic.prefix", "database.server.name"),
+    ),
+    Option(
+        "shape",
+        str,
+        "The generation of events: `1.7` (topics server.schema.table), `3` (topics prefix.db.schema.table), or "
+        "`3.0`, as the first releases of 3 wrote them.",
+        default="3",
+        choices=tuple(SHAPES),
+    ),
+    Option(
+        "schemas_enable",
+        bool,
+        "Whether each value is wrapped as {schema, payload}, as JsonConverter does with schemas on.",
+        default=False,
+        aliases=("value.converter.schemas.enable", "schemas.enable"),
+    ),
+    Option(
+        "key_schemas_enable",
+        bool,
+        "The same for keys and key headers; as `schemas_enable` where not given.",
+        default=None,
+        aliases=("key.converter.schemas.enable",),
+    ),
+    Option(
+        "tombstones_on_delete",
+        bool,
+        "Whether a delete is followed by a message with the same key and a null value.",
+        default=True,
+        aliases=("tombstones.on.delete",),
+    ),
+    Option(
+        "skipped_operations",
+        operations,
+        "Operations that give no message: c, u, d, t, or none.",
+        default=frozenset("t"),
+        aliases=("skipped.operations",),
+    ),
+    Option(
+        "decimal_handling_mode",
+        str,
+        "`precise` writes the unscaled bytes, `string` plain digits, `double` a binary number, which may lose digits.",
+        default="precise",
+        choices=("precise", "string", "double"),
+        aliases=("decimal.handling.mode",),
+    ),
+    Option(
+        "time_precision_mode",
+        str,
+        "How dates and times are written; isostring, microseconds and nanoseconds need shape 3.",
+        default="adaptive",
+        choices=SHAPES["3"].time_modes,
+        aliases=("time.precision.mode",),
+    ),
+    Option(
+        "binary_handling_mode",
+        str,
+        "`bytes` (base64 in JSON), or text as `base64`, `base64-url-safe` or `hex`.",
+        default="bytes",
+        choices=("bytes", "base64", "base64-url-safe", "hex"),
+        aliases=("binary.handling.mode",),
+    ),
+    Option(
+        "unavailable_value_placeholder",
+        str,
+        "What stands, in shape 3, for a text or bytes value that a change does not carry; shape 1.7 writes null. "
+        "Columns of other types are null in both.",
+        default="__debezium_unavailable_value",
+        aliases=("unavailable.value.placeholder",),
+    ),
+    Option(
+        "event_converting_failure_handling_mode",
+        str,
+        "`fail` stops the query at a value that can't be written (a datetime2(7) beyond the years 1677 to 2262, in "
+        "nanoseconds) and names its column; `warn` writes null, as Debezium does by default.",
+        default="fail",
+        choices=("fail", "warn"),
+        aliases=("event.converting.failure.handling.mode",),
+    ),
+    Option(
+        "connector_version",
+        str,
+        "What stands in `source.version`; 1.7.2.Final in shape 1.7 and 3.6.1.Final in shape 3 where not given.",
+        default=None,
+    ),
+    Option(
+        "null_as_default",
+        bool,
+        "Whether NULL in a nullable column with a default is written as the default, as Connect's converters do.",
+        default=False,
+        aliases=("replace.null.with.default", "value.converter.replace.null.with.default"),
+    ),
+    Option(
+        "schema_name_adjustment_mode",
+        str,
+        "`avro` makes schema names fit for Avro (always done by 1.7), `none` leaves them (default of shape 3).",
+        default=None,
+        choices=("none", "avro"),
+        aliases=("schema.name.adjustment.mode",),
+    ),
+    Option(
+        "context_headers",
+        bool,
+        "Whether shape 3 has the four `__debezium.context.*` headers; their runId is the same for one topic "
+        "prefix, so that repeated batches have the same bytes.",
+        default=True,
+        aliases=("extended.headers.enabled",),
+    ),
+    Option(
+        "include_schema_changes",
+        bool,
+        "Whether tables that are captured, altered or dropped give a message in the topic named as the prefix.",
+        default=True,
+        aliases=("include.schema.changes",),
+    ),
+    Option(
+        "topic_delimiter",
+        str,
+        "What stands between the parts of a topic.",
+        default=".",
+        choices=(".", "_", "-"),
+        aliases=("topic.delimiter",),
+    ),
+    Option(
+        "topic_transaction",
+        str,
+        "Last part of the topic of transaction edges, behind the prefix.",
+        default="transaction",
+        aliases=("topic.transaction",),
+    ),
+    Option(
+        "transaction_topic",
+        str,
+        "The whole name of that topic, in which `${database.server.name}` is the prefix.",
+        default=None,
+        aliases=("transaction.topic", "database.transaction.topic"),
+    ),
+    Option(
+        "heartbeat_topics_prefix",
+        str,
+        "First part of the topic of heartbeats, before the prefix.",
+        default="__debezium-heartbeat",
+        aliases=("heartbeat.topics.prefix", "topic.heartbeat.prefix"),
+    ),
+    Option(
+        "topic_route_regex",
+        pattern,
+        "Tables whose topic this pattern matches as a whole are routed to `topic_route_replacement`; topic and "
+        "schema names follow. Written as Python takes it, named groups as in Java too.",
+        default=None,
+        aliases=("topic.regex",),
+    ),
+    Option(
+        "topic_route_replacement",
+        str,
+        "The topic for `topic_route_regex`; `$1` and `${name}` stand for the pattern's groups.",
+        default=None,
+        aliases=("topic.replacement",),
+    ),
+    Option(
+        "key_enforce_uniqueness",
+        bool,
+        "Whether the key of a routed message gets a field that says its table, because keys of several tables "
+        "meet in one topic.",
+        default=True,
+        aliases=("key.enforce.uniqueness",),
+    ),
+    Option(
+        "key_field_name",
+        str,
+        "The name of that field; decoding leaves it out of the key.",
+        default="__dbz__physicalTableIdentifier",
+        aliases=("key.field.name",),
+    ),
+    Option(
+        "key_field_regex",
+        pattern,
+        "With `key_field_replacement`, makes that field's value from the topic before routing, which else stands "
+        "there.",
+        default=None,
+        aliases=("key.field.regex",),
+    ),
+    Option(
+        "key_field_replacement",
+        str,
+        "The value for `key_field_regex`, with `$1` and `${name}`.",
+        default=None,
+        aliases=("key.field.replacement",),
+    ),
+    Option(
+        "column_propagate_source_type",
+        patterns,
+        "Patterns, with commas between, of columns (`schema.table.column`, with or without the database in front) "
+        "whose source type, length and scale (and name, in shape 3) stand in the parameters of their schema.",
+        default=(),
+        aliases=("column.propagate.source.type",),
+    ),
+    Option(
+        "datatype_propagate_source_type",
+        patterns,
+        "The same by type (`schema.table.type`, with or without the database in front).",
+        default=(),
+        aliases=("datatype.propagate.source.type",),
+    ),
+    Option(
+        "field_name_adjustment_mode",
+        field_names,
+        "`avro` writes `_` for each character of a column's name that Avro does not allow in a field, and before a "
+        "leading digit; `none` leaves names. `sanitize.field.names` takes true or false.",
+        default="none",
+        choices=("none", "avro"),
+        aliases=("field.name.adjustment.mode", "sanitize.field.names"),
+    ),
+    Option(
+        "unavailable_max_as_null",
+        bool,
+        "Whether, as recorded of 3.6.1, only text, ntext, image and xml columns have the placeholder in shape 3, "
+        "and none in a delete, while varchar(max), nvarchar(max) and varbinary(max) are null.",
+        default=False,
+    ),
+)
+"""How messages are written; decoding with a given structure looks at the handling modes too."""
+
+DECODING: tuple[Option, ...] = ()
+"""How messages are read."""
+
+OPTIONS = (*COMMON, *ENCODING, *DECODING)
+
+
+def value_modes(settings: Mapping[str, Any]) -> ValueModes:
+    """How values are written on the wire."""
+    return ValueModes(
+        decimals=settings["decimal_handling_mode"],
+        times=settings["time_precision_mode"],
+        binary=settings["binary_handling_mode"],
+        placeholder=settings["unavailable_value_placeholder"],
+        failing=settings["event_converting_failure_handling_mode"] == "fail",
+        null_as_default=settings["null_as_default"],
+        recorded_placeholders=settings["unavailable_max_as_null"],
+    )
+
+
+def field_rules(settings: Mapping[str, Any], shape: Shape) -> FieldRules:
+    """How columns become fields on the wire."""
+    return FieldRules(
+        adjustment=settings["field_name_adjustment_mode"],
+        propagated_columns=settings["column_propagate_source_type"],
+        propagated_types=settings["datatype_propagate_source_type"],
+        column_names=shape.column_names,
+    )
