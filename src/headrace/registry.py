@@ -20,6 +20,7 @@ _BUILT_IN: Mapping[str, Mapping[str, str]] = {
         "sqlserver": "headrace.sources.sqlserver.source:SqlServerSource",
     },
     "format": {
+        "canal_json": "headrace.formats.canal_json:CanalJson",
         "debezium_json": "headrace.formats.debezium_json:DebeziumJson",
     },
     "sink": {
