@@ -1,0 +1,323 @@
+"""Avro schemas as messages name them, and the Connect schemas that they stand for.
+
+Kafka Connect's converters write a Connect schema as an Avro schema with `connect.*` attributes beside the types. Read
+back, an Avro schema becomes two things here: the Connect schema (in the form of JsonConverter), which says what values
+mean, and a plain Avro schema of the same bytes, which says how they lie: no logical types (Avro's libraries refuse
+decimals whose scale is beyond their precision), no attributes, no defaults, and no name used twice.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from headrace.errors import FormatError
+
+_INTEGERS = {"int": "int32", "long": "int64"}
+_SAME = frozenset(("float", "double", "boolean", "string", "bytes"))
+_PRIMITIVES = frozenset(("null", "boolean", "int", "long", "float", "double", "bytes", "string"))
+# What Avro's own logical types mean where a producer other than Connect wrote them.
+_MEANINGS = {
+    "decimal": "org.apache.kafka.connect.data.Decimal",
+    "date": "org.apache.kafka.connect.data.Date",
+    "time-millis": "org.apache.kafka.connect.data.Time",
+    "time-micros": "io.debezium.time.MicroTime",
+    "timestamp-millis": "org.apache.kafka.connect.data.Timestamp",
+    "timestamp-micros": "io.debezium.time.MicroTimestamp",
+    "timestamp-nanos": "io.debezium.time.NanoTimestamp",
+    "local-timestamp-millis": "org.apache.kafka.connect.data.Timestamp",
+    "local-timestamp-micros": "io.debezium.time.MicroTimestamp",
+    "local-timestamp-nanos": "io.debezium.time.NanoTimestamp",
+    "uuid": "io.debezium.data.Uuid",
+}
+_MOST_LEVELS = 64
+
+
+@dataclass(frozen=True)
+class WriterSchema:
+    """What one schema of a registry says.
+
+    Args:
+        connect: the Connect schema, in JsonConverter's form.
+        plain: the Avro schema by which the bytes are read, as JSON values.
+    """
+
+    connect: Mapping[str, Any]
+    plain: Any
+
+    @property
+    def connect_text(self) -> str:
+        """The Connect schema as one line of JSON."""
+        return json.dumps(self.connect, separators=(",", ":"), ensure_ascii=False)
+
+    @property
+    def fields(self) -> Mapping[str, Mapping[str, Any]]:
+        """The Connect fields of a struct by name; empty for other types."""
+        return {field["field"]: field for field in self.connect.get("fields") or ()}
+
+
+@lru_cache(maxsize=4096)
+def writer_schema(text: str) -> WriterSchema:
+    """Read the text of an Avro schema.
+
+    Raises:
+        FormatError: it is none, it refers to itself, or it holds a union of several types.
+    """
+    try:
+        parsed = json.loads(text)
+    except ValueError as error:
+        raise FormatError(f"The schema is no JSON: {error}.") from error
+    reading = _Reading()
+    connect, plain = reading.schema(parsed, "", 0)
+    return WriterSchema(connect, plain)
+
+
+class _Reading:
+    """One walk through a schema; named types are known from their definition on."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[dict[str, Any], str] | None] = {}
+
+    def schema(self, schema: Any, namespace: str, level: int) -> tuple[dict[str, Any], Any]:
+        """The Connect schema and the plain one."""
+        if level > _MOST_LEVELS:
+            raise FormatError("The schema is nested too deeply.")
+        if isinstance(schema, str):
+            return self._named(schema, namespace)
+        if isinstance(schema, list):
+            return self._union(schema, namespace, level)
+        if not isinstance(schema, Mapping) or "type" not in schema:
+            raise FormatError("The schema holds a type that is none.")
+        kind = schema["type"]
+        if kind in ("record", "error"):
+            return self._record(schema, namespace, level)
+        if kind in ("enum", "fixed"):
+            return self._leaf(schema, namespace)
+        if kind == "array":
+            items, plain = self.schema(schema.get("items"), namespace, level + 1)
+            return self._marked({"type": "array", "items": items}, schema), {"type": "array", "items": plain}
+        if kind == "map":
+            values, plain = self.schema(schema.get("values"), namespace, level + 1)
+            keys = {"type": "string", "optional": False}
+            return self._marked({"type": "map", "keys": keys, "values": values}, schema), {
+                "type": "map",
+                "values": plain,
+            }
+        if not isinstance(kind, str) or kind not in _PRIMITIVES:
+            return self.schema(kind, namespace, level + 1)
+        return self._marked(_primitive(kind), schema), kind
+
+    def _named(self, name: str, namespace: str) -> tuple[dict[str, Any], Any]:
+        if name in _PRIMITIVES:
+            return {**_primitive(name), "optional": False}, name
+        full = name if "." in name or not namespace else f"{namespace}.{name}"
+        full = full if full in self._known else name
+        if full not in self._known:
+            raise FormatError(f"The schema names a type that it does not define: {name!r}.")
+        found = self._known[full]
+        if found is None:
+            raise FormatError(f"The type {name!r} of the schema holds itself.")
+        return dict(found[0]), found[1]
+
+    def _union(self, branches: list[Any], namespace: str, level: int) -> tuple[dict[str, Any], Any]:
+        others = [branch for branch in branches if branch != "null"]
+        if len(others) != 1:
+            raise FormatError("The schema holds a union of several types.")
+        connect, plain = self.schema(others[0], namespace, level + 1)
+        if len(branches) == 1:
+            return connect, [plain]
+        return {**connect, "optional": True}, ["null" if branch == "null" else plain for branch in branches]
+
+    def _record(self, schema: Mapping[str, Any], namespace: str, level: int) -> tuple[dict[str, Any], Any]:
+        full, inner = _full_name(schema, namespace)
+        if full in self._known:
+            raise FormatError(f"The schema defines {full!r} twice.")
+        self._known[full] = None
+        number = f"r{len(self._known)}"
+        fields: list[dict[str, Any]] = []
+        plain: list[dict[str, Any]] = []
+        for field in schema.get("fields") or ():
+            if not isinstance(field, Mapping) or not isinstance(field.get("name"), str):
+                raise FormatError(f"A field of {full!r} has no name.")
+            connect, shape = self.schema(field.get("type"), inner, level + 1)
+            default = field.get("default")
+            if "default" not in connect and default is not None:
+                connect["default"] = _default(connect, default)
+            fields.append({**connect, "field": field["name"]})
+            plain.append({"name": field["name"], "type": shape})
+        if not fields:
+            raise FormatError(f"The record {full!r} has no fields.")
+        connect = self._marked({"type": "struct", "fields": fields}, schema)
+        connect.setdefault("name", full)
+        self._known[full] = (connect, number)
+        return dict(connect), {"type": "record", "name": number, "fields": plain}
+
+    def _leaf(self, schema: Mapping[str, Any], namespace: str) -> tuple[dict[str, Any], Any]:
+        full, _ = _full_name(schema, namespace)
+        number = f"r{len(self._known) + 1}"
+        if schema["type"] == "fixed":
+            connect = self._marked({"type": "bytes"}, schema)
+            plain = {"type": "fixed", "name": number, "size": schema.get("size")}
+        else:
+            connect = self._marked({"type": "string"}, schema)
+            plain = {"type": "enum", "name": number, "symbols": schema.get("symbols")}
+        self._known[full] = (connect, number)
+        return dict(connect), plain
+
+    @staticmethod
+    def _marked(connect: dict[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:
+        """The Connect type with what the attributes beside it say."""
+        made = {**connect, "optional": False}
+        if made["type"] in ("int32", "int64") and schema.get("connect.type") in ("int8", "int16"):
+            made["type"] = schema["connect.type"]
+        name = schema.get("connect.name") or _MEANINGS.get(schema.get("logicalType", ""))
+        if name:
+            made["name"] = name
+        if schema.get("connect.version") is not None:
+            made["version"] = schema["connect.version"]
+        parameters = dict(schema.get("connect.parameters") or {})
+        if name == _MEANINGS["decimal"]:
+            parameters.setdefault("scale", str(schema.get("scale", 0)))
+            if "precision" in schema and schema.get("connect.name") is None:
+                parameters.setdefault("connect.decimal.precision", str(schema["precision"]))
+        if parameters:
+            made["parameters"] = parameters
+        if schema.get("connect.doc") is not None:
+            made["doc"] = schema["connect.doc"]
+        if schema.get("connect.default") is not None:
+            made["default"] = _default(made, schema["connect.default"])
+        return made
+
+
+def _primitive(kind: str) -> dict[str, Any]:
+    if kind == "null":
+        return {"type": "string", "optional": True}
+    return {"type": _INTEGERS.get(kind, kind)}
+
+
+def _full_name(schema: Mapping[str, Any], namespace: str) -> tuple[str, str]:
+    name = schema.get("name")
+    if not isinstance(name, str) or not name:
+        raise FormatError("A named type of the schema has no name.")
+    if "." in name:
+        return name, name.rpartition(".")[0]
+    inner = schema.get("namespace", namespace) or ""
+    return (f"{inner}.{name}" if inner else name), inner
+
+
+def _default(connect: Mapping[str, Any], default: Any) -> Any:
+    """A default as JsonConverter writes it: bytes in base64, where Avro has one character a byte."""
+    if connect["type"] == "bytes" and isinstance(default, str):
+        return base64.b64encode(default.encode("latin-1", "replace")).decode()
+    return default
+
+
+def avro_schema(connect: Mapping[str, Any]) -> Any:
+    """A Connect schema (JsonConverter's form) as the Avro schema that Confluent's and Apicurio's converters write.
+
+    The names of structs must be fit for Avro already.
+    """
+    return _Writing().schema(connect, "")
+
+
+def avro_text(connect: Mapping[str, Any]) -> str:
+    """`avro_schema` as one line of JSON."""
+    return json.dumps(avro_schema(connect), separators=(",", ":"), ensure_ascii=False)
+
+
+class _Writing:
+    """One walk through a Connect schema; a struct is defined where it first occurs and named afterwards."""
+
+    def __init__(self) -> None:
+        self._defined: dict[str, Mapping[str, Any]] = {}
+        self._unnamed = 0
+
+    def schema(self, connect: Mapping[str, Any], namespace: str) -> Any:
+        """The type; optional ones become a union in which the default's type is first."""
+        made = self._type(connect, namespace)
+        if not connect.get("optional"):
+            return made
+        return [made, "null"] if connect.get("default") is not None else ["null", made]
+
+    def _type(self, connect: Mapping[str, Any], namespace: str) -> Any:
+        kind = connect["type"]
+        if kind == "struct":
+            return self._struct(connect, namespace)
+        made: dict[str, Any] = {"type": kind if kind in _SAME else "int"}
+        if kind == "int64":
+            made["type"] = "long"
+        elif kind == "array":
+            made = {"type": "array", "items": self.schema(connect["items"], namespace)}
+        elif kind == "map":
+            made = {"type": "map", "values": self.schema(connect["values"], namespace)}
+        decimal = connect.get("name") == _MEANINGS["decimal"] and kind == "bytes"
+        parameters = connect.get("parameters") or {}
+        if decimal:
+            made["scale"] = int(parameters.get("scale", 0))
+            # What Confluent's converter writes where nothing says the precision.
+            made["precision"] = int(parameters.get("connect.decimal.precision", 64))
+        made |= _attributes(connect)
+        if decimal:
+            made["logicalType"] = "decimal"
+        elif connect.get("name") in _CONNECT_TIMES:
+            made["logicalType"] = _CONNECT_TIMES[connect["name"]]
+        if kind in ("int8", "int16"):
+            made["connect.type"] = kind
+        return made["type"] if len(made) == 1 else made
+
+    def _struct(self, connect: Mapping[str, Any], namespace: str) -> Any:
+        name = connect.get("name")
+        if not name:
+            self._unnamed += 1
+            name = "ConnectDefault" if self._unnamed == 1 else f"ConnectDefault{self._unnamed}"
+        if name in self._defined:
+            own, _, short = name.rpartition(".")
+            return short if own == namespace else name
+        self._defined[name] = connect
+        inner, _, short = name.rpartition(".")
+        made: dict[str, Any] = {"type": "record", "name": short}
+        if inner and inner != namespace:
+            made["namespace"] = inner
+        made["fields"] = [self._field(field, inner or namespace) for field in connect["fields"]]
+        return made | _attributes(connect)
+
+    def _field(self, field: Mapping[str, Any], namespace: str) -> dict[str, Any]:
+        made = {"name": field["field"], "type": self.schema(field, namespace)}
+        default = field.get("default")
+        if default is not None:
+            made["default"] = _avro_default(field, default)
+        elif field.get("optional"):
+            made["default"] = None
+        return made
+
+
+_CONNECT_TIMES = {
+    "org.apache.kafka.connect.data.Date": "date",
+    "org.apache.kafka.connect.data.Time": "time-millis",
+    "org.apache.kafka.connect.data.Timestamp": "timestamp-millis",
+}
+
+
+def _attributes(connect: Mapping[str, Any]) -> dict[str, Any]:
+    made: dict[str, Any] = {}
+    if connect.get("doc") is not None:
+        made["connect.doc"] = connect["doc"]
+    if connect.get("version") is not None:
+        made["connect.version"] = connect["version"]
+    if connect.get("parameters"):
+        made["connect.parameters"] = dict(connect["parameters"])
+    if connect.get("default") is not None:
+        made["connect.default"] = _avro_default(connect, connect["default"])
+    if connect.get("name") is not None:
+        made["connect.name"] = connect["name"]
+    return made
+
+
+def _avro_default(connect: Mapping[str, Any], default: Any) -> Any:
+    if connect["type"] == "bytes" and isinstance(default, str):
+        return base64.b64decode(default).decode("latin-1")
+    return default
