@@ -22,6 +22,7 @@ _BUILT_IN: Mapping[str, Mapping[str, str]] = {
     "format": {
         "canal_json": "headrace.formats.canal_json:CanalJson",
         "debezium_json": "headrace.formats.debezium_json:DebeziumJson",
+        "shareplex_json": "headrace.formats.shareplex_json:SharePlexJson",
     },
     "sink": {
         "kafka": "headrace.sinks.kafka:KafkaSink",

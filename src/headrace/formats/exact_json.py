@@ -90,3 +90,17 @@ def all_present(columns: Sequence[str], images: Sequence[str], text: str, elsewh
         count = f"(octet_length({text}) - octet_length(replace({text}, {literal(word)}))) div {len(word.encode())}"
         tests.append(f"(({nulls}) = 0 or ({nulls}) <= {count})")
     return " and ".join(tests) if tests else "true"
+
+
+def more_behind(text: str) -> str:
+    """Spark SQL: whether something stands behind the first JSON object of a text, which `from_json` would not read.
+
+    Says nothing of what is inside the object.
+    """
+    # What may stand between is asked precisely: one object in an array is an array of one.
+    odd = literal(r"[}]\s*+(?:[^,}\]\s]|,\s*+[^\"\s])")
+    closed = literal(r"[}]\s*$")
+    uneven = f"octet_length(replace({text}, '{{', '')) <> octet_length(replace({text}, '}}', ''))"
+    alone = f"coalesce(size(from_json(concat('[', {text}, ']'), 'array<map<string,string>>', {OPTIONS})), 0) = 1"
+    behind = f"not endswith({text}, '}}') and not {text} rlike {closed}"
+    return f"(({behind}) or (({uneven} or {text} rlike {odd}) and not {alone}))"
