@@ -16,7 +16,7 @@ from headrace.changes import TableId, TableSchema
 from headrace.changes.typed import literal
 from headrace.formats import exact_json
 from headrace.formats.canal_types import structure_columns
-from headrace.formats.canal_values import PLAN, Entry, holds_other_than_bytes, plan_of, values_of
+from headrace.formats.canal_values import PLAN, Entry, holds_other_than_bytes, names_sql, plan_of, values_of
 from headrace.formats.messages import KAFKA_COLUMNS, change_rows, kafka_columns, key_text, not_utf8, table
 from headrace.formats.structures import Structure, with_structures
 
@@ -62,16 +62,6 @@ class DecodePlan:
     base64: bool = False
     keys: Sequence[str] = ()
     tables: Sequence[TableSchema] | None = None
-
-    @property
-    def keys_sql(self) -> str:
-        """The option `keys` as an array."""
-        return names_sql(self.keys)
-
-
-def names_sql(names: Sequence[str]) -> str:
-    """Spark SQL for an array of names."""
-    return f"array({', '.join(map(literal, names))})" if names else "cast(array() as array<string>)"
 
 
 def structure_reader(plan: DecodePlan) -> Callable[[str], Structure]:

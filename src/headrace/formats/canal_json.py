@@ -6,8 +6,10 @@ import re
 import zoneinfo
 from typing import TYPE_CHECKING, Any
 
-from headrace.formats.base import COMMON, Format
+from headrace.formats.base import COMMON, Format, topic_option
 from headrace.formats.canal_decode import DecodePlan, decode
+from headrace.formats.canal_encode import EncodePlan
+from headrace.formats.encoding import has_struct_images, struct_schema, with_structures_known
 from headrace.formats.features import Feature
 from headrace.options import Option
 
@@ -70,6 +72,23 @@ class CanalJson(Format):
             default="characters",
             choices=("characters", "base64"),
         ),
+        Option(
+            "flavour",
+            str,
+            "Encoding: `native` as Canal writes, `dts` as Alibaba DTS does: snapshot rows as INIT, all columns in "
+            "`old`, short DDL messages.",
+            default="native",
+            choices=("native", "dts"),
+        ),
+        Option(
+            "message_key",
+            str,
+            "Encoding: `none`, as Canal, which spreads the changes of a row over partitions; or `primary_key`: the "
+            "row's key as a JSON array of texts, so that they stay in one partition.",
+            default="none",
+            choices=("none", "primary_key"),
+        ),
+        topic_option(),
     )
     reads = frozenset(
         (
@@ -77,6 +96,13 @@ class CanalJson(Format):
             Feature.BEFORE, Feature.WHOLE_BEFORE, Feature.ABSENT, Feature.CHANGED, Feature.KEY, Feature.TYPES,
             Feature.DATABASE, Feature.EVENT_TIME, Feature.EVENT_MILLISECONDS, Feature.TRANSACTION, Feature.BYTES,
             Feature.SOURCE,
+        )
+    )  # fmt: skip
+
+    writes = frozenset(
+        (
+            Feature.TRUNCATE, Feature.DDL, Feature.BEFORE, Feature.WHOLE_BEFORE, Feature.CHANGED, Feature.KEY,
+            Feature.TYPES, Feature.DATABASE, Feature.EVENT_TIME, Feature.EVENT_MILLISECONDS, Feature.BYTES,
         )
     )  # fmt: skip
 
@@ -95,3 +121,27 @@ class CanalJson(Format):
             tables=settings["schema"].tables if settings["schema"] is not None else None,
         )
         return decode(messages, plan)
+
+    def encode(self, changes: DataFrame) -> DataFrame:
+        """Change rows to Canal messages.
+
+        Raises:
+            OptionError: a streaming DataFrame with map images without `schema`.
+        """
+        from pyspark.sql.functions import lit
+
+        settings = self.settings
+        plan = EncodePlan(
+            dts=settings["flavour"] == "dts",
+            zone=settings["time_zone"],
+            base64=settings["bytes"] == "base64",
+            topic=settings["topic"],
+            with_key=settings["message_key"] == "primary_key",
+        )
+        given, keys = settings["schema"], settings["keys"]
+        if has_struct_images(changes):
+            return plan.of_structs(changes, struct_schema(changes, given, keys))
+        # A structure that is only inferred holds no types, and messages then say none.
+        marked = changes.withColumn("has_types", changes["schema_id"].isNotNull() if given is None else lit(True))
+        known, schemas = with_structures_known(marked, given, owner="format 'canal_json'", keys=keys)
+        return plan.of_maps(known, schemas)

@@ -7,7 +7,7 @@ boolean is a number, and a `timestamp` is local to the zone of the server's sess
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from headrace.changes import Column
 from headrace.changes.typed import literal
@@ -19,6 +19,7 @@ PLAN = "array<struct<name:string,code:string,labels:array<string>>>"
 Entry = tuple[str, str, list[str] | None]
 
 _LOCAL = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]+)?\z"
+_INSTANT = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]+)?Z\z"
 _LARGEST_MASK = "18446744073709551615BD"
 
 
@@ -43,6 +44,11 @@ def entry_of(column: Column, *, base64: bool = False) -> Entry | None:
 def plan_of(columns: Iterable[Column], *, base64: bool = False) -> list[Entry] | None:
     """The plan of a table; None where no column needs one."""
     return [entry for column in columns if (entry := entry_of(column, base64=base64)) is not None] or None
+
+
+def names_sql(names: Sequence[str]) -> str:
+    """Spark SQL for an array of names."""
+    return f"array({', '.join(map(literal, names))})" if names else "cast(array() as array<string>)"
 
 
 def enum_text(value: str, labels: str) -> str:
@@ -110,21 +116,66 @@ def values_of(image: str, plan: str, zone: str | None) -> str:
     Args:
         image: SQL for the map as it came.
         plan: SQL for the plan; where it is null the map stays as it is.
-        zone: the zone of `timestamp` texts, where known.
+        zone: the zone of the texts of columns that are instants; UTC where None.
     """
-    codes = {
-        "enum": enum_text("v", "p.labels"),
-        "set": set_text("v", "p.labels"),
-        "bytes": bytes_text("v"),
-        "boolean": boolean_text("v"),
-    }
-    if zone is not None:
-        codes["instant"] = instant_text("v", zone)
-    branches = " ".join(f"when '{code}' then {sql}" for code, sql in codes.items())
+    return _planned(image, plan, lambda code: canonical_of(code, "v", "p.labels", zone))
+
+
+def wire_of(image: str, plan: str, zone: str | None) -> str:
+    """Spark SQL for an image as Canal writes its texts: `values_of` the other way."""
+    return _planned(image, plan, lambda code: wire_text(code, "v", "p.labels", zone))
+
+
+def _planned(image: str, plan: str, make: Callable[[str], str]) -> str:
+    branches = " ".join(f"when '{code}' then {make(code)}" for code in CODES)
     entry = f"get({plan}, cast(array_position({plan}.name, k) as int) - 1)"
     # A lambda over one entry, so that it is looked up once.
     value = f"if(v is null, v, transform(array({entry}), p -> case p.code {branches} else v end)[0])"
     return f"if({plan} is null, {image}, transform_values({image}, (k, v) -> {value}))"
+
+
+CODES = ("enum", "set", "bytes", "boolean", "instant")
+
+
+def canonical_of(code: str, value: str, labels: str, zone: str | None) -> str:
+    """Spark SQL for the canonical text of a value of a plan's code."""
+    if code == "enum":
+        return enum_text(value, labels)
+    if code == "set":
+        return set_text(value, labels)
+    if code == "bytes":
+        return bytes_text(value)
+    return boolean_text(value) if code == "boolean" else instant_text(value, zone or "UTC")
+
+
+def wire_text(code: str, value: str, labels: str, zone: str | None) -> str:
+    """Spark SQL for what Canal writes for a canonical text of a plan's code; a text that does not fit stays."""
+    if code == "enum":
+        number = f"array_position({labels}, {value})"
+        return f"case when {number} > 0 then cast({number} as string) when {value} = '' then '0' else {value} end"
+    if code == "set":
+        parts = f"split({value}, ',', -1)"
+        digits = f"array_join(reverse(transform({labels}, l -> if(array_contains({parts}, l), '1', '0'))), '')"
+        return (
+            f"case when {value} = '' then '0' when size({labels}) <= 64 and "
+            f"forall({parts}, x -> array_contains({labels}, x)) then conv({digits}, 2, 10) else {value} end"
+        )
+    if code == "bytes":
+        return f"coalesce(decode(try_to_binary({value}, 'base64'), 'ISO-8859-1'), {value})"
+    if code == "boolean":
+        return f"case {value} when 'true' then '1' when 'false' then '0' else {value} end"
+    return local_text(value, zone)
+
+
+def local_text(value: str, zone: str | None) -> str:
+    """Spark SQL for an instant's text (`...T...Z`) as a local timestamp of a zone, UTC where None; others stay."""
+    whole = f"substr({value}, 1, 19)"
+    local = f"replace({whole}, 'T', ' ')"
+    if zone not in (None, "UTC"):
+        moved = f"convert_timezone('UTC', {literal(zone or '')}, try_cast({whole} as timestamp_ntz))"
+        local = f"cast({moved} as string)"
+    fraction = f"regexp_extract({value}, '[.][0-9]+', 0)"
+    return f"if({value} rlike {literal(_INSTANT)}, coalesce(concat({local}, {fraction}), {value}), {value})"
 
 
 def holds_other_than_bytes(image: str, plan: str) -> str:
