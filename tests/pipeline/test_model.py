@@ -63,7 +63,7 @@ ERRORS = [
     (
         SOURCE + SINKS + RUN + "route: []\n",
         4,
-        "Unknown key 'route'. Known: format, pipeline, sink, sinks, source.",
+        "Unknown key 'route'. Known: dead_letter, format, pipeline, sink, sinks, source.",
     ),
     (
         SINKS + RUN,

@@ -78,6 +78,18 @@ def test_files_keep_nulls_headers_and_bytes(spark: Any, tmp_path: Path) -> None:
     assert raw["headers"] == [{"key": "h", "value": "v"}, {"key": "n", "value": None}]
 
 
+def test_files_keep_headers_of_any_bytes(spark: Any, tmp_path: Path) -> None:
+    headers = [("id", b"\x00\xff"), ("n", None), ("t", b"text")]
+    messages = [message(1, "k", headers=headers), message(2, "k", b"\xff", headers=headers)]
+    files_sink(tmp_path).write(frame(spark, messages), BatchId("p", "c", 0))
+    text, raw = read_lines(tmp_path)
+    assert (text["key"], text["value"]) == ("k", "{}")
+    assert (raw["key_base64"], raw["value_base64"]) == ("aw==", "/w==")
+    expected = [("id", "AP8="), ("n", None), ("t", "dGV4dA==")]
+    for line in (text, raw):
+        assert [(h["key"], h["value_base64"]) for h in line["headers"]] == expected
+
+
 def test_a_files_batch_that_failed_is_not_seen(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HEADRACE_FAULT_DIR", str(tmp_path))
     monkeypatch.setenv("HEADRACE_FAULTPOINTS", "sink.files.before_commit=raise")

@@ -161,7 +161,10 @@ def _headers(given: Any) -> tuple[tuple[str, bytes | None], ...] | None:
         return tuple(_header(name, value) for name, value in given.items())
     if isinstance(given, list) and all(isinstance(item, dict) and isinstance(item.get("key"), str) for item in given):
         return tuple(
-            _header(item["key"], {"base64": item["base64"]} if "base64" in item else item.get("value"))
+            _header(
+                item["key"],
+                next(({"base64": item[n]} for n in ("base64", "value_base64") if item.get(n)), item.get("value")),
+            )
             for item in given
         )
     # kcat writes names and values in turn.

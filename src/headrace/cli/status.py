@@ -49,6 +49,10 @@ def lines(status: PipelineStatus, now: dt.datetime) -> list[str]:
     found = [f"{status.name}: {_run(status)}"]
     for topic, ends in sorted(status.topics.items()):
         found.append(f"  topic {topic}: {', '.join(f'partition {p} up to {end:,}' for p, end in sorted(ends.items()))}")
+    if status.messages:
+        from headrace.observe.live import messages_text
+
+        found.append(f"  messages without a change: {messages_text(status.messages)}")
     several = len(status.databases) > 1
     for database in status.databases:
         if several:

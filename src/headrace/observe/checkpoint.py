@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
 
 
+MESSAGE_COUNTS = "headrace-message-counts.json"
+"""The file beside Spark's own that holds `KeptCounts`."""
+
+
 class Folder(Protocol):
     """A checkpoint's folder, wherever it is."""
 
@@ -120,6 +124,14 @@ class HadoopFolder:
         stream = self._files.open(path)
         try:
             return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
+        finally:
+            stream.close()
+
+    def write(self, file: str, text: str) -> None:
+        """Write a small file in place of the older one."""
+        stream = self._files.create(self._path(self._location, file), True)
+        try:
+            stream.write(bytearray(text.encode()))
         finally:
             stream.close()
 

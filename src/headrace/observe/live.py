@@ -8,8 +8,10 @@ from types import TracebackType
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
+from rich.text import Text
 
 from headrace.changes.operation import Operation
+from headrace.observe.messages import MessageCounts
 from headrace.observe.progress import Progress, TableState
 from headrace.sources.health import CaptureState, Health, span_text
 
@@ -60,7 +62,11 @@ class LiveView:
 
 def table(progress: Progress, title: str) -> Table:
     """The progress as a table of one row per table."""
-    drawn = Table(title=title, title_justify="left", caption=_foot(progress), caption_justify="left")
+    foot = _foot(progress)
+    if progress.messages:
+        foot += f"\n{messages_text(progress.messages)}"
+    # Reasons may hold what a console takes for markup.
+    drawn = Table(title=title, title_justify="left", caption=Text(foot), caption_justify="left")
     drawn.add_column("table")
     drawn.add_column("snapshot", justify="right")
     for heading in ("inserts", "updates", "deletes"):
@@ -89,7 +95,9 @@ def line(progress: Progress) -> str:
     parts.append(
         f"{sums[Operation.CREATE]:,} inserts, {sums[Operation.UPDATE]:,} updates, {sums[Operation.DELETE]:,} deletes"
     )
-    if sums[Operation.ERROR]:
+    if progress.messages:
+        parts.append(messages_text(progress.messages))
+    elif sums[Operation.ERROR]:
         parts.append(f"{sums[Operation.ERROR]:,} unreadable")
     parts.append(_foot(progress))
     return "; ".join(parts)
@@ -105,6 +113,24 @@ def snapshot_text(state: TableState) -> str:
     if state.snapshot == "catching up":
         return f"{read:,} catching up"
     return f"{read:,} done" if state.snapshot == "done" else "-"
+
+
+def messages_text(messages: MessageCounts) -> str:
+    """`3 unreadable (2 x ..., 1 x ...), all in dead letters; 5 are no event`."""
+    parts = []
+    if messages.unreadable:
+        kept = messages.dead_letters
+        where = (
+            ""
+            if not kept
+            else ", all in dead letters"
+            if kept == messages.unreadable
+            else f", {kept:,} in dead letters"
+        )
+        parts.append(f"{messages.unreadable:,} unreadable ({messages.reasons_text()}){where}")
+    if messages.no_event:
+        parts.append(f"{messages.no_event:,} {'is' if messages.no_event == 1 else 'are'} no event")
+    return "; ".join(parts)
 
 
 def health_text(health: Health | None) -> str:

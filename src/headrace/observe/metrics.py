@@ -19,7 +19,10 @@ def metrics(progress: Progress) -> dict[str, float]:
     - `headrace_retention_seconds`, `headrace_retention_headroom_seconds`: how long changes are kept, and how long those
       that are not in the sinks yet will be;
     - `headrace_lost_tables`: tables of which needed changes are deleted;
-    - `headrace_source_log_used_bytes`: while capture is not well.
+    - `headrace_source_log_used_bytes`: while capture is not well;
+    - `headrace_unreadable_messages_total`, and the same with a label `reason`: messages that could not be read;
+      `headrace_dead_letters_total`: how many of them the dead-letter sink has; `headrace_no_event_messages_total`:
+      messages that say that nothing happened. For topics, and from the first such message on.
     """
     health = progress.health
     found: dict[str, float | None] = {
@@ -41,4 +44,17 @@ def metrics(progress: Progress) -> dict[str, float]:
             "headrace_lost_tables": len(health.lost),
             "headrace_source_log_used_bytes": health.log_used_bytes,
         }
+    messages = progress.messages
+    if messages:
+        found |= {
+            "headrace_unreadable_messages_total": messages.unreadable,
+            "headrace_no_event_messages_total": messages.no_event,
+            "headrace_dead_letters_total": messages.dead_letters,
+        }
+        found |= {_labelled(reason): count for reason, count in messages.errors.items()}
     return {name: float(value) for name, value in found.items() if value is not None}
+
+
+def _labelled(reason: str) -> str:
+    escaped = reason.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'headrace_unreadable_messages_total{{reason="{escaped}"}}'

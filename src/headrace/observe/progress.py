@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from headrace.changes.operation import DATA_OPERATIONS, Operation
+from headrace.observe.messages import MessageCounts
 from headrace.sources.health import Health
 from headrace.sources.offset import Offset
 
@@ -23,7 +24,7 @@ class BatchCount:
 
     Args:
         table: `schema.name`; empty where a row belongs to no table.
-        op: the operation.
+        op: the operation; empty for messages that are no event.
         rows: how many.
         newest: when the newest of them was committed in the source, where known.
     """
@@ -69,6 +70,7 @@ class Progress:
         health: what the source says of its capture; None for topics.
         complete_until: everything that was committed in the source before this is in all sinks, in every table; None
             while that can't be said of each.
+        messages: for topics, the messages that gave no change: unreadable ones by reason, and those that are no event.
     """
 
     batches: int = 0
@@ -80,6 +82,7 @@ class Progress:
     tables: tuple[TableState, ...] = field(default_factory=tuple)
     health: Health | None = None
     complete_until: dt.datetime | None = None
+    messages: MessageCounts = field(default_factory=MessageCounts)
 
 
 class ProgressBoard:
@@ -102,11 +105,12 @@ class ProgressBoard:
         self._estimates: dict[str, int] = {}
         self._recent: deque[tuple[float, int]] = deque([(clock(), 0)])
         self._batches = 0
+        self._messages = MessageCounts()
         self._newest: dt.datetime | None = None
         self._level_since: dt.datetime | None = None
 
-    def add(self, counts: Iterable[BatchCount]) -> None:
-        """Count a batch that is in all sinks."""
+    def add(self, counts: Iterable[BatchCount], messages: MessageCounts | None = None) -> None:
+        """Count a batch that is in all sinks, and its messages that gave no change."""
         with self._lock:
             total = 0
             for count in counts:
@@ -118,6 +122,8 @@ class ProgressBoard:
                 if count.newest is not None and (self._newest is None or count.newest > self._newest):
                     self._newest = count.newest
             self._batches += 1
+            if messages is not None:
+                self._messages = self._messages.plus(messages)
             self._recent.append((self._clock(), total))
 
     def progress(
@@ -153,6 +159,7 @@ class ProgressBoard:
                 tables=tables,
                 health=health,
                 complete_until=complete_until,
+                messages=self._messages,
             )
 
     def _table(self, name: str, offset: Offset | None) -> TableState:

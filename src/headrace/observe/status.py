@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from headrace.observe.completeness import of_tables
+from headrace.observe.messages import MessageCounts
 from headrace.sources.ad_hoc import AdHoc
 from headrace.sources.databases import Offsets
 from headrace.sources.health import CaptureState, Health
@@ -97,6 +98,7 @@ class PipelineStatus:
         process: that run's process id on this machine.
         databases: one for each database that is captured; none where the source is Kafka.
         topics: for Kafka the next offset of each partition, by topic.
+        messages: for Kafka the messages that gave no change since the checkpoint was made; null for databases.
     """
 
     name: str
@@ -106,6 +108,7 @@ class PipelineStatus:
     process: int | None = None
     databases: tuple[DatabaseStatus, ...] = ()
     topics: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    messages: MessageCounts | None = None
 
     @property
     def is_fine(self) -> bool:
@@ -131,6 +134,7 @@ class PipelineStatus:
             "complete_until": _text(self.complete_until),
             "databases": {database.name: _database(database) for database in self.databases},
             "topics": {topic: dict(ends) for topic, ends in self.topics.items()},
+            "messages": None if self.messages is None else self.messages.to_json(),
         }
 
 

@@ -10,8 +10,12 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
+from headrace.changes.operation import Operation
+from headrace.errors import FormatError
 from headrace.faultpoints import reach
+from headrace.observe.messages import MOST_REASONS, OTHER_REASONS, MessageCounts
 from headrace.observe.progress import BatchCount, ProgressBoard
+from headrace.pipeline.dead_letter import DeadLetters
 from headrace.pipeline.model import Target
 from headrace.sinks.base import BatchId
 
@@ -29,7 +33,11 @@ class BatchWriter:
         pipeline: the pipeline's name.
         targets: the sinks in order.
         board: where batches that are in all sinks are counted.
-        decode: from what the stream gives to change rows; None when it gives change rows.
+        decode: from what the stream gives to change rows, `error` rows and rows without an operation for messages that
+            are no event; None when the stream gives change rows.
+        on_error: what becomes of `error` rows: `row`, `drop`, `dead_letter` or `fail`.
+        dead_letters: where they go with `dead_letter`.
+        keep: called with a batch's number and counts when some messages gave no change, after all sinks have the batch.
     """
 
     def __init__(
@@ -38,11 +46,18 @@ class BatchWriter:
         targets: Sequence[Target],
         board: ProgressBoard,
         decode: Callable[[DataFrame], DataFrame] | None = None,
+        *,
+        on_error: str = "row",
+        dead_letters: DeadLetters | None = None,
+        keep: Callable[[int, MessageCounts], None] = lambda batch, counts: None,
     ) -> None:
         self._pipeline = pipeline
         self._targets = targets
         self._board = board
         self._decode = decode
+        self._on_error = on_error
+        self._dead_letters = dead_letters
+        self._keep = keep
         self._uses = Counter(target.format_key for target in targets if target.format is not None)
         self._checkpoint: str | None = None
         self._state = threading.Condition()
@@ -103,13 +118,15 @@ class BatchWriter:
             cleanup.callback(changes.unpersist)
             reach("pipeline.batch.entered")
             counts = count_rows(changes)
-            if counts:
+            without = self._without_change(changes, counts)
+            rows = changes if self._decode is None else changes.where(self._wanted)
+            if self._holds_wanted(counts):
                 encoded: dict[str, DataFrame] = {}
                 for number, target in enumerate(self._targets, 1):
-                    given = changes
+                    given = rows
                     if target.format is not None:
                         if target.format_key not in encoded:
-                            messages = target.format.encode(changes)
+                            messages = target.format.encode(rows)
                             if self._uses[target.format_key] > 1:
                                 messages = messages.persist(StorageLevel.MEMORY_AND_DISK)
                                 cleanup.callback(messages.unpersist)
@@ -117,8 +134,42 @@ class BatchWriter:
                         given = encoded[target.format_key]
                     target.sink.write(given, batch)
                     reach(f"pipeline.sink.{number}.written")
+            if self._dead_letters is not None and without.unreadable:
+                self._dead_letters.write(changes.where("op = 'error'"), batch)
+                reach("pipeline.dead_letters.written")
+            if without:
+                self._keep(batch.number, without)
             reach("pipeline.batch.done")
-        self._board.add(counts)
+        self._board.add(counts, without)
+
+    @property
+    def _wanted(self) -> str:
+        """Spark SQL: whether sinks get a row."""
+        return "op is not null" if self._on_error == "row" else "op <> 'error'"
+
+    def _holds_wanted(self, counts: Sequence[BatchCount]) -> bool:
+        return any(count.op and (count.op != Operation.ERROR or self._on_error == "row") for count in counts)
+
+    def _without_change(self, changes: DataFrame, counts: Sequence[BatchCount]) -> MessageCounts:
+        """Count the messages that gave no change, errors by reason.
+
+        Raises:
+            FormatError: there is one that can't be read, and `on_error` is `fail`.
+        """
+        if self._decode is None:
+            return MessageCounts()
+        no_event = sum(count.rows for count in counts if not count.op)
+        unreadable = sum(count.rows for count in counts if count.op == Operation.ERROR)
+        if not unreadable:
+            return MessageCounts(no_event=no_event)
+        errors = changes.where("op = 'error'")
+        if self._on_error == "fail":
+            raise _first_error(errors)
+        reasons = count_reasons(errors)
+        left = unreadable - sum(reasons.values())
+        if left:
+            reasons[OTHER_REASONS] = reasons.get(OTHER_REASONS, 0) + left
+        return MessageCounts(reasons, no_event, unreadable if self._dead_letters is not None else 0)
 
 
 def count_rows(changes: DataFrame) -> list[BatchCount]:
@@ -133,8 +184,31 @@ def count_rows(changes: DataFrame) -> list[BatchCount]:
     found = []
     for row in sorted(rows.collect(), key=lambda row: (row["table_path"] or "", row["op"] or "")):
         newest = None if row["newest"] is None else dt.datetime.fromtimestamp(row["newest"], dt.UTC)
-        found.append(BatchCount(row["table_path"] or "", row["op"], row["n"], newest))
+        found.append(BatchCount(row["table_path"] or "", row["op"] or "", row["n"], newest))
     return found
+
+
+def count_reasons(errors: DataFrame) -> dict[str, int]:
+    """The commonest reasons of `error` rows; not all, where there are more than `MOST_REASONS`."""
+    from pyspark.sql import functions as sf
+
+    grouped = errors.groupBy("error").agg(sf.count("*").alias("n")).orderBy(sf.desc("n"), "error").limit(MOST_REASONS)
+    return {row["error"] or "": row["n"] for row in grouped.collect()}
+
+
+def _first_error(errors: DataFrame) -> FormatError:
+    """The error that stops a run: why, and which message."""
+    from pyspark.sql import functions as sf
+
+    first = errors.select(
+        sf.min(sf.struct("position", "message.topic", "message.partition", "message.offset", "error"))
+    )
+    found = first.collect()[0][0]
+    return FormatError(
+        f"A message can't be read (topic {found['topic']}, partition {found['partition']}, offset {found['offset']}): "
+        f"{found['error']}",
+        remedy="Nothing of its batch is in a sink. Set on_error to row, drop or dead_letter to go on without it.",
+    )
 
 
 def _hold(rows: DataFrame) -> None:

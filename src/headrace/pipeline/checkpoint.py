@@ -1,7 +1,7 @@
 """What a pipeline needs to know of Spark's checkpoint: what is committed, and that nobody else runs on it.
 
-Spark owns the folder and writes it; here it is only read, through Hadoop's file systems, so that any URL works that
-Spark takes.
+Spark owns the folder and writes it; here it is read, through Hadoop's file systems, so that any URL works that Spark
+takes. The only file of ours in it holds counts, on which nothing depends.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from headrace.errors import OptionError
-from headrace.observe.checkpoint import HadoopFolder, batch_offsets, committed_batch, local_path
+from headrace.observe.checkpoint import MESSAGE_COUNTS, HadoopFolder, batch_offsets, committed_batch, local_path
+from headrace.observe.messages import KeptCounts, MessageCounts
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -49,6 +50,21 @@ class Checkpoint:
         """Where a batch ends, in the source's own words; None when there is no such batch."""
         lines = [] if batch is None else batch_offsets(self._folder, batch)
         return lines[0] if lines else None
+
+    def message_counts(self) -> KeptCounts:
+        """What was counted of messages that gave no change; nothing where none is kept."""
+        return KeptCounts.from_text(self._folder.text(MESSAGE_COUNTS))
+
+    def keep_message_counts(self, batch: int, counts: MessageCounts) -> None:
+        """Count one batch more; the same batch again counts once."""
+        text = self.message_counts().counted(batch, counts).to_text()
+        folder = self.local_folder
+        if folder is None:
+            self._folder.write(MESSAGE_COUNTS, text)
+            return
+        draft = folder / f"{MESSAGE_COUNTS}.draft"
+        draft.write_text(text, encoding="utf-8")
+        draft.replace(folder / MESSAGE_COUNTS)
 
     def committed_offset(self) -> str | None:
         """Where the newest committed batch ends; None before the first."""

@@ -15,6 +15,17 @@ from headrace.options import Option, Options
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+ON_ERROR = Option(
+    "on_error",
+    str,
+    "What becomes of a message that can't be read. `row`: an `error` row for the sinks, of which tables and formats "
+    "leave it out. `drop`: nothing. `dead_letter`: the sink of the section `dead_letter` keeps it. `fail`: the run "
+    "stops. With all but `fail` it is counted.",
+    default="row",
+    choices=("row", "drop", "dead_letter", "fail"),
+)
+"""Given with a format that reads; a pipeline can do more with such messages than `headrace.decode`."""
+
 _TIMEOUT = 5.0
 
 
@@ -46,7 +57,9 @@ class KafkaTopics:
         ),
     )
 
-    def __init__(self, options: Options, client_settings: Mapping[str, str], format: Format) -> None:
+    def __init__(
+        self, options: Options, client_settings: Mapping[str, str], format: Format, on_error: str = "row"
+    ) -> None:
         if bool(options["topics"]) == bool(options["topics_pattern"]):
             raise OptionError(
                 "Source 'kafka' needs 'topics' or 'topics.pattern', and not both.", remedy="Name the topics to read."
@@ -54,6 +67,7 @@ class KafkaTopics:
         self.settings = options
         self.client_settings = dict(client_settings)
         self.format = format
+        self.on_error = on_error
 
     @staticmethod
     def is_client_setting(name: str) -> bool:
@@ -112,7 +126,7 @@ class KafkaTopics:
         try:
             partitions = jvm.java.util.ArrayList()
             for topic, infos in consumer.listTopics().items():
-                if self._reads(topic):
+                if self.reads(topic):
                     for info in infos:
                         partitions.add(kafka.common.TopicPartition(topic, info.partition()))
             starts = consumer.beginningOffsets(partitions)
@@ -125,7 +139,8 @@ class KafkaTopics:
         finally:
             consumer.close()
 
-    def _reads(self, topic: str) -> bool:
+    def reads(self, topic: str) -> bool:
+        """Whether a topic is among those that are read, if it exists."""
         if self.settings["topics"]:
             return topic in self.settings["topics"]
         return re.fullmatch(self.settings["topics_pattern"], topic) is not None

@@ -9,6 +9,9 @@ sinks:                                                    # or `sink:` for one; 
 pipeline: {name: sales, checkpoint: ./checkpoint, trigger: 1s}
 ```
 
+Where the source is Kafka, its format may say `on_error: dead_letter`; then a section `dead_letter` is the sink of
+messages that can't be read.
+
 Relative paths (checkpoint, and `path` of sinks) are relative to the file, so that a pipeline runs the same from any
 folder.
 """
@@ -27,7 +30,8 @@ from headrace import registry
 from headrace.errors import OptionError
 from headrace.formats.base import Format
 from headrace.options import Option, is_secret, parse_options, secret_in_name
-from headrace.pipeline.kafka_source import KafkaTopics
+from headrace.pipeline.dead_letter import TABLE, TOPIC, DeadLetters
+from headrace.pipeline.kafka_source import ON_ERROR, KafkaTopics
 from headrace.pipeline.yaml_file import Document, Place, hide, read_yaml
 from headrace.registry import did_you_mean
 from headrace.sinks.base import Sink
@@ -68,6 +72,7 @@ class Sections(BaseModel):
     format: dict[str, Any] | None = None
     sink: dict[str, Any] | None = None
     sinks: list[dict[str, Any]] | None = None
+    dead_letter: dict[str, Any] | None = None
     pipeline: RunSettings
 
 
@@ -103,6 +108,7 @@ class Model:
         source_options: what the user gave, for Spark's reader; holds secrets.
         source: a database, or topics with the format that reads them.
         targets: the sinks in order.
+        dead_letters: where messages go that can't be read; None where they do not.
         hidden: values that must never be shown: secrets, and what `${...}` stood for.
     """
 
@@ -114,6 +120,7 @@ class Model:
     source_options: Mapping[str, Any] = field(repr=False)
     source: Source | KafkaTopics
     targets: tuple[Target, ...]
+    dead_letters: DeadLetters | None
     hidden: tuple[str, ...] = field(repr=False)
 
     def hide(self, text: str) -> str:
@@ -141,6 +148,7 @@ def read_model(path: Path) -> Model:
         source_options=given,
         source=source,
         targets=targets,
+        dead_letters=_dead_letters(document, sections.dead_letter, source),
         hidden=tuple(dict.fromkeys([*document.filled, *_secrets(document.data)])),
     )
 
@@ -199,11 +207,18 @@ def _source(
         format = given.pop("format", None)
         if format is None:
             raise document.error(place, "Source 'kafka' needs a format.", "Add format: {type: debezium_json}.")
+        format, on_error = _on_error(document, format, (*place, "format"))
         ours = {name: value for name, value in given.items() if not KafkaTopics.is_client_setting(name)}
+        if misplaced := next((name for name in ours if _fold(name) == _fold(ON_ERROR.name)), None):
+            raise document.error(
+                (*place, misplaced),
+                f"Source 'kafka' has no option '{misplaced}'.",
+                "It belongs to the source's format: format: {type: ..., on_error: ...}.",
+            )
         options = _options(document, KafkaTopics.options, ours, place, "source 'kafka'")
         clients = {name: str(value) for name, value in given.items() if KafkaTopics.is_client_setting(name)}
         try:
-            topics = KafkaTopics(options, clients, _format(document, format, (*place, "format"))[0])
+            topics = KafkaTopics(options, clients, _format(document, format, (*place, "format"))[0], on_error)
         except OptionError as error:
             raise document.error(place, error.message, error.remedy) from None
         return kind, topics, given
@@ -212,6 +227,54 @@ def _source(
         given = _with_signal_path(given, document.path, checkpoint)
     options = _options(document, found.options, given, place, f"source '{kind}'")
     return kind, _made(document, place, lambda: found(options)), given
+
+
+def _on_error(document: Document, section: Any, place: Place) -> tuple[Any, str]:
+    """A format's section without `on_error`, which the pipeline itself sees to, and what it says."""
+    if not isinstance(section, dict):
+        return section, ON_ERROR.default
+    named = [name for name in section if _fold(name) == _fold(ON_ERROR.name)]
+    given = {name: section[name] for name in named}
+    wanted = _options(document, (ON_ERROR,), given, place, f"format '{section.get('type')}'")
+    return {name: value for name, value in section.items() if name not in named}, wanted[ON_ERROR.name]
+
+
+def _dead_letters(
+    document: Document, section: dict[str, Any] | None, source: Source | KafkaTopics
+) -> DeadLetters | None:
+    wanted = isinstance(source, KafkaTopics) and source.on_error == "dead_letter"
+    place: Place = ("dead_letter",)
+    if section is None:
+        if wanted:
+            raise document.error(
+                ("source", "format"),
+                "With on_error: dead_letter a section 'dead_letter' is needed.",
+                "Add one, a sink like the others: dead_letter: {type: files, path: ./dead_letters}.",
+            )
+        return None
+    if not wanted or not isinstance(source, KafkaTopics):
+        raise document.error(
+            place,
+            "Nothing goes into 'dead_letter'.",
+            "Say on_error: dead_letter in the format of a source of type kafka, or remove the section.",
+        )
+    kind, found = _sink_class(document, section, place)
+    given = {name: value for name, value in section.items() if name != "type"}
+    if "format" in given:
+        raise document.error((*place, "format"), "Dead letters keep the bytes that came.", "Remove the format.")
+    letter = TOPIC if found.takes == "messages" else TABLE
+    own = {name: value for name, value in given.items() if _fold(name) == _fold(letter.name)}
+    sink = _sink(document, found, {n: v for n, v in given.items() if n not in own}, place, kind)
+    name = _options(document, (letter,), own, place, "section 'dead_letter'")[letter.name]
+    letters = DeadLetters(kind, sink, source, name)
+    for topic in source.settings["topics"]:
+        if letters.reads_itself(topic):
+            raise document.error(
+                place,
+                f"Dead letters of topic '{topic}' would go to '{letters.topic_of(topic)}', which this pipeline reads.",
+                "Give 'dead_letter' another topic.",
+            )
+    return letters
 
 
 def _with_signal_path(given: dict[str, Any], file: Path, checkpoint: str) -> dict[str, Any]:
@@ -240,12 +303,9 @@ def _targets(document: Document, sections: Sections) -> tuple[Target, ...]:
 def _target(
     document: Document, section: dict[str, Any], place: Place, common: tuple[Format, str] | None, number: int
 ) -> Target:
-    kind = _type(document, section, place, "sink", registry.names("sink"))
-    found: type[Sink] = _find(document, "sink", kind, (*place, "type"))
+    kind, found = _sink_class(document, section, place)
     given = {name: value for name, value in section.items() if name not in ("type", "format")}
-    if isinstance(given.get("path"), str):
-        given["path"] = _absolute(given["path"], document.path)
-    sink = _made(document, place, lambda: found(_options(document, found.options, given, place, f"sink '{kind}'")))
+    sink = _sink(document, found, given, place, kind)
     own = section.get("format")
     if found.takes == "changes":
         if own is not None:
@@ -259,6 +319,19 @@ def _target(
             place, f"Sink '{kind}' takes messages and has no format.", "Add format: {type: debezium_json}."
         )
     return Target(kind, sink, format, key, f"sink {number} ({kind})")
+
+
+def _sink_class(document: Document, section: dict[str, Any], place: Place) -> tuple[str, type[Sink]]:
+    kind = _type(document, section, place, "sink", registry.names("sink"))
+    found: type[Sink] = _find(document, "sink", kind, (*place, "type"))
+    return kind, found
+
+
+def _sink(document: Document, kind: type[Sink], given: dict[str, Any], place: Place, name: str) -> Sink:
+    if isinstance(given.get("path"), str):
+        given = {**given, "path": _absolute(given["path"], document.path)}
+    made: Sink = _made(document, place, lambda: kind(_options(document, kind.options, given, place, f"sink '{name}'")))
+    return made
 
 
 def _format(document: Document, section: Any, place: Place) -> tuple[Format, str]:

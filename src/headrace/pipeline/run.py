@@ -7,14 +7,12 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headrace.changes import TableSchema
 from headrace.errors import HeadraceError
-from headrace.formats.convert import decoded
 from headrace.observe.completeness import completeness
 from headrace.observe.progress import Progress, ProgressBoard
 from headrace.observe.status import PipelineStatus
@@ -24,6 +22,7 @@ from headrace.pipeline.kafka_source import KafkaTopics, reached
 from headrace.pipeline.model import Model, read_model
 from headrace.pipeline.recover import recover
 from headrace.pipeline.status import pipeline_status
+from headrace.sinks.base import Sink
 from headrace.sources.databases import Databases, Heads, Offsets
 from headrace.sources.health import Health, combined
 
@@ -76,6 +75,8 @@ class Pipeline:
         from headrace.jars import DELTA, KAFKA
 
         types = {self._model.source_type, *(target.type for target in self._model.targets)}
+        if self._model.dead_letters is not None:
+            types.add(self._model.dead_letters.type)
         return tuple(jar for kind, jar in (("kafka", KAFKA), ("delta", DELTA)) if kind in types)
 
     def hide(self, text: str) -> str:
@@ -101,10 +102,15 @@ class Pipeline:
             source.check()
         else:
             tables = Databases(source).tables()
-        for target in self._model.targets:
-            target.sink.check()
+        for sink in self._sinks:
+            sink.check()
         self._checked = True
         return tables
+
+    @property
+    def _sinks(self) -> list[Sink]:
+        letters = self._model.dead_letters
+        return [*(target.sink for target in self._model.targets), *([] if letters is None else [letters.sink])]
 
     def status(self, *, spark: SparkSession | None = None, ask_source: bool = True) -> PipelineStatus:
         """Where the pipeline stands: position, completeness, lag, and how the source is. Nothing is written or started.
@@ -152,8 +158,16 @@ class RunningPipeline:
         self._goal: Callable[[str | None], bool] | None = None
         source = model.source
         self._databases = None if isinstance(source, KafkaTopics) else Databases(source)
-        decode = partial(decoded, source.format) if isinstance(source, KafkaTopics) else None
-        self._writer = BatchWriter(model.name, model.targets, self._board, decode)
+        topics = source if isinstance(source, KafkaTopics) else None
+        self._writer = BatchWriter(
+            model.name,
+            model.targets,
+            self._board,
+            None if topics is None else topics.format.decode,
+            on_error="row" if topics is None else topics.on_error,
+            dead_letters=model.dead_letters,
+            keep=self._checkpoint.keep_message_counts,
+        )
         with ExitStack() as held:
             held.enter_context(owned(self._checkpoint.local_folder, model.name))
             if once:

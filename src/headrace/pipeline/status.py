@@ -8,8 +8,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from headrace.errors import HeadraceError
-from headrace.observe.checkpoint import batch_offsets, committed_batch, local_path, open_folder
+from headrace.observe.checkpoint import MESSAGE_COUNTS, batch_offsets, committed_batch, local_path, open_folder
 from headrace.observe.completeness import offsets_of
+from headrace.observe.messages import KeptCounts
 from headrace.observe.status import DatabaseStatus, PipelineStatus, database_status
 from headrace.pipeline.checkpoint import holder
 from headrace.pipeline.kafka_source import KafkaTopics
@@ -39,7 +40,8 @@ def pipeline_status(model: Model, spark: SparkSession | None, *, ask_source: boo
     )
     source = model.source
     if isinstance(source, KafkaTopics):
-        return replace(status, topics=json.loads(line) if line else {})
+        counts = KeptCounts.from_text(folder.text(MESSAGE_COUNTS)).up_to(batch)
+        return replace(status, topics=json.loads(line) if line else {}, messages=counts)
     offsets = (offsets_of(line) if line else None) or Offsets()
     now = dt.datetime.now(dt.UTC)
     captured = Databases(source).sources

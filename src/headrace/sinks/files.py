@@ -21,8 +21,8 @@ class FilesSink(Sink):
 
     Layout: `<path>/batch=<12 digits>/part-*.txt`. Each line is `{"topic", "key", "value", "headers", "position"}`
     with key and value as text; bytes that are no UTF-8 come base64-encoded as `key_base64` and `value_base64`
-    instead. Order: all lines of the sink, read folder by folder and file by file in name order, are in position
-    order.
+    instead, and so do all values of headers, as `value_base64`, where one of them is no UTF-8. Order: all lines of the
+    sink, read folder by folder and file by file in name order, are in position order.
 
     Idempotence: a batch is written to a hidden folder and then renamed, so no half of it is ever seen, and a replay
     puts the same lines in the same place. On object stores a rename is a copy: read only folders that have
@@ -90,12 +90,21 @@ def lines(rows: DataFrame) -> DataFrame:
     whole = (
         "coalesce(is_valid_utf8(cast(key as string)), true) and coalesce(is_valid_utf8(cast(value as string)), true)"
     )
-    headers = "transform(headers, h -> named_struct('key', h.key, 'value', cast(h.value as string))) as headers"
-    as_text = f"struct(topic, cast(key as string) as key, cast(value as string) as value, {headers}, position)"
-    as_base64 = f"struct(topic, base64(key) as key_base64, base64(value) as value_base64, {headers}, position)"
+    plain = "coalesce(forall(headers, h -> coalesce(is_valid_utf8(cast(h.value as string)), true)), true)"
+    text_headers = "transform(headers, h -> named_struct('key', h.key, 'value', cast(h.value as string)))"
+    byte_headers = "transform(headers, h -> named_struct('key', h.key, 'value_base64', base64(h.value)))"
+    texts = "cast(key as string) as key, cast(value as string) as value"
+    coded = "base64(key) as key_base64, base64(value) as value_base64"
     kept = "map('ignoreNullFields', 'false')"
+
+    def line(parts: str, headers: str) -> str:
+        return f"to_json(struct(topic, {parts}, {headers} as headers, position), {kept})"
+
     return (
         rows.withColumn("_nth", sf.monotonically_increasing_id())
         .orderBy("position", "_nth")
-        .selectExpr(f"if({whole}, to_json({as_text}, {kept}), to_json({as_base64}, {kept})) as value")
+        .selectExpr(
+            f"case when {plain} then if({whole}, {line(texts, text_headers)}, {line(coded, text_headers)}) "
+            f"else if({whole}, {line(texts, byte_headers)}, {line(coded, byte_headers)}) end as value"
+        )
     )

@@ -1,0 +1,107 @@
+"""What became of messages that gave no change: how many could not be read, why, and how many are no event."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+MOST_REASONS = 50
+"""How many reasons are told apart; what comes after them is counted as `OTHER_REASONS`."""
+
+OTHER_REASONS = "other reasons"
+
+
+@dataclass(frozen=True)
+class MessageCounts:
+    """Messages without changes, counted.
+
+    Args:
+        errors: how many could not be read, by reason.
+        no_event: how many say of themselves that nothing happened (heartbeats that a format does not pass on, control
+            records).
+        dead_letters: how many of the unreadable ones the dead-letter sink has.
+    """
+
+    errors: Mapping[str, int] = field(default_factory=dict)
+    no_event: int = 0
+    dead_letters: int = 0
+
+    def __bool__(self) -> bool:
+        return bool(self.errors or self.no_event)
+
+    @property
+    def unreadable(self) -> int:
+        """How many could not be read, for whatever reason."""
+        return sum(self.errors.values())
+
+    def plus(self, more: MessageCounts) -> MessageCounts:
+        """Both together, with no more than `MOST_REASONS` reasons."""
+        errors = dict(self.errors)
+        for reason, count in more.errors.items():
+            known = reason in errors or len(errors) < MOST_REASONS
+            name = reason if known else OTHER_REASONS
+            errors[name] = errors.get(name, 0) + count
+        return MessageCounts(errors, self.no_event + more.no_event, self.dead_letters + more.dead_letters)
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON values under stable names."""
+        return {
+            "unreadable": self.unreadable,
+            "reasons": dict(self.errors),
+            "no_event": self.no_event,
+            "dead_letters": self.dead_letters,
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> MessageCounts:
+        """Back from `to_json`."""
+        return cls(dict(data["reasons"]), int(data["no_event"]), int(data["dead_letters"]))
+
+    def reasons_text(self, most: int = 3) -> str:
+        """The commonest reasons with their counts: `2 x The value is no JSON.`"""
+        ordered = sorted(self.errors.items(), key=lambda found: (-found[1], found[0]))
+        text = "; ".join(f"{count:,} x {reason}" for reason, count in ordered[:most])
+        left = len(ordered) - most
+        return f"{text}; {left} more reason{'' if left == 1 else 's'}" if left > 0 else text
+
+
+@dataclass(frozen=True)
+class KeptCounts:
+    """The counts of all runs on a checkpoint, kept beside Spark's own files. A batch that is repeated counts once.
+
+    Args:
+        batch: the newest batch that was counted.
+        before: the counts up to the batch before it.
+        of_batch: its own.
+    """
+
+    batch: int = -1
+    before: MessageCounts = MessageCounts()
+    of_batch: MessageCounts = MessageCounts()
+
+    def up_to(self, committed: int | None) -> MessageCounts:
+        """The counts of what rests in all sinks, when that is everything up to the batch `committed`."""
+        in_sinks = committed is not None and self.batch <= committed
+        return self.before.plus(self.of_batch) if in_sinks else self.before
+
+    def counted(self, batch: int, counts: MessageCounts) -> KeptCounts:
+        """With one batch more, or with the newest one once more."""
+        return KeptCounts(batch, self.before if batch <= self.batch else self.before.plus(self.of_batch), counts)
+
+    def to_text(self) -> str:
+        """As it is kept."""
+        before, of_batch = self.before.to_json(), self.of_batch.to_json()
+        return json.dumps({"batch": self.batch, "before": before, "of_batch": of_batch}, ensure_ascii=False)
+
+    @classmethod
+    def from_text(cls, text: str | None) -> KeptCounts:
+        """Back from `to_text`; nothing was counted where there is none, or what is there can't be read."""
+        try:
+            data = json.loads(text or "")
+            parts = [MessageCounts.from_json(data[name]) for name in ("before", "of_batch")]
+            return cls(int(data["batch"]), *parts)
+        except (ValueError, KeyError, TypeError):
+            # Counts are no state that a run depends on.
+            return cls()

@@ -1,0 +1,171 @@
+"""Dead letters: messages that can't be read, kept whole in a sink of their own with the reason.
+
+```yaml
+source:
+  type: kafka
+  bootstrap.servers: "k:9092"
+  topics: [orders]
+  format: {type: canal_json, on_error: dead_letter}
+dead_letter: {type: kafka, bootstrap.servers: "k:9092", topic: "${topic}.dead_letter"}
+```
+
+Sinks that take messages get the bytes and headers that came, and the headers `headrace.error.*` behind them. Sinks that
+take change rows get one row per message of a table without a key.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from headrace.changes import Column, LogicalType, TableId, TableSchema
+from headrace.changes.row import CHANGE_ROW_DDL, spark_schema
+from headrace.changes.texts import canonical_text
+from headrace.changes.typed import literal
+from headrace.errors import SinkError
+from headrace.options import Option
+from headrace.pipeline.kafka_source import KafkaTopics
+from headrace.sinks.base import BatchId, Sink
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+TOPIC = Option(
+    "topic",
+    str,
+    "For sinks that take messages: the topic of a dead letter, in which `${topic}` stands for the one it came from.",
+    default="${topic}.dead_letter",
+)
+TABLE = Option(
+    "table", str, "For sinks that take change rows: the table of dead letters, `name` or `schema.name`.", "dead_letter"
+)
+
+HEADER = "headrace.error."
+"""What the names of the headers begin with that tell where a dead letter came from and why it is one."""
+
+_COLUMNS = {
+    "topic": ("string", "message.topic"),
+    "partition": ("int32", "message.partition"),
+    "offset": ("int64", "message.offset"),
+    "timestamp": ("instant(6)", "message.timestamp"),
+    "key": ("bytes", "message.key"),
+    "value": ("bytes", "message.value"),
+    # The bytes of a header's value become base64.
+    "headers": ("json", "to_json(message.headers, map('ignoreNullFields', 'false'))"),
+    "reason": ("string", "error"),
+}
+"""The table of dead letters: each column's logical type, and Spark SQL for its value."""
+
+
+@dataclass(frozen=True)
+class DeadLetters:
+    """Where messages go that can't be read. Written like any other sink, inside the batch and after the others.
+
+    Args:
+        type: the sink's registered name.
+        sink: made from its options.
+        source: where the messages come from, so that dead letters are not put where they would be read again.
+        name: the option `topic` or, for a sink that takes change rows, `table`.
+    """
+
+    type: str
+    sink: Sink
+    source: KafkaTopics
+    name: str
+
+    def write(self, errors: DataFrame, batch: BatchId) -> None:
+        """Write the `error` rows of a batch. A replay does what a replay does in that sink.
+
+        Raises:
+            SinkError: the sink can't be written, or the pipeline would read its own dead letters.
+        """
+        if self.sink.takes == "messages":
+            self._refuse_circle(errors)
+            self.sink.write(self.messages(errors, batch), batch)
+        else:
+            self.sink.write(self.changes(errors), batch)
+
+    def topic_of(self, topic: str) -> str:
+        """The topic of dead letters of a topic."""
+        return self.name.replace("${topic}", topic)
+
+    def reads_itself(self, topic: str) -> bool:
+        """Whether dead letters of a topic would come back as messages of the source."""
+        ours = self.sink.settings.get("bootstrap_servers")
+        theirs = self.source.settings["bootstrap_servers"]
+        same = isinstance(ours, str) and bool(_servers(ours) & _servers(theirs))
+        return same and self.source.reads(self.topic_of(topic))
+
+    def _refuse_circle(self, errors: DataFrame) -> None:
+        for row in errors.selectExpr("message.topic as topic").distinct().collect():
+            if self.reads_itself(row["topic"]):
+                raise SinkError(
+                    f"Dead letters of topic '{row['topic']}' would go to '{self.topic_of(row['topic'])}', "
+                    "which this pipeline reads.",
+                    remedy="Give 'dead_letter' a topic that topics.pattern does not match.",
+                )
+
+    def messages(self, errors: DataFrame, batch: BatchId) -> DataFrame:
+        """The messages as they came, with headers that say from where and why."""
+        facts = {
+            "reason": "error",
+            "topic": "message.topic",
+            "partition": "cast(message.partition as string)",
+            "offset": "cast(message.offset as string)",
+            "timestamp": "cast(unix_millis(message.timestamp) as string)",
+            "pipeline": literal(batch.pipeline),
+        }
+        headers = ", ".join(
+            f"named_struct('key', '{HEADER}{name}', 'value', cast({sql} as binary))" for name, sql in facts.items()
+        )
+        none = "cast(array() as array<struct<key:string,value:binary>>)"
+        parts = re.split(r"(\$\{topic\})", self.name)
+        topic = ", ".join("message.topic" if part == "${topic}" else literal(part) for part in parts)
+        return errors.selectExpr(
+            f"concat({topic}) as topic",
+            "cast(null as int) as partition",
+            "message.key as key",
+            "message.value as value",
+            f"concat(coalesce(message.headers, {none}), array({headers})) as headers",
+            "position",
+        )
+
+    def changes(self, errors: DataFrame) -> DataFrame:
+        """One create per message of a table without a key, and the table's structure before them."""
+        schema = self.schema
+        id = schema.id
+        texts = (canonical_text(_COLUMNS[column.name][1], column) for column in schema.columns)
+        image = ", ".join(f"{literal(c.name)}, {text}" for c, text in zip(schema.columns, texts, strict=True))
+        columns = {
+            "op": "'c'",
+            "table": f"named_struct('database', '', 'schema', {literal(id.schema)}, 'name', {literal(id.name)})",
+            "after": f"map({image})",
+            "position": "position",
+            "event_time": "message.timestamp",
+            "capture_time": "capture_time",
+            "schema_id": literal(schema.fingerprint),
+            "message": "message",
+        }
+        kinds = {field.name: field.dataType.simpleString() for field in spark_schema()}
+        rows = errors.selectExpr(*(f"cast({columns.get(n, 'null')} as {kind}) as {n}" for n, kind in kinds.items()))
+        given: dict[str, Any] = {
+            "op": "schema",
+            "table": ("", id.schema, id.name),
+            "position": "",
+            "schema_id": schema.fingerprint,
+            "table_schema": schema.to_text(),
+        }
+        structure = errors.sparkSession.createDataFrame([tuple(given.get(name) for name in kinds)], CHANGE_ROW_DDL)
+        return structure.unionByName(rows)
+
+    @property
+    def schema(self) -> TableSchema:
+        """The table of dead letters, for sinks of tables."""
+        schema, _, name = self.name.rpartition(".")
+        columns = (Column(n, at, LogicalType.parse(kind)) for at, (n, (kind, _)) in enumerate(_COLUMNS.items(), 1))
+        return TableSchema(TableId("", schema, name), tuple(columns), ())
+
+
+def _servers(text: str) -> set[str]:
+    return {server.strip().lower() for server in text.split(",") if server.strip()}

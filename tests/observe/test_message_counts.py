@@ -1,0 +1,76 @@
+"""Messages that gave no change: counted by reason, once per batch, and shown where people and programs look."""
+
+from __future__ import annotations
+
+import io
+
+from rich.console import Console
+
+from headrace.observe.live import line, messages_text, table
+from headrace.observe.messages import MOST_REASONS, OTHER_REASONS, KeptCounts, MessageCounts
+from headrace.observe.metrics import metrics
+from headrace.observe.progress import BatchCount, Progress, ProgressBoard
+
+SOME = MessageCounts({"No JSON.": 2, "No type.": 1}, no_event=4, dead_letters=3)
+
+
+def test_the_board_adds_up() -> None:
+    board = ProgressBoard()
+    board.add([BatchCount("t", "c", 5), BatchCount("", "error", 3), BatchCount("", "", 4)], SOME)
+    board.add([BatchCount("t", "c", 1)], MessageCounts())
+    board.add([BatchCount("", "error", 1)], MessageCounts({"No JSON.": 1}, dead_letters=1))
+    progress = board.progress(None, True)
+    assert progress.messages == MessageCounts({"No JSON.": 3, "No type.": 1}, 4, 4)
+    assert [(t.table, t.rows) for t in progress.tables] == [("t", {"c": 6}), ("", {"error": 4})]
+    assert not ProgressBoard().progress(None, True).messages
+
+
+def test_reasons_without_end_are_counted_together() -> None:
+    counts = MessageCounts()
+    for number in range(MOST_REASONS + 30):
+        counts = counts.plus(MessageCounts({f"Reason {number}.": 2}))
+    assert len(counts.errors) == MOST_REASONS + 1
+    assert (counts.errors[OTHER_REASONS], counts.unreadable) == (60, 2 * (MOST_REASONS + 30))
+
+
+def test_a_repeated_batch_counts_once() -> None:
+    one = MessageCounts({"No JSON.": 1}, no_event=1)
+    kept = KeptCounts().counted(3, one).counted(3, one).counted(5, SOME).counted(5, SOME)
+    assert KeptCounts.from_text(kept.to_text()) == kept
+    assert kept.up_to(5) == one.plus(SOME)
+    # Batch 5 is not committed yet: it comes again.
+    assert kept.up_to(4) == one
+    assert kept.up_to(None) == one
+    assert KeptCounts().counted(0, one).up_to(None) == MessageCounts()
+
+
+def test_counts_that_can_not_be_read_are_none() -> None:
+    for text in (None, "", "{", "[]", '{"batch": 1}', '{"batch": null, "before": {}, "of_batch": {}}'):
+        assert KeptCounts.from_text(text) == KeptCounts()
+
+
+def test_metrics() -> None:
+    found = metrics(Progress(messages=MessageCounts({'A "quoted" \\ one.': 2}, 4, 1)))
+    assert found["headrace_unreadable_messages_total"] == 2
+    assert found['headrace_unreadable_messages_total{reason="A \\"quoted\\" \\\\ one."}'] == 2
+    assert found["headrace_no_event_messages_total"] == 4
+    assert found["headrace_dead_letters_total"] == 1
+    assert not [name for name in metrics(Progress()) if "messages" in name]
+
+
+def test_in_words() -> None:
+    assert messages_text(SOME) == ("3 unreadable (2 x No JSON.; 1 x No type.), all in dead letters; 4 are no event")
+    assert messages_text(MessageCounts({"a": 9, "b": 8, "c": 7, "d": 1, "e": 1}, 1, 5)) == (
+        "26 unreadable (9 x a; 8 x b; 7 x c; 2 more reasons), 5 in dead letters; 1 is no event"
+    )
+
+
+def test_on_a_screen_and_in_a_log() -> None:
+    board = ProgressBoard()
+    odd = MessageCounts({"[bold]No JSON[/nothing].": 1})
+    board.add([BatchCount("t", "c", 5), BatchCount("", "error", 1)], odd)
+    progress = board.progress(None, True)
+    assert "; 1 unreadable (1 x [bold]No JSON[/nothing].); " in line(progress)
+    console = Console(width=120, record=True, file=io.StringIO())
+    console.print(table(progress, "title"))
+    assert "1 unreadable (1 x [bold]No JSON[/nothing].)" in console.export_text()
