@@ -12,7 +12,7 @@ import base64
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 from headrace.errors import FormatError
@@ -49,7 +49,7 @@ class WriterSchema:
     connect: Mapping[str, Any]
     plain: Any
 
-    @property
+    @cached_property
     def connect_text(self) -> str:
         """The Connect schema as one line of JSON."""
         return json.dumps(self.connect, separators=(",", ":"), ensure_ascii=False)

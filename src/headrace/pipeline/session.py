@@ -24,6 +24,11 @@ __all__ = ["DELTA", "KAFKA", "spark_session"]
 # cache
 # that both have together otherwise.
 _QUICK_START = ("-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m", "-XX:+UseParallelGC")
+# A length in broken Avro bytes would make Java allocate up to 2 GB before it looks whether so much is there.
+_AVRO_LIMITS = tuple(
+    f"-Dorg.apache.avro.limits.{what}.maxLength={most}"
+    for what, most in (("string", 1 << 26), ("bytes", 1 << 26), ("collectionItems", 1 << 22))
+)
 _DELTA_EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
 _DELTA_CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
 
@@ -92,7 +97,8 @@ def _settings(jars: Sequence[str], given: Mapping[str, str], master: str) -> dic
     # The package is installed as files, so the path outlives the block.
     with as_file(files("headrace.pipeline").joinpath("log4j2.properties")) as log_settings:
         quiet = f'"-Dlog4j2.configurationFile={log_settings.as_uri()}"'
-    _put_first(settings, "spark.driver.extraJavaOptions", [quiet], " ")
+    _put_first(settings, "spark.driver.extraJavaOptions", [quiet, *_AVRO_LIMITS], " ")
+    _put_first(settings, "spark.executor.extraJavaOptions", list(_AVRO_LIMITS), " ")
     _put_first(settings, "spark.jars", [str(jar) for jar in maven_jars(jars)], ",")
     _put_first(settings, "spark.sql.extensions", [_DELTA_EXTENSION] if _asks_for_delta(jars) else [], ",")
     return settings

@@ -1,0 +1,238 @@
+"""Avro message parts to JSON texts with their Connect schemas: what JsonConverter would have written for them.
+
+Batch DataFrames (so pipelines and `foreachBatch` too): the driver collects the heads that occur, fetches their schemas,
+and spark-avro's `from_avro` reads each message with its own, found by a search tree over the heads, so that the cost
+does not grow with the number of schemas. Streaming DataFrames, and sessions without spark-avro: Arrow batches and
+fastavro in Python workers, which fetch the schemas that they meet; about a tenth of the speed.
+
+**Bytes that are no such datum.** Behind each datum stands a mark that must be found where the schema says that the
+datum ends, so a datum that is cut short, or goes on, is known. Avro's Java library allocates what a length in the bytes
+says before it looks whether so much is there, which can end an executor. So a datum is first passed over without
+allocating, unless the session sets Avro's own limits (`org.apache.avro.limits.string.maxLength` and
+`bytes.maxLength`); sessions that Headrace starts set them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from headrace.changes.typed import literal
+from headrace.errors import FormatError, HeadraceError
+from headrace.formats.avro_framing import Framing, Side
+from headrace.formats.avro_schema import WriterSchema, writer_schema
+from headrace.formats.schema_registry import Registry
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+MOST_HEADS = 20_000
+"""How many distinct schema ids a batch may name; more means that the framing is another one."""
+
+# The greatest long as Avro writes it: a mark of ten bytes that a datum hardly holds by chance.
+MARK = bytes.fromhex("feffffffffffffffff01")
+MARK_VALUE = 2**63 - 1
+_MARK_END = f',"mark":{MARK_VALUE}}}'
+_SIDES: tuple[Side, ...] = ("key", "value")
+_LIMIT = "org.apache.avro.limits."
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """What the head of a message part stands for: a schema, or the sentence why there is none."""
+
+    schema: WriterSchema | None
+    problem: str | None = None
+
+
+@dataclass(frozen=True)
+class Schemas:
+    """Where the schemas of heads come from; picklable.
+
+    Args:
+        framing: how heads name schemas.
+        registry: who knows them.
+        key: the Avro schema given for keys (framing `none`).
+        value: the same for values.
+    """
+
+    framing: Framing
+    registry: Registry
+    key: str | None = None
+    value: str | None = None
+
+    def resolved(self, heads: Sequence[tuple[Side, bytes]]) -> dict[tuple[Side, bytes], Resolved]:
+        """What each head stands for. Asks the registry for all that this process has not seen.
+
+        Raises:
+            ConnectError: the registry can't be asked.
+        """
+        refs = {head: self.framing.ref(head) for _, head in heads}
+        texts = self.registry.fetched(ref for ref in refs.values() if ref is not None)
+        found = {}
+        for side, head in heads:
+            ref = refs[head]
+            if self.framing.is_given(head):
+                text, name = self.key if side == "key" else self.value, f"given for the {side}"
+            elif ref is None:
+                found[side, head] = Resolved(None, f"The header that names the {side}'s schema holds no id.")
+                continue
+            else:
+                text, name = texts.get(ref), f"of {ref}"
+            if text is None:
+                found[side, head] = Resolved(None, f"The schema registry knows no schema {name} (of the {side}).")
+                continue
+            try:
+                found[side, head] = Resolved(writer_schema(text))
+            except FormatError as error:
+                found[side, head] = Resolved(None, f"The schema {name} can't be used to read the {side}: {error}")
+        return found
+
+
+def framed(messages: DataFrame, framing: Framing) -> DataFrame:
+    """Kafka's columns, and `key_head`, `key_body`, `value_head`, `value_body` and `problem` beside them."""
+    columns = [f"{framing.head(side)} as {side}_head" for side in _SIDES]
+    columns += [f"{framing.body(side)} as {side}_body" for side in _SIDES]
+    problem = f"coalesce({framing.problem('value')}, {framing.problem('key')})"
+    return messages.selectExpr("*", *columns, f"{problem} as problem")
+
+
+def heads_of(parts: DataFrame) -> list[tuple[Side, bytes]]:
+    """The heads that occur in a batch, by a job over it.
+
+    Raises:
+        HeadraceError: there are more than `MOST_HEADS`.
+    """
+    pairs = ", ".join(f"named_struct('side', '{side}', 'head', {side}_head)" for side in _SIDES)
+    exploded = parts.selectExpr(f"inline(array({pairs}))").where("head is not null")
+    found = [(row.side, bytes(row.head)) for row in exploded.distinct().limit(MOST_HEADS + 1).collect()]
+    if len(found) > MOST_HEADS:
+        raise HeadraceError(
+            f"The batch names more than {MOST_HEADS} Avro schemas.",
+            remedy="Check the option 'framing', or read less at once.",
+        )
+    return sorted(found)
+
+
+def with_json(parts: DataFrame, schemas: Schemas) -> DataFrame:
+    """`key_json` and `value_json` beside the columns of `framed`: `{"schema":..,"payload":..}`, as bytes.
+
+    `problem` then also says what is wrong with a part that has a head; its JSON is null.
+    """
+    if parts.isStreaming or not has_spark_avro(parts):
+        return _by_arrow(parts, schemas)
+    found = schemas.resolved(heads_of(parts))
+    careful = not avro_is_limited(parts)
+    texts, problems = [], []
+    for side in _SIDES:
+        leaves = {}
+        reasons = {}
+        for (of, head), resolved in found.items():
+            if of != side:
+                continue
+            if resolved.schema is None:
+                reasons[head] = literal(resolved.problem or "")
+            else:
+                leaves[head] = _json_of(f"{side}_body", resolved.schema, careful=careful)
+                reasons[head] = literal(_no_datum(side))
+        # A lambda is interpreted: code made for hundreds of schemas would take longer than all else.
+        tree = search_tree("h", leaves)
+        texts.append(f"get(transform(array({side}_head), h -> {tree}), 0) as {side}_json")
+        reason = search_tree("h", reasons)
+        why = f"get(transform(array({side}_head), h -> {reason}), 0)"
+        problems.append(f"if({side}_head is not null and {side}_json is null, {why}, null)")
+    spelled = parts.selectExpr("*", *texts)
+    columns = [name for name in parts.columns if name != "problem"]
+    return spelled.selectExpr(
+        *columns, "key_json", "value_json", f"coalesce(problem, {problems[1]}, {problems[0]}) as problem"
+    )
+
+
+def _no_datum(side: Side) -> str:
+    return f"The {side} is no Avro datum of its schema."
+
+
+def search_tree(head: str, leaves: Mapping[bytes, str], otherwise: str = "null") -> str:
+    """Spark SQL that chooses the expression of a head by comparing bytes, in as many steps as the logarithm of all."""
+    ordered = sorted(leaves)
+
+    def tree(low: int, high: int) -> str:
+        if high - low == 1:
+            key = ordered[low]
+            return f"if({head} = X'{key.hex()}', {leaves[key]}, {otherwise})"
+        middle = (low + high) // 2
+        return f"if({head} < X'{ordered[middle].hex()}', {tree(low, middle)}, {tree(middle, high)})"
+
+    return tree(0, len(ordered)) if ordered else otherwise
+
+
+def marked_schema(plain: Any) -> str:
+    """The schema of a datum with the mark behind it."""
+    fields = [{"name": "payload", "type": plain}, {"name": "mark", "type": "long"}]
+    return json.dumps({"type": "record", "name": "headrace", "fields": fields}, ensure_ascii=False)
+
+
+_ONLY_MARK = json.dumps({"type": "record", "name": "headrace", "fields": [{"name": "mark", "type": "long"}]})
+_PERMISSIVE = "'mode', 'PERMISSIVE'"
+
+
+def passes(marked: str, schema: str) -> str:
+    """Spark SQL: whether a marked datum can be passed over to its end, which allocates nothing."""
+    skipped = f"from_avro({marked}, {literal(schema)}, map({_PERMISSIVE}, 'avroSchema', {literal(_ONLY_MARK)}))"
+    return f"coalesce({skipped}.mark = {MARK_VALUE}L, false)"
+
+
+def _json_of(body: str, schema: WriterSchema, *, careful: bool) -> str:
+    """Spark SQL for the JSON of a datum as bytes; null where the bytes are none."""
+    text = marked_schema(schema.plain)
+    marked = f"concat({body}, X'{MARK.hex()}')"
+    read = f"from_avro({marked}, {literal(text)}, map({_PERMISSIVE}))"
+    written = f"to_json({read}, map('ignoreNullFields', 'false'))"
+    if careful:
+        written = f"if({passes(marked, text)}, {written}, null)"
+    opening = literal('{"schema":' + schema.connect_text + ",")
+    cut = f"substr(cast(t as binary), 2, octet_length(t) - {2 + len(_MARK_END) - 1})"
+    # A replacement character that the bytes do not hold stands for bytes that are no UTF-8.
+    unreadable = f"(instr(t, '\\uFFFD') > 0 and not contains({body}, X'EFBFBD'))"
+    made = f"concat(cast({opening} as binary), {cut}, X'7D')"
+    return (
+        f"get(transform(array({written}), t -> if(endswith(t, '{_MARK_END}') and not {unreadable}, {made}, null)), 0)"
+    )
+
+
+def has_spark_avro(frame: DataFrame) -> bool:
+    """Whether the session knows `from_avro`."""
+    from pyspark.errors import PySparkException
+
+    try:
+        return "a" in frame.sparkSession.range(0).selectExpr("from_avro(X'02', '\"int\"', map()) as a").columns
+    except PySparkException:
+        return False
+
+
+def avro_is_limited(frame: DataFrame) -> bool:
+    """Whether the session's Java processes limit what Avro allocates."""
+    conf = frame.sparkSession.conf
+    where = "driver" if (conf.get("spark.master", "") or "").startswith("local") else "executor"
+    given = [conf.get(f"spark.{where}.{kind}JavaOptions", "") or "" for kind in ("default", "extra")]
+    return all(f"{_LIMIT}{kind}.maxLength" in " ".join(given) for kind in ("string", "bytes"))
+
+
+def _by_arrow(parts: DataFrame, schemas: Schemas) -> DataFrame:
+    """The same by Arrow batches; Python reads each message."""
+    from pyspark.sql.types import BinaryType, StringType, StructField, StructType
+
+    from headrace.formats.avro_rows import JsonParts
+
+    kept = [name for name in parts.columns if name != "problem"]
+    out = StructType(
+        [
+            *(parts.schema[name] for name in kept),
+            StructField("key_json", BinaryType()),
+            StructField("value_json", BinaryType()),
+            StructField("problem", StringType()),
+        ]
+    )
+    return parts.mapInArrow(JsonParts(schemas, tuple(kept)), out)
