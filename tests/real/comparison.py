@@ -3,14 +3,52 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
-from tests.real.database_texts import canonical, same
+from tests.real.database_texts import canonical, plain, same
 from tests.real.losses import Cell, Loss
-from tests.real.replay import ABSENT, Table
+from tests.real.replay import ABSENT, Held, Table, replayed
 
 Row = Mapping[str, str | None]
+
+
+def compared(
+    comparison: Comparison,
+    rows: Iterable[Mapping[str, Any]],
+    truth: Mapping[str, Sequence[Row]],
+    natives: Mapping[str, Mapping[str, str]],
+    *,
+    earlier_names: Mapping[str, str] | None = None,
+    adjusted: Callable[[str, Held], Held] = lambda _table, row: row,
+    column_name: Callable[[str], str] = str,
+) -> Comparison:
+    """Replay change rows by key and compare what is left with what each table held.
+
+    Args:
+        comparison: takes the result.
+        rows: decoded change rows of all topics of one producer.
+        truth: the rows of each table, as the database's client prints them.
+        natives: the columns' types in the database, by table.
+        earlier_names: the name that a renamed table had before; its older rows are in that name's topic.
+        adjusted: what a reader who knows the tables' history makes of a replayed row.
+        column_name: what the producer calls a column.
+    """
+    rows = list(rows)
+    tables = {topic.rpartition(".")[2]: table for topic, table in replayed(rows).items()}
+    keys = {row["message"]["topic"].rpartition(".")[2]: list(row["key"]) for row in rows if row["key"] is not None}
+    for name, lines in truth.items():
+        names = [known.replace(" ", "_") for known in ((earlier_names or {}).get(name), name) if known]
+        merged = Table()
+        for table in (tables[known] for known in names if known in tables):
+            merged.rows |= {key: adjusted(name, row) for key, row in table.rows.items()}
+            merged.keyless += table.keyless
+        key = next((keys[known] for known in names if known in keys), [])
+        called = [{column_name(column): text for column, text in line.items()} for line in lines]
+        kinds = {column_name(column): native for column, native in natives.get(name, {}).items()}
+        comparison.table(name, kinds, key, called, merged)
+    return comparison
 
 
 @dataclass
@@ -38,9 +76,9 @@ class Comparison:
         if not key:
             self._keyless(name, natives, rows, got)
             return
-        held = {tuple(row.values.get(k) for k in key): row for row in got.rows.values()}
+        held = {tuple(_short(row.values.get(k)) for k in key): row for row in got.rows.values()}
         for row in rows:
-            found = held.pop(tuple(self._sent(name, natives, row, k) for k in key), None)
+            found = held.pop(tuple(_short(self._sent(name, natives, row, k)) for k in key), None)
             if found is None:
                 self.differences.append(f"{name}: no row with the key {[row[k] for k in key]}")
                 continue
@@ -59,7 +97,7 @@ class Comparison:
     def _value(self, where: str, cell: Cell, got: str | None) -> None:
         self.values += 1
         wanted = cell.canonical
-        if same(wanted, got) or (cell.native == "float" and _six_digits(wanted) == _six_digits(got)):
+        if same(wanted, got, cell.native) or (cell.native == "float" and _six_digits(wanted) == _six_digits(got)):
             return
         for loss in self.losses:
             if loss.explains(cell, got):
@@ -74,7 +112,7 @@ class Comparison:
 
     def _keyless(self, name: str, natives: Mapping[str, str], rows: list[Row], got: Table) -> None:
         def known(row: Row) -> tuple[tuple[str, str], ...]:
-            return tuple(sorted((column, _plain(text)) for column, text in row.items()))
+            return tuple(sorted((column, _short(text)) for column, text in row.items()))
 
         wanted = Counter(known({c: canonical(self.database, natives[c], t) for c, t in row.items()}) for row in rows)
         found = Counter(known(row) for row in got.keyless)
@@ -83,11 +121,8 @@ class Comparison:
             self.differences.append(f"{name}: {wanted - found} are missing, {found - wanted} are too many")
 
 
-def _plain(text: str | None) -> str:
-    """Something that two texts of one value have in common."""
-    if text is None:
-        return "NULL"
-    return text.rstrip("0").rstrip(".") if ":" in text and "." in text else text
+def _short(text: str | None) -> str:
+    return "NULL" if text is None else plain(text)
 
 
 def _six_digits(text: str | None) -> str | None:

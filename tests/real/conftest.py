@@ -16,7 +16,7 @@ PROGRAMS = {
 }
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="session")
 def installed() -> None:
     """Fail at once, with what to install, rather than leave a test out."""
     for name, package in PROGRAMS.items():

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+import struct
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
@@ -31,13 +32,29 @@ def canonical(database: str, native: str, text: str | None) -> str | None:
     return _mariadb(native, text) if database == "mariadb" else _postgres(native, text)
 
 
-def same(wanted: str | None, got: str | None) -> bool:
-    """Whether two canonical texts are one value; the wire does not say how many fraction digits a time has."""
-    return wanted == got or (wanted is not None and got is not None and _short(wanted) == _short(got))
+def same(wanted: str | None, got: str | None, native: str = "") -> bool:
+    """Whether two canonical texts are one value of the native type.
+
+    The wire does not say how many fraction digits a time has. Items of arrays are compared one by one.
+    """
+    if wanted == got:
+        return True
+    if wanted is None or got is None:
+        return False
+    if native.endswith("[]") and wanted.startswith("[") and got.startswith("["):
+        return _plain_items(wanted) == _plain_items(got)
+    return plain(wanted) == plain(got)
 
 
-def _short(text: str) -> str:
-    return _FRACTION.sub(r"\1", text).replace(".Z", "Z").rstrip(".")
+def plain(text: str) -> str:
+    """The text without zeros that end a second's fraction, and without the sign of years beyond 9999."""
+    return _FRACTION.sub(r"\1", text.removeprefix("+")).replace(".Z", "Z").rstrip(".")
+
+
+def _plain_items(text: str) -> list[str | None]:
+    items = json.loads(text, parse_int=str, parse_float=str)
+    words = [json.dumps(item) if isinstance(item, bool) else item for item in items]
+    return [None if word is None else plain(str(word)) for word in words]
 
 
 def _number(kind: str, text: str) -> str:
@@ -98,20 +115,36 @@ def _postgres(native: str, text: str) -> str:
     if native == "bit(1)":
         return "true" if text == "1" else "false"
     if name in ("bit", "bit varying"):
-        number = int(text or "0", 2)
-        return base64.b64encode(number.to_bytes((number.bit_length() + 7) // 8, "little")).decode()
+        return _bits(int(text or "0", 2), len(text))
     if name == "bytea":
         return base64.b64encode(bytes.fromhex(text.removeprefix("\\x"))).decode()
-    if native.startswith("timestamp") and native.endswith("with time zone"):
-        moment = text.removesuffix(" BC")
-        if moment.endswith("infinity"):
-            return moment
-        return moment.replace(" ", "T").removesuffix("+00") + "Z" + (" BC" if text.endswith(" BC") else "")
+    if name == "point":
+        x, y = map(float, text.strip("()").split(","))
+        wkb = base64.b64encode(struct.pack("<BIdd", 1, 1, x, y)).decode()
+        return json.dumps({"x": x, "y": y, "wkb": wkb, "srid": None}, separators=(",", ":"))
+    if name.endswith("hstore"):
+        pairs = dict(re.findall(r'"((?:[^"\\]|\\.)*)"=>("(?:[^"\\]|\\.)*"|NULL)', text))
+        # Both spell quotes and backslashes inside quotes alike.
+        found = {key: None if value == "NULL" else json.loads(value) for key, value in pairs.items()}
+        return json.dumps(found, ensure_ascii=False, separators=(",", ":"))
+    if name == "date" or native.startswith("timestamp"):
+        return _moment(text, zoned=native.endswith("with time zone"))
     return text
 
 
+def _moment(text: str, *, zoned: bool) -> str:
+    """A date or timestamp, with the astronomical year for years before Christ: 1 BC is 0000, 44 BC is -0043."""
+    if text.endswith("infinity"):
+        return text
+    if text.endswith(" BC"):
+        year, _, rest = text.removesuffix(" BC").partition("-")
+        before = int(year) - 1
+        text = f"{'-' if before else ''}{before:04}-{rest}"
+    return text.replace(" ", "T").removesuffix("+00") + "Z" if zoned else text
+
+
 def _array(item: str, text: str) -> str:
-    """An array as JSON of the canonical texts of its items."""
+    """An array as JSON of the canonical texts of its items; lower bounds, which no format carries, are left out."""
     items = _items(text.partition("=")[2] if text.startswith("[") else text)
     texts = [None if value is None else _postgres(item, value) for value in items]
     return json.dumps(texts, ensure_ascii=False)

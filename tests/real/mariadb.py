@@ -21,7 +21,7 @@ class MariaDb:
     """
 
     name = "mariadb"
-    database = "gold"
+    database = "live"
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

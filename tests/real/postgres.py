@@ -26,7 +26,7 @@ class Postgres:
     """
 
     name = "postgres"
-    database = "gold"
+    database = "live"
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

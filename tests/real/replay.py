@@ -63,7 +63,8 @@ def _old_key(row: Mapping[str, Any]) -> str | None:
     for header in row["message"]["headers"] or ():
         if header["key"] == "__debezium.oldkey":
             told = json.loads(header["value"])
-            return json.dumps(list(map(str, (told.get("payload") or told).values())))
+            values = list(map(str, (told.get("payload") or told).values()))
+            return json.dumps(values, ensure_ascii=False, separators=(",", ":"))
     return None
 
 

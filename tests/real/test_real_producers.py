@@ -7,20 +7,22 @@ by type, at the end of the snapshot and at the end. tests/real/losses.py has wha
 from __future__ import annotations
 
 import contextlib
+import json
+import os
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
-from tests.real.comparison import Comparison
+from tests.real.comparison import Comparison, compared
 from tests.real.debezium_server import DebeziumServer
 from tests.real.losses import MARIADB, POSTGRES
 from tests.real.mariadb import MariaDb
 from tests.real.postgres import Postgres
-from tests.real.replay import replayed
+from tests.real.recording import Natives, Truth, write_records, write_truth
 
 import headrace
 from headrace.testing.broker import KafkaBroker
@@ -31,21 +33,32 @@ pytestmark = pytest.mark.real
 SQL = Path(__file__).parent / "sql"
 FORMS = ("schema", "plain", "avro")
 LOSSES = {"mariadb": MARIADB, "postgres": POSTGRES}
-Truth = dict[str, list[dict[str, str | None]]]
 
 
 @dataclass
 class Captured:
-    """What one database held, and the change rows of each form."""
+    """What one database held at each moment, and what Debezium Server made of it in each form."""
 
     database: str
-    natives: dict[str, dict[str, dict[str, str]]]
+    natives: dict[str, Natives]
     truth: dict[str, Truth]
-    rows: dict[str, list[dict[str, Any]]]
+    messages: dict[str, Any]
+    registry: SchemaRegistryServer
+    decoded: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+
+    def rows(self, form: str) -> list[dict[str, Any]]:
+        """The change rows of a form, decoded once."""
+        if form not in self.decoded:
+            if form == "avro":
+                rows = headrace.decode(self.messages[form], format="debezium_avro", registry=self.registry.url)
+            else:
+                rows = headrace.decode(self.messages[form], format="debezium_json")
+            self.decoded[form] = [row.asDict(recursive=True) for row in rows.collect()]
+        return self.decoded[form]
 
 
 @pytest.fixture(scope="module")
-def folder() -> Iterator[Path]:
+def folder(installed: None) -> Iterator[Path]:
     """A folder with a short path, as sockets need, that another user may enter."""
     with tempfile.TemporaryDirectory(prefix="headrace-") as name:
         Path(name).chmod(0o755)
@@ -63,28 +76,40 @@ def captured(request: Any, spark: Any, folder: Path, broker: KafkaBroker) -> Ite
     """One database's life, captured in all forms at the same time, so that all tell the same story."""
     work = folder / request.param.name
     work.mkdir()
-    with contextlib.ExitStack() as running:
-        registry = running.enter_context(SchemaRegistryServer())
-        database = running.enter_context(request.param(work))
-        print(f"Debezium Server captures {database.name} {database.version}")
-        database.run((SQL / f"{database.name}_tables.sql").read_text(encoding="utf-8"))
-        natives, truth = {"snapshot": database.natives()}, {"snapshot": held(database)}
-        servers = [
-            running.enter_context(
-                DebeziumServer(
-                    work / form, f"{database.name}_{form}", broker.bootstrap, database.connector(n), form, registry.url
-                )
-            )
-            for n, form in enumerate(FORMS)
-        ]
-        for server in servers:
-            marked(server, broker, database, 1)
-        database.run((SQL / f"{database.name}_changes.sql").read_text(encoding="utf-8"))
-        for server in servers:
-            marked(server, broker, database, 2)
-        natives["final"], truth["final"] = database.natives(), held(database)
-        rows = {form: decoded(spark, broker, f"{database.name}_{form}", form, registry) for form in FORMS}
-        yield Captured(database.name, natives, truth, rows)
+    with SchemaRegistryServer() as registry:
+        with contextlib.ExitStack() as running:
+            database = running.enter_context(request.param(work))
+            print(f"Debezium Server captures {database.name} {database.version}")
+            database.run((SQL / f"{database.name}_tables.sql").read_text(encoding="utf-8"))
+            natives, truth = {"snapshot": database.natives()}, {"snapshot": held(database)}
+            servers = []
+            for number, form in enumerate(FORMS):
+                prefix = f"{database.name}_{form}"
+                settings = database.connector(number)
+                server = DebeziumServer(work / form, prefix, broker.bootstrap, settings, form, registry.url)
+                servers.append(running.enter_context(server))
+            for server in servers:
+                marked(server, broker, database, 1)
+            database.run((SQL / f"{database.name}_changes.sql").read_text(encoding="utf-8"))
+            for server in servers:
+                marked(server, broker, database, 2)
+            natives["final"], truth["final"] = database.natives(), held(database)
+        # From here on only Kafka and the registry are needed.
+        messages = {form: written(spark, broker, f"{database.name}_{form}") for form in FORMS}
+        found = Captured(database.name, natives, truth, messages, registry)
+        if os.environ.get("HEADRACE_RECORD"):
+            record(Path(os.environ["HEADRACE_RECORD"]), found)
+        yield found
+
+
+def record(folder: Path, found: Captured) -> None:
+    """Keep everything that the decoders' tests need, so that they need no producer."""
+    for form, messages in found.messages.items():
+        write_records(folder / f"{found.database}_{form}.jsonl.gz", messages)
+    for moment, truth in found.truth.items():
+        write_truth(folder / f"{found.database}_truth_{moment}", truth, found.natives[moment])
+    schemas = json.dumps(found.registry.store.contents, indent=1)
+    (folder / f"{found.database}_avro.registry.json").write_text(schemas + "\n", encoding="utf-8")
 
 
 def held(database: MariaDb | Postgres) -> Truth:
@@ -111,11 +136,9 @@ def records(bootstrap: str, topic: str) -> int:
         consumer.close()
 
 
-def decoded(
-    spark: Any, broker: KafkaBroker, prefix: str, form: str, registry: SchemaRegistryServer
-) -> list[dict[str, Any]]:
-    """All change rows of one Debezium Server."""
-    messages = (
+def written(spark: Any, broker: KafkaBroker, prefix: str) -> Any:
+    """All messages of one Debezium Server, as Spark reads them from Kafka."""
+    return (
         spark.read.format("kafka")
         .option("kafka.bootstrap.servers", broker.bootstrap)
         .option("subscribePattern", f"{prefix}([.].*)?")
@@ -123,28 +146,20 @@ def decoded(
         .option("includeHeaders", "true")
         .load()
     )
-    if form == "avro":
-        rows = headrace.decode(messages, format="debezium_avro", registry=registry.url)
-    else:
-        rows = headrace.decode(messages, format="debezium_json")
-    return [row.asDict(recursive=True) for row in rows.collect()]
 
 
 @pytest.mark.parametrize("moment", ["snapshot", "final"])
 @pytest.mark.parametrize("form", FORMS)
 def test_the_decoded_changes_are_the_database(captured: Captured, form: str, moment: str) -> None:
-    rows = [row for row in captured.rows[form] if moment == "final" or row["op"] == "r"]
-    keys = {row["message"]["topic"].rpartition(".")[2]: list(row["key"]) for row in rows if row["key"] is not None}
-    tables = {topic.rpartition(".")[2]: table for topic, table in replayed(rows).items()}
+    rows = [row for row in captured.rows(form) if moment == "final" or row["op"] == "r"]
     comparison = Comparison(captured.database, LOSSES[captured.database])
-    for name, truth in captured.truth[moment].items():
-        comparison.table(name, captured.natives[moment][name], keys[name], truth, tables[name])
+    compared(comparison, rows, captured.truth[moment], captured.natives[moment])
     assert comparison.differences == []
     assert comparison.values > 150
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_no_message_is_an_error(captured: Captured, form: str) -> None:
-    assert [row["error"] for row in captured.rows[form] if row["op"] == "error"] == []
-    operations = {row["op"] for row in captured.rows[form]}
+    assert [row["error"] for row in captured.rows(form) if row["op"] == "error"] == []
+    operations = {row["op"] for row in captured.rows(form)}
     assert {"r", "c", "u", "d", "t", "tombstone", "begin", "end", "schema"} <= operations
