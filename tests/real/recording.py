@@ -79,7 +79,7 @@ def write_records(file: Path, kafka: Any) -> None:
         for row in rows
     ]
     text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
-    file.writeraw_bytes(gzip.compress(text.encode(), 9, mtime=0))
+    file.write_bytes(gzip.compress(text.encode(), 9, mtime=0))
 
 
 def write_truth(folder: Path, truth: Truth, natives: Natives) -> None:

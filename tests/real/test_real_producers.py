@@ -104,6 +104,7 @@ def captured(request: Any, spark: Any, folder: Path, broker: KafkaBroker) -> Ite
 
 def record(folder: Path, found: Captured) -> None:
     """Keep everything that the decoders' tests need, so that they need no producer."""
+    folder.mkdir(parents=True, exist_ok=True)
     for form, messages in found.messages.items():
         write_records(folder / f"{found.database}_{form}.jsonl.gz", messages)
     for moment, truth in found.truth.items():

@@ -1,0 +1,1 @@
+"""Programs of other products that read what Headrace writes."""
