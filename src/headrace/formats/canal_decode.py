@@ -242,10 +242,11 @@ def _rows(parsed: DataFrame, plan: DecodePlan) -> DataFrame:
     )
 
 
-def exploded(checked: DataFrame, pairs: str, pair: str, plan: DecodePlan) -> DataFrame:
+def exploded(checked: DataFrame, pairs: str, pair: str, plan: DecodePlan, *, keep_value: str = "false") -> DataFrame:
     """The messages with one line per row, as `pair`, and only what change rows need of the message.
 
-    `pairs` is SQL for the rows of a message of data, `pair` their Spark type.
+    `pairs` is SQL for the rows of a message of data, `pair` their Spark type. Where `keep_value` is true, a column
+    `single` says so, and the value stays as long as a problem may be found yet.
     """
     facts = {name: exact_json.unmarked(f"m.`{name}`") for name in ("database", "table", "es", "ts", "id", "gtid")}
     facts["sql"] = "m.`sql`"
@@ -255,7 +256,8 @@ def exploded(checked: DataFrame, pairs: str, pair: str, plan: DecodePlan) -> Dat
     lines = checked.selectExpr(
         *(name for name in KAFKA_COLUMNS if name != "value"),
         # Exploding would copy it for each row.
-        "if(problem_found is null, null, value) as value",
+        f"if(problem_found is null and not {keep_value}, null, value) as value",
+        *(() if keep_value == "false" else (f"{keep_value} as single",)),
         "operation",
         "kind",
         "problem_found",

@@ -200,7 +200,8 @@ class EncodePlan:
             "'{\"data\":'", array("data_json"), "',\"database\":'", database, "',\"es\":'", es,
             "',\"gtid\":'", json_text(gtid), "',\"id\":'", number, "',\"isDdl\":false,\"mysqlType\":'",
             f"coalesce({mysql}, 'null')", "',\"old\":'", array("old_json"), "',\"pkNames\":'",
-            f"coalesce({keys}, 'null')", "',\"sql\":\"\",\"sqlType\":'", f"coalesce({numbers}, 'null')", "',\"table\":'", name,
+            f"coalesce({keys}, 'null')", "',\"sql\":\"\",\"sqlType\":'", f"coalesce({numbers}, 'null')",
+            "',\"table\":'", name,
             "',\"ts\":'", ts, "',\"type\":\"'", f"case op {types} end", "'\"}'",
         ))  # fmt: skip
         head = "'{'" if self.dts else "'{\"data\":null,'"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.formats.base import COMMON, Format, topic_option
 from headrace.formats.canal_decode import DecodePlan, decode
 from headrace.formats.canal_encode import EncodePlan
+from headrace.formats.canal_structs import decode as decode_structs
 from headrace.formats.encoding import has_struct_images, struct_schema, with_structures_known
 from headrace.formats.features import Feature
 from headrace.options import Option
@@ -112,14 +113,16 @@ class CanalJson(Format):
         Raises:
             OptionError: `schema` and `keys` contradict each other.
         """
-        settings = self.settings
+        settings, given = self.settings, self.settings["schema"]
         plan = DecodePlan(
             legacy_old=settings["dts_legacy_old"],
             zone=settings["time_zone"],
             base64=settings["bytes"] == "base64",
             keys=settings["keys"],
-            tables=settings["schema"].tables if settings["schema"] is not None else None,
+            tables=given.tables if given is not None else None,
         )
+        if given is not None and given.single:
+            return decode_structs(messages, given.only(settings["keys"]), plan)
         return decode(messages, plan)
 
     def encode(self, changes: DataFrame) -> DataFrame:
