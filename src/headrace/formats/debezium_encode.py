@@ -1,32 +1,43 @@
 """The plan of an encode: change rows to Debezium messages in three projections, whatever the number of tables.
 
 1. Each row becomes its messages (a delete and its tombstone; a changed key gives delete, tombstone and create).
-2. Images become arrays in the table's column order, by position where the map has the expected columns.
-3. One `to_json` per table, chosen by the row's structure, writes the payload from typed values.
+2. Maps become arrays in the table's column order, by position where the map has the expected columns. Structs stay.
+3. `to_json` writes the images from typed values, chosen by the row's structure, and the source block, chosen by its
+   connector; the event is these texts one after the other.
 
-Column expressions are chosen by a table number, so that a batch of many tables is read once. The rows that are no data
-(schema changes, transaction edges, heartbeats) go the same way, past the expressions of the tables.
+Column expressions are chosen by a table number, so that a batch of many tables is read once. Tables of equal structure
+share theirs, and what is only text (topics, schemas) is looked up by the number. The rows that are no data (schema
+changes, transaction edges, heartbeats) go the same way, past the expressions of the tables.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from headrace.changes import Column, TableSchema
+from headrace.changes import TableSchema
 from headrace.changes.typed import literal
-from headrace.errors import OptionError
+from headrace.formats.debezium_connectors import Block, Forms
+from headrace.formats.debezium_images import Images
 from headrace.formats.debezium_metadata import EDGES, HEARTBEAT, KINDS, SCHEMA, Metadata
-from headrace.formats.debezium_schema import FieldRules, Shape, adjusted, key_schema, to_text, value_schema
+from headrace.formats.debezium_schema import (
+    FieldRules,
+    Shape,
+    adjusted,
+    envelope_fields,
+    key_schema,
+    row_schema,
+    to_text,
+)
+from headrace.formats.debezium_tables import Tables
 from headrace.formats.debezium_topics import Topics
-from headrace.formats.debezium_values import ValueModes, absent_text, wire_value
+from headrace.formats.debezium_values import ValueModes
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-CONNECTOR = "sqlserver"
 NEW_KEY_HEADER = "__debezium.newkey"
 OLD_KEY_HEADER = "__debezium.oldkey"
 _CONTEXT = "__debezium.context."
@@ -35,6 +46,8 @@ _DELETES, _TOMBSTONES, _MOVED_AWAY = "'d', 'D'", "'x', 'X'", "'D', 'X'"
 _WITH_AFTER = "'r', 'c', 'u', 'C'"
 _COUNTS = ("total_order", "data_collection_order")
 _HEADER = "struct<key:string,value:binary>"
+# Stands for the name of a table's schemas while a schema's text is cut there.
+_BASE = "headrace.name.of.the.table"
 
 
 @dataclass(frozen=True)
@@ -42,10 +55,10 @@ class EncodePlan:
     """What an encode needs to know besides the rows.
 
     Args:
-        schemas: the structures present, one per fingerprint.
+        tables: the structures present, and how a row's is known.
         topics: where the messages go.
         shape: the generation of events.
-        version: what stands in `source.version`.
+        forms: the source blocks.
         modes: how values are written.
         schema_names: how schema names are adjusted, `avro` or `none`.
         rules: how columns become fields.
@@ -56,12 +69,13 @@ class EncodePlan:
         context: whether the context headers of shape 3 are written.
         run_id: what stands in their `runId`.
         schema_changes: whether schema changes are written.
+        structs: whether the images are structs (of the one table) and not maps.
     """
 
-    schemas: Sequence[TableSchema]
+    tables: Tables
     topics: Topics
     shape: Shape
-    version: str
+    forms: Forms
     modes: ValueModes
     schema_names: str
     rules: FieldRules
@@ -72,44 +86,42 @@ class EncodePlan:
     context: bool
     run_id: str
     schema_changes: bool
+    structs: bool
 
     @property
     def _metadata(self) -> Metadata:
         return Metadata(
             topics=self.topics,
             shape=self.shape,
-            source=self._source(),
+            forms=self.forms,
             schema_changes=self.schema_changes,
             value_schemas=self.value_schemas,
             key_schemas=self.key_schemas,
         )
 
+    @property
+    def _images(self) -> Images:
+        return Images(self.structs, self.modes, self.rules, self.shape.placeholder)
+
     def apply(self, changes: DataFrame) -> DataFrame:
         """The messages, lazily."""
-        rows = self._rows(changes)
-        messages = self._messages(rows)
-        return self._written(self._positional(messages))
+        return self._written(self._read_out(self._imaged(self._messages(self._rows(changes)))))
 
     def _rows(self, changes: DataFrame) -> DataFrame:
         wanted = ", ".join(literal(op) for op in ("r", "c", "u", "d", "t") if op not in self.skipped)
-        unknown = (
-            "raise_error(concat('Change rows of table ', concat_ws('.', table.database, table.schema, table.name), "
-            "' follow a structure that no schema row describes (schema_id ', coalesce(schema_id, 'null'), "
-            "'). Keep the schema rows in the batch, or give the option schema.'))"
-        )
-        known = ", ".join(literal(schema.fingerprint) for schema in self.schemas) or "''"
         # A filter, because Spark leaves out a projected check whose result nobody reads.
         rows = changes.where(
-            f"case when op in ({wanted}) then coalesce(schema_id in ({known}), false) or {unknown} "
+            f"case when op in ({wanted}) then {self.tables.known(checked=not self.structs)} "
             f"else {self._metadata.taken} end"
         )
-        numbers = " ".join(f"when {literal(s.fingerprint)} then {n}" for n, s in enumerate(self.schemas))
+        absent = ("before_absent", "after_absent") if self.structs else ()
         return rows.selectExpr(
             "op",
             "table",
             "before",
             "after",
-            "coalesce(key, if(op = 'd', before, after)) as key",
+            *absent,
+            "key",
             "position",
             "event_time",
             "capture_time",
@@ -117,11 +129,12 @@ class EncodePlan:
             "transaction",
             "source",
             f"if(op = {SCHEMA}, table_schema, null) as table_schema",
-            f"case schema_id {numbers} end as t" if numbers else "0 as t",
+            f"{'0' if self.structs else self.tables.number()} as t",
+            f"{self.forms.number()} as form",
         )
 
     def _messages(self, rows: DataFrame) -> DataFrame:
-        moved = self._choice(self._key_moved, "false")
+        moved = self.tables.choice(self._images.key_moved, "false")
         delete = ["x"] if self.tombstones else []
         kinds = {
             "moved": ["D", *(k.upper() for k in delete), "C"],
@@ -140,38 +153,28 @@ class EncodePlan:
         )
         return rows.selectExpr("*", f"posexplode({kind}) as (place, kind)")
 
-    @staticmethod
-    def _key_moved(schema: TableSchema) -> str | None:
-        """Whether an update changed the key: a key column that the old image carries and that differs."""
-        tests = [
-            f"(map_contains_key(before, {name}) and not (before[{name}] <=> key[{name}]))"
-            for name in map(literal, schema.key)
-        ]
-        return f"({' or '.join(tests)})" if tests else None
-
-    def _positional(self, messages: DataFrame) -> DataFrame:
-        names = self._choice(lambda s: _array([column.name for column in s.columns]))
-        fill = place = None
-        if self.shape.placeholder:
-            fill = self._choice(lambda s: _array([absent_text(column, self.modes) for column in s.columns]))
-            # Recorded of 3.6.1: in deletes, what the change table never holds is null.
-            place = f"if(op = 'd', null, {fill}[i])" if self.modes.recorded_placeholders else f"{fill}[i]"
-
-        def values(image: str) -> str:
-            absent = f"transform({names}, k -> {image}[k])"
-            if fill is not None:
-                absent = f"transform({names}, (k, i) -> if(map_contains_key({image}, k), {image}[k], {place}))"
-            return f"if(map_keys({image}) = {names}, map_values({image}), {absent})"
-
+    def _imaged(self, messages: DataFrame) -> DataFrame:
+        images = self._images
+        made = []
+        for name, image, held in (
+            ("b", "before", f"kind in ('u', {_DELETES})"),
+            ("a", "after", f"kind in ({_WITH_AFTER})"),
+        ):
+            present = f"{held} and {image} is not null"
+            made += [
+                f"if({present}, {images.laid_out(self.tables, image)}, null) as {name}",
+                f"if({present}, {images.left_out(self.tables, image)}, null) as {name}_gone",
+            ]
+            if self.structs:
+                made.append(f"{image}_absent as {name}_absent")
         return messages.selectExpr(
             "t",
+            "form",
             "kind",
             "op",
             "table",
-            f"if(kind in ('u', {_DELETES}) and before is not null, {values('before')}, null) as b",
-            f"if(kind in ({_WITH_AFTER}) and after is not null, {values('after')}, null) as a",
-            f"if(kind in ({_MOVED_AWAY}), before, key) as key",
-            f"case when kind in ({_MOVED_AWAY}) then key when kind = 'C' then before end as other",
+            *made,
+            *self._keys(),
             # The messages of one change keep their order where a sink sorts by position.
             f"if(place = 0, {self._metadata.position()}, concat(position, ':', place)) as position",
             "coalesce(event_time, capture_time) as event_time",
@@ -182,168 +185,206 @@ class EncodePlan:
             "table_schema",
         )
 
+    def _keys(self) -> list[str]:
+        """The columns that keys are made of: the message's own, and the other one of a changed key."""
+        if not self.structs:
+            keyed = self.tables.constant(lambda s: "true" if s.key else "false")
+            key = f"if({keyed}, coalesce(key, if(op = 'd', before, after)), key)"
+            return [
+                f"if(kind in ({_MOVED_AWAY}), before, {key}) as key",
+                f"case when kind in ({_MOVED_AWAY}) then {key} when kind = 'C' then before end as other",
+            ]
+        return [
+            "key",
+            f"if(kind in ({_MOVED_AWAY}, {_DELETES}, 'x'), before, after) as own",
+            f"case when kind in ({_MOVED_AWAY}) then after when kind = 'C' then before end as other",
+        ]
+
+    def _read_out(self, rows: DataFrame) -> DataFrame:
+        """Images, keys and headers as JSON.
+
+        A projection of its own, because the event takes each image twice, and Spark would write it twice.
+        """
+        images, metadata = self._images, self._metadata
+        return rows.selectExpr(
+            "t",
+            "form",
+            "kind",
+            "op",
+            "table",
+            *(f"{images.json(self.tables, name)} as {name}" for name in ("b", "a")),
+            "b_gone",
+            "a_gone",
+            f"if(kind in ({KINDS}), cast({metadata.key()} as binary), {self._key()}) as key",
+            f"{self._headers()} as headers",
+            "position",
+            "event_time",
+            "capture_time",
+            "snapshot",
+            "transaction",
+            "source",
+            "table_schema",
+        )
+
     def _written(self, rows: DataFrame) -> DataFrame:
         metadata = self._metadata
-        value = self._choice(self._payload)
-        if self.value_schemas:
-            opening = self._choice(lambda s: literal(f'{{"schema":{to_text(self._value_schema(s))},"payload":'))
-            value = f"concat({opening}, {value}, '}}')"
-        topic = self._choice(lambda s: literal(self.topics.of(s.id)))
         return rows.selectExpr(
-            f"if(kind in ({KINDS}), {metadata.topic()}, {topic}) as topic",
+            f"if(kind in ({KINDS}), {metadata.topic()}, {self._topic()}) as topic",
             f"if(kind in ({SCHEMA}, {HEARTBEAT}), 0, null) as partition",
-            f"if(kind in ({KINDS}), cast({metadata.key()} as binary), {self._key('key')}) as key",
+            "key",
             f"cast(case when kind in ({_TOMBSTONES}) then null when kind in ({KINDS}) then {metadata.value()} "
-            f"else {value} end as binary) as value",
-            f"{self._headers()} as headers",
+            f"else {self._value()} end as binary) as value",
+            "headers",
             "position",
         )
 
-    def _choice(self, make: Callable[[TableSchema], str | None], otherwise: str = "null") -> str:
-        """One expression per table, chosen by the row's table number."""
-        made = [(number, make(schema)) for number, schema in enumerate(self.schemas)]
-        different = {expression for _, expression in made}
-        if len(different) == 1:
-            return different.pop() or otherwise
-        branches = " ".join(f"when {number} then {expression}" for number, expression in made if expression is not None)
-        return f"case t {branches} else {otherwise} end" if branches else otherwise
+    def _topic(self) -> str:
+        """The topic of a data row."""
+        return self._named(lambda s, database: self.topics.of(s.id, database=database), self.topics.of_rows)
 
-    def _base(self, topic: str) -> str:
-        return adjusted(topic, self.schema_names)
+    def _base(self, *, routed: bool = True) -> str:
+        """The name of a data row's schemas, without its last part."""
+        topic = self.topics.of if routed else self.topics.unrouted
 
-    def _value_schema(self, schema: TableSchema) -> dict[str, object]:
-        return value_schema(schema, self._base(self.topics.of(schema.id)), self.shape, self.modes, self.rules)
+        def of_rows(*, database: bool) -> str:
+            name = self.topics.of_rows(database=database)
+            if self.schema_names == "none":
+                return name
+            return f"regexp_replace(regexp_replace({name}, '[^A-Za-z0-9_.]', '_'), '^[^A-Za-z_]', '_')"
 
-    def _payload(self, schema: TableSchema) -> str:
-        fields = [("before", self._row(schema, "b")), ("after", self._row(schema, "a")), ("source", self._source())]
-        times = [
-            ("op", "case kind when 'D' then 'd' when 'C' then 'c' else op end"),
-            *_times("capture_time", self.shape.fine_times),
-        ]
+        return self._named(lambda s, database: adjusted(topic(s.id, database=database), self.schema_names), of_rows)
+
+    def _named(self, make: Callable[[TableSchema, bool], str], of_rows: Callable[..., str]) -> str:
+        """A text made of a table's name, which some connectors write without the database."""
+        if self.tables.nameless:
+            usual, other = of_rows(database=True), of_rows(database=False)
+        else:
+            usual = self.tables.text(lambda s: make(s, True))
+            other = self.tables.text(lambda s: make(s, False))
+        return self.forms.choice(lambda block: usual if block.connector.database_in_topic else other)
+
+    def _value(self) -> str:
+        # Null in one part would make all of them null, and null is a tombstone.
+        before, after = (self._images.without(name, f"{name}_gone") for name in ("b", "a"))
+        parts = ["'{\"before\":'", before, "',\"after\":'", after, "',\"source\":'", self.forms.choice(Block.sql)]
+        operation = ['\',"op":"\'', "case kind when 'D' then 'd' when 'C' then 'c' else op end", "'\"'", *self._clock()]
         # A changed key is two events of its transaction: the row carries the number of the first.
         counted = ", ".join(f"'{name}', transaction.{name} + if(kind = 'C', 1L, 0L)" for name in _COUNTS)
-        block = f"if(transaction is null, null, named_struct('id', transaction.id, {counted}))"
-        transaction = ("transaction", block)
-        fields += [transaction, *times] if self.shape.transaction_first else [*times, transaction]
-        return _json(fields)
+        block = _json(f"named_struct('id', transaction.id, {counted})")
+        always = f"concat(',\"transaction\":', if(transaction is null, 'null', {block}))"
+        seldom = f"if(transaction is null, '', concat(',\"transaction\":', {block}))"
+        transaction = [self.forms.choice(lambda form: seldom if form.flag else always)]
+        parts += [*transaction, *operation] if self.shape.transaction_first else [*operation, *transaction]
+        payload = f"concat({', '.join(parts)}, '}}')"
+        return f"concat({self._opening()}, {payload}, '}}')" if self.value_schemas else payload
 
-    def _row(self, schema: TableSchema, image: str) -> str:
-        names = self.rules.names(schema)
-        fields = [
-            (names[column.name], self._value(f"{image}[{number}]", column))
-            for number, column in enumerate(schema.columns)
-        ]
-        return f"if({image} is null, null, {_named_struct(fields)})"
+    def _clock(self) -> list[str]:
+        fields = [("ts_ms", "unix_millis(capture_time)", "")]
+        if self.shape.fine_times:
+            fields += [("ts_us", "unix_micros(capture_time)", ""), ("ts_ns", "unix_micros(capture_time)", "000")]
+        parts = []
+        for name, count, zeros in fields:
+            text = f"concat({count}, '{zeros}')" if zeros else f"cast({count} as string)"
+            parts += [f"',\"{name}\":'", f"coalesce({text}, 'null')"]
+        return parts
 
-    def _value(self, text: str, column: Column) -> str:
-        return wire_value(text, column, self.modes)
+    def _opening(self) -> str:
+        """The value's schema, up to the payload: only the rows' own part depends on the table."""
+        row = self.tables.text(lambda s: self._cut(row_schema(s, _BASE, self.modes, self.rules))[0])
+        end = self._cut(row_schema(self.tables.any, _BASE, self.modes, self.rules))[1].removesuffix("}")
+        rests = {
+            with_block: ",".join(to_text(f) for f in envelope_fields(self.shape, transaction=with_block))
+            for with_block in (True, False)
+        }
 
-    def _source(self) -> str:
-        if self.shape.name == "1.7":
-            # The old generation knows three marks only.
-            mark = (
-                "case when snapshot is null then 'false' when snapshot in ('last', 'incremental') then snapshot "
-                "else 'true' end"
-            )
-        else:
-            mark = "coalesce(snapshot, 'false')"
-        times = _times("event_time", self.shape.fine_times)
-        foreign = (
-            "raise_error(concat('Change rows of connector ', coalesce(source['connector'], 'null'), "
-            f"' can\\'t be written as Debezium JSON yet; {CONNECTOR} can.'))"
-        )
-        return _named_struct(
-            [
-                ("version", literal(self.version)),
-                ("connector", f"if(source['connector'] <=> '{CONNECTOR}', '{CONNECTOR}', {foreign})"),
-                ("name", literal(self.topics.prefix)),
-                times[0],
-                ("snapshot", mark),
-                ("db", "table.database"),
-                ("sequence", "cast(null as string)"),
-                *times[1:],
-                ("schema", "table.schema"),
-                ("table", "table.name"),
-                ("change_lsn", "source['change_lsn']"),
-                ("commit_lsn", "source['commit_lsn']"),
-                ("event_serial_no", "cast(source['event_serial_no'] as bigint)"),
-            ]
-        )
+        def behind(form: Block) -> str:
+            source = f",{to_text(form.schema())},"
+            always = literal(f"{source}{rests[True]}")
+            return f"if(transaction is null, {literal(source + rests[False])}, {always})" if form.flag else always
 
-    def _key(self, image: str, *, header: bool = False) -> str:
-        """The key as bytes, from the map column that holds it; null for a table without one.
+        version = f',"version":{self.shape.envelope_version}' if self.shape.envelope_version is not None else ""
+        parts = [
+            literal('{"schema":{"type":"struct","fields":['),
+            row, "base", literal(f'{end},"field":"before"}},'),
+            row, "base", literal(f'{end},"field":"after"}}'),
+            self.forms.choice(behind),
+            literal('],"optional":false,"name":"'), "base", literal(f'.Envelope"{version}}},"payload":'),
+        ]  # fmt: skip
+        base = self._base()
+        return f"concat({', '.join(base if part == 'base' else part for part in parts)})"
+
+    @staticmethod
+    def _cut(schema: dict[str, object]) -> tuple[str, str]:
+        """A schema's text before and behind the name of the table."""
+        first, _, last = to_text(schema).partition(_BASE)
+        return first, last
+
+    def _key(self) -> str:
+        """The key as bytes; null for a table without one."""
+        own = "key" if not self.structs else "own"
+        return f"cast({self._key_text(own, header=False)} as binary)"
+
+    def _key_text(self, image: str, *, header: bool) -> str:
+        """The key's text from the column that holds it.
 
         In a header it is the key as it was before any routing.
         """
+        images, route = self._images, None if header else self.topics.route
 
-        def written(schema: TableSchema) -> str | None:
-            if not schema.key:
+        def field(schema: TableSchema) -> tuple[str, str] | None:
+            if route is None or route.key_field is None or self.topics.routed(schema.id) is None:
                 return None
-            names = self.rules.names(schema)
-            fields = [
-                (names[column.name], self._value(f"{image}[{literal(column.name)}]", column))
-                for column in schema.key_columns
-            ]
-            unrouted = self.topics.unrouted(schema.id)
-            routed = None if header else self.topics.routed(schema.id)
-            field = self.topics.route.key_field if routed and self.topics.route else None
-            if field is not None and self.topics.route is not None:
-                if field in (name for name, _ in fields):
-                    raise OptionError(
-                        f"The key of table {schema.id} has a column '{field}' already.",
-                        remedy="Set 'key_field_name' to another name.",
-                    )
-                fields.append((field, literal(self.topics.route.key_value(unrouted))))
-            payload = _json(fields)
-            if not self.key_schemas:
-                return payload
-            found = key_schema(schema, self._base(routed or unrouted), self.modes, self.rules, table_field=field)
-            opening = f'{{"schema":{to_text(found)},"payload":'
-            return f"concat({literal(opening)}, {payload}, '}}')"
+            return route.key_field, route.key_value(self.topics.unrouted(schema.id))
 
-        return f"if({image} is null, null, cast({self._choice(written)} as binary))"
+        payload = self.tables.choice(lambda s: images.key_json(s, image, field(s)))
+        if not self.key_schemas:
+            return payload
+
+        def schema_text(schema: TableSchema) -> tuple[str, str]:
+            added = field(schema)
+            found = key_schema(schema, _BASE, self.modes, self.rules, table_field=added[0] if added else None)
+            return self._cut(found)
+
+        opening = self.tables.choice(
+            lambda s: literal(f'{{"schema":{schema_text(s)[0]}') if s.key else images.unkeyed_schema(s)
+        )
+        end = literal(f'{schema_text(self.tables.any)[1]},"payload":')
+        return f"concat({opening}, {self._base(routed=not header)}, {end}, {payload}, '}}')"
 
     def _headers(self) -> str:
         name = f"if(kind = 'C', '{OLD_KEY_HEADER}', '{NEW_KEY_HEADER}')"
+        key = f"cast({self._key_text('other', header=True)} as binary)"
         # A lambda, because Spark keeps a projection that holds one out of whole-stage code: many columns would make
         # one method there, too long for the JIT or for Java; outside, Spark splits it.
-        keys = f"transform(array(other), o -> named_struct('key', {name}, 'value', {self._key('o', header=True)}))"
+        keys = f"transform(array(other), o -> named_struct('key', {name}, 'value', {key}))"
         keys = f"if(other is null, cast(null as array<{_HEADER}>), {keys})"
         if not (self.context and self.shape.name == "3"):
             return keys
-        keys = f"coalesce({keys}, cast(array() as array<{_HEADER}>))"
+        context = self.forms.choice(self._context)
+        both = f"if(other is null, {context}, concat({keys}, {context}))"
+        return f"if(kind in ({EDGES}, {HEARTBEAT}), null, {both})"
+
+    def _context(self, form: Block) -> str:
         words = (
             ("connectorLogicalName", self.topics.prefix),
             ("taskId", "0"),
-            ("connectorName", CONNECTOR),
+            ("connectorName", form.connector.name),
             ("runId", self.run_id),
         )
-        entries = ", ".join(
-            f"named_struct('key', '{_CONTEXT}{word}', 'value', cast({literal(_header_text(text))} as binary))"
-            for word, text in words
-        )
-        return f"if(kind in ({EDGES}, {HEARTBEAT}), null, concat({keys}, array({entries})))"
-
-
-def _times(column: str, fine: bool) -> list[tuple[str, str]]:
-    times = [("ts_ms", f"unix_millis({column})")]
-    if fine:
-        times += [("ts_us", f"unix_micros({column})"), ("ts_ns", f"unix_micros({column}) * 1000L")]
-    return times
+        entries = []
+        for word, text in words:
+            value = literal(_header_text(text))
+            if word == "connectorName" and not text:
+                start, end = _header_text(_BASE).split(f'"{_BASE}"')
+                said = "to_json(array(coalesce(source['connector'], '')))"
+                value = f"concat({literal(start)}, substr({said}, 2, length({said}) - 2), {literal(end)})"
+            entries.append(f"named_struct('key', '{_CONTEXT}{word}', 'value', cast({value} as binary))")
+        return f"array({', '.join(entries)})"
 
 
 def _header_text(text: str) -> str:
     return json.dumps({"schema": {"type": "string", "optional": False}, "payload": text}, separators=(",", ":"))
 
 
-def _named_struct(fields: Sequence[tuple[str, str]]) -> str:
-    return f"named_struct({', '.join(f'{literal(name)}, {expression}' for name, expression in fields)})"
-
-
-def _json(fields: Sequence[tuple[str, str]]) -> str:
-    return f"to_json({_named_struct(fields)}, map('ignoreNullFields', 'false'))"
-
-
-def _array(texts: Sequence[str | None]) -> str:
-    items = ", ".join("cast(null as string)" if text is None else literal(text) for text in texts)
-    return f"array({items})"
+def _json(struct: str) -> str:
+    return f"to_json({struct}, map('ignoreNullFields', 'false'))"

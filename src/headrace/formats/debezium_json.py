@@ -5,14 +5,15 @@ from __future__ import annotations
 import uuid
 from typing import TYPE_CHECKING
 
-from headrace.changes import TableSchema
 from headrace.errors import OptionError
 from headrace.formats.base import Format
 from headrace.formats.debezium_decode import decode
 from headrace.formats.debezium_encode import EncodePlan
 from headrace.formats.debezium_options import OPTIONS, field_rules, value_modes
 from headrace.formats.debezium_schema import SHAPES
+from headrace.formats.debezium_tables import Tables, in_order
 from headrace.formats.debezium_topics import topics
+from headrace.formats.encoding import has_struct_images, struct_schema, with_structures_known
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -64,11 +65,13 @@ class DebeziumJson(Format):
                 remedy=f"Known there: {', '.join(shape.time_modes)}.",
             )
         key_schemas = settings["key_schemas_enable"]
+        structs = has_struct_images(changes)
+        rows, tables = self._tables(changes, structs=structs)
         plan = EncodePlan(
-            schemas=self._schemas(changes),
+            tables=tables,
             topics=topics(settings, shape),
             shape=shape,
-            version=settings["connector_version"] or shape.connector_version,
+            forms=shape.forms(prefix, settings["connector_version"]),
             modes=value_modes(settings),
             schema_names=settings["schema_name_adjustment_mode"] or shape.schema_names,
             rules=field_rules(settings, shape),
@@ -79,30 +82,18 @@ class DebeziumJson(Format):
             context=settings["context_headers"],
             run_id=str(uuid.uuid5(uuid.NAMESPACE_URL, f"headrace:{prefix}")),
             schema_changes=settings["include_schema_changes"],
+            structs=structs,
         )
-        return plan.apply(changes)
+        return plan.apply(rows)
 
     def decode(self, messages: DataFrame) -> DataFrame:
         """Debezium events to change rows; `debezium_decode.decode` says how."""
         return decode(messages, self.settings)
 
-    def _schemas(self, changes: DataFrame) -> tuple[TableSchema, ...]:
-        for image in ("before", "after"):
-            if changes.schema[image].dataType.typeName() != "map":
-                raise OptionError(
-                    f"Format 'debezium_json' can't encode change rows whose '{image}' is no map.",
-                    remedy="Encode before headrace.typed().",
-                )
-        given = self.settings["schema"]
-        if given is None:
-            if changes.isStreaming:
-                raise OptionError(
-                    "Format 'debezium_json' needs the option 'schema' to encode a streaming DataFrame.",
-                    remedy="Give the tables' TableSchemas, or encode inside foreachBatch.",
-                )
-            texts = changes.where("op = 'schema' and table_schema is not null").select("table_schema").distinct()
-            structures = tuple(TableSchema.from_text(row[0]) for row in texts.collect())
-        else:
-            structures = given.tables
-        by_fingerprint = {schema.fingerprint: schema for schema in structures}
-        return tuple(by_fingerprint[fingerprint] for fingerprint in sorted(by_fingerprint))
+    def _tables(self, changes: DataFrame, *, structs: bool) -> tuple[DataFrame, Tables]:
+        """The rows, each with the `schema_id` of one of the structures."""
+        given, keys = self.settings["schema"], self.settings["keys"]
+        if structs:
+            return changes, Tables((struct_schema(changes, given, keys),), single=True)
+        rows, schemas = with_structures_known(changes, given, owner=f"format '{self.name}'", keys=keys)
+        return rows, Tables(in_order(schemas), given=given is not None, single=given is not None and given.single)

@@ -2,7 +2,8 @@
 
 Their texts are made from the change rows alone, by one set of expressions whatever the number of tables.
 
-Source: recorded events of the SQL Server connector 1.7.2 and 3.6.1 (rows 12 to 19 and 22 of their list of differences).
+Source: recorded events of the SQL Server connector 1.7.2 and 3.6.1 (rows 12 to 19 and 22 of their list of
+differences), and of the MariaDB connector 3.0.8.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.changes.typed import literal
-from headrace.formats.debezium_schema import Shape, listed, plain, source_schema, struct, to_text
+from headrace.formats.debezium_connectors import Block, Forms
+from headrace.formats.debezium_schema import Shape, listed, plain, struct, to_text
 from headrace.formats.debezium_topics import Topics
 
 SCHEMA, EDGES, HEARTBEAT = "'schema'", "'begin', 'end'", "'heartbeat'"
@@ -36,7 +38,7 @@ class Metadata:
     Args:
         topics: where they go.
         shape: the generation of events.
-        source: Spark SQL of the source block.
+        forms: the source blocks.
         schema_changes: whether schema changes are written.
         value_schemas: whether values carry their schema.
         key_schemas: whether keys carry their schema.
@@ -44,7 +46,7 @@ class Metadata:
 
     topics: Topics
     shape: Shape
-    source: str
+    forms: Forms
     schema_changes: bool
     value_schemas: bool
     key_schemas: bool
@@ -53,7 +55,8 @@ class Metadata:
     def taken(self) -> str:
         """The condition of the rows that give such a message."""
         edges = f"op in ({EDGES}, {HEARTBEAT})"
-        return f"({edges} or op = {SCHEMA} and source['change'] is not null)" if self.schema_changes else f"({edges})"
+        changes = f"op = {SCHEMA} and coalesce(source['change'], source['ddl']) is not null"
+        return f"({edges} or {changes})" if self.schema_changes else f"({edges})"
 
     def topic(self) -> str:
         """Spark SQL of the topic."""
@@ -62,11 +65,16 @@ class Metadata:
 
     def key(self) -> str:
         """Spark SQL of the key's text."""
-        return self._texts(
+        change = self._opened(
             self.key_schemas,
-            [[("databaseName", "table.database")], [("id", "transaction.id")], [("serverName", self._prefix)]],
-            [schema_change_key(self.shape), transaction_key(self.shape), heartbeat_key(self.shape)],
+            _json([("databaseName", "coalesce(table.database, '')")]),
+            self.forms.choice(lambda block: _opening(schema_change_key(self.shape, block))),
         )
+        edge = self._opened(self.key_schemas, _json([("id", "transaction.id")]), _opening(transaction_key(self.shape)))
+        heartbeat = self._opened(
+            self.key_schemas, _json([("serverName", self._prefix)]), _opening(heartbeat_key(self.shape))
+        )
+        return _case(change, edge, heartbeat)
 
     def value(self) -> str:
         """Spark SQL of the value's text."""
@@ -78,10 +86,19 @@ class Metadata:
         ]
         if self.shape.detailed:
             edge.append(("ts_ms", "unix_millis(event_time)"))
-        return self._texts(
-            self.value_schemas,
-            [self._change(), edge, [("ts_ms", "unix_millis(capture_time)")]],
-            [schema_change_value(self.shape), transaction_value(self.shape), heartbeat_value(self.shape)],
+        source = self.forms.choice(Block.sql)
+        return _case(
+            self._opened(
+                self.value_schemas,
+                f"concat('{{\"source\":', {source}, ',', substr({_json(self._change())}, 2))",
+                self.forms.choice(lambda block: _opening(schema_change_value(self.shape, block))),
+            ),
+            self._opened(self.value_schemas, _json(edge), _opening(transaction_value(self.shape))),
+            self._opened(
+                self.value_schemas,
+                _json([("ts_ms", "unix_millis(capture_time)")]),
+                _opening(heartbeat_value(self.shape)),
+            ),
         )
 
     def position(self) -> str:
@@ -124,28 +141,32 @@ class Metadata:
         known = f"if(source['change'] = 'DROP', null, {known})" if shape.detailed else known
         # The lambda makes the parsed structure one value that is read more than once.
         one = f"transform(array({known}), t -> if(t is null, null, {_named_struct(table)}))[0]"
-        quoted = "concat('\"', concat_ws('\".\"', table.database, table.schema, table.name), '\"')"
-        change = [("type", "source['change']"), ("id", quoted), ("table", one)]
+        parts = ", ".join(f"nullif(table.{part}, '')" for part in ("database", "schema", "name"))
+        quoted = f"concat('\"', concat_ws('\".\"', {parts}), '\"')"
+        kind = "coalesce(source['change'], 'ALTER')"
+        change = _named_struct([("type", kind), ("id", quoted), ("table", one)])
+        # A statement whose effect nobody told has no changes of tables.
+        changes = f"filter(array({change}), x -> source['change'] is not null or table_schema is not null)"
         times = [("ts_ms", "unix_millis(capture_time)")] if shape.detailed else []
         return [
-            ("source", self.source),
             *times,
             ("databaseName", "table.database"),
-            ("schemaName", "table.schema"),
+            ("schemaName", "nullif(table.schema, '')"),
             ("ddl", "source['ddl']"),
-            ("tableChanges", f"array({_named_struct(change)})"),
+            ("tableChanges", changes),
         ]
 
     @staticmethod
-    def _texts(
-        with_schemas: bool, fields: Sequence[Sequence[tuple[str, str]]], schemas: Sequence[dict[str, Any]]
-    ) -> str:
-        texts = []
-        for found, schema in zip(fields, schemas, strict=True):
-            text = f"to_json({_named_struct(found)}, map('ignoreNullFields', 'false'))"
-            opening = literal(f'{{"schema":{to_text(schema)},"payload":')
-            texts.append(f"concat({opening}, {text}, '}}')" if with_schemas else text)
-        return _case(*texts)
+    def _opened(with_schema: bool, text: str, opening: str) -> str:
+        return f"concat({opening}, {text}, '}}')" if with_schema else text
+
+
+def _opening(schema: dict[str, Any]) -> str:
+    return literal(f'{{"schema":{to_text(schema)},"payload":')
+
+
+def _json(fields: Sequence[tuple[str, str]]) -> str:
+    return f"to_json({_named_struct(fields)}, map('ignoreNullFields', 'false'))"
 
 
 def _case(change: str, edge: str, heartbeat: str) -> str:
@@ -161,12 +182,12 @@ def _named(shape: Shape, fields: list[dict[str, Any]], name: str, **more: Any) -
     return struct(fields, name=f"{CONNECTOR_SCHEMAS}.{name}", version=version, **{"optional": False, **more})
 
 
-def schema_change_key(shape: Shape) -> dict[str, Any]:
+def schema_change_key(shape: Shape, source: Block) -> dict[str, Any]:
     """The Connect schema of a schema change's key."""
-    return _named(shape, [plain("string", "databaseName")], "sqlserver.SchemaChangeKey")
+    return _named(shape, [plain("string", "databaseName")], f"{_last(source)}.SchemaChangeKey")
 
 
-def schema_change_value(shape: Shape) -> dict[str, Any]:
+def schema_change_value(shape: Shape, source: Block) -> dict[str, Any]:
     """The Connect schema of a schema change."""
     text, number, flag = "string", "int32", "boolean"
     column = [
@@ -198,12 +219,16 @@ def schema_change_value(shape: Shape) -> dict[str, Any]:
         _named(shape, table, "schema.Table", optional=shape.detailed, field="table"),
     ]
     fields = [
-        source_schema(shape),
+        source.schema(),
         *([plain("int64", "ts_ms")] if shape.detailed else []),
         *(plain(text, name, optional=True) for name in ("databaseName", "schemaName", "ddl")),
         listed(_named(shape, change, "schema.Change"), "tableChanges", optional=False),
     ]
-    return _named(shape, fields, "sqlserver.SchemaChangeValue")
+    return _named(shape, fields, f"{_last(source)}.SchemaChangeValue")
+
+
+def _last(source: Block) -> str:
+    return source.connector.namespace.removeprefix(f"{CONNECTOR_SCHEMAS}.")
 
 
 def transaction_key(shape: Shape) -> dict[str, Any]:

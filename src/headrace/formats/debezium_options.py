@@ -98,6 +98,14 @@ ENCODING = (
         aliases=("binary.handling.mode",),
     ),
     Option(
+        "interval_handling_mode",
+        str,
+        "`string` writes intervals as they are, `numeric` in microseconds, with months of 30.4375 days.",
+        default="string",
+        choices=("string", "numeric"),
+        aliases=("interval.handling.mode",),
+    ),
+    Option(
         "unavailable_value_placeholder",
         str,
         "What stands, in shape 3, for a text or bytes value that a change does not carry; shape 1.7 writes null. "
@@ -258,7 +266,30 @@ ENCODING = (
 )
 """How messages are written; decoding with a given structure looks at the handling modes too."""
 
-DECODING: tuple[Option, ...] = ()
+DECODING = (
+    Option(
+        "unwrapped",
+        bool,
+        "Decoding: whether values are flat rows, as ExtractNewRecordState writes them, with added fields (`__op`, "
+        "`__deleted`, `__table`, `__source_ts_ms`) among the columns. A row without an operation is an upsert and "
+        "becomes a create; without a table it belongs to the last parts of its topic.",
+        default=False,
+    ),
+    Option(
+        "unwrapped_prefix",
+        str,
+        "Decoding: what the names of the added fields begin with; such fields are no columns.",
+        default="__",
+        aliases=("add.fields.prefix",),
+    ),
+    Option(
+        "tombstone_as_delete",
+        bool,
+        "Decoding of flat rows: whether a message with a key and a null value is the delete of that key, which it is "
+        "where deletes are not rewritten; else it is a `tombstone` row.",
+        default=False,
+    ),
+)
 """How messages are read."""
 
 OPTIONS = (*COMMON, *ENCODING, *DECODING)
@@ -274,6 +305,7 @@ def value_modes(settings: Mapping[str, Any]) -> ValueModes:
         failing=settings["event_converting_failure_handling_mode"] == "fail",
         null_as_default=settings["null_as_default"],
         recorded_placeholders=settings["unavailable_max_as_null"],
+        intervals=settings["interval_handling_mode"],
     )
 
 

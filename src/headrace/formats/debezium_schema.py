@@ -1,7 +1,7 @@
 """Topic names and Kafka Connect schemas of a table's Debezium events, as JsonConverter writes them.
 
-Source: spec/sqlserver.md sections 10 and 11, and recorded events of the connector 1.7.2 and 3.6.1 (rows 1 to 9 of
-their list of differences).
+Source: spec/sqlserver.md sections 10 and 11; recorded events of the connector 1.7.2 and 3.6.1 (rows 1 to 9 of their
+list of differences); the documented events of the Oracle and Db2 connectors 2.3.
 """
 
 from __future__ import annotations
@@ -12,7 +12,20 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.changes import Column, TableId, TableSchema
+from headrace.changes.typed import literal
 from headrace.errors import OptionError
+from headrace.formats.debezium_connectors import (
+    CONNECTORS,
+    NEWEST,
+    OLD,
+    ORACLE,
+    SECOND,
+    SQLSERVER,
+    THIRD,
+    Block,
+    Connector,
+    Forms,
+)
 from headrace.formats.debezium_values import ValueModes, wire_type
 
 SNAPSHOT_MARKS = "true,first,first_in_data_collection,last_in_data_collection,last,false,incremental"
@@ -24,9 +37,10 @@ class Shape:
     """What differs between the generations of Debezium events, as data.
 
     Args:
-        name: `1.7`, `3.0` or `3`.
+        name: `1.7`, `2.3`, `3.0` or `3`.
+        generation: its place among them, from 1.
         connector_version: what stands in `source.version` unless set otherwise.
-        database_in_topic: whether topics and schema names carry the database.
+        database_in_topic: whether topics and schema names carry the database, where the connector's can.
         envelope_version: the version of the envelope's schema, if it has one.
         source_version: the version of the source block's schema, if it has one.
         transaction_name: the name of the transaction block's schema, if it has one.
@@ -42,6 +56,7 @@ class Shape:
     """
 
     name: str
+    generation: int
     connector_version: str
     database_in_topic: bool
     envelope_version: int | None
@@ -57,10 +72,56 @@ class Shape:
     column_names: bool
     time_modes: tuple[str, ...]
 
-    def topic(self, prefix: str, table: TableId, delimiter: str = ".") -> str:
-        """The topic of a table's events; characters that Kafka does not allow become `_`."""
-        parts = (prefix, table.database if self.database_in_topic else "", table.schema, table.name)
+    def topic(self, prefix: str, table: TableId, delimiter: str = ".", *, database: bool = True) -> str:
+        """The topic of a table's events; characters that Kafka does not allow become `_`.
+
+        Args:
+            database: whether the connector is one whose topics carry the database.
+        """
+        parts = (prefix, table.database if self.database_in_topic and database else "", table.schema, table.name)
         return valid_topic(delimiter.join(part for part in parts if part))
+
+    def block(
+        self,
+        connector: Connector,
+        prefix: str,
+        version: str | None = None,
+        *,
+        named_schema: bool | None = None,
+        documented: bool = False,
+    ) -> Block:
+        """The source block of a connector.
+
+        Args:
+            prefix: the server's logical name.
+            version: the version that stands in it whatever the rows say.
+            named_schema: whether a table without a schema by nature has one all the same.
+            documented: whether it is the short one (see `Block`).
+        """
+        usual = literal((connector.version if self.generation == SECOND else None) or self.connector_version)
+        # A row that came from such an event says its name and version.
+        said = f"if(source['name'] is null, {usual}, coalesce(source['version'], {usual}))"
+        return Block(
+            connector=connector,
+            generation=self.generation,
+            fine_times=self.fine_times,
+            marks=self.snapshot_marks,
+            prefix=prefix,
+            version=literal(version) if version else said,
+            schema_version=self.source_version,
+            named_schema=connector.schema is not False if named_schema is None else named_schema,
+            documented=documented,
+        )
+
+    def forms(self, prefix: str, version: str | None) -> Forms:
+        """All source blocks of this generation."""
+        made = [self.block(connector, prefix, version) for connector in CONNECTORS]
+        # Not so in these databases, but a transform may have named a schema: then it is said.
+        bare = [connector for connector in CONNECTORS if connector.schema is False]
+        made += [self.block(connector, prefix, version, named_schema=True) for connector in bare]
+        if self.generation == SECOND:
+            made.append(self.block(ORACLE, prefix, version, documented=True))
+        return Forms(tuple(made))
 
 
 def valid_topic(name: str) -> str:
@@ -72,6 +133,7 @@ _TIME_MODES = ("adaptive", "adaptive_time_microseconds", "connect")
 SHAPES = {
     "1.7": Shape(
         "1.7",
+        OLD,
         "1.7.2.Final",
         False,
         None,
@@ -87,9 +149,28 @@ SHAPES = {
         False,
         _TIME_MODES,
     ),
+    "2.3": Shape(
+        "2.3",
+        SECOND,
+        "2.3.4.Final",
+        True,
+        None,
+        None,
+        "event.block",
+        False,
+        False,
+        "true,last,false,incremental",
+        True,
+        "avro",
+        1,
+        True,
+        True,
+        _TIME_MODES,
+    ),
     # The first releases of generation 3: no version on the source block, no context headers, no placeholder.
     "3.0": Shape(
         "3.0",
+        THIRD,
         "3.0.8.Final",
         True,
         2,
@@ -107,6 +188,7 @@ SHAPES = {
     ),
     "3": Shape(
         "3",
+        NEWEST,
         "3.6.1.Final",
         True,
         2,
@@ -210,18 +292,16 @@ def key_schema(
     return struct(fields, optional=False, name=f"{base}.Key")
 
 
-def value_schema(
-    schema: TableSchema,
-    base: str,
-    shape: Shape,
-    modes: ValueModes,
-    rules: FieldRules = FieldRules(),
-) -> dict[str, Any]:
-    """The Connect schema of a table's envelope."""
+def row_schema(schema: TableSchema, base: str, modes: ValueModes, rules: FieldRules = FieldRules()) -> dict[str, Any]:
+    """The Connect schema of a table's rows, as `before` and `after` have it."""
     names = rules.names(schema)
     columns = [_column(c, names[c.name], modes, rules.parameters(schema.id, c)) for c in schema.columns]
-    row = struct(columns, optional=True, name=f"{base}.Value")
-    transaction = struct(
+    return struct(columns, optional=True, name=f"{base}.Value")
+
+
+def envelope_fields(shape: Shape, *, transaction: bool = True) -> list[dict[str, Any]]:
+    """The fields of an envelope behind the source block; `transaction` is whether they have that block."""
+    block = struct(
         [plain("string", "id"), plain("int64", "total_order"), plain("int64", "data_collection_order")],
         optional=True,
         name=shape.transaction_name,
@@ -230,8 +310,24 @@ def value_schema(
     )
     times = [plain("int64", name, optional=True) for name in _time_names(shape)]
     operation = [plain("string", "op"), *times]
-    fields = [{**row, "field": "before"}, {**row, "field": "after"}, source_schema(shape)]
-    fields += [transaction, *operation] if shape.transaction_first else [*operation, transaction]
+    if not transaction:
+        return operation
+    return [block, *operation] if shape.transaction_first else [*operation, block]
+
+
+def value_schema(
+    schema: TableSchema,
+    base: str,
+    shape: Shape,
+    modes: ValueModes,
+    rules: FieldRules = FieldRules(),
+    source: Block | None = None,
+) -> dict[str, Any]:
+    """The Connect schema of a table's envelope; its source block is SQL Server's where none is given."""
+    row = row_schema(schema, base, modes, rules)
+    block = source or shape.block(SQLSERVER, "")
+    fields = [{**row, "field": "before"}, {**row, "field": "after"}, block.schema()]
+    fields += envelope_fields(shape, transaction=not block.flag)
     return struct(fields, optional=False, name=f"{base}.Envelope", version=shape.envelope_version)
 
 
@@ -240,52 +336,22 @@ def to_text(schema: dict[str, Any]) -> str:
     return json.dumps(schema, separators=(",", ":"), ensure_ascii=False)
 
 
-def source_schema(shape: Shape) -> dict[str, Any]:
-    """The Connect schema of the source block, as the field `source`."""
-    snapshot = {
-        "type": "string",
-        "optional": True,
-        "name": "io.debezium.data.Enum",
-        "version": 1,
-        "parameters": {"allowed": shape.snapshot_marks},
-        "default": "false",
-        "field": "snapshot",
-    }
-    fields = [
-        *(plain("string", name) for name in ("version", "connector", "name")),
-        plain("int64", "ts_ms"),
-        snapshot,
-        plain("string", "db"),
-        plain("string", "sequence", optional=True),
-        *(plain("int64", name, optional=True) for name in _time_names(shape)[1:]),
-        plain("string", "schema"),
-        plain("string", "table"),
-        plain("string", "change_lsn", optional=True),
-        plain("string", "commit_lsn", optional=True),
-        plain("int64", "event_serial_no", optional=True),
-    ]
-    return struct(
-        fields,
-        optional=False,
-        name="io.debezium.connector.sqlserver.Source",
-        version=shape.source_version,
-        field="source",
-    )
-
-
 def _time_names(shape: Shape) -> list[str]:
     return ["ts_ms", "ts_us", "ts_ns"] if shape.fine_times else ["ts_ms"]
 
 
 def _column(column: Column, name: str, modes: ValueModes, parameters: dict[str, str]) -> dict[str, Any]:
     wire = wire_type(column, modes)
-    field: dict[str, Any] = {"type": wire.connect, "optional": column.nullable}
+    field: dict[str, Any] = {**wire.described(), "optional": column.nullable}
     if wire.semantic:
         field |= {"name": wire.semantic, "version": 1}
+    if wire.doc:
+        field["doc"] = wire.doc
     if wire.parameters or parameters:
         field["parameters"] = {**wire.parameters, **parameters}
-    if column.default is not None:
-        field["default"] = wire.constant(column.default)
+    default = None if column.default is None else wire.constant(column.default)
+    if default is not None:
+        field["default"] = default
     field["field"] = name
     return field
 

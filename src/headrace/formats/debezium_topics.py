@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.changes import TableId
+from headrace.changes.typed import literal
 from headrace.errors import OptionError
 from headrace.formats.debezium_schema import Shape, valid_topic
 
@@ -78,9 +79,9 @@ class Substitution:
                 self._refuse("holds a '$' or '\\' that stands alone")
             assert found is not None
             at = found.end()
-            literal = found["escaped"] or found["plain"]
-            if literal is not None:
-                parts.append(lambda match, text=literal: text)  # type: ignore[misc]
+            plain = found["escaped"] or found["plain"]
+            if plain is not None:
+                parts.append(lambda match, text=plain: text)  # type: ignore[misc]
                 continue
             parts.append(self._group(found["number"], found["name"]))
         return parts
@@ -146,11 +147,11 @@ class Topics:
     heartbeat: str
     route: Route | None = None
 
-    def unrouted(self, table: TableId) -> str:
-        """The topic of a table before any routing."""
-        return self.shape.topic(self.prefix, table, self.delimiter)
+    def unrouted(self, table: TableId, *, database: bool = True) -> str:
+        """The topic of a table before any routing; `database` as `Shape.topic` has it."""
+        return self.shape.topic(self.prefix, table, self.delimiter, database=database)
 
-    def routed(self, table: TableId) -> str | None:
+    def routed(self, table: TableId, *, database: bool = True) -> str | None:
         """The topic to which a table is routed; null where it is not.
 
         Raises:
@@ -158,7 +159,7 @@ class Topics:
         """
         if self.route is None:
             return None
-        topic = self.route.topic.apply(self.unrouted(table))
+        topic = self.route.topic.apply(self.unrouted(table, database=database))
         # The router leaves a message alone when nothing is left of its topic.
         if not topic:
             return None
@@ -169,9 +170,25 @@ class Topics:
             )
         return topic
 
-    def of(self, table: TableId) -> str:
+    def of(self, table: TableId, *, database: bool = True) -> str:
         """The topic of a table's events."""
-        return self.routed(table) or self.unrouted(table)
+        return self.routed(table, database=database) or self.unrouted(table, database=database)
+
+    def of_rows(self, *, database: bool = True) -> str:
+        """Spark SQL for the topic of a row by its own table, where a structure names none.
+
+        Raises:
+            OptionError: tables are routed, which takes their names.
+        """
+        if self.route is not None:
+            raise OptionError(
+                "Option 'topic_route_regex' of format 'debezium_json' needs the names of the tables.",
+                remedy="Give the option 'schema' as a TableSchema, or rows whose schema rows are among them.",
+            )
+        names = ["database", "schema", "name"] if database and self.shape.database_in_topic else ["schema", "name"]
+        parts = ", ".join(f"nullif(table.{name}, '')" for name in names)
+        whole = f"concat_ws({literal(self.delimiter)}, {literal(self.prefix)}, {parts})"
+        return f"regexp_replace({whole}, '[^a-zA-Z0-9._-]', '_')"
 
     @property
     def schema_changes(self) -> str:

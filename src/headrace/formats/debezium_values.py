@@ -1,7 +1,8 @@
-"""Canonical text to Debezium's wire values: the Connect type of each column, and Spark SQL that makes the value.
+"""Canonical text and Spark's typed values to Debezium's wire values: the Connect type of each column, and Spark SQL.
 
-Source: spec/format_debezium.md (logical types), spec/sqlserver.md section 12, and recorded events of the SQL Server
-connector 1.7.2 and 3.6.1, type by type.
+Source: spec/format_debezium.md (logical types), spec/sqlserver.md section 12, spec/oracle.md section 12, spec/db2.md
+section 9, and recorded events of the SQL Server connector 1.7.2 and 3.6.1 and of the PostgreSQL and MariaDB connectors
+3.0.8, type by type.
 
 | logical type | adaptive | connect | isostring |
 |---|---|---|---|
@@ -12,13 +13,20 @@ connector 1.7.2 and 3.6.1, type by type.
 
 `microseconds` and `nanoseconds` use one unit for every time and timestamp; `adaptive_time_microseconds` for times only.
 
+| logical type | precise | string | double |
+|---|---|---|---|
+| decimal(p,s), uint64 | Connect's `Decimal` | string | double |
+| decimal (digits differ by value) | `VariableScaleDecimal` | string | double |
+| decimal(p,0) of a NUMBER, p up to 18 | int8, int16, int32, int64 | the same | the same |
+
+A nested value is `Json`. An interval is `Interval`, or `MicroDuration` where intervals are numeric.
+
 No exact number passes through a double, and the session's time zone plays no part.
 """
 
 from __future__ import annotations
 
 import base64
-import datetime as dt
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -26,18 +34,19 @@ from decimal import Decimal
 from typing import Any
 
 from headrace.changes import Column
+from headrace.changes.texts import canonical_text
 from headrace.changes.typed import literal
-from headrace.changes.types import MAX_DECIMAL_PRECISION
-from headrace.errors import OptionError
+from headrace.formats import debezium_numbers as numbers
+from headrace.formats import debezium_times as times
 
 CONNECT_DECIMAL = "org.apache.kafka.connect.data.Decimal"
-_EPOCH_DAY = dt.date(1970, 1, 1).toordinal()
+VARIABLE_DECIMAL = "io.debezium.data.VariableScaleDecimal"
+XML = "io.debezium.data.Xml"
 # Java's ISO formatters leave out the zeros that end a fraction, and a point that nothing follows.
 _TRIM_ZONED = r"(?:(\\.[0-9]*[1-9])|\\.)0*(Z|[+-][0-9:]+)$"
 _TRIM = r"(?:(\\.[0-9]*[1-9])|\\.)0*$"
-# Leading bytes that two's complement does not need: 00 before a clear bit, FF before a set one.
-_SIGN_BYTES = "^(00(?=[0-7])|FF(?=[89A-F]))+"
-_TWO_TO_64 = "18446744073709551616BD"
+_NUMBER_WIDTHS = ((2, "int8"), (4, "int16"), (9, "int32"), (18, "int64"))
+"""Up to how many digits an Oracle NUMBER without fraction is an integer of which width."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +61,7 @@ class ValueModes:
         failing: whether a value that can't be converted stops the query (else it becomes null).
         null_as_default: whether NULL in a nullable column is written as the column's default.
         recorded_placeholders: whether only text, ntext, image and xml have the placeholder, as recorded of 3.6.1.
+        intervals: `string` or `numeric`.
     """
 
     decimals: str = "precise"
@@ -61,6 +71,7 @@ class ValueModes:
     failing: bool = True
     null_as_default: bool = False
     recorded_placeholders: bool = False
+    intervals: str = "string"
 
 
 @dataclass(frozen=True)
@@ -75,6 +86,9 @@ class WireType:
         semantic: the schema name that says what the value means, if any.
         parameters: the schema's parameters.
         checked: whether `sql` may fail on a text that is not null.
+        typed: Spark SQL from a value of the column's Spark type, where there is a shorter way than by its text.
+        fields: the schema's fields, of a struct.
+        doc: the schema's documentation, where Debezium has one.
     """
 
     connect: str
@@ -83,21 +97,19 @@ class WireType:
     semantic: str | None = None
     parameters: Mapping[str, str] = field(default_factory=dict)
     checked: bool = True
+    typed: Callable[[str], str] | None = None
+    fields: tuple[Mapping[str, Any], ...] = ()
+    doc: str | None = None
+
+    def described(self) -> dict[str, Any]:
+        """The type's part of a field's Connect schema, in JsonConverter's order, without `optional`."""
+        found: dict[str, Any] = {"type": self.connect}
+        return found | ({"fields": list(self.fields)} if self.fields else {})
 
 
 def wire_type(column: Column, modes: ValueModes) -> WireType:
-    """The wire form of a column's values.
-
-    Raises:
-        OptionError: the type has no Debezium form here.
-    """
-    make = _MAKERS.get(column.logical.kind)
-    if make is None:
-        raise OptionError(
-            f"Column '{column.name}' of type {column.logical} can't be written as Debezium JSON.",
-            remedy="Leave the column out, or cast it to string in a transform.",
-        )
-    return make(column, modes)
+    """The wire form of a column's values; every logical type has one."""
+    return _MAKERS[column.logical.kind](column, modes)
 
 
 def wire_value(text: str, column: Column, modes: ValueModes) -> str:
@@ -109,11 +121,24 @@ def wire_value(text: str, column: Column, modes: ValueModes) -> str:
     wire = wire_type(column, modes)
     if modes.null_as_default and column.nullable and column.default is not None:
         text = f"coalesce({text}, {literal(column.default)})"
-    value = wire.sql(text)
+    return _checked(wire.sql(text), text, column, wire, modes)
+
+
+def typed_wire_value(value: str, column: Column, modes: ValueModes) -> str:
+    """Spark SQL for the wire value of a value of the column's Spark type (an SQL expression, cheap to repeat)."""
+    wire = wire_type(column, modes)
+    if wire.typed is None or (modes.null_as_default and column.nullable and column.default is not None):
+        return wire_value(canonical_text(value, column), column, modes)
+    found = wire.typed(value)
+    # Only nanoseconds can leave their range.
+    return _checked(found, value, column, wire, modes) if "try_multiply" in found else found
+
+
+def _checked(value: str, given: str, column: Column, wire: WireType, modes: ValueModes) -> str:
     if not wire.checked or not modes.failing:
         return value
     message = literal(f"A value of column '{column.name}' can't be written as {wire.semantic or wire.connect}.")
-    return f"coalesce({value}, if({text} is null, null, raise_error({message})))"
+    return f"coalesce({value}, if({given} is null, null, raise_error({message})))"
 
 
 def absent_text(column: Column, modes: ValueModes) -> str | None:
@@ -131,27 +156,42 @@ def _as_is(text: str) -> str:
 
 
 def _number(connect: str, spark: str, python: Callable[[str], Any]) -> Callable[[Column, ValueModes], WireType]:
-    wire = WireType(connect, lambda text: f"try_cast({text} as {spark})", python)
+    wire = WireType(connect, lambda text: f"try_cast({text} as {spark})", python, typed=_as_is)
     return lambda column, modes: wire
 
 
 def _text(semantic: str | None = None) -> Callable[[Column, ValueModes], WireType]:
-    wire = WireType("string", _as_is, _as_is, semantic, checked=False)
+    wire = WireType("string", _as_is, _as_is, semantic, checked=False, typed=_as_is)
     return lambda column, modes: wire
 
 
 def _boolean(column: Column, modes: ValueModes) -> WireType:
-    return WireType("boolean", lambda text: f"try_cast({text} as boolean)", lambda text: text == "true")
+    return WireType("boolean", lambda text: f"try_cast({text} as boolean)", lambda text: text == "true", typed=_as_is)
 
 
-def _upper(column: Column, modes: ValueModes) -> WireType:
-    return WireType("string", lambda text: f"upper({text})", str.upper, checked=False)
+def _xml(column: Column, modes: ValueModes) -> WireType:
+    return WireType("string", _as_is, _as_is, XML if _native(column) != "xml" else None, checked=False, typed=_as_is)
+
+
+def _uuid(column: Column, modes: ValueModes) -> WireType:
+    if _native(column) == "uniqueidentifier":
+        # SQL Server's connector writes plain texts in capitals.
+        return WireType("string", lambda text: f"upper({text})", str.upper, checked=False)
+    return WireType("string", _as_is, _as_is, "io.debezium.data.Uuid", checked=False, typed=_as_is)
+
+
+def _native(column: Column) -> str:
+    return column.native_type.lower().partition("(")[0].strip()
 
 
 def _bytes(column: Column, modes: ValueModes) -> WireType:
     if modes.binary == "hex":
         return WireType(
-            "string", lambda text: f"lower(hex(unbase64({text})))", lambda t: base64.b64decode(t).hex(), checked=False
+            "string",
+            lambda text: f"lower(hex(unbase64({text})))",
+            lambda t: base64.b64decode(t).hex(),
+            checked=False,
+            typed=lambda value: f"lower(hex({value}))",
         )
     if modes.binary == "base64-url-safe":
         return WireType(
@@ -160,28 +200,68 @@ def _bytes(column: Column, modes: ValueModes) -> WireType:
             lambda t: t.translate(str.maketrans("+/", "-_")),
             checked=False,
         )
-    return WireType("bytes" if modes.binary == "bytes" else "string", _as_is, _as_is, checked=False)
+    # to_json writes binary values as base64 too.
+    return WireType("bytes" if modes.binary == "bytes" else "string", _as_is, _as_is, checked=False, typed=_as_is)
 
 
 def _decimal(column: Column, modes: ValueModes) -> WireType:
     precision, scale = column.logical.precision, column.logical.scale or 0
-    if precision is None or precision > MAX_DECIMAL_PRECISION or scale < 0:
-        raise OptionError(
-            f"Column '{column.name}' of type {column.logical} can't be written as a Debezium decimal.",
-            remedy=f"Up to {MAX_DECIMAL_PRECISION} digits with a scale of 0 or more are built.",
-        )
+    if column.logical.kind == "uint64":
+        precision, scale = 20, 0
+    elif precision is not None and scale < 0:
+        # Its values are multiples of a power of ten, written with all their digits.
+        precision, scale = precision - scale, 0
+    if precision is not None and scale == 0 and _native(column) == "number":
+        width = next((kind for digits, kind in _NUMBER_WIDTHS if precision <= digits), None)
+        if width is not None:
+            return _INTEGERS[width](column, modes)
     if modes.decimals == "double":
         return WireType("double", lambda text: f"try_cast({text} as double)", float)
     if modes.decimals == "string":
         # Recorded: values have the scale's digits, defaults only their own.
         return WireType("string", _as_is, lambda t: _plain(Decimal(t)), checked=False)
+    if precision is None:
+        return _variable_decimal()
+    return _connect_decimal(column, precision, scale)
+
+
+def _connect_decimal(column: Column, precision: int, scale: int) -> WireType:
     short = precision <= 18 or column.native_type in ("money", "smallmoney")
+    typed = None
+    if precision <= 18 and column.logical.spark_type.startswith("decimal"):
+        whole = "cast({} as bigint)" if scale == 0 else f"cast({{}} * {10**scale}BD as bigint)"
+        typed = lambda value: numbers.long_bytes(whole.format(value))  # noqa: E731
     return WireType(
         "bytes",
-        lambda text: _unscaled_bytes(_at_scale(text, precision, scale), short),
-        lambda text: base64.b64encode(_twos_complement(text, scale)).decode(),
+        lambda text: numbers.digit_bytes(_at_scale(text, scale), 18 if short else precision),
+        lambda text: base64.b64encode(numbers.twos_complement(text, scale)).decode(),
         CONNECT_DECIMAL,
         {"scale": str(scale), "connect.decimal.precision": str(precision)},
+        typed=typed,
+    )
+
+
+def _variable_decimal() -> WireType:
+    def sql(text: str) -> str:
+        scale = f"if(instr({text}, '.') > 0, length({text}) - instr({text}, '.'), 0)"
+        unscaled = numbers.digit_bytes(f"replace({text}, '.', '')", None)
+        struct = f"named_struct('scale', {scale}, 'value', {unscaled})"
+        return f"if({text} rlike '{numbers.NUMBER}', {struct}, null)"
+
+    def constant(text: str) -> dict[str, Any]:
+        scale = len(text.partition(".")[2])
+        return {"scale": scale, "value": base64.b64encode(numbers.twos_complement(text, scale)).decode()}
+
+    return WireType(
+        "struct",
+        sql,
+        constant,
+        VARIABLE_DECIMAL,
+        fields=(
+            {"type": "int32", "optional": False, "field": "scale"},
+            {"type": "bytes", "optional": False, "field": "value"},
+        ),
+        doc="Variable scaled decimal",
     )
 
 
@@ -190,32 +270,21 @@ def _plain(number: Decimal) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-def _at_scale(text: str, precision: int, scale: int) -> str:
+def _at_scale(text: str, scale: int) -> str:
     """Digits without the point. Text is canonical, so it has exactly the scale's digits; others are refused."""
     if scale == 0:
         return text
     return f"if(substr({text}, -{scale + 1}, 1) = '.', replace({text}, '.', ''), null)"
 
 
-def _unscaled_bytes(digits: str, short: bool) -> str:
-    low = f"lpad(hex(try_cast({digits} as bigint)), 16, '0')"
-    if short:
-        return f"unhex(regexp_replace({low}, '{_SIGN_BYTES}', ''))"
-    # Two halves of 64 bits: the low one unsigned, the high one with the sign.
-    whole = f"try_cast({digits} as decimal(38,0))"
-    low_half = f"lpad(conv(cast(pmod({whole}, {_TWO_TO_64}) as string), 10, 16), 16, '0')"
-    # The quotient is rounded towards zero; two's complement wants it rounded down.
-    high_half = f"lpad(hex({whole} div {_TWO_TO_64} - if({whole} % {_TWO_TO_64} < 0, 1, 0)), 16, '0')"
-    wide = f"concat({high_half}, {low_half})"
-    return f"unhex(regexp_replace(if(length({digits}) <= 18, {low}, {wide}), '{_SIGN_BYTES}', ''))"
+def _interval(column: Column, modes: ValueModes) -> WireType:
+    if modes.intervals == "string":
+        return WireType("string", _as_is, _as_is, "io.debezium.time.Interval", checked=False, typed=_as_is)
+    return WireType("int64", times.micro_duration, _no_constant, "io.debezium.time.MicroDuration")
 
 
-def _twos_complement(text: str, scale: int) -> bytes:
-    # Digits are moved as text: arithmetic on Decimal would round to the context's 28 digits.
-    whole, _, fraction = text.partition(".")
-    number = int(whole + fraction.ljust(scale, "0"))
-    magnitude = number if number >= 0 else ~number
-    return number.to_bytes(magnitude.bit_length() // 8 + 1, "big", signed=True)
+def _no_constant(text: str) -> None:
+    """A default that has no constant here: the field then says null."""
 
 
 def _date(column: Column, modes: ValueModes) -> WireType:
@@ -224,12 +293,7 @@ def _date(column: Column, modes: ValueModes) -> WireType:
             "string", lambda text: f"{text} || 'Z'", lambda t: t + "Z", "io.debezium.time.IsoDate", {}, False
         )
     name = "org.apache.kafka.connect.data.Date" if modes.times == "connect" else "io.debezium.time.Date"
-    return WireType(
-        "int32",
-        lambda text: f"unix_date(try_cast({text} as date))",
-        lambda text: dt.date.fromisoformat(text).toordinal() - _EPOCH_DAY,
-        name,
-    )
+    return WireType("int32", times.days, times.day_constant, name, typed=lambda value: f"unix_date({value})")
 
 
 def _time(column: Column, modes: ValueModes) -> WireType:
@@ -237,7 +301,13 @@ def _time(column: Column, modes: ValueModes) -> WireType:
     if unit == "iso":
         return _iso("io.debezium.time.IsoTime", _as_is, _as_is)
     name = {"connect": "org.apache.kafka.connect.data.Time", "ms": "Time", "us": "MicroTime", "ns": "NanoTime"}[unit]
-    return _count(name, unit, "int32" if unit in ("ms", "connect") else "int64", "1970-01-01 ")
+    count = "ms" if unit == "connect" else unit
+    return WireType(
+        "int32" if count == "ms" else "int64",
+        lambda text: times.of_time(text, count),
+        lambda text: times.time_constant(text, count),
+        _named(name),
+    )
 
 
 def _timestamp(column: Column, modes: ValueModes) -> WireType:
@@ -252,7 +322,19 @@ def _timestamp(column: Column, modes: ValueModes) -> WireType:
         "us": "MicroTimestamp",
         "ns": "NanoTimestamp",
     }[unit]
-    return _count(name, unit, "int64", "")
+    count = "ms" if unit == "connect" else unit
+    local = column.logical.spark_type == "timestamp_ntz"
+    return WireType(
+        "int64",
+        lambda text: times.of_timestamp(text, count),
+        lambda text: times.timestamp_constant(text, count),
+        _named(name),
+        typed=(lambda value: times.of_typed_timestamp(value, count)) if local else None,
+    )
+
+
+def _named(name: str) -> str:
+    return name if "." in name else f"io.debezium.time.{name}"
 
 
 def _unit(column: Column, modes: ValueModes, *, of_day: bool) -> str:
@@ -279,31 +361,6 @@ def _iso(name: str, sql: Callable[[str], str], python: Callable[[str], str]) -> 
     )
 
 
-def _count(name: str, unit: str, connect: str, day: str) -> WireType:
-    """Milliseconds, microseconds or nanoseconds since the epoch (or midnight, with `day` in front of the text)."""
-    # Microseconds end at this character; what follows are nanoseconds.
-    end = 26 - len("1970-01-01 ") if day else 26
-
-    def sql(text: str) -> str:
-        whole = f"concat('{day}', {text}, 'Z')"
-        if unit in ("ms", "connect"):
-            milliseconds = f"unix_millis(try_cast({whole} as timestamp))"
-            return f"cast({milliseconds} as int)" if connect == "int32" else milliseconds
-        if unit == "us":
-            return f"unix_micros(try_cast({whole} as timestamp))"
-        micros = f"unix_micros(try_cast(concat('{day}', substr({text}, 1, {end}), 'Z') as timestamp))"
-        nanos = f"try_cast(rpad(substr({text}, {end + 1}), 3, '0') as int)"
-        return f"try_add(try_multiply({micros}, 1000L), {nanos})"
-
-    def constant(text: str) -> int:
-        moment, _, fraction = (day + text).partition(".")
-        seconds = (dt.datetime.fromisoformat(moment) - dt.datetime(1970, 1, 1)) // dt.timedelta(seconds=1)
-        nanos = seconds * 10**9 + int(fraction.ljust(9, "0")[:9])
-        return nanos // {"ns": 1, "us": 1000}.get(unit, 10**6)
-
-    return WireType(connect, sql, constant, name if "." in name else f"io.debezium.time.{name}")
-
-
 def _zoned(column: Column, modes: ValueModes) -> WireType:
     return WireType(
         "string",
@@ -314,19 +371,25 @@ def _zoned(column: Column, modes: ValueModes) -> WireType:
     )
 
 
-_MAKERS: dict[str, Callable[[Column, ValueModes], WireType]] = {
-    "boolean": _boolean,
+_INTEGERS = {
     "int8": _number("int8", "tinyint", int),
     "int16": _number("int16", "smallint", int),
     "int32": _number("int32", "int", int),
     "int64": _number("int64", "bigint", int),
+}
+_MAKERS: dict[str, Callable[[Column, ValueModes], WireType]] = {
+    **_INTEGERS,
+    "boolean": _boolean,
+    "uint64": _decimal,
     "float32": _number("float", "float", float),
     "float64": _number("double", "double", float),
     "decimal": _decimal,
     "string": _text(),
-    "xml": _text(),
+    "xml": _xml,
     "json": _text("io.debezium.data.Json"),
-    "uuid": _upper,
+    "nested": _text("io.debezium.data.Json"),
+    "interval": _interval,
+    "uuid": _uuid,
     "bytes": _bytes,
     "date": _date,
     "time": _time,

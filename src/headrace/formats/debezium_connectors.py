@@ -1,0 +1,297 @@
+"""The source block of each connector, as data: which facts it has, and what its topics are made of.
+
+A row's `source['connector']` says which connector wrote it, in Debezium's spelling. A row of another connector, or of
+none, has the block that all connectors share, and nothing is invented for it.
+
+Source: the Oracle and Db2 connectors' documented events of generation 2.3; recorded events of the SQL Server connector
+1.7.2 and 3.6.1 and of the MariaDB and PostgreSQL connectors 3.0.8; for Oracle's later facts Debezium's changes DBZ-6960
+(redo_sql, 2.6), DBZ-4332 (row_id, 2.7) and DBZ-8740 (start and commit, 3.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.changes.typed import literal
+
+OLD, SECOND, THIRD, NEWEST = 1, 2, 3, 4
+"""Generations, in order: shapes 1.7, 2.3, 3.0 and 3."""
+
+
+@dataclass(frozen=True)
+class Fact:
+    """One fact of a source block.
+
+    Args:
+        name: its field, and its name in a row's `source`.
+        kind: Connect's type: `string`, `int64` or `int32`.
+        required: what stands where the row does not say it, for a field that may not be null: what Debezium itself
+            writes where it does not know.
+        since: the first generation that has it.
+    """
+
+    name: str
+    kind: str = "string"
+    required: str | None = None
+    since: int = OLD
+
+    def sql(self) -> str:
+        """Spark SQL for its value."""
+        text = f"source[{literal(self.name)}]"
+        value = {"string": text, "int64": f"try_cast({text} as bigint)", "int32": f"try_cast({text} as int)"}[self.kind]
+        return value if self.required is None else f"coalesce({value}, {self.required})"
+
+    def schema(self) -> dict[str, Any]:
+        """Its field in the Connect schema."""
+        return {"type": self.kind, "optional": self.required is None, "field": self.name}
+
+
+@dataclass(frozen=True)
+class Connector:
+    """One of Debezium's connectors.
+
+    Args:
+        name: its name in `source.connector`; empty for all that are not known here.
+        facts: what its block has behind the fields that all share.
+        schema: whether its tables have schemas; null where that depends on the table.
+        database_in_topic: whether topics carry the database, in the generations that can.
+        version: its release in generation 2.3, where its documented events name another than the generation's.
+        flag: whether generation 2.3 writes `snapshot` as true or false, and a transaction only where there is one.
+    """
+
+    name: str
+    facts: tuple[Fact, ...] = ()
+    schema: bool | None = True
+    database_in_topic: bool = True
+    version: str | None = None
+    flag: bool = False
+
+    @property
+    def namespace(self) -> str:
+        """The first part of the names of its schemas."""
+        return f"io.debezium.connector.{self.name or 'common'}"
+
+
+_LSN = (Fact("change_lsn"), Fact("commit_lsn"))
+_DOCUMENTED_ORACLE = (
+    Fact("txId"),
+    Fact("scn"),
+    Fact("commit_scn"),
+    Fact("rs_id"),
+    Fact("ssn", "int64"),
+    Fact("redo_thread", "int32"),
+    Fact("user_name"),
+)
+_ORACLE = (
+    *_DOCUMENTED_ORACLE[:3],
+    Fact("lcr_position"),
+    *_DOCUMENTED_ORACLE[3:],
+    Fact("redo_sql", since=THIRD),
+    Fact("row_id", since=THIRD),
+    Fact("commit_ts_ms", "int64", since=NEWEST),
+    Fact("start_scn", since=NEWEST),
+    Fact("start_ts_ms", "int64", since=NEWEST),
+    Fact("txSeq", "int64", since=NEWEST),
+)
+_BINLOG = (
+    Fact("server_id", "int64", "0L"),
+    Fact("gtid"),
+    Fact("file", required="''"),
+    Fact("pos", "int64", "0L"),
+    Fact("row", "int32", "0"),
+    Fact("thread", "int64"),
+    Fact("query"),
+)
+OTHER = Connector("", schema=None)
+SQLSERVER = Connector("sqlserver", (*_LSN, Fact("event_serial_no", "int64")))
+ORACLE = Connector("oracle", _ORACLE, database_in_topic=False, version="2.3.4.Final")
+DB2 = Connector("db2", _LSN, database_in_topic=False, version="2.3.7.Final", flag=True)
+MYSQL = Connector("mysql", _BINLOG, schema=False)
+MARIADB = Connector("mariadb", _BINLOG, schema=False)
+POSTGRESQL = Connector(
+    "postgresql",
+    (Fact("txId", "int64"), Fact("lsn", "int64"), Fact("xmin", "int64")),
+    database_in_topic=False,
+)
+CONNECTORS = (OTHER, SQLSERVER, ORACLE, DB2, MYSQL, MARIADB, POSTGRESQL)
+
+
+@dataclass(frozen=True)
+class Block:
+    """A source block of one generation.
+
+    Args:
+        connector: whose.
+        generation: 1 to 4.
+        fine_times: whether `ts_us` and `ts_ns` stand beside `ts_ms`.
+        marks: the values that the schema allows for `snapshot`.
+        prefix: the server's logical name.
+        version: Spark SQL for the version.
+        schema_version: the version of the block's schema, if it has one.
+        named_schema: whether the block has the field `schema`.
+        documented: whether it is the short one of Oracle's documented row events of generation 2.3, which leaves out
+            the database and the table.
+    """
+
+    connector: Connector
+    generation: int
+    fine_times: bool
+    marks: str
+    prefix: str
+    version: str
+    schema_version: int | None
+    named_schema: bool
+    documented: bool = False
+
+    @property
+    def flag(self) -> bool:
+        """Whether `snapshot` is true or false, and a transaction is written only where there is one."""
+        return self.generation == SECOND and (self.connector.flag or self.documented)
+
+    @property
+    def facts(self) -> tuple[Fact, ...]:
+        """The connector's own facts in this generation."""
+        if self.documented:
+            return _DOCUMENTED_ORACLE
+        return tuple(fact for fact in self.connector.facts if fact.since <= self.generation)
+
+    def sql(self) -> str:
+        """Spark SQL for the block as JSON."""
+        return _json(self.values())
+
+    def values(self) -> list[tuple[str, str]]:
+        """The block's fields, in order, with Spark SQL for each."""
+        known = literal(self.connector.name) if self.connector.name else "source['connector']"
+        name = ("name", f"coalesce(source['name'], {literal(self.prefix)})")
+        fine, facts = self._times(), [(fact.name, fact.sql()) for fact in self.facts]
+        if self.documented:
+            return [("version", self.version), name, fine[0], *facts, ("snapshot", self._mark())]
+        schema = "table.schema" if self.connector.schema is None else "coalesce(table.schema, '')"
+        return [
+            ("version", self.version),
+            ("connector", known),
+            name,
+            fine[0],
+            ("snapshot", self._mark()),
+            ("db", "coalesce(table.database, '')"),
+            *([] if self.flag else [("sequence", "source['sequence']")]),
+            *fine[1:],
+            *([("schema", schema)] if self.named_schema else []),
+            ("table", "table.name"),
+            *facts,
+        ]
+
+    def _times(self) -> list[tuple[str, str]]:
+        times = [("ts_ms", "unix_millis(event_time)")]
+        if self.fine_times:
+            times += [("ts_us", "unix_micros(event_time)"), ("ts_ns", "unix_micros(event_time) * 1000L")]
+        return times
+
+    def _mark(self) -> str:
+        if self.flag:
+            return "snapshot is not null"
+        if self.generation <= SECOND:
+            # The old generations know three marks only.
+            return (
+                "case when snapshot is null then 'false' when snapshot in ('last', 'incremental') then snapshot "
+                "else 'true' end"
+            )
+        return "coalesce(snapshot, 'false')"
+
+    def schema(self) -> dict[str, Any]:
+        """The Connect schema of the block, as the field `source`."""
+        return {
+            "type": "struct",
+            "fields": self._fields(),
+            "optional": False,
+            "name": f"{self.connector.namespace}.Source",
+            **({"version": self.schema_version} if self.schema_version is not None else {}),
+            "field": "source",
+        }
+
+    def _fields(self) -> list[dict[str, Any]]:
+        facts = [fact.schema() for fact in self.facts]
+        if self.documented:
+            return [
+                _plain("string", "version", optional=True),
+                _plain("string", "name"),
+                _plain("int64", "ts_ms", optional=True),
+                *facts,
+                _plain("boolean", "snapshot", optional=True),
+            ]
+        snapshot: dict[str, Any] = {
+            "type": "string",
+            "optional": True,
+            "name": "io.debezium.data.Enum",
+            "version": 1,
+            "parameters": {"allowed": self.marks},
+            "default": "false",
+            "field": "snapshot",
+        }
+        if self.flag:
+            snapshot = {"type": "boolean", "optional": True, "default": False, "field": "snapshot"}
+        sure = bool(self.connector.name)
+        return [
+            _plain("string", "version"),
+            _plain("string", "connector", optional=not sure),
+            _plain("string", "name"),
+            _plain("int64", "ts_ms"),
+            snapshot,
+            _plain("string", "db"),
+            *([] if self.flag else [_plain("string", "sequence", optional=True)]),
+            *([_plain("int64", name, optional=True) for name in ("ts_us", "ts_ns")] if self.fine_times else []),
+            *([_plain("string", "schema", optional=not sure)] if self.named_schema else []),
+            _plain("string", "table", optional=self.connector.schema is not True),
+            *facts,
+        ]
+
+
+@dataclass(frozen=True)
+class Forms:
+    """All source blocks that one encode can write; a row's form is the number of its block, in the column `form`.
+
+    Args:
+        blocks: those of `CONNECTORS`, in their order, then the further ones.
+    """
+
+    blocks: tuple[Block, ...]
+
+    def number(self) -> str:
+        """Spark SQL for a row's form."""
+        branches = []
+        for number, connector in enumerate(CONNECTORS):
+            if not connector.name:
+                continue
+            form = str(number)
+            for other in range(len(CONNECTORS), len(self.blocks)):
+                block = self.blocks[other]
+                if block.connector is connector:
+                    part = "database" if block.documented else "schema"
+                    test = f"coalesce(table.{part}, '') {'=' if block.documented else '<>'} ''"
+                    form = f"if({test}, {other}, {form})"
+            branches.append(f"when {literal(connector.name)} then {form}")
+        return f"case source['connector'] {' '.join(branches)} else 0 end"
+
+    def choice(self, make: Callable[[Block], str]) -> str:
+        """Spark SQL that takes the expression that belongs to a row's form."""
+        texts = [make(block) for block in self.blocks]
+        different = dict.fromkeys(texts)
+        if len(different) == 1:
+            return texts[0]
+        branches = []
+        for text in different:
+            numbers = ", ".join(str(n) for n, found in enumerate(texts) if found == text)
+            branches.append((numbers, text))
+        *first, (_, last) = branches
+        return f"case {' '.join(f'when form in ({numbers}) then {text}' for numbers, text in first)} else {last} end"
+
+
+def _plain(kind: str, name: str, *, optional: bool = False) -> dict[str, Any]:
+    return {"type": kind, "optional": optional, "field": name}
+
+
+def _json(fields: Sequence[tuple[str, str]]) -> str:
+    pairs = ", ".join(f"{literal(name)}, {expression}" for name, expression in fields)
+    return f"to_json(named_struct({pairs}), map('ignoreNullFields', 'false'))"
