@@ -21,6 +21,9 @@ _BUILT_IN: Mapping[str, Mapping[str, str]] = {
     },
     "format": {
         "canal_json": "headrace.formats.canal_json:CanalJson",
+        "maxwell_json": "headrace.formats.maxwell_json:MaxwellJson",
+        "ogg_json": "headrace.formats.ogg_json:OggJson",
+        "debezium_avro": "headrace.formats.debezium_avro:DebeziumAvro",
         "debezium_json": "headrace.formats.debezium_json:DebeziumJson",
         "shareplex_json": "headrace.formats.shareplex_json:SharePlexJson",
     },

@@ -96,7 +96,7 @@ class EncodePlan:
         checked = rows.where(
             f"case when op in ('schema', 't') or schema_id is null or known then true else {unknown} end"
         )
-        old = "before" if self.dts else _changed_of_maps()
+        old = "before" if self.dts else changed_of_maps()
         images = checked.selectExpr("*", f"if(op = 'u', {old}, null) as old_row")
 
         def written(image: str) -> str:
@@ -237,7 +237,7 @@ def json_text(text: str) -> str:
     )
 
 
-def _changed_of_maps() -> str:
+def changed_of_maps() -> str:
     """Spark SQL for what an update's old image has other than the new one, and what the source says it changed."""
     named = "coalesce(array_contains(changed, {}), false)"
     differs = "not (map_values(before)[i] <=> map_values(after)[i])"

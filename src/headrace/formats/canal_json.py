@@ -94,16 +94,17 @@ class CanalJson(Format):
     reads = frozenset(
         (
             Feature.READ, Feature.TRUNCATE, Feature.TOMBSTONE, Feature.SCHEMA, Feature.DDL, Feature.HEARTBEAT,
-            Feature.BEFORE, Feature.WHOLE_BEFORE, Feature.ABSENT, Feature.CHANGED, Feature.KEY, Feature.TYPES,
-            Feature.DATABASE, Feature.EVENT_TIME, Feature.EVENT_MILLISECONDS, Feature.TRANSACTION, Feature.BYTES,
-            Feature.SOURCE,
+            Feature.BEFORE, Feature.WHOLE_BEFORE, Feature.ABSENT, Feature.CHANGED, Feature.KEY, Feature.KEY_CHANGE,
+            Feature.TYPES, Feature.DATABASE, Feature.EVENT_TIME, Feature.EVENT_MILLISECONDS, Feature.TRANSACTION,
+            Feature.BYTES, Feature.SOURCE,
         )
     )  # fmt: skip
 
     writes = frozenset(
         (
             Feature.TRUNCATE, Feature.DDL, Feature.BEFORE, Feature.WHOLE_BEFORE, Feature.CHANGED, Feature.KEY,
-            Feature.TYPES, Feature.DATABASE, Feature.EVENT_TIME, Feature.EVENT_MILLISECONDS, Feature.BYTES,
+            Feature.KEY_CHANGE, Feature.TYPES, Feature.DATABASE, Feature.EVENT_TIME, Feature.EVENT_MILLISECONDS,
+            Feature.BYTES,
         )
     )  # fmt: skip
 

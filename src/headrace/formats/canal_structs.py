@@ -13,9 +13,10 @@ from headrace.changes import Column, TableSchema
 from headrace.changes.typed import literal, quote
 from headrace.formats import exact_json
 from headrace.formats.canal_decode import HEAD, IS_DATA, DecodePlan, columns, exploded, operations, read
-from headrace.formats.canal_encode import json_text, to_text
+from headrace.formats.canal_encode import json_text
 from headrace.formats.canal_values import bytes_value, canonical_of, entry_of, names_sql
 from headrace.formats.messages import change_rows, key_text
+from headrace.formats.overlaid_structs import absent, changed, halves, overlaid, unclear, unmarked
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -42,7 +43,9 @@ def decode(messages: DataFrame, schema: TableSchema, plan: DecodePlan) -> DataFr
         f"{_first_problem(old, schema, plan)}), problem_found)"
     )
     looked = (
-        parsed.selectExpr("*", f"coalesce(size({rows}) = 1, false) as single", *_halves())
+        parsed.selectExpr(
+            "*", f"coalesce(size({rows}) = 1, false) as single", *halves(_OLD, "operation = 'u' and m.old is not null")
+        )
         .selectExpr("*", f"{readable} and {_unclear(schema, rows)} as unclear")
         .selectExpr(
             *(name for name in parsed.columns if name != "problem_found"),
@@ -52,8 +55,8 @@ def decode(messages: DataFrame, schema: TableSchema, plan: DecodePlan) -> DataFr
         )
     )
     pairs = (
-        f"transform({rows}, (d, i) -> named_struct('d', {_unmarked('d', schema)}, "
-        f"'o', {_unmarked(f'get({old}, i)', schema)}, 'md', get(coalesce(maps.data, maps.old), i), "
+        f"transform({rows}, (d, i) -> named_struct('d', {unmarked('d', schema)}, "
+        f"'o', {unmarked(f'get({old}, i)', schema)}, 'md', get(coalesce(maps.data, maps.old), i), "
         "'mo', if(operation = 'u', get(maps.old, i), null)))"
     )
     pair = f"struct<d:{image},o:{image},md:map<string,string>,mo:map<string,string>>"
@@ -62,16 +65,10 @@ def decode(messages: DataFrame, schema: TableSchema, plan: DecodePlan) -> DataFr
 
 
 def _rows(lines: DataFrame, schema: TableSchema, plan: DecodePlan) -> DataFrame:
-    names = names_sql([column.name for column in schema.columns])
     typed = lines.selectExpr(
         "*",
         f"{_typed('pair.d', schema, plan)} as first",
         f"{_typed('pair.o', schema, plan)} as other",
-    )
-    laid = ", ".join(
-        f"{literal(c.name)}, case when pair.o.{quote(c.name)} is not null then other.{quote(c.name)} "
-        f"when pair.mo is null or not map_contains_key(pair.mo, {literal(c.name)}) then first.{quote(c.name)} end"
-        for c in schema.columns
     )
     problem = (
         "case when problem_found is not null then problem_found when not single then null "
@@ -79,16 +76,11 @@ def _rows(lines: DataFrame, schema: TableSchema, plan: DecodePlan) -> DataFrame:
     )
     second = typed.selectExpr(
         "*",
-        f"if(pair.o is null, null, named_struct({laid})) as second",
+        f"{overlaid(schema, partial='pair.o', typed='other', whole='first', names='pair.mo')} as second",
         f"{problem} as value_problem",
     )
     old_row, new_row = ("first", "second") if plan.legacy_old else ("second", "first")
-    carried = ", ".join(f"if(pair.o.{quote(c.name)} is null, null, {literal(c.name)})" for c in schema.columns)
-    first_absent = f"if(pair.md is null, null, nullif(array_except({names}, map_keys(pair.md)), array()))"
-    second_absent = (
-        f"if(pair.md is null, null, nullif(array_except(array_except({names}, map_keys(pair.md)), "
-        "map_keys(coalesce(pair.mo, map()))), array()))"
-    )
+    first_absent, second_absent = absent(schema, "pair.md"), absent(schema, "pair.md", "pair.mo")
     old_absent, new_absent = (first_absent, second_absent) if plan.legacy_old else (second_absent, first_absent)
     key = _key(schema, plan)
     return change_rows(
@@ -98,8 +90,7 @@ def _rows(lines: DataFrame, schema: TableSchema, plan: DecodePlan) -> DataFrame:
             after=f"case operation when 'c' then first when 'r' then first when 'u' then {new_row} end",
             before_absent=f"case operation when 'd' then {first_absent} when 'u' then {old_absent} end",
             after_absent=f"case operation when 'd' then null when 'u' then {new_absent} else {first_absent} end",
-            changed=f"if(operation <> 'u' or pair.o is null, null, "
-            f"if(pair.mo is null, array_compact(array({carried})), array_intersect(map_keys(pair.mo), {names})))",
+            changed=f"if(operation = 'u', {changed(schema, 'pair.o', 'pair.mo')}, null)",
             key=key,
             key_text=_key_text(schema, plan) if schema.key else key_text(key),
             schema_id=f"if(place is null, null, {literal(schema.fingerprint)})",
@@ -109,40 +100,11 @@ def _rows(lines: DataFrame, schema: TableSchema, plan: DecodePlan) -> DataFrame:
     )
 
 
-def _halves() -> tuple[str, str]:
-    """The text before and behind `"old":[`, for updates."""
-    return (
-        f"if(operation = 'u' and m.old is not null, substring_index(text, '{_OLD}', 1), text) as head",
-        f"if(operation = 'u' and m.old is not null, substring_index(text, '{_OLD}', -1), null) as tail",
-    )
-
-
 def _unclear(schema: TableSchema, rows: str) -> str:
-    """Whether nulls may be absent columns, so that the names have to be looked up.
-
-    Of a single row: a null column that does not stand in the text as null (a text with blanks shows none), or an update
-    whose `old` holds a null. Of several rows: any null, and any update.
-    """
-    tests, nulls = [], []
-    for column in schema.columns:
-        value = f"{rows}[0].{quote(column.name)}"
-        word = literal(f"{to_text(column.name)}:null")
-        tests.append(
-            f"{value} is null" if column.name in _HEAD_NAMES else f"({value} is null and instr(head, {word}) = 0)"
-        )
-        nulls.append(f"d.{quote(column.name)} is null")
-    some, any_null = " or ".join(tests) or "false", " or ".join(nulls) or "false"
-    # One `"old":[` only, so that what stands behind it is surely the old rows and what follows them.
-    whole = f"octet_length(head) + {len(_OLD)} + octet_length(tail) = octet_length(text)"
-    return (
-        f"if(single, ({some}) or (tail is not null and (instr(tail, 'null') > 0 or not ({whole}))), "
-        f"operation = 'u' or exists({rows}, d -> {any_null}))"
-    )
-
-
-def _unmarked(image: str, schema: TableSchema) -> str:
-    fields = ", ".join(f"{literal(c.name)}, {exact_json.unmarked(f'{image}.{quote(c.name)}')}" for c in schema.columns)
-    return f"if(mark is null or {image} is null, {image}, named_struct({fields}))"
+    """Whether nulls may be absent columns. Of several rows: where there is any null, and in any update."""
+    nulls = " or ".join(f"d.{quote(column.name)} is null" for column in schema.columns) or "false"
+    one = unclear(schema, f"{rows}[0]", _OLD, _HEAD_NAMES)
+    return f"if(single, {one}, operation = 'u' or exists({rows}, d -> {nulls}))"
 
 
 def _typed(image: str, schema: TableSchema, plan: DecodePlan) -> str:
@@ -206,7 +168,7 @@ def _problem(image: str, typed: str, schema: TableSchema) -> str:
 
 def _first_problem(rows: str, schema: TableSchema, plan: DecodePlan) -> str:
     """The first problem in an array of rows, without exploding it."""
-    clean = _unmarked("d", schema)
+    clean = unmarked("d", schema)
     typed = _typed("p.d", schema, plan)
     found = (
         f"transform({rows}, d -> transform(transform(array(named_struct('d', {clean})), "
