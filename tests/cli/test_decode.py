@@ -89,6 +89,64 @@ def test_rows_for_a_person(spark: SparkSession) -> None:
     assert told[1].startswith("  1 x ")
 
 
+CANAL = {
+    "database": "shop",
+    "table": "orders",
+    "es": 1_714_564_801_000,
+    "id": 5,
+    "isDdl": False,
+    "mysqlType": {"id": "bigint(20)", "amount": "decimal(10,2)", "state": "enum('new','paid')"},
+    "pkNames": ["id"],
+    "sql": "",
+}
+
+
+def canal(type: str, data: list[dict[str, Any]] | None, old: list[dict[str, Any]] | None = None) -> str:
+    return json.dumps({**CANAL, "type": type, "data": data, "old": old})
+
+
+def test_canal_from_the_standard_input(spark: SparkSession) -> None:
+    messages = [
+        canal("UPDATE", [{"id": "1", "amount": "12.50", "state": "2"}], [{"state": "1"}]),
+        canal("GTID", None),
+        canal("DELETE", [{"id": "1", "amount": None}, {"id": "2", "amount": "0.10"}]),
+        canal("WHAT", []),
+    ]
+    done = decode("\n".join(messages), "--format", "canal_json")
+    assert done.exit_code == 1
+    lines = [line for line in done.stdout.splitlines() if not line.startswith("  source:")]
+    assert lines[:8] == [
+        "line 1: schema shop.orders",
+        "  structure: id int64 not null, amount decimal(10,2), state string; key id",
+        "line 1: update shop.orders; key id=1; 2024-05-01T12:00:01.000000Z",
+        "  id      1",
+        "  amount  12.50",
+        "  state   new -> paid",
+        "  changed: state",
+        "line 2: no event",
+    ]
+    assert lines[8:14] == [
+        "line 3: delete shop.orders; key id=1; 2024-05-01T12:00:01.000000Z",
+        "  id      1",
+        "  amount  NULL",
+        "line 3: delete shop.orders; key id=2; 2024-05-01T12:00:01.000000Z",
+        "  id      2",
+        "  amount  0.10",
+    ]
+    assert lines[14].startswith("line 4: error: ")
+    assert done.stderr.splitlines()[0] == "4 messages: 1 schema, 1 update, 2 delete, 1 error; 1 is no event."
+
+
+def test_a_given_schema_and_an_option_of_the_format(spark: SparkSession) -> None:
+    message = canal("UPDATE", [{"id": "1", "amount": "1.50"}], [{"id": "1", "amount": "2.5"}])
+    options = ("-o", "dts_legacy_old=true", "-o", "schema=id bigint, amount decimal(10,2), note string")
+    done = decode(message, "-f", "canal_json", "--json", *options)
+    assert done.exit_code == 0
+    (found,) = [row for row in map(json.loads, done.stdout.splitlines()) if row["op"] == "u"]
+    assert (found["before"]["amount"], found["after"]["amount"]) == ("1.50", "2.50")
+    assert "note" not in found["after"]
+
+
 def test_records_keep_their_places_and_headers(spark: SparkSession) -> None:
     header = [{"key": "trace", "value": "a"}, {"key": "raw", "base64": "/wA="}]
     lines = [
@@ -217,6 +275,28 @@ def test_spark_says_nothing_of_its_own() -> None:
     assert [json.loads(line)["op"] for line in done.stdout.splitlines()] == ["schema", "c"]
 
 
+def test_a_reader_that_has_seen_enough_is_no_failure() -> None:
+    """`headrace decode ... | head -n 1`, with more rows than a pipe holds."""
+    lines = "\n".join([json.dumps({"no": "record"}), *["x" * 1000] * 300])
+    running = subprocess.Popen(
+        [sys.executable, "-m", "headrace", "decode", "--format", "debezium_json", "--input", "records", "--json"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert running.stdin is not None
+    assert running.stdout is not None
+    assert running.stderr is not None
+    running.stdin.write(lines.encode())
+    running.stdin.close()
+    assert json.loads(running.stdout.readline())["error"] == "Line 1 is no message: it has no `value`."
+    running.stdout.close()
+    told = running.stderr.read().decode()
+    running.stderr.close()
+    assert (running.wait(60), told.splitlines()[0]) == (1, "301 messages: 301 error.")
+    assert "Traceback" not in told
+
+
 # --- the spellings of input -----------------------------------------------------------------------------------------
 
 
@@ -320,6 +400,7 @@ def test_absent_null_and_value_look_different() -> None:
         "  c  (not sent) -> NULL",
         "  d  x -> (not sent)",
     ]
+    assert list(text_lines(row(op="u", changed=[]), None)) == ["update", "  changed: nothing"]
 
 
 def test_facts_of_a_row() -> None:
@@ -345,7 +426,8 @@ def test_facts_of_a_row() -> None:
 def test_typed_images_are_shown_as_text_without_what_was_not_sent(spark: SparkSession) -> None:
     image = (
         "named_struct('n', 12.50bd, 'b', x'ff00', 'at', timestamp_micros(-1), "
-        "'local', timestamp_ntz'0001-01-01 00:00', 'none', cast(null as string), 'kept', cast(null as string), 'far', date'9999-12-31')"
+        "'local', timestamp_ntz'0001-01-01 00:00', 'none', cast(null as string), "
+        "'kept', cast(null as string), 'far', date'9999-12-31')"
     )
     columns = {"op": "'c'", "after": image, "after_absent": "array('none')"}
     kinds = {field.name: field.dataType.simpleString() for field in spark_schema()}

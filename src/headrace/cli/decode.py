@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -121,10 +122,9 @@ def _decoded(format: Format, name: str, messages: list[Given], debug: bool) -> l
 
 
 def _session(format: str, debug: bool) -> SparkSession:
-    from headrace.jars import AVRO
-    from headrace.pipeline.session import spark_session
+    from headrace.pipeline.session import format_jars, spark_session
 
-    spark = spark_session("headrace decode", jars=(AVRO,) if format.endswith("_avro") else (), short_lived=True)
+    spark = spark_session("headrace decode", jars=format_jars([format]), short_lived=True)
     if not debug:
         # What goes wrong is told in one sentence; Spark would print its traces around it.
         spark.sparkContext.setLogLevel("OFF")
@@ -145,9 +145,7 @@ def _show(messages: list[Given], unread: list[Unread], rows: list[Row], as_json:
         printed.append((line or 0, row["position"] or "", shown))
     if not as_json:
         printed += [(line, "", [f"line {line}: no event"]) for line in silent]
-    for _, _, shown in sorted(printed, key=lambda found: found[:2]):
-        sys.stdout.write("".join(f"{text}\n" for text in shown))
-    sys.stdout.flush()
+    _print(text for _, _, shown in sorted(printed, key=lambda found: found[:2]) for text in shown)
     everything = len(messages) + len(unread)
     sys.stderr.write(f"{counts_text([row['op'] for _, row in placed], everything, len(silent))}\n")
     errors = Counter(row["error"] for _, row in placed if row["op"] == "error")
@@ -156,6 +154,16 @@ def _show(messages: list[Given], unread: list[Unread], rows: list[Row], as_json:
     if len(errors) > _REASONS:
         sys.stderr.write(f"  and {len(errors) - _REASONS:,} other reasons\n")
     return bool(errors)
+
+
+def _print(lines: Iterable[str]) -> None:
+    try:
+        for line in lines:
+            sys.stdout.write(f"{line}\n")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Who reads has seen enough (head, less). Python would complain once more when it ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _line(row: Row, lines: Mapping[Any, int]) -> int | None:

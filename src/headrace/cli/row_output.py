@@ -136,7 +136,7 @@ def text_lines(row: Row, line: int | None) -> Iterator[str]:
     yield where + "; ".join(facts)
     yield from _columns(row["before"], row["after"])
     if row["changed"] is not None:
-        yield f"  changed: {', '.join(row['changed'])}"
+        yield f"  changed: {', '.join(map(shown, row['changed'])) or 'nothing'}"
     if row["table_schema"] is not None:
         yield f"  structure: {_structure(row['table_schema'])}"
     if row["source"]:

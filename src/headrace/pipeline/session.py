@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.resources import as_file, files
 from typing import TYPE_CHECKING
 
 from headrace.errors import OptionError
-from headrace.jars import DELTA, KAFKA, maven_jars
+from headrace.jars import AVRO, DELTA, KAFKA, maven_jars
 from headrace.java import spark_environment
 
 if TYPE_CHECKING:
@@ -110,6 +110,14 @@ def _put_first(settings: dict[str, str], name: str, values: list[str], separator
     joined = separator.join([*missing, given] if given else missing)
     if joined:
         settings[name] = joined
+
+
+def format_jars(formats: Iterable[str]) -> tuple[str, ...]:
+    """The Maven coordinates with which Spark reads and writes these formats fastest.
+
+    Those in Avro go without, but are then read by Python workers, which is slower.
+    """
+    return (AVRO,) if any(name.endswith("_avro") for name in formats) else ()
 
 
 def _asks_for_delta(jars: Sequence[str]) -> bool:
