@@ -21,14 +21,18 @@ OPTIONS = (
 )
 """How `from_json` reads here: as the JSON standard says, but for the marks."""
 
-# A number with a fraction or an exponent, behind what can stand before a number. It may also be found in a string: then
-# a message is treated for nothing.
-_NUMBER = r"[:\[,]\s*-?[0-9]+[.eE]"
+# A number with a fraction or an exponent, behind what can stand before a number (a bare colon would find every clock).
+# It may also be found in a string: then a message is treated for nothing.
+_NUMBER = r"(?:\"\s*:|[\[,])\s*-?[0-9]+[.eE]"
 # Strings, whole numbers and all else up to the next such number. Possessive throughout: Java then neither backtracks
 # nor recurses, whatever the length.
 _MARKED = (
     r'\G((?:[^"0-9-]++|"(?:[^"\\]++|\\.)*+"|-?[0-9]++(?![0-9.eE]))*+)(-?[0-9]++(?:\.[0-9]++)?+(?:[eE][+-]?[0-9]++)?+)'
 )
+
+_CLOSED = r"[}]\s*$"
+SUSPICIOUS = _NUMBER + r"|[}]\s*+(?:[^,}\]\s]|,\s*+[^\"\s])"
+"""What a text holds in which a number must be marked, or something may stand behind the object (one look for both)."""
 
 
 def exact(text: str, mark: str = "mark") -> tuple[str, str]:
@@ -92,15 +96,17 @@ def all_present(columns: Sequence[str], images: Sequence[str], text: str, elsewh
     return " and ".join(tests) if tests else "true"
 
 
-def more_behind(text: str) -> str:
+def more_behind(text: str, suspicious: str, depth: int) -> str:
     """Spark SQL: whether something stands behind the first JSON object of a text, which `from_json` would not read.
 
     Says nothing of what is inside the object.
+
+    Args:
+        text: SQL for the text.
+        suspicious: SQL for whether `SUSPICIOUS` is found in it.
+        depth: how deep objects are nested in a message as it should be; deeper ones cost a second parse.
     """
-    # What may stand between is asked precisely: one object in an array is an array of one.
-    odd = literal(r"[}]\s*+(?:[^,}\]\s]|,\s*+[^\"\s])")
-    closed = literal(r"[}]\s*$")
-    uneven = f"octet_length(replace({text}, '{{', '')) <> octet_length(replace({text}, '}}', ''))"
+    # Asked precisely: one object in an array is an array of one.
     alone = f"coalesce(size(from_json(concat('[', {text}, ']'), 'array<map<string,string>>', {OPTIONS})), 0) = 1"
-    behind = f"not endswith({text}, '}}') and not {text} rlike {closed}"
-    return f"(({behind}) or (({uneven} or {text} rlike {odd}) and not {alone}))"
+    closed = f"(endswith({text}, '}}') or {text} rlike {literal(_CLOSED)})"
+    return f"(not {closed} or (({suspicious} or endswith({text}, {literal('}' * (depth + 1))})) and not {alone}))"

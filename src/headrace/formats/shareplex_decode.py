@@ -34,64 +34,74 @@ _WORDS = {
     "ddl": ("DDL",),
     "end": ("COMMIT",),
 }
-_HALF = '(?i)"op"\\s*:\\s*"\\s*update[ _]+(before|after)'
+_HALF = '"op"\\s*:\\s*"\\s*[Uu][Pp][Dd][Aa][Tt][Ee][ _]+[BbAa]'
 _TABLE_PART = '"(?:[^"]|"")+"|[^."]+'
 
 
 def decoded(given: DataFrame, images: MapImages | StructImages, *, pair: bool) -> DataFrame:
     """The change rows of messages (Kafka's columns), lazily.
 
-    With `pair`, the old image of an UPDATE AFTER is that of the UPDATE BEFORE in front of it: a window over those
-    messages alone, for which all are looked through a second time. A streaming DataFrame has no such window.
+    With `pair`, the old image of an UPDATE AFTER is that of the UPDATE BEFORE in front of it. A job looks whether there
+    are any; only then a window goes over those messages alone. A streaming DataFrame has no such window.
     """
-    if not pair:
-        return _rows(_laid(given, images), images)
     half = f"coalesce(cast(value as string) rlike {literal(_HALF)}, false)"
+    if not pair or given.where(half).isEmpty():
+        return _rows(_laid(given, images), images)
     whole = _rows(_laid(given.where(f"not {half}"), images), images)
     return whole.unionByName(_rows(_paired(_laid(given.where(half), images)), images))
 
 
 def _laid(given: DataFrame, images: MapImages | StructImages) -> DataFrame:
     """Kafka's columns with what the message says."""
-    mark, text = exact_json.exact("text")
+    mark, marked = exact_json.exact("text")
     meta = ", ".join(f"`{name}`: string" for name in META)
     kind = f"meta struct<{meta}>, data {images.parsed}, `key` {images.parsed}, {exact_json.BAD} string"
     unmarked = ", ".join(f"'{name}', {exact_json.unmarked(f'p.meta.{quote(name)}')}" for name in META)
-    words = " ".join(f"when '{word}' then '{kind}'" for kind, of in _WORDS.items() for word in of)
+    words = ", ".join(f"'{word}', '{kind}'" for kind, of in _WORDS.items() for word in of)
+
     read = (
         given.selectExpr("*", "cast(value as string) as text")
-        .selectExpr("*", f"{mark} as mark")
-        .selectExpr("*", f"from_json({text}, {literal(kind)}, {exact_json.OPTIONS}) as p")
+        .selectExpr("*", f"text rlike {literal(exact_json.SUSPICIOUS)} as suspicious")
+        .selectExpr("*", f"if(suspicious, {mark}, null) as mark")
+        .selectExpr("*", f"from_json({marked}, {literal(kind)}, {exact_json.OPTIONS}) as p")
         .selectExpr(
             *messages.KAFKA_COLUMNS,
             "text",
+            "suspicious",
             f"p is null or p.{exact_json.BAD} is not null as unread",
+            # The lambda in the table's expression keeps all this out of whole-stage code, where one method would be too
+            # long to be compiled.
             f"if(mark is null or p.meta is null, p.meta, named_struct({unmarked})) as meta",
             f"{images.unmarked('p.data')} as d",
             f"{images.unmarked('p.`key`')} as k",
-        )
-        .selectExpr(
-            "*",
-            f"case translate(upper(trim(meta.op)), '_', ' ') {words} end as kind",
-            f"{_table()} as t",
-            f"{text_values.instant('trim(meta.time)')} as committed",
-            "coalesce(try_cast(meta.seq as bigint), try_cast(substring_index(meta.idx, '/', 1) as bigint)) as seq",
-            "coalesce(try_cast(meta.size as bigint), try_cast(substring_index(meta.idx, '/', -1) as bigint)) as size",
+            f"map({words})[translate(upper(trim(p.meta.op)), '_', ' ')] as kind",
+            f"{_table('p.meta.table')} as t",
+            f"{text_values.instant('trim(p.meta.time)')} as committed",
+            _number("seq", 1),
+            _number("size", -1),
         )
     )
     return images.laid(read)
 
 
-def _table() -> str:
+def _number(name: str, part: int) -> str:
+    """`seq` or `size`, else its part of `idx`."""
+    otherwise = f"try_cast(substring_index(p.meta.idx, '/', {part}) as bigint)"
+    return f"coalesce(try_cast(p.meta.{name} as bigint), {otherwise}) as {name}"
+
+
+def _table(name: str) -> str:
     """`OWNER.TABLE`, the table alone, or three parts, quoted or not; null where it is none of them."""
-    name = "meta.table"
     points = f"(octet_length({name}) - octet_length(replace({name}, '.', '')))"
     plain = messages.table(
         f"if({points} = 2, substring_index({name}, '.', 1), null)",
         f"if({points} > 0, substring_index(substring_index({name}, '.', -2), '.', 1), null)",
         f"substring_index({name}, '.', -1)",
     )
-    valid = f"{points} <= 2 and not {name} rlike {literal('^[.]|[.][.]|[.]$|^$')}"
+    valid = (
+        f"{points} <= 2 and {name} <> '' and not startswith({name}, '.') and not endswith({name}, '.') "
+        f"and not contains({name}, '..')"
+    )
     unquoted = "if(startswith(p, '\"'), replace(substr(p, 2, length(p) - 2), '\"\"', '\"'), p)"
     parts = f"transform(regexp_extract_all({name}, {literal(_TABLE_PART)}, 0), p -> {unquoted})"
     quoted = messages.table(*(f"get(parts, size(parts) - {n})" for n in (3, 2, 1)))
@@ -145,27 +155,36 @@ def _rows(laid: DataFrame, images: MapImages | StructImages) -> DataFrame:
     }
     if isinstance(images, StructImages):
         columns |= {"before_absent": "if(kind = 'old', null, old_absent)", "after_absent": "new_absent"}
-    newest = "newest"
     with_key = laid.selectExpr(
         "*", f"{_source()} as source", "if(kind = 'd', old_image, new_image) as newest"
-    ).selectExpr("*", f"{images.key(newest)} as row_key")
+    ).selectExpr("*", f"{images.key('newest')} as row_key")
     return messages.change_rows(with_key, columns, error=_error())
 
 
 def _source() -> str:
     facts = {
-        "connector": "'oracle'",
         "scn": "meta.scn",
         "rowid": "meta.rowid",
         "userid": "meta.userid",
         "size": "cast(size as string)",
         "posttime": "meta.posttime",
+    }
+    structural = {
         "ddl": "if(kind = 'ddl', coalesce(facts['ddl'], facts['sql']), null)",
         "ddl_kind": "if(kind = 'drop', 'drop_column', null)",
         "columns": "if(kind = 'drop', to_json(map_keys(facts)), null)",
     }
-    pairs = ", ".join(f"'{name}', {sql}" for name, sql in facts.items())
-    return f"map_filter(map({pairs}), (k, v) -> v is not null)"
+
+    def pairs(of: dict[str, str]) -> str:
+        return "'connector', 'oracle', " + ", ".join(f"'{name}', {sql}" for name, sql in of.items())
+
+    # Most messages have all facts or none; a filter costs more.
+    return (
+        f"case when facts is not null then map_filter(map({pairs(facts | structural)}), (k, v) -> v is not null) "
+        f"when {' and '.join(f'{sql} is not null' for sql in facts.values())} then map({pairs(facts)}) "
+        f"when coalesce({', '.join(facts.values())}) is null then map('connector', 'oracle') "
+        f"else map_filter(map({pairs(facts)}), (k, v) -> v is not null) end"
+    )
 
 
 def _error() -> str:
@@ -173,7 +192,7 @@ def _error() -> str:
         "value is null": "null",
         messages.not_utf8("value"): "'The value is not UTF-8.'",
         "unread": "'The value is no JSON object whose meta, data and key are objects.'",
-        exact_json.more_behind("text"): "'Something stands behind the JSON object.'",
+        exact_json.more_behind("text", "suspicious", 2): "'Something stands behind the JSON object.'",
         "meta is null": "'The message has no meta.'",
         "meta.op is null": "'The message has no meta.op.'",
         "kind is null": "concat('The operation is not known: ', substr(meta.op, 1, 80), '.')",

@@ -7,6 +7,7 @@ not fit the structure).
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -44,9 +45,9 @@ class MapImages:
     parsed = "map<string,string>"
 
     def unmarked(self, image: str) -> str:
-        """Spark SQL for a parsed image without the marks of exact numbers, each name once."""
-        twice = f"size(array_distinct(map_keys({image}))) < size({image})"
+        """Spark SQL for a parsed image without the marks of exact numbers, in which each name stands once."""
         # The last one counts, as for JSON parsers at large.
+        twice = f"size(array_distinct(map_keys({image}))) < size({image})"
         last = (
             f"map_from_entries(filter(map_entries({image}), (e, i) -> "
             f"array_position(reverse(map_keys({image})), e.key) = size({image}) - i))"
@@ -128,7 +129,7 @@ class StructImages:
         kept = [name for name in read.columns if name not in ("d", "k")]
         named = self._with_names(read)
         typed = named.selectExpr(
-            *kept,
+            *fenced(kept),
             "names",
             # An empty object says as little as none.
             "d is not null and (names is null or size(names.data) > 0) as has_d",
@@ -154,8 +155,9 @@ class StructImages:
             return f"if(names is null or size({missing}) = 0, null, {missing})"
 
         return typed.selectExpr(
-            *kept,
-            f"case when {_UPDATES} and has_k then kt when {_OLD} then if(has_d, dt, if(has_k, kt, null)) end as old_image",
+            *fenced(kept),
+            f"case when {_UPDATES} and has_k then kt when {_OLD} and has_d then dt when {_OLD} and has_k then kt end "
+            "as old_image",
             f"case when (kind = 'c' or {_UPDATES} and not has_k) and has_d then dt when {_UPDATES} and has_k then "
             f"if(has_d, named_struct({overlaid}), kt) end as new_image",
             f"case when {_UPDATES} then {absent('names.`key`')} when {_OLD} then "
@@ -163,23 +165,19 @@ class StructImages:
             f"case when kind = 'c' or {_UPDATES} and not has_k then {absent('names.data')} when {_UPDATES} then "
             f"{absent(f'if(has_d, {both}, names.`key`)')} end as new_absent",
             f"if({_UPDATES} and has_d and has_k, {changed}, null) as changed",
-            f"if({_STRUCTURAL}, names.data, null) as facts_names",
             f"if({_STRUCTURAL}, from_json(text, 'data map<string,string>').data, null) as facts",
             f"coalesce({', '.join(misfits)}) as misfit",
-        ).drop("facts_names")
+        )
 
     def _with_names(self, read: DataFrame) -> DataFrame:
         """The messages with the names in `data` and `key`, where a look at the text does not say what is absent."""
         one = f"octet_length(head) + octet_length(tail) + {len(_DIVIDER)} = octet_length(text)"
         divided = read.selectExpr(
             "*",
-            f"substring_index(text, {literal(_DIVIDER)}, 1) as head",
-            f"substring_index(text, {literal(_DIVIDER)}, -1) as tail",
             f"{_UPDATES} and k is not null as overlaid",
-        ).selectExpr(
-            "*",
-            "if(overlaid, k, coalesce(d, k)) as looked_at",
-            "if(overlaid, tail, text) as place",
+            f"if({_UPDATES} and k is not null, substring_index(text, {literal(_DIVIDER)}, 1), null) as head",
+            f"if({_UPDATES} and k is not null, substring_index(text, {literal(_DIVIDER)}, -1), text) as tail",
+            f"if({_UPDATES} and k is not null, k, coalesce(d, k)) as looked_at",
         )
         # A set NULL in `data` of an update is rare enough to be looked up.
         data_decided = f"(not overlaid or (instr(head, 'null') = 0 and {one}))"
@@ -187,7 +185,7 @@ class StructImages:
         from_meta = {"time", "userid", "op", "scn", "rowid", "trans", "seq", "size", "table", "idx", "posttime"}
         words = " and ".join(
             f"(looked_at.{quote(n)} is not null"
-            + ("" if n in from_meta else f" or instr(place, {literal(_null_word(n))}) > 0")
+            + ("" if n in from_meta else f" or contains(tail, {literal(_null_word(n))})")
             + ")"
             for n in self._columns
         )
@@ -207,10 +205,14 @@ class StructImages:
 
 
 def _null_word(name: str) -> str:
-    import json
-
     return f"{json.dumps(name, ensure_ascii=False)}:null"
 
 
 def _names(names: Sequence[str]) -> str:
     return f"array({', '.join(map(literal, names))})"
+
+
+def fenced(columns: Sequence[str]) -> list[str]:
+    """The columns, `kind` by way of a lambda: Spark keeps such a projection out of whole-stage code, where expressions
+    for many columns make one method that is too long to be compiled."""
+    return [f"transform(array({c}), c -> c)[0] as {c}" if c == "kind" else c for c in columns]

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headrace.formats.base import COMMON, Format, topic_option
+from headrace.formats.encoding import has_struct_images, struct_schema, topic_of, with_structures_known
 from headrace.formats.features import Feature
 from headrace.formats.messages import kafka_columns
 from headrace.formats.shareplex_decode import decoded
+from headrace.formats.shareplex_encode import encoded_maps, encoded_structs
 from headrace.formats.shareplex_images import MapImages, StructImages
 from headrace.options import Option
 
@@ -45,7 +47,8 @@ class SharePlexJson(Format):
             "pair_updates",
             bool,
             "Whether UPDATE BEFORE and UPDATE AFTER messages of a batch become one update with both images, for which "
-            "the messages are looked through twice; without it, and in streams, such an update has no old image.",
+            "a job looks through the messages when `decode` is called; without it, and in streams, such an update has "
+            "no old image.",
             default=True,
         ),
         Option(
@@ -79,6 +82,22 @@ class SharePlexJson(Format):
             Feature.SOURCE,
         )
     )
+    writes = frozenset(
+        (
+            Feature.TRUNCATE,
+            Feature.BEFORE,
+            Feature.WHOLE_BEFORE,
+            Feature.ABSENT,
+            Feature.CHANGED,
+            Feature.KEY_CHANGE,
+            Feature.KEY,
+            Feature.DATABASE,
+            Feature.SCHEMA_NAME,
+            Feature.EVENT_TIME,
+            Feature.TRANSACTION,
+            Feature.TRANSACTION_ORDER,
+        )
+    )
 
     def decode(self, messages: DataFrame) -> DataFrame:
         """Kafka columns to change rows, with structs where `schema` holds one structure, else maps.
@@ -94,3 +113,17 @@ class SharePlexJson(Format):
             images = MapImages(given.tables if given is not None else (), keys)
         pair = self.settings["pair_updates"] and not messages.isStreaming
         return decoded(kafka_columns(messages), images, pair=pair)
+
+    def encode(self, changes: DataFrame) -> DataFrame:
+        """Change rows to messages; reads become inserts, and rows that are no data give no message.
+
+        Raises:
+            OptionError: a streaming DataFrame of map images without the option `schema`, or a bad `topic`.
+        """
+        given, keys = self.settings["schema"], tuple(self.settings["keys"])
+        topic, parts = topic_of(self.settings["topic"]), self.settings["table_parts"]
+        if has_struct_images(changes):
+            schema = struct_schema(changes, given, keys)
+            return encoded_structs(changes, schema, topic=topic, table_parts=parts)
+        rows, schemas = with_structures_known(changes, given, owner=f"format '{self.name}'", keys=keys)
+        return encoded_maps(rows, schemas, keys=keys, topic=topic, table_parts=parts)

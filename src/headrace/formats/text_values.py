@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from headrace.changes import Column, TableSchema
+from headrace.changes import Column, TableSchema, texts
 from headrace.changes.typed import literal, quote
 
 # A day, and midnight behind it at most.
@@ -44,16 +44,18 @@ def typed_text(text: str, column: Column, binary: str = "base64") -> str:
 
 
 def misfit(text: str, value: str, column: Column) -> str | None:
-    """Spark SQL: whether `value`, made of `text` by `typed_text`, is not exactly what the text says; None if it can't be.
+    """Spark SQL: whether `value`, which `typed_text` made of `text`, is not exactly what the text says.
 
-    Never null where `text` is not null.
+    None where it always is. Never null where `text` is not null.
     """
     kind = column.logical.spark_type
     if kind == "string":
         return None
+    # No more than six digits behind the point, and no zone behind them: most texts need no pattern.
+    fraction = f"(length({text}) <= 26 and try_cast(substr({text}, 21) as int) is not null)"
     lost = {
         "date": f"(length({text}) > 10 and not {text} rlike {literal(_DAY)})",
-        "timestamp_ntz": f"(length({text}) > 19 and not {text} rlike {literal(_MICROS + 'Z?$')})",
+        "timestamp_ntz": f"(length({text}) > 19 and not ({fraction} or {text} rlike {literal(_MICROS + 'Z?$')}))",
         "timestamp": f"(length({text}) > 26 and not {text} rlike {literal(_MICROS + '.{0,9}$')})",
         "float": f"(abs({value}) = float('Infinity') and not lower({text}) like '%inf%')",
         "double": f"(abs({value}) = double('Infinity') and not lower({text}) like '%inf%')",
@@ -62,8 +64,10 @@ def misfit(text: str, value: str, column: Column) -> str | None:
         scale = column.logical.scale or 0
         # A cast to a decimal rounds; exponents are compared with more digits.
         wider = f"coalesce(try_cast({text} as decimal(38,{min(scale + 15, 38)})) <> {value}, true)"
-        fraction = f"length(rtrim('0', rtrim(substring_index({text}, '.', -1))))"
-        lost = f"if(lower({text}) like '%e%', {wider}, instr({text}, '.') > 0 and {fraction} > {scale})"
+        digits = f"substring_index({text}, '.', -1)"
+        longer = f"length({digits}) > {scale} and length(rtrim('0', rtrim({digits}))) > {scale}"
+        exponent = f"(contains({text}, 'e') or contains({text}, 'E'))"
+        lost = f"if({exponent}, {wider}, contains({text}, '.') and {longer})"
     return f"({value} is null{f' or {lost}' if lost else ''})"
 
 
@@ -90,7 +94,7 @@ def misfit_sentence(texts: str, typed: str, schema: TableSchema) -> str:
 
 
 def canonical_text(text: str, column: Column, binary: str = "base64") -> str:
-    """Spark SQL for the canonical text of a text as the wire has it; what does not look like the type stays as it is."""
+    """Spark SQL for the canonical text of a text as it came; what does not look like the type stays as it is."""
     code = _CODES.get(column.logical.kind, "") if column.logical.kind != "bytes" or binary == "hex" else ""
     return _canonical(text, literal(code)) if code else text
 
@@ -122,6 +126,7 @@ def canonical_map(image: str, schemas: Sequence[TableSchema], table: str, binary
     )
 
 
+_SPELLED = ("timestamp", "bytes")
 _CODES = {"date": "d", "timestamp": "t", "instant": "i", "zoned_timestamp": "i", "bytes": "b"}
 
 
@@ -132,7 +137,7 @@ def _canonical(text: str, code: str) -> str:
         f"case {code} when 'd' then if(length({text}) > 10 and {midnight}, "
         f"regexp_replace({text}, '[T Z].*$', ''), {text}) "
         f"when 't' then replace(regexp_replace({text}, 'Z$', ''), 'T', ' ') "
-        f"when 'i' then if(instr({text}, ':') > 0 and not {text} rlike {literal(_ZONED)}, concat({zoned}, 'Z'), {zoned}) "
+        f"when 'i' then concat({zoned}, if(instr({text}, ':') = 0 or {text} rlike {literal(_ZONED)}, '', 'Z')) "
         f"when 'b' then coalesce(replace(base64(try_to_binary({text}, 'hex')), '\\r\\n', ''), {text}) else {text} end"
     )
 
@@ -149,3 +154,35 @@ def is_table(schema: TableSchema, table: str) -> str:
 
 def _map(texts: Mapping[str, str]) -> str:
     return f"map({', '.join(f'{literal(name)}, {literal(text)}' for name, text in texts.items())})"
+
+
+def wire_text(value: str, column: Column) -> str:
+    """Spark SQL for a value of the column's Spark type as Oracle spells it: `T` between day and clock, bytes as hex."""
+    kind = column.logical.spark_type
+    if kind == "binary":
+        return f"hex({value})"
+    text = texts.canonical_text(value, column)
+    return f"replace({text}, ' ', 'T')" if column.logical.kind == "timestamp" else text
+
+
+def wire_map(image: str, schemas: Sequence[TableSchema], schema_id: str) -> str:
+    """Spark SQL for a map image of canonical texts as a map of Oracle's spellings, by the row's structure.
+
+    Args:
+        image: SQL for the map.
+        schemas: the structures of the rows.
+        schema_id: SQL for the fingerprint of the row's structure.
+    """
+    codes = {
+        schema.fingerprint: _map({c.name: c.logical.kind for c in schema.columns if c.logical.kind in _SPELLED})
+        for schema in schemas
+        if any(c.logical.kind in _SPELLED for c in schema.columns)
+    }
+    if not codes:
+        return image
+    choice = " ".join(f"when {literal(id)} then {plan}" for id, plan in codes.items())
+    hexed = "coalesce(hex(try_to_binary(v, 'base64')), v)"
+    spelled = f"case codes[k] when 'timestamp' then replace(v, ' ', 'T') when 'bytes' then {hexed} else v end"
+    each = f"transform_values({image}, (k, v) -> {spelled})"
+    made = f"transform(array(case {schema_id} {choice} end), codes -> if(codes is null, {image}, {each}))[0]"
+    return f"if({image} is null, null, {made})"
