@@ -324,7 +324,65 @@ _DEBEZIUM = {
     "include_schema_changes": False,
 }  # fmt: skip
 
+_ORACLE = {
+    "source": {
+        "connector": "oracle", "scn": "42", "commit_scn": "43", "txId": "0a00", "redo_thread": "1", "user_name": "APP",
+        "rs_id": "0x0001", "ssn": "0",
+    }
+}  # fmt: skip
+_DB2 = {"source": {"connector": "db2", "change_lsn": "00000000:00000001", "commit_lsn": "00000000:00000002"}}
+
+
+# --- Maxwell, GoldenGate --------------------------------------------------------------------------------------------
+
+_PLAIN_COLUMNS = _FLINK_COLUMNS.replace("`flag` TINYINT", "`flag` BOOLEAN").format(bin="BYTES")
+_PLAIN_FIRST = [
+    "9223372036854775807", "18446744073709551615", "12345678901234567890123456789.120000000", "0.1", "-128", "true",
+    "9999-12-31", "23:59:59", "1969-12-31T23:59:59.999999", ODD, "it's, paid", '{"a": 1.10, "b": [null]}', "AP+AQQ==",
+]  # fmt: skip
+
+
+def _flink_plain(format: str, metadata: Mapping[str, Any], first: str | None, truncate: bool) -> Flink:
+    def row(kind: str, values: list[Any]) -> tuple[str, list[Any]]:
+        return kind, [*values, *metadata.values()]
+
+    expected: list[Any] = [
+        first or [row("+I", _PLAIN_FIRST)],
+        [row("+I", _FLINK_EMPTY)],
+        [row("-U", _FLINK_EMPTY), row("+U", _FLINK_CHANGED)],
+        [row("-U", _FLINK_CHANGED), row("+U", _FLINK_MOVED)],
+        [row("-U", _FLINK_PART), row("+U", _FLINK_PART_NULL)],
+        [row("-D", _PLAIN_FIRST)],
+    ]
+    return Flink(format, _PLAIN_COLUMNS, [*expected, *(["IOException"] if truncate else [])], list(metadata))
+
+
+_MAXWELL = {
+    "database": "shop", "table": "orders", "primary-key-columns": ["id"],
+    "ingestion-timestamp": "2024-05-01T12:00:01Z",
+}  # fmt: skip
+_OGG = {
+    "table": "shop.orders", "primary-keys": ["id"], "ingestion-timestamp": "2024-05-01T12:00:02.250Z",
+    "event-timestamp": "2024-05-01T12:00:01.500Z",
+}  # fmt: skip
+
 CASES = (
+    Case(
+        # Flink does not know Maxwell's bootstrap, which is what snapshot rows become.
+        "maxwell", "maxwell_json", {}, ORDERS, CANAL_ROWS[1:],
+        (_flink_plain("maxwell-json", _MAXWELL, "IOException", False),),
+    ),
+    Case(
+        "ogg", "ogg_json", {}, ORDERS, CANAL_ROWS[1:], (_flink_plain("ogg-json", _OGG, None, True),),
+    ),
+    Case(
+        "debezium_2.3_oracle", "debezium_json", {**_DEBEZIUM, "shape": "2.3"}, ACCOUNTS,
+        [{**row, **_ORACLE} for row in DEBEZIUM_ROWS], (_flink_debezium(schema=False),),
+    ),
+    Case(
+        "debezium_2.3_db2", "debezium_json", {**_DEBEZIUM, "shape": "2.3"}, ACCOUNTS,
+        [{**row, **_DB2} for row in DEBEZIUM_ROWS], (_flink_debezium(schema=False),),
+    ),
     Case(
         "canal_native", "canal_json", {}, ORDERS, CANAL_ROWS,
         (_flink_canal(_BYTES, "STRING"),), _canal_messages(_CANAL_FIRST),
