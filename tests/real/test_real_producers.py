@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 from tests.real.comparison import Comparison, compared
+from tests.real.database_texts import same
 from tests.real.debezium_server import DebeziumServer
 from tests.real.losses import MARIADB, POSTGRES
 from tests.real.mariadb import MariaDb
@@ -25,6 +26,7 @@ from tests.real.postgres import Postgres
 from tests.real.recording import Natives, Truth, write_records, write_truth
 
 import headrace
+from headrace.changes import Column, TableSchema
 from headrace.testing.broker import KafkaBroker
 from headrace.testing.schema_registry import SchemaRegistryServer
 
@@ -164,3 +166,37 @@ def test_no_message_is_an_error(captured: Captured, form: str) -> None:
     assert [row["error"] for row in captured.rows(form) if row["op"] == "error"] == []
     operations = {row["op"] for row in captured.rows(form)}
     assert {"r", "c", "u", "d", "t", "tombstone", "begin", "end", "schema"} <= operations
+
+
+def test_typed_columns_hold_the_same_values(captured: Captured, spark: Any) -> None:
+    """`headrace.typed` with the structure that the messages told gives Spark values that mean what the texts mean."""
+    rows = [row for row in captured.rows("schema") if (row["table"] or {}).get("name") == "all_types"]
+    schema = TableSchema.from_json(json.loads(next(row["table_schema"] for row in rows if row["op"] == "schema")))
+    changes = headrace.decode(captured.messages["schema"], format="debezium_json")
+    zone = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", "UTC")
+    try:
+        columns = [_spelled(column) for column in schema.columns]
+        found = headrace.typed(changes, schema).where("after is not null").selectExpr("position", *columns).collect()
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", zone)
+    texts = {row["position"]: row["after"] for row in rows if row["after"] is not None}
+    assert len(found) == len(texts) > 5
+    for row in found:
+        for column in schema.columns:
+            wanted, got = texts[row.position][column.name], row[column.name]
+            if wanted is not None and column.logical.kind in ("float32", "float64"):
+                wanted, got = str(float(wanted)), str(float(got))
+            if (
+                wanted is not None
+                and column.logical.kind == "zoned_timestamp"
+                and column.logical.spark_type == "timestamp"
+            ):
+                wanted = wanted.replace("T", " ").removesuffix("Z")
+            assert same(wanted, got), (column.name, str(column.logical), wanted, got)
+
+
+def _spelled(column: Column) -> str:
+    """SQL for a typed column as text; text of a float is read again, as Spark spells it its own way."""
+    name = f"after.`{column.name}`"
+    return f"{'base64' if column.logical.kind == 'bytes' else 'string'}({name}) as `{column.name}`"
