@@ -31,17 +31,16 @@ ROW = {
 SCHEMA = {
     "type": "struct",
     "name": "shop.public.orders.Envelope",
+    "optional": False,
     "fields": [
         {**ROW, "field": "before"},
         {**ROW, "field": "after"},
-        {"type": "struct", "fields": [], "field": "source"},
-        {"type": "string", "field": "op"},
+        {"type": "struct", "fields": [], "optional": False, "field": "source"},
+        {"type": "string", "optional": False, "field": "op"},
     ],
 }
-KEY = json.dumps(
-    {"schema": {"type": "struct", "fields": [{"type": "int32", "field": "id"}]}, "payload": {"id": 7}},
-    separators=(",", ":"),
-)
+KEY_SCHEMA = {"type": "struct", "fields": [{"type": "int32", "optional": False, "field": "id"}], "optional": False}
+KEY = json.dumps({"schema": KEY_SCHEMA, "payload": {"id": 7}}, separators=(",", ":"))
 
 
 def event(op: str, before: dict[str, Any] | None, after: dict[str, Any] | None) -> str:
