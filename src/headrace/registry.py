@@ -25,6 +25,8 @@ _BUILT_IN: Mapping[str, Mapping[str, str]] = {
         "ogg_json": "headrace.formats.ogg_json:OggJson",
         "debezium_avro": "headrace.formats.debezium_avro:DebeziumAvro",
         "debezium_json": "headrace.formats.debezium_json:DebeziumJson",
+        "dts_avro": "headrace.formats.dts_avro:DtsAvro",
+        "qlik_json": "headrace.formats.qlik_json:QlikJson",
         "shareplex_json": "headrace.formats.shareplex_json:SharePlexJson",
     },
     "sink": {

@@ -23,7 +23,9 @@ OPTIONS = (
 
 # A number with a fraction or an exponent, behind what can stand before a number (a bare colon would find every clock).
 # It may also be found in a string: then a message is treated for nothing.
-_NUMBER = r"(?:\"\s*:|[\[,])\s*-?[0-9]+[.eE]"
+# A class of single characters comes first, because Java looks for one of those fastest by far.
+_NUMERIC = r"(?:(?<=\")\s*+:|(?<=[\[,]))\s*+-?+[0-9]++[.eE]"
+_NUMBER = r"[\"\[,]" + _NUMERIC
 # Strings, whole numbers and all else up to the next such number. Possessive throughout: Java then neither backtracks
 # nor recurses, whatever the length.
 _MARKED = (
@@ -31,7 +33,7 @@ _MARKED = (
 )
 
 _CLOSED = r"[}]\s*$"
-SUSPICIOUS = _NUMBER + r"|[}]\s*+(?:[^,}\]\s]|,\s*+[^\"\s])"
+SUSPICIOUS = r"[\"\[,}](?:" + _NUMERIC + r"|(?<=[}])\s*+(?:[^,}\]\s]|,\s*+[^\"\s]))"
 """What a text holds in which a number must be marked, or something may stand behind the object (one look for both)."""
 
 

@@ -108,21 +108,29 @@ def canonical_map(image: str, schemas: Sequence[TableSchema], table: str, binary
         table: SQL for the row's `table`.
         binary: how bytes are written.
     """
-    plans = []
-    for schema in schemas:
-        codes = {
-            c.name: _CODES[c.logical.kind]
-            for c in schema.columns
-            if c.logical.kind in _CODES and (c.logical.kind != "bytes" or binary == "hex")
-        }
-        if codes:
-            plans.append(f"when {is_table(schema, table)} then {_map(codes)}")
-    if not plans:
-        return image
-    codes_sql = f"case {' '.join(plans)} end"
+    plans = [
+        f"when {is_table(schema, table)} then {_map(codes)}"
+        for schema in schemas
+        if (codes := codes_of(schema, binary))
+    ]
+    return coded_map(image, f"case {' '.join(plans)} end") if plans else image
+
+
+def codes_of(schema: TableSchema, binary: str = "base64") -> dict[str, str]:
+    """By column, how a text becomes canonical, for `coded_map`; without the columns whose texts stay as they are."""
+    return {
+        c.name: _CODES[c.logical.kind]
+        for c in schema.columns
+        if c.logical.kind in _CODES and (c.logical.kind != "bytes" or binary == "hex")
+    }
+
+
+def coded_map(image: str, codes: str) -> str:
+    """Spark SQL for a map image of texts as canonical texts, by SQL for the codes of its columns (null for none)."""
+    spelled = f"transform_values({image}, (k, v) -> {_canonical('v', 'codes[k]')})"
     return (
-        f"if({image} is null, null, element_at(transform(array({codes_sql}), codes -> if(codes is null, {image}, "
-        f"transform_values({image}, (k, v) -> {_canonical('v', 'codes[k]')}))), 1))"
+        f"if({image} is null, null, element_at(transform(array({codes}), codes -> "
+        f"if(coalesce(size(codes), 0) = 0, {image}, {spelled})), 1))"
     )
 
 

@@ -1,0 +1,272 @@
+"""What Qlik's metadata messages say: the structure of a table, by which data messages of the same schema id are read.
+
+A task writes one when it starts with a table and after each DDL, usually to a topic of its own. Python on the driver,
+because there are few: one for each version of a table.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from headrace.changes import Column, LogicalType, TableId, TableSchema
+from headrace.errors import OptionError
+
+MAGIC = b"atMSG"
+_TYPES = {
+    "BOOLEAN": "boolean",
+    "BYTES": "bytes",
+    "BLOB": "bytes",
+    "DATE": "date",
+    "INT1": "int8",
+    "INT2": "int16",
+    "INT4": "int32",
+    "INT8": "int64",
+    "UINT1": "int16",
+    "UINT2": "int32",
+    "UINT4": "int64",
+    "UINT8": "uint64",
+    "REAL4": "float32",
+    "REAL8": "float64",
+}
+_LARGE = frozenset(("BLOB", "CLOB", "NCLOB"))
+_NAMES = {
+    "boolean": "BOOLEAN",
+    "int8": "INT1",
+    "int16": "INT2",
+    "int32": "INT4",
+    "int64": "INT8",
+    "uint64": "UINT8",
+    "float32": "REAL4",
+    "float64": "REAL8",
+    "decimal": "NUMERIC",
+    "date": "DATE",
+    "time": "TIME",
+    "timestamp": "DATETIME",
+    "instant": "DATETIME",
+}
+"""Qlik's name of a logical type; text for all others."""
+
+
+@dataclass(frozen=True)
+class Metadata:
+    """One metadata message.
+
+    Args:
+        schema_id: what data messages name it by.
+        schema: the table's structure.
+        ordinals: the names of the columns by ordinal, from 1; null where no column has the ordinal.
+        data_schema: the Avro schema of the data messages, as text; null where there is none.
+        source: server, task, version of the table and time, as they stand in the message.
+    """
+
+    schema_id: str
+    schema: TableSchema
+    ordinals: tuple[str | None, ...]
+    data_schema: str | None
+    source: Mapping[str, str]
+
+
+def read_metadata(message: Any) -> Metadata | None:
+    """A metadata message, as JSON values, without or with its envelope; None for anything else."""
+    if isinstance(message, Mapping) and isinstance(message.get("message"), Mapping):
+        message = message["message"]
+    try:
+        schema_id, lineage = message["schemaId"], message["lineage"]
+        given = message["tableStructure"]["tableColumns"]
+        columns = sorted(given.items(), key=lambda item: int(item[1]["ordinal"]))
+        if not isinstance(schema_id, str) or not schema_id or not columns:
+            return None
+        found = tuple(_column(name, int(facts["ordinal"]), facts) for name, facts in columns)
+        ordinals: list[str | None] = [None] * found[-1].position
+        for column in found:
+            ordinals[column.position - 1] = column.name
+        keyed = [(int(facts.get("primaryKeyPosition") or 0), name) for name, facts in columns]
+        key = tuple(name for place, name in sorted(keyed) if place > 0)
+        id = TableId("", str(lineage.get("schema") or ""), str(lineage["table"]))
+        schema = TableSchema(id, found, key)
+        facts_of = ("server", "task", "tableVersion", "timestamp")
+        source = {name: str(lineage[name]) for name in facts_of if lineage.get(name) is not None}
+    # What a message that is none can do wrong has no end: any part may be missing or of another type.
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError):
+        return None
+    data_schema = message.get("dataSchema")
+    if isinstance(data_schema, Mapping):
+        data_schema = json.dumps(data_schema)
+    return Metadata(schema_id, schema, tuple(ordinals), data_schema if isinstance(data_schema, str) else None, source)
+
+
+def _column(name: str, ordinal: int, facts: Mapping[str, Any]) -> Column:
+    if ordinal < 1 or ordinal > 100_000:
+        raise ValueError("an ordinal counts from 1")
+    native = str(facts.get("type") or "").upper()
+    length, precision, scale = (_number(facts.get(part)) for part in ("length", "precision", "scale"))
+    return Column(
+        name,
+        ordinal,
+        _logical(native, precision, scale),
+        native_type=native.lower(),
+        length=precision if native == "NUMERIC" else length or None,
+        scale=scale if native in ("NUMERIC", "TIME", "DATETIME") else None,
+        nullable=not _number(facts.get("primaryKeyPosition")),
+        large=native in _LARGE,
+    )
+
+
+def _number(given: Any) -> int:
+    return int(given) if given is not None and str(given).strip() else 0
+
+
+def _logical(native: str, precision: int, scale: int) -> LogicalType:
+    if native == "NUMERIC":
+        # A number without a declared precision can have any scale, so its text is kept.
+        return LogicalType("decimal", precision, scale) if 0 < precision <= 76 and 0 <= scale <= precision else _TEXT
+    if native == "TIME":
+        return LogicalType("time", min(scale, 9))
+    if native == "DATETIME":
+        return LogicalType("timestamp", min(scale, 9) if scale else 6)
+    return LogicalType(_TYPES[native]) if native in _TYPES else _TEXT
+
+
+_TEXT = LogicalType("string")
+
+
+def type_facts(column: Column) -> dict[str, Any]:
+    """`type`, `length`, `precision` and `scale` of a column in a metadata message."""
+    logical, kind = column.logical, column.logical.kind
+    facts = {"type": _NAMES.get(kind, "STRING"), "length": 0, "precision": 0, "scale": 0}
+    if kind == "decimal":
+        if logical.precision is None:
+            facts["type"] = "STRING"
+        else:
+            facts |= {"precision": logical.precision, "scale": logical.scale or 0}
+    elif kind in ("time", "timestamp", "instant"):
+        facts["scale"] = logical.digits
+    elif kind == "bytes":
+        facts |= {"type": "BLOB" if column.large else "BYTES", "length": column.length or 0}
+    elif facts["type"] == "STRING":
+        facts |= {"type": "CLOB" if column.large else "STRING", "length": column.length or 0}
+    return facts
+
+
+def metadata_of(given: Any) -> tuple[Metadata, ...]:
+    """The option `metadata`: messages as JSON text, bytes, mappings or a list of these, or the path of a file.
+
+    A file holds one JSON message per line; one that is named `.avro` or starts as an Avro message holds one of those.
+    """
+    if given is None:
+        return ()
+    if isinstance(given, Metadata):
+        return (given,)
+    if isinstance(given, Mapping):
+        found = read_metadata(given)
+        if found is None:
+            raise ValueError("it holds a message that is no metadata message")
+        return (found,)
+    if isinstance(given, (bytes, bytearray)):
+        found = read_metadata(message_of_bytes(bytes(given)))
+        if found is None:
+            raise ValueError("it holds bytes that are no metadata message")
+        return (found,)
+    if isinstance(given, (list, tuple)):
+        return tuple(found for item in given for found in metadata_of(item))
+    if isinstance(given, Path) or (isinstance(given, str) and not given.lstrip().startswith(("{", "["))):
+        return _of_file(Path(given))
+    if not isinstance(given, str):
+        raise ValueError("it is neither a metadata message nor a path")
+    try:
+        parsed = json.loads(given)
+    except ValueError:
+        lines = [line for line in given.splitlines() if line.strip()]
+        if len(lines) < 2:
+            raise ValueError("it is no JSON") from None
+        return metadata_of(lines)
+    return metadata_of(parsed)
+
+
+def _of_file(path: Path) -> tuple[Metadata, ...]:
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise ValueError(f"the file can't be read: {error.strerror}") from error
+    if content.startswith(MAGIC):
+        return metadata_of(content)
+    return metadata_of([line for line in content.decode(errors="replace").splitlines() if line.strip()])
+
+
+def message_of_bytes(value: bytes) -> Any:
+    """The JSON values of a metadata message as it lies in Kafka: JSON, or Avro in the envelope with its schema inside.
+
+    None for bytes that are neither.
+    """
+    if not value.startswith(MAGIC):
+        try:
+            return json.loads(value)
+        except (ValueError, RecursionError):
+            return None
+    envelope = read_envelope(value)
+    if envelope is None or envelope["messageSchema"] is None:
+        return None
+    return read_avro(envelope["messageSchema"], envelope["message"])
+
+
+def read_envelope(value: bytes) -> dict[str, Any] | None:
+    """The six fields of an Avro envelope; None for bytes that are none."""
+    found = read_avro(json.dumps(ENVELOPE), value)
+    return found if isinstance(found, dict) else None
+
+
+def read_avro(schema: str, datum: bytes) -> Any:
+    """The Python value of an Avro datum; None for bytes that are none.
+
+    Raises:
+        OptionError: fastavro is not installed.
+    """
+    try:
+        from fastavro import parse_schema, schemaless_reader
+    except ImportError as error:
+        raise OptionError(
+            "Reading Qlik's Avro metadata needs the package fastavro.",
+            remedy="Install it: pip install 'headrace[registry]'.",
+        ) from error
+    stream = io.BytesIO(datum)
+    try:
+        found = schemaless_reader(stream, parse_schema(json.loads(schema)), None)
+    # What the C extension raises for bytes that are no datum, or a text that is no schema, is not declared anywhere.
+    except Exception:
+        return None
+    return found if stream.tell() == len(datum) else None
+
+
+ENVELOPE: Mapping[str, Any] = {
+    "type": "record",
+    "name": "MessageEnvelope",
+    "fields": [
+        {"name": "magic", "type": {"type": "fixed", "name": "Magic", "size": 5}},
+        {"name": "type", "type": "string"},
+        {"name": "headers", "type": ["null", {"type": "map", "values": "string"}]},
+        {"name": "messageSchemaId", "type": ["null", "string"]},
+        {"name": "messageSchema", "type": ["null", "string"]},
+        {"name": "message", "type": "bytes"},
+    ],
+}
+"""The Avro schema of the envelope."""
+
+_NAMESPACE = re.compile(r"com\.attunity\.queue\.msg\.(?P<task>[^.]*)\.(?P<schema>[^.]*)\.(?P<table>.+)")
+
+
+def namespace_parts(namespace: str) -> tuple[str, str, str] | None:
+    """Task, schema and table of the namespace of a data record."""
+    found = _NAMESPACE.fullmatch(namespace)
+    return (found["task"], found["schema"], found["table"]) if found else None
+
+
+def encoded_bytes(value: Any) -> str:
+    """Base64 of bytes, for JSON."""
+    return base64.b64encode(value).decode()
