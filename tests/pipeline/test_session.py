@@ -62,7 +62,12 @@ def test_shuffles_have_two_partitions_for_each_core(master: str, partitions: str
 
 def test_the_log_settings_exist() -> None:
     option = session._settings([], {}, "local[2]")["spark.driver.extraJavaOptions"]
-    assert Path(option.strip('"').partition("=file://")[2]).is_file()
+    assert Path(option.partition("=file://")[2].partition('"')[0]).is_file()
+
+
+def test_avro_formats_bring_spark_avro() -> None:
+    assert session.format_jars(["canal_json", "dts_avro"]) == session.format_jars(["qlik_avro"]) == (session.AVRO,)
+    assert session.format_jars(["canal_json"]) == ()
 
 
 def test_a_malformed_coordinate_is_an_error_that_shows_the_form() -> None:
