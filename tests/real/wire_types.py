@@ -27,7 +27,9 @@ _MARIADB = [
 _POSTGRES = [
     (r"integer$|posint", "int32"),
     (r"boolean$", "boolean"),
-    (r"numeric$|numeric\(5,-2\)$", "decimal"),
+    (r"numeric$", "decimal"),
+    # The negative scale comes as this one.
+    (r"numeric\(5,-2\)$", "decimal(2046,2046)"),
     # A domain's precision is told too.
     (r"money2|public\.money2", "decimal(14,2)"),
     (r"money", "decimal(38,2)"),
