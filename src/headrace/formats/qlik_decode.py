@@ -15,6 +15,7 @@ from headrace.changes import TableSchema
 from headrace.changes.typed import literal
 from headrace.formats import exact_json, messages, qlik_masks, text_values
 from headrace.formats.debezium_texts import let
+from headrace.formats.qlik_avro_schema import avro_map
 from headrace.formats.qlik_metadata import Metadata, message_of_bytes, read_metadata
 from headrace.formats.structures import Structure, with_structures
 
@@ -146,6 +147,7 @@ def parsed(given: DataFrame, image: str, unmarked: Callable[[str], str]) -> Data
             f"{said('`table`')} as table_said",
         )
     )
+    key = "cast(key as string)"
     kept = [c for c in read.columns if c not in ("mark", "h", "data", "beforeData", "text")]
     return read.selectExpr(
         *kept,
@@ -154,6 +156,7 @@ def parsed(given: DataFrame, image: str, unmarked: Callable[[str], str]) -> Data
         f"if(mark is null or h is null, h, named_struct({clean})) as h",
         f"{unmarked('data')} as data",
         f"{unmarked('beforeData')} as beforeData",
+        f"if(startswith({key}, '{{'), map_keys(from_json({key}, 'map<string,string>')), null) as key_said",
     )
 
 
@@ -202,8 +205,10 @@ def unmarked_map(image: str) -> str:
     return exact_json.unmarked_map(f"if({twice}, {last}, {image})")
 
 
-def map_rows(read: DataFrame, plan: DecodePlan, error: str = "null") -> DataFrame:
-    """The change rows of parsed messages with their plans; `error` is SQL for what else may be wrong with them."""
+def map_rows(read: DataFrame, plan: DecodePlan, *, avro: bool = False) -> DataFrame:
+    """The change rows of parsed messages with their plans; of Avro messages, values are spelled by their plan's codes,
+    and `found_problem` says what was wrong with the bytes."""
+    spell = avro_map if avro else text_values.coded_map
     laid = read.selectExpr(
         "*",
         "upper(trim(h.operation)) as operation",
@@ -219,18 +224,18 @@ def map_rows(read: DataFrame, plan: DecodePlan, error: str = "null") -> DataFram
     imaged = (
         laid.selectExpr(
             "*",
-            f"{_spelled(_captured(old), plan)} as old_image",
-            f"{_spelled(_captured(new), plan)} as new_image",
+            f"{_spelled(_captured(old), plan, spell)} as old_image",
+            f"{_spelled(_captured(new), plan, spell)} as new_image",
             f"if(operation = 'UPDATE' and change is not null, {changed}, null) as changed",
             f"{_key_names(plan)} as key_names",
         )
         .selectExpr("*", "coalesce(new_image, old_image) as newest")
         .selectExpr("*", f"{_KEY} as row_key")
     )
-    return rows(imaged, error=error)
+    return rows(imaged, _error(_AVRO_CHECKS if avro else _JSON_CHECKS))
 
 
-def rows(imaged: DataFrame, *, error: str = "null", structs: bool = False) -> DataFrame:
+def rows(imaged: DataFrame, error: str, *, structs: bool = False) -> DataFrame:
     """The change rows of messages with `old_image`, `new_image`, `changed` and `row_key`."""
     op = "map('INSERT', 'c', 'UPDATE', 'u', 'DELETE', 'd', 'REFRESH', 'r')[operation]"
     is_metadata = "false" if structs else "coalesce(plan.kind = 'md', false)"
@@ -252,7 +257,7 @@ def rows(imaged: DataFrame, *, error: str = "null", structs: bool = False) -> Da
     }
     if structs:
         columns |= {"before_absent": "old_absent", "after_absent": "new_absent"}
-        return messages.change_rows(imaged, columns, error=_error(error))
+        return messages.change_rows(imaged, columns, error=error)
     columns |= {
         "schema_id": "schema_id",
         "table_schema": f"if({is_metadata}, plan.structure, null)",
@@ -260,7 +265,7 @@ def rows(imaged: DataFrame, *, error: str = "null", structs: bool = False) -> Da
     # A metadata message is the schema row of its structure itself.
     others = (name for name in imaged.columns if name != "new_schema")
     once = imaged.selectExpr(*others, f"if({is_metadata}, null, new_schema) as new_schema")
-    return messages.change_rows(once, columns, error=_error(error), announced="t")
+    return messages.change_rows(once, columns, error=error, announced="t")
 
 
 def _name(part: str) -> str:
@@ -284,9 +289,9 @@ def _captured(image: str) -> str:
     return let(image, "image", f"if(image is null or present is null, image, map_filter(image, (k, v) -> {kept}))")
 
 
-def _spelled(image: str, plan: DecodePlan) -> str:
+def _spelled(image: str, plan: DecodePlan, spell: Callable[[str, str], str]) -> str:
     """Canonical texts, by the metadata or the structures given."""
-    by_plan = text_values.coded_map("image", "plan.codes")
+    by_plan = spell("image", "plan.codes")
     given = text_values.canonical_map("image", plan.given, "t")
     return let(image, "image", f"if(plan is null, {given}, {by_plan})")
 
@@ -300,10 +305,8 @@ _KEY = (
 
 def _key_names(plan: DecodePlan) -> str:
     """The key's columns: by metadata, else those that the caller says, else those that Kafka's key names."""
-    text = "cast(key as string)"
-    kafka = f"if(startswith({text}, '{{'), map_keys(from_json({text}, 'map<string,string>')), null)"
     said = [f"when {text_values.is_table(s, 't')} then {_array(s.key)}" for s in plan.given if s.key]
-    otherwise = _array(plan.keys) if plan.keys else kafka
+    otherwise = _array(plan.keys) if plan.keys else "key_said"
     by_table = f"case {' '.join(said)} else {otherwise} end" if said else otherwise
     return f"if(size(plan.key) > 0, plan.key, {by_table})"
 
@@ -318,19 +321,30 @@ def _source() -> str:
     return f"map_filter(map({pairs}, 'messageSchemaId', schema_id_said), (k, v) -> v is not null)"
 
 
-def _error(more: str) -> str:
+_JSON_CHECKS = {
+    messages.not_utf8("value"): "'The value is not UTF-8.'",
+    "unread": "'The value is no JSON object in one of Qlik\\'s forms.'",
+    exact_json.more_behind("text", "suspicious", 3): "'Something stands behind the JSON object.'",
+    "magic <> 'atMSG'": "concat('The magic of the envelope is not atMSG: ', substr(magic, 1, 80), '.')",
+    "magic = 'atMSG' and coalesce(type not in ('MD', 'DT'), true)": "'The envelope is of type neither MD nor DT.'",
+    IS_METADATA: "if(plan is null, 'The metadata message can\\'t be read.', null)",
+}
+_AVRO_CHECKS = {
+    "found_problem is not null": "found_problem",
+    "tableStructure is not null": "if(plan is null, 'The metadata message can\\'t be read.', null)",
+    "h is null": "'The datum is no data record of Qlik.'",
+}
+
+
+def _error(checks: Mapping[str, str], otherwise: str = "null") -> str:
+    """Spark SQL for why a message can't be read; `checks` come before those that all forms have."""
     unknown = (
         "concat('The metadata message of schema ', schema_id_said, ' is not known. Read the metadata topic together "
         "with the data, or give it by the option metadata.')"
     )
     cases = {
         "value is null": "null",
-        messages.not_utf8("value"): "'The value is not UTF-8.'",
-        "unread": "'The value is no JSON object in one of Qlik\\'s forms.'",
-        exact_json.more_behind("text", "suspicious", 3): "'Something stands behind the JSON object.'",
-        "magic <> 'atMSG'": "concat('The magic of the envelope is not atMSG: ', substr(magic, 1, 80), '.')",
-        "magic = 'atMSG' and coalesce(type not in ('MD', 'DT'), true)": "'The envelope is of type neither MD nor DT.'",
-        f"{IS_METADATA}": "if(plan is null, 'The metadata message can\\'t be read.', null)",
+        **checks,
         "h is null": "'The message has no headers.'",
         "operation is null": "'The headers have no operation.'",
         "operation not in ('INSERT', 'UPDATE', 'DELETE', 'REFRESH')": "concat('The operation is not known: ', "
@@ -343,4 +357,4 @@ def _error(more: str) -> str:
         "operation <> 'DELETE' and new_image is null": "'The message has no data.'",
     }
     body = " ".join(f"when {test} then {sentence}" for test, sentence in cases.items())
-    return f"case {body} else {more} end"
+    return f"case {body} else {otherwise} end"
