@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+from typing import TYPE_CHECKING, Any
 
 from headrace.formats.avro_framing import FRAMING, Framing
 from headrace.formats.base import COMMON, Format, topic_option
-from headrace.formats.debezium_avro import avro_given
 from headrace.formats.messages import kafka_columns
 from headrace.formats.qlik_avro_decode import QlikSchemas, decoded_maps
 from headrace.formats.qlik_decode import DecodePlan
@@ -23,6 +23,17 @@ from headrace.options import Option
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+
+def avro_given(given: Any) -> str:
+    """An Avro schema as JSON text or parsed JSON."""
+    text = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
+    try:
+        json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"it is no JSON ({error})") from error
+    return text
+
 
 _VALUE_SCHEMA = Option(
     "value_schema",

@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from headrace.changes import TableSchema
 from headrace.errors import OptionError
 from headrace.formats.base import COMMON, Format, topic_option
+from headrace.formats.encoding import has_struct_images, map_images, struct_schema, topic_of, with_structures_known
 from headrace.formats.features import Feature
 from headrace.formats.messages import kafka_columns
 from headrace.formats.qlik_decode import DecodePlan, decoded_maps, metadata_in_topic
+from headrace.formats.qlik_encode import Encoding, json_messages, laid_maps, with_metadata_rows
 from headrace.formats.qlik_masks import ORDERS
 from headrace.formats.qlik_metadata import Metadata, metadata_of
 from headrace.options import Option
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 MASK_BYTE_ORDER = Option(
     "mask_byte_order",
@@ -88,6 +91,82 @@ READS = frozenset(
 )
 
 
+WRITES = frozenset(
+    (
+        Feature.READ,
+        Feature.SCHEMA,
+        Feature.BEFORE,
+        Feature.WHOLE_BEFORE,
+        Feature.ABSENT,
+        Feature.CHANGED,
+        Feature.KEY_CHANGE,
+        Feature.KEY,
+        Feature.TYPES,
+        Feature.SCHEMA_NAME,
+        Feature.EVENT_TIME,
+        Feature.EVENT_MILLISECONDS,
+        Feature.TRANSACTION,
+        Feature.TRANSACTION_ORDER,
+    )
+)
+ENCODING = (
+    topic_option(),
+    Option(
+        "key",
+        str,
+        "Encoding: what Kafka's key is: `primary_key` the row's key columns, `schema_table` the table's name, `none`.",
+        default="primary_key",
+        choices=("none", "schema_table", "primary_key"),
+    ),
+    Option(
+        "envelope",
+        bool,
+        "Encoding: whether messages stand in Qlik's envelope. Without it no metadata messages are written, and JSON "
+        "messages say their table in their headers.",
+        default=True,
+    ),
+    Option("server", str, "Encoding: the server in the lineage of metadata messages.", default="headrace"),
+    Option("task", str, "Encoding: the task in the lineage of metadata messages.", default="headrace"),
+)
+
+
+def encoding_of(settings: Mapping[str, Any]) -> Encoding:
+    """How messages are written, by the options.
+
+    Raises:
+        OptionError: `topic` holds an unknown placeholder.
+    """
+    return Encoding(
+        topic=topic_of(settings["topic"]),
+        metadata_topic=settings["metadata_topic"],
+        key=settings["key"],
+        envelope=settings["envelope"],
+        server=settings["server"],
+        task=settings["task"],
+        little=settings["mask_byte_order"] == "little",
+    )
+
+
+def announced_rows(
+    changes: DataFrame, settings: Mapping[str, Any], owner: str
+) -> tuple[DataFrame, tuple[TableSchema, ...]]:
+    """Rows with map images, each with a structure, and the structures; a batch has a `schema` row for each of them."""
+    given, keys = settings["schema"], tuple(settings["keys"])
+    if has_struct_images(changes):
+        schema = struct_schema(changes, given, keys)
+        changes = map_images(changes, schema).withColumn("schema_id", _literal(schema.fingerprint))
+        schemas: tuple[TableSchema, ...] = (schema,)
+    else:
+        changes, schemas = with_structures_known(changes, given, owner=owner, keys=keys)
+    return (changes if changes.isStreaming else with_metadata_rows(changes, schemas)), schemas
+
+
+def _literal(text: str) -> Column:
+    from pyspark.sql.functions import lit
+
+    return lit(text)
+
+
 class QlikJson(Format):
     """Qlik's data and metadata messages as JSON, with or without the envelope (each message says it by its form).
 
@@ -111,8 +190,9 @@ class QlikJson(Format):
     """
 
     name = "qlik_json"
-    options = (*COMMON, MASK_BYTE_ORDER, METADATA, METADATA_TOPIC, BOOTSTRAP_SERVERS, topic_option())
+    options = (*COMMON, MASK_BYTE_ORDER, METADATA, METADATA_TOPIC, BOOTSTRAP_SERVERS, *ENCODING)
     reads = READS
+    writes = WRITES
 
     def decode(self, messages: DataFrame) -> DataFrame:
         """Kafka columns to change rows, with structs where `schema` holds one structure, else maps.
@@ -128,3 +208,13 @@ class QlikJson(Format):
             metadata=metadata_given(self.settings, messages.sparkSession),
         )
         return decoded_maps(kafka_columns(messages), plan)
+
+    def encode(self, changes: DataFrame) -> DataFrame:
+        """Change rows to data messages, and a metadata message for each structure; other rows give no message.
+
+        Raises:
+            OptionError: a streaming DataFrame of map images without the option `schema`, or a bad `topic`.
+        """
+        encoding = encoding_of(self.settings)
+        rows, schemas = announced_rows(changes, self.settings, f"format '{self.name}'")
+        return json_messages(laid_maps(rows, schemas, encoding), schemas, encoding)
