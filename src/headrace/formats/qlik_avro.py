@@ -5,17 +5,26 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from headrace.changes import TableId
+from headrace.errors import OptionError
+from headrace.formats.avro_decode import has_spark_avro
 from headrace.formats.avro_framing import FRAMING, Framing
-from headrace.formats.base import COMMON, Format, topic_option
+from headrace.formats.base import COMMON, Format
 from headrace.formats.messages import kafka_columns
 from headrace.formats.qlik_avro_decode import QlikSchemas, decoded_maps
+from headrace.formats.qlik_avro_encode import avro_messages
 from headrace.formats.qlik_decode import DecodePlan
+from headrace.formats.qlik_encode import laid_maps
 from headrace.formats.qlik_json import (
     BOOTSTRAP_SERVERS,
+    ENCODING,
     MASK_BYTE_ORDER,
     METADATA,
     METADATA_TOPIC,
     READS,
+    WRITES,
+    announced_rows,
+    encoding_of,
     metadata_given,
 )
 from headrace.formats.schema_registry import REGISTRY_OPTIONS, Registry, registry_of
@@ -67,9 +76,18 @@ class QlikAvro(Format):
         METADATA,
         METADATA_TOPIC,
         BOOTSTRAP_SERVERS,
-        topic_option(),
+        *(option for option in ENCODING if option.name != "envelope"),
+        Option(
+            "envelope",
+            bool,
+            "Encoding: whether messages stand in Qlik's envelope, with metadata messages among them. Without it they "
+            "are framed as `confluent` with the ids of a registry, and so are keys; that is the default where "
+            "`registry` is given.",
+            default=None,
+        ),
     )
     reads = READS
+    writes = WRITES
 
     def decode(self, messages: DataFrame) -> DataFrame:
         """Kafka columns to change rows, with structs where `schema` holds one structure, else maps.
@@ -83,7 +101,8 @@ class QlikAvro(Format):
         plan = DecodePlan(
             order=settings["mask_byte_order"],
             keys=keys,
-            given=given.tables if given is not None else (),
+            given=given.tables if given is not None and not given.single else (),
+            struct=given.only(keys) if given is not None and given.single else None,
             metadata=metadata_given(settings, messages.sparkSession),
         )
         value = settings["value_schema"]
@@ -98,3 +117,40 @@ class QlikAvro(Format):
             without_registry=settings["registry"] is None and value is None,
         )
         return decoded_maps(kafka_columns(messages), schemas, plan)
+
+    def encode(self, changes: DataFrame) -> DataFrame:
+        """Change rows to data messages; other rows give no message, but `schema` rows a metadata message in the
+        envelope.
+
+        Without the envelope, the schemas of values and keys are registered when `encode` is called, under the topics'
+        names with `-value` and `-key`.
+
+        Raises:
+            OptionError: no spark-avro in the session; no registry and no envelope; another framing than `confluent`; a
+                streaming DataFrame of map images without the option `schema`; a bad `topic`.
+            ConnectError: the registry can't be asked, or refuses a schema.
+        """
+        settings, owner = self.settings, f"format '{self.name}'"
+        if not has_spark_avro(changes):
+            raise OptionError(
+                "Encoding Avro needs spark-avro in the Spark session.",
+                remedy="Add org.apache.spark:spark-avro_2.13 to spark.jars.packages.",
+            )
+        envelope = settings["registry"] is None if settings["envelope"] is None else settings["envelope"]
+        if not envelope and settings["framing"] != "confluent":
+            raise OptionError(
+                f"Option 'framing' can't be '{settings['framing']}' when encoding {owner}.", remedy="Use confluent."
+            )
+        encoding = encoding_of(settings.replaced(envelope=envelope))
+        rows, schemas = announced_rows(changes, settings, owner)
+        registry = None if envelope else registry_of(settings, owner)
+        topics = [topic_name(settings["topic"], schema.id) for schema in schemas]
+        return avro_messages(laid_maps(rows, schemas, encoding), schemas, encoding, registry, topics)
+
+
+def topic_name(template: str, id: TableId) -> str:
+    """The topic of a table by the option `topic`."""
+    parts = {"database": id.database, "schema": id.schema, "table": id.name, "path": id.full_path}
+    for name, text in parts.items():
+        template = template.replace("${" + name + "}", text)
+    return template

@@ -107,10 +107,11 @@ class AvroReader(Reader):
         if not text.startswith(_STRUCTURE):
             return super().__call__(text)
         id, _, description = text[len(_STRUCTURE) :].partition("\n")
-        found, codes = read_description(description)
         said = self.known.get(id)
-        made = said or Metadata(id, found, tuple(c.name for c in found.columns), None, {})
-        return Structure(_typed(made, found), plan_of(made) | {"codes": codes})
+        found = read_description(description, [c.name for c in said.schema.columns] if said else ())
+        made = said or Metadata(id, found.schema, tuple(c.name for c in found.schema.columns), None, {})
+        plan = plan_of(made) | {"codes": dict(found.codes), "renamed": dict(found.renamed) or None}
+        return Structure(_typed(made, found.schema), plan)
 
 
 def _typed(metadata: Metadata, avro: TableSchema) -> TableSchema:

@@ -17,7 +17,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from headrace.changes import Column, LogicalType, TableId, TableSchema
@@ -69,32 +70,60 @@ def _branch(kind: Any) -> Any:
     return kind
 
 
-def _column(field: Mapping[str, Any]) -> tuple[str, str, str, bool]:
+def _column(field: Mapping[str, Any]) -> tuple[str, str, str, bool, str]:
+    """Name on the wire, logical type, code, whether it can be null, name in the table."""
     nullable = isinstance(field["type"], list)
+    name_in_table = str(field.get("columnName") or field["name"])
     kind = _branch(field["type"])
     said = kind if isinstance(kind, Mapping) else {"type": kind}
     logical = said.get("logicalType")
     if logical == "decimal":
         scale, precision = int(said.get("scale", 0)), int(said.get("precision", 0))
         known = precision >= max(scale, 1) and scale >= 0
-        return field["name"], f"decimal({precision},{scale})" if known else "string", f"n{scale}", nullable
+        decimal = f"decimal({precision},{scale})" if known else "string"
+        return field["name"], decimal, f"n{scale}", nullable, name_in_table
     if logical in _TIMES:
         name, code = _TIMES[logical]
-        return field["name"], name, code, nullable
+        return field["name"], name, code, nullable, name_in_table
     name = _PLAIN.get(said["type"], "string")
-    return field["name"], name, {"float32": "f", "float64": "g"}.get(name, ""), nullable
+    return field["name"], name, {"float32": "f", "float64": "g"}.get(name, ""), nullable, name_in_table
 
 
-def read_description(text: str) -> tuple[TableSchema, dict[str, str]]:
-    """The structure that `described` wrote, without a key, and the codes by column."""
+@dataclass(frozen=True)
+class Description:
+    """What `described` wrote.
+
+    Args:
+        schema: the structure, without a key.
+        codes: how values become canonical texts, by column.
+        renamed: names in the table by name on the wire, where they differ.
+    """
+
+    schema: TableSchema
+    codes: Mapping[str, str]
+    renamed: Mapping[str, str]
+
+
+def read_description(text: str, names: Sequence[str] = ()) -> Description:
+    """Read what `described` wrote.
+
+    Args:
+        text: its line.
+        names: the table's columns in order, where they are known; those of the schema are fit for Avro only.
+    """
     said = json.loads(text)
     schema, name = said["table"] or ("", "")
-    columns = [
-        Column(column, place, LogicalType.parse(logical), nullable=nullable)
-        for place, (column, logical, _, nullable) in enumerate(said["columns"], 1)
-    ]
-    codes = {column: code for column, _, code, _ in said["columns"] if code}
-    return TableSchema(TableId("", schema, name), tuple(columns)), codes
+    wire = [column[0] for column in said["columns"]]
+    own = list(names) if len(names) == len(wire) else [column[4] for column in said["columns"]]
+    if len(set(own)) < len(own):
+        own = wire
+    columns = tuple(
+        Column(column, place, LogicalType.parse(facts[1]), nullable=facts[3])
+        for place, (column, facts) in enumerate(zip(own, said["columns"], strict=True), 1)
+    )
+    codes = {column: facts[2] for column, facts in zip(own, said["columns"], strict=True) if facts[2]}
+    renamed = {before: after for before, after in zip(wire, own, strict=True) if before != after}
+    return Description(TableSchema(TableId("", schema, name), columns), codes, renamed)
 
 
 def avro_map(image: str, codes: str) -> str:

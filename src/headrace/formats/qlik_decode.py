@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from headrace.changes import TableSchema
 from headrace.changes.typed import literal
-from headrace.formats import exact_json, messages, qlik_masks, text_values
+from headrace.formats import exact_json, messages, qlik_masks, qlik_structs, text_values
 from headrace.formats.debezium_texts import let
 from headrace.formats.qlik_avro_schema import avro_map
 from headrace.formats.qlik_metadata import Metadata, message_of_bytes, read_metadata
@@ -29,7 +29,7 @@ HEADERS = (
 _IMAGES = ("data", "beforeData")
 PLAN = (
     "struct<kind:string,schema:string,name:string,key:array<string>,ordinals:array<string>,codes:map<string,string>,"
-    "structure:string,source:map<string,string>>"
+    "structure:string,source:map<string,string>,renamed:map<string,string>>"
 )
 """What a structure says to the expressions; `kind` is `md` for a metadata message itself."""
 
@@ -72,6 +72,7 @@ def plan_of(metadata: Metadata, *, message: bool = False) -> dict[str, object]:
         "codes": text_values.codes_of(schema),
         "structure": schema.to_text() if message else None,
         "source": {**metadata.source, "schemaId": metadata.schema_id} if message else None,
+        "renamed": None,
     }
 
 
@@ -84,12 +85,14 @@ class DecodePlan:
         keys: the option `keys`.
         given: structures that the caller gives, by table.
         metadata: metadata that the caller gives.
+        struct: the one structure that the caller gives, which makes images structs.
     """
 
     order: str
     keys: tuple[str, ...] = ()
     given: tuple[TableSchema, ...] = ()
     metadata: tuple[Metadata, ...] = ()
+    struct: TableSchema | None = None
 
 
 def parsed(given: DataFrame, image: str, unmarked: Callable[[str], str]) -> DataFrame:
@@ -209,6 +212,14 @@ def map_rows(read: DataFrame, plan: DecodePlan, *, avro: bool = False) -> DataFr
     """The change rows of parsed messages with their plans; of Avro messages, values are spelled by their plan's codes,
     and `found_problem` says what was wrong with the bytes."""
     spell = avro_map if avro else text_values.coded_map
+    if avro:
+        read = read.selectExpr(
+            *(name for name in read.columns if name not in ("data", "beforeData")),
+            *(
+                f"if(plan.renamed is null, {i}, transform_keys({i}, (k, v) -> coalesce(plan.renamed[k], k))) as {i}"
+                for i in ("data", "beforeData")
+            ),
+        )
     laid = read.selectExpr(
         "*",
         "upper(trim(h.operation)) as operation",
@@ -232,13 +243,16 @@ def map_rows(read: DataFrame, plan: DecodePlan, *, avro: bool = False) -> DataFr
         .selectExpr("*", "coalesce(new_image, old_image) as newest")
         .selectExpr("*", f"{_KEY} as row_key")
     )
-    return rows(imaged, _error(_AVRO_CHECKS if avro else _JSON_CHECKS))
+    checks = _AVRO_CHECKS if avro else _JSON_CHECKS
+    if plan.struct is not None:
+        return rows(qlik_structs.typed(imaged, plan.struct), _error(checks, "misfit", strict=avro), structs=True)
+    return rows(imaged, _error(checks))
 
 
 def rows(imaged: DataFrame, error: str, *, structs: bool = False) -> DataFrame:
     """The change rows of messages with `old_image`, `new_image`, `changed` and `row_key`."""
     op = "map('INSERT', 'c', 'UPDATE', 'u', 'DELETE', 'd', 'REFRESH', 'r')[operation]"
-    is_metadata = "false" if structs else "coalesce(plan.kind = 'md', false)"
+    is_metadata = "coalesce(plan.kind = 'md', false)"
     columns = {
         "op": f"case when value is null then 'tombstone' when {is_metadata} then 'schema' else {op} end",
         "table": "if(t.schema is null and t.name is null, null, t)",
@@ -255,13 +269,12 @@ def rows(imaged: DataFrame, error: str, *, structs: bool = False) -> DataFrame:
         ),
         "source": f"case when value is null then null when {is_metadata} then plan.source else {_source()} end",
     }
+    columns["table_schema"] = f"if({is_metadata}, plan.structure, null)"
     if structs:
         columns |= {"before_absent": "old_absent", "after_absent": "new_absent"}
+        columns["schema_id"] = f"if({is_metadata}, schema_id, null)"
         return messages.change_rows(imaged, columns, error=error)
-    columns |= {
-        "schema_id": "schema_id",
-        "table_schema": f"if({is_metadata}, plan.structure, null)",
-    }
+    columns["schema_id"] = "schema_id"
     # A metadata message is the schema row of its structure itself.
     others = (name for name in imaged.columns if name != "new_schema")
     once = imaged.selectExpr(*others, f"if({is_metadata}, null, new_schema) as new_schema")
@@ -336,8 +349,11 @@ _AVRO_CHECKS = {
 }
 
 
-def _error(checks: Mapping[str, str], otherwise: str = "null") -> str:
-    """Spark SQL for why a message can't be read; `checks` come before those that all forms have."""
+def _error(checks: Mapping[str, str], otherwise: str = "null", *, strict: bool = True) -> str:
+    """Spark SQL for why a message can't be read; `checks` come before those that all forms have.
+
+    Where `strict` is off, a message may name metadata that is not known, because the caller gives the structure.
+    """
     unknown = (
         "concat('The metadata message of schema ', schema_id_said, ' is not known. Read the metadata topic together "
         "with the data, or give it by the option metadata.')"
@@ -349,7 +365,7 @@ def _error(checks: Mapping[str, str], otherwise: str = "null") -> str:
         "operation is null": "'The headers have no operation.'",
         "operation not in ('INSERT', 'UPDATE', 'DELETE', 'REFRESH')": "concat('The operation is not known: ', "
         "substr(h.operation, 1, 80), '.')",
-        "schema_id_said is not null and plan is null": unknown,
+        f"{str(strict).lower()} and schema_id_said is not null and plan is null": unknown,
         "committed is null and trim(h.timestamp) <> ''": "concat('The timestamp can\\'t be read: ', h.timestamp, '.')",
         f"change is not null and {qlik_masks.malformed('change')}": "'The changeMask is no hexadecimal text.'",
         f"present is not null and {qlik_masks.malformed('present')}": "'The columnMask is no hexadecimal text.'",

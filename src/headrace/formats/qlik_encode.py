@@ -110,7 +110,8 @@ def with_metadata_rows(changes: DataFrame, schemas: Sequence[TableSchema]) -> Da
 
 def laid_maps(changes: DataFrame, schemas: Sequence[TableSchema], encoding: Encoding) -> DataFrame:
     """The data rows with map images: `s` (number of the structure), `n` (its columns' names), `b` and `a` (values of
-    `beforeData` and `data` by ordinal), `b_has` and `a_has` (whether each is carried), `changeMask`, `columnMask`.
+    `beforeData` and `data` by ordinal), `b_has` and `a_has` (whether each is carried), `changeMask`, `columnMask` and,
+    for Avro, `narrowMask`.
 
     A row of another structure stops the query.
     """
@@ -151,10 +152,13 @@ def laid_maps(changes: DataFrame, schemas: Sequence[TableSchema], encoding: Enco
         "else transform(n, (c, i) -> a_has[i] and not array_contains(large, c)) end"
     )
     has = "transform(n, (c, i) -> a_has[i] or coalesce(b_has[i], false))"
+    # In Avro no field can be left out: a null is NULL only where both images carry the column.
+    everywhere = "transform(n, (c, i) -> a_has[i] and coalesce(b_has[i], true))"
     return valued.selectExpr(
         "*",
         f"{let(changed, 'flags', mask('flags', little=encoding.little))} as changeMask",
         f"{let(has, 'flags', mask('flags', little=encoding.little))} as columnMask",
+        f"{let(everywhere, 'flags', mask('flags', little=encoding.little))} as narrowMask",
     )
 
 

@@ -204,7 +204,8 @@ class QlikJson(Format):
         plan = DecodePlan(
             order=self.settings["mask_byte_order"],
             keys=keys,
-            given=given.tables if given is not None else (),
+            given=given.tables if given is not None and not given.single else (),
+            struct=given.only(keys) if given is not None and given.single else None,
             metadata=metadata_given(self.settings, messages.sparkSession),
         )
         return decoded_maps(kafka_columns(messages), plan)
