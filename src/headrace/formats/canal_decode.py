@@ -17,7 +17,7 @@ from headrace.changes.typed import literal
 from headrace.formats import exact_json
 from headrace.formats.canal_types import structure_columns
 from headrace.formats.canal_values import PLAN, Entry, holds_other_than_bytes, names_sql, plan_of, values_of
-from headrace.formats.messages import KAFKA_COLUMNS, change_rows, kafka_columns, key_text, not_utf8, table
+from headrace.formats.messages import KAFKA_COLUMNS, change_rows, kafka_columns, key_text, table
 from headrace.formats.structures import Structure, with_structures
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def _object(text: str | None) -> dict[str, object]:
 
 def decode(messages: DataFrame, plan: DecodePlan) -> DataFrame:
     """The change rows, lazily, but for one job over a batch that looks for structures."""
-    parsed = operations(read(messages, _MESSAGE), legacy_old=plan.legacy_old)
+    parsed = operations(_read(messages), legacy_old=plan.legacy_old)
     if plan.tables is None:
         parsed = with_structures(parsed, _STRUCTURE, structure_reader(plan), PLAN)
     else:
@@ -117,42 +117,39 @@ def decode(messages: DataFrame, plan: DecodePlan) -> DataFrame:
     )
 
 
-def read(messages: DataFrame, ddl: str) -> DataFrame:
-    """Kafka's columns with the parsed message `m` and the mark of its numbers beside them."""
+def _read(messages: DataFrame) -> DataFrame:
+    """Kafka's columns with `text`, the parsed message `m` and the mark of its numbers beside them."""
     texts = kafka_columns(messages).selectExpr("*", "cast(value as string) as text")
     mark, text = exact_json.exact("text")
     marked = texts.selectExpr("*", f"{mark} as mark")
-    return marked.selectExpr("*", f"from_json({text}, {literal(ddl)}, {exact_json.OPTIONS}) as m")
+    return marked.selectExpr("*", f"from_json({text}, {literal(_MESSAGE)}, {exact_json.OPTIONS}) as m")
 
 
-def operations(parsed: DataFrame, *, legacy_old: bool = False) -> DataFrame:
-    """The messages with their `kind` (`type` in capitals), their `operation`, and why one can't be read."""
+def operations(parsed: DataFrame, *, legacy_old: bool = False, rows_too: bool = True) -> DataFrame:
+    """The messages with their `kind` (`type` in capitals), their `operation`, and why one can't be read.
+
+    Without `rows_too`, the caller looks for rows that are null.
+    """
     types = " ".join(f"when {literal(name)} then {literal(op)}" for name, op in DATA_TYPES.items())
     ddl = f"lower(m.isDdl) = 'true' or kind in ({', '.join(map(literal, DDL_TYPES))})"
     known = ", ".join(map(literal, (*DATA_TYPES, *DDL_TYPES, *NO_EVENT, HEARTBEAT)))
     operation = (
-        f"case when value is null then 'tombstone' "
+        "case when text is null then 'tombstone' "
         f"when {ddl} then if(kind = 'TRUNCATE' or coalesce(m.`sql`, '') rlike {literal(_TRUNCATE)}, 't', 'schema') "
         f"when kind = {literal(HEARTBEAT)} then 'heartbeat' else case kind {types} end end"
     )
     problem = (
-        "case when value is null then null "
-        f"when {not_utf8('value')} then 'The value is no UTF-8.' "
+        "case when text is null then null "
+        "when not is_valid_utf8(text) then 'The value is no UTF-8.' "
         f"when m is null or m.{exact_json.BAD} is not null then 'The value is no JSON object of the Canal form.' "
         # The parser reads the first value only.
-        r"when not endswith(rtrim(' \n\r\t', text), '}') then 'Something stands behind the JSON object.' "
+        r"when not (endswith(text, '}') or text rlike '[}]\\s+\\z') then 'Something stands behind the JSON object.' "
         "when kind is null then 'The message has no type.' "
         f"when operation is null and kind not in ({known}) then concat('The type ', kind, ' is not known.') "
         f"when not {IS_DATA} then null "
         "when m.data is null and (m.old is null or operation = 'u') then "
         "if(m.old is null, 'The message has neither data nor old.', 'The update has no data.') "
-        "when exists(coalesce(m.data, m.old), d -> d is null) then 'A row of the message is null.' "
-        + (
-            "when operation = 'u' and (m.old is null or exists(m.old, d -> d is null)) then "
-            "'The update has no new row in old.' "
-            if legacy_old
-            else ""
-        )
+        + (f"{_null_rows(legacy_old)} " if rows_too else "")
         + "when operation = 'u' and size(m.old) <> size(m.data) then "
         "concat('The message has ', size(m.data), ' rows in data and ', size(m.old), ' in old.') end"
     )
@@ -161,6 +158,20 @@ def operations(parsed: DataFrame, *, legacy_old: bool = False) -> DataFrame:
         .selectExpr("*", f"{operation} as operation")
         .selectExpr("*", f"{problem} as problem_found")
     )
+
+
+def _null_rows(legacy_old: bool) -> str:
+    legacy = (
+        "when operation = 'u' and (m.old is null or exists(m.old, d -> d is null)) then "
+        "'The update has no new row in old.'"
+    )
+    null_row = "when exists(coalesce(m.data, m.old), d -> d is null) then 'A row of the message is null.'"
+    return f"{null_row} {legacy}" if legacy_old else null_row
+
+
+def null_rows(legacy_old: bool) -> str:
+    """Spark SQL for what is wrong with the rows of a message of data as such; null where nothing is."""
+    return f"case {_null_rows(legacy_old)} end"
 
 
 _STRUCTURE = (
@@ -225,7 +236,7 @@ def _rows(parsed: DataFrame, plan: DecodePlan) -> DataFrame:
         f"transform({data}, (d, i) -> named_struct('d', {values_of(first, 'plan', plan.zone)}, "
         f"'o', {values_of(other, 'plan', plan.zone)}))"
     )
-    lines = exploded(checked, pairs, "struct<d:map<string,string>,o:map<string,string>>", plan)
+    lines = _exploded(checked, pairs, "struct<d:map<string,string>,o:map<string,string>>", plan)
     other_image = f"if(pair.o is null, null, {overlay('pair.d', 'pair.o')})"
     old_row, new_row = ("pair.d", other_image) if plan.legacy_old else (other_image, "pair.d")
     images = lines.selectExpr(
@@ -242,27 +253,22 @@ def _rows(parsed: DataFrame, plan: DecodePlan) -> DataFrame:
     )
 
 
-def exploded(checked: DataFrame, pairs: str, pair: str, plan: DecodePlan, *, keep_value: str = "false") -> DataFrame:
+def _exploded(checked: DataFrame, pairs: str, pair: str, plan: DecodePlan) -> DataFrame:
     """The messages with one line per row, as `pair`, and only what change rows need of the message.
 
-    `pairs` is SQL for the rows of a message of data, `pair` their Spark type. Where `keep_value` is true, a column
-    `single` says so, and the value stays as long as a problem may be found yet.
+    `pairs` is SQL for the rows of a message of data, `pair` their Spark type.
     """
-    facts = {name: exact_json.unmarked(f"m.`{name}`") for name in ("database", "table", "es", "ts", "id", "gtid")}
-    facts["sql"] = "m.`sql`"
-    head = ", ".join(f"{literal(name)}, {sql}" for name, sql in facts.items())
     have = set(checked.columns)
     readable = f"{IS_DATA} and problem_found is null"
     lines = checked.selectExpr(
         *(name for name in KAFKA_COLUMNS if name != "value"),
         # Exploding would copy it for each row.
-        f"if(problem_found is null and not {keep_value}, null, value) as value",
-        *(() if keep_value == "false" else (f"{keep_value} as single",)),
+        "if(problem_found is null, null, value) as value",
         "operation",
         "kind",
         "problem_found",
-        f"named_struct({head}) as m",
-        f"{_key_names(plan)} as key_names",
+        f"{head()} as m",
+        f"{key_names(plan.keys)} as key_names",
         *(name for name in ("schema_id", "new_schema") if name in have),
         f"{readable} as has_rows",
         # Empty data gives one line without a place.
@@ -276,9 +282,18 @@ def exploded(checked: DataFrame, pairs: str, pair: str, plan: DecodePlan, *, kee
     )
 
 
-def _key_names(plan: DecodePlan) -> str:
-    named = "array_distinct(filter(m.pkNames, k -> k is not null))"
-    return f"if(coalesce(size(m.pkNames), 0) > 0, {named}, {names_sql(plan.keys)})"
+def head(*, marked: bool = True) -> str:
+    """Spark SQL for what change rows need of a message besides its rows; `marked` where there is a column `mark`."""
+    names = ("database", "table", "es", "ts", "id", "gtid")
+    facts = {name: exact_json.unmarked(f"m.`{name}`") if marked else f"m.`{name}`" for name in names}
+    facts["sql"] = "m.`sql`"
+    return f"named_struct({', '.join(f'{literal(name)}, {sql}' for name, sql in facts.items())})"
+
+
+def key_names(keys: Sequence[str], named: str = "m.pkNames") -> str:
+    """Spark SQL for the names of a message's key columns, else `keys`."""
+    distinct = f"array_distinct(filter({named}, k -> k is not null))"
+    return f"if(coalesce(size({named}), 0) > 0, {distinct}, {names_sql(keys)})"
 
 
 def overlay(image: str, other: str) -> str:
@@ -314,7 +329,10 @@ def columns(**own: str) -> dict[str, str]:
         "snapshot": "if(operation = 'r', 'true', null)",
         "transaction": "if(nullif(m.gtid, '') is null, null, named_struct('id', m.gtid, 'total_order', "
         "cast(null as bigint), 'data_collection_order', cast(null as bigint)))",
-        "source": f"if(operation = 'tombstone', null, map_filter(map('connector', 'mysql', {pairs}), "
-        "(k, v) -> v is not null))",
+        # What most messages have is made without a look at the rest.
+        "source": f"case when operation = 'tombstone' then null when {IS_DATA} and {known} and m.id is not null "
+        "and m.ts is not null and coalesce(m.gtid, '') = '' and coalesce(m.`sql`, '') = '' "
+        "then map('connector', 'mysql', 'id', m.id, 'ts', m.ts) "
+        f"else map_filter(map('connector', 'mysql', {pairs}), (k, v) -> v is not null) end",
         **own,
     }

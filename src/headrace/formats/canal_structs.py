@@ -12,11 +12,20 @@ from typing import TYPE_CHECKING
 from headrace.changes import Column, TableSchema
 from headrace.changes.typed import literal, quote
 from headrace.formats import exact_json
-from headrace.formats.canal_decode import HEAD, IS_DATA, DecodePlan, columns, exploded, operations, read
-from headrace.formats.canal_encode import json_text
+from headrace.formats.canal_decode import (
+    HEAD,
+    IS_DATA,
+    DecodePlan,
+    columns,
+    head,
+    key_names,
+    null_rows,
+    operations,
+)
+from headrace.formats.canal_encode import json_text, to_text
 from headrace.formats.canal_values import bytes_value, canonical_of, entry_of, names_sql
-from headrace.formats.messages import change_rows, key_text
-from headrace.formats.overlaid_structs import absent, changed, halves, overlaid, unclear, unmarked
+from headrace.formats.messages import KAFKA_COLUMNS, change_rows, kafka_columns, key_text
+from headrace.formats.overlaid_structs import absent, changed, halves, overlaid, unclear
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -33,56 +42,158 @@ def decode(messages: DataFrame, schema: TableSchema, plan: DecodePlan) -> DataFr
     """The change rows, lazily."""
     image = f"struct<{','.join(f'{quote(c.name)}:string' for c in schema.columns)}>"
     ddl = f"data array<{image}>, old array<{image}>, {HEAD}, {exact_json.BAD} string"
-    parsed = operations(read(messages, ddl), legacy_old=plan.legacy_old)
-    rows = "coalesce(m.data, m.old)"
-    old = "if(operation = 'u', m.old, null)"
-    readable = f"{IS_DATA} and problem_found is null"
-    # The problems of a single row are found behind the explosion, where no lambda is needed.
-    found = (
-        f"if({readable} and not single, coalesce({_first_problem(rows, schema, plan)}, "
-        f"{_first_problem(old, schema, plan)}), problem_found)"
+    kafka = [name for name in KAFKA_COLUMNS if name != "value"]
+    parsed = (
+        kafka_columns(messages)
+        .selectExpr(*kafka, "cast(value as string) as text")
+        .selectExpr("*", f"from_json(text, {literal(ddl)}, {exact_json.OPTIONS}) as m")
     )
-    looked = (
-        parsed.selectExpr(
-            "*", f"coalesce(size({rows}) = 1, false) as single", *halves(_OLD, "operation = 'u' and m.old is not null")
-        )
-        .selectExpr("*", f"{readable} and {_unclear(schema, rows)} as unclear")
-        .selectExpr(
-            *(name for name in parsed.columns if name != "problem_found"),
-            "single",
-            f"if(unclear, from_json(text, {literal(_MAPS)}, {exact_json.OPTIONS}), null) as maps",
-            f"{found} as problem_found",
-        )
+    known = operations(parsed, legacy_old=plan.legacy_old, rows_too=False)
+    readable = f"({IS_DATA} and problem_found is null)"
+    looked = known.selectExpr(
+        "*",
+        f"coalesce({readable} and size({_ROWS}) = 1 and {_FIRST} is not null"
+        + (f" and (operation <> 'u' or {_SECOND} is not null)" if plan.legacy_old else "")
+        + ", false) as one",
+        *halves(_OLD, "operation = 'u' and m.old is not null"),
+    ).selectExpr(
+        *kafka, "text", "operation", "kind", "problem_found", "m", "tail",
+        f"one and not ({unclear(schema, _FIRST, _OLD, _HEAD_NAMES)} or {_inexact(schema)}) as plain",
+    )  # fmt: skip
+    rows = looked.selectExpr(
+        *kafka,
+        "if(plain or problem_found is not null, text, null) as whole",
+        "operation",
+        "kind",
+        "problem_found",
+        "plain",
+        f"{head(marked=False)} as m",
+        "m.pkNames as named",
+        f"{readable} as has_rows",
+        f"case when not {readable} then array(cast(null as {_pair(image)})) "
+        f"when plain then {_plain(image)} else {_others(image, schema, plan)} end as pairs",
     )
-    pairs = (
-        f"transform({rows}, (d, i) -> named_struct('d', {unmarked('d', schema)}, "
-        f"'o', {unmarked(f'get({old}, i)', schema)}, 'md', get(coalesce(maps.data, maps.old), i), "
-        "'mo', if(operation = 'u', get(maps.old, i), null)))"
-    )
-    pair = f"struct<d:{image},o:{image},md:map<string,string>,mo:map<string,string>>"
-    lines = exploded(looked, pairs, pair, plan, keep_value="single")
+    lines = rows.selectExpr(*(n for n in rows.columns if n != "pairs"), "posexplode_outer(pairs) as (at, pair)")
     return _rows(lines, schema, plan)
 
 
+_ROWS = "coalesce(m.data, m.old)"
+_FIRST = f"get({_ROWS}, 0)"
+_SECOND = "get(if(operation = 'u', m.old, null), 0)"
+
+
+def _inexact(schema: TableSchema) -> str:
+    """Whether a value of a message of one row may have been a JSON number with a fraction, or hold one.
+
+    The parser gives those as a binary number's digits, always with a point. A text with a point that could be one must
+    stand in the message as a string.
+    """
+    tests = [f"instr(m.{name}, '.') > 0" for name in ("es", "ts", "id")]
+    for column in schema.columns:
+        if column.logical.spark_type != "string" and column.logical.kind not in ("decimal", "float32"):
+            continue
+        start = to_text(column.name) + ':"'
+        for row, text in ((_FIRST, "head"), (_SECOND, "tail")):
+            value = f"{row}.{quote(column.name)}"
+            tests.append(
+                f"(instr({value}, '.') > 0 and (ascii({value}) between 45 and 57 or ascii({value}) in (91, 123)) "
+                f"and instr({text}, concat({literal(start)}, substr({value}, 1, 1))) = 0)"
+            )
+    return " or ".join(f"coalesce({test}, false)" for test in tests)
+
+
+def _pair(image: str) -> str:
+    names = "map<string,string>"
+    return f"struct<d:{image},o:{image},data_names:{names},old_names:{names},problem:string,text:string>"
+
+
+def _plain(image: str) -> str:
+    """Spark SQL for the row of a plain message. Only what follows `"old":[` is read again where a null is there."""
+    ddl = literal("old array<map<string,string>>")
+    names = f"get(from_json(concat('{{{_OLD}', tail), {ddl}, {exact_json.OPTIONS}).old, 0)"
+    return (
+        f"array(named_struct('d', {_FIRST}, 'o', {_SECOND}, 'data_names', cast(null as map<string,string>), "
+        f"'old_names', if(instr(tail, 'null') > 0, {names}, null), "
+        "'problem', cast(null as string), 'text', cast(null as string)))"
+    )
+
+
+def _others(image: str, schema: TableSchema, plan: DecodePlan) -> str:
+    """Spark SQL for the rows of a message that is not plain: several rows, numbers with fractions, absent columns.
+
+    Where one has a problem, the only element is the problem, with the text of the message.
+    """
+    mark, text = exact_json.exact("text")
+    maps = f"from_json({text}, {literal(_MAPS)}, {exact_json.OPTIONS})"
+    old = "if(operation = 'u', maps.old, null)"
+
+    def struct(names: str) -> str:
+        fields = ", ".join(
+            f"{literal(c.name)}, {exact_json.unmarked(f'{names}[{literal(c.name)}]')}" for c in schema.columns
+        )
+        return f"if({names} is null, null, named_struct({fields}))"
+
+    clean = (
+        f"named_struct('d', {struct('d')}, 'o', {struct(f'get({old}, i)')}, "
+        f"'data_names', d, 'old_names', get({old}, i))"
+    )
+    problem = ", ".join(
+        f"transform(array({_typed(f'p.{side}', schema, plan)}), t -> {_problem(f'p.{side}', 't', schema)})[0]"
+        for side in ("d", "o")
+    )
+    fields = "'d', p.d, 'o', p.o, 'data_names', p.data_names, 'old_names', p.old_names"
+    made = (
+        f"transform(transform(coalesce(maps.data, maps.old), (d, i) -> {clean}), "
+        f"p -> named_struct({fields}, 'problem', coalesce({problem}), 'text', cast(null as string)))"
+    )
+    rows = f"flatten(transform(array({mark}), mark -> flatten(transform(array({maps}), maps -> {made}))))"
+    worst = "get(filter(transform(rows, r -> r.problem), s -> s is not null), 0)"
+    found = f"coalesce({null_rows(plan.legacy_old)}, if(rows is null, 'The rows are no objects.', {worst}))"
+    wrong = (
+        f"array(cast(named_struct('d', null, 'o', null, 'data_names', null, 'old_names', null, 'problem', {found}, "
+        f"'text', text) as {_pair(image)}))"
+    )
+    return f"flatten(transform(array({rows}), rows -> if({found} is null, rows, {wrong})))"
+
+
 def _rows(lines: DataFrame, schema: TableSchema, plan: DecodePlan) -> DataFrame:
+    # Each of these projections holds a lambda: Spark then splits its code into methods that the JIT compiles, which it
+    # does not do inside whole-stage code.
     typed = lines.selectExpr(
-        "*",
+        *(name for name in KAFKA_COLUMNS if name != "value"),
+        "cast(coalesce(whole, pair.text) as binary) as value",
+        "operation",
+        "kind",
+        "coalesce(problem_found, pair.problem) as problem_found",
+        "plain",
+        "m",
+        f"{key_names(plan.keys, 'named')} as key_names",
+        "has_rows and pair.problem is null as has_rows",
+        "if(has_rows, at, null) as place",
+        "pair.d",
+        "pair.o",
+        "pair.data_names",
+        "pair.old_names",
         f"{_typed('pair.d', schema, plan)} as first",
         f"{_typed('pair.o', schema, plan)} as other",
     )
     problem = (
-        "case when problem_found is not null then problem_found when not single then null "
-        f"else coalesce({_problem('pair.d', 'first', schema)}, {_problem('pair.o', 'other', schema)}) end"
+        "case when problem_found is not null then problem_found when not plain then null "
+        f"else coalesce({_problem('d', 'first', schema)}, {_problem('o', 'other', schema)}) end"
     )
+    first_absent, second_absent = absent(schema, "data_names"), absent(schema, "data_names", "old_names")
+    key = _key(schema, plan)
     second = typed.selectExpr(
         "*",
-        f"{overlaid(schema, partial='pair.o', typed='other', whole='first', names='pair.mo')} as second",
+        f"{overlaid(schema, partial='o', typed='other', whole='first', names='old_names')} as second",
         f"{problem} as value_problem",
+        f"if(operation = 'u', {changed(schema, 'o', 'old_names')}, null) as changed_names",
+        f"{key} as key_found",
+        f"{_key_text(schema, plan) if schema.key else key_text(key)} as key_text_found",
     )
     old_row, new_row = ("first", "second") if plan.legacy_old else ("second", "first")
-    first_absent, second_absent = absent(schema, "pair.md"), absent(schema, "pair.md", "pair.mo")
+
     old_absent, new_absent = (first_absent, second_absent) if plan.legacy_old else (second_absent, first_absent)
-    key = _key(schema, plan)
     return change_rows(
         second,
         columns(
@@ -90,21 +201,14 @@ def _rows(lines: DataFrame, schema: TableSchema, plan: DecodePlan) -> DataFrame:
             after=f"case operation when 'c' then first when 'r' then first when 'u' then {new_row} end",
             before_absent=f"case operation when 'd' then {first_absent} when 'u' then {old_absent} end",
             after_absent=f"case operation when 'd' then null when 'u' then {new_absent} else {first_absent} end",
-            changed=f"if(operation = 'u', {changed(schema, 'pair.o', 'pair.mo')}, null)",
-            key=key,
-            key_text=_key_text(schema, plan) if schema.key else key_text(key),
+            changed="changed_names",
+            key="key_found",
+            key_text="key_text_found",
             schema_id=f"if(place is null, null, {literal(schema.fingerprint)})",
         ),
         error="value_problem",
         sub="coalesce(place, 0)",
     )
-
-
-def _unclear(schema: TableSchema, rows: str) -> str:
-    """Whether nulls may be absent columns. Of several rows: where there is any null, and in any update."""
-    nulls = " or ".join(f"d.{quote(column.name)} is null" for column in schema.columns) or "false"
-    one = unclear(schema, f"{rows}[0]", _OLD, _HEAD_NAMES)
-    return f"if(single, {one}, operation = 'u' or exists({rows}, d -> {nulls}))"
 
 
 def _typed(image: str, schema: TableSchema, plan: DecodePlan) -> str:
@@ -166,38 +270,27 @@ def _problem(image: str, typed: str, schema: TableSchema) -> str:
     return f"case {' '.join(branches)} end" if branches else "cast(null as string)"
 
 
-def _first_problem(rows: str, schema: TableSchema, plan: DecodePlan) -> str:
-    """The first problem in an array of rows, without exploding it."""
-    clean = unmarked("d", schema)
-    typed = _typed("p.d", schema, plan)
-    found = (
-        f"transform({rows}, d -> transform(transform(array(named_struct('d', {clean})), "
-        f"p -> named_struct('d', p.d, 't', {typed})), p -> {_problem('p.d', 'p.t', schema)})[0])"
-    )
-    return f"get(filter({found}, s -> s is not null), 0)"
-
-
 def _key(schema: TableSchema, plan: DecodePlan) -> str:
     if schema.key:
         pairs = ", ".join(f"{literal(c.name)}, {_key_value(c, plan)}" for c in schema.key_columns)
-        return f"if(pair.d is null, null, map({pairs}))"
+        return f"if(d is null, null, map({pairs}))"
     branches = " ".join(f"when {literal(c.name)} then {_key_value(c, plan)}" for c in schema.columns)
     names = names_sql([column.name for column in schema.columns])
     return (
-        f"if(pair.d is not null and size(key_names) > 0 and size(array_except(key_names, {names})) = 0, "
+        f"if(d is not null and size(key_names) > 0 and size(array_except(key_names, {names})) = 0, "
         f"map_from_arrays(key_names, transform(key_names, k -> case k {branches} end)), null)"
     )
 
 
 def _key_value(column: Column, plan: DecodePlan) -> str:
     """The canonical text of a key column of the newest row."""
-    text = f"pair.d.{quote(column.name)}"
+    text = f"d.{quote(column.name)}"
     if plan.legacy_old:
-        text = f"coalesce(pair.o.{quote(column.name)}, {text})"
+        text = f"coalesce(o.{quote(column.name)}, {text})"
     entry = entry_of(column, base64=plan.base64)
     return text if entry is None else canonical_of(entry[1], text, names_sql(entry[2] or ()), plan.zone)
 
 
 def _key_text(schema: TableSchema, plan: DecodePlan) -> str:
     texts = ", ".join(f"coalesce({json_text(_key_value(c, plan))}, 'null')" for c in schema.key_columns)
-    return f"if(pair.d is null, null, concat('[', concat_ws(',', {texts}), ']'))"
+    return f"if(d is null, null, concat('[', concat_ws(',', {texts}), ']'))"

@@ -27,8 +27,9 @@ def halves(divider: str, present: str) -> tuple[str, str]:
 def unclear(schema: TableSchema, row: str, divider: str, elsewhere: frozenset[str]) -> str:
     """Spark SQL: whether nulls of a message of one row may be absent columns.
 
-    They are not where each null column of the whole row stands in `head` as null, and the partial row holds no null.
-    May be true of a text with blanks that has no absent column.
+    They are not where each null column of the whole row stands in `head` as null, and `tail` is the partial row and
+    what follows it; whether a null is in that is for the caller to ask. May be true of a text with blanks that has no
+    absent column.
 
     Args:
         schema: the columns.
@@ -44,7 +45,7 @@ def unclear(schema: TableSchema, row: str, divider: str, elsewhere: frozenset[st
         )
     # One divider only, so that what stands behind it is surely the partial row and what follows it.
     whole = f"octet_length(head) + {len(divider)} + octet_length(tail) = octet_length(text)"
-    return f"({' or '.join(tests) or 'false'} or (tail is not null and (instr(tail, 'null') > 0 or not ({whole}))))"
+    return f"({' or '.join(tests) or 'false'} or (tail is not null and not ({whole})))"
 
 
 def unmarked(image: str, schema: TableSchema) -> str:
