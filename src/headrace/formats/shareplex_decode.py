@@ -35,6 +35,7 @@ _WORDS = {
     "end": ("COMMIT",),
 }
 _HALF = '"op"\\s*:\\s*"\\s*[Uu][Pp][Dd][Aa][Tt][Ee][ _]+[BbAa]'
+_TRUNCATE = r"^\s*truncate\s"
 _TABLE_PART = '"(?:[^"]|"")+"|[^."]+'
 
 
@@ -133,7 +134,7 @@ def _paired(halves: DataFrame) -> DataFrame:
 
 
 def _rows(laid: DataFrame, images: MapImages | StructImages) -> DataFrame:
-    truncating = f"lower(coalesce(facts['ddl'], facts['sql'])) rlike {literal('^[[:space:]]*truncate[[:space:]]')}"
+    truncating = f"lower(coalesce(facts['ddl'], facts['sql'])) rlike {literal(_TRUNCATE)}"
     operation = (
         "case kind when 'new' then 'u' when 'old' then null when 'drop' then 'schema' "
         f"when 'ddl' then if(coalesce({truncating}, false), 't', 'schema') else kind end"

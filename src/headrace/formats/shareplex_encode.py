@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from headrace.changes import TableSchema
@@ -17,9 +18,22 @@ _WORDS = "case op when 'u' then 'upd' when 'd' then 'del' when 't' then 'truncat
 _NULLS = "map('ignoreNullFields', 'false')"
 
 
-def encoded_maps(
-    changes: DataFrame, schemas: Sequence[TableSchema], *, keys: Sequence[str], topic: str, table_parts: int
-) -> DataFrame:
+@dataclass(frozen=True)
+class Wire:
+    """How messages are written.
+
+    Args:
+        topic: SQL for a row's topic.
+        table_parts: how many parts of a table's name `meta.table` has at most.
+        binary: how bytes are written, `hex` or `base64`.
+    """
+
+    topic: str
+    table_parts: int
+    binary: str
+
+
+def encoded_maps(changes: DataFrame, schemas: Sequence[TableSchema], keys: Sequence[str], wire: Wire) -> DataFrame:
     """The messages of change rows with map images, whose `schema_id` is the fingerprint of one of the structures.
 
     A row of another structure stops the query.
@@ -43,8 +57,8 @@ def encoded_maps(
     old_row = "if(op = 'd', coalesce(before, key), before)"
     laid = rows.selectExpr(
         "*",
-        f"{text_values.wire_map(old_row, schemas, 'schema_id')} as old",
-        f"{text_values.wire_map('after', schemas, 'schema_id')} as new",
+        f"{text_values.wire_map(old_row, schemas, 'schema_id', wire.binary)} as old",
+        f"{text_values.wire_map('after', schemas, 'schema_id', wire.binary)} as new",
     ).selectExpr(
         "*",
         f"case op when 't' then null when 'd' then old when 'u' then if(old is null, new, {differs}) else new end as d",
@@ -57,10 +71,10 @@ def encoded_maps(
         key = f"coalesce(key, if({image} is null, null, map_from_arrays({names}, {values})))"
     data = "if(d is null, null, concat(',\"data\":', to_json(d)))"
     old = "if(op = 'u' and old is not null, concat(',\"key\":', to_json(old)), null)"
-    return _messages(laid, key, data, old, topic, table_parts)
+    return _messages(laid, key, data, old, wire)
 
 
-def encoded_structs(changes: DataFrame, schema: TableSchema, *, topic: str, table_parts: int) -> DataFrame:
+def encoded_structs(changes: DataFrame, schema: TableSchema, wire: Wire) -> DataFrame:
     """The messages of change rows of one table with struct images."""
     columns = schema.columns
     names = f"array({', '.join(literal(c.name) for c in columns)})"
@@ -73,7 +87,7 @@ def encoded_structs(changes: DataFrame, schema: TableSchema, *, topic: str, tabl
 
     def image(struct: str) -> str:
         fields = ", ".join(
-            f"{literal(c.name)}, {text_values.wire_text(f'{struct}.{quote(c.name)}', c)}" for c in columns
+            f"{literal(c.name)}, {text_values.wire_text(f'{struct}.{quote(c.name)}', c, wire.binary)}" for c in columns
         )
         return f"if({struct} is null, null, named_struct({fields}))"
 
@@ -108,13 +122,13 @@ def encoded_structs(changes: DataFrame, schema: TableSchema, *, topic: str, tabl
     if schema.key:
         newest = ", ".join(f"{literal(c.name)}, {canonical_text(f'i.{quote(c.name)}', c)}" for c in schema.key_columns)
         key = f"coalesce(key, if(i is null, null, map({newest})))"
-    return _messages(laid, key, data, old, topic, table_parts)
+    return _messages(laid, key, data, old, wire)
 
 
-def _messages(rows: DataFrame, key: str, data: str, old: str, topic: str, table_parts: int) -> DataFrame:
-    value = f"concat('{{\"meta\":', {_meta(table_parts)}, coalesce({data}, ''), coalesce({old}, ''), '}}')"
+def _messages(rows: DataFrame, key: str, data: str, old: str, wire: Wire) -> DataFrame:
+    value = f"concat('{{\"meta\":', {_meta(wire.table_parts)}, coalesce({data}, ''), coalesce({old}, ''), '}}')"
     return rows.selectExpr(
-        f"{topic} as topic",
+        f"{wire.topic} as topic",
         "cast(null as int) as partition",
         f"cast(to_json({key}) as binary) as key",
         f"cast({value} as binary) as value",

@@ -37,10 +37,12 @@ class MapImages:
     Args:
         known: structures by which the texts are spelled canonically; texts of other tables stay as they came.
         keys: the key columns, where the caller says them.
+        binary: how bytes are written, `hex` or `base64`.
     """
 
     known: tuple[TableSchema, ...] = ()
     keys: tuple[str, ...] = ()
+    binary: str = "hex"
 
     parsed = "map<string,string>"
 
@@ -70,8 +72,8 @@ class MapImages:
         )
         return filled.selectExpr(
             *kept,
-            f"{text_values.canonical_map(old, self.known, 't', 'hex')} as old_image",
-            f"{text_values.canonical_map(new, self.known, 't', 'hex')} as new_image",
+            f"{text_values.canonical_map(old, self.known, 't', self.binary)} as old_image",
+            f"{text_values.canonical_map(new, self.known, 't', self.binary)} as new_image",
             f"{_NOTHING} as old_absent",
             f"{_NOTHING} as new_absent",
             f"if({_UPDATES} and k is not null, map_keys(d), null) as changed",
@@ -106,9 +108,11 @@ class StructImages:
 
     Args:
         schema: the structure, whose key is the rows' key.
+        binary: how bytes are written, `hex` or `base64`.
     """
 
     schema: TableSchema
+    binary: str = "hex"
 
     @property
     def parsed(self) -> str:
@@ -136,8 +140,8 @@ class StructImages:
             "k is not null and (names is null or size(names.`key`) > 0) as has_k",
             "d",
             "k",
-            f"{text_values.typed_struct('d', self.schema, 'hex')} as dt",
-            f"{text_values.typed_struct('k', self.schema, 'hex')} as kt",
+            f"{text_values.typed_struct('d', self.schema, self.binary)} as dt",
+            f"{text_values.typed_struct('k', self.schema, self.binary)} as kt",
         )
         all_names = _names(self._columns)
         overlaid = ", ".join(

@@ -9,7 +9,7 @@ from headrace.formats.encoding import has_struct_images, struct_schema, topic_of
 from headrace.formats.features import Feature
 from headrace.formats.messages import kafka_columns
 from headrace.formats.shareplex_decode import decoded
-from headrace.formats.shareplex_encode import encoded_maps, encoded_structs
+from headrace.formats.shareplex_encode import Wire, encoded_maps, encoded_structs
 from headrace.formats.shareplex_images import MapImages, StructImages
 from headrace.options import Option
 
@@ -50,6 +50,13 @@ class SharePlexJson(Format):
             "a job looks through the messages when `decode` is called; without it, and in streams, such an update has "
             "no old image.",
             default=True,
+        ),
+        Option(
+            "binary",
+            str,
+            "How bytes are written in the messages: `hex`, as Oracle spells them, or `base64`.",
+            default="hex",
+            choices=("hex", "base64"),
         ),
         Option(
             "table_parts",
@@ -108,9 +115,9 @@ class SharePlexJson(Format):
         given, keys = self.settings["schema"], tuple(self.settings["keys"])
         images: MapImages | StructImages
         if given is not None and given.single:
-            images = StructImages(given.only(keys))
+            images = StructImages(given.only(keys), self.settings["binary"])
         else:
-            images = MapImages(given.tables if given is not None else (), keys)
+            images = MapImages(given.tables if given is not None else (), keys, self.settings["binary"])
         pair = self.settings["pair_updates"] and not messages.isStreaming
         return decoded(kafka_columns(messages), images, pair=pair)
 
@@ -121,9 +128,9 @@ class SharePlexJson(Format):
             OptionError: a streaming DataFrame of map images without the option `schema`, or a bad `topic`.
         """
         given, keys = self.settings["schema"], tuple(self.settings["keys"])
-        topic, parts = topic_of(self.settings["topic"]), self.settings["table_parts"]
+        wire = Wire(topic_of(self.settings["topic"]), self.settings["table_parts"], self.settings["binary"])
         if has_struct_images(changes):
             schema = struct_schema(changes, given, keys)
-            return encoded_structs(changes, schema, topic=topic, table_parts=parts)
+            return encoded_structs(changes, schema, wire)
         rows, schemas = with_structures_known(changes, given, owner=f"format '{self.name}'", keys=keys)
-        return encoded_maps(rows, schemas, keys=keys, topic=topic, table_parts=parts)
+        return encoded_maps(rows, schemas, keys, wire)

@@ -134,7 +134,6 @@ def coded_map(image: str, codes: str) -> str:
     )
 
 
-_SPELLED = ("timestamp", "bytes")
 _CODES = {"date": "d", "timestamp": "t", "instant": "i", "zoned_timestamp": "i", "bytes": "b"}
 
 
@@ -164,27 +163,29 @@ def _map(texts: Mapping[str, str]) -> str:
     return f"map({', '.join(f'{literal(name)}, {literal(text)}' for name, text in texts.items())})"
 
 
-def wire_text(value: str, column: Column) -> str:
+def wire_text(value: str, column: Column, binary: str = "hex") -> str:
     """Spark SQL for a value of the column's Spark type as Oracle spells it: `T` between day and clock, bytes as hex."""
     kind = column.logical.spark_type
-    if kind == "binary":
+    if kind == "binary" and binary == "hex":
         return f"hex({value})"
     text = texts.canonical_text(value, column)
     return f"replace({text}, ' ', 'T')" if column.logical.kind == "timestamp" else text
 
 
-def wire_map(image: str, schemas: Sequence[TableSchema], schema_id: str) -> str:
+def wire_map(image: str, schemas: Sequence[TableSchema], schema_id: str, binary: str = "hex") -> str:
     """Spark SQL for a map image of canonical texts as a map of Oracle's spellings, by the row's structure.
 
     Args:
         image: SQL for the map.
         schemas: the structures of the rows.
         schema_id: SQL for the fingerprint of the row's structure.
+        binary: how bytes are written.
     """
+    spelled_kinds = ("timestamp", "bytes") if binary == "hex" else ("timestamp",)
     codes = {
-        schema.fingerprint: _map({c.name: c.logical.kind for c in schema.columns if c.logical.kind in _SPELLED})
+        schema.fingerprint: _map({c.name: c.logical.kind for c in schema.columns if c.logical.kind in spelled_kinds})
         for schema in schemas
-        if any(c.logical.kind in _SPELLED for c in schema.columns)
+        if any(c.logical.kind in spelled_kinds for c in schema.columns)
     }
     if not codes:
         return image
