@@ -15,7 +15,7 @@ allocating, unless the session sets Avro's own limits (`org.apache.avro.limits.s
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -154,23 +154,38 @@ def _no_datum(side: Side) -> str:
     return f"The {side} is no Avro datum of its schema."
 
 
-def search_tree(head: str, leaves: Mapping[bytes, str], otherwise: str = "null") -> str:
-    """Spark SQL that chooses the expression of a head by comparing bytes, in as many steps as the logarithm of all."""
+def _bytes(head: bytes) -> str:
+    return f"X'{head.hex()}'"
+
+
+def search_tree(
+    head: str, leaves: Mapping[Any, str], otherwise: str = "null", spell: Callable[[Any], str] = _bytes
+) -> str:
+    """Spark SQL that chooses an expression by comparing keys, in as many steps as the logarithm of their number.
+
+    Args:
+        head: SQL of what is looked for.
+        leaves: SQL by key.
+        otherwise: SQL for what is none of the keys.
+        spell: a key as SQL literal; SQL must order them as Python does.
+    """
     ordered = sorted(leaves)
 
     def tree(low: int, high: int) -> str:
         if high - low == 1:
             key = ordered[low]
-            return f"if({head} = X'{key.hex()}', {leaves[key]}, {otherwise})"
+            return f"if({head} = {spell(key)}, {leaves[key]}, {otherwise})"
         middle = (low + high) // 2
-        return f"if({head} < X'{ordered[middle].hex()}', {tree(low, middle)}, {tree(middle, high)})"
+        return f"if({head} < {spell(ordered[middle])}, {tree(low, middle)}, {tree(middle, high)})"
 
     return tree(0, len(ordered)) if ordered else otherwise
 
 
-def marked_schema(plain: Any) -> str:
-    """The schema of a datum with the mark behind it."""
+def marked_schema(plain: Any, before: int = 0) -> str:
+    """The schema of a datum with the mark behind it, and that many bytes of framing before it."""
     fields = [{"name": "payload", "type": plain}, {"name": "mark", "type": "long"}]
+    if before:
+        fields = [{"name": "head", "type": {"type": "fixed", "name": "head", "size": before}}, *fields]
     return json.dumps({"type": "record", "name": "headrace", "fields": fields}, ensure_ascii=False)
 
 

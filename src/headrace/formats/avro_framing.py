@@ -6,12 +6,13 @@ bytes into numbers for each message: heads are compared as bytes, and the driver
 | framing | value bytes | schema named by |
 |---|---|---|
 | `confluent` | 00, id (4 bytes), datum | the id |
-| `confluent-header` | datum | header `__value_schema_id`: 00 and id (4 bytes), or 01 and GUID (16 bytes) |
+| `confluent-header` | datum | header `__value_schema_id`: 00 and id (4 bytes), or 01 and GUID (16) |
 | `apicurio8` | 00, id (8 bytes), datum | the id (Apicurio's `globalId`) |
 | `apicurio-header` | datum | header `apicurio.value.globalId` or `apicurio.value.contentId` (8 bytes) |
-| `none` | datum | the option `value_schema`, or the only schema of `registry`; a header of the above wins |
+| `none` | datum | a header of the above, else the option `value_schema` or the only schema of `registry` |
 
-Keys alike, with `key` for `value`; an id is big-endian. Source: spec/format_debezium.md, wire headers.
+Keys alike, with `key` for `value`; an id is big-endian. With `apicurio8` a part of less than nine bytes can only have
+an id of four, which is what a key has that another converter wrote. Source: spec/format_debezium.md, wire headers.
 """
 
 from __future__ import annotations
@@ -58,8 +59,8 @@ class Framing:
     def head(self, side: Side) -> str:
         """Spark SQL for the bytes that name the schema; null where the message part is null or names none."""
         if self.name in ("confluent", "apicurio8"):
-            named = f"substr({side}, 1, 1) = X'00' and octet_length({side}) >= {self._size}"
-            return f"if({named}, substr({side}, 1, {self._size}), null)"
+            named = f"substr({side}, 1, 1) = X'00' and octet_length({side}) >= 5"
+            return f"if({named}, substr({side}, 1, {self._size(side)}), null)"
         if self.name == "none":
             otherwise = f"X'{_GIVEN.hex()}'" if (self.given_key if side == "key" else self.given_value) else "null"
             found = f"coalesce({_confluent_header(side)}, {_apicurio_header(side)}, {otherwise})"
@@ -69,7 +70,7 @@ class Framing:
 
     def body(self, side: Side) -> str:
         """Spark SQL for the Avro datum."""
-        return f"substr({side}, {self._size + 1})" if self.name in ("confluent", "apicurio8") else side
+        return f"substr({side}, {self._size(side)} + 1)" if self.name in ("confluent", "apicurio8") else side
 
     def problem(self, side: Side) -> str:
         """Spark SQL for the sentence that says why a message part names no schema; null where it does, or is null."""
@@ -77,7 +78,7 @@ class Framing:
             reason = (
                 f"when substr({side}, 1, 1) <> X'00' "
                 f"then 'The {side} does not begin with the byte 00 and a schema id.' "
-                f"when octet_length({side}) < {self._size} then 'The {side} is shorter than a schema id.'"
+                f"when octet_length({side}) < 5 then 'The {side} is shorter than a schema id.'"
             )
         elif self.name == "confluent-header":
             reason = f"when {_confluent_header(side)} is null then 'The {side} has no header __{side}_schema_id.'"
@@ -94,6 +95,11 @@ class Framing:
             return "cast(null as string)"
         return f"case when {side} is null then null {reason} end"
 
+    @property
+    def fixed_size(self) -> int:
+        """How many bytes every head has that stands before its datum; 0 where it differs or stands elsewhere."""
+        return 5 if self.name == "confluent" else 0
+
     def ref(self, head: bytes) -> SchemaRef | None:
         """The schema that a head names; null for the one given by an option, and for what is no id.
 
@@ -102,7 +108,7 @@ class Framing:
         if self.name == "confluent":
             return SchemaRef("id", str(int.from_bytes(head[1:], "big")))
         if self.name == "apicurio8":
-            return SchemaRef("globalId", str(int.from_bytes(head[1:], "big")))
+            return SchemaRef("globalId" if len(head) == 9 else "id", str(int.from_bytes(head[1:], "big")))
         kind, rest = head[:1], head[1:]
         if kind in (b"g", b"c") and len(rest) == 8:
             return SchemaRef("globalId" if kind == b"g" else "contentId", str(int.from_bytes(rest, "big")))
@@ -117,9 +123,8 @@ class Framing:
         """Whether the head stands for the schema that an option gives."""
         return head == _GIVEN
 
-    @property
-    def _size(self) -> int:
-        return 9 if self.name == "apicurio8" else 5
+    def _size(self, side: Side) -> str:
+        return f"if(octet_length({side}) < 9, 5, 9)" if self.name == "apicurio8" else "5"
 
 
 def _confluent_header(side: Side) -> str:

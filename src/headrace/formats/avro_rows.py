@@ -89,7 +89,7 @@ def read_datum(schema: WriterSchema, body: bytes) -> Any:
     """
     stream = io.BytesIO(body)
     try:
-        found = _reader()(stream, _parsed(schema), None)
+        found = _reader()(stream, parsed_schema(schema), None)
     # What the C extension raises for bytes that are no datum is not declared anywhere: struct.error, EOFError,
     # IndexError, UnicodeDecodeError, MemoryError and others were seen.
     except Exception as error:
@@ -111,7 +111,8 @@ def _reader() -> Callable[..., Any]:
     return reader
 
 
-def _parsed(schema: WriterSchema) -> Any:
+def parsed_schema(schema: WriterSchema) -> Any:
+    """The schema as fastavro reads and writes with it."""
     from fastavro import parse_schema
 
     if id(schema) not in _PARSED:

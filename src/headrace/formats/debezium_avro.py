@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from headrace.formats.avro_decode import Schemas, framed, with_json
-from headrace.formats.avro_framing import FRAMING, Framing
+from headrace.changes import TableSchema
+from headrace.formats.avro_decode import (
+    Resolved,
+    Schemas,
+    avro_is_limited,
+    framed,
+    has_spark_avro,
+    heads_of,
+    with_json,
+)
+from headrace.formats.avro_encode import AvroWriter
+from headrace.formats.avro_framing import FRAMING, Framing, Side
+from headrace.formats.avro_schema import WriterSchema
 from headrace.formats.base import Format
+from headrace.formats.debezium_avro_struct import StructPlan, key_reader, readers
 from headrace.formats.debezium_json import DebeziumJson
 from headrace.formats.debezium_options import OPTIONS
 from headrace.formats.messages import KAFKA_COLUMNS, kafka_columns
@@ -36,8 +49,9 @@ def _given_schema(side: str) -> Option:
         f"{side}_schema",
         avro_given,
         f"Framing `none`: the Avro schema of all {side}s, as JSON. Without it the only schema of `registry` is meant, "
-        "where that has one." if side == "value" else "Framing `none`: the Avro schema of all keys, as JSON; without "
-        "it keys are not read.",
+        "where that has one."
+        if side == "value"
+        else "Framing `none`: the Avro schema of all keys, as JSON; without it keys are not read.",
         default=None,
     )
 
@@ -62,12 +76,71 @@ class DebeziumAvro(Format):
     def decode(self, messages: DataFrame) -> DataFrame:
         """Debezium events in Avro to change rows."""
         schemas = self._schemas()
-        parts = with_json(framed(kafka_columns(messages), schemas.framing), schemas)
-        rows = self._json().decode(_as_json_messages(parts))
+        parts = framed(kafka_columns(messages), schemas.framing)
+        given = self.settings["schema"]
+        if given is not None and given.single and not messages.isStreaming and has_spark_avro(messages):
+            found = self._typed(parts, schemas, given.only(self.settings["keys"]))
+            if found is not None:
+                return found
+        return self._general(parts, schemas)
+
+    def _general(self, parts: DataFrame, schemas: Schemas) -> DataFrame:
+        """By way of the JSON that says the same."""
+        rows = self._json().decode(_as_json_messages(with_json(parts, schemas)))
         return _restored(rows)
 
+    def _typed(self, parts: DataFrame, schemas: Schemas, table: TableSchema) -> DataFrame | None:
+        """The rows of one table with struct images, directly; null where none of the messages can be read so."""
+        if self.settings.get("unwrapped"):
+            return None
+        found = schemas.resolved(heads_of(parts))
+        direct, others = readers(_schemas_of("value", found), table.columns, schemas.framing.fixed_size)
+        key_schemas = _schemas_of("key", found)
+        keys = {head: key_reader(schema, table.columns) for head, schema in key_schemas.items()}
+        named = {(key.names, key.texts) for key in keys.values() if key is not None}
+        if not direct or len(named) > 1 or (not table.key and keys and not named):
+            return None
+        plan = StructPlan(
+            framing=schemas.framing,
+            table=table,
+            key=table.key or next(iter(named), ((), ()))[0],
+            readers=direct,
+            keys={head: key for head, key in keys.items() if key is not None},
+            problems={pair: r.problem for pair, r in found.items() if r.problem is not None},
+            careful=not avro_is_limited(parts),
+            placeholder=self.settings["unavailable_value_placeholder"],
+        )
+        unread = [head for head, key in keys.items() if key is None]
+        elsewhere = [f"coalesce(value_head in ({_hex(others)}), false)"] if others else []
+        elsewhere += [f"value is null and coalesce(key_head in ({_hex(unread)}), false)"] if unread else []
+        if not elsewhere:
+            return plan.rows(parts)
+        there = " or ".join(elsewhere)
+        return plan.rows(parts.where(f"not ({there})")).unionAll(self._general(parts.where(there), schemas))
+
+    def encode(self, changes: DataFrame) -> DataFrame:
+        """Change rows to the events that Debezium writes through an Avro converter, and their schemas to the registry.
+
+        The same events as `debezium_json`, with the same options; names of schemas and columns are made fit for Avro.
+        Schemas are registered under `<topic>-key` and `<topic>-value` before anything is written; with a mapping in
+        `registry` they must be in it. Headers that hold a key (of a changed key) hold it as plain JSON.
+
+        Raises:
+            OptionError: as `debezium_json`; a mapping lacks a schema.
+            ConnectError: the registry can't be reached or refuses a schema.
+        """
+        name = self.settings["framing"]
+        bare = name == "none" and self.settings["registry"] is None
+        registry = Registry() if bare else registry_of(self.settings, f"format '{self.name}'")
+        return AvroWriter(name, registry).encode(self._json().encode(changes))
+
     def _json(self) -> DebeziumJson:
-        return DebeziumJson(self.settings.replaced(schemas_enable=True, key_schemas_enable=True))
+        settings = self.settings
+        fit = {
+            name: "avro" if settings[name] in (None, "none") else settings[name]
+            for name in ("schema_name_adjustment_mode", "field_name_adjustment_mode")
+        }
+        return DebeziumJson(settings.replaced(schemas_enable=True, key_schemas_enable=True, **fit))
 
     def _schemas(self) -> Schemas:
         settings = self.settings
@@ -79,6 +152,14 @@ class DebeziumAvro(Format):
         if value is None and len(registry.schemas) == 1:
             value = next(iter(registry.schemas.values()))
         return Schemas(Framing(name, key is not None, value is not None), registry, key, value)
+
+
+def _schemas_of(side: str, found: Mapping[tuple[Side, bytes], Resolved]) -> dict[bytes, WriterSchema]:
+    return {head: r.schema for (of, head), r in found.items() if of == side and r.schema is not None}
+
+
+def _hex(heads: Iterable[bytes]) -> str:
+    return ", ".join(f"X'{head.hex()}'" for head in heads)
 
 
 def _as_json_messages(parts: DataFrame) -> DataFrame:

@@ -49,6 +49,11 @@ class Registered:
     guid: str | None = None
     global_id: int | None = None
 
+    @property
+    def global_or_id(self) -> int:
+        """Apicurio's `globalId`, where it is one that answered."""
+        return self.id if self.global_id is None else self.global_id
+
 
 @dataclass(frozen=True, repr=False)
 class Registry:
