@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from headrace.changes import TableSchema
 from headrace.changes.typed import literal
+from headrace.errors import OptionError
 from headrace.formats.debezium_connectors import Block, Forms
 from headrace.formats.debezium_images import Images
 from headrace.formats.debezium_metadata import EDGES, HEARTBEAT, KINDS, SCHEMA, Metadata
@@ -43,7 +44,8 @@ OLD_KEY_HEADER = "__debezium.oldkey"
 _CONTEXT = "__debezium.context."
 # Message kinds. The capital letters are the three messages of a change of key.
 _DELETES, _TOMBSTONES, _MOVED_AWAY = "'d', 'D'", "'x', 'X'", "'D', 'X'"
-_WITH_AFTER = "'r', 'c', 'u', 'C'"
+_HAS_BEFORE, _HAS_AFTER = f"kind in ('u', {_DELETES})", "kind in ('r', 'c', 'u', 'C')"
+_IS_MOVED = f"kind in ({_MOVED_AWAY}, 'C')"
 _COUNTS = ("total_order", "data_collection_order")
 _HEADER = "struct<key:string,value:binary>"
 # Stands for the name of a table's schemas while a schema's text is cut there.
@@ -105,7 +107,8 @@ class EncodePlan:
 
     def apply(self, changes: DataFrame) -> DataFrame:
         """The messages, lazily."""
-        return self._written(self._read_out(self._imaged(self._messages(self._rows(changes)))))
+        messages = self._messages(self._rows(changes))
+        return self._written(messages if self.structs else self._read_out(self._imaged(messages)))
 
     def _rows(self, changes: DataFrame) -> DataFrame:
         wanted = ", ".join(literal(op) for op in ("r", "c", "u", "d", "t") if op not in self.skipped)
@@ -123,11 +126,12 @@ class EncodePlan:
             *absent,
             "key",
             "position",
-            "event_time",
+            "coalesce(event_time, capture_time) as event_time",
             "capture_time",
             "snapshot",
             "transaction",
             "source",
+            *self._images.wholes(self.tables.any),
             f"if(op = {SCHEMA}, table_schema, null) as table_schema",
             f"{'0' if self.structs else self.tables.number()} as t",
             f"{self.forms.number()} as form",
@@ -156,17 +160,12 @@ class EncodePlan:
     def _imaged(self, messages: DataFrame) -> DataFrame:
         images = self._images
         made = []
-        for name, image, held in (
-            ("b", "before", f"kind in ('u', {_DELETES})"),
-            ("a", "after", f"kind in ({_WITH_AFTER})"),
-        ):
+        for name, image, held in (("b", "before", _HAS_BEFORE), ("a", "after", _HAS_AFTER)):
             present = f"{held} and {image} is not null"
             made += [
                 f"if({present}, {images.laid_out(self.tables, image)}, null) as {name}",
                 f"if({present}, {images.left_out(self.tables, image)}, null) as {name}_gone",
             ]
-            if self.structs:
-                made.append(f"{image}_absent as {name}_absent")
         return messages.selectExpr(
             "t",
             "form",
@@ -176,8 +175,8 @@ class EncodePlan:
             *made,
             *self._keys(),
             # The messages of one change keep their order where a sink sorts by position.
-            f"if(place = 0, {self._metadata.position()}, concat(position, ':', place)) as position",
-            "coalesce(event_time, capture_time) as event_time",
+            f"{self._position()} as position",
+            "event_time",
             "capture_time",
             "snapshot",
             "transaction",
@@ -185,19 +184,16 @@ class EncodePlan:
             "table_schema",
         )
 
+    def _position(self) -> str:
+        return f"if(place = 0, {self._metadata.position()}, concat(position, ':', place))"
+
     def _keys(self) -> list[str]:
-        """The columns that keys are made of: the message's own, and the other one of a changed key."""
-        if not self.structs:
-            keyed = self.tables.constant(lambda s: "true" if s.key else "false")
-            key = f"if({keyed}, coalesce(key, if(op = 'd', before, after)), key)"
-            return [
-                f"if(kind in ({_MOVED_AWAY}), before, {key}) as key",
-                f"case when kind in ({_MOVED_AWAY}) then {key} when kind = 'C' then before end as other",
-            ]
+        """The maps that keys are made of: the message's own, and the other one of a changed key."""
+        keyed = self.tables.constant(lambda s: "true" if s.key else "false")
+        key = f"if({keyed}, coalesce(key, if(op = 'd', before, after)), key)"
         return [
-            "key",
-            f"if(kind in ({_MOVED_AWAY}, {_DELETES}, 'x'), before, after) as own",
-            f"case when kind in ({_MOVED_AWAY}) then after when kind = 'C' then before end as other",
+            f"if(kind in ({_MOVED_AWAY}), before, {key}) as key",
+            f"case when kind in ({_MOVED_AWAY}) then {key} when kind = 'C' then before end as other",
         ]
 
     def _read_out(self, rows: DataFrame) -> DataFrame:
@@ -205,7 +201,7 @@ class EncodePlan:
 
         A projection of its own, because the event takes each image twice, and Spark would write it twice.
         """
-        images, metadata = self._images, self._metadata
+        images = self._images
         return rows.selectExpr(
             "t",
             "form",
@@ -215,7 +211,7 @@ class EncodePlan:
             *(f"{images.json(self.tables, name)} as {name}" for name in ("b", "a")),
             "b_gone",
             "a_gone",
-            f"if(kind in ({KINDS}), cast({metadata.key()} as binary), {self._key()}) as key",
+            f"{self._key()} as key",
             f"{self._headers()} as headers",
             "position",
             "event_time",
@@ -231,11 +227,11 @@ class EncodePlan:
         return rows.selectExpr(
             f"if(kind in ({KINDS}), {metadata.topic()}, {self._topic()}) as topic",
             f"if(kind in ({SCHEMA}, {HEARTBEAT}), 0, null) as partition",
-            "key",
+            f"{self._key()} as key" if self.structs else "key",
             f"cast(case when kind in ({_TOMBSTONES}) then null when kind in ({KINDS}) then {metadata.value()} "
             f"else {self._value()} end as binary) as value",
-            "headers",
-            "position",
+            f"{self._headers()} as headers" if self.structs else "headers",
+            f"{self._position()} as position" if self.structs else "position",
         )
 
     def _topic(self) -> str:
@@ -265,7 +261,11 @@ class EncodePlan:
 
     def _value(self) -> str:
         # Null in one part would make all of them null, and null is a tombstone.
-        before, after = (self._images.without(name, f"{name}_gone") for name in ("b", "a"))
+        if self.structs:
+            before = self._images.event_json(self.tables, "before", _HAS_BEFORE)
+            after = self._images.event_json(self.tables, "after", _HAS_AFTER)
+        else:
+            before, after = (self._images.without(name, f"{name}_gone") for name in ("b", "a"))
         parts = ["'{\"before\":'", before, "',\"after\":'", after, "',\"source\":'", self.forms.choice(Block.sql)]
         operation = ['\',"op":"\'', "case kind when 'D' then 'd' when 'C' then 'c' else op end", "'\"'", *self._clock()]
         # A changed key is two events of its transaction: the row carries the number of the first.
@@ -321,22 +321,32 @@ class EncodePlan:
 
     def _key(self) -> str:
         """The key as bytes; null for a table without one."""
-        own = "key" if not self.structs else "own"
-        return f"cast({self._key_text(own, header=False)} as binary)"
+        own = f"if(kind in ({KINDS}), {self._metadata.key()}, {self._key_text(header=False)})"
+        return f"cast({own} as binary)"
 
-    def _key_text(self, image: str, *, header: bool) -> str:
-        """The key's text from the column that holds it.
-
-        In a header it is the key as it was before any routing.
-        """
+    def _key_text(self, *, header: bool) -> str:
+        """The text of a data row's key; in a header the other one of a changed key, as it was before any routing."""
         images, route = self._images, None if header else self.topics.route
 
         def field(schema: TableSchema) -> tuple[str, str] | None:
             if route is None or route.key_field is None or self.topics.routed(schema.id) is None:
                 return None
+            if route.key_field in {self.rules.names(schema)[name] for name in schema.key}:
+                raise OptionError(
+                    f"The key of table {schema.id} has a column '{route.key_field}' already.",
+                    remedy="Set 'key_field_name' to another name.",
+                )
             return route.key_field, route.key_value(self.topics.unrouted(schema.id))
 
-        payload = self.tables.choice(lambda s: images.key_json(s, image, field(s)))
+        def key_json(schema: TableSchema) -> str:
+            if not self.structs or not schema.key:
+                return images.key_json(schema, "other" if header else "key", field(schema))
+            if header:
+                return images.struct_key_json(schema, "kind = 'C'", _IS_MOVED, None, None)
+            old = f"kind in ({_DELETES}, {_TOMBSTONES})"
+            return images.struct_key_json(schema, old, "kind <> 't'", field(schema), "key")
+
+        payload = self.tables.choice(key_json)
         if not self.key_schemas:
             return payload
 
@@ -353,15 +363,16 @@ class EncodePlan:
 
     def _headers(self) -> str:
         name = f"if(kind = 'C', '{OLD_KEY_HEADER}', '{NEW_KEY_HEADER}')"
-        key = f"cast({self._key_text('other', header=True)} as binary)"
+        key = f"cast({self._key_text(header=True)} as binary)"
         # A lambda, because Spark keeps a projection that holds one out of whole-stage code: many columns would make
         # one method there, too long for the JIT or for Java; outside, Spark splits it.
-        keys = f"transform(array(other), o -> named_struct('key', {name}, 'value', {key}))"
-        keys = f"if(other is null, cast(null as array<{_HEADER}>), {keys})"
+        keys = f"transform(array(kind), o -> named_struct('key', {name}, 'value', {key}))"
+        moved = _IS_MOVED if self.structs else "other is not null"
+        keys = f"if({moved}, {keys}, cast(null as array<{_HEADER}>))"
         if not (self.context and self.shape.name == "3"):
             return keys
         context = self.forms.choice(self._context)
-        both = f"if(other is null, {context}, concat({keys}, {context}))"
+        both = f"if({moved}, concat({keys}, {context}), {context})"
         return f"if(kind in ({EDGES}, {HEARTBEAT}), null, {both})"
 
     def _context(self, form: Block) -> str:

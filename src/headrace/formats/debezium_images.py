@@ -14,7 +14,7 @@ from headrace.changes import Column, TableSchema
 from headrace.changes.typed import literal, quote, typed_value
 from headrace.formats.debezium_schema import FieldRules, key_schema, to_text
 from headrace.formats.debezium_tables import Tables
-from headrace.formats.debezium_values import ValueModes, absent_text, typed_wire_value, wire_value
+from headrace.formats.debezium_values import ValueModes, absent_text, typed_wire_value, wire_type, wire_value
 
 
 @dataclass(frozen=True)
@@ -48,10 +48,23 @@ class Images:
             ]
         return f"({' or '.join(tests)})" if tests else None
 
+    def wholes(self, schema: TableSchema) -> list[str]:
+        """Columns beside struct images: numbers of which a wire value takes several looks."""
+        made = []
+        for place, column in enumerate(schema.columns):
+            whole = wire_type(column, self.modes).whole
+            if self.structs and whole is not None and not self._defaulted(column):
+                made += [
+                    f"{whole(f'{image}.{quote(column.name)}')} as {_whole(image, place)}"
+                    for image in ("before", "after")
+                ]
+        return made
+
+    def _defaulted(self, column: Column) -> bool:
+        return self.modes.null_as_default and column.nullable and column.default is not None
+
     def laid_out(self, tables: Tables, image: str) -> str:
-        """A map as an array of its texts in the order of the table's columns; a struct as it is."""
-        if self.structs:
-            return image
+        """A map as an array of its texts in the order of the table's columns."""
         names = _names(tables)
         values = f"transform({names}, k -> {image}[k])"
         if self.placeholder:
@@ -70,8 +83,7 @@ class Images:
             lambda s: _array([self._null_field(s, column) for column in self._without_placeholder(s)])
         )
         if self.structs:
-            gone = f"filter({fields}, (f, i) -> array_contains({image}_absent, {names}[i]))"
-            return f"if({image}_absent is null, null, {gone})"
+            return f"filter({fields}, (f, i) -> array_contains({image}_absent, {names}[i]))"
         gone = f"filter({fields}, (f, i) -> not map_contains_key({image}, {names}[i]))"
         return f"if(map_keys({image}) = {_names(tables)}, null, {gone})"
 
@@ -80,6 +92,19 @@ class Images:
 
     def _null_field(self, schema: TableSchema, column: Column) -> str:
         return f"{json.dumps(self.rules.names(schema)[column.name], ensure_ascii=False)}:null"
+
+    def event_json(self, tables: Tables, image: str, held: str) -> str:
+        """A struct image's JSON as it stands in the event: without what is left out, and the text `null` for null.
+
+        Args:
+            held: Spark SQL: whether the message has this image.
+        """
+        row = self.json(tables, image)
+        present = f"when not ({held}) or {image} is null then 'null'"
+        if not self.placeholder or self.modes.recorded_placeholders:
+            return f"case {present} else {row} end"
+        less = _without(row, self.left_out(tables, image))
+        return f"case {present} when {image}_absent is null then {row} else {less} end"
 
     def json(self, tables: Tables, image: str) -> str:
         """An image's JSON, with null for what is left out; null where the image is."""
@@ -95,20 +120,20 @@ class Images:
 
     @staticmethod
     def without(json_text: str, gone: str) -> str:
-        """An image's JSON without the fields that are left out; the text `null` for null.
-
-        The quotes of a string are escaped in JSON, so what looks like the field is the field.
-        """
-        one = "replace(replace(replace(j, concat(',', f), ''), concat('{', f, ','), '{'), concat('{', f, '}'), '{}')"
+        """An image's JSON without the fields that are left out; the text `null` for null."""
         return (
             f"case when {json_text} is null then 'null' when {gone} is null then {json_text} "
-            f"else aggregate({gone}, {json_text}, (j, f) -> {one}) end"
+            f"else {_without(json_text, gone)} end"
         )
 
     def _value(self, image: str, place: int, column: Column) -> str:
         if not self.structs:
             return wire_value(f"{image}[{place}]", column, self.modes)
-        value = typed_wire_value(f"{image}.{quote(column.name)}", column, self.modes)
+        wire = wire_type(column, self.modes)
+        if wire.of_whole is not None and not self._defaulted(column):
+            value = wire.of_whole(_whole(image, place))
+        else:
+            value = typed_wire_value(f"{image}.{quote(column.name)}", column, self.modes)
         text = absent_text(column, self.modes) if self.placeholder else None
         if text is None:
             return value
@@ -126,26 +151,38 @@ class Images:
         """
         if not schema.key:
             # Nobody told the key of the structure, but the row may.
-            every = self._key_fields(schema, [column.name for column in schema.columns], "key", typed=False)
+            every = self._key_fields(schema, [column.name for column in schema.columns], "key")
             return f"if(key is null, null, to_json({_named_struct(every)}))" if every else "null"
         more = [] if added is None else [(added[0], literal(added[1]))]
-        written = _json(self._key_fields(schema, schema.key, image, typed=self.structs) + more)
-        otherwise = "null"
-        if image == "own":
-            otherwise = _json(self._key_fields(schema, schema.key, "key", typed=False) + more)
-            otherwise = f"if(key is null or kind = 't', null, {otherwise})"
-        return f"if({image} is null, {otherwise}, {written})"
+        return f"if({image} is null, null, {_json(self._key_fields(schema, schema.key, image) + more)})"
 
-    def _key_fields(self, schema: TableSchema, key: Sequence[str], image: str, *, typed: bool) -> list[tuple[str, str]]:
-        names, fields = self.rules.names(schema), []
-        for name in key:
-            column = schema.column(name)
-            if typed:
-                value = typed_wire_value(f"{image}.{quote(name)}", column, self.modes)
-            else:
-                value = wire_value(f"{image}[{literal(name)}]", column, self.modes)
-            fields.append((names[name], value))
-        return fields
+    def struct_key_json(
+        self, schema: TableSchema, old: str, present: str, added: tuple[str, str] | None, otherwise: str | None
+    ) -> str:
+        """The same from struct images.
+
+        Args:
+            old: Spark SQL: whether it is the key of `before`, not of `after`.
+            present: Spark SQL: whether there is a key at all.
+            added: as `key_json` has it.
+            otherwise: the map that holds the key where that image is null; null for none.
+        """
+        more = [] if added is None else [(added[0], literal(added[1]))]
+        names = self.rules.names(schema)
+        fields = []
+        for column in schema.key_columns:
+            value = f"if({old}, before.{quote(column.name)}, after.{quote(column.name)})"
+            fields.append((names[column.name], typed_wire_value(value, column, self.modes)))
+        missing = "null"
+        if otherwise is not None:
+            by_map = _json(self._key_fields(schema, schema.key, otherwise) + more)
+            missing = f"if({otherwise} is null, null, {by_map})"
+        image = f"if({old}, before is null, after is null)"
+        return f"case when not ({present}) then null when {image} then {missing} else {_json(fields + more)} end"
+
+    def _key_fields(self, schema: TableSchema, key: Sequence[str], image: str) -> list[tuple[str, str]]:
+        names = self.rules.names(schema)
+        return [(names[name], wire_value(f"{image}[{literal(name)}]", schema.column(name), self.modes)) for name in key]
 
     def unkeyed_schema(self, schema: TableSchema) -> str:
         """The opening of a key's schema where only the row knows its key."""
@@ -159,6 +196,16 @@ class Images:
         )
         found = f"array_join(transform(map_keys(key), k -> try_element_at(map({pairs}), k)), ',')"
         return f"""concat('{{"schema":{{"type":"struct","fields":[', {found}, '],"optional":false,"name":"')"""
+
+
+def _whole(image: str, place: int) -> str:
+    return f"{image}_{place}_whole"
+
+
+def _without(json_text: str, gone: str) -> str:
+    """The quotes of a string are escaped in JSON, so what looks like the field is the field."""
+    one = "replace(replace(replace(j, concat(',', f), ''), concat('{', f, ','), '{'), concat('{', f, '}'), '{}')"
+    return f"aggregate({gone}, {json_text}, (j, f) -> {one})"
 
 
 def _names(tables: Tables) -> str:

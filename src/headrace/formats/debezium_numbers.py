@@ -20,11 +20,11 @@ NUMBER = r"^-?[0-9]+(\\.[0-9]+)?$"
 
 def long_bytes(number: str) -> str:
     """Spark SQL for the bytes of a bigint (an SQL expression that is cheap to repeat)."""
-    # hex() leaves out the zeros in front, and unhex() takes an odd number of digits, so that only a number that would
-    # look negative needs a byte more.
-    plain = f"if(length(hex({number})) % 2 = 0 and hex({number}) >= '8', concat('00', hex({number})), hex({number}))"
-    negative = f"regexp_replace(hex({number}), '^(FF(?=[89A-F]))+', '')"
-    return f"unhex(if({number} >= 0, {plain}, {negative}))"
+    # The hexadecimal digits that it needs, the sign's bit among them.
+    ends = [(n, 2 ** (8 * n - 1)) for n in range(1, 8)]
+    tests = [f"when {number} >= -{end}L and {number} < {end}L then {2 * n}" for n, end in ends]
+    width = f"case {' '.join(tests)} else 16 end"
+    return f"unhex(if({number} >= 0, lpad(hex({number}), {width}, '0'), substr(hex({number}), -({width}))))"
 
 
 def digit_bytes(digits: str, precision: int | None) -> str:

@@ -105,7 +105,8 @@ class Tables:
         made = [make(schema) for schema in self.schemas]
         if len(set(made)) <= 1:
             return made[0] if made else "null"
-        return f"array({', '.join(made)})[t]"
+        # get(), because `[t]` looks at rows of no table too.
+        return f"get(array({', '.join(made)}), t)"
 
     def choice(self, make: Callable[[TableSchema], str | None], otherwise: str = "null") -> str:
         """Spark SQL that takes the table's own of as many expressions as there are tables.

@@ -92,12 +92,17 @@ _NANOS = {"ns": 1, "us": 1000, "ms": 10**6}
 
 def of_typed_timestamp(value: str, unit: str) -> str:
     """Spark SQL for a TIMESTAMP_NTZ as a count; nanoseconds that do not fit are null."""
-    # Spark counts whole seconds towards zero, without a zone; the fraction is that of the clock.
-    fraction = f"extract(second from {value}) % 1"
-    seconds = f"(unix_timestamp({value}) - if({value} < timestamp_ntz'1970-01-01 00:00:00' and {fraction} > 0, 1L, 0L))"
+    # What turns a local timestamp into a number without any zone: whole seconds (cut towards zero, so for those since
+    # the epoch only), and the seconds of a minute with their fraction. Before the epoch by the difference of two local
+    # timestamps, in whole seconds and the rest; an interval becomes a number by its seconds.
+    recent = f"unix_timestamp({value}) div 60L * 60000000L + cast(extract(second from {value}) * 1000000 as bigint)"
+    since = f"cast({value} - timestamp_ntz'1970-01-01 00:00:00' as interval second)"
+    seconds = f"cast({since} as bigint)"
+    rest = f"cast(({since} - interval '1' second * {seconds}) * 1000000 as bigint)"
+    early = f"{seconds} * 1000000L + {rest}"
+    micros = f"if({value} >= timestamp_ntz'1970-01-01 00:00:00', {recent}, {early})"
     if unit == "ms":
-        return f"{seconds} * 1000L + cast(floor(({fraction}) * 1000) as bigint)"
-    micros = f"{seconds} * 1000000L + cast(({fraction}) * 1000000 as bigint)"
+        return f"cast(floor({micros} / 1000BD) as bigint)"
     return micros if unit == "us" else f"try_multiply({micros}, 1000L)"
 
 

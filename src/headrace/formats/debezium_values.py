@@ -87,6 +87,9 @@ class WireType:
         parameters: the schema's parameters.
         checked: whether `sql` may fail on a text that is not null.
         typed: Spark SQL from a value of the column's Spark type, where there is a shorter way than by its text.
+        whole: Spark SQL from such a value to the bigint that `of_whole` makes the wire value of; computed once by
+            those who can, because the wire value takes it several times.
+        of_whole: see `whole`.
         fields: the schema's fields, of a struct.
         doc: the schema's documentation, where Debezium has one.
     """
@@ -98,6 +101,8 @@ class WireType:
     parameters: Mapping[str, str] = field(default_factory=dict)
     checked: bool = True
     typed: Callable[[str], str] | None = None
+    whole: Callable[[str], str] | None = None
+    of_whole: Callable[[str], str] | None = None
     fields: tuple[Mapping[str, Any], ...] = ()
     doc: str | None = None
 
@@ -227,10 +232,10 @@ def _decimal(column: Column, modes: ValueModes) -> WireType:
 
 def _connect_decimal(column: Column, precision: int, scale: int) -> WireType:
     short = precision <= 18 or column.native_type in ("money", "smallmoney")
-    typed = None
+    typed = whole = of_whole = None
     if precision <= 18 and column.logical.spark_type.startswith("decimal"):
-        whole = "cast({} as bigint)" if scale == 0 else f"cast({{}} * {10**scale}BD as bigint)"
-        typed = lambda value: numbers.long_bytes(whole.format(value))  # noqa: E731
+        number = "cast({} as bigint)" if scale == 0 else f"cast({{}} * {10**scale}BD as bigint)"
+        typed, whole, of_whole = (lambda v: numbers.long_bytes(number.format(v))), number.format, numbers.long_bytes
     return WireType(
         "bytes",
         lambda text: numbers.digit_bytes(_at_scale(text, scale), 18 if short else precision),
@@ -238,6 +243,8 @@ def _connect_decimal(column: Column, precision: int, scale: int) -> WireType:
         CONNECT_DECIMAL,
         {"scale": str(scale), "connect.decimal.precision": str(precision)},
         typed=typed,
+        whole=whole,
+        of_whole=of_whole,
     )
 
 
