@@ -293,7 +293,10 @@ def head(*, marked: bool = True) -> str:
 def key_names(keys: Sequence[str], named: str = "m.pkNames") -> str:
     """Spark SQL for the names of a message's key columns, else `keys`."""
     distinct = f"array_distinct(filter({named}, k -> k is not null))"
-    return f"if(coalesce(size({named}), 0) > 0, {distinct}, {names_sql(keys)})"
+    return (
+        f"case when coalesce(size({named}), 0) = 0 then {names_sql(keys)} "
+        f"when size({named}) = 1 and get({named}, 0) is not null then {named} else {distinct} end"
+    )
 
 
 def overlay(image: str, other: str) -> str:

@@ -58,7 +58,8 @@ def decode(messages: DataFrame, schema: TableSchema, plan: DecodePlan) -> DataFr
         *halves(_OLD, "operation = 'u' and m.old is not null"),
     ).selectExpr(
         *kafka, "text", "operation", "kind", "problem_found", "m", "tail",
-        f"one and not ({unclear(schema, _FIRST, _OLD, _HEAD_NAMES)} or {_inexact(schema)}) as plain",
+        f"one and not ({unclear(schema, _FIRST, _OLD, _HEAD_NAMES)} or {_inexact(schema)}) "
+        f"and not {_split('one')} as plain",
     )  # fmt: skip
     rows = looked.selectExpr(
         *kafka,
@@ -80,6 +81,15 @@ def decode(messages: DataFrame, schema: TableSchema, plan: DecodePlan) -> DataFr
 _ROWS = "coalesce(m.data, m.old)"
 _FIRST = f"get({_ROWS}, 0)"
 _SECOND = "get(if(operation = 'u', m.old, null), 0)"
+
+
+def _split(plain: str) -> str:
+    """Spark SQL that is false, at no cost where `plain` is true.
+
+    It holds a lambda: Spark then keeps the projection out of whole-stage code and splits it into methods that are small
+    enough for the JIT, which otherwise leaves them to the interpreter.
+    """
+    return f"coalesce(exists(if({plain}, null, array(0)), x -> x > 0), false)"
 
 
 def _inexact(schema: TableSchema) -> str:
@@ -157,8 +167,6 @@ def _others(image: str, schema: TableSchema, plan: DecodePlan) -> str:
 
 
 def _rows(lines: DataFrame, schema: TableSchema, plan: DecodePlan) -> DataFrame:
-    # Each of these projections holds a lambda: Spark then splits its code into methods that the JIT compiles, which it
-    # does not do inside whole-stage code.
     typed = lines.selectExpr(
         *(name for name in KAFKA_COLUMNS if name != "value"),
         "cast(coalesce(whole, pair.text) as binary) as value",
@@ -167,8 +175,8 @@ def _rows(lines: DataFrame, schema: TableSchema, plan: DecodePlan) -> DataFrame:
         "coalesce(problem_found, pair.problem) as problem_found",
         "plain",
         "m",
-        f"{key_names(plan.keys, 'named')} as key_names",
-        "has_rows and pair.problem is null as has_rows",
+        *(() if schema.key else (f"{key_names(plan.keys, 'named')} as key_names",)),
+        f"has_rows and pair.problem is null and not {_split('plain')} as has_rows",
         "if(has_rows, at, null) as place",
         "pair.d",
         "pair.o",
