@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from typing import TYPE_CHECKING
 
+from headrace.changes import TableSchema
 from headrace.errors import OptionError
 from headrace.formats.base import Format
 from headrace.formats.debezium_decode import decode
@@ -14,42 +15,59 @@ from headrace.formats.debezium_schema import SHAPES
 from headrace.formats.debezium_tables import Tables, in_order
 from headrace.formats.debezium_topics import topics
 from headrace.formats.encoding import has_struct_images, struct_schema, with_structures_known
+from headrace.formats.features import Feature
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+    from pyspark.sql.types import DataType
 
 
 class DebeziumJson(Format):
-    """Debezium's JSON events, in the shapes of its SQL Server connector 1.7 and 3.
+    """Debezium's JSON events, in the shapes of its connectors 1.7, 2.3 and 3.
 
-    Encoding: every data row becomes the event that Debezium writes for it, field for field and in the same order. A
-    delete is followed by its tombstone; an update that changes the key becomes delete, tombstone and create with
-    Debezium's key headers. The messages of one change share its position, the second and third with `:1` and `:2`
-    behind it. A `schema` row that is a change (`source['change']`) becomes a message of the schema-change topic,
-    `begin` and `end` rows of the transaction topic, `heartbeat` rows of the heartbeat topic; other rows give no
-    message. In shape 3 the schema changes of a snapshot come in the order of the tables' names.
+    Encoding: every data row becomes the event that Debezium writes for it, field for field and in the same order. The
+    source block is that of the row's connector (`source['connector']`: sqlserver, oracle, db2, mysql, mariadb,
+    postgresql) with the facts in `source`; rows of any other have what all blocks share. A delete is followed by its
+    tombstone; an update that changes the key becomes delete, tombstone and create with Debezium's key headers. The
+    messages of one change share its position, the second and third with `:1` and `:2` behind it. A `schema` row that
+    is a change (`source['change']` or `source['ddl']`) becomes a message of the schema-change topic, `begin` and `end`
+    rows of the transaction topic, `heartbeat` rows of the heartbeat topic; other rows give no message (a delete makes
+    its own tombstone). In shape 3 the schema changes of a snapshot come in the order of the tables' names.
+
+    Images are maps or structs; the messages are the same, and structs (of one table) are faster. A column that an image
+    does not carry has the unavailable-value placeholder, or is left out of the JSON object where Debezium has none for
+    its type; shapes 1.7 and 3.0 write null.
+
+    Shape 2.3 is that of the documentation of the Oracle and Db2 connectors: Db2 has a boolean `snapshot`, no `sequence`
+    and no transaction block outside of transactions; Oracle has its whole block, but for rows that do not know their
+    database the short one of the documented row events.
 
     Ordering: none is imposed; `position` gives it. Idempotence: the rows alone decide the bytes (the envelope's clock
-    is `capture_time`). Process: expressions in executors; a batch DataFrame's `schema` rows are collected on the driver
-    when `encode` is called, which runs a small job over them (persist the batch before, or give the option `schema`).
+    is `capture_time`). Process: expressions in executors; a batch DataFrame with maps is asked on the driver for its
+    structures when `encode` is called, which runs small jobs over it (persist the batch before, or give the option
+    `schema`).
 
     Differences from recorded events, on purpose: NULL stays NULL beside a default (`null_as_default` for the recorded
     behaviour); a large value that a change does not carry has the placeholder whatever its type
     (`unavailable_max_as_null`); the commit time is the transaction's end, also as `ts_ms` of BEGIN and END; times keep
-    their digits and defaults are unescaped where 1.7.2 cut them or did not.
+    their digits and defaults are unescaped where 1.7.2 cut them or did not; an interval keeps its text
+    (`interval_handling_mode`); an unsigned 64-bit number is a decimal and never wrapped.
 
-    Source: seed 000 (data change events); spec/sqlserver.md sections 10 to 12; spec/format_debezium.md.
+    Source: seeds 000, 001 and 004 (data change events); spec/sqlserver.md sections 10 to 12; spec/oracle.md sections 12
+    and 13; spec/db2.md sections 9 and 10; spec/format_debezium.md.
     """
 
     name = "debezium_json"
     options = OPTIONS
+    reads = frozenset(Feature) - {Feature.CHANGED, Feature.KEY_CHANGE}
+    writes = reads - {Feature.TOMBSTONE, Feature.MESSAGE}
 
     def encode(self, changes: DataFrame) -> DataFrame:
-        """Change rows, with images as maps, to Debezium events.
+        """Change rows, with images as maps or structs, to Debezium events.
 
         Raises:
-            OptionError: an option is missing or contradicts another; a streaming DataFrame without the option `schema`;
-            a column type that has no Debezium form; images that are not maps.
+            OptionError: an option is missing or contradicts another; a streaming DataFrame of maps without the option
+            `schema`; structs that are not of that schema; two columns of one field name.
         """
         settings = self.settings
         prefix = settings["topic_prefix"]
@@ -94,6 +112,28 @@ class DebeziumJson(Format):
         """The rows, each with the `schema_id` of one of the structures."""
         given, keys = self.settings["schema"], self.settings["keys"]
         if structs:
-            return changes, Tables((struct_schema(changes, given, keys),), single=True)
+            schema = struct_schema(changes, given, keys)
+            for image in ("before", "after"):
+                _of_schema(changes.schema[image].dataType, image, schema)
+            return changes, Tables((schema,), single=True)
         rows, schemas = with_structures_known(changes, given, owner=f"format '{self.name}'", keys=keys)
         return rows, Tables(in_order(schemas), given=given is not None, single=given is not None and given.single)
+
+
+def _of_schema(image: DataType, name: str, schema: TableSchema) -> None:
+    from pyspark.sql.types import StructType
+
+    found = {f.name: f.dataType.simpleString() for f in image.fields} if isinstance(image, StructType) else {}
+    for column in schema.columns:
+        kind = found.pop(column.name, None)
+        if kind != column.logical.spark_type:
+            raise OptionError(
+                f"Column '{column.name}' of '{name}' is {kind or 'missing'}, where the schema has "
+                f"{column.logical.spark_type}.",
+                remedy="Give the schema that the images follow, or leave it out.",
+            )
+    if found:
+        raise OptionError(
+            f"'{name}' has a column '{next(iter(found))}', which the schema does not have.",
+            remedy="Give the schema that the images follow, or leave it out.",
+        )

@@ -40,8 +40,9 @@ ENCODING = (
     Option(
         "shape",
         str,
-        "The generation of events: `1.7` (topics server.schema.table), `3` (topics prefix.db.schema.table), or "
-        "`3.0`, as the first releases of 3 wrote them.",
+        "The generation of events: `1.7` (topics server.schema.table), `2.3`, as the Oracle and Db2 connectors "
+        "document them, `3` (topics prefix.db.schema.table, but without the database for Oracle, Db2 and PostgreSQL), "
+        "or `3.0`, as the first releases of 3 wrote them.",
         default="3",
         choices=tuple(SHAPES),
     ),
@@ -108,8 +109,8 @@ ENCODING = (
     Option(
         "unavailable_value_placeholder",
         str,
-        "What stands, in shape 3, for a text or bytes value that a change does not carry; shape 1.7 writes null. "
-        "Columns of other types are null in both.",
+        "What stands, in shapes 2.3 and 3, for a text or bytes value that a change does not carry; columns of other "
+        "types are left out. Shapes 1.7 and 3.0 write null.",
         default="__debezium_unavailable_value",
         aliases=("unavailable.value.placeholder",),
     ),
@@ -125,7 +126,8 @@ ENCODING = (
     Option(
         "connector_version",
         str,
-        "What stands in `source.version`; 1.7.2.Final in shape 1.7 and 3.6.1.Final in shape 3 where not given.",
+        "What stands in `source.version`; where not given, what the row's source says (of a decoded event), or "
+        "1.7.2.Final in shape 1.7, 2.3.4.Final (Db2 2.3.7.Final) in 2.3 and 3.6.1.Final in 3.",
         default=None,
     ),
     Option(
