@@ -20,7 +20,9 @@ from __future__ import annotations
 
 import argparse
 import base64
+import contextlib
 import json
+import socket
 import threading
 from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -54,6 +56,7 @@ class SchemaRegistryServer:
         self._user_info = user_info
         self._server: ThreadingHTTPServer | None = None
         self._thread: threading.Thread | None = None
+        self._open: set[socket.socket] = set()
 
     def start(self) -> Self:
         """Listen; after `stop` again, on the same port and with the same contents."""
@@ -72,6 +75,10 @@ class SchemaRegistryServer:
             self._server.server_close()
         if self._thread is not None:
             self._thread.join()
+        # Clients keep connections open, and their threads would go on answering.
+        for connection in list(self._open):
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
         self._server = self._thread = None
 
     def __enter__(self) -> Self:
@@ -97,6 +104,15 @@ class SchemaRegistryServer:
             protocol_version = "HTTP/1.1"
             # Without it the answer's two packets wait for each other.
             wbufsize = -1
+
+            def setup(self) -> None:
+                super().setup()
+                owner._open.add(self.connection)
+
+            def finish(self) -> None:
+                owner._open.discard(self.connection)
+                with contextlib.suppress(OSError):
+                    super().finish()
 
             def do_GET(self) -> None:
                 self._answer()
