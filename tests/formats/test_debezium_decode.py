@@ -9,7 +9,6 @@ from typing import Any
 import debezium_recordings as recordings
 import pytest
 
-from headrace.errors import OptionError
 from headrace.formats.convert import decode
 
 KAFKA = (
@@ -78,9 +77,22 @@ def equal(ours: str | None, theirs: str | None, kind: str) -> bool:
 @pytest.mark.parametrize(
     ("key", "value", "error"),
     [
-        (b"{", None, "The key is no JSON of the key schema."),
-        (None, b"no json", "The value carries no schema and none was given for its topic."),
-        (None, b'{"before":null,"after":{"id":1},"op":"c"}', "The value carries no schema"),
+        (b"{", None, "The key is no JSON."),
+        (b"1", b'{"before":null,"after":{"id":1},"op":"c"}', "The key is no JSON object."),
+        (None, b"no json", "The value is no JSON."),
+        (None, b"\xff\xfe", "The value is no UTF-8 text."),
+        (None, b"[1]", "The value does not have the form of a Debezium event."),
+        (None, b'{"before":null,"after":{"id":1},"op":"c"}{"op":"d"}', "The value is no JSON."),
+        (None, b'{"before":null,"after":{"id":1},"op":"x"}', "The operation is none of r, c, u, d, t, m."),
+        (None, b'{"before":null,"after":{"id":1,"id":2},"op":"c"}', "A field stands twice in the value."),
+        (None, b'{"before":null,"after":5,"op":"c"}', "The value does not have the form of a Debezium event."),
+        (None, b'{"before":{"id":1},"after":null,"op":"u"}', "The event carries no new row."),
+        (
+            None,
+            b'{"before":null,"after":null,"source":{},"op":"d"}',
+            "The event carries neither the old row nor a key.",
+        ),
+        (None, b'{"id":1}', "The value is no data change event."),
         (None, b'{"schema":{"type":"struct","fields":[]},"payload":{"ts_ms":1}}', "The value is no data change event."),
     ],
 )
@@ -108,11 +120,3 @@ def test_a_value_that_breaks_its_schema_is_an_error_row(spark: Any) -> None:
     rows = decoded(kafka(spark, [(e["topic"], e["key"], e["value"]) for e in events]))
     assert [row["op"] for row in rows] == ["schema", "r", "error"]
     assert rows[2]["error"] == "The value does not follow its schema."
-
-
-def test_streaming_decode_needs_the_schema(spark: Any, tmp_path: Any) -> None:
-    stream = spark.readStream.schema(KAFKA).json(str(tmp_path))
-    with pytest.raises(OptionError, match="needs the option 'schema' to decode a streaming DataFrame"):
-        decode(stream, format="debezium_json")
-    schema = recordings.tables()["customers", "CREATE"]
-    assert decode(stream, format="debezium_json", schema=schema, topic_prefix="server1").isStreaming

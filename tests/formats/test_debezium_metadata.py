@@ -207,7 +207,7 @@ KAFKA = "topic string, partition int, offset long, timestamp timestamp, key bina
 
 
 @pytest.mark.parametrize(
-    ("shape", "schemas", "known"), [("1.7", True, {}), ("3", True, {}), ("3", False, {"schema": CUSTOMERS})]
+    ("shape", "schemas", "known"), [("1.7", True, {}), ("3", True, {}), ("3", False, {"schema": [CUSTOMERS]})]
 )
 def test_metadata_is_read_back(spark: Any, shape: str, schemas: bool, known: dict[str, Any]) -> None:
     recorded = recordings.events("1.7.2_metadata" if shape == "1.7" else "3.6.1_metadata")

@@ -134,6 +134,9 @@ def comparable(row: dict[str, Any]) -> dict[str, Any]:
     out = {name: row[name] for name in names}
     out["event_time"] = out["event_time"].timestamp()
     for image in ("before", "after"):
+        if out[image]:
+            # Without the column's own type a time comes without a fraction of zero.
+            out[image] = {n: t and (t.removesuffix(".000") if n == "c time(3)'s" else t) for n, t in out[image].items()}
         # Java before 19 writes some binary numbers with a digit too many; the number is the same.
         if out[image]:
             numbers = {n: number_of(n, t) for n, t in out[image].items() if t is not None and n.startswith("c float")}
@@ -158,13 +161,12 @@ def test_decode_of_encode_is_identity(spark: Any, shape: str, known: bool, schem
                     )
     changes = recordings.rows(spark, data, [TABLE])
     messages = encode(changes, format="debezium_json", topic_prefix="server1", shape=shape, schemas_enable=schemas)
-    options = {"schema": TABLE, "topic_prefix": "server1", "shape": shape} if known else {}
+    options = {"schema": [TABLE], "topic_prefix": "server1", "shape": shape} if known else {}
     decoded = recordings.collected(decode(as_kafka(messages, spark), format="debezium_json", **options))
     assert decoded[0]["op"] == "schema"
     assert [row["error"] for row in decoded if row["op"] == "error"] == []
     structure = TableSchema.from_text(decoded[0]["table_schema"])
-    # The connector writes xml as plain text, so a reader that is not told takes it for text.
-    kinds = [str(c.logical) if known else str(c.logical).replace("xml", "string") for c in TABLE.columns]
+    kinds = [str(c.logical) for c in TABLE.columns]
     assert [(c.name, str(c.logical)) for c in structure.columns] == list(zip(NAMES, kinds, strict=True))
     assert structure.key == TABLE.key
     rows = [row for row in decoded[1:] if row["op"] != "tombstone"]

@@ -202,7 +202,7 @@ def test_field_names_are_made_fit_for_avro_and_read_back(spark: Any) -> None:
     kafka = spark.createDataFrame(
         [(row.topic, 0, row.key, row.value)], "topic string, offset int, key binary, value binary"
     )
-    options = {"schema": key, "topic_prefix": "server1", "field_name_adjustment_mode": "avro"}
+    options = {"schema": [key], "topic_prefix": "server1", "field_name_adjustment_mode": "avro"}
     back = recordings.collected(decode(kafka, format="debezium_json", **options))[-1]
     assert (back["op"], back["key"], back["after"]) == ("c", {"2nd": "x"}, ROW)
 

@@ -1,108 +1,260 @@
-"""Debezium's wire values back to canonical text: what each Connect field means, and the Spark SQL that spells it.
+"""Debezium's wire values as canonical text: the Spark SQL for each way in which a value can stand on the wire.
 
-The wire does not say how many fraction digits a column has, so times come with the digits of their unit (3, 6 or 9)
-unless the table's structure is known. Exact numbers never pass through a double.
+Every function takes SQL and gives SQL. None raises, whatever the value: what can't be read gives null. Exact numbers
+never pass through a double. The functions named `*_text` are for all forms of Debezium's events (JSON and Avro alike);
+`text_case` chooses among them by the plan of a field, so that one expression reads any table.
 
 Source: spec/format_debezium.md, logical types.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from headrace.changes.texts import float_text
 
-from headrace.changes import LogicalType
-from headrace.changes.texts import float_text, moment_text
+AS_IS, INTEGER, BOOLEAN, FLOAT, DATE, TIME, TIMESTAMP, DECIMAL, VARIABLE_DECIMAL, ISO, URL_SAFE, HEX, STRUCTURED = (
+    range(13)
+)
+"""How a value is read; what stands in `code` of a field's plan."""
 
-_INTEGERS = {"int8": "tinyint", "int16": "smallint", "int32": "int", "int64": "bigint"}
-_TWO_TO_64 = "18446744073709551616BD"
-_TIMES = {
-    "io.debezium.time.Time": ("time", 3),
-    "io.debezium.time.MicroTime": ("time", 6),
-    "io.debezium.time.NanoTime": ("time", 9),
-    "org.apache.kafka.connect.data.Time": ("time", 3),
-    "io.debezium.time.Timestamp": ("timestamp", 3),
-    "io.debezium.time.MicroTimestamp": ("timestamp", 6),
-    "io.debezium.time.NanoTimestamp": ("timestamp", 9),
-    "org.apache.kafka.connect.data.Timestamp": ("timestamp", 3),
-}
-_DATES = ("io.debezium.time.Date", "org.apache.kafka.connect.data.Date")
-_TEXTS = {"io.debezium.data.Json": "json", "io.debezium.data.Xml": "xml", "io.debezium.data.Uuid": "uuid"}
+FIELD_DDL = "struct<code:int,unit:int,digits:int,scale:int,listed:boolean>"
+"""The plan of a field as a Spark type.
+
+`unit` is the fraction digits of a count of time (3, 6, 9); `digits` those of its text, -1 for the unit's digits;
+`listed` says that the value is a JSON array whose elements are read so.
+"""
+
+MOST_DIGITS = 20_000
+"""The longest decimal that is read, in digits, and the largest scale."""
+
+_DAY = 86_400
+# Limbs of a wide number: below 10**14, so that one times 2**16 is a bigint.
+_LIMB = "100000000000000L"
+_VARIABLE = "scale int, value string"
+_STRUCTURED = (
+    "year int, month int, day int, hour int, minute int, second int, nano int, nanos int, nanosecond int, "
+    "offset_seconds int, zone_id string, special string, special_value string"
+)
 
 
-@dataclass(frozen=True)
-class FieldText:
-    """How one field of a Connect schema is read.
+def date_text(days: str) -> str:
+    """A count of days since 1970 (SQL of a whole number): years beyond 9999 with as many digits as they need."""
+    return f"ltrim('+', cast(date_from_unix_date(try_cast({days} as int)) as string))"
+
+
+def time_text(count: str, unit: str, digits: str) -> str:
+    """A count of 10**-unit seconds as `[-]HH:MM:SS[.f]`; hours as many as there are.
 
     Args:
-        logical: what its values mean.
-        parsed: the Spark type that `from_json` reads it as.
-        sql: Spark SQL from the parsed value (an SQL expression) to canonical text.
-        replaceable: whether the unavailable-value placeholder may stand in it.
+        count: SQL of a bigint; written several times.
+        unit: SQL for 3, 6 or 9.
+        digits: SQL for the fraction digits; with -1 those of the unit, and none for a fraction of zero.
     """
-
-    logical: LogicalType
-    parsed: str
-    sql: Callable[[str], str]
-    replaceable: bool = False
-
-
-def field_text(field: Mapping[str, Any], known: LogicalType | None = None) -> FieldText:
-    """How a field is read; `known` is the column's own type, where the table's structure is given."""
-    connect, name = field["type"], field.get("name")
-    if name == "org.apache.kafka.connect.data.Decimal":
-        return _decimal(field.get("parameters") or {})
-    if name in _DATES:
-        return FieldText(LogicalType("date"), "int", lambda v: f"cast(date_from_unix_date({v}) as string)")
-    if name in _TIMES:
-        kind, unit = _TIMES[name]
-        digits = known.digits if known is not None else unit
-        return FieldText(LogicalType(kind, digits), "bigint", lambda v: moment_text(v, kind, unit, digits))
-    if name == "io.debezium.time.ZonedTimestamp":
-        # Nine digits, because the text may have as many, and a type of fewer would cut it.
-        return FieldText(known or LogicalType("zoned_timestamp", 9), "string", _as_is)
-    if name == "io.debezium.time.IsoDate":
-        return FieldText(LogicalType("date"), "string", lambda v: f"rtrim('Z', {v})")
-    if name in ("io.debezium.time.IsoTime", "io.debezium.time.IsoTimestamp"):
-        logical = known or LogicalType("time" if name.endswith("Time") else "timestamp", 9)
-        return FieldText(logical, "string", lambda v: f"replace(rtrim('Z', {v}), 'T', ' ')")
-    if connect in _INTEGERS:
-        return FieldText(LogicalType(connect), _INTEGERS[connect], lambda v: f"cast({v} as string)")
-    if connect in ("float", "double"):
-        logical = LogicalType("float32" if connect == "float" else "float64")
-        return FieldText(known or logical, connect, float_text)
-    if connect == "boolean":
-        return FieldText(LogicalType("boolean"), "boolean", lambda v: f"cast({v} as string)")
-    if connect == "bytes":
-        return FieldText(LogicalType("bytes"), "string", _as_is, replaceable=True)
-    if connect == "string":
-        return FieldText(known or LogicalType(_TEXTS.get(name or "", "string")), "string", _as_is, replaceable=True)
-    return FieldText(LogicalType("nested"), "string", _as_is)
+    per = _per_second(unit)
+    # Divided before the sign is taken off: the least bigint has no counterpart.
+    parts = f"named_struct('s', abs({count} div {per}), 'f', abs({count} % {per}))"
+    return f"concat(if({count} < 0, '-', ''), {_clock(parts, unit, digits, drop='true')})"
 
 
-def _as_is(value: str) -> str:
+def timestamp_text(count: str, unit: str, digits: str) -> str:
+    """A count of 10**-unit seconds since 1970 as `YYYY-MM-DD HH:MM:SS[.f]`, with -1 always the unit's digits."""
+    day, parts = _day_and_rest(count, _per_second(unit))
+    return f"concat({date_text(day)}, ' ', {_clock(parts, unit, digits, drop='false')})"
+
+
+def _day_and_rest(count: str, per: str) -> tuple[str, str]:
+    day_length = f"({per} * {_DAY}L)"
+    day = f"({count} div {day_length} - if({count} % {day_length} < 0, 1L, 0L))"
+    return day, f"named_struct('s', pmod({count}, {day_length}) div {per}, 'f', pmod({count}, {per}))"
+
+
+def _moment_text(kind: str, count: str, unit: str, digits: str) -> str:
+    """Both of the above by one expression; `kind` is the SQL that says whether it is a time without a day."""
+    per = _per_second(unit)
+    day, in_day = _day_and_rest("m.n", "m.per")
+    all_day = "named_struct('s', abs(m.n div m.per), 'f', abs(m.n % m.per))"
+    front = f"if({kind}, if(m.n < 0, '-', ''), concat({date_text(day)}, ' '))"
+    text = f"concat({front}, {_clock(f'if({kind}, {all_day}, {in_day})', unit, digits, drop=kind)})"
+    return let(f"named_struct('n', {count}, 'per', {per})", "m", text)
+
+
+def _per_second(unit: str) -> str:
+    return (
+        f"{10 ** int(unit)}L"
+        if unit.isdigit()
+        else f"case {unit} when 3 then 1000L when 6 then 1000000L else 1000000000L end"
+    )
+
+
+def _clock(parts: str, unit: str, digits: str, *, drop: str) -> str:
+    """Hours, minutes, seconds and the fraction of a struct of seconds (`s`) and the rest (`f`)."""
+    written = f"lpad(t.f, {unit}, '0')"
+    cut = f"concat('.', rpad(substr({written}, 1, {digits}), {digits}, '0'))"
+    fraction = (
+        f"case when {digits} = 0 or {digits} < 0 and {drop} and t.f = 0 then '' "
+        f"when {digits} < 0 then concat('.', {written}) else {cut} end"
+    )
+    text = (
+        "concat(if(t.s < 36000, '0', ''), t.s div 3600, ':', lpad(t.s div 60 % 60, 2, '0'), ':', "
+        f"lpad(t.s % 60, 2, '0'), {fraction})"
+    )
+    return let(parts, "t", text)
+
+
+def decimal_text(unscaled: str, scale: str) -> str:
+    """Big-endian two's complement bytes (SQL of a binary) and a scale as plain digits; any number of bytes."""
+    number = let(f"hex({unscaled})", "h", _integer("h"))
+    sane = f"{scale} between -{MOST_DIGITS} and {MOST_DIGITS}"
+    return f"if({sane}, {let(number, 'n', point_text('n', scale))}, null)"
+
+
+def point_text(number: str, scale: str) -> str:
+    """A whole number's digits (SQL of a text) with the point set `scale` places from the right."""
+    sign = f"if(startswith({number}, '-'), '-', '')"
+    digits = f"ltrim('-', {number})"
+    padded = f"lpad({digits}, greatest(length({digits}), {scale} + 1), '0')"
+    return (
+        f"case when {scale} = 0 or {number} = '0' and {scale} < 0 then {number} "
+        f"when {scale} < 0 then concat({number}, repeat('0', -{scale})) "
+        f"else concat({sign}, substr({padded}, 1, length({padded}) - {scale}), '.', substr({padded}, -{scale})) end"
+    )
+
+
+def let(value: str, name: str, body: str) -> str:
+    """SQL in which `body` may say `name` for `value`, which is computed once."""
+    return f"element_at(transform(array({value}), {name} -> {body}), 1)"
+
+
+def _integer(digits: str) -> str:
+    """The whole number that hexadecimal digits in two's complement mean; null for none."""
+    sign = f"if({digits} >= '8', 'F', '0')"
+    short = f"conv(lpad({digits}, 16, {sign}), 16, -10)"
+    wide = f"lpad({digits}, 32, {sign})"
+    high = f"cast(conv(substr({wide}, 1, 16), 16, -10) as decimal(19,0))"
+    low = f"cast(conv(substr({wide}, 17), 16, 10) as decimal(20,0))"
+    # Both halves get the sign, so that no step of the sum is larger than the sum.
+    carry = f"if({digits} >= '8', 1, 0)"
+    total = f"({high} + {carry}) * 18446744073709551616BD + ({low} - {carry} * 18446744073709551616BD)"
+    return (
+        f"case when coalesce({digits}, '') = '' then null when length({digits}) <= 16 then {short} "
+        f"when length({digits}) <= 30 then cast({total} as string) "
+        f"when length({digits}) <= {MOST_DIGITS * 5 // 6} then {_wide_integer(digits)} end"
+    )
+
+
+def _wide_integer(digits: str) -> str:
+    """The same for numbers that no Spark type holds: sixteen bits after sixteen bits are added to limbs of 14 digits.
+
+    A limb may stand a little above its bound until the end, so that no step has to carry through all of them.
+    """
+    negative = f"({digits} >= '8')"
+    inverted = f"if({negative}, translate({digits}, '0123456789ABCDEF', 'FEDCBA9876543210'), {digits})"
+    padded = f"lpad({inverted}, (length({digits}) + 3) div 4 * 4, '0')"
+    chunks = (
+        f"transform(sequence(0, (length({digits}) + 3) div 4 - 1), "
+        "i -> cast(conv(substr(p, i * 4 + 1, 4), 16, 10) as bigint))"
+    )
+    room = "if(element_at(a, -1) >= 1525878900L, concat(a, array(0L)), a)"
+    step = f"transform({room}, (l, i) -> (l * 65536L) % {_LIMB} + if(i = 0, c, get(a, i - 1) * 65536L div {_LIMB}))"
+    limbs = let(padded, "p", f"aggregate({chunks}, array(0L), (a, c) -> {step})")
+    # The magnitude of a negative number is its inverse and one.
+    start = f"named_struct('carry', if({negative}, 1L, 0L), 'text', '')"
+    joined = (
+        f"named_struct('carry', (l + s.carry) div {_LIMB}, "
+        f"'text', concat(lpad((l + s.carry) % {_LIMB}, 14, '0'), s.text))"
+    )
+    whole = "ltrim('0', concat(s.carry, s.text))"
+    text = f"aggregate({limbs}, {start}, (s, l) -> {joined}, s -> if({whole} = '', '0', {whole}))"
+    return f"concat(if({negative}, '-', ''), {text})"
+
+
+def text_by_code(code: int, value: str, *, unit: str, digits: str, scale: str) -> str:
+    """The canonical text of a value that came as JSON, read as text (SQL); null for what can't be read."""
+    count = f"try_cast({value} as bigint)"
+    if code == INTEGER:
+        return f"if({count} is null, null, {value})"
+    if code == BOOLEAN:
+        return f"if({value} in ('true', 'false'), {value}, null)"
+    if code == FLOAT:
+        plain = f"{value} in ('NaN', 'Infinity', '-Infinity') or instr({value}, '.') > 0 and instr({value}, 'E') = 0"
+        number = let(f"try_cast({value} as double)", "d", float_text("d"))
+        return f"if({plain} and try_cast({value} as double) is not null, {value}, {number})"
+    if code == DATE:
+        return date_text(value)
+    if code == TIME:
+        return let(count, "n", time_text("n", unit, digits))
+    if code == TIMESTAMP:
+        return let(count, "n", timestamp_text("n", unit, digits))
+    if code == DECIMAL:
+        return decimal_text(f"try_to_binary({value}, 'base64')", scale)
+    if code == VARIABLE_DECIMAL:
+        return let(
+            f"from_json({value}, '{_VARIABLE}')", "v", decimal_text("try_to_binary(v.value, 'base64')", "v.scale")
+        )
+    if code == ISO:
+        return f"replace(rtrim('Z', {value}), 'T', ' ')"
+    if code == URL_SAFE:
+        return f"translate({value}, '-_', '+/')"
+    if code == HEX:
+        return f"replace(base64(try_to_binary({value}, 'hex')), '\\r\\n', '')"
+    if code == STRUCTURED:
+        return let(f"from_json({value}, {_quoted(_STRUCTURED)})", "s", _structured(value))
     return value
 
 
-def _decimal(parameters: Mapping[str, str]) -> FieldText:
-    precision, scale = int(parameters.get("connect.decimal.precision", 38)), int(parameters.get("scale", 0))
+def _quoted(text: str) -> str:
+    return f"'{text}'"
 
-    def sql(value: str) -> str:
-        digits = f"hex(unbase64({value}))"
-        sign = f"if({digits} >= '8', 'F', '0')"
-        short = f"conv(lpad({digits}, 16, {sign}), 16, -10)"
-        wide = f"lpad({digits}, 32, {sign})"
-        high = f"cast(conv(substr({wide}, 1, 16), 16, -10) as decimal(19,0))"
-        low = f"cast(conv(substr({wide}, 17), 16, 10) as decimal(20,0))"
-        # Both halves get the sign, so that no step of the sum is larger than the sum.
-        carry = f"if({digits} >= '8', 1, 0)"
-        total = f"({high} + {carry}) * {_TWO_TO_64} + ({low} - {carry} * {_TWO_TO_64})"
-        whole = f"if(length({digits}) <= 16, {short}, cast({total} as string))"
-        if scale <= 0:
-            return f"concat({whole}, '{'0' * -scale}')" if scale else whole
-        pattern = f"^(-?)0*([0-9]+)([0-9]{{{scale}}})$"
-        # Zeros behind the sign, so that there is always a digit before the point.
-        return f"regexp_replace(regexp_replace({whole}, '^(-?)', '$1{'0' * scale}'), '{pattern}', '$1$2.$3')"
 
-    return FieldText(LogicalType("decimal", precision, scale), "string", sql)
+def _structured(value: str) -> str:
+    """Debezium's structured dates and times: as a date, a time or both; what says neither stays as it came."""
+    digits = "if(abs(s.year) < 10000, lpad(abs(s.year), 4, '0'), cast(abs(s.year) as string))"
+    year = f"concat(if(s.year < 0, '-', ''), {digits})"
+    day = f"concat({year}, '-', lpad(s.month, 2, '0'), '-', lpad(s.day, 2, '0'))"
+    nano = "coalesce(s.nano, s.nanos, s.nanosecond, 0)"
+    fraction = f"if({nano} = 0, '', concat('.', rtrim('0', lpad({nano}, 9, '0'))))"
+    second = "lpad(coalesce(s.second, 0), 2, '0')"
+    clock = f"concat(lpad(s.hour, 2, '0'), ':', lpad(s.minute, 2, '0'), ':', {second}, {fraction})"
+    minutes = "abs(s.offset_seconds) div 60"
+    offset = (
+        "if(s.offset_seconds = 0, 'Z', concat(if(s.offset_seconds < 0, '-', '+'), "
+        f"lpad({minutes} div 60, 2, '0'), ':', lpad({minutes} % 60, 2, '0')))"
+    )
+    return (
+        f"case when s is null then null "
+        f"when coalesce(s.special, s.special_value) is not null then lower(coalesce(s.special, s.special_value)) "
+        f"when s.day is not null and s.hour is not null and s.offset_seconds is not null "
+        f"then concat({day}, 'T', {clock}, {offset}) "
+        f"when s.day is not null and s.hour is not null then concat({day}, ' ', {clock}) "
+        f"when s.day is not null and s.month is not null then {day} "
+        f"when s.hour is not null and s.offset_seconds is not null then concat({clock}, {offset}) "
+        f"when s.hour is not null then {clock} else {value} end"
+    )
+
+
+def text_case(value: str, plan: str) -> str:
+    """The canonical text of a JSON value read as text, by the plan of its field (SQL of `FIELD_DDL`, null for none)."""
+    listed = f"coalesce({plan}.listed, false)"
+    # A list of one, so that the expression stands once: Spark's analyzer is slow with large ones.
+    elements = f"if({listed}, from_json({value}, 'array<string>'), array({value}))"
+    texts = let(f"transform({elements}, e -> {_case('e', plan)})", "t", f"if({listed}, to_json(t), get(t, 0))")
+    return f"case when {value} is null or coalesce({plan}.code, 0) = 0 then {value} else {texts} end"
+
+
+def _case(value: str, plan: str) -> str:
+    fields = {"unit": f"{plan}.unit", "digits": f"{plan}.digits", "scale": f"{plan}.scale"}
+    # Both kinds of decimals by one expression, and both of moments, for the same reason.
+    variable = f"from_json({value}, '{_VARIABLE}')"
+    fixed = f"named_struct('scale', {plan}.scale, 'value', {value})"
+    number = f"if({plan}.code = {DECIMAL}, {fixed}, {variable})"
+    decimal = let(number, "v", decimal_text("try_to_binary(v.value, 'base64')", "v.scale"))
+    moment = _moment_text(f"{plan}.code = {TIME}", f"try_cast({value} as bigint)", f"{plan}.unit", f"{plan}.digits")
+    branches = " ".join(
+        f"when {plan}.code = {code} then {text_by_code(code, value, **fields)}"
+        for code in range(1, STRUCTURED + 1)
+        if code not in (TIME, TIMESTAMP, DECIMAL, VARIABLE_DECIMAL)
+    )
+    return (
+        f"case when {value} is null then null {branches} "
+        f"when {plan}.code in ({TIME}, {TIMESTAMP}) then {moment} "
+        f"when {plan}.code in ({DECIMAL}, {VARIABLE_DECIMAL}) then {decimal} else {value} end"
+    )
