@@ -146,8 +146,9 @@ def avro_written(rows: DataFrame, registry: dict[str, Any]) -> DataFrame:
 
 
 def dts_by_hand(messages: DataFrame, registry: dict[str, Any]) -> DataFrame:
-    from headrace.formats.dts_avro import RECORD_SCHEMA
     from pyspark.sql.avro.functions import from_avro
+
+    from headrace.formats.dts_avro import RECORD_SCHEMA
 
     return messages.select(from_avro("value", RECORD_SCHEMA, {"mode": "PERMISSIVE"}).alias("row"))
 

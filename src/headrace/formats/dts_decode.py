@@ -31,8 +31,8 @@ _IS_FILLER = f"coalesce(octet_length(value) = {FILLER}, false)"
 
 OPERATION = (
     "case r.operation when 'INSERT' then 'c' when 'UPDATE' then 'u' when 'DELETE' then 'd' when 'INIT' then 'r' "
-    f"when 'DDL' then 'ddl' when 'COMMAND' then if(r.afterImages.{TEXT} is null, null, 'ddl') when 'BEGIN' then 'begin' "
-    "when 'COMMIT' then 'end' when 'HEARTBEAT' then 'heartbeat' when 'CHECKPOINT' then 'heartbeat' end"
+    f"when 'DDL' then 'ddl' when 'COMMAND' then if(r.afterImages.{TEXT} is null, null, 'ddl') "
+    "when 'BEGIN' then 'begin' when 'COMMIT' then 'end' when 'HEARTBEAT' then 'heartbeat' when 'CHECKPOINT' then 'heartbeat' end"
 )
 _IS_DATA = "o in ('c', 'u', 'd', 'r')"
 FACTS = ("connector", "version", "id", "sourcePosition", "safeSourcePosition")

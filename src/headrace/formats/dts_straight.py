@@ -37,11 +37,11 @@ _MOMENTS = ("time", "timestamp", "instant", "zoned_timestamp")
 _NO_TEXT = "'\\0\\0no text\\0\\0'"
 
 _TEXTS = (
-    "v -> case when v is null then null when v.{integer} is not null then v.{integer}.value "
-    "when v.{character}.charset = 'utf8mb4' then cast(v.{character}.value as string) "
-    "when v.{decimal} is not null then v.{decimal}.value "
-    "when v.{object}.type in ('JSON', 'ENUM', 'SET') then v.{object}.value else {none} end"
-).format(integer=INTEGER, character=CHARACTER, decimal=DECIMAL, object=TEXT_OBJECT, none=_NO_TEXT)
+    f"v -> case when v is null then null when v.{INTEGER} is not null then v.{INTEGER}.value "
+    f"when v.{CHARACTER}.charset = 'utf8mb4' then cast(v.{CHARACTER}.value as string) "
+    f"when v.{DECIMAL} is not null then v.{DECIMAL}.value "
+    f"when v.{TEXT_OBJECT}.type in ('JSON', 'ENUM', 'SET') then v.{TEXT_OBJECT}.value else {_NO_TEXT} end"
+)
 _OTHERS = {
     "floats": f"v -> v.{FLOAT}.value",
     "times": f"v -> v.{DATE_TIME}",
@@ -238,7 +238,9 @@ def key_of(schema: TableSchema, row: str, keys: str) -> str:
             f"{literal(c.name)}, {canonical_text(f'{row}.{quote(c.name)}', c)}" for c in schema.key_columns
         )
         return f"map({pairs})"
-    branches = " ".join(f"when {literal(c.name)} then {canonical_text(f'i.{quote(c.name)}', c)}" for c in schema.columns)
+    branches = " ".join(
+        f"when {literal(c.name)} then {canonical_text(f'i.{quote(c.name)}', c)}" for c in schema.columns
+    )
     have = f"size(k) > 0 and size(array_except(k, array({', '.join(literal(c.name) for c in schema.columns)}))) = 0"
     values = f"transform(array_distinct(k), n -> case n {branches} end)"
     return let("i", row, let("k", keys, f"if({have}, map_from_arrays(array_distinct(k), {values}), null)"))

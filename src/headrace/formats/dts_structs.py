@@ -94,7 +94,9 @@ def _typed_text(text: str, form: str, value: str, column: Column) -> str:
         raw = f"coalesce({value}.{CHARACTER}.value, {value}.{BINARY_OBJECT}.value)"
         return f"if({form} = 'b', try_to_binary({text}, 'base64'), coalesce({raw}, cast({text} as binary)))"
     if kind == "boolean":
-        words = f"when lower({text}) in ('true', 't', '1') then true when lower({text}) in ('false', 'f', '0') then false"
+        words = (
+            f"when lower({text}) in ('true', 't', '1') then true when lower({text}) in ('false', 'f', '0') then false"
+        )
         return f"case {words} end"
     if kind == "timestamp":
         # A clock without a zone is no instant.

@@ -164,9 +164,7 @@ def instant_micros(timestamp: str) -> str:
 
 def instant_text(timestamp: str) -> str:
     """Spark SQL for a Timestamp as canonical text."""
-    return let(
-        "s", instant_micros(timestamp), f"concat(replace({moment_text('s', 'timestamp', 6, 6)}, ' ', 'T'), 'Z')"
-    )
+    return let("s", instant_micros(timestamp), f"concat(replace({moment_text('s', 'timestamp', 6, 6)}, ' ', 'T'), 'Z')")
 
 
 def date_time_text(d: str, micro: str) -> str:

@@ -99,9 +99,7 @@ def text_value(text: str, entry: str, micro: str) -> str:
         micro: SQL: whether the fraction of a DateTime is written in microseconds.
     """
     number = value(INTEGER, f"named_struct('precision', {entry}.width, 'value', {text})")
-    decimal = value(
-        DECIMAL, f"named_struct('value', {text}, 'precision', {entry}.precision, 'scale', {entry}.scale)"
-    )
+    decimal = value(DECIMAL, f"named_struct('value', {text}, 'precision', {entry}.precision, 'scale', {entry}.scale)")
     floating = let(
         "f",
         f"try_cast({text} as double)",
@@ -114,7 +112,9 @@ def text_value(text: str, entry: str, micro: str) -> str:
         "b", f"try_to_binary({text}, 'base64')",
         f"if(b is null, {_character(text)}, {_object(BINARY_OBJECT, _q('BLOB'), 'b')})",
     )  # fmt: skip
-    year = f"named_struct('year', try_cast({text} as int), {_nulls('month', 'day', 'hour', 'minute', 'second', 'millis')})"
+    year = (
+        f"named_struct('year', try_cast({text} as int), {_nulls('month', 'day', 'hour', 'minute', 'second', 'millis')})"
+    )
     codes = ", ".join(map(_q, _OBJECTS))
     return (
         f"case when {text} is null then null when {entry}.code = 't' then {_character(text)} "
@@ -216,9 +216,7 @@ def _typed(v: str, kind: str, column: Column, entry: PlanEntry, micro: str) -> s
         return value(INTEGER, f"named_struct('precision', {entry.width}, 'value', cast({v} as string))")
     if entry.code == "d":
         text = canonical_text(v, column)
-        return value(
-            DECIMAL, f"named_struct('value', {text}, 'precision', {entry.precision}, 'scale', {entry.scale})"
-        )
+        return value(DECIMAL, f"named_struct('value', {text}, 'precision', {entry.precision}, 'scale', {entry.scale})")
     if kind == "float":
         # The digits of the float, not those of its bits as a double.
         return value(FLOAT, _float(f"cast(cast({v} as string) as double)"))
