@@ -186,7 +186,7 @@ class Block:
     def _times(self) -> list[tuple[str, str]]:
         times = [("ts_ms", "unix_millis(event_time)")]
         if self.fine_times:
-            times += [("ts_us", "unix_micros(event_time)"), ("ts_ns", "unix_micros(event_time) * 1000L")]
+            times += [("ts_us", "unix_micros(event_time)"), ("ts_ns", "try_multiply(unix_micros(event_time), 1000L)")]
         return times
 
     def _mark(self) -> str:

@@ -279,13 +279,14 @@ class EncodePlan:
         return f"concat({self._opening()}, {payload}, '}}')" if self.value_schemas else payload
 
     def _clock(self) -> list[str]:
-        fields = [("ts_ms", "unix_millis(capture_time)", "")]
+        fields = [("ts_ms", "unix_millis(capture_time)")]
         if self.shape.fine_times:
-            fields += [("ts_us", "unix_micros(capture_time)", ""), ("ts_ns", "unix_micros(capture_time)", "000")]
+            # Nanoseconds end in the year 2262.
+            nanos = "try_multiply(unix_micros(capture_time), 1000L)"
+            fields += [("ts_us", "unix_micros(capture_time)"), ("ts_ns", nanos)]
         parts = []
-        for name, count, zeros in fields:
-            text = f"concat({count}, '{zeros}')" if zeros else f"cast({count} as string)"
-            parts += [f"',\"{name}\":'", f"coalesce({text}, 'null')"]
+        for name, count in fields:
+            parts += [f"',\"{name}\":'", f"coalesce(cast({count} as string), 'null')"]
         return parts
 
     def _opening(self) -> str:
