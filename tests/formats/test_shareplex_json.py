@@ -346,7 +346,7 @@ def change(number: int, op: str, before: Any, after: Any) -> dict[str, Any]:
     }
 
 
-@settings(max_examples=2, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=1, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(st.tuples(st.sampled_from("cud"), ROW, ROW), min_size=40, max_size=60))
 def test_decode_of_encode_is_identity_for_every_type(spark: SparkSession, drawn: list[Any]) -> None:
     changes = [

@@ -25,12 +25,18 @@ def literal(text: str) -> str:
 
 def typed_value(text: str, column: Column) -> str:
     """Spark SQL that turns canonical text (an SQL expression) into the column's Spark type, never through a double for
-    exact types."""
+    exact types.
+
+    A day that no calendar has (MySQL's `0000-00-00` and `2020-00-10`) is null.
+    """
     kind = column.logical.spark_type
     if kind == "string":
         return text
     if kind == "binary":
         return f"unbase64({text})"
+    if kind in ("date", "timestamp", "timestamp_ntz"):
+        # Behind the first character, which may be the sign of a year.
+        text = f"if(instr(substr({text}, 2, 9), '-00') > 0, null, {text})"
     return f"cast({text} as {kind})"
 
 

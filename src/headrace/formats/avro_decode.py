@@ -99,21 +99,36 @@ def framed(messages: DataFrame, framing: Framing) -> DataFrame:
     return messages.selectExpr("*", *columns, f"{problem} as problem")
 
 
-def heads_of(parts: DataFrame) -> list[tuple[Side, bytes]]:
-    """The heads that occur in a batch, by a job over it.
+@dataclass(frozen=True)
+class Heads:
+    """What occurs in a batch.
+
+    Args:
+        found: the heads, by side.
+        held: whether a value holds the bytes that were looked for.
+    """
+
+    found: tuple[tuple[Side, bytes], ...]
+    held: bool = False
+
+
+def heads_of(parts: DataFrame, sought: bytes = b"") -> Heads:
+    """The heads that occur in a batch, and whether a value holds the bytes, by a job over it.
 
     Raises:
-        HeadraceError: there are more than `MOST_HEADS`.
+        HeadraceError: there are more than `MOST_HEADS` pairs of them.
     """
-    pairs = ", ".join(f"named_struct('side', '{side}', 'head', {side}_head)" for side in _SIDES)
-    exploded = parts.selectExpr(f"inline(array({pairs}))").where("head is not null")
-    found = [(row.side, bytes(row.head)) for row in exploded.distinct().limit(MOST_HEADS + 1).collect()]
-    if len(found) > MOST_HEADS:
+    holds = f"coalesce(contains(value_body, X'{sought.hex()}'), false)" if sought else "false"
+    grouped = parts.selectExpr("key_head", "value_head", f"{holds} as held").groupBy("key_head", "value_head")
+    lines = grouped.agg({"held": "max"}).limit(MOST_HEADS + 1).collect()
+    if len(lines) > MOST_HEADS:
         raise HeadraceError(
             f"The batch names more than {MOST_HEADS} Avro schemas.",
             remedy="Check the option 'framing', or read less at once.",
         )
-    return sorted(found)
+    pairs = ((side, line[f"{side}_head"]) for line in lines for side in _SIDES)
+    found = sorted({(side, bytes(head)) for side, head in pairs if head is not None})
+    return Heads(tuple(found), any(line["max(held)"] for line in lines))
 
 
 def with_json(parts: DataFrame, schemas: Schemas) -> DataFrame:
@@ -123,7 +138,7 @@ def with_json(parts: DataFrame, schemas: Schemas) -> DataFrame:
     """
     if parts.isStreaming or not has_spark_avro(parts):
         return _by_arrow(parts, schemas)
-    found = schemas.resolved(heads_of(parts))
+    found = schemas.resolved(heads_of(parts).found)
     careful = not avro_is_limited(parts)
     texts, problems = [], []
     for side in _SIDES:

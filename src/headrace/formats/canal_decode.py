@@ -16,7 +16,15 @@ from headrace.changes import TableId, TableSchema
 from headrace.changes.typed import literal
 from headrace.formats import exact_json
 from headrace.formats.canal_types import structure_columns
-from headrace.formats.canal_values import PLAN, Entry, holds_other_than_bytes, names_sql, plan_of, values_of
+from headrace.formats.canal_values import (
+    PLAN,
+    Entry,
+    each_name_once,
+    holds_other_than_bytes,
+    names_sql,
+    plan_of,
+    values_of,
+)
 from headrace.formats.messages import KAFKA_COLUMNS, change_rows, kafka_columns, key_text, table
 from headrace.formats.structures import Structure, with_structures
 
@@ -230,10 +238,17 @@ def _rows(parsed: DataFrame, plan: DecodePlan) -> DataFrame:
         f"when {bytes_differ(data)} or (operation = 'u' and m.old is not null and {bytes_differ('m.old')}) "
         "then 'A column of bytes holds a character that stands for none.' end"
     )
-    checked = parsed.withColumn("problem_found", expr(f"if({IS_DATA}, {no_bytes}, problem_found)"))
-    first, other = exact_json.unmarked_map("d"), exact_json.unmarked_map(f"get({old}, i)")
+    once = f"d -> {each_name_once('d')}"
+    checked = parsed.withColumns(
+        {
+            "problem_found": expr(f"if({IS_DATA}, {no_bytes}, problem_found)"),
+            "data_rows": expr(f"transform({data}, {once})"),
+            "old_rows": expr(f"transform({old}, {once})"),
+        }
+    )
+    first, other = exact_json.unmarked_map("d"), exact_json.unmarked_map("get(old_rows, i)")
     pairs = (
-        f"transform({data}, (d, i) -> named_struct('d', {values_of(first, 'plan', plan.zone)}, "
+        f"transform(data_rows, (d, i) -> named_struct('d', {values_of(first, 'plan', plan.zone)}, "
         f"'o', {values_of(other, 'plan', plan.zone)}))"
     )
     lines = _exploded(checked, pairs, "struct<d:map<string,string>,o:map<string,string>>", plan)

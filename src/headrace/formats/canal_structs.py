@@ -23,9 +23,9 @@ from headrace.formats.canal_decode import (
     operations,
 )
 from headrace.formats.canal_encode import json_text, to_text
-from headrace.formats.canal_values import bytes_value, canonical_of, entry_of, names_sql
-from headrace.formats.messages import KAFKA_COLUMNS, change_rows, kafka_columns, key_text
-from headrace.formats.overlaid_structs import absent, changed, halves, overlaid, unclear
+from headrace.formats.canal_values import bytes_value, canonical_of, each_name_once, entry_of, names_sql
+from headrace.formats.messages import KAFKA_COLUMNS, change_rows, kafka_columns, key_text, position
+from headrace.formats.overlaid_structs import absent, changed, head_of, overlaid, tail, unclear
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -50,29 +50,24 @@ def decode(messages: DataFrame, schema: TableSchema, plan: DecodePlan) -> DataFr
     )
     known = operations(parsed, legacy_old=plan.legacy_old, rows_too=False)
     readable = f"({IS_DATA} and problem_found is null)"
-    looked = known.selectExpr(
-        "*",
-        f"coalesce({readable} and size({_ROWS}) = 1 and {_FIRST} is not null"
-        + (f" and (operation <> 'u' or {_SECOND} is not null)" if plan.legacy_old else "")
-        + ", false) as one",
-        *halves(_OLD, "operation = 'u' and m.old is not null"),
-    ).selectExpr(
-        *kafka, "text", "operation", "kind", "problem_found", "m", "tail",
-        f"one and not ({unclear(schema, _FIRST, _OLD, _HEAD_NAMES)} or {_inexact(schema)}) "
-        f"and not {_split('one')} as plain",
-    )  # fmt: skip
-    rows = looked.selectExpr(
+    second = f" and (operation <> 'u' or {_SECOND} is not null)" if plan.legacy_old else ""
+    plain = (
+        f"size({_ROWS}) = 1 and {_FIRST} is not null{second} "
+        f"and not ({unclear(schema, _FIRST, _HEAD_NAMES)} or {_inexact(schema)})"
+    )
+    halved = known.selectExpr("*", tail(_OLD, "operation = 'u' and m.old is not null")).selectExpr("*", head_of(_OLD))
+    rows = halved.selectExpr(
         *kafka,
-        "if(plain or problem_found is not null, text, null) as whole",
+        # Of a message of several rows it would be copied for each.
+        f"if(problem_found is not null or not {readable} or size({_ROWS}) = 1, text, null) as whole",
         "operation",
         "kind",
         "problem_found",
-        "plain",
         f"{head(marked=False)} as m",
         "m.pkNames as named",
         f"{readable} as has_rows",
         f"case when not {readable} then array(cast(null as {_pair(image)})) "
-        f"when plain then {_plain(image)} else {_others(image, schema, plan)} end as pairs",
+        f"when {plain} then {_plain(image)} else {_others(image, schema, plan)} end as pairs",
     )
     lines = rows.selectExpr(*(n for n in rows.columns if n != "pairs"), "posexplode_outer(pairs) as (at, pair)")
     return _rows(lines, schema, plan)
@@ -83,13 +78,13 @@ _FIRST = f"get({_ROWS}, 0)"
 _SECOND = "get(if(operation = 'u', m.old, null), 0)"
 
 
-def _split(plain: str) -> str:
-    """Spark SQL that is false, at no cost where `plain` is true.
+def _split() -> str:
+    """Spark SQL that is false at no cost.
 
     It holds a lambda: Spark then keeps the projection out of whole-stage code and splits it into methods that are small
     enough for the JIT, which otherwise leaves them to the interpreter.
     """
-    return f"coalesce(exists(if({plain}, null, array(0)), x -> x > 0), false)"
+    return "coalesce(exists(if(has_rows, null, array(0)), x -> x > 0), false)"
 
 
 def _inexact(schema: TableSchema) -> str:
@@ -114,7 +109,7 @@ def _inexact(schema: TableSchema) -> str:
 
 def _pair(image: str) -> str:
     names = "map<string,string>"
-    return f"struct<d:{image},o:{image},data_names:{names},old_names:{names},problem:string,text:string>"
+    return f"struct<d:{image},o:{image},data_names:{names},old_names:{names},problem:string,text:string,plain:boolean>"
 
 
 def _plain(image: str) -> str:
@@ -124,7 +119,7 @@ def _plain(image: str) -> str:
     return (
         f"array(named_struct('d', {_FIRST}, 'o', {_SECOND}, 'data_names', cast(null as map<string,string>), "
         f"'old_names', if(instr(tail, 'null') > 0, {names}, null), "
-        "'problem', cast(null as string), 'text', cast(null as string)))"
+        "'problem', cast(null as string), 'text', cast(null as string), 'plain', true))"
     )
 
 
@@ -134,7 +129,9 @@ def _others(image: str, schema: TableSchema, plan: DecodePlan) -> str:
     Where one has a problem, the only element is the problem, with the text of the message.
     """
     mark, text = exact_json.exact("text")
-    maps = f"from_json({text}, {literal(_MAPS)}, {exact_json.OPTIONS})"
+    parsed = f"from_json({text}, {literal(_MAPS)}, {exact_json.OPTIONS})"
+    sides = ", ".join(f"'{side}', transform(p.{side}, d -> {each_name_once('d')})" for side in ("data", "old"))
+    maps = f"transform(array({parsed}), p -> named_struct({sides}))[0]"
     old = "if(operation = 'u', maps.old, null)"
 
     def struct(names: str) -> str:
@@ -154,68 +151,60 @@ def _others(image: str, schema: TableSchema, plan: DecodePlan) -> str:
     fields = "'d', p.d, 'o', p.o, 'data_names', p.data_names, 'old_names', p.old_names"
     made = (
         f"transform(transform(coalesce(maps.data, maps.old), (d, i) -> {clean}), "
-        f"p -> named_struct({fields}, 'problem', coalesce({problem}), 'text', cast(null as string)))"
+        f"p -> named_struct({fields}, 'problem', coalesce({problem}), 'text', cast(null as string), 'plain', false))"
     )
     rows = f"flatten(transform(array({mark}), mark -> flatten(transform(array({maps}), maps -> {made}))))"
     worst = "get(filter(transform(rows, r -> r.problem), s -> s is not null), 0)"
     found = f"coalesce({null_rows(plan.legacy_old)}, if(rows is null, 'The rows are no objects.', {worst}))"
     wrong = (
         f"array(cast(named_struct('d', null, 'o', null, 'data_names', null, 'old_names', null, 'problem', {found}, "
-        f"'text', text) as {_pair(image)}))"
+        f"'text', text, 'plain', false) as {_pair(image)}))"
     )
     return f"flatten(transform(array({rows}), rows -> if({found} is null, rows, {wrong})))"
 
 
 def _rows(lines: DataFrame, schema: TableSchema, plan: DecodePlan) -> DataFrame:
+    key = _key(schema, plan)
     typed = lines.selectExpr(
         *(name for name in KAFKA_COLUMNS if name != "value"),
         "cast(coalesce(whole, pair.text) as binary) as value",
         "operation",
         "kind",
         "coalesce(problem_found, pair.problem) as problem_found",
-        "plain",
         "m",
         *(() if schema.key else (f"{key_names(plan.keys, 'named')} as key_names",)),
-        f"has_rows and pair.problem is null and not {_split('plain')} as has_rows",
+        f"has_rows and pair.problem is null and not {_split()} as has_rows",
         "if(has_rows, at, null) as place",
-        "pair.d",
-        "pair.o",
-        "pair.data_names",
-        "pair.old_names",
+        "pair",
         f"{_typed('pair.d', schema, plan)} as first",
         f"{_typed('pair.o', schema, plan)} as other",
     )
     problem = (
-        "case when problem_found is not null then problem_found when not plain then null "
-        f"else coalesce({_problem('d', 'first', schema)}, {_problem('o', 'other', schema)}) end"
+        "case when problem_found is not null then problem_found when pair.plain "
+        f"then coalesce({_problem('pair.d', 'first', schema)}, {_problem('pair.o', 'other', schema)}) end"
     )
-    first_absent, second_absent = absent(schema, "data_names"), absent(schema, "data_names", "old_names")
-    key = _key(schema, plan)
-    second = typed.selectExpr(
-        "*",
-        f"{overlaid(schema, partial='o', typed='other', whole='first', names='old_names')} as second",
-        f"{problem} as value_problem",
-        f"if(operation = 'u', {changed(schema, 'o', 'old_names')}, null) as changed_names",
-        f"{key} as key_found",
-        f"{_key_text(schema, plan) if schema.key else key_text(key)} as key_text_found",
-    )
-    old_row, new_row = ("first", "second") if plan.legacy_old else ("second", "first")
-
-    old_absent, new_absent = (first_absent, second_absent) if plan.legacy_old else (second_absent, first_absent)
+    laid = overlaid(schema, partial="pair.o", typed="other", whole="first", names="pair.old_names")
+    first_absent = absent(schema, "pair.data_names")
+    second_absent = absent(schema, "pair.data_names", "pair.old_names")
+    old_row, new_row = ("first", laid) if plan.legacy_old else (laid, "first")
+    if plan.legacy_old:
+        old_absent, new_absent = first_absent, f"if(pair.o is null, null, {second_absent})"
+    else:
+        old_absent, new_absent = f"if(pair.o is null, null, {second_absent})", first_absent
     return change_rows(
-        second,
+        typed,
         columns(
             before=f"case operation when 'd' then first when 'u' then {old_row} end",
             after=f"case operation when 'c' then first when 'r' then first when 'u' then {new_row} end",
             before_absent=f"case operation when 'd' then {first_absent} when 'u' then {old_absent} end",
             after_absent=f"case operation when 'd' then null when 'u' then {new_absent} else {first_absent} end",
-            changed="changed_names",
-            key="key_found",
-            key_text="key_text_found",
+            changed=f"if(operation = 'u', {changed(schema, 'pair.o', 'pair.old_names')}, null)",
+            key=key,
+            key_text=_key_text(schema, plan) if schema.key else key_text(key),
             schema_id=f"if(place is null, null, {literal(schema.fingerprint)})",
+            position=f"if(place > 0, {position('place')}, concat(lpad(coalesce(offset, 0L), 20, '0'), '/1/000000000'))",
         ),
-        error="value_problem",
-        sub="coalesce(place, 0)",
+        error=problem,
     )
 
 
@@ -242,10 +231,10 @@ def _value(text: str, column: Column, plan: DecodePlan) -> str:
         return _decimal(text, column)
     if kind == "date":
         day = f"try_cast(substr({text}, 1, 10) as date)"
-        return f"if(length({text}) = 10 or {text} rlike '^.{{10}}[ T]00:00:00([.]0+)?\\\\z', {day}, null)"
+        return f"if(octet_length({text}) = 10 or {text} rlike '^.{{10}}[ T]00:00:00([.]0+)?\\\\z', {day}, null)"
     if kind == "timestamp_ntz":
         # Spark would cut what is finer than microseconds.
-        return f"if(length({text}) <= 26, try_cast({text} as timestamp_ntz), null)"
+        return f"if(octet_length({text}) <= 26, try_cast({text} as timestamp_ntz), null)"
     return f"try_cast({text} as {kind})"
 
 
@@ -257,7 +246,7 @@ def _decimal(text: str, column: Column) -> str:
         precision, scale = column.logical.precision or 38, column.logical.scale or 0
     cast = f"try_cast({text} as {kind})"
     wide = f"try_cast({text} as decimal(38,{38 - (precision - scale)}))"
-    plain = f"instr({text}, '.') = 0 or length({text}) - instr({text}, '.') <= {scale}"
+    plain = f"instr({text}, '.') = 0 or octet_length({text}) - instr({text}, '.') <= {scale}"
     return f"if({plain}, {cast}, if({cast} = {wide}, {cast}, null))"
 
 
@@ -281,24 +270,24 @@ def _problem(image: str, typed: str, schema: TableSchema) -> str:
 def _key(schema: TableSchema, plan: DecodePlan) -> str:
     if schema.key:
         pairs = ", ".join(f"{literal(c.name)}, {_key_value(c, plan)}" for c in schema.key_columns)
-        return f"if(d is null, null, map({pairs}))"
+        return f"if(pair.d is null, null, map({pairs}))"
     branches = " ".join(f"when {literal(c.name)} then {_key_value(c, plan)}" for c in schema.columns)
     names = names_sql([column.name for column in schema.columns])
     return (
-        f"if(d is not null and size(key_names) > 0 and size(array_except(key_names, {names})) = 0, "
+        f"if(pair.d is not null and size(key_names) > 0 and size(array_except(key_names, {names})) = 0, "
         f"map_from_arrays(key_names, transform(key_names, k -> case k {branches} end)), null)"
     )
 
 
 def _key_value(column: Column, plan: DecodePlan) -> str:
     """The canonical text of a key column of the newest row."""
-    text = f"d.{quote(column.name)}"
+    text = f"pair.d.{quote(column.name)}"
     if plan.legacy_old:
-        text = f"coalesce(o.{quote(column.name)}, {text})"
+        text = f"coalesce(pair.o.{quote(column.name)}, {text})"
     entry = entry_of(column, base64=plan.base64)
     return text if entry is None else canonical_of(entry[1], text, names_sql(entry[2] or ()), plan.zone)
 
 
 def _key_text(schema: TableSchema, plan: DecodePlan) -> str:
     texts = ", ".join(f"coalesce({json_text(_key_value(c, plan))}, 'null')" for c in schema.key_columns)
-    return f"if(d is null, null, concat('[', concat_ws(',', {texts}), ']'))"
+    return f"if(pair.d is null, null, concat('[', concat_ws(',', {texts}), ']'))"

@@ -51,6 +51,18 @@ def names_sql(names: Sequence[str]) -> str:
     return f"array({', '.join(map(literal, names))})" if names else "cast(array() as array<string>)"
 
 
+def each_name_once(image: str) -> str:
+    """Spark SQL for a map that was read from JSON with each name once: where an object repeats one, the last counts.
+
+    The parser keeps them all, and Spark's functions of maps stop the query at such a map.
+    """
+    last = f"array_position(reverse(map_keys({image})), e.key) = size({image}) - i"
+    return (
+        f"if(size(array_distinct(map_keys({image}))) < size({image}), "
+        f"map_from_entries(filter(map_entries({image}), (e, i) -> {last})), {image})"
+    )
+
+
 def enum_text(value: str, labels: str) -> str:
     """Spark SQL for an enum's label. 0 is MySQL's empty text for a refused value; what is no number of a label stays,
     because other writers write labels."""

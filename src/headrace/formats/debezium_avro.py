@@ -91,9 +91,11 @@ class DebeziumAvro(Format):
 
     def _typed(self, parts: DataFrame, schemas: Schemas, table: TableSchema) -> DataFrame | None:
         """The rows of one table with struct images, directly; null where none of the messages can be read so."""
-        if self.settings.get("unwrapped"):
+        if self.settings["unwrapped"]:
             return None
-        found = schemas.resolved(heads_of(parts))
+        placeholder = self.settings["unavailable_value_placeholder"]
+        heads = heads_of(parts, placeholder.encode())
+        found = schemas.resolved(heads.found)
         direct, others = readers(_schemas_of("value", found), table.columns, schemas.framing.fixed_size)
         key_schemas = _schemas_of("key", found)
         keys = {head: key_reader(schema, table.columns) for head, schema in key_schemas.items()}
@@ -108,7 +110,7 @@ class DebeziumAvro(Format):
             keys={head: key for head, key in keys.items() if key is not None},
             problems={pair: r.problem for pair, r in found.items() if r.problem is not None},
             careful=not avro_is_limited(parts),
-            placeholder=self.settings["unavailable_value_placeholder"],
+            placeholder=placeholder if heads.held else None,
         )
         unread = [head for head, key in keys.items() if key is None]
         elsewhere = [f"coalesce(value_head in ({_hex(others)}), false)"] if others else []

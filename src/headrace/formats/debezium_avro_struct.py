@@ -23,6 +23,7 @@ from headrace.changes.typed import literal, quote
 from headrace.formats.avro_decode import MARK, MARK_VALUE, marked_schema, passes, search_tree
 from headrace.formats.avro_framing import Framing, Side
 from headrace.formats.avro_schema import WriterSchema
+from headrace.formats.debezium_envelope import UNKNOWN_OPERATION_REASON, moment, of_milliseconds
 from headrace.formats.messages import KAFKA_COLUMNS, change_rows, key_text, position, table
 
 if TYPE_CHECKING:
@@ -63,6 +64,10 @@ _MOST_TESTS = 24
 # Kinds whose texts need no escapes in JSON.
 _UNESCAPED = frozenset(("int8", "int16", "int32", "int64", "uint64", "decimal", "date", "boolean"))
 _MICROS = "yyyy-MM-dd\\'T\\'HH:mm:ss.SSSSSS"
+# Facts that are null in nearly all events of the connectors that have them.
+_SELDOM = frozenset(map(literal, ("xmin", "query", "lcr_position", "user_name", "ssn")))
+# Only where no image says the key.
+_KEY_WANTED = "value is null or datum.payload.op = 'd' and datum.payload.before is null"
 _OPERATIONS = "'r', 'c', 'u', 'd', 't'"
 
 
@@ -319,7 +324,7 @@ class StructPlan:
         keys: how the key of a tombstone is read, by head; all name the same columns.
         problems: why heads name no schema.
         careful: whether each datum is passed over first.
-        placeholder: what stands for a value that was not sent.
+        placeholder: what stands for a value that was not sent; null where no message of the batch holds it.
     """
 
     framing: Framing
@@ -329,7 +334,7 @@ class StructPlan:
     keys: Mapping[bytes, KeyReader]
     problems: Mapping[tuple[Side, bytes], str]
     careful: bool
-    placeholder: str
+    placeholder: str | None
     _first: Reader = field(init=False)
 
     def __post_init__(self) -> None:
@@ -339,15 +344,16 @@ class StructPlan:
         """The change rows of framed messages, lazily."""
         kept = (*KAFKA_COLUMNS, "value_head", "key_head")
         key = search_tree("key_head", {head: found.sql for head, found in self.keys.items()})
-        columns = [f"{self.read()} as datum", f"if(value is null, {key}, null) as key_datum"]
-        read = parts.selectExpr(*kept, "value_body", *columns)
-        # One projection for what is left: Spark runs it outside of whole-stage code, where it would be one method too
-        # long for the JIT compiler, and copies the images as they lie.
-        read = read.selectExpr(*kept, "datum", "key_datum", f"{self._held()} as held")
+        read = parts.selectExpr(*kept, "value_body", "key_body", f"{self.read()} as datum")
+        read = read.selectExpr(
+            *kept, "datum", f"if({_KEY_WANTED}, {key}, null) as key_datum", f"{self._held()} as held"
+        )
         return change_rows(read, self.columns(), error=self.problem())
 
     def _held(self) -> str:
         """Spark SQL: whether a value is the placeholder. Few columns are compared; for many the bytes are searched."""
+        if self.placeholder is None:
+            return "false"
         tests = [
             f"coalesce(datum.payload.{side}.{quote(column.name)} = {_placeholder(column, self.placeholder)}, false)"
             for side in ("before", "after")
@@ -378,9 +384,9 @@ class StructPlan:
         def fact(name: str) -> str:
             return f"{source}.{quote(name)}" if name in facts else "cast(null as string)"
 
-        micros = f"{fact('ts_ms')} * 1000L"
+        time = of_milliseconds(fact("ts_ms"))
         if "ts_us" in facts:
-            micros = f"coalesce({fact('ts_us')}, {micros})"
+            time = f"if({fact('ts_us')} is not null, {moment(fact('ts_us'))}, {time})"
         keyed = "if(datum.payload.op = 'd', datum.payload.before, datum.payload.after)"
         cells = dict(zip((c.name for c in self.table.columns), self._first.cells, strict=True))
         pairs = []
@@ -392,7 +398,7 @@ class StructPlan:
         if self.keys:
             one = next(iter(self.keys.values()))
             texts = ", ".join(f"{literal(n)}, {text}" for n, text in zip(one.names, one.texts, strict=True))
-            key = f"if(value is null, if(key_datum.mark <=> {MARK_VALUE}L, map({texts}), null), {key})"
+            key = f"if({_KEY_WANTED}, if(key_datum.mark <=> {MARK_VALUE}L, map({texts}), null), {key})"
         own = self.table.id
         place = table(
             *(
@@ -410,7 +416,7 @@ class StructPlan:
             "before_absent": self._absent("before"),
             "after_absent": self._absent("after"),
             "position": position(),
-            "event_time": f"timestamp_micros({micros})",
+            "event_time": time,
             "snapshot": f"if({fact('snapshot')} <> 'false', {fact('snapshot')}, null)",
             "source": self._source(source),
             "schema_id": f"if(value is null, null, {literal(self.table.fingerprint)})",
@@ -428,6 +434,8 @@ class StructPlan:
             values = (f"{struct}.{name}" for name in names)
             made = (c.sql.replace("{}", value) if c.sql else value for c, value in zip(cells, values, strict=True))
             image = f"if({struct} is null, null, cast(struct({', '.join(made)}) as struct<{types}>))"
+        if self.placeholder is None:
+            return image
         # Through JSON, because the code that Spark would make of one test per column would be too long for the JIT
         # compiler, and few messages come here.
         written = f"to_json({image}, map('timestampNTZFormat', '{_MICROS}', 'timestampFormat', '{_MICROS}XXX'))"
@@ -440,9 +448,8 @@ class StructPlan:
         return f"if(held and {struct} is not null, {read}, {image})"
 
     def _written_placeholders(self) -> tuple[str, str]:
-        return json.dumps(self.placeholder, ensure_ascii=False), json.dumps(
-            base64.b64encode(self.placeholder.encode()).decode()
-        )
+        text = self.placeholder or ""
+        return json.dumps(text, ensure_ascii=False), json.dumps(base64.b64encode(text.encode()).decode())
 
     def problem(self) -> str:
         """Spark SQL for the sentence that says why a datum can't be read; null where it can."""
@@ -455,6 +462,7 @@ class StructPlan:
                     sentence = f"A value of column '{column.name}' does not fit {column.logical.spark_type}."
                     checks.append(f"when {lost} then {literal(sentence)}")
         of_key = f"case when key is null or key_datum.mark = {MARK_VALUE}L then null"
+        of_old = f"key_datum.mark = {MARK_VALUE}L" if self.keys else "false"
         otherwise = "'The value is no Avro datum of its schema.'"
         return (
             f"case when value is null then {of_key} else "
@@ -462,7 +470,11 @@ class StructPlan:
             f"when not coalesce(datum.mark = {MARK_VALUE}L, false) "
             f"then coalesce({self._unnamed('value')}, {otherwise}) "
             f"when not coalesce(datum.payload.op in ({_OPERATIONS}), false) then "
-            f"'The operation is none of r, c, u, d, t.' {' '.join(checks)} end"
+            f"{literal(UNKNOWN_OPERATION_REASON)} "
+            "when datum.payload.op in ('r', 'c', 'u') and datum.payload.after is null "
+            "then 'The event carries no new row.' "
+            f"when datum.payload.op = 'd' and datum.payload.before is null and not coalesce({of_old}, false) "
+            f"then 'The event carries neither the old row nor a key.' {' '.join(checks)} end"
         )
 
     def _unnamed(self, side: Side) -> str:
@@ -484,6 +496,8 @@ class StructPlan:
             "value_head", {head: _names(found.absent) for head, found in self.readers.items() if found.absent}
         )
         struct = f"datum.payload.{image}"
+        if self.placeholder is None:
+            return f"cast(if({struct} is null, null, {lacking}) as array<string>)"
         # Names on the wire are letters, digits and underscores.
         words = "|".join(re.escape(word) for word in self._written_placeholders())
         pattern = literal(f'"([A-Za-z0-9_]+)":(?:{words})')
@@ -498,10 +512,18 @@ class StructPlan:
             for name, optional, text in self._first.facts
             if name not in _OWN
         ]
+        # No higher-order function here: it would keep all of this out of generated code. What a connector usually
+        # sends is one map; else it is put together, which costs several times as much.
+        usual = [(name, value) for name, value, optional in pairs if not (optional and name in _SELDOM)]
+        expected = [
+            f"{value} is {'' if name in _SELDOM else 'not '}null" for name, value, optional in pairs if optional
+        ]
+        whole = f"map({', '.join(f'{name}, {value}' for name, value in usual)})"
+        if not expected:
+            return whole
         always = ", ".join(f"{name}, {value}" for name, value, optional in pairs if not optional)
-        # No higher-order function here: it would keep all of this out of generated code.
         maybe = [f"if({value} is null, map(), map({name}, {value}))" for name, value, optional in pairs if optional]
-        return f"map_concat({', '.join([f'map({always})', *maybe])})" if maybe else f"map({always})"
+        return f"if({' and '.join(expected)}, {whole}, map_concat({', '.join([f'map({always})', *maybe])}))"
 
 
 def _names(names: Sequence[str]) -> str:

@@ -45,6 +45,9 @@ _STRUCTURED = {
     f"{_TIME}StructuredTimestamp": "timestamp",
     f"{_TIME}StructuredZonedTimestamp": "zoned_timestamp",
 }
+_PRECISE_FORMS = (*_DATES, *MOMENTS, *_ISO, _DECIMAL, _VARIABLE, *_STRUCTURED)
+PLAIN_FORMS = ("int8", "int16", "int32", "int64", "float", "float32", "double", "float64", "boolean", "bytes", "string")
+"""The types without a name of their own."""
 # Values of generation 3 that carry a precision beyond any column's.
 _MOST_PRECISION = 1_000_000
 _SOURCE_COLUMN = "__debezium.source.column."
@@ -161,6 +164,10 @@ def _decimal(parameters: Mapping[str, Any]) -> FieldText:
     if scale > precision or scale < 0:
         return FieldText(LogicalType("decimal"), texts.DECIMAL, scale=scale)
     return FieldText(LogicalType("decimal", precision, scale), texts.DECIMAL, scale=scale)
+
+
+NAMED_FORMS = {name: field_text({"type": "int64", "name": name}) for name in _PRECISE_FORMS}
+"""The forms that a schema's name decides; any other name leaves a value as its type has it."""
 
 
 def column_of(field: Mapping[str, Any], position: int) -> Column:

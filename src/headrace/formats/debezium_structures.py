@@ -77,13 +77,12 @@ def parts(column: str) -> Parts:
     return Parts(f"case {' '.join(schema)} end", f"case {' '.join(payload)} else {text} end")
 
 
-def structure_text(*, given: bool, unwrapped: str | None, single: bool = False) -> str:
+def structure_text(*, given: bool, unwrapped: str | None) -> str:
     """Spark SQL for the text by which a message's structure is found; null where it says none.
 
     Args:
         given: whether the user gave structures.
         unwrapped: what the names of added fields begin with, where rows are flat.
-        single: whether they are one, whatever the topic.
     """
     value, key = parts("value").schema, parts("key").schema
     text = "cast(value as string)"
@@ -98,7 +97,7 @@ def structure_text(*, given: bool, unwrapped: str | None, single: bool = False) 
         place = [_any_fact(text, (f"{prefix}{name}", f"{prefix}source_{name}")) for name in ("db", "schema", "table")]
     if given:
         place = ["''"] * 3
-    described = _joined("if(value is null, 'T', 'E')", value, key, *place, "''" if single else "topic")
+    described = _joined("if(value is null, 'T', 'E')", value, key, *place, "topic")
     found = f"when {value} is not null or {key} is not null then {described}"
     if given:
         found = f"else {described}"
@@ -141,7 +140,6 @@ class StructureReader:
         keys: the key columns that the user names, for messages without a key.
         given: the user's structures by topic, each with the fields of its row and of its key on the wire.
         whole_topics: whether those topics are whole; else they are what a topic ends with.
-        any_topic: whether there is one structure, whatever the topic.
     """
 
     table_field: str
@@ -150,7 +148,6 @@ class StructureReader:
     keys: tuple[str, ...] = ()
     given: Mapping[str, tuple[TableSchema, Sequence[Any], Sequence[Any]]] = field(default_factory=dict)
     whole_topics: bool = True
-    any_topic: bool = False
 
     def __call__(self, text: str) -> Structure:
         """The structure, or none for a text that is none."""
@@ -184,8 +181,6 @@ class StructureReader:
         return Structure(structure, plan)
 
     def _given(self, topic: str) -> tuple[TableSchema, Sequence[Any], Sequence[Any]] | None:
-        if self.any_topic:
-            return next(iter(self.given.values()))
         if self.whole_topics:
             return self.given.get(topic)
         # The longest first, so that a table of another schema is not taken for it.
@@ -261,9 +256,7 @@ def _id_of_name(name: str, topic: str) -> TableId:
     return TableId(database, schema, table)
 
 
-def given_reader(
-    settings: Mapping[str, Any], tables: Sequence[TableSchema], *, any_topic: bool = False
-) -> StructureReader:
+def given_reader(settings: Mapping[str, Any], tables: Sequence[TableSchema]) -> StructureReader:
     """The reader of messages of given tables.
 
     Raises:
@@ -300,5 +293,4 @@ def given_reader(
         keys=tuple(settings["keys"]),
         given=found,
         whole_topics=bool(prefix),
-        any_topic=any_topic,
     )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from headrace.changes import Column, TableSchema
 from headrace.changes.typed import literal, quote
+from headrace.formats.debezium_envelope import moment, of_milliseconds
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -16,16 +17,23 @@ if TYPE_CHECKING:
 _ZONE = "(Z|[+-][0-9]{2}:?[0-9]{2}(:?[0-9]{2})?)$"
 
 
-def typed_images(rows: DataFrame, schema: TableSchema) -> DataFrame:
-    """The rows with `before_struct` and `after_struct` beside the maps `before_map` and `after_map`."""
-    fields = ", ".join(f"{literal(c.name)}, {typed_or_null(f'm[{literal(c.name)}]', c)}" for c in schema.columns)
+def typed_images(rows: DataFrame, schema: TableSchema, times: str, skip: str) -> DataFrame:
+    """The rows with `before_struct` and `after_struct` beside the maps `before_map` and `after_map`.
+
+    Args:
+        times: the time precision mode, by which a bare number is an instant.
+        skip: SQL for where nothing is to be done.
+    """
+    fields = ", ".join(f"{literal(c.name)}, {typed_or_null(f'm[{literal(c.name)}]', c, times)}" for c in schema.columns)
     struct = f"if(m is null, null, named_struct({fields}))"
     # One expression for both: it is large.
-    both = rows.selectExpr("*", f"transform(array(before_map, after_map), m -> {struct}) as typed_images")
+    both = rows.selectExpr(
+        "*", f"if({skip}, null, transform(array(before_map, after_map), m -> {struct})) as typed_images"
+    )
     return both.selectExpr(*rows.columns, "typed_images[0] as before_struct", "typed_images[1] as after_struct")
 
 
-def typed_or_null(text: str, column: Column) -> str:
+def typed_or_null(text: str, column: Column, times: str) -> str:
     """Spark SQL for a canonical text, or a number as text, as the column's Spark type; null for what does not fit."""
     kind = column.logical.spark_type
     if kind == "string":
@@ -36,7 +44,12 @@ def typed_or_null(text: str, column: Column) -> str:
         return exact_decimal(text, column)
     if kind == "timestamp":
         # A text without a zone is UTC: the session's zone must not matter.
-        return f"try_cast(if({text} rlike {literal(_ZONE)}, {text}, concat({text}, 'Z')) as timestamp)"
+        instant = f"try_cast(if({text} rlike {literal(_ZONE)}, {text}, concat({text}, 'Z')) as timestamp)"
+        count = f"try_cast({text} as bigint)"
+        made = {"connect": of_milliseconds(count), "nanoseconds": moment(f"{count} div 1000L")}.get(
+            times, moment(count)
+        )
+        return instant if times == "isostring" else f"if({count} is null, {instant}, {made})"
     if kind == "timestamp_ntz":
         return f"try_cast(rtrim('Z', {text}) as timestamp_ntz)"
     if kind == "date":

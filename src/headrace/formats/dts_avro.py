@@ -4,26 +4,101 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.formats.base import COMMON, Format
+from headrace.formats.base import COMMON, Format, topic_option
 from headrace.formats.dts_decode import decode_maps
+from headrace.formats.dts_encode import EncodePlan
 from headrace.formats.dts_structs import decode_structs
+from headrace.formats.encoding import has_struct_images, struct_schema, with_structures_known
 from headrace.formats.features import Feature
+from headrace.options import Option
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
 class DtsAvro(Format):
-    """Records of Alibaba DTS: bare Avro of one fixed schema, one record per message, all tables in one topic."""
+    """Records of Alibaba DTS: bare Avro of one fixed schema, one record per message, all tables in one topic.
+
+    Decoding: INSERT, UPDATE and DELETE give rows, INIT rows of a snapshot; DDL (and COMMAND with a text, as of
+    MongoDB) a `schema` row with the text in `source['ddl']`, or a truncate; BEGIN and COMMIT the edges of a
+    transaction; HEARTBEAT and CHECKPOINT a heartbeat. All other operations, and values of exactly 48 bytes (with which
+    the broker fills gaps), are no event. A value that the log did not have (EmptyObject NONE) is absent. Records
+    without the last field, and with bytes behind it, are read too. `source` has the record's fields by their names and
+    its tags; `event_time` is `sourceTimestamp`, to the second.
+
+    Values are spelled by the branch of their union. The structure of a table comes from the fields' `dataTypeNumber`,
+    of MySQL's and PostgreSQL's records; it says no length, scale or sign, so integers get a type that holds the
+    unsigned range too. For other sources give `schema`.
+
+    Ordering: the offset, which is the order of the topic's one partition. Idempotence: the message alone decides its
+    row. Process: expressions in executors; for a batch, one job when `decode` is called looks for structures, unless
+    `schema` is given. Needs spark-avro in the session.
+
+    Source: seed 002; spec/format_dts_avro.md.
+    """
 
     name = "dts_avro"
-    options = (*COMMON,)
-    reads = frozenset((Feature.READ,))
-    writes = frozenset()
+    options = (
+        *COMMON,
+        Option(
+            "born_timestamp",
+            bool,
+            "Encoding: whether records end with `bornTimestamp`, as newer writers write them; milliseconds.",
+            default=True,
+        ),
+        Option(
+            "message_key",
+            str,
+            "Encoding: `none`, and partition 0 for all, as DTS does, which keeps the order of all tables; or "
+            "`primary_key`: the row's key as a JSON array of texts, which spreads rows over partitions.",
+            default="none",
+            choices=("none", "primary_key"),
+        ),
+        topic_option("dts"),
+    )
+    reads = frozenset(
+        (
+            Feature.READ, Feature.TRUNCATE, Feature.TOMBSTONE, Feature.SCHEMA, Feature.DDL, Feature.EDGES,
+            Feature.HEARTBEAT, Feature.BEFORE, Feature.WHOLE_BEFORE, Feature.ABSENT, Feature.KEY, Feature.KEY_CHANGE,
+            Feature.TYPES, Feature.DATABASE, Feature.SCHEMA_NAME, Feature.EVENT_TIME, Feature.TRANSACTION,
+            Feature.BYTES, Feature.SOURCE,
+        )
+    )  # fmt: skip
+    writes = frozenset(
+        (
+            Feature.READ, Feature.TRUNCATE, Feature.DDL, Feature.EDGES, Feature.HEARTBEAT, Feature.BEFORE,
+            Feature.WHOLE_BEFORE, Feature.ABSENT, Feature.KEY, Feature.KEY_CHANGE, Feature.DATABASE,
+            Feature.SCHEMA_NAME, Feature.EVENT_TIME, Feature.TRANSACTION, Feature.BYTES, Feature.SOURCE,
+        )
+    )  # fmt: skip
 
     def decode(self, messages: DataFrame) -> DataFrame:
-        """x"""
+        """DTS records to change rows; with `schema`, images are structs of its types.
+
+        Raises:
+            OptionError: the session has no spark-avro, or `schema` and `keys` contradict each other.
+        """
         given, keys = self.settings["schema"], self.settings["keys"]
         if given is not None and given.single:
             return decode_structs(messages, given.only(keys), keys)
         return decode_maps(messages, keys, None if given is None else given.tables)
+
+    def encode(self, changes: DataFrame) -> DataFrame:
+        """Change rows to DTS records; tombstones, messages, gaps and errors give none.
+
+        What the source says beside the fields of a record stands in its tags.
+
+        Raises:
+            OptionError: the session has no spark-avro, or a streaming DataFrame with map images has no `schema`.
+        """
+        settings = self.settings
+        plan = EncodePlan(
+            topic=settings["topic"],
+            born=settings["born_timestamp"],
+            with_key=settings["message_key"] == "primary_key",
+        )
+        given, keys = settings["schema"], settings["keys"]
+        if has_struct_images(changes):
+            return plan.of_structs(changes, struct_schema(changes, given, keys))
+        known, schemas = with_structures_known(changes, given, owner="format 'dts_avro'", keys=keys)
+        return plan.of_maps(known, schemas)

@@ -121,9 +121,21 @@ def records(messages: DataFrame, wanted: str, *, careful: bool) -> DataFrame:
     )  # fmt: skip
 
 
+def all_texts(r: str, *more: str) -> str:
+    """Spark SQL for all texts of a record but those of its values, one behind the other.
+
+    Args:
+        r: SQL for the record.
+        more: SQL for further texts.
+    """
+    fields = ("sourcePosition", "safeSourcePosition", "sourceTxid", "source.version", "objectName")
+    parts = (*(f"{r}.{field}" for field in fields), f"map_keys({r}.tags)", f"map_values({r}.tags)", *more)
+    return f"concat_ws('', {', '.join(parts)})"
+
+
 def _problem() -> str:
     """Why a record can't be read, as far as its values are not looked at."""
-    size = f"size(r.fields.{ARRAY})"
+    size, texts = f"size(r.fields.{ARRAY})", all_texts("r", f"r.fields.{ARRAY}.name", _DDL)
     images = "".join(
         f"when r.{image}.{ARRAY} is not null and size(r.{image}.{ARRAY}) <> {size} "
         "then 'An image of the record has not as many values as there are fields.' "
@@ -131,6 +143,7 @@ def _problem() -> str:
     )
     return (
         "case when o = 'error' then 'The value is no DTS record.' "
+        f"when not is_valid_utf8({texts}) then 'A text of the record is no UTF-8.' "
         f"when o = 'ddl' and {_DDL} is null then 'The DDL record has no statement.' "
         f"when not {_IS_DATA} then null "
         "when r.objectName is null then 'The record of a row names no table.' "
@@ -142,7 +155,7 @@ def _problem() -> str:
 
 
 def read_images(known: DataFrame) -> DataFrame:
-    """The records with `names` of their fields, `numbers`, and `read_values`: both images, old and new, as values read."""
+    """The records with their fields' `names` and `numbers`, and `read_values`: the old and the new image's values."""
     each = read_value("v", f"get(r.fields.{ARRAY}, i).dataTypeNumber", "kind", "micro")
     before = f"if({_IS_DATA} and p is null and o in ('u', 'd'), r.beforeImages.{ARRAY}, null)"
     after = f"if({_IS_DATA} and p is null and o <> 'd', r.afterImages.{ARRAY}, null)"
@@ -274,7 +287,8 @@ def decode_maps(messages: DataFrame, keys: Sequence[str], tables: Sequence[Table
     sound = "why is null"
     rows = facts.selectExpr(
         *KAFKA_COLUMNS, "op", "table", "key_names", "event_time", "snapshot", "transaction", "source", "why",
-        *(f"if({sound}, {_map(f'get(read_values, {n})')}, null) as {image}" for n, image in enumerate(("before", "after"))),
+        f"if({sound}, {_map('get(read_values, 0)')}, null) as before",
+        f"if({sound}, {_map('get(read_values, 1)')}, null) as after",
         f"if({sound} and names is not null, {_structure()}, null) as structure",
     )  # fmt: skip
     row = "coalesce(after, before)"
@@ -305,7 +319,8 @@ def _structure() -> str:
 
     Of sources whose numbers are not known only bytes are told from text: their forms differ from row to row.
     """
-    form = f"coalesce(nullif(get(get(read_values, 1), i).form, '{ABSENT}'), nullif(get(get(read_values, 0), i).form, '{ABSENT}'))"
+    new, old = (f"nullif(get(get(read_values, {n}), i).form, '{ABSENT}')" for n in (1, 0))
+    form = f"coalesce({new}, {old})"
     same = f"f is null or f = {expected_form('kind', 'n')} or (kind = 'x' and f <> 'b')"
     forms = "transform(numbers, (n, i) -> " + let("f", form, f"if({same}, '', f)") + ")"
     return (

@@ -3,17 +3,18 @@
 A lambda takes from a record only what rows need: each value as text, and times, floats and bytes apart, by place. So
 the union of all kinds of values, which is dear to write into Spark's rows, is never written. A projection that Spark
 compiles then makes typed columns of it and looks whether every value fitted. All other records (another order of
-fields, a value in another branch, no row at all) are read again, by `slow`.
+fields, a value in another branch, no row at all) are read again, by `dts_structs`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from headrace.changes import Column, TableSchema
 from headrace.changes.texts import canonical_text
 from headrace.changes.typed import literal, quote
-from headrace.formats.dts_decode import FACTS, LAST_SECOND, MORE_FACTS
+from headrace.formats.dts_decode import FACTS, IS_FILLER, LAST_SECOND, MORE_FACTS, message_keys, read_record
 from headrace.formats.dts_schema import (
     ARRAY,
     BINARY_GEOMETRY,
@@ -26,7 +27,7 @@ from headrace.formats.dts_schema import (
     TEXT_OBJECT,
     TIMESTAMP,
 )
-from headrace.formats.dts_values import MOST_SECONDS, is_day, let
+from headrace.formats.dts_values import DECIMAL_TEXT, MOST_SECONDS, is_day, let
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -46,7 +47,8 @@ _OTHERS = {
     "floats": f"v -> v.{FLOAT}.value",
     "times": f"v -> v.{DATE_TIME}",
     "instants": f"v -> v.{TIMESTAMP}",
-    "binaries": f"v -> coalesce(v.{BINARY_OBJECT}.value, v.{BINARY_GEOMETRY}.value, v.{CHARACTER}.value)",
+    "binaries": f"v -> coalesce(v.{BINARY_OBJECT}.value, v.{BINARY_GEOMETRY}.value, "
+    f"if(v.{CHARACTER}.charset in ('binary', ''), v.{CHARACTER}.value, null))",
 }
 _OTHER_OF = {
     "float": "floats",
@@ -58,24 +60,25 @@ _OTHER_OF = {
 }
 
 
-def straight(messages: DataFrame, schema: TableSchema, record: str, slow: str, keys: str) -> DataFrame:
-    """Kafka's columns with the row struct `d`, as `dts_decode.decode_rows` gives it.
+def straight(messages: DataFrame, schema: TableSchema, keys: Sequence[str], *, careful: bool) -> DataFrame:
+    """Kafka's columns with the row struct `fast`, null for all messages that are not as expected.
 
     Args:
         messages: has Kafka's columns.
         schema: the table's columns.
-        record: Spark SQL for the record.
-        slow: Spark SQL for the row struct of any record.
-        keys: Spark SQL for the names of the key columns, from the tags `f.tags`, where the table's are not known.
+        keys: the key columns where neither the table nor a record names them.
+        careful: as in `read_record`.
     """
     kafka = messages.columns
+    record = f"if({IS_FILLER}, null, {read_record(careful=careful)})"
     taken = messages.selectExpr("*", f"{let('r', record, _taken(schema))} as f")
     shaped = taken.selectExpr(
         *kafka, "f", f"{_image('f.before', schema)} as b", f"{_image('f.after', schema)} as a",
         # A lambda, so that Spark does not put all this into one Java method, which would be too long to be compiled.
         "exists(headers, h -> h.key is null) as apart",
     )  # fmt: skip
-    return shaped.selectExpr(*kafka, f"if({_fits(schema)}, {_row(schema, keys)}, {slow}) as d")
+    names = message_keys(keys, "f.tags['pk_uk_info']")
+    return shaped.selectExpr(*kafka, f"if({_fits(schema)}, {_row(schema, names)}, null) as fast")
 
 
 def _taken(schema: TableSchema) -> str:
@@ -134,6 +137,8 @@ def _typed(taken: str, n: int, column: Column) -> str:
     if kind == "string":
         if column.logical.kind in _MOMENTS:
             return "cast(null as string)"
+        if column.logical.kind == "decimal":
+            return f"if({text} rlike {literal(DECIMAL_TEXT)}, {text}, null)"
         return f"try_validate_utf8(if({text} = {_NO_TEXT}, null, {text}))"
     if kind == "boolean":
         return f"case {text} when '1' then true when '0' then false end"
@@ -186,7 +191,8 @@ def _fits(schema: TableSchema) -> str:
     facts = ", ".join(map(literal, (*FACTS, *MORE_FACTS)))
     return (
         f"f is not null and {_points()} in (1, 2) and instr(f.path, '\\\\') = 0 "
-        f"and f.seconds between 1L and {LAST_SECOND}L and f.type <> 'OTHER' "
+        f"and is_valid_utf8(concat_ws('', f.path, f.position, f.safe, f.txid, f.version, map_keys(f.tags), "
+        f"map_values(f.tags))) and f.seconds between 1L and {LAST_SECOND}L and f.type <> 'OTHER' "
         f"and not arrays_overlap(map_keys(f.tags), array({facts})) and {images}"
     )
 
@@ -207,7 +213,6 @@ def _row(schema: TableSchema, keys: str) -> str:
     operation = "case f.operation when 'INSERT' then 'c' when 'UPDATE' then 'u' when 'DELETE' then 'd' else 'r' end"
     parts = {
         "op": operation,
-        "problem": "cast(null as string)",
         "table": "named_struct('database', nullif(split_part(f.path, '.', 1), ''), "
         f"'schema', if({_points()} = 2, nullif(split_part(f.path, '.', 2), ''), null), "
         "'name', split_part(f.path, '.', -1))",
@@ -216,7 +221,6 @@ def _row(schema: TableSchema, keys: str) -> str:
         "before_absent": nothing,
         "after_absent": nothing,
         "key": key_of(schema, "coalesce(a, b)", keys),
-        "structure": "cast(null as string)",
         "event_time": "timestamp_seconds(f.seconds)",
         "snapshot": "if(f.operation = 'INIT', 'true', null)",
         "transaction": "if(f.txid in ('', '0'), null, f.txid)",

@@ -6,101 +6,125 @@ every branch of the union, whatever the order of the fields.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from headrace.changes import Column, TableSchema
 from headrace.changes.typed import literal, quote
-from headrace.formats.dts_decode import RowParts, is_careful, is_micro, message_keys, record_of, row_columns, row_of
-from headrace.formats.dts_schema import ARRAY, BINARY_OBJECT, CHARACTER
+from headrace.formats.dts_decode import (
+    TRANSACTION,
+    is_careful,
+    message_keys,
+    read_images,
+    records,
+    row_columns,
+    value_problem,
+)
 from headrace.formats.dts_straight import key_of, straight
-from headrace.formats.dts_types import KIND
-from headrace.formats.dts_values import let, read_value
-from headrace.formats.messages import change_rows, kafka_columns
+from headrace.formats.dts_values import ABSENT
+from headrace.formats.messages import KAFKA_COLUMNS, change_rows, kafka_columns, key_text
 from headrace.formats.text_values import misfit
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from pyspark.sql import DataFrame
+
+_IMAGES = ("before", "after")
+_DATA = "('c', 'u', 'd', 'r')"
 
 
 def decode_structs(messages: DataFrame, schema: TableSchema, keys: Sequence[str]) -> DataFrame:
-    """The change rows, lazily."""
+    """The change rows, lazily.
+
+    Args:
+        messages: has Kafka's columns.
+        schema: the table's structure.
+        keys: the key columns where neither the table nor a record names them.
+    """
     kafka = kafka_columns(messages)
     careful = is_careful(kafka)
-    known = "cast(null as array<string>)"
-    parts = RowParts(
-        lambda image: _image(image, schema),
-        known if schema.key else message_keys(keys),
-        key_of(schema, "coalesce(a.image, b.image)", "k"),
+    fast = straight(kafka, schema, keys, careful=careful)
+    read = read_images(records(fast, "fast is null", careful=careful))
+    facts = row_columns("cast(null as array<string>)" if schema.key else message_keys(keys))
+    laid = read.selectExpr(
+        *KAFKA_COLUMNS, "fast", *(f"{sql} as {name}" for name, sql in facts.items()),
+        f"{value_problem()} as why",
+        *(f"{_in_order(f'get(read_values, {n})', schema)} as {image}_texts" for n, image in enumerate(_IMAGES)),
+    )  # fmt: skip
+    # A lambda in each projection, so that Spark does not put it into one Java method, which would be too long.
+    apart = "exists(headers, h -> h.key is null) as apart"
+    typed = laid.selectExpr("*", *(f"{_struct(f'{image}_texts', schema)} as {image}" for image in _IMAGES), apart)
+    checked = typed.selectExpr(
+        *KAFKA_COLUMNS, "fast", *facts, *_IMAGES, "before_texts", "after_texts",
+        f"coalesce(why, {', '.join(_misfits(f'{image}_texts', image, schema) for image in _IMAGES)}) as why",
+        *(f"{_absent(f'{image}_texts', schema)} as {image}_absent" for image in _IMAGES),
+    )  # fmt: skip
+    key = key_of(schema, "coalesce(after, before)", "key_names")
+    whole = checked.selectExpr("*", f"if(op in {_DATA} and why is null, {key}, null) as row_key")
+    slow = {name: name for name in ("op", "table", *_IMAGES, "before_absent", "after_absent", "event_time", "snapshot")}
+    slow |= {"key": "row_key", "transaction": "transaction", "source": "source"}
+    rows = whole.selectExpr(
+        *KAFKA_COLUMNS, "why", *(f"if(fast is null, {sql}, fast.{name}) as got_{name}" for name, sql in slow.items())
     )
-    rows = straight(
-        kafka,
-        schema,
-        record_of(careful=careful),
-        row_of(parts, careful=careful),
-        known if schema.key else message_keys(keys, "f.tags['pk_uk_info']"),
-    )
-    is_row = "d.op in ('c', 'u', 'd', 'r')"
-    columns = {**row_columns(), "schema_id": f"if({is_row}, {literal(schema.fingerprint)}, null)"}
-    return change_rows(rows, columns, error="d.problem")
+    columns = {name: f"got_{name}" for name in slow} | {
+        "key_text": key_text("got_key"),
+        "transaction": TRANSACTION.replace("transaction", "got_transaction"),
+        "schema_id": f"if(got_op in {_DATA}, {literal(schema.fingerprint)}, null)",
+    }
+    return change_rows(rows, columns, error="why")
 
 
 def _names(schema: TableSchema) -> str:
     return f"array({', '.join(literal(column.name) for column in schema.columns)})"
 
 
-def _image(image: str, schema: TableSchema) -> str:
-    """A struct of the typed image, the columns that it does not carry, and what is wrong with it."""
-    names, values, wanted = f"r.fields.{ARRAY}.name", f"{image}.{ARRAY}", _names(schema)
-    # The column's place among the fields.
-    places = f"transform({wanted}, c -> cast(array_position({names}, c) as int) - 1)"
-    kind = KIND.format("r.source.sourceType")
-    read = read_value("x", f"get(r.fields.{ARRAY}, p).dataTypeNumber", "kind", "micro")
-    missing = "named_struct('text', null, 'form', null, 'absent', true, 'bad', false)"
-    each = f"if(p < 0, {missing}, {let('x', f'get({values}, p)', read)})"
-    texts = let("kind", kind, let("micro", is_micro(), f"transform({places}, p -> {each})"))
-    raw = f"transform({places}, p -> if(p < 0, null, get({values}, p)))"
-    fields, problems = [], []
-    for n, column in enumerate(schema.columns):
-        value = f"get(t, {n})"
-        text, typed = f"{value}.text", f"s.{quote(column.name)}"
-        fields.append(f"{literal(column.name)}, {_typed_text(text, f'{value}.form', f'get(v, {n})', column)}")
-        lossy = misfit(text, typed, column) if column.logical.spark_type != "binary" else f"{typed} is null"
-        bad = f"{value}.bad"
-        if lossy is not None:
-            bad += f" or (not {_is_zero(text, column)} and {text} is not null and {lossy})"
-        sentence = literal(f"A value of column '{column.name}' does not fit its type {column.logical.spark_type}.")
-        problems.append(f"when {bad} then {sentence}")
-    absent = f"nullif(filter({wanted}, (c, i) -> get(t, i).absent), cast(array() as array<string>))"
-    problem = f"case {' '.join(problems)} end" if problems else "cast(null as string)"
-    made = f"named_struct('image', s, 'absent', {absent}, 'problem', {problem})"
-    body = let("v", raw, let("t", texts, let("s", f"named_struct({', '.join(fields)})", made)))
-    return f"if({values} is null, null, {body})"
+def _in_order(image: str, schema: TableSchema) -> str:
+    """The values of an image in the order of the columns; of a column that is no field, an absent one."""
+    missing = f"named_struct('text', cast(null as string), 'form', '{ABSENT}')"
+    place = "cast(array_position(names, c) as int)"
+    each = f"if(array_contains(names, c), get({image}, {place} - 1), {missing})"
+    return f"if({image} is null, null, transform({_names(schema)}, c -> {each}))"
 
 
-def _is_zero(text: str, column: Column) -> str:
-    """A zero date of MySQL becomes null, as no Spark type has it."""
-    if column.logical.spark_type not in ("date", "timestamp", "timestamp_ntz"):
-        return "false"
-    return f"{text} rlike '^[0-9]{{4}}-(00-[0-9]{{2}}|[0-9]{{2}}-00)'"
+def _struct(texts: str, schema: TableSchema) -> str:
+    fields = ", ".join(
+        f"{literal(c.name)}, {_typed(f'get({texts}, {n}).text', f'get({texts}, {n}).form', c)}"
+        for n, c in enumerate(schema.columns)
+    )
+    return f"if({texts} is null, null, named_struct({fields}))"
 
 
-def _typed_text(text: str, form: str, value: str, column: Column) -> str:
+def _typed(text: str, form: str, column: Column) -> str:
     """A canonical text as the column's type; null where it does not fit."""
     kind = column.logical.spark_type
     if kind == "binary":
-        # Of a text in a column of bytes, the bytes.
-        raw = f"coalesce({value}.{CHARACTER}.value, {value}.{BINARY_OBJECT}.value)"
-        return f"if({form} = 'b', try_to_binary({text}, 'base64'), coalesce({raw}, cast({text} as binary)))"
+        return f"if({form} = 'b', try_to_binary({text}, 'base64'), cast({text} as binary))"
     if kind == "boolean":
-        words = (
-            f"when lower({text}) in ('true', 't', '1') then true when lower({text}) in ('false', 'f', '0') then false"
-        )
-        return f"case {words} end"
+        yes, no = "('true', 't', '1')", "('false', 'f', '0')"
+        return f"case when lower({text}) in {yes} then true when lower({text}) in {no} then false end"
     if kind == "timestamp":
         # A clock without a zone is no instant.
         return f"if({form} in ('i', 'z'), try_cast({text} as timestamp), null)"
     if kind == "timestamp_ntz":
         return f"if({form} in ('i', 'z'), null, try_cast({text} as timestamp_ntz))"
     return text if kind == "string" else f"try_cast({text} as {kind})"
+
+
+def _misfits(texts: str, image: str, schema: TableSchema) -> str:
+    """A sentence that names the first column whose value does not fit its type; null where all fit."""
+    tests = []
+    for n, column in enumerate(schema.columns):
+        kind, text, typed = column.logical.spark_type, f"get({texts}, {n}).text", f"{image}.{quote(column.name)}"
+        lossy = f"{typed} is null" if kind == "binary" else misfit(text, typed, column)
+        if lossy is None:
+            continue
+        # A zero date of MySQL becomes null, as no Spark type has it.
+        zero = f"{text} rlike '^[0-9]{{4}}-(00-[0-9]{{2}}|[0-9]{{2}}-00)'"
+        date = f" and not {zero}" if kind in ("date", "timestamp", "timestamp_ntz") else ""
+        sentence = literal(f"A value of column '{column.name}' does not fit its type {kind}.")
+        tests.append(f"when {text} is not null and {lossy}{date} then {sentence}")
+    return f"case {' '.join(tests)} end" if tests else "cast(null as string)"
+
+
+def _absent(texts: str, schema: TableSchema) -> str:
+    names = f"filter({_names(schema)}, (c, i) -> get({texts}, i).form <=> '{ABSENT}')"
+    return f"if({texts} is null, null, nullif({names}, cast(array() as array<string>)))"

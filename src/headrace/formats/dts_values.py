@@ -24,15 +24,17 @@ from headrace.formats.dts_schema import (
 )
 from headrace.formats.dts_types import BOOLEAN_OID, FLOAT_NUMBERS, TEXTUAL_OBJECTS, TEXTUAL_OIDS
 
-READ_VALUE = "struct<text:string,form:string,absent:boolean,bad:boolean>"
-"""A value as it was read: its text (null for NULL), its form, and whether it is absent or can't be read."""
+READ_VALUE = "struct<text:string,form:string>"
+"""A value as it was read: its canonical text and its form. NULL has neither; an absent one has the form `ABSENT`; one
+that can't be read has a form and no text."""
+ABSENT = "N"
 
 # Seconds whose days have a date in Spark.
 MOST_SECONDS = 9_000_000_000_000
 _INTEGER = "^[+-]?[0-9]+$"
-_DECIMAL = "^[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]+)?$"
+DECIMAL_TEXT = "^[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]+)?$"
 _SPECIAL = ("NaN", "Infinity", "-Infinity", "~")
-_DAY, _TEXT, _BLANK, _NONE = "'D'", "'t'", "' '", "'NONE'"
+_DAY, _TEXT, _BLANK = "'D'", "'t'", "' '"
 _ZONE = "^([+-][0-9]{1,2}(:?[0-9]{2}){0,2}|[A-Za-z][A-Za-z0-9_+/:-]*)$"
 
 
@@ -41,40 +43,16 @@ def let(name: str, value: str, body: str) -> str:
     return f"get(transform(array({value}), {name} -> {body}), 0)"
 
 
-def is_null(value: str) -> str:
-    """Spark SQL: whether a value is SQL NULL, by either way to say so."""
-    return f"({value} is null or {value}.{EMPTY} <=> 'NULL')"
-
-
-def read_value(value: str, number: str, kind: str, micro: str) -> str:
+def read_value(v: str, number: str, kind: str, micro: str) -> str:
     """Spark SQL for `READ_VALUE` of one value.
 
     Args:
-        value: SQL for the value; a name, because it is repeated.
+        v: SQL for the value; a name, because it is repeated.
         number: SQL for its field's `dataTypeNumber`.
         kind: SQL for whose numbers these are (`dts_types.KIND`).
         micro: SQL: whether the fraction of a DateTime is microseconds.
     """
-    found = let("x", _text_and_form(value, number, kind, micro), _read("x"))
-    nothing = _made("null", "null", "false", "false")
-    return (
-        f"case when {value} is null then {nothing} when {value}.{EMPTY} is not null then "
-        f"{_made('null', 'null', f'{value}.{EMPTY} = {_NONE}', 'false')} else {found} end"
-    )
 
-
-def _made(text: str, form: str, absent: str, bad: str) -> str:
-    return (
-        f"named_struct('text', cast({text} as string), 'form', cast({form} as string), "
-        f"'absent', {absent}, 'bad', {bad})"
-    )
-
-
-def _read(found: str) -> str:
-    return _made(f"{found}.text", f"{found}.form", "false", f"{found}.text is null")
-
-
-def _text_and_form(v: str, number: str, kind: str, micro: str) -> str:
     def pair(text: str, form: str) -> str:
         return f"named_struct('text', cast({text} as string), 'form', cast({form} as string))"
 
@@ -97,35 +75,41 @@ def _text_and_form(v: str, number: str, kind: str, micro: str) -> str:
         word = f"case when lower({text}) in ('t', 'true', '1') then 'true' "
         word += f"when lower({text}) in ('f', 'false', '0') then 'false' else {text} end"
         of_boolean = f"(upper({type}) in ('BOOL', 'BOOLEAN') or ({kind} = 'p' and {number} = {BOOLEAN_OID}))"
-        return pair(f"if({of_boolean}, {word}, {text})", f"if({of_boolean}, 'o', 't')")
+        is_word = f"lower({text}) in ('t', 'true', '1', 'f', 'false', '0')"
+        return pair(f"if({of_boolean}, {word}, {text})", f"if({of_boolean} and {is_word}, 'o', 't')")
 
-    date_time = let("w", date_time_text(f"{v}.{DATE_TIME}", micro), pair("w.text", "w.form"))
+    date_time = date_time_text(f"{v}.{DATE_TIME}", micro)
+    zone = f"trim({v}.{ZONED}.timezone)"
     zoned = let(
         "w",
         date_time_text(f"{v}.{ZONED}.value", micro),
-        # A form is of a day and a clock: only then a zone can be applied.
+        # A time without a day, or of a zone that Java does not know, is a text.
         pair(
-            f"if(trim({v}.{ZONED}.timezone) rlike '{_ZONE}', concat(w.text, trim({v}.{ZONED}.timezone)), null)",
-            "if(w.form in ('l', 'L'), 'z', 't')",
+            f"if({zone} rlike '{_ZONE}', concat(w.text, {zone}), null)",
+            f"if(w.form in ('l', 'L') and try_cast(concat(w.text, {zone}) as timestamp) is not null, 'z', 't')",
         ),
     )
     return (
-        f"case when {v}.{INTEGER} is not null then "
+        f"case when {v} is null or {v}.{EMPTY} = 'NULL' then {pair('null', 'null')} "
+        f"when {v}.{INTEGER} is not null then "
         f"{pair(f'if({plain} or {integer} rlike {_q(_INTEGER)}, {integer}, null)', _q('n'))} "
         f"when {character} is not null then if({dts_charsets.is_utf8(f'{character}.charset')}, "
         f"{pair(f'try_validate_utf8(cast({character}.value as string))', _q('t'))}, if({as_bytes}, "
         f"{pair(base64_text(f'{character}.value'), _q('b'))}, "
         f"{pair(dts_charsets.text(f'{character}.charset', f'{character}.value'), _q('t'))})) "
         f"when {decimal} is not null then "
-        f"{pair(f'if({decimal} rlike {_q(_DECIMAL)} or {decimal} in ({special}), {decimal}, null)', _q('d'))} "
+        f"{pair(f'if({decimal} rlike {_q(DECIMAL_TEXT)} or {decimal} in ({special}), {decimal}, null)', _q('d'))} "
         f"when {v}.{DATE_TIME} is not null then {date_time} "
         f"when {v}.{TIMESTAMP} is not null then {pair(instant_text(f'{v}.{TIMESTAMP}'), _q('i'))} "
         f"when {v}.{FLOAT} is not null then {pair(_number(f'{v}.{FLOAT}.value', number, kind), _q('f'))} "
-        f"when {text_object} is not null then {boolean(f'{text_object}.value', f'{text_object}.type')} "
-        f"when {binary} is not null then if({is_text}, {let('u', utf8, boolean('u', f'{binary}.type'))}, "
+        f"when {text_object} is not null then "
+        f"{boolean(f'try_validate_utf8({text_object}.value)', f'{text_object}.type')} "
+        f"when {binary} is not null then if({is_text}, {boolean(utf8, f'{binary}.type')}, "
         f"{pair(base64_text(f'{binary}.value'), _q('b'))}) "
         f"when {v}.{ZONED} is not null then {zoned} "
-        f"when {v}.{TEXT_GEOMETRY} is not null then {pair(f'{v}.{TEXT_GEOMETRY}.value', _q('t'))} "
+        f"when {v}.{TEXT_GEOMETRY} is not null then "
+        f"{pair(f'try_validate_utf8({v}.{TEXT_GEOMETRY}.value)', _q('t'))} "
+        f"when {v}.{EMPTY} = 'NONE' then {pair('null', _q(ABSENT))} "
         f"else {pair(base64_text(f'{v}.{BINARY_GEOMETRY}.value'), _q('b'))} end"
     )
 
@@ -144,10 +128,7 @@ def _number(value: str, number: str, kind: str) -> str:
     is_float = " or ".join(f"({kind} = '{k}' and {number} = {n})" for k, n in FLOAT_NUMBERS.items())
     single = f"cast({value} as float)"
     same = f"(cast({single} as double) = {value} or isnan({value}))"
-    return let(
-        "n", f"named_struct('d', {value}, 'f', {single})", f"if(({is_float}) and {same}, {float_text('n.f')}, "
-        f"{float_text('n.d')})"
-    )  # fmt: skip
+    return f"if(({is_float}) and {same}, {float_text(single)}, {float_text(value)})"
 
 
 def instant_micros(timestamp: str) -> str:
@@ -198,7 +179,7 @@ def date_time_text(d: str, micro: str) -> str:
     fine = f"if(coalesce({d}.millis, 0) <> 0 and {digits} = 9, 'L', 'l')"
 
     def made(text: str, form: str) -> str:
-        return f"named_struct('text', cast({text} as string), 'form', {form})"
+        return f"named_struct('text', cast({text} as string), 'form', cast({form} as string))"
 
     return (
         f"case when {d}.millis < -999999999 or {d}.millis > 999999999 then {made('null', _q('t'))} "

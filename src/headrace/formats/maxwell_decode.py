@@ -9,7 +9,7 @@ from headrace.changes import TableSchema
 from headrace.changes.typed import literal, quote
 from headrace.formats import exact_json, overlaid_structs, text_values
 from headrace.formats.canal_decode import overlay
-from headrace.formats.canal_values import names_sql
+from headrace.formats.canal_values import each_name_once, names_sql
 from headrace.formats.messages import change_rows, kafka_columns, key_text, not_utf8, table
 
 if TYPE_CHECKING:
@@ -69,8 +69,10 @@ def _parsed(messages: DataFrame, image: str) -> DataFrame:
         .selectExpr(
             "*",
             f"from_json({text}, {literal(ddl)}, {exact_json.OPTIONS}) as m",
-            f"if(key_json is null, null, {exact_json.unmarked_map(fields, 'key_mark')}) as key_fields",
+            f"if(key_json is null, null, {fields}) as key_parsed",
         )
+        .selectExpr("*", f"{each_name_once('key_parsed')} as key_once")
+        .selectExpr("*", f"{exact_json.unmarked_map('key_once', 'key_mark')} as key_fields")
         .selectExpr("*", f"{operation} as operation", f"if(key_fields is null, null, {names}) as pk_fields")
         .selectExpr("*", f"{problem} as problem_found")
     )
@@ -130,10 +132,16 @@ def decode_maps(messages: DataFrame, keys: Sequence[str], tables: Sequence[Table
     """The change rows, lazily, with images as maps; typed by the structures of their tables where known."""
     parsed = _parsed(messages, "map<string,string>")
     row = table("coalesce(m.database, '')", "''", "coalesce(m.`table`, '')")
-    spelled = parsed.selectExpr("*", f"{row} as row_table").selectExpr(
+    once = parsed.selectExpr(
+        "*", f"{row} as row_table", *(f"{each_name_once(f'm.{image}')} as {image}_once" for image in ("data", "old"))
+    )
+    plain = once.selectExpr(
+        "*", *(f"{exact_json.unmarked_map(f'{image}_once')} as {image}_plain" for image in ("data", "old"))
+    )
+    spelled = plain.selectExpr(
         "*",
-        f"{text_values.canonical_map(exact_json.unmarked_map('m.data'), tables, 'row_table')} as whole",
-        f"{text_values.canonical_map(exact_json.unmarked_map('m.old'), tables, 'row_table')} as partial",
+        f"{text_values.canonical_map('data_plain', tables, 'row_table')} as whole",
+        f"{text_values.canonical_map('old_plain', tables, 'row_table')} as partial",
         f"if(problem_found is null and {IS_DATA}, {_key_names(keys)}, null) as key_names",
     )
     keyed = spelled.selectExpr(
@@ -160,8 +168,9 @@ def decode_structs(messages: DataFrame, schema: TableSchema, keys: Sequence[str]
     fields = ",".join(f"{quote(c.name)}:string" for c in schema.columns)
     parsed = _parsed(messages, f"struct<{fields}>")
     readable = f"problem_found is null and {IS_DATA}"
-    looked = parsed.selectExpr("*", *overlaid_structs.halves(_OLD, "operation = 'u' and m.old is not null"))
-    unclear = overlaid_structs.unclear(schema, "m.data", _OLD, _ELSEWHERE)
+    tail = overlaid_structs.tail(_OLD, "operation = 'u' and m.old is not null")
+    looked = parsed.selectExpr("*", tail).selectExpr("*", overlaid_structs.head_of(_OLD))
+    unclear = overlaid_structs.unclear(schema, "m.data", _ELSEWHERE)
     maps = f"from_json(text, 'data map<string,string>, old map<string,string>', {exact_json.OPTIONS})"
     texts = looked.selectExpr(
         *(name for name in looked.columns if name not in ("head", "tail")),

@@ -11,7 +11,7 @@ from headrace.changes.typed import literal, quote
 from headrace.formats import exact_json, plain_json, text_values
 from headrace.formats.base import COMMON, Format, topic_option
 from headrace.formats.canal_encode import json_text
-from headrace.formats.canal_values import names_sql
+from headrace.formats.canal_values import each_name_once, names_sql
 from headrace.formats.encoding import has_struct_images, struct_schema, topic_of, with_structures_known
 from headrace.formats.features import Feature
 from headrace.formats.messages import change_rows, kafka_columns, key_text, not_utf8, table
@@ -154,12 +154,14 @@ def _key_names(keys: Sequence[str]) -> str:
 def _decode_maps(messages: DataFrame, keys: Sequence[str], tables: Sequence[TableSchema]) -> DataFrame:
     parsed = _parsed(messages, "map<string,string>")
     row = _columns("null")["table"]
-    spelled = parsed.selectExpr("*", f"{row} as row_table").selectExpr(
+    images = ("before", "after")
+    once = parsed.selectExpr(
+        "*", f"{row} as row_table", *(f"{each_name_once(f'm.{image}')} as {image}_once" for image in images)
+    )
+    plain = once.selectExpr("*", *(f"{exact_json.unmarked_map(f'{image}_once')} as {image}_plain" for image in images))
+    spelled = plain.selectExpr(
         "*",
-        *(
-            f"{text_values.canonical_map(exact_json.unmarked_map(f'm.{i}'), tables, 'row_table')} as {i}_image"
-            for i in ("before", "after")
-        ),
+        *(f"{text_values.canonical_map(f'{i}_plain', tables, 'row_table')} as {i}_image" for i in images),
         f"{_key_names(keys)} as key_names",
     )
     image = "if(operation = 'd', before_image, after_image)"

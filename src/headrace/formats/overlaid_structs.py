@@ -13,28 +13,31 @@ from headrace.formats.canal_encode import to_text
 from headrace.formats.canal_values import names_sql
 
 
-def halves(divider: str, present: str) -> tuple[str, str]:
-    """Spark SQL for the columns `head` and `tail`: `text` before and behind the divider that opens the partial row.
+def tail(divider: str, present: str) -> str:
+    """Spark SQL for the column `tail`: `text` behind the last divider, which opens the partial row of an update.
 
-    `tail` is null, and `head` the whole text, where `present` is false.
+    Null where `present` is false. A quote inside a string is escaped, so no value holds the divider.
     """
-    return (
-        f"if({present}, substring_index(text, {literal(divider)}, 1), text) as head",
-        f"if({present}, substring_index(text, {literal(divider)}, -1), null) as tail",
-    )
+    return f"if({present}, substring_index(text, {literal(divider)}, -1), null) as tail"
 
 
-def unclear(schema: TableSchema, row: str, divider: str, elsewhere: frozenset[str]) -> str:
+def head_of(divider: str) -> str:
+    """Spark SQL for the column `head`: `text` before that divider, or the whole text where `tail` is null."""
+    # Cut as bytes: looking for the divider once more would cost as much as the first time.
+    end = f"octet_length(text) - octet_length(tail) - {len(divider)}"
+    return f"if(tail is null, text, cast(substr(cast(text as binary), 1, {end}) as string)) as head"
+
+
+def unclear(schema: TableSchema, row: str, elsewhere: frozenset[str]) -> str:
     """Spark SQL: whether nulls of a message of one row may be absent columns.
 
-    They are not where each null column of the whole row stands in `head` as null, and `tail` is the partial row and
-    what follows it; whether a null is in that is for the caller to ask. May be true of a text with blanks that has no
-    absent column.
+    They are not where each null column of the whole row stands in `head` as null, and there is a `head`; whether a null
+    is in the partial row is for the caller to ask of `tail`. May be true of a text with blanks that has no absent
+    column.
 
     Args:
         schema: the columns.
         row: SQL for the whole row.
-        divider: as in `halves`.
         elsewhere: names that also are fields of the message itself.
     """
     tests = []
@@ -43,9 +46,7 @@ def unclear(schema: TableSchema, row: str, divider: str, elsewhere: frozenset[st
         tests.append(
             f"{value} is null" if column.name in elsewhere else f"({value} is null and instr(head, {word}) = 0)"
         )
-    # One divider only, so that what stands behind it is surely the partial row and what follows it.
-    whole = f"octet_length(head) + {len(divider)} + octet_length(tail) = octet_length(text)"
-    return f"({' or '.join(tests) or 'false'} or (tail is not null and not ({whole})))"
+    return f"({' or '.join(tests) or 'false'} or (tail is not null and octet_length(tail) = octet_length(text)))"
 
 
 def unmarked(image: str, schema: TableSchema) -> str:

@@ -337,7 +337,9 @@ def _source() -> str:
 _JSON_CHECKS = {
     messages.not_utf8("value"): "'The value is not UTF-8.'",
     "unread": "'The value is no JSON object in one of Qlik\\'s forms.'",
-    exact_json.more_behind("text", "suspicious", 3): "'Something stands behind the JSON object.'",
+    exact_json.more_behind(
+        "text", "(suspicious or magic is null and endswith(text, '}}}'))", 3
+    ): "'Something stands behind the JSON object.'",
     "magic <> 'atMSG'": "concat('The magic of the envelope is not atMSG: ', substr(magic, 1, 80), '.')",
     "magic = 'atMSG' and coalesce(type not in ('MD', 'DT'), true)": "'The envelope is of type neither MD nor DT.'",
     IS_METADATA: "if(plan is null, 'The metadata message can\\'t be read.', null)",

@@ -15,14 +15,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.changes.typed import literal, quote
-from headrace.formats import exact_json, messages, text_values
-from headrace.formats.shareplex_images import MapImages, StructImages
+from headrace.changes.typed import literal
+from headrace.formats import messages, text_values
+from headrace.formats.shareplex_images import META, MapImages, StructImages
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-META = ("time", "userid", "op", "scn", "rowid", "trans", "seq", "size", "table", "idx", "posttime")
 _WORDS = {
     "c": ("INS", "INSERT"),
     "u": ("UPD", "UPDATE"),
@@ -54,35 +53,17 @@ def decoded(given: DataFrame, images: MapImages | StructImages, *, pair: bool) -
 
 def _laid(given: DataFrame, images: MapImages | StructImages) -> DataFrame:
     """Kafka's columns with what the message says."""
-    mark, marked = exact_json.exact("text")
     meta = ", ".join(f"`{name}`: string" for name in META)
-    kind = f"meta struct<{meta}>, data {images.parsed}, `key` {images.parsed}, {exact_json.BAD} string"
-    unmarked = ", ".join(f"'{name}', {exact_json.unmarked(f'p.meta.{quote(name)}')}" for name in META)
     words = ", ".join(f"'{word}', '{kind}'" for kind, of in _WORDS.items() for word in of)
-
-    read = (
-        given.selectExpr("*", "cast(value as string) as text")
-        .selectExpr("*", f"text rlike {literal(exact_json.SUSPICIOUS)} as suspicious")
-        .selectExpr("*", f"if(suspicious, {mark}, null) as mark")
-        .selectExpr("*", f"from_json({marked}, {literal(kind)}, {exact_json.OPTIONS}) as p")
-        .selectExpr(
-            *messages.KAFKA_COLUMNS,
-            "text",
-            "suspicious",
-            f"p is null or p.{exact_json.BAD} is not null as unread",
-            # The lambda in the table's expression keeps all this out of whole-stage code, where one method would be too
-            # long to be compiled.
-            f"if(mark is null or p.meta is null, p.meta, named_struct({unmarked})) as meta",
-            f"{images.unmarked('p.data')} as d",
-            f"{images.unmarked('p.`key`')} as k",
-            f"map({words})[translate(upper(trim(p.meta.op)), '_', ' ')] as kind",
-            f"{_table('p.meta.table')} as t",
-            f"{text_values.instant('trim(p.meta.time)')} as committed",
-            _number("seq", 1),
-            _number("size", -1),
-        )
+    said = (
+        f"map({words})[translate(upper(trim(p.meta.op)), '_', ' ')] as kind",
+        f"{_table('p.meta.table')} as t",
+        f"{text_values.instant('trim(p.meta.time)')} as committed",
+        _number("seq", 1),
+        _number("size", -1),
     )
-    return images.laid(read)
+    texts = given.selectExpr("*", "cast(value as string) as text")
+    return images.laid(images.read(texts, f"struct<{meta}>", said))
 
 
 def _number(name: str, part: int) -> str:
@@ -156,10 +137,7 @@ def _rows(laid: DataFrame, images: MapImages | StructImages) -> DataFrame:
     }
     if isinstance(images, StructImages):
         columns |= {"before_absent": "if(kind = 'old', null, old_absent)", "after_absent": "new_absent"}
-    with_key = laid.selectExpr(
-        "*", f"{_source()} as source", "if(kind = 'd', old_image, new_image) as newest"
-    ).selectExpr("*", f"{images.key('newest')} as row_key")
-    return messages.change_rows(with_key, columns, error=_error())
+    return messages.change_rows(laid.selectExpr("*", f"{_source()} as source"), columns, error=_error())
 
 
 def _source() -> str:
@@ -193,7 +171,7 @@ def _error() -> str:
         "value is null": "null",
         messages.not_utf8("value"): "'The value is not UTF-8.'",
         "unread": "'The value is no JSON object whose meta, data and key are objects.'",
-        exact_json.more_behind("text", "suspicious", 2): "'Something stands behind the JSON object.'",
+        "behind": "'Something stands behind the JSON object.'",
         "meta is null": "'The message has no meta.'",
         "meta.op is null": "'The message has no meta.op.'",
         "kind is null": "concat('The operation is not known: ', substr(meta.op, 1, 80), '.')",

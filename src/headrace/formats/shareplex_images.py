@@ -1,14 +1,14 @@
 """The images of SharePlex messages, as maps of texts or as structs of one table's columns.
 
 Both give the same columns beside those they are given: `old_image` (the row before, or a deleted row), `new_image`,
-`old_absent` and `new_absent`, `changed`, `facts` (`data` as a map, of structure changes) and `misfit` (why a text does
-not fit the structure).
+`old_absent` and `new_absent`, `changed`, `row_key`, `facts` (`data` as a map, of structure changes) and `misfit` (why a
+text does not fit the structure).
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -16,18 +16,27 @@ from headrace.changes import TableSchema
 from headrace.changes.texts import canonical_text
 from headrace.changes.typed import literal, quote
 from headrace.formats import exact_json, text_values
+from headrace.formats.messages import KAFKA_COLUMNS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-ADDED = ("old_image", "new_image", "old_absent", "new_absent", "changed", "facts", "misfit")
+META = ("time", "userid", "op", "scn", "rowid", "trans", "seq", "size", "table", "idx", "posttime")
 # Kinds of messages whose `data` lies over `key`, and those that give the row before.
 _UPDATES = "kind in ('u', 'new')"
 _OLD = "kind in ('d', 'old')"
 _STRUCTURAL = "kind in ('drop', 'ddl')"
 # Cannot stand inside a JSON string, where quotes are escaped, so it divides `data` from `key`.
 _DIVIDER = '},"key":{'
+# One divider only, so that what stands behind it is surely the key.
+_ONE = f"coalesce(octet_length(head) + octet_length(tail) + {len(_DIVIDER)} = octet_length(text), false)"
 _NOTHING = "cast(null as array<string>)"
+_NEWEST = "if(kind = 'd', old_image, new_image)"
+_KEY = (
+    f"if(size(key_names) > 0 and size(array_distinct(key_names)) = size(key_names) and "
+    f"forall(key_names, n -> map_contains_key({_NEWEST}, n)), "
+    f"map_from_arrays(key_names, transform(key_names, n -> {_NEWEST}[n])), null)"
+)
 
 
 @dataclass(frozen=True)
@@ -44,17 +53,33 @@ class MapImages:
     keys: tuple[str, ...] = ()
     binary: str = "hex"
 
-    parsed = "map<string,string>"
+    def read(self, texts: DataFrame, meta: str, said: Sequence[str]) -> DataFrame:
+        """Kafka's columns with `unread`, `behind`, `meta`, `d` and `k` (what `data` and `key` say), and `said`.
 
-    def unmarked(self, image: str) -> str:
-        """Spark SQL for a parsed image without the marks of exact numbers, in which each name stands once."""
-        # The last one counts, as for JSON parsers at large.
-        twice = f"size(array_distinct(map_keys({image}))) < size({image})"
-        last = (
-            f"map_from_entries(filter(map_entries({image}), (e, i) -> "
-            f"array_position(reverse(map_keys({image})), e.key) = size({image}) - i))"
+        Args:
+            texts: Kafka's columns and `text`.
+            meta: the Spark type of `meta`.
+            said: SQL over the parsed message `p`.
+        """
+        mark, marked = exact_json.exact("text")
+        image = "map<string,string>"
+        ddl = f"meta {meta}, data {image}, `key` {image}, {exact_json.BAD} string"
+        plain = ", ".join(f"'{name}', {exact_json.unmarked(f'p.meta.{quote(name)}')}" for name in META)
+        # The lambdas keep all this out of whole-stage code, where one method would be too long to be compiled.
+        return (
+            texts.selectExpr("*", f"text rlike {literal(exact_json.SUSPICIOUS)} as suspicious")
+            .selectExpr("*", f"if(suspicious, {mark}, null) as mark")
+            .selectExpr("*", f"from_json({marked}, {literal(ddl)}, {exact_json.OPTIONS}) as p")
+            .selectExpr(
+                *KAFKA_COLUMNS,
+                f"p is null or p.{exact_json.BAD} is not null as unread",
+                f"{exact_json.more_behind('text', 'suspicious', 2)} as behind",
+                f"if(mark is null or p.meta is null, p.meta, named_struct({plain})) as meta",
+                f"{_unmarked_map('p.data')} as d",
+                f"{_unmarked_map('p.`key`')} as k",
+                *said,
+            )
         )
-        return exact_json.unmarked_map(f"if({twice}, {last}, {image})")
 
     def laid(self, read: DataFrame) -> DataFrame:
         """The messages with their images; `d` and `k` hold what `data` and `key` say."""
@@ -74,29 +99,35 @@ class MapImages:
             *kept,
             f"{text_values.canonical_map(old, self.known, 't', self.binary)} as old_image",
             f"{text_values.canonical_map(new, self.known, 't', self.binary)} as new_image",
+            f"{self._key_names()} as key_names",
             f"{_NOTHING} as old_absent",
             f"{_NOTHING} as new_absent",
             f"if({_UPDATES} and k is not null, map_keys(d), null) as changed",
             f"if({_STRUCTURAL}, d, null) as facts",
             "cast(null as string) as misfit",
-        )
+        ).selectExpr("*", f"{_KEY} as row_key")
 
-    def key(self, image: str) -> str:
-        """Spark SQL for the key's columns out of an image: those that the caller says, else that Kafka's key names."""
+    def _key_names(self) -> str:
+        """SQL for the key's columns: those that the caller says, else those that Kafka's key names."""
+        if self.keys:
+            return _names(self.keys)
         said = [
             f"when {text_values.is_table(schema, 't')} then {_names(schema.key)}" for schema in self.known if schema.key
         ]
-        if self.keys:
-            names = _names(self.keys)
-        else:
-            text = "cast(key as string)"
-            kafka = f"if(startswith({text}, '{{'), map_keys(from_json({text}, 'map<string,string>')), null)"
-            names = f"case {' '.join(said)} else {kafka} end" if said else kafka
-        return (
-            f"if({image} is null, null, element_at(transform(array({names}), names -> if(size(names) > 0 and "
-            f"size(array_distinct(names)) = size(names) and forall(names, n -> map_contains_key({image}, n)), "
-            f"map_from_arrays(names, transform(names, n -> {image}[n])), null)), 1))"
-        )
+        text = "cast(key as string)"
+        kafka = f"if(startswith({text}, '{{'), map_keys(from_json({text}, 'map<string,string>')), null)"
+        return f"case {' '.join(said)} else {kafka} end" if said else kafka
+
+
+def _unmarked_map(image: str) -> str:
+    """A parsed image without the marks of exact numbers, in which each name stands once."""
+    # The last one counts, as for JSON parsers at large.
+    twice = f"size(array_distinct(map_keys({image}))) < size({image})"
+    last = (
+        f"map_from_entries(filter(map_entries({image}), (e, i) -> "
+        f"array_position(reverse(map_keys({image})), e.key) = size({image}) - i))"
+    )
+    return exact_json.unmarked_map(f"if({twice}, {last}, {image})")
 
 
 @dataclass(frozen=True)
@@ -115,24 +146,94 @@ class StructImages:
     binary: str = "hex"
 
     @property
-    def parsed(self) -> str:
-        """The Spark type that `data` and `key` are parsed as."""
-        return f"struct<{', '.join(f'{quote(name)}: string' for name in self._columns)}>"
-
-    @property
     def _columns(self) -> list[str]:
         return [column.name for column in self.schema.columns]
 
-    def unmarked(self, image: str) -> str:
-        """Spark SQL for a parsed image without the marks of exact numbers."""
-        fields = (f"{literal(n)}, {exact_json.unmarked(f'{image}.{quote(n)}')}" for n in self._columns)
-        return f"if(mark is null or {image} is null, {image}, named_struct({', '.join(fields)}))"
+    def read(self, texts: DataFrame, meta: str, said: Sequence[str]) -> DataFrame:
+        """As `MapImages.read`, with `names` (the names in `data` and `key`, where a look does not say what is absent).
+
+        `from_json` writes numbers with a fraction anew. So a value that may be one must be found in quotes; a message
+        where it is not is read a second time, with such numbers marked.
+        """
+        image = f"struct<{', '.join(f'{quote(name)}: string' for name in self._columns)}>"
+        ddl = f"meta {meta}, data {image}, `key` {image}, {exact_json.BAD} string"
+        mark, marked = exact_json.exact("text")
+        # The braces that end the message, meta, data and key; only with others can more stand behind.
+        braces = "octet_length(text) - octet_length(replace(text, '}', ''))"
+        plain = f"endswith(text, '}}') and {braces} = 2 + int(p.data is not null) + int(p.`key` is not null)"
+        looked = texts.selectExpr("*", f"from_json(text, {literal(ddl)}, {exact_json.OPTIONS}) as p").selectExpr(
+            *KAFKA_COLUMNS,
+            "text",
+            f"p is null or p.{exact_json.BAD} is not null as unread",
+            f"coalesce(not ({plain}) and {exact_json.more_behind('text', 'true', 2)}, false) as behind",
+            "p.meta as meta",
+            "p.data as d",
+            "p.`key` as k",
+            f"if(p.`key` is null, null, substring_index(text, {literal(_DIVIDER)}, 1)) as head",
+            f"if(p.`key` is null, null, substring_index(text, {literal(_DIVIDER)}, -1)) as tail",
+            *said,
+        )
+        kept = [name for name in looked.columns if name not in ("head", "tail", "text")]
+        clean = []
+        for part, found in (("d", "q.data"), ("k", "q.`key`")):
+            fields = ", ".join(f"{literal(n)}, {exact_json.unmarked(f'{found}.{quote(n)}')}" for n in self._columns)
+            clean.append(f"'{part}', if({found} is null, null, named_struct({fields}))")
+        parsed = f"array(from_json({marked}, {literal(ddl)}, {exact_json.OPTIONS}))"
+        again = f"transform(array({mark}), mark -> transform({parsed}, q -> named_struct({', '.join(clean)}))[0])[0]"
+        parse = "from_json(text, 'data map<string,string>, `key` map<string,string>')"
+        names = f"transform(array({parse}), p -> named_struct('data', map_keys(p.data), 'key', map_keys(p.`key`)))[0]"
+        return looked.selectExpr(
+            *kept,
+            f"if({self._rewritten()}, {again}, null) as exact",
+            f"if({self._decided()}, null, {names}) as names",
+            f"if({_STRUCTURAL}, from_json(text, 'data map<string,string>').data, null) as facts",
+        )
+
+    def _rewritten(self) -> str:
+        """SQL: whether a value that must be exact may be a number that `from_json` wrote anew.
+
+        Other numbers lose nothing by that: whole ones are not written anew, and binary ones mean the same.
+        """
+        tests = []
+        for part, place in (("d", "if(k is null, text, head)"), ("k", "tail")):
+            for column in self.schema.columns:
+                kind = column.logical.spark_type
+                if kind != "string" and not kind.startswith("decimal"):
+                    continue
+                value = f"{part}.{quote(column.name)}"
+                word = literal(f'{json.dumps(column.name, ensure_ascii=False)}:"')
+                test = f"(contains({value}, '.') or contains({value}, 'E'))"
+                if kind == "string":
+                    test += f" and try_cast({value} as double) is not null"
+                tests.append(f"coalesce({test} and not coalesce(contains({place}, {word}), false), false)")
+        return f"({' or '.join(tests)} or (k is not null and not {_ONE}))" if tests else "false"
+
+    def _decided(self) -> str:
+        """SQL: whether nulls are told from absent columns by a look at the text."""
+
+        def words(image: str, place: str) -> str:
+            tests = (
+                f"({image}.{quote(n)} is not null"
+                # A column named like a part of `meta` may be found there.
+                + ("" if n in META else f" or contains({place}, {literal(_null_word(n))})")
+                + ")"
+                for n in self._columns
+            )
+            return " and ".join(tests) or "true"
+
+        # A set NULL in `data` of an update is rare enough to be looked up.
+        both = f"instr(head, 'null') = 0 and {_ONE} and {words('k', 'tail')}"
+        one = f"if(d is null, {words('k', 'text')}, {words('d', 'text')})"
+        seen = f"case when d is null and k is null then true when d is null or k is null then {one} else {both} end"
+        return f"coalesce(unread or {seen}, false)"
 
     def laid(self, read: DataFrame) -> DataFrame:
         """The messages with their images; `d` and `k` hold what `data` and `key` say."""
-        kept = [name for name in read.columns if name not in ("d", "k")]
-        named = self._with_names(read)
-        typed = named.selectExpr(
+        kept = [name for name in read.columns if name not in ("d", "k", "names", "exact")]
+        parts = read.selectExpr(
+            *kept, "names", "if(exact is null, d, exact.d) as d", "if(exact is null, k, exact.k) as k"
+        )
+        typed = parts.selectExpr(
             *fenced(kept),
             "names",
             # An empty object says as little as none.
@@ -144,11 +245,11 @@ class StructImages:
             f"{text_values.typed_struct('k', self.schema, self.binary)} as kt",
         )
         all_names = _names(self._columns)
-        overlaid = ", ".join(
-            f"{literal(n)}, if(d.{quote(n)} is not null or array_contains(names.data, {literal(n)}), dt.{quote(n)}, "
-            f"kt.{quote(n)})"
+        in_data = {
+            n: f"(d.{quote(n)} is not null or coalesce(array_contains(names.data, {literal(n)}), false))"
             for n in self._columns
-        )
+        }
+        overlaid = ", ".join(f"{literal(n)}, if({test}, dt.{quote(n)}, kt.{quote(n)})" for n, test in in_data.items())
         given = ", ".join(f"if(d.{quote(n)} is not null, {literal(n)}, null)" for n in self._columns)
         changed = f"if(names is null, array_compact(array({given})), array_intersect(names.data, {all_names}))"
         both = "array_union(names.data, names.`key`)"
@@ -169,43 +270,22 @@ class StructImages:
             f"case when kind = 'c' or {_UPDATES} and not has_k then {absent('names.data')} when {_UPDATES} then "
             f"{absent(f'if(has_d, {both}, names.`key`)')} end as new_absent",
             f"if({_UPDATES} and has_d and has_k, {changed}, null) as changed",
-            f"if({_STRUCTURAL}, from_json(text, 'data map<string,string>').data, null) as facts",
             f"coalesce({', '.join(misfits)}) as misfit",
+            f"{self._key(in_data)} as row_key",
         )
 
-    def _with_names(self, read: DataFrame) -> DataFrame:
-        """The messages with the names in `data` and `key`, where a look at the text does not say what is absent."""
-        one = f"octet_length(head) + octet_length(tail) + {len(_DIVIDER)} = octet_length(text)"
-        divided = read.selectExpr(
-            "*",
-            f"{_UPDATES} and k is not null as overlaid",
-            f"if({_UPDATES} and k is not null, substring_index(text, {literal(_DIVIDER)}, 1), null) as head",
-            f"if({_UPDATES} and k is not null, substring_index(text, {literal(_DIVIDER)}, -1), text) as tail",
-            f"if({_UPDATES} and k is not null, k, coalesce(d, k)) as looked_at",
-        )
-        # A set NULL in `data` of an update is rare enough to be looked up.
-        data_decided = f"(not overlaid or (instr(head, 'null') = 0 and {one}))"
-        # A column named like a part of `meta` may be found there.
-        from_meta = {"time", "userid", "op", "scn", "rowid", "trans", "seq", "size", "table", "idx", "posttime"}
-        words = " and ".join(
-            f"(looked_at.{quote(n)} is not null"
-            + ("" if n in from_meta else f" or contains(tail, {literal(_null_word(n))})")
-            + ")"
-            for n in self._columns
-        )
-        parse = "from_json(text, 'data map<string,string>, `key` map<string,string>')"
-        names = f"transform(array({parse}), p -> named_struct('data', map_keys(p.data), 'key', map_keys(p.`key`)))[0]"
-        decided = f"unread or looked_at is null or ({data_decided} and {words})"
-        return divided.selectExpr(*read.columns, f"if({decided}, null, {names}) as names")
-
-    def key(self, image: str) -> str:
-        """Spark SQL for the key's columns out of an image; null where it has none of them."""
+    def _key(self, in_data: Mapping[str, str]) -> str:
+        """SQL for the key's columns out of the newest image; null where it has none of them."""
         columns = self.schema.key_columns
         if not columns:
-            return "null"
-        pairs = ", ".join(f"{literal(c.name)}, {canonical_text(f'{image}.{quote(c.name)}', c)}" for c in columns)
-        some = ", ".join(f"{image}.{quote(c.name)} is not null" for c in columns).replace(", ", " or ")
-        return f"if({some}, map({pairs}), null)"
+            return "cast(null as map<string,string>)"
+        newest = {
+            c.name: f"case when kind in ('c', 'd', 'u', 'new') then if({in_data[c.name]}, dt.{quote(c.name)}, "
+            f"kt.{quote(c.name)}) end"
+            for c in columns
+        }
+        pairs = ", ".join(f"{literal(c.name)}, {canonical_text(newest[c.name], c)}" for c in columns)
+        return f"if({' or '.join(f'{sql} is not null' for sql in newest.values())}, map({pairs}), null)"
 
 
 def _null_word(name: str) -> str:

@@ -1,0 +1,365 @@
+"""Qlik JSON: metadata as state, masks, both layouts, and back."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import random
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pyspark.sql import DataFrame, SparkSession
+
+from headrace.changes import Column, LogicalType, TableId, TableSchema
+from headrace.changes.key_text import key_text
+from headrace.changes.row import CHANGE_ROW_DDL, spark_schema
+from headrace.errors import OptionError
+from headrace.formats import qlik_masks
+from headrace.formats.convert import decode, encode
+from headrace.formats.messages import KAFKA_COLUMNS
+from headrace.formats.qlik_encode import mask
+
+KAFKA = ", ".join(f"{name} {kind}" for name, kind in KAFKA_COLUMNS.items())
+GOLDEN = Path(__file__).parents[1] / "golden" / "qlik_json" / "samples.jsonl"
+SAMPLES = {line["case"]: line["value"] for line in map(json.loads, GOLDEN.read_text().splitlines())}
+METADATA = SAMPLES["metadata_message"]
+SCHEMA_ID = "87A672B0AA76C4DB0A30F50F4A9F848C"
+
+
+def data(operation: Any, data: Any = None, before: Any = None, id: str | None = None, **headers: Any) -> str:
+    """A data message: in the envelope where it names a schema id."""
+    said = {"operation": operation, "timestamp": "2023-09-11T03:23:25.000", **headers}
+    message = {"data": data, "beforeData": before, "headers": said}
+    if id is None:
+        return json.dumps(message)
+    envelope = {"magic": "atMSG", "type": "DT", "headers": None, "messageSchemaId": id, "messageSchema": None}
+    return json.dumps({**envelope, "message": message})
+
+
+def frame(spark: SparkSession, values: list[Any], keys: Mapping[int, str] | None = None) -> DataFrame:
+    lines = [
+        ("t", 0, n, None, (keys or {}).get(n, "").encode() or None, v.encode() if isinstance(v, str) else v, None)
+        for n, v in enumerate(values)
+    ]
+    return spark.createDataFrame(lines, KAFKA).coalesce(1)
+
+
+def by_offset(rows: DataFrame) -> dict[int, Any]:
+    """The rows of data messages by offset."""
+    return {row.message.offset: row for row in rows.collect() if row.op != "schema"}
+
+
+TEN = {f"c{n}": str(n) for n in range(1, 11)}
+NULLED = {**TEN, "c9": None, "c10": None}
+# Options, message, and what it gives: op, before, after, changed; or the beginning of its error.
+MEANINGS: list[tuple[str, Any, Any]] = [
+    ("big", data("INSERT", NULLED, columnMask="01FF"), ("c", None, {**TEN, "c9": None, "c10": ...}, None)),
+    ("little", data("INSERT", NULLED, columnMask="FF01"), ("c", None, {**TEN, "c9": None, "c10": ...}, None)),
+    ("auto", data("INSERT", NULLED, columnMask="FF01"), ("c", None, {**TEN, "c9": None, "c10": ...}, None)),
+    ("auto", data("INSERT", NULLED, columnMask="01FF"), ("c", None, {**TEN, "c9": None, "c10": ...}, None)),
+    ("big", data("INSERT", NULLED, columnMask="FF"), ("c", None, NULLED, None)),
+    ("big", data("INSERT", NULLED, columnMask="1ff"), ("c", None, {**TEN, "c9": None, "c10": ...}, None)),
+    ("big", data("UPDATE", TEN, {**TEN, "c2": "x"}, changeMask="0002"), ("u", {**TEN, "c2": "x"}, TEN, ["c2"])),
+    ("auto", data("UPDATE", TEN, {**TEN, "c2": "x"}, changeMask="0200"), ("u", {**TEN, "c2": "x"}, TEN, ["c2"])),
+    ("auto", data("UPDATE", TEN, {**TEN, "c2": "x"}, changeMask="0002"), ("u", {**TEN, "c2": "x"}, TEN, ["c2"])),
+    ("big", data("UPDATE", TEN, changeMask="0200"), ("u", None, TEN, ["c10"])),
+    ("big", data("UPDATE", TEN, changeMask=""), ("u", None, TEN, None)),
+    ("big", data("refresh", {"a": 1.50}, timestamp=""), ("r", None, {"a": "1.5"}, None)),
+    ("big", '{"data":{"a":1.50,"b":[2.0]},"headers":{"operation":"INSERT"}}',
+     ("c", None, {"a": "1.50", "b": "[2.0]"}, None)),
+    ("big", data("DELETE", {"a": "1"}), ("d", {"a": "1"}, None, None)),
+    ("big", data("DELETE", None, {"a": "1"}), ("d", {"a": "1"}, None, None)),
+    ("big", None, ("tombstone", None, None, None)),
+    ("big", data("INSERT", {"a": "1"}, id="nobody"), "The metadata message of schema nobody is not known"),
+    ("big", data("INSERT", {"a": "1"}, changeMask="XY"), "The changeMask is no hexadecimal"),
+    ("big", data("INSERT", {"a": "1"}, columnMask="-1"), "The columnMask is no hexadecimal"),
+    ("big", data("INSERT"), "The message has no data"),
+    ("big", data("DELETE"), "A delete has neither"),
+    ("big", data("UPSERT", {"a": "1"}), "The operation is not known: UPSERT"),
+    ("big", data(None, {"a": "1"}), "The headers have no operation"),
+    ("big", '{"data":{"a":"1"}}', "The message has no headers"),
+    ("big", data("INSERT", {"a": "1"}, timestamp="yesterday"), "The timestamp can't be read"),
+    ("big", '{"magic":"atMSG","type":"XX","message":{}}', "The envelope is of type neither"),
+    ("big", '{"magic":"atMSG","type":"MD","message":{"schemaId":"x","tableStructure":{"tableColumns":{}}}}',
+     "The metadata message can't be read"),
+    ("big", data("INSERT", {"a": "1"}) + data("INSERT", {"a": "2"}), "Something stands behind"),
+    ("big", data("INSERT", {"a": "1"}) + "}", "Something stands behind"),
+    ("big", "[]", "The value is no JSON object"),
+    ("big", b"\xff", "The value is not UTF-8"),
+]  # fmt: skip
+
+
+def test_each_message_means_what_the_table_says(spark: SparkSession) -> None:
+    wrong = {}
+    for order in ("big", "little", "auto"):
+        cases = [(value, wanted) for o, value, wanted in MEANINGS if o == order]
+        found = by_offset(decode(frame(spark, [v for v, _ in cases]), format="qlik_json", mask_byte_order=order))
+        for n, (value, wanted) in enumerate(cases):
+            row = found[n]
+            if isinstance(wanted, str):
+                if row.op != "error" or not row.error.startswith(wanted) or row.message.value is None:
+                    wrong[value] = (row.op, row.error)
+                continue
+            op, *images, changed = wanted
+            cut = [i and {k: v for k, v in i.items() if v is not ...} for i in images]
+            if (row.op, row.before, row.after, row.changed) != (op, *cut, changed):
+                wrong[order, value] = (row.op, row.before, row.after, row.changed, row.error)
+    assert wrong == {}
+
+
+def test_metadata_says_table_key_and_ordinals_wherever_it_stands(spark: SparkSession) -> None:
+    moved = json.loads(METADATA)
+    columns = moved["message"]["tableStructure"]["tableColumns"]
+    columns["ID"] |= {"ordinal": 3, "primaryKeyPosition": 2}
+    columns["V"] |= {"ordinal": 1, "primaryKeyPosition": 1}
+    columns["T"] = {**columns["V"], "ordinal": 5, "type": "DATETIME", "scale": 3, "primaryKeyPosition": 0}
+    moved["message"]["schemaId"] = "moved"
+    row = {"ID": "1", "NAME": "a", "V": "x", "T": "2020-01-01T00:00:00.000"}
+    values = [
+        data("UPDATE", row, {**row, "V": "y"}, id="moved", changeMask="01"),
+        data("INSERT", {"ID": "1", "NAME": None, "V": "x"}, id=SCHEMA_ID, columnMask="05"),
+        json.dumps(moved["message"]),
+        METADATA,
+        METADATA,
+    ]
+    rows = decode(frame(spark, values), format="qlik_json")
+    found = by_offset(rows)
+    assert found[0].changed == ["V"] and found[0].key_text == '["x","1"]'
+    assert found[0].after["T"] == "2020-01-01 00:00:00.000"
+    assert (found[0].table.schema, found[0].table.name, found[1].key_text) == ("SCOTT", "KIT", '["1"]')
+    assert found[1].after == {"ID": "1", "V": "x"}
+    schemas = [row for row in rows.collect() if row.op == "schema"]
+    structures = {row.schema_id: TableSchema.from_text(row.table_schema) for row in schemas}
+    assert structures[found[0].schema_id].key == ("V", "ID")
+    assert [str(c.logical) for c in structures[found[0].schema_id].columns] == [
+        "string",
+        "string",
+        "decimal(38,0)",
+        "timestamp(3)",
+    ]
+    of_messages = {row.message.offset: row.source for row in schemas if row.source}
+    assert sorted(of_messages) == [2, 3, 4]
+    assert of_messages[3] == {"server": "srv1", "task": "task1", "tableVersion": "1",
+                              "timestamp": "2023-09-11T03:20:00.000", "schemaId": SCHEMA_ID}  # fmt: skip
+
+
+@pytest.mark.parametrize("way", ["text", "list", "mapping", "file"])
+def test_metadata_can_be_given(spark: SparkSession, tmp_path: Path, way: str) -> None:
+    path = tmp_path / "metadata.jsonl"
+    path.write_text(METADATA + "\n")
+    given = {"text": METADATA, "list": [METADATA], "mapping": json.loads(METADATA), "file": str(path)}[way]
+    messages = frame(spark, [data("INSERT", {"ID": "1", "NAME": "n", "V": "x"}, id=SCHEMA_ID)])
+    rows = decode(messages, format="qlik_json", metadata=given).collect()
+    assert [row.op for row in sorted(rows, key=lambda row: row.position)] == ["schema", "c"]
+    assert {row.table.name for row in rows} == {"KIT"}
+
+
+def test_options_that_do_not_fit_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+    messages = frame(spark, [])
+    wrong = (
+        ({"metadata": str(tmp_path / "absent.json")}, "can't be read"),
+        ({"metadata": '{"a": 1}'}, "no metadata message"),
+        ({"metadata_topic": "m"}, "without 'bootstrap_servers'"),
+        ({"mask_byte_order": "middle"}, "mask_byte_order"),
+    )
+    for options, sentence in wrong:
+        with pytest.raises(OptionError, match=sentence):
+            decode(messages, format="qlik_json", **options)
+
+
+@pytest.mark.kafka
+def test_the_metadata_topic_is_read_when_decode_is_called(spark: SparkSession, tmp_path: Path) -> None:
+    from headrace.emulators.kafka_broker import KafkaBroker
+
+    messages = frame(spark, [data("INSERT", {"ID": "1", "NAME": "n", "V": "x"}, id=SCHEMA_ID)])
+    with KafkaBroker(tmp_path) as broker:
+        line = spark.createDataFrame([(METADATA,)], "value string")
+        line.write.format("kafka").option("kafka.bootstrap.servers", broker.bootstrap).option("topic", "meta").save()
+        rows = decode(messages, format="qlik_json", metadata_topic="meta", bootstrap_servers=broker.bootstrap)
+        assert by_offset(rows)[0].table.name == "KIT"
+
+
+def test_a_stream_decodes_what_a_batch_does_with_the_metadata_given(spark: SparkSession, tmp_path: Path) -> None:
+    values = [v for o, v, _ in MEANINGS if o == "big"] + [
+        METADATA,
+        data("INSERT", {"ID": "1", "NAME": None, "V": "x"}, id=SCHEMA_ID, columnMask="05"),
+    ]
+    frame(spark, values).write.parquet(str(tmp_path / "in"))
+    stream = spark.readStream.schema(KAFKA).parquet(str(tmp_path / "in"))
+    rows = decode(stream, format="qlik_json", metadata=METADATA)
+    writer = rows.writeStream.format("memory").queryName("qlik").option("checkpointLocation", str(tmp_path / "c"))
+    writer.trigger(availableNow=True).start().awaitTermination()
+
+    def seen(rows: list[Any]) -> list[Any]:
+        images = [[str(sorted((image or {}).items())) for image in (r.before, r.after)] for r in rows]
+        facts = [(r.position, r.op, i, r.changed or [], r.error) for r, i in zip(rows, images, strict=True)]
+        return sorted(fact for fact in facts if not (fact[1] == "schema" and "/0/" in fact[0]))
+
+    assert seen(spark.table("qlik").collect()) == seen(decode(frame(spark, values), format="qlik_json").collect())
+
+
+def test_a_structure_gives_typed_structs(spark: SparkSession) -> None:
+    values = [
+        data("INSERT", {"ID": "1", "N": "2.50", "V": None, "T": "2020-01-01T00:00:00.123"}, columnMask="0B"),
+        data("UPDATE", {"ID": "1", "V": None}, {"ID": "1", "N": None}, id="nobody", changeMask="02"),
+        data("INSERT", {"ID": "x"}),
+        METADATA,
+    ]
+    rows = decode(
+        frame(spark, values), format="qlik_json", schema="ID int, N decimal(5,2), V string, T timestamp_ntz", keys="ID"
+    )
+    found = by_offset(rows)
+    assert tuple(found[0].after)[2:] == (None, dt.datetime(2020, 1, 1, 0, 0, 0, 123000))
+    assert str(found[0].after.N) == "2.50" and found[0].after_absent == ["V"] and found[0].key_text == '["1"]'
+    assert (found[1].before_absent, found[1].after_absent) == (["V", "T"], ["N", "T"])
+    assert found[2].error == "Column 'ID' can't hold x exactly: it is int."
+    assert [row.op for row in rows.collect() if row.message.offset == 3] == ["schema"]
+
+
+def test_masks_are_what_a_number_says(spark: SparkSession) -> None:
+    rng = random.Random(7)
+    cases = []
+    for _ in range(200):
+        count = rng.randrange(0, 40)
+        flags = [rng.random() < 0.5 for _ in range(count)]
+        cases.append((flags, [f"c{n}" for n in range(count)]))
+    rows = spark.createDataFrame(cases, "flags array<boolean>, names array<string>")
+    columns = []
+    for order in ("big", "little"):
+        little = "true" if order == "little" else "false"
+        columns.append(f"{mask('flags', little=order == 'little')} as {order}")
+        columns.append(f"{qlik_masks.digits(mask('flags', little=order == 'little'))} as d_{order}")
+        columns.append(f"{qlik_masks.above(f'd_{order}', 'size(flags)', little)} as above_{order}")
+        columns.append(f"{qlik_masks.named('names', f'd_{order}', little)} as named_{order}")
+    for row in rows.selectExpr("*", *columns).collect():
+        number = sum(1 << n for n, flag in enumerate(row.flags) if flag)
+        size = (len(row.flags) + 7) // 8
+        assert row.big == (number.to_bytes(size, "big").hex().upper())
+        assert row.little == (number.to_bytes(size, "little").hex().upper())
+        wanted = [name for name, flag in zip(row.names, row.flags, strict=True) if flag]
+        if row.flags:
+            assert row.named_big == row.named_little == wanted
+            assert not row.above_big and not row.above_little
+
+
+def test_keys_envelopes_and_topics_are_options(spark: SparkSession) -> None:
+    messages = frame(spark, [METADATA, data("DELETE", {"ID": "1", "NAME": "n", "V": None}, id=SCHEMA_ID)])
+    rows = decode(messages, format="qlik_json")
+    bare = encode(rows, format="qlik_json", envelope=False, key="schema_table").collect()
+    assert len(bare) == 1 and bytes(bare[0].key) == b"SCOTT.KIT"
+    value = json.loads(bare[0].value)
+    assert value["headers"]["schema"] == "SCOTT" and value["data"] == {"ID": "1", "NAME": "n", "V": None}
+    assert (value["headers"]["changeMask"], value["headers"]["columnMask"]) == ("01", "07")
+    full = encode(
+        rows, format="qlik_json", metadata_topic="meta", key="none", server="s", task="k", topic="x"
+    ).collect()
+    assert sorted((row.topic, json.loads(row.value)["type"]) for row in full) == [
+        ("meta", "MD"),
+        ("meta", "MD"),
+        ("x", "DT"),
+    ]
+    assert all(row.key is None for row in full)
+    lineage = next(json.loads(row.value) for row in full if row.topic == "meta" and b"srv1" in row.value)["message"][
+        "lineage"
+    ]
+    assert lineage["tableVersion"] == 1 and lineage["task"] == "task1"
+
+
+KINDS = ["boolean", "int8", "int16", "int32", "int64", "uint64", "decimal(9,3)", "decimal(38,10)", "float32",
+         "float64", "string", "bytes", "date", "time(6)", "timestamp(6)", "timestamp(9)"]  # fmt: skip
+TABLE = TableSchema(
+    TableId("", "own er", 'ta"ble'),
+    (Column("id", 1, LogicalType("int32"), native_type="int4", nullable=False),
+     *(Column(f"c `{k}` 列", n, LogicalType.parse(k), large=k == "bytes") for n, k in enumerate(KINDS, 2))),
+    ("id",),
+)  # fmt: skip
+DATES = st.dates(dt.date(1, 1, 1)).map(str)
+CLOCKS = st.times().map(lambda t: t.strftime("%H:%M:%S.%f"))
+VALUES: dict[str, st.SearchStrategy[str]] = {
+    "boolean": st.sampled_from(["true", "false"]),
+    "uint64": st.integers(0, 2**64 - 1).map(str),
+    "float32": st.sampled_from(["1.5", "-0.0", "3.4028235e+38", "1e-05", "NaN", "Infinity"]),
+    "float64": st.floats().map(lambda f: LogicalType("float64").to_text(f)),
+    "bytes": st.binary(max_size=9).map(lambda b: LogicalType("bytes").to_text(b)),
+    "date": DATES,
+    "time(6)": CLOCKS,
+    "timestamp(6)": st.builds("{} {}".format, DATES, CLOCKS),
+    "timestamp(9)": st.builds("{} {}789".format, DATES, CLOCKS),
+    "decimal(9,3)": st.decimals(-99999, 99999, places=3).map(lambda d: f"{d:.3f}".replace("-0.000", "0.000")),
+    "decimal(38,10)": st.decimals(-(10**20), 10**20, places=10).map(LogicalType.parse("decimal(38,10)").to_text),
+    "string": st.text(st.characters(exclude_categories=("Cs",)), max_size=12),
+    **{f"int{bits}": st.integers(-(2 ** (bits - 1)), 2 ** (bits - 1) - 1).map(str) for bits in (8, 16, 32, 64)},
+}  # fmt: skip
+ROW = st.fixed_dictionaries({c.name: st.none() | VALUES[str(c.logical)] for c in TABLE.columns[1:]})
+ABSENT = st.sets(st.sampled_from([c.name for c in TABLE.columns[1:]]), max_size=3)
+
+
+def change(number: int, op: str, before: Any, after: Any, absent: set[str]) -> dict[str, Any]:
+    images = [
+        None if image is None else {"id": str(number), **{k: v for k, v in image.items() if k not in absent}}
+        for image in (before, after)
+    ]
+    changed = None
+    if op == "u":
+        changed = [n for n in images[1] if images[0][n] != images[1][n] and not TABLE.column(n).large]
+    return {
+        "op": op,
+        "table": {"database": None, "schema": "own er", "name": 'ta"ble'},
+        "key": {"id": str(number)},
+        "key_text": key_text([str(number)]),
+        "before": images[0],
+        "after": images[1],
+        "changed": changed,
+        "snapshot": "true" if op == "r" else None,
+        "position": f"{number:020}/1/",
+        "event_time": dt.datetime(2020, 1, 2, 3, 4, 5, 678000, tzinfo=dt.UTC) + dt.timedelta(seconds=number),
+        "transaction": {"id": "1.2.3", "total_order": number},
+        "source": {"changeSequence": f"{number:035}", "streamPosition": "x", "transactionLastEvent": "true"},
+        "schema_id": TABLE.fingerprint,
+    }
+
+
+CHANGES = st.lists(st.tuples(st.sampled_from("rcud"), ROW, ROW, ABSENT), min_size=40, max_size=60)
+PARTS = ("op", "table", "key", "key_text", "before", "after", "changed", "snapshot", "transaction")
+
+
+def changes_of(drawn: list[Any]) -> list[dict[str, Any]]:
+    return [
+        change(n, op, old if op in "ud" else None, new if op in "rcu" else None, absent)
+        for n, (op, old, new, absent) in enumerate(drawn)
+    ]
+
+
+def change_frame(spark: SparkSession, changes: list[dict[str, Any]]) -> DataFrame:
+    return spark.createDataFrame([tuple(c.get(f.name) for f in spark_schema()) for c in changes], CHANGE_ROW_DDL)
+
+
+def assert_same(rows: list[Any], changes: list[dict[str, Any]], spell: Any = lambda image: image) -> None:
+    found = {row.position.split("/")[0]: row.asDict(recursive=True) for row in rows if row.op != "schema"}
+    assert len(found) == len(changes)
+    for got, wanted in zip((found[n] for n in sorted(found)), changes, strict=True):
+        assert got["error"] is None
+        got["transaction"].pop("data_collection_order")
+        for part in PARTS:
+            wish = spell(wanted[part]) if part in ("before", "after") else wanted[part]
+            assert got[part] == wish, (part, got[part], wish)
+        assert {k: got["source"].get(k) for k in wanted["source"]} == wanted["source"]
+
+
+@settings(max_examples=1, deadline=None, suppress_health_check=list(HealthCheck))
+@given(CHANGES)
+def test_decode_of_encode_is_identity_for_every_type(spark: SparkSession, drawn: list[Any]) -> None:
+    changes = changes_of(drawn)
+    messages = encode(change_frame(spark, changes), format="qlik_json", schema=[TABLE]).orderBy("position").collect()
+    assert json.loads(messages[0].value)["type"] == "MD"
+    keys = {n: m.key.decode() for n, m in enumerate(messages) if m.key}
+    back = frame(spark, [bytes(m.value) for m in messages], keys)
+    rows = decode(back, format="qlik_json").collect()
+    assert_same(rows, changes)
+    structure = TableSchema.from_text(next(row.table_schema for row in rows if row.op == "schema"))
+    assert structure.key == TABLE.key
+    assert [str(c.logical) for c in structure.columns] == [str(c.logical) for c in TABLE.columns]
