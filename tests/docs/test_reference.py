@@ -6,7 +6,7 @@ from pathlib import Path
 GENERATOR = Path(__file__).parents[2] / "docs" / "generate_reference.py"
 
 
-def test_the_generated_pages_equal_the_code():
+def test_the_options_page_equals_the_code():
     spec = importlib.util.spec_from_file_location("generate_reference", GENERATOR)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
