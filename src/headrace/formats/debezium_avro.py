@@ -59,6 +59,20 @@ def _given_schema(side: str) -> Option:
 class DebeziumAvro(Format):
     """Debezium's Avro events, whatever registry and converter wrote them.
 
+    The events are those of `debezium_json`: same options, same rows, same spelling of values. A schema id that appears
+    while a stream runs is fetched then; an id that the registry does not know gives an `error` row, which may be read
+    again later; a registry that can't be asked for an id that this process has not seen stops the query, because
+    nothing may be lost. Ids that were seen go on working while the registry is down.
+
+    Which process runs it: batch DataFrames (so pipelines and `foreachBatch`) fetch schemas on the driver, by a job that
+    looks for the ids of the batch when `decode` is called, and read messages by `from_avro` in the JVM; images are
+    structs, read directly, where the option `schema` holds one table, and else maps, by way of JSON. Plain streaming
+    DataFrames, and sessions without spark-avro, read in Python workers, message by message: several times slower. Use
+    `foreachBatch` where speed counts.
+
+    With one table's `schema`, keys of data rows come from the images (a message's own key is read for tombstones and
+    for deletes without an old row).
+
     Source: spec/format_debezium.md.
     """
 

@@ -84,8 +84,9 @@ class FastColumn:
             found.append(f"{parsed} is not null and {made} is null")
         if self.parsed != "string":
             return found
-        words = ", ".join(map(literal, placeholders))
-        found.append(f"{parsed} in ({words})")
+        # Of a text, an array or a map; of bytes.
+        of_kind = [p for p in placeholders if (p[:1] in "[{" or p == placeholders[0]) == (self.kind == "string")]
+        found.append(f"{parsed} in ({', '.join(map(literal, of_kind))})")
         if self.kind == "string":
             found.append(f"instr({parsed}, '{REPLACED}') > 0")
             # Such a text may have been a number, or hold one: then its digits are no longer those of the wire.

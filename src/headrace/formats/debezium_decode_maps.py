@@ -16,7 +16,18 @@ from headrace.formats import debezium_envelope as envelope
 from headrace.formats import debezium_flat as flat
 from headrace.formats.debezium_structures import parts
 from headrace.formats.debezium_table_changes import CHANGES_DDL
-from headrace.formats.debezium_texts import DATE, DECIMAL, FIELD_DDL, TIME, TIMESTAMP, let, text_case
+from headrace.formats.debezium_texts import (
+    BOOLEAN,
+    DATE,
+    DECIMAL,
+    FIELD_DDL,
+    FLOAT,
+    INTEGER,
+    TIME,
+    TIMESTAMP,
+    let,
+    text_case,
+)
 from headrace.formats.exact_json import BAD, OPTIONS, exact, unmarked_map
 from headrace.formats.messages import change_rows, key_text, not_utf8, table
 
@@ -29,7 +40,7 @@ _EVENT = f"struct<{_IMAGES}, {envelope.REST}>"
 _PART = f"struct<image:{_MAP},names:array<string>,columns:array<string>,fields:array<{FIELD_DDL}>>"
 _MADE = f"struct<image:{_MAP},bad:boolean>"
 _DATA = "kind = 'data'"
-_LENIENT = ", ".join(str(code) for code in (DATE, TIME, TIMESTAMP, DECIMAL))
+_LENIENT = ", ".join(str(code) for code in (INTEGER, BOOLEAN, FLOAT, DATE, TIME, TIMESTAMP, DECIMAL))
 
 
 def parsed_messages(found: DataFrame, unwrapped: str | None, skip: str = "false") -> DataFrame:
@@ -39,11 +50,11 @@ def parsed_messages(found: DataFrame, unwrapped: str | None, skip: str = "false"
     kept = found.columns
     texts = found.selectExpr(
         "*",
-        f"{value.schema} as vo",
-        f"{value.payload} as vp",
-        f"{key.payload} as kp",
-        f"coalesce({not_utf8('value')}, false) as bad_value",
-        f"coalesce({not_utf8('key')}, false) as bad_key",
+        f"if({skip}, null, {value.schema}) as vo",
+        f"if({skip}, null, {value.payload}) as vp",
+        f"if({skip}, null, {key.payload}) as kp",
+        f"if({skip}, false, coalesce({not_utf8('value')}, false)) as bad_value",
+        f"if({skip}, false, coalesce({not_utf8('key')}, false)) as bad_key",
     ).selectExpr("*", f"if({skip}, null, {envelope.document('kp', 'vp')}) as doc")
     mark, text = exact("doc")
     # Numbers of a message with a schema are what their types say, so that none loses digits.
@@ -95,7 +106,7 @@ def with_images(
 
     Args:
         skip: SQL for where nothing is to be done.
-        lenient: whether a date, time or decimal that is not as the plan says keeps its text (to be typed later).
+        lenient: whether a value that is not as the plan says keeps its text (to be typed later).
     """
     forms = placeholders(settings["unavailable_value_placeholder"])
     holds = " or ".join(f"instr(vp, {literal(form)}) > 0" for form in (forms[0], forms[1], forms[3], forms[5]))

@@ -28,8 +28,9 @@ from headrace.formats.debezium_decode_maps import (
     with_kinds,
 )
 from headrace.formats.debezium_schema_plans import same_forms, single_plan
+from headrace.formats.debezium_structures import parts
 from headrace.formats.debezium_table_changes import CHANGES_DDL
-from headrace.formats.debezium_texts import DECIMAL
+from headrace.formats.debezium_texts import AS_IS, BOOLEAN, DECIMAL, INTEGER
 from headrace.formats.debezium_typed import absent_columns, misfit, table_of_one, typed_images
 from headrace.formats.exact_json import BAD, all_present
 from headrace.formats.messages import change_rows, key_text, table
@@ -42,20 +43,19 @@ _OPTIONS = (
     f"map('columnNameOfCorruptRecord', '{BAD}', 'allowUnquotedControlChars', 'true', 'allowSingleQuotes', 'false')"
 )
 _TRANSACTION = "struct<id:string,total_order:bigint,data_collection_order:bigint>"
-# Names that stand in an envelope beside the columns' own.
-_ELSEWHERE = frozenset(
-    (*blocks.FIELDS, "ts_ns", "before", "after", "source", "op", "transaction", "id", "total_order",
-     "data_collection_order", "schema", "payload")
-)  # fmt: skip
+# Names that may stand in an envelope with a null, beside the columns' own.
+_ELSEWHERE = frozenset((*blocks.FIELDS, "ts_ns", "before", "after", "source", "transaction")) - {
+    "version", "connector", "name", "db", "server_id", "file", "pos", "row",
+}  # fmt: skip
 
 
 def struct_rows(found: DataFrame, settings: Mapping[str, Any], schema: TableSchema) -> DataFrame:
     """The change rows of Kafka's columns; `schema` says the columns, and the key where it has one."""
     columns = fast_columns(schema, settings)
     unwrapped = settings["unwrapped_prefix"] if settings["unwrapped"] else None
-    first = _first_reading(found, settings, columns, flat=unwrapped is not None)
+    first = _first_reading(found, settings, schema, columns)
     value_plan = f"if(sure, null, {single_plan(schema, columns, settings)})"
-    kept = [*found.columns, "sure", "p", "old_row", "new_row"]
+    kept = [*found.columns, "sure", "fast", "old_row", "new_row", "fast_key"]
     planned = first.selectExpr(*kept, f"{value_plan} as plan", "cast(null as string) as schema_id")
     parsed = parsed_messages(planned, unwrapped, skip="sure")
     kinds = with_kinds(_decimals_told(parsed, columns), settings)
@@ -68,12 +68,12 @@ def struct_rows(found: DataFrame, settings: Mapping[str, Any], schema: TableSche
 
 
 def _first_reading(
-    found: DataFrame, settings: Mapping[str, Any], columns: Sequence[FastColumn], *, flat: bool
+    found: DataFrame, settings: Mapping[str, Any], schema: TableSchema, columns: Sequence[FastColumn]
 ) -> DataFrame:
-    """Beside the messages: the typed parse `p`, its images `old_row` and `new_row`, and whether they are sure."""
+    """Beside the messages: the typed parse `p`, its images `old_row` and `new_row`, the key where it has to be read
+    (`fast_key`), and whether they are sure."""
     text = "cast(value as string)"
     head = f"substring_index({text}, '}},\"payload\":', 1)"
-    start = f"(octet_length({head}) + 12)"
     enveloped = f"startswith({text}, '{{\"schema\":{{') and octet_length({head}) < octet_length(value)"
     opened = found.selectExpr("*", f"if({enveloped}, {head}, null) as vo")
     start = "(octet_length(vo) + 12)"
@@ -83,21 +83,25 @@ def _first_reading(
         f"cast(substr(value, {start} + 1, octet_length(value) - {start} - 2) as string))"
     )
     ending = "if(vo is null, endswith(cast(value as string), '}'), endswith(cast(value as string), '}}'))"
-    doc = f"if({'false' if flat else ending}, concat({body}, ',\"{_END}\":1}}'), null)"
+    doc = f"if({'false' if settings['unwrapped'] else ending}, concat({body}, ',\"{_END}\":1}}'), null)"
     struct = struct_ddl(columns)
     form = (
         f"before {struct}, after {struct}, source {blocks.BLOCK_DDL}, op string, transaction {_TRANSACTION}, "
         f"{_END} int, {BAD} string"
     )
     parsed = opened.selectExpr("*", f"{doc} as fast_doc").selectExpr(
-        "*", f"from_json(fast_doc, {literal(form)}, {_OPTIONS}) as p"
+        "*", f"from_json(fast_doc, {literal(form)}, {_OPTIONS}) as fast"
     )
+    key, key_is_sure = _read_key(schema, columns, settings["key_field_name"])
     images = parsed.selectExpr(
-        "*", f"{image('p.before', columns)} as old_row", f"{image('p.after', columns)} as new_row"
+        "*",
+        f"{image('fast.before', columns)} as old_row",
+        f"{image('fast.after', columns)} as new_row",
+        f"{key} as fast_key",
     )
     doubts = [
         doubt
-        for parsed_image, made in (("p.before", "old_row"), ("p.after", "new_row"))
+        for parsed_image, made in (("fast.before", "old_row"), ("fast.after", "new_row"))
         for column in columns
         for doubt in column.doubts(
             f"{parsed_image}.{quote(column.name)}",
@@ -105,16 +109,31 @@ def _first_reading(
             placeholders(settings["unavailable_value_placeholder"]),
         )
     ]
-    doubts += [f"instr({text_}, '{REPLACED}') > 0" for text_ in blocks.texts_of("p.source")]
+    doubts += [f"instr({text_}, '{REPLACED}') > 0" for text_ in blocks.texts_of("fast.source")]
     certain = [
-        f"p.{BAD} is null and p.{_END} is not null",
-        "(p.op in ('c', 'r', 'u') and p.after is not null or p.op = 'd' and p.before is not null)",
-        blocks.known_connector("p.source"),
+        f"fast.{BAD} is null and fast.{_END} is not null",
+        "(fast.op in ('c', 'r', 'u') and fast.after is not null or fast.op = 'd' and fast.before is not null)",
+        blocks.known_connector("fast.source"),
         f"not coalesce({' or '.join(f'coalesce({d}, false)' for d in doubts)}, false)",
-        all_present([c.name for c in columns], ("p.before", "p.after"), "fast_doc", _ELSEWHERE),
+        all_present([c.name for c in columns], ("fast.before", "fast.after"), "fast_doc", _ELSEWHERE),
         f"(vo is null or {same_forms('vo', columns)})",
     ]
+    certain.append(key_is_sure)
     return images.selectExpr("*", f"coalesce({' and '.join(certain)}, false) as sure")
+
+
+def _read_key(schema: TableSchema, columns: Sequence[FastColumn], table_field: str) -> tuple[str, str]:
+    """Spark SQL for the message's key, where the structure says none, and for whether its texts are canonical."""
+    if schema.key:
+        return "cast(null as map<string,string>)", "true"
+    payload = parts("key").payload
+    whole = f"concat('{{\"k\":', {payload}, ',\"e\":1}}')"
+    parsed = f"from_json({whole}, {literal(f'k map<string,string>, e int, {BAD} string')}, {_OPTIONS})"
+    told = f"if(k.{BAD} is null and k.e is not null, k.k, null)"
+    found = f"if(key is null, null, element_at(transform(array({parsed}), k -> {told}), 1))"
+    other = [c.name for c in columns if c.text.code not in (AS_IS, INTEGER, BOOLEAN)]
+    names = ", ".join(map(literal, [*other, table_field]))
+    return found, f"(key is null or fast_key is not null and not arrays_overlap(map_keys(fast_key), array({names})))"
 
 
 def _decimals_told(parsed: DataFrame, columns: Sequence[FastColumn]) -> DataFrame:
@@ -139,35 +158,35 @@ def _columns(settings: Mapping[str, Any], schema: TableSchema) -> dict[str, str]
     slow |= {f"{name}_absent": absent_columns(f"{name}_map", schema) for name in ("before", "after")}
     slow["table"] = table_of_one(slow["table"], schema)
     key, text = _fast_key(schema)
-    micros = "p.source.ts_us"
+    micros = "fast.source.ts_us"
     own = schema.id
-    database, schema_name = (f"coalesce(p.source.{part}, '')" for part in ("db", "schema"))
-    name = f"coalesce(p.source.table, {literal(own.name)})" if own.name else "p.source.table"
+    database, schema_name = (f"coalesce(fast.source.{part}, '')" for part in ("db", "schema"))
+    name = f"coalesce(fast.source.table, {literal(own.name)})" if own.name else "fast.source.table"
     fast = {
-        "op": "p.op",
+        "op": "fast.op",
         "table": table(database, schema_name, name),
-        "key": key or slow["key"],
-        "key_text": text or slow["key_text"],
+        "key": key,
+        "key_text": text,
         "before": "old_row",
         "after": "new_row",
         "before_absent": "null",
         "after_absent": "null",
         "position": "concat(lpad(coalesce(offset, 0L), 20, '0'), '/1/')",
-        "event_time": f"if({micros} is null, {envelope.of_milliseconds('p.source.ts_ms')}, {envelope.moment(micros)})",
+        "event_time": f"if({micros} is null, {envelope.of_milliseconds('fast.source.ts_ms')}, {envelope.moment(micros)})",
         "capture_time": "timestamp",
-        "snapshot": "nullif(p.source.snapshot, 'false')",
-        "transaction": "p.transaction",
-        "source": blocks.facts("p.source"),
+        "snapshot": "nullif(fast.source.snapshot, 'false')",
+        "transaction": "fast.transaction",
+        "source": blocks.facts("fast.source"),
         "schema_id": "null",
         "table_schema": "null",
     }
     return {name: f"if(sure, {sql}, {slow[name]})" for name, sql in fast.items()}
 
 
-def _fast_key(schema: TableSchema) -> tuple[str, str] | tuple[None, None]:
-    """Spark SQL for the key and its text from the image; none where the structure says no key."""
+def _fast_key(schema: TableSchema) -> tuple[str, str]:
+    """Spark SQL for the key and its text: from the image, or the message's own where the structure says none."""
     if not schema.key:
-        return None, None
+        return "fast_key", key_text("fast_key")
     values = [canonical_text(f"coalesce(new_row, old_row).{quote(c.name)}", c) for c in schema.key_columns]
     pairs = ", ".join(f"{literal(c.name)}, {v}" for c, v in zip(schema.key_columns, values, strict=True))
     made = f"map({pairs})"

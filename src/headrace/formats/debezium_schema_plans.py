@@ -34,7 +34,11 @@ def same_forms(opening: str, columns: Sequence[FastColumn]) -> str:
     short = f"concat(substring_index({opening}, {literal(before)}, 1), '}}]}}}}')"
     text = f"if(instr({opening}, {literal(before)}) > 0, {short}, concat({opening}, '}}}}'))"
     fields = f"from_json({text}, {literal(_SCHEMA)}).schema.fields[0].fields"
-    form = f"if(f.name in ({_RELEVANT}), f.name, f.type)"
+    # How wide a number is does not matter: one that does not fit is found by the parse.
+    plain = (
+        "case when startswith(f.type, 'int') then 'int' when f.type in ('float', 'double') then 'float' else f.type end"
+    )
+    form = f"if(f.name in ({_RELEVANT}), f.name, {plain})"
     said = f"transform({fields}, f -> concat_ws(' ', f.field, {form}, f.parameters['scale']))"
     wanted = ", ".join(literal(_said(column)) for column in columns)
     return f"{said} = array({wanted})"
@@ -42,7 +46,8 @@ def same_forms(opening: str, columns: Sequence[FastColumn]) -> str:
 
 def _said(column: FastColumn) -> str:
     wire = column.wire
-    form = wire["name"] if wire.get("name") in NAMED_FORMS else wire["type"]
+    kind = "int" if wire["type"].startswith("int") else {"double": "float"}.get(wire["type"], wire["type"])
+    form = wire["name"] if wire.get("name") in NAMED_FORMS else kind
     scale = (wire.get("parameters") or {}).get("scale")
     return " ".join(part for part in (column.name, form, scale) if part is not None)
 

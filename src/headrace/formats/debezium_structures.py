@@ -95,8 +95,6 @@ def structure_text(*, given: bool, unwrapped: str | None) -> str:
     else:
         prefix = unwrapped
         place = [_any_fact(text, (f"{prefix}{name}", f"{prefix}source_{name}")) for name in ("db", "schema", "table")]
-    if given:
-        place = ["''"] * 3
     described = _joined("if(value is null, 'T', 'E')", value, key, *place, "topic")
     found = f"when {value} is not null or {key} is not null then {described}"
     if given:
@@ -165,14 +163,14 @@ class StructureReader:
         key_fields = [f for f in _fields(key) if f.get("field") != self.table_field]
         envelope = _connect(value) if value else None
         row = None if envelope is None else self._row_fields(envelope)
-        known = self._given(topic)
+        id = TableId(*(json.loads(f'"{part}"') for part in (db, schema, table)))
+        known = self._given(topic, id)
         if known is not None:
             return self._known(known, row, key_fields)
         key_texts = {f["field"]: field_text(f, None, self.binary) for f in key_fields}
         if row is None:
             return Structure(None, _plan(key=(list(key_texts), list(key_texts), list(key_texts.values()))))
         names = [f["field"] for f in row]
-        id = TableId(*(json.loads(f'"{part}"') for part in (db, schema, table)))
         if not id.name:
             id = _id_of_name(str((envelope or {}).get("name") or ""), topic)
         structure = table_of(id, row, list(key_texts) or self.keys)
@@ -180,12 +178,16 @@ class StructureReader:
         plan = _plan(row=row_plan, key=(list(key_texts), list(key_texts), list(key_texts.values())) if key else None)
         return Structure(structure, plan)
 
-    def _given(self, topic: str) -> tuple[TableSchema, Sequence[Any], Sequence[Any]] | None:
-        if self.whole_topics:
-            return self.given.get(topic)
-        # The longest first, so that a table of another schema is not taken for it.
-        dots = [n for n, char in enumerate(topic) if char in "._-"]
-        return next((self.given[topic[n + 1 :]] for n in dots if topic[n + 1 :] in self.given), self.given.get(topic))
+    def _given(self, topic: str, id: TableId) -> tuple[TableSchema, Sequence[Any], Sequence[Any]] | None:
+        """The given structure of a message by its topic; another database's table in that topic is another table."""
+        found = self.given.get(topic)
+        if found is None and not self.whole_topics:
+            # The longest first, so that a table of another schema is not taken for it.
+            ends = (topic[n + 1 :] for n, char in enumerate(topic) if char in "._-")
+            found = next((self.given[end] for end in ends if end in self.given), None)
+        if found is None or not id.database or found[0].id.database in ("", id.database):
+            return found
+        return next((given for given in self.given.values() if given[0].id == id), None)
 
     def _known(
         self,
