@@ -172,7 +172,7 @@ def _columns(settings: Mapping[str, Any], schema: TableSchema) -> dict[str, str]
         "before_absent": "null",
         "after_absent": "null",
         "position": "concat(lpad(coalesce(offset, 0L), 20, '0'), '/1/')",
-        "event_time": f"if({micros} is null, {envelope.of_milliseconds('fast.source.ts_ms')}, {envelope.moment(micros)})",
+        "event_time": f"if({micros} is null, {envelope.of_milliseconds('fast.source.ts_ms')}, {envelope.moment(micros)})",  # noqa: E501
         "capture_time": "timestamp",
         "snapshot": "nullif(fast.source.snapshot, 'false')",
         "transaction": "fast.transaction",
