@@ -1,34 +1,70 @@
-"""The Kafka sink: encoded messages to topics, in order per key."""
+"""The Kafka sink: encoded messages to topics, each partition written by one task in order."""
 
 from __future__ import annotations
 
 import re
 import socket
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from headrace import faultpoints
 from headrace.errors import OptionError, SinkError
-from headrace.options import Option, Options
+from headrace.options import REDACTED, Option, Options
 from headrace.sinks.base import BatchId, Sink
+from headrace.sinks.kafka_limits import checked, fitting_batches, told
+from headrace.sinks.kafka_partitions import partition_of, task_of
+from headrace.sinks.kafka_topics import Topic, Topics, limits_of, topic_creation
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 POSITION_HEADER = "headrace.position"
 """The header by which a consumer knows a repeated change."""
 
 _CONNECT_SECONDS = 5.0
-_PROMISED = {"kafka.acks": ("all", "-1"), "kafka.enable.idempotence": ("true",)}
+_PROMISED = {
+    "kafka.acks": ("all", "-1"),
+    "kafka.enable.idempotence": ("true",),
+    "kafka.partitioner.ignore.keys": ("false",),
+}
+_PREFIX = "kafka."
+_PEM_KEY = "kafka.ssl.keystore.key"
+_REDACTED_OPTIONS = "spark.sql.redaction.options.regex"
+
+
+class _Hidden(str):
+    """A secret whose option's name does not sound like one: a private key as text."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return repr(REDACTED)
+
+
+def oversized(given: Any) -> str:
+    """What becomes of a message that is too large; used as an option's kind."""
+    text = str(given).strip().lower()
+    if text == "fail":
+        return text
+    if text in ("dead_letter", "drop_columns"):
+        raise ValueError("a change that is left out, or without its large columns, would make its consumers wrong")
+    raise ValueError("it can only be fail")
 
 
 class KafkaSink(Sink):
     """Writes messages to Kafka with Spark's own Kafka writer, at least once.
 
-    Order: messages of one key are written by one task in position order, so a consumer of a partition sees each key's
-    changes in order; a retry repeats a prefix and then goes on. Messages without a key keep that order per topic.
-    Idempotence: a replayed batch repeats its messages byte for byte, each with the header `headrace.position`, by
-    which consumers can drop them. Runs in the driver, which starts a Spark job; executors write. The sink gets bytes
-    and does not know their format.
+    Partitions: a message goes to the partition that Kafka's own producers choose for its key, so that it meets what
+    others write under that key; messages without a key go to one partition per topic and batch. Order: the messages of
+    a partition are written by one task in position order, so a consumer sees each key's changes in order; a retry
+    repeats a prefix and then goes on. Idempotence: a replayed batch repeats its messages byte for byte, each with the
+    header `headrace.position`, by which consumers can drop them. Size: a message that the producer or its topic would
+    refuse stops the batch before any of it is sent.
+
+    Runs in the driver, which asks Kafka for its topics (and makes them, when that is asked for) and starts Spark jobs;
+    executors write. The sink gets bytes and does not know their format. On Spark Connect the driver's Kafka client is
+    out of reach: Kafka's producer then chooses partitions itself, one task per key keeps the order, topics can't be
+    made, and only the producer's own limit of size is known.
     """
 
     name: ClassVar[str] = "kafka"
@@ -44,21 +80,53 @@ class KafkaSink(Sink):
         Option(
             "kafka.*",
             str,
-            "Any setting of Kafka's producer, handed on as it is (`kafka.security.protocol`). `kafka.acks` stays `all` "
-            "and `kafka.enable.idempotence` stays `true`.",
+            "Any setting of Kafka's producer, handed on as it is (`kafka.security.protocol`, `kafka.sasl.jaas.config`) "
+            "and used for the topics as well. `kafka.acks` stays `all`, `kafka.enable.idempotence` stays `true`, and "
+            "partitions are chosen by key.",
             default=None,
+        ),
+        Option(
+            "topic.creation.*",
+            str,
+            "Makes missing topics, in Kafka Connect's words: `topic.creation.default.partitions`, "
+            "`topic.creation.default.replication.factor` (-1: as the brokers have it) and any setting of a topic "
+            "(`topic.creation.default.cleanup.policy: compact`). Groups are named in `topic.creation.groups`, each has "
+            "`topic.creation.<group>.include`. Without these options brokers may make topics themselves.",
+            default=None,
+        ),
+        Option(
+            "on_oversized",
+            oversized,
+            "What becomes of a message over the limit of the producer (`kafka.max.request.size`) or of its topic "
+            "(`max.message.bytes`): `fail` stops before anything of its batch is sent, and names topic, key, size and "
+            "limit. With `kafka.compression.type` only the producer's limit is known beforehand.",
+            default="fail",
         ),
     )
 
     def __init__(self, options: Options) -> None:
-        super().__init__(options)
-        for name, value in (options["kafka.*"] or {}).items():
+        given: Mapping[str, str] = options["kafka.*"] or {}
+        for name, value in given.items():
+            if name.lower() == "kafka.partitioner.class":
+                raise OptionError(
+                    f"Option '{name}' of sink 'kafka' can't be given.",
+                    remedy="Partitions are chosen as Kafka's producers do by default; leave it out.",
+                )
             allowed = _PROMISED.get(name.lower())
             if allowed is not None and value.lower() not in allowed:
                 raise OptionError(
                     f"Option '{name}' of sink 'kafka' can't be '{value}'.",
                     remedy=f"Messages could be lost or change order; leave it out, or set it to '{allowed[0]}'.",
                 )
+        hidden = {name: _Hidden(value) if name.lower() == _PEM_KEY else value for name, value in given.items()}
+        super().__init__(options.replaced(**{"kafka.*": hidden or None}))
+        self._topics = Topics(self._client_settings, topic_creation(options["topic.creation.*"] or {}))
+
+    @property
+    def _client_settings(self) -> dict[str, str]:
+        """Kafka's settings by Kafka's names."""
+        given = {name[len(_PREFIX) :]: str(value) for name, value in (self.settings["kafka.*"] or {}).items()}
+        return {**given, "bootstrap.servers": self.settings["bootstrap_servers"]}
 
     def check(self) -> None:
         """Whether one of the brokers can be reached. Runs in the driver; writes nothing.
@@ -84,46 +152,105 @@ class KafkaSink(Sink):
         """Write a batch's messages. A replay writes them again.
 
         Raises:
-            SinkError: Kafka did not take them; a part of them may be there.
+            SinkError: a message is too large, a topic is missing, or Kafka did not take them; in the last case a part
+                of them may be there.
         """
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
 
         faultpoints.reach("sink.kafka.before_write")
-        settings = {**(self.settings["kafka.*"] or {}), "kafka.acks": "all", "kafka.enable.idempotence": "true"}
-        settings["kafka.bootstrap.servers"] = self.settings["bootstrap_servers"]
+        spark = rows.sparkSession
+        refused: str | None = None
         try:
-            in_order(rows).write.format("kafka").options(**settings).save()
+            found = [row["topic"] for row in rows.select("topic").distinct().collect()]
+            if not found:
+                return
+            topics = self._topics.of(spark, [name for name in found if name is not None])
+            _hide_private_key(spark, self.settings["kafka.*"] or {})
+            placed = in_order(rows, batch.number, topics, self._client_settings)
+            placed.write.format("kafka").options(**self._producer_settings(topics)).save()
         except (PySparkException, Py4JError) as failure:
-            raise SinkError(
-                f"Kafka at {self.settings['bootstrap_servers']} did not take batch {batch.number}.",
-                remedy="--debug shows Kafka's own message. The batch can be repeated.",
-            ) from failure
+            text = _texts(failure)
+            refused = told(text)
+            if refused is None:
+                raise self._failed(batch, text) from failure
+        # Outside of the handler, because its context would be taken for the reason.
+        if refused is not None:
+            raise SinkError(refused)
         faultpoints.reach("sink.kafka.after_write")
 
+    def _producer_settings(self, topics: Mapping[str, Topic]) -> dict[str, str]:
+        given = self._client_settings
+        ours = {"acks": "all", "enable.idempotence": "true"}
+        all_of_them = {**given, **fitting_batches(given, limits_of(topics)), **ours}
+        return {f"{_PREFIX}{name}": value for name, value in all_of_them.items()}
 
-def in_order(rows: DataFrame) -> DataFrame:
-    """Messages as Kafka's writer takes them: each key in one task, in position order, with the position as a header.
+    def _failed(self, batch: BatchId, text: str) -> SinkError:
+        servers = self.settings["bootstrap_servers"]
+        if "RecordTooLargeException" in text:
+            return SinkError(
+                f"Kafka at {servers} refused a message of batch {batch.number} for its size; messages before it may be "
+                "there.",
+                remedy="Raise max.message.bytes of its topic (kafka-configs --alter), or capture fewer large columns.",
+            )
+        return SinkError(
+            f"Kafka at {servers} did not take batch {batch.number}.",
+            remedy="--debug shows Kafka's own message. The batch can be repeated.",
+        )
+
+
+def in_order(
+    rows: DataFrame,
+    batch: int = 0,
+    topics: Mapping[str, Topic] | None = None,
+    settings: Mapping[str, str] | None = None,
+) -> DataFrame:
+    """Messages as Kafka's writer takes them: each partition in one task, in position order, the position as a header.
 
     Messages of one row have one position; they keep the order in which the format gave them.
+
+    Args:
+        rows: messages of `MESSAGE_DDL`.
+        batch: the batch's number, which says where messages without a key go.
+        topics: those of the rows. Without them the partition is left to the producer, and each key is in one task.
+        settings: the producer's, by Kafka's names.
     """
     from pyspark.sql import functions as sf
 
-    numbered = rows.withColumn("_nth", sf.monotonically_increasing_id())
-    together = sf.expr("coalesce(key, cast(concat_ws('/', topic, partition) as binary))")
     header = f"array(named_struct('key', '{POSITION_HEADER}', 'value', cast(position as binary)))"
-    partitions = max(1, _parallelism(rows))
-    return (
-        numbered.repartition(partitions, together)
-        .sortWithinPartitions("position", "_nth")
-        .selectExpr(
-            "topic",
-            "partition",
-            "key",
-            "value",
-            f"if(headers is null, {header}, concat(headers, {header})) as headers",
-        )
+    messages = rows.selectExpr(
+        "topic",
+        "partition",
+        "key",
+        "value",
+        f"if(headers is null, {header}, concat(headers, {header})) as headers",
+        "position",
+        "monotonically_increasing_id() as _nth",
     )
+    limits = limits_of(topics or {})
+    partitions = {name: topic.partitions for name, topic in (topics or {}).items()}
+    chosen = partition_of(partitions, batch) if partitions else "partition"
+    placed = messages.withColumn("partition", sf.expr(chosen))
+    placed = placed.withColumn("partition", sf.expr(checked("partition", settings or {}, limits)))
+    most = max(1, _parallelism(rows))
+    if partitions:
+        tasks = min(most, sum(partitions.values()))
+        spread = placed.repartition(tasks, sf.expr(task_of(tasks)))
+    else:
+        spread = placed.repartition(most, sf.expr("coalesce(key, cast(concat_ws('/', topic, partition) as binary))"))
+    return spread.sortWithinPartitions("position", "_nth").select("topic", "partition", "key", "value", "headers")
+
+
+def _hide_private_key(spark: SparkSession, given: Mapping[str, str]) -> None:
+    """Let Spark's plans and pages show no private key; it knows only options that are named after a secret."""
+    pattern = spark.conf.get(_REDACTED_OPTIONS, "(?i)url") or "(?i)url"
+    if any(name.lower() == _PEM_KEY for name in given) and "keystore" not in pattern:
+        spark.conf.set(_REDACTED_OPTIONS, f"{pattern}|(?i)keystore[.]key")
+
+
+def _texts(failure: Exception) -> str:
+    # PySpark's converted exceptions keep the Java trace apart from the message.
+    return f"{failure}\n{getattr(failure, '_stackTrace', '')}"
 
 
 def _parallelism(rows: DataFrame) -> int:

@@ -1,0 +1,163 @@
+"""The Kafka sink against a real broker: topics that it makes, partitions beside another producer's, limits, secrets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from change_history import pos
+
+from headrace.errors import SinkError
+from headrace.formats.base import MESSAGE_DDL
+from headrace.options import parse_options
+from headrace.pipeline.recover import recover
+from headrace.sinks.base import BatchId
+from headrace.sinks.kafka import KafkaSink
+
+pytestmark = pytest.mark.kafka
+
+KEYS = [
+    b"",
+    b"\0\xff",
+    b"k",
+    *(f'{{"id":{n}}}'.encode() for n in range(12)),
+    *(bytes([0, 0, n, 200]) for n in range(9)),
+]
+
+
+@pytest.fixture(scope="module")
+def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    from headrace.emulators.kafka_broker import KafkaBroker
+
+    broker = KafkaBroker(tmp_path_factory.mktemp("broker"))
+    broker.start()
+    yield broker.bootstrap
+    broker.stop()
+
+
+def kafka_sink(bootstrap: str, **options: Any) -> KafkaSink:
+    given = {"bootstrap.servers": bootstrap, **options}
+    return KafkaSink(parse_options(KafkaSink.options, given, owner="sink 'kafka'"))
+
+
+def messages(spark: Any, rows: list[tuple[str, bytes | None, bytes]]) -> Any:
+    made = [(topic, None, key, value, None, pos(n)) for n, (topic, key, value) in enumerate(rows)]
+    return spark.createDataFrame(made, MESSAGE_DDL).repartition(3, "position")
+
+
+def read(spark: Any, bootstrap: str, topic: str) -> list[Any]:
+    source = spark.read.format("kafka").option("kafka.bootstrap.servers", bootstrap).option("subscribe", topic)
+    return list(source.load().orderBy("partition", "offset").collect())
+
+
+def admin(spark: Any, bootstrap: str) -> Any:
+    properties = spark._jvm.java.util.Properties()
+    properties.setProperty("bootstrap.servers", bootstrap)
+    return spark._jvm.org.apache.kafka.clients.admin.AdminClient.create(properties)
+
+
+def topic_setting(spark: Any, bootstrap: str, topic: str, name: str) -> str:
+    config = spark._jvm.org.apache.kafka.common.config.ConfigResource
+    resource = config(config.Type.TOPIC, topic)
+    asked = spark._jvm.java.util.ArrayList()
+    asked.add(resource)
+    client = admin(spark, bootstrap)
+    try:
+        return str(client.describeConfigs(asked).all().get()[resource].get(name).value())
+    finally:
+        client.close()
+
+
+def test_topics_are_made_and_keys_lie_where_another_producer_puts_them(spark: Any, bootstrap: str) -> None:
+    creation = {
+        "topic.creation.default.partitions": "5",
+        "topic.creation.default.replication.factor": "1",
+        "topic.creation.default.cleanup.policy": "compact",
+    }
+    ours = kafka_sink(bootstrap, **creation)
+    ours.write(
+        messages(spark, [(topic, key, b"1") for key in KEYS for topic in ("made", "theirs")]), BatchId("p", "c", 0)
+    )
+    # Spark's writer leaves the partition to Kafka's producer.
+    rows = spark.createDataFrame([("theirs", key, b"2") for key in KEYS], "topic string, key binary, value binary")
+    rows.write.format("kafka").option("kafka.bootstrap.servers", bootstrap).save()
+    homes: dict[bytes, set[int]] = {}
+    for row in [*read(spark, bootstrap, "made"), *read(spark, bootstrap, "theirs")]:
+        homes.setdefault(bytes(row["key"]), set()).add(row["partition"])
+    assert set(homes) == set(KEYS)
+    assert all(len(partitions) == 1 for partitions in homes.values())
+    assert set().union(*homes.values()) == {0, 1, 2, 3, 4}
+    assert topic_setting(spark, bootstrap, "made", "cleanup.policy") == "compact"
+
+
+def test_messages_without_a_key_keep_their_order_in_one_partition(spark: Any, bootstrap: str) -> None:
+    sink = kafka_sink(bootstrap, **{"topic.creation.default.partitions": "3"})
+    for batch in (0, 1, 1):
+        sink.write(
+            messages(spark, [("keyless", None, f"{batch}.{n:02}".encode()) for n in range(20)]),
+            BatchId("p", "c", batch),
+        )
+    got: dict[int, list[str]] = {}
+    for row in read(spark, bootstrap, "keyless"):
+        got.setdefault(row["partition"], []).append(row["value"].decode())
+    assert got == {0: [f"0.{n:02}" for n in range(20)], 1: [f"1.{n:02}" for n in range(20)] * 2}
+
+
+def test_a_topic_that_the_broker_makes_needs_no_option(spark: Any, bootstrap: str) -> None:
+    sink = kafka_sink(bootstrap)
+    sink.write(messages(spark, [("automatic", b"k", b"1")]), BatchId("p", "c", 0))
+    sink.write(messages(spark, []), BatchId("p", "c", 1))
+    assert [(row["partition"], bytes(row["value"])) for row in read(spark, bootstrap, "automatic")] == [(0, b"1")]
+
+
+def test_a_missing_topic_that_nobody_makes_is_named(spark: Any, bootstrap: str) -> None:
+    # So little patience that the broker can't make it in time.
+    sink = kafka_sink(bootstrap, **{"kafka.max.block.ms": "0"})
+    with pytest.raises(SinkError, match=r"no topic 'nowhere' on Kafka at .*topic\.creation\.default\.partitions"):
+        sink.write(messages(spark, [("nowhere", b"k", b"1")]), BatchId("p", "c", 0))
+
+
+def test_a_topic_that_kafka_does_not_make_is_named(spark: Any, bootstrap: str) -> None:
+    sink = kafka_sink(bootstrap, **{"topic.creation.default.cleanup.policy": "tidy"})
+    with pytest.raises(SinkError, match=r"did not make the topic 'untidy': InvalidConfigurationException, .*tidy"):
+        sink.write(messages(spark, [("untidy", b"k", b"1")]), BatchId("p", "c", 0))
+
+
+def test_a_message_over_the_limit_of_its_topic_stops_the_batch_before_any_is_sent(spark: Any, bootstrap: str) -> None:
+    sink = kafka_sink(bootstrap, **{"topic.creation.default.max.message.bytes": "2000"})
+    rows = [("narrow", f"k{n}".encode(), b"x" * (3000 if n == 7 else 10)) for n in range(40)]
+    with pytest.raises(
+        SinkError, match=r"topic narrow \(key k7\) has 31\d\d bytes, more than its max\.message\.bytes of 2000"
+    ) as it:
+        sink.write(messages(spark, rows), BatchId("p", "c", 0))
+    assert read(spark, bootstrap, "narrow") == []
+    # The error that a run shows is this one, not what Spark made of it.
+    assert recover(it.value) is it.value
+    fitting = [(topic, key, value[:10]) for topic, key, value in rows]
+    sink.write(messages(spark, fitting), BatchId("p", "c", 0))
+    assert len(read(spark, bootstrap, "narrow")) == 40
+
+
+def test_a_refusal_of_kafka_shows_no_secret(spark: Any, bootstrap: str) -> None:
+    impatient = {"kafka.default.api.timeout.ms": "1500", "kafka.request.timeout.ms": "1000"}
+    jaas = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="u" password="hush"{end}'
+    sasl = {"kafka.security.protocol": "SASL_PLAINTEXT", "kafka.sasl.mechanism": "PLAIN"}
+    for end in (";", ""):
+        sink = kafka_sink(bootstrap, **impatient, **sasl, **{"kafka.sasl.jaas.config": jaas.replace("{end}", end)})
+        with pytest.raises(SinkError, match=r"can't be asked for .*Exception") as it:
+            sink.write(messages(spark, [("secret", b"k", b"1")]), BatchId("p", "c", 0))
+        assert "hush" not in str(it.value)
+
+
+def test_a_private_key_is_redacted_in_sparks_plans(spark: Any) -> None:
+    from headrace.sinks.kafka import _hide_private_key
+
+    name = "spark.sql.redaction.options.regex"
+    before = spark.conf.get(name)
+    try:
+        for _ in range(2):
+            _hide_private_key(spark, {"kafka.ssl.keystore.key": "-----BEGIN PRIVATE KEY-----"})
+        assert spark.conf.get(name) == f"{before}|(?i)keystore[.]key"
+    finally:
+        spark.conf.set(name, before)
