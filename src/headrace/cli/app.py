@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from headrace import __version__
+from headrace.cli.convert import convert
 from headrace.cli.decode import decode
 from headrace.cli.demo import demo
 from headrace.cli.run import run
@@ -25,6 +26,7 @@ app.command()(run)
 app.command()(status)
 app.command()(signal)
 app.command()(decode)
+app.command()(convert)
 app.command()(demo)
 
 

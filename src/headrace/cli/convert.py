@@ -1,0 +1,58 @@
+"""`headrace convert`: a Debezium connector's configuration as a pipeline file."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headrace.cli.failure import failures_told
+from headrace.cli.run import Debug
+
+
+def convert(
+    file: Annotated[
+        Path,
+        typer.Argument(
+            help="Properties of Debezium Server or Kafka Connect, or Kafka Connect's JSON.", show_default=False
+        ),
+    ],
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write the pipeline here; else it is printed.")
+    ] = None,
+    bootstrap_servers: Annotated[
+        str,
+        typer.Option(help="The Kafka brokers, host:port with commas between, which Connect's configuration lacks."),
+    ] = "",
+    force: Annotated[bool, typer.Option("--force", help="Replace the output file when it exists.")] = False,
+    debug: Debug = False,
+) -> None:
+    """Make a pipeline file of a Debezium connector's configuration.
+
+    What is not carried over is told on stderr and at the end of the file, with the reason. Passwords become references
+    to environment variables. Nothing is connected to.
+    """
+    with failures_told(debug):
+        from headrace.errors import OptionError
+        from headrace.pipeline.debezium_config import convert as converted
+
+        if output is not None and output.exists() and not force:
+            raise OptionError(f"'{output}' exists.", remedy="Choose another file, or say --force.")
+        made = converted(file, bootstrap_servers=bootstrap_servers)
+        if output is None:
+            sys.stdout.write(made.text)
+        else:
+            try:
+                output.write_text(made.text, encoding="utf-8")
+            except OSError as error:
+                raise OptionError(f"'{output}' can't be written: {error.strerror}.", remedy="Check the path.") from None
+        said = [f"{made.carried} of {made.carried + len(made.left)} properties are carried over."]
+        said += [f"  {' '.join(str(left).split())}" for left in made.left if left.why != "not needed"]
+        needless = sum(left.why == "not needed" for left in made.left)
+        if needless:
+            said.append(f"Not needed: {needless}; the end of the file says why.")
+        if made.environment:
+            said.append(f"Set before a run: {', '.join(made.environment)}.")
+        sys.stderr.write("\n".join(said) + "\n")
