@@ -1,0 +1,1 @@
+"""Oracle: changes taken out of the redo logs."""

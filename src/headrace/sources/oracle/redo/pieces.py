@@ -1,0 +1,202 @@
+"""The statements in which LogMiner prints LOBs and extended strings, piece by piece."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from headrace.sources.oracle.redo.error import RedoSyntaxError, Unexpected, placed
+from headrace.sources.oracle.redo.plan import PiecePlan, Values, pieces
+from headrace.sources.oracle.redo.reader import Column, Reader, Table, Value
+from headrace.sources.oracle.redo.row import RedoPiece
+from headrace.sources.oracle.redo.row_changes import columns_of, image_of, place_of, update_of
+from headrace.sources.oracle.redo.split import at_literals
+from headrace.sources.oracle.redo.unistr import unistr_text
+
+_KINDS = {"LOC_C": "clob", "LOC_NC": "nclob", "LOC_B": "blob"}
+_COUNT = re.compile(r"[0-9]{1,18}")
+_HEX = re.compile(r"(?i:HEXTORAW)\s*\(\s*'((?:[0-9A-Fa-f]{2})*)'\s*\)")
+_STATEMENT = "a statement that LogMiner prints for rows or large values"
+
+
+class Locator(NamedTuple):
+    """A row and the column of it that is written."""
+
+    column: str
+    variable: str
+    table: Table
+    columns: list[Column]
+
+
+class _Assigned(NamedTuple):
+    value: Value
+    place: tuple[int, int]
+
+
+def locator_of(reader: Reader) -> Locator:
+    """`select C into V from T where .. for update`; what reads an XML document has no INTO."""
+    reader.take_words("SELECT")
+    column = reader.path("a column")[-1]
+    variable = reader.take("word", "a variable") if reader.accept_words("INTO") else ""
+    reader.take_words("FROM")
+    table = reader.table(follows=("WHERE", "FOR"))
+    columns = columns_of(reader, reader.conditions(table))
+    if reader.accept_words("FOR"):
+        reader.take_words("UPDATE")
+    return Locator(column, variable, table, columns)
+
+
+def locator_plan(
+    piece: RedoPiece,
+    locator: Locator | None,
+    parts: int,
+    content: tuple[Value, Callable[[str], dict[str, Any]]] | None = None,
+) -> PiecePlan:
+    """The plan of a piece, with the row that its statement names if it names one."""
+    values = Values(parts)
+    names: tuple[str, ...] | None = None
+    places: Sequence[int] = ()
+    if locator is not None:
+        names, places = image_of(locator.columns, values)
+    placed_content = (place_of(content[0], values), content[1]) if content else None
+    return pieces(piece, names, places, values, placed_content)
+
+
+def block_plan(reader: Reader, parts: int) -> PiecePlan:
+    """The PL/SQL that finds a LOB, writes, trims or erases it, or that begins an extended string."""
+    if reader.accept_words("DECLARE"):
+        while reader.word != "BEGIN":
+            reader.skip()
+    reader.accept_words("BEGIN")
+    locator: Locator | None = None
+    assigned: dict[str, _Assigned] = {}
+    step: _Step | None = None
+    while reader.kind != "end" and not reader.accept_words("END"):
+        if reader.accept(";"):
+            continue
+        if reader.word == "SELECT" and locator is None:
+            locator = locator_of(reader)
+        elif reader.word == "DBMS_LOB" and step is None:
+            step = _step_of(reader, assigned)
+        elif reader.assigns:
+            variable = reader.take("word")
+            reader.take(":=")
+            place = reader.place
+            assigned[variable] = _Assigned(reader.value(), place)
+        else:
+            reader.fail(_STATEMENT)
+    reader.end()
+    extended = assigned.get("STMT")
+    if extended is not None and extended.value.kind == "literal" and locator is None and step is None:
+        content = (extended.value, _extended_string(extended.place))
+        return locator_plan(RedoPiece("ext_string_begin"), None, parts, content)
+    if step is None and locator is None:
+        reader.fail(_STATEMENT)
+    piece = RedoPiece("lob_locator") if step is None else step.piece
+    variable = locator.variable if locator is not None else step.variable if step is not None else ""
+    piece = piece._replace(lob_kind=_KINDS.get(variable))
+    if locator is not None:
+        piece = piece._replace(schema=locator.table.schema, table=locator.table.name, lob_column=locator.column)
+    return locator_plan(piece, locator, parts, step.content if step is not None else None)
+
+
+class _Step(NamedTuple):
+    piece: RedoPiece
+    variable: str
+    content: tuple[Value, Callable[[str], dict[str, Any]]] | None = None
+
+
+def _step_of(reader: Reader, assigned: dict[str, _Assigned]) -> _Step:
+    """One call of DBMS_LOB."""
+    reader.take_words("DBMS_LOB")
+    reader.take(".")
+    called = reader.word
+    if called not in ("WRITE", "TRIM", "ERASE"):
+        reader.fail("write, trim or erase")
+    reader.take("word")
+    reader.take("(")
+    variable = reader.take("word", "a LOB locator")
+    reader.take(",")
+    length = _count(reader, assigned)
+    if called == "TRIM":
+        step = _Step(RedoPiece("lob_trim", length=length), variable)
+    else:
+        reader.take(",")
+        offset = _count(reader, assigned)
+        step = _Step(RedoPiece("lob_erase", offset=offset, length=length), variable)
+        if called == "WRITE":
+            reader.take(",")
+            buffer = assigned.get(reader.word or "")
+            if buffer is None or buffer.value.kind not in ("literal", "joined", "call"):
+                reader.fail("a buffer that was assigned before")
+            reader.take("word")
+            written = _text if buffer.value.kind != "call" else _call(buffer.place)
+            piece = RedoPiece("lob_write", offset=offset, length=length)
+            step = _Step(piece, variable, (buffer.value, written))
+    reader.take(")")
+    return step
+
+
+def _count(reader: Reader, assigned: dict[str, _Assigned]) -> int:
+    """A number, or a variable that was given one."""
+    place = reader.place
+    if reader.word is None:
+        text: str | None = reader.take("number", "a number")
+    else:
+        known = assigned.get(reader.take("word"))
+        text = known.value.text if known else None
+    if text is None or not _COUNT.fullmatch(text):
+        raise Unexpected(*place, "a whole number")
+    return int(text)
+
+
+def _text(literal: str) -> dict[str, Any]:
+    return {"text": literal}
+
+
+def _call(place: tuple[int, int]) -> Callable[[str], dict[str, Any]]:
+    """Reads what HEXTORAW or UNISTR stand for; a piece has no column type that would say it later."""
+
+    def fields(call: str) -> dict[str, Any]:
+        if digits := _HEX.fullmatch(call):
+            return {"hex": digits[1]}
+        text = unistr_text(call)
+        if text is None:
+            raise Unexpected(*place, "a literal, HEXTORAW of pairs of hexadecimal digits, or UNISTR")
+        return {"text": text}
+
+    return fields
+
+
+def _extended_string(place: tuple[int, int]) -> Callable[[str], dict[str, Any]]:
+    """Reads the update that a literal holds; its own literals have their quotes doubled once more."""
+
+    def fields(statement: str) -> dict[str, Any]:
+        try:
+            return _bound_update(statement)
+        except RedoSyntaxError as error:
+            # Back to where it is in the block: after the literal's quote, every quote being two there.
+            position = error.position + statement.count("'", 0, error.position) + 1
+            raise Unexpected(place[0], place[1] + position, error.expected) from None
+
+    return fields
+
+
+def _bound_update(statement: str) -> dict[str, Any]:
+    """`update T a set a."C" = :C where ..`."""
+    parts = at_literals(statement)
+    with placed(parts):
+        update = update_of(Reader(parts[::2], binds=True))
+        sets = update.sets
+        if len(sets) != 1 or sets[0].value.kind != "bind":
+            raise Unexpected(0, 0, "an update that sets one column to a bind variable")
+    locator = Locator(sets[0].name, "", update.table, update.columns)
+    doubled = any("''" in literal for literal in parts[1::2])
+    piece = locator_plan(RedoPiece("ext_string_begin"), locator, len(parts))(list(parts), doubled)
+    return {
+        "schema": update.table.schema,
+        "table": update.table.name,
+        "lob_column": locator.column,
+        "after": piece.after,
+    }

@@ -1,0 +1,257 @@
+"""Reads what all redo statements are made of: names, tables, values, conditions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, NoReturn
+
+from headrace.sources.oracle.redo.error import Unexpected
+from headrace.sources.oracle.redo.plan import Call, Slice
+from headrace.sources.oracle.redo.tokens import Token, tokens_of
+
+# The hidden column of row archival: no column of the table.
+HIDDEN = "ORA_ARCHIVE_STATE"
+
+
+class Value(NamedTuple):
+    """A value of a statement.
+
+    Attributes:
+        kind: `literal`, `constant` (a number; text None is NULL), `call`, `joined` (literals), `unsupported`, `bind`.
+        text: of a constant or the name of a bind variable.
+        places: of the literals.
+        call: the function call.
+    """
+
+    kind: str
+    text: str | None = None
+    places: tuple[int, ...] = ()
+    call: Call | None = None
+
+
+class Table(NamedTuple):
+    """The table of a statement, and the names that may stand before a column."""
+
+    schema: str | None
+    name: str
+    qualifiers: frozenset[tuple[str, ...]]
+
+
+class Column(NamedTuple):
+    """A column with its value; `pseudo` for ROWID, which is none."""
+
+    name: str
+    value: Value
+    pseudo: bool
+
+
+class Reader:
+    """The tokens of one statement, read from left to right.
+
+    Args:
+        texts: what stands between the statement's literals.
+        binds: whether values may be bind variables.
+    """
+
+    def __init__(self, texts: Sequence[str], *, binds: bool = False) -> None:
+        self._texts = texts
+        self._binds = binds
+        self._tokens: list[Token] = []
+        self._text_of: list[int] = []
+        for place, text in enumerate(texts):
+            found = tokens_of(text)
+            self._tokens += found
+            self._text_of += [place] * (len(found) + 1)
+            kind = "literal" if place < len(texts) - 1 else "end"
+            self._tokens.append(Token(kind, "", len(text), len(text), len(text)))
+        self._next = 0
+
+    @property
+    def kind(self) -> str:
+        """The kind of the next token."""
+        return self._tokens[self._next].kind
+
+    @property
+    def word(self) -> str | None:
+        """The next token when it is a word."""
+        token = self._tokens[self._next]
+        return token.value if token.kind == "word" else None
+
+    @property
+    def assigns(self) -> bool:
+        """Whether `variable :=` comes next."""
+        return self.word is not None and self._tokens[self._next + 1].kind == ":="
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Where the next token begins: which text, and the position in it."""
+        return self._text_of[self._next], self._tokens[self._next].start
+
+    def fail(self, expected: str) -> NoReturn:
+        """Raise the error of the next token."""
+        raise Unexpected(*self.place, expected)
+
+    def take(self, kind: str, expected: str = "") -> str:
+        """The value of the next token, which must be of a kind."""
+        token = self._tokens[self._next]
+        if token.kind != kind:
+            self.fail(expected or f"{kind}")
+        self._next += 1
+        return token.value
+
+    def accept(self, kind: str) -> bool:
+        """Pass over the next token if it is of a kind."""
+        if self._tokens[self._next].kind != kind:
+            return False
+        self._next += 1
+        return True
+
+    def accept_words(self, *words: str) -> bool:
+        """Pass over the next tokens if they are these words."""
+        ahead = self._tokens[self._next : self._next + len(words)]
+        if [token.value for token in ahead if token.kind == "word"] != list(words):
+            return False
+        self._next += len(words)
+        return True
+
+    def take_words(self, *words: str) -> None:
+        """Pass over these words."""
+        for word in words:
+            if not self.accept_words(word):
+                self.fail(word)
+
+    def skip(self) -> None:
+        """Pass over any token but the end."""
+        if self.kind in ("end", "unclosed"):
+            self.fail("the rest of the statement")
+        self._next += 1
+
+    def end(self) -> None:
+        """Nothing may follow but semicolons."""
+        while self.accept(";"):
+            pass
+        if self.kind != "end":
+            self.fail("the end of the statement")
+
+    def _identifier(self, expected: str) -> str:
+        token = self._tokens[self._next]
+        if token.kind not in ("name", "word"):
+            self.fail(expected)
+        self._next += 1
+        return token.value
+
+    def path(self, expected: str) -> tuple[str, ...]:
+        """Names joined by dots."""
+        path = [self._identifier(expected)]
+        while self.accept("."):
+            path.append(self._identifier(expected))
+        return tuple(path)
+
+    def table(self, *, follows: tuple[str, ...] = ()) -> Table:
+        """A table with its alias; `follows` are the words that may come after it and therefore are no alias."""
+        at = self._next
+        path = self.path("a table")
+        if len(path) > 2:
+            self._next = at
+            self.fail("a table with its schema")
+        qualifiers = {path, path[-1:]}
+        if follows and (self.kind == "name" or (self.word is not None and self.word not in follows)):
+            qualifiers = {(self._identifier("an alias"),)}
+        return Table(path[0] if len(path) == 2 else None, path[-1], frozenset(qualifiers))
+
+    def column(self, table: Table) -> tuple[str, bool]:
+        """A column of the table, and whether it is the pseudo column ROWID."""
+        at = self._next
+        path = self.path("a column")
+        if len(path) > 1 and path[:-1] not in table.qualifiers:
+            self._next = at
+            self.fail("a column of this table")
+        return path[-1], self._tokens[self._next - 1].kind == "word" and path[-1] == "ROWID"
+
+    def assignment(self, table: Table) -> Column:
+        """`column = value`."""
+        name, pseudo = self.column(table)
+        self.take("=")
+        return Column(name, self.value(), pseudo)
+
+    def _predicate(self, table: Table) -> Column:
+        name, pseudo = self.column(table)
+        if self.accept_words("IS"):
+            self.take_words("NULL")
+            return Column(name, Value("constant"), pseudo)
+        self.take("=", "= or IS NULL")
+        return Column(name, self.value(), pseudo)
+
+    def conditions(self, table: Table) -> list[Column]:
+        """`where` with predicates joined by `and`; nothing when it is missing."""
+        if not self.accept_words("WHERE"):
+            return []
+        found = [self._predicate(table)]
+        while self.accept_words("AND"):
+            found.append(self._predicate(table))
+        return found
+
+    def value(self) -> Value:
+        """A literal, a number, NULL, a type that LogMiner can't print, or function calls."""
+        token = self._tokens[self._next]
+        if token.kind == "number":
+            self._next += 1
+            return Value("constant", token.value)
+        if token.kind == "word":
+            if token.value == "NULL":
+                self._next += 1
+                return Value("constant")
+            if token.value == "UNSUPPORTED":
+                self._next += 1
+                self.accept_words("TYPE")
+                return Value("unsupported")
+        if token.kind == ":" and self._binds:
+            self._next += 1
+            if self.kind == "number":
+                return Value("bind", self.take("number"))
+            return Value("bind", self._identifier("the name of a bind variable"))
+        return self._joined()
+
+    def _joined(self) -> Value:
+        slices = []
+        places = []
+        while True:
+            start = self._next
+            national = self._national()
+            if self.kind == "literal":
+                place = 2 * self._text_of[self._next] + 1
+                places.append(place)
+                slices.append(Slice("N" if national else "", place, place))
+                self._next += 1
+            elif self.kind == "word" or (self.kind == "name" and self._tokens[self._next + 1].kind in (".", "(")):
+                slices.append(self._call(start))
+            else:
+                self.fail("a value")
+            if not self.accept("||"):
+                break
+        if len(places) == len(slices):
+            return Value("literal" if len(places) == 1 else "joined", places=tuple(places))
+        return Value("call", call=Call(tuple(slices)))
+
+    def _national(self) -> bool:
+        """Pass over the N that directly precedes a literal."""
+        token, after = self._tokens[self._next], self._tokens[min(self._next + 1, len(self._tokens) - 1)]
+        if token.kind != "word" or token.value != "N" or after.kind != "literal" or token.end != after.start:
+            return False
+        self._next += 1
+        return True
+
+    def _call(self, start: int) -> Slice:
+        self.path("a function")
+        self.take("(", "a value, or ( after a function")
+        depth = 1
+        while depth:
+            if self.kind in ("end", "unclosed"):
+                self.fail("the ) that ends this call")
+            depth += (self.kind == "(") - (self.kind == ")")
+            self._next += 1
+        first, last = self._text_of[start], self._text_of[self._next - 1]
+        lead, end = self._tokens[start].lead, self._tokens[self._next - 1].end
+        if first == last:
+            return Slice(self._texts[first][lead:end])
+        return Slice(self._texts[first][lead:], 2 * first + 1, 2 * last - 1, self._texts[last][:end])

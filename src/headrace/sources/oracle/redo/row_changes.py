@@ -1,0 +1,132 @@
+"""The plans of inserts, updates and deletes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from headrace.sources.oracle.redo.plan import RowPlan, Values, delete_rows, insert_rows, update_rows
+from headrace.sources.oracle.redo.reader import HIDDEN, Column, Reader, Table, Value
+from headrace.sources.oracle.redo.row import Shape
+
+_DOCUMENT = re.compile(r"XMLTYPE\s*\(\s*:\w+\s*\)", re.IGNORECASE)
+
+
+def place_of(value: Value, values: Values) -> int:
+    """Where a value will be among the values of the statement; unsupported types are NULL."""
+    if value.kind == "literal":
+        return value.places[0]
+    if value.kind == "joined":
+        return values.joined(value.places)
+    if value.call is not None:
+        return values.call(value.call)
+    return values.constant(value.text)
+
+
+def columns_of(reader: Reader, found: Iterable[Column]) -> list[Column]:
+    """The columns of the table among those that a statement names; none may be named twice."""
+    columns = [column for column in found if not column.pseudo and column.name != HIDDEN]
+    if len({column.name for column in columns}) < len(columns):
+        reader.fail("every column once before here")
+    return columns
+
+
+def image_of(columns: Sequence[Column], values: Values) -> tuple[tuple[str, ...], list[int]]:
+    """Names, and where their values will be."""
+    return tuple(column.name for column in columns), [place_of(column.value, values) for column in columns]
+
+
+def _named(columns: Iterable[Column], kind: str) -> frozenset[str]:
+    return frozenset(column.name for column in columns if column.value.kind == kind)
+
+
+def insert_plan(reader: Reader, parts: int) -> RowPlan:
+    """`insert into T(names) values (values)`."""
+    reader.take_words("INSERT", "INTO")
+    table = reader.table()
+    reader.take("(")
+    names = [reader.column(table)]
+    while reader.accept(","):
+        names.append(reader.column(table))
+    reader.take(")", ", or )")
+    reader.take_words("VALUES")
+    reader.take("(")
+    columns = []
+    for place, (name, pseudo) in enumerate(names):
+        if place:
+            reader.take(",", "a value for each column")
+        columns.append(Column(name, reader.value(), pseudo))
+    reader.take(")", ") after a value for each column")
+    reader.end()
+    columns = columns_of(reader, columns)
+    values = Values(parts)
+    image, places = image_of(columns, values)
+    shape = Shape(after_calls=_named(columns, "call"), unsupported=_named(columns, "unsupported"))
+    return insert_rows(table.schema, table.name, image, places, values, shape)
+
+
+def delete_plan(reader: Reader, parts: int) -> RowPlan:
+    """`delete from T where ..`."""
+    reader.take_words("DELETE", "FROM")
+    table = reader.table(follows=("WHERE",))
+    columns = columns_of(reader, reader.conditions(table))
+    reader.end()
+    values = Values(parts)
+    image, places = image_of(columns, values)
+    shape = Shape(before_calls=_named(columns, "call"), unsupported=_named(columns, "unsupported"))
+    return delete_rows(table.schema, table.name, image, places, values, shape)
+
+
+class Update(NamedTuple):
+    """What an update says: its table, the columns of SET and those of WHERE."""
+
+    table: Table
+    sets: list[Column]
+    columns: list[Column]
+
+    @property
+    def document(self) -> str | None:
+        """The column that `update T set C = XMLType(:1)` begins to write; None for any other update."""
+        call = self.sets[0].value.call if len(self.sets) == 1 else None
+        if call is None or not _DOCUMENT.fullmatch(call.constant() or ""):
+            return None
+        return self.sets[0].name
+
+
+def update_of(reader: Reader) -> Update:
+    """`update T set .. where ..`."""
+    reader.take_words("UPDATE")
+    table = reader.table(follows=("SET",))
+    reader.take_words("SET")
+    sets = [reader.assignment(table)]
+    while reader.accept(","):
+        sets.append(reader.assignment(table))
+    sets = columns_of(reader, sets)
+    columns = columns_of(reader, reader.conditions(table))
+    reader.end()
+    return Update(table, sets, columns)
+
+
+def update_plan(reader: Reader, parts: int) -> RowPlan | None:
+    """`update T set .. where ..`; None if it begins a document.
+
+    A type that can't be printed leaves its column as it was.
+    """
+    update = update_of(reader)
+    if update.document is not None:
+        return None
+    table, sets, columns = update
+    values = Values(parts)
+    image, places = image_of(columns, values)
+    known = [column for column in sets if column.value.kind != "unsupported"]
+    set_names, set_places = image_of(known, values)
+    before_calls = _named(columns, "call")
+    shape = Shape(
+        tuple(column.name for column in sets),
+        before_calls,
+        before_calls - frozenset(set_names) | _named(sets, "call"),
+        _named(columns, "unsupported") | _named(sets, "unsupported"),
+    )
+    overlay = tuple(zip(set_names, set_places, strict=True))
+    return update_rows(table.schema, table.name, image, places, overlay, values, shape)
