@@ -12,6 +12,7 @@ from tests.sources.oracle.test_redo_row_changes import golden
 
 from headrace.errors import FormatError
 from headrace.sources.oracle.redo import RedoPiece, RedoRow, RedoSyntaxError, parse, parse_many
+from headrace.sources.oracle.redo.parser import parse_afresh
 
 SAMPLES = [case["sql"][:2000] for case in golden("oracle_redo.jsonl") + golden("oracle_redo_extra.jsonl")]
 
@@ -119,10 +120,24 @@ def read(sql: str, *, relaxed_quotes: bool = False) -> RedoRow | RedoPiece | Non
     return found
 
 
+def agrees(sql: str) -> None:
+    """The fast way gives what the grammar alone gives, with the same error at the same place, and gives it again."""
+    try:
+        afresh: RedoRow | RedoPiece | None = parse_afresh(sql)
+    except RedoSyntaxError as error:
+        afresh = None
+        with pytest.raises(RedoSyntaxError) as caught:
+            parse(sql)
+        assert (caught.value.position, caught.value.expected) == (error.position, error.expected)
+    for _ in range(3):
+        assert read(sql) == afresh
+
+
 FRAGMENTS = [
     "insert into ", "update ", "delete from ", '"S"."T"', '"A"', '"it\'s"', "(", ")", ",", " values ", " set ",
     " where ",
-    " and ", " = ", " IS NULL", "NULL", "'", "''", "'a'", "N'", "TO_DATE(", "UNISTR('a')", " || ", ";", "--", "/*",
+    " and ", " = ", " IS NULL", "NULL", " = NULL", ",NULL", "'", "''", "'a'", "N'", "TO_DATE(", "UNISTR('a')",
+    " || ", ";", "--", "/*",
     "*/",
     "Unsupported Type", "1", "-", ".", ":", ":=", "DECLARE", " BEGIN ", " END;", "select ", " into loc_c from ",
     " for update", "buf_c := ", "dbms_lob.write(loc_c, ", "dbms_lob.trim(loc_c, ", "XML DOC BEGIN: ", "XML_REDO := ",
@@ -132,13 +147,14 @@ FRAGMENTS = [
 
 @given(st.one_of(st.text(), st.lists(st.sampled_from(FRAGMENTS), max_size=25).map("".join)), st.booleans())
 @settings(max_examples=1000, deadline=None)
-def test_any_text_is_read_or_refused(sql: str, relaxed: bool) -> None:
+def test_any_text_is_read_or_refused_and_the_fast_way_agrees(sql: str, relaxed: bool) -> None:
+    agrees(sql)
     read(sql, relaxed_quotes=relaxed)
 
 
 @given(st.data())
 @settings(max_examples=1000, deadline=None)
-def test_a_changed_statement_is_read_or_refused(data: st.DataObject) -> None:
+def test_a_changed_statement_is_read_or_refused_and_the_fast_way_agrees(data: st.DataObject) -> None:
     sql = data.draw(st.one_of(st.sampled_from(SAMPLES), changes.map(rendered)))
     for _ in range(data.draw(st.integers(1, 3))):
         start = data.draw(st.integers(0, len(sql)))
@@ -148,13 +164,14 @@ def test_a_changed_statement_is_read_or_refused(data: st.DataObject) -> None:
             + data.draw(st.one_of(st.sampled_from(["", "'", '"', *FRAGMENTS]), st.text(max_size=3)))
             + sql[end:]
         )
+    agrees(sql)
     read(sql, relaxed_quotes=data.draw(st.booleans()))
 
 
 @pytest.mark.parametrize("sql", SAMPLES, ids=lambda sql: sql[:60])
 def test_a_statement_that_is_cut_anywhere_is_read_or_refused(sql: str) -> None:
     for end in range(min(len(sql), 300)):
-        read(sql[:end])
+        agrees(sql[:end])
         read(sql[:end], relaxed_quotes=True)
 
 

@@ -55,7 +55,8 @@ PIECES = [
     ),
     ("buf_c := ''; dbms_lob.write(loc_c,0,1,buf_c);", piece("lob_write", lob_kind="clob", offset=1, length=0, text="")),
     (
-        "buf_nc := UNISTR('\\4E2D') || UNISTR('''\\D83D') || UNISTR('\\DE00\\\\'); dbms_lob.write(loc_nc, 5, 9, buf_nc);",
+        "buf_nc := UNISTR('\\4E2D') || UNISTR('''\\D83D') || UNISTR('\\DE00\\\\'); "
+        "dbms_lob.write(loc_nc, 5, 9, buf_nc);",
         piece("lob_write", lob_kind="nclob", offset=9, length=5, text="中'😀\\"),
     ),
     (
@@ -91,7 +92,8 @@ PIECES = [
         row("ext_string_begin", "C", after={"ID": "it's"}),
     ),
     (
-        "BEGIN Stmt := 'update \"S\".\"T\" set \"C\" = :1 where \"D\" = TO_DATE(''1'', ''x'') and \"N\" IS NULL;'; END;",
+        'BEGIN Stmt := \'update "S"."T" set "C" = :1 '
+        "where \"D\" = TO_DATE(''1'', ''x'') and \"N\" IS NULL;'; END;",
         row("ext_string_begin", "C", after={"D": "TO_DATE('1', 'x')", "N": None}),
     ),
 ]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.sources.oracle.redo_statements import Cell, Change, Style, changes, names, quoted, rendered, styles, texts
 
 from headrace.sources.oracle.redo import RedoRow, RedoSyntaxError, Shape, parse, parse_many
-from headrace.sources.oracle.redo.parser import forget_shapes
+from headrace.sources.oracle.redo.parser import forget_shapes, parse_afresh
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "oracle_redo"
 
@@ -154,6 +154,20 @@ def test_a_rendered_change_is_read_as_it_was(change: Change) -> None:
 def test_blanks_case_comments_and_aliases_change_nothing(change: Change, style: Style) -> None:
     row = parse(rendered(change, style))
     assert facts(row) == (change.op, change.schema, change.table, change.before, change.after)
+
+
+@given(changes, st.data())
+@settings(max_examples=300, deadline=None)
+def test_any_value_may_be_null(change: Change, data: st.DataObject) -> None:
+    def nulled(cells: dict[str, Cell]) -> dict[str, Cell]:
+        return {name: Cell("NULL", None) if data.draw(st.booleans()) else cell for name, cell in cells.items()}
+
+    for style in (Style(), Style(equals_null=True), data.draw(styles)):
+        other = Change(change.op, change.schema, change.table, nulled(change.old), nulled(change.new))
+        sql = rendered(other, style)
+        row = parse(sql)
+        assert facts(row) == (change.op, change.schema, change.table, other.before, other.after)
+        assert row == parse_afresh(sql)
 
 
 @given(st.lists(changes, max_size=6), st.randoms(use_true_random=False))

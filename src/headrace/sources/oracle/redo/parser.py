@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from headrace.sources.oracle.redo.documents import xml_begin_plan, xml_update_plan, xml_write
-from headrace.sources.oracle.redo.error import RedoSyntaxError, placed
+from headrace.sources.oracle.redo.error import RedoSyntaxError, Unexpected, placed
+from headrace.sources.oracle.redo.nulls import null_pieces, with_null_slots
 from headrace.sources.oracle.redo.pieces import block_plan
 from headrace.sources.oracle.redo.plan import PiecePlan, RowPlan
 from headrace.sources.oracle.redo.reader import Reader
@@ -14,9 +15,11 @@ from headrace.sources.oracle.redo.row_changes import delete_plan, insert_plan, u
 from headrace.sources.oracle.redo.split import at_literals, at_quotes, at_relaxed_literals
 from headrace.sources.oracle.redo.tokens import tokens_of
 
-# Plans by the texts between the literals. Some KB each; a schema of some hundred tables has some thousand shapes.
-_MOST_PLANS = 16_384
+# Some KB each. A schema of some hundred tables has some thousand shapes, once NULLs are values like others.
+_MOST_PLANS = 8192
+# By the texts between the literals; the second without distinction of NULL.
 _plans: dict[tuple[str, ...], RowPlan] = {}
+_plans_with_slots: dict[tuple[str, ...], RowPlan] = {}
 _ROW_CHANGES = {"INSERT": insert_plan, "UPDATE": update_plan, "DELETE": delete_plan}
 
 
@@ -68,6 +71,30 @@ def parse_many(
     return found
 
 
+def parse_afresh(sql: str) -> RedoRow | RedoPiece:
+    """What `parse` gives, by the grammar alone: no plan is used or kept, and each literal is looked for.
+
+    Raises:
+        RedoSyntaxError: as `parse` does.
+    """
+    written = xml_write(sql)
+    if written is not None:
+        return written
+    parts = at_literals(sql)
+    texts = tuple(parts[::2])
+    with placed(parts):
+        plan = _row_plan(texts) or _piece_plan(texts)
+    return plan(parts, _has_doubled(parts))
+
+
+def forget_shapes() -> None:
+    """Drop what is kept of the statements seen so far; the next ones are read as if they were the first."""
+    _plans.clear()
+    _plans_with_slots.clear()
+    tokens_of.cache_clear()
+    null_pieces.cache_clear()
+
+
 def _planned(sql: str, relaxed_quotes: bool) -> RedoRow | RedoPiece:
     """Read a statement whose shape is new, or whose literals hold quotes."""
     written = xml_write(sql)
@@ -85,26 +112,67 @@ def _planned(sql: str, relaxed_quotes: bool) -> RedoRow | RedoPiece:
 
 def _read(parts: list[str]) -> RedoRow | RedoPiece:
     texts = tuple(parts[::2])
-    doubled = any("''" in literal for literal in parts[1::2])
+    doubled = _has_doubled(parts)
     plan = _plans.get(texts)
     if plan is not None:
         return plan(parts, doubled)
     with placed(parts):
-        reader = Reader(texts)
-        make = _ROW_CHANGES.get(reader.word or "")
-        made = make(reader, len(parts)) if make is not None else None
-        if made is None:
-            return _piece(Reader(texts), len(parts))(parts, doubled)
-    # A shape with a quote in it is not kept: it could be met again where that quote begins or ends a literal.
-    if not any("'" in text for text in texts):
-        if len(_plans) >= _MOST_PLANS:
-            _plans.clear()
-        _plans[texts] = made
-    return made(parts, doubled)
+        plan = _kept_plan(texts)
+        whole = plan or _piece_plan(texts)
+    return whole(parts, doubled)
 
 
-def _piece(reader: Reader, parts: int) -> PiecePlan:
-    """What writes large values has offsets in its shape, which is not met again, or is rare: no plan is kept."""
+def _kept_plan(texts: tuple[str, ...]) -> RowPlan | None:
+    """The plan of a new shape, kept for the statements to come; None if it is no row change.
+
+    What writes large values has offsets in its shape, which is not met again. A shape with a quote in it could be met
+    again by mistake: where that quote begins or ends a literal.
+    """
+    if any("'" in text for text in texts):
+        return _row_plan(texts)
+    plan = _plan_with_slots(texts) or _row_plan(texts)
+    if plan is not None:
+        _keep(_plans, texts, plan)
+    return plan
+
+
+def _plan_with_slots(texts: tuple[str, ...]) -> RowPlan | None:
+    """The plan of a row change that says NULL, by way of the plan that it shares with others; None if it has none."""
+    slots = with_null_slots(texts)
+    if slots is None:
+        return None
+    slotted, parts_of = slots
+    shared = _plans_with_slots.get(slotted)
+    if shared is None:
+        try:
+            shared = _row_plan(slotted)
+        except Unexpected:
+            return None  # The statement as it is has the same problem, and its place.
+        if shared is None:
+            return None
+        _keep(_plans_with_slots, slotted, shared)
+    plan = shared
+    return lambda parts, doubled: plan(parts_of(parts), doubled)
+
+
+def _keep(plans: dict[tuple[str, ...], RowPlan], texts: tuple[str, ...], plan: RowPlan) -> None:
+    if len(plans) >= _MOST_PLANS:
+        plans.clear()
+    plans[texts] = plan
+
+
+def _has_doubled(parts: list[str]) -> bool:
+    return any("''" in literal for literal in parts[1::2])
+
+
+def _row_plan(texts: tuple[str, ...]) -> RowPlan | None:
+    reader = Reader(texts)
+    make = _ROW_CHANGES.get(reader.word or "")
+    return make(reader, 2 * len(texts) - 1) if make is not None else None
+
+
+def _piece_plan(texts: tuple[str, ...]) -> PiecePlan:
+    reader, parts = Reader(texts), 2 * len(texts) - 1
     match reader.word:
         case "UPDATE":
             return xml_update_plan(update_of(reader), parts)
@@ -112,9 +180,3 @@ def _piece(reader: Reader, parts: int) -> PiecePlan:
             return xml_begin_plan(reader, parts)
         case _:
             return block_plan(reader, parts)
-
-
-def forget_shapes() -> None:
-    """Drop what is kept of the statements seen so far; the next ones are read as if they were the first."""
-    _plans.clear()
-    tokens_of.cache_clear()

@@ -122,8 +122,8 @@ def _filler(
 
 
 def undouble(parts: list[Any], size: int) -> None:
-    """Make two quotes inside a literal one."""
-    parts[1:size:2] = [text.replace("''", "'") for text in parts[1:size:2]]
+    """Make two quotes inside a literal one; a literal's place may hold NULL."""
+    parts[1:size:2] = [text and text.replace("''", "'") for text in parts[1:size:2]]
 
 
 def _plain(parts: list[Any], doubled: bool) -> None:
