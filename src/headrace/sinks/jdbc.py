@@ -1,0 +1,336 @@
+"""The jdbc sink: one table of a PostgreSQL, MariaDB or MySQL database per source table, kept equal to it."""
+
+from __future__ import annotations
+
+import string
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from itertools import chain
+from typing import TYPE_CHECKING, ClassVar, Literal, TypeVar
+from uuid import uuid4
+
+from headrace.apply import TableBatch, fold, fold_keyless, survey, upserts
+from headrace.changes.table import TableId
+from headrace.changes.typed import literal, quote
+from headrace.errors import OptionError, SchemaError, SinkError
+from headrace.options import Option, Options
+from headrace.sinks.base import BatchId, Sink
+from headrace.sinks.jdbc_address import Address, parse_address
+from headrace.sinks.jdbc_database import Database
+from headrace.sinks.jdbc_dialect import Mirror, TableName
+from headrace.sinks.jdbc_mariadb import MariaDb
+from headrace.sinks.jdbc_postgres import Postgres
+from headrace.sinks.jdbc_target import StagedBatch, TargetPlan, TargetTables
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+Item = TypeVar("Item")
+
+_DATABASES: dict[str, Callable[[Address], Database]] = {"postgresql": Postgres, "mariadb": MariaDb}
+_ATTEMPT_DDL = "label string, rows bigint, problem string, remedy string"
+_WRONG_VALUE = ("CAST_INVALID_INPUT", "CAST_OVERFLOW", "NUMERIC_VALUE_OUT_OF_RANGE", "CONVERSION_INVALID_INPUT")
+_PLACEHOLDERS = {"database", "schema", "table"}
+
+
+class JdbcSink(Sink):
+    """Mirrors source tables as tables of a PostgreSQL, MariaDB or MySQL database, exactly once.
+
+    A target is created with the source's structure (typed, keyed, with comments; only keys are NOT NULL) and one column
+    more, the position of the row's last change. New columns are added and columns are widened; any other change of
+    structure stops the run before a row is written. A text that reads like a JDBC URL says where the database is, but
+    the connection is a Python driver's: psycopg or PyMySQL, which must be installed on the executors too.
+
+    Order: per key the change with the last position wins, inside a batch and against what the target holds.
+    Idempotence: executors load the folded batch into a staging table (`_headrace_stage_...`, beside the target); the
+    driver then applies it and writes down the batch's number in one transaction. A replayed batch finds its number and
+    changes nothing, and whatever stops the program, a table has the whole batch or nothing of it. Structure comes in
+    transactions of its own before the data and is repeatable. Source of truth for progress is Spark's checkpoint; the
+    progress table only refuses what a target already has.
+    """
+
+    name: ClassVar[str] = "jdbc"
+    guarantee: ClassVar[Literal["exactly-once", "at-least-once"]] = "exactly-once"
+    takes: ClassVar[Literal["messages", "changes"]] = "changes"
+    options: ClassVar[tuple[Option, ...]] = (
+        Option(
+            "url",
+            str,
+            "The database, as `postgresql://host:port/database` or `mariadb://host:port/database` (`mysql://` means "
+            "the same), with or without `jdbc:` in front. Settings of the driver may stand behind `?` "
+            "(`sslmode=require` for PostgreSQL, `ssl_ca=/path` for MariaDB); a password may not.",
+        ),
+        Option("user", str, "Who logs in.", default=None),
+        Option("password", str, "The user's password.", default=None),
+        Option(
+            "table_name",
+            str,
+            "Where a source table's mirror lies: a name, or schema and name with a dot between, in which `{database}`, "
+            "`{schema}` and `{table}` stand for the source's. By default `{schema}.{table}` in PostgreSQL, and "
+            "`{table}` in MariaDB, where a schema is a database. A missing schema is created.",
+            default=None,
+        ),
+        Option(
+            "position_column",
+            str,
+            "The name of the column that holds the position of a row's last change.",
+            default="_headrace_position",
+        ),
+        Option(
+            "progress_table",
+            str,
+            "The table that says who writes each target and which batch it has; a schema may stand in front.",
+            default="_headrace_progress",
+        ),
+        Option(
+            "takeover",
+            bool,
+            "Whether a target that belongs to another pipeline or checkpoint, or to none, may be taken over. Rows that "
+            "the source lost meanwhile are not found by a takeover.",
+            default=False,
+        ),
+        Option(
+            "missing_row",
+            str,
+            "What to do with an update that does not carry all columns when the target has no row of its key: `fail` "
+            "stops before anything of the batch is in that table; `insert` writes null for what is not known.",
+            default="fail",
+            choices=("fail", "insert"),
+        ),
+        Option(
+            "max_parallel_tables",
+            int,
+            "How many tables of a batch are written side by side.",
+            default=2,
+            minimum=1,
+        ),
+        Option(
+            "max_connections",
+            int,
+            "How many connections load one table's rows into its staging table side by side.",
+            default=4,
+            minimum=1,
+        ),
+    )
+
+    def __init__(self, options: Options) -> None:
+        super().__init__(options)
+        address = parse_address(options["url"], options["user"], options["password"])
+        self.database = _DATABASES[address.kind](address)
+        self._name_parts = _template(options["table_name"] or self.database.default_table_name, _PLACEHOLDERS)
+        self._progress_parts = _template(options["progress_table"], set())
+
+    def check(self) -> None:
+        """Whether the driver is installed and the database lets us in. Runs in the driver; creates nothing.
+
+        Raises:
+            ConnectError: the server can't be reached or refuses the login.
+            SinkError: the driver is not installed.
+        """
+        with closing(self.database.connect()) as connection:
+            self.database.default_schema(connection)
+
+    def write(self, rows: DataFrame, batch: BatchId) -> None:
+        """Bring the mirrors of all tables in the batch up to its end: tables side by side, each in its own transaction.
+
+        When one table fails, others of the batch may be committed; a retry of the batch finds them done and does the
+        rest.
+
+        Raises:
+            ConnectError: the server can't be reached or refuses the login.
+            SinkError: a target belongs to another pipeline or checkpoint, or can't be written.
+            SchemaError: a target can't carry the structure or a change; nothing of the batch is in that table.
+        """
+        spark = rows.sparkSession
+        tables = survey(rows)
+        if not tables:
+            return
+        targets, plans = self._look(tables, batch)
+        works = list(zip(tables, plans, strict=True))
+        self._side_by_side(spark, works, lambda work: self._bring(rows, work[0], work[1], targets, batch))
+
+    def _look(self, tables: Sequence[TableBatch], batch: BatchId) -> tuple[TargetTables, list[TargetPlan]]:
+        """Look at every target before the first is touched, then claim those that are new."""
+        first = tables[0].id
+        with self.database.connected(first, TableName("", first.path)) as connection:
+            default = self.database.default_schema(connection)
+            progress = _named(self._progress_parts, default, first)
+            targets = TargetTables(self.database, progress)
+            mirrors = [
+                Mirror(_named(self._name_parts, default, table.id), table.schema, self.settings["position_column"])
+                for table in tables
+            ]
+            folds = self.database.dialect.folds_names
+            _refuse_shared_targets([*(mirror.name for mirror in mirrors), progress], folds=folds)
+            plans = [targets.plan(connection, mirror, batch, takeover=self.settings["takeover"]) for mirror in mirrors]
+            connection.rollback()
+            targets.begin(connection, plans, batch)
+        return targets, plans
+
+    def _bring(
+        self, rows: DataFrame, table: TableBatch, plan: TargetPlan, targets: TargetTables, batch: BatchId
+    ) -> None:
+        def load() -> StagedBatch:
+            return StagedBatch(
+                labels=self._stage(rows, table, plan.mirror),
+                truncate_at=table.truncate_at,
+                partial=bool(table.schema.key) and table.partial,
+                insert_partial=self.settings["missing_row"] == "insert",
+                deletes=not table.inserts_only,
+            )
+
+        with self.database.connected(table.id, plan.mirror.name) as connection:
+            targets.write(connection, plan, batch, load if table.size else None)
+
+    def _stage(self, rows: DataFrame, table: TableBatch, mirror: Mirror) -> tuple[str, ...]:
+        """Let executors load the folded rows; the labels of the attempts that succeeded.
+
+        Raises:
+            SchemaError: a value does not fit; found by Spark or by the database while it loads.
+            SinkError: Spark or the database failed.
+        """
+        folded = folded_rows(rows, table).coalesce(self.settings["max_connections"])
+        with _explained(table, mirror):
+            attempts = folded.mapInArrow(_loading(self.database, mirror), _ATTEMPT_DDL).collect()
+        for attempt in attempts:
+            if attempt["problem"] is not None:
+                raise SchemaError(attempt["problem"], remedy=attempt["remedy"])
+        return tuple(attempt["label"] for attempt in attempts)
+
+    def _side_by_side(self, spark: SparkSession, items: Sequence[Item], do: Callable[[Item], None]) -> None:
+        """Do it for all items, several at a time. All are tried; then the first failure is raised."""
+        workers = min(self.settings["max_parallel_tables"], len(items))
+        if workers <= 1:
+            for item in items:
+                do(item)
+            return
+        from pyspark.util import inheritable_thread_target
+
+        with ThreadPoolExecutor(workers, thread_name_prefix="headrace-jdbc") as pool:
+            # Spark's job group goes along, so that stopping the query stops these jobs too.
+            carried = inheritable_thread_target(spark)
+            running = [pool.submit(carried(do), item) for item in items]
+        for future in running:
+            future.result()
+
+
+@contextmanager
+def _explained(table: TableBatch, mirror: Mirror) -> Iterator[None]:
+    """Spark's failures as ours: what went wrong with which table, without any value of a cell."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except (PySparkException, Py4JError) as failure:
+        if any(kind in str(failure) for kind in _WRONG_VALUE):
+            raise SchemaError(
+                f"A value of table {table.id} does not fit its column's type for the target {mirror.name}.",
+                remedy="Compare the values with the source's column types; --debug shows Spark's own message.",
+            ) from failure
+        condition = failure.getCondition() if isinstance(failure, PySparkException) else None
+        raise SinkError(
+            f"The changes of table {table.id} can't be loaded for {mirror.name} "
+            f"({condition or type(failure).__name__}).",
+            remedy="--debug shows Spark's own message. The batch can be repeated.",
+        ) from failure
+
+
+def folded_rows(rows: DataFrame, table: TableBatch) -> DataFrame:
+    """The folded changes of one table in the columns of the staging table, but its label: `o`, `p`, `m`, `n`, values.
+
+    Lazy; a plain Spark DataFrame.
+    """
+    if not table.schema.key:
+        folded = fold_keyless(rows, table)
+        ours = ["if(op = 'delete', 'd', 'i') as o", "position as p", "cast(null as string) as m", "occurrences as n"]
+    else:
+        folded = upserts(rows, table) if table.initial else fold(rows, table)
+        written = [
+            f"if(array_contains(present, {literal(column.name)}), '1', '0')"
+            for column in table.schema.columns
+            if column.name not in table.schema.key
+        ]
+        mask = f"if(present is null, null, concat({', '.join(written)}))" if written and table.partial else "null"
+        ours = [
+            "if(op = 'delete', 'd', if(whole, 'u', 'p')) as o",
+            "position as p",
+            f"cast({mask} as string) as m",
+            "cast(null as bigint) as n",
+        ]
+    # Names of ours again: the source may have a column `o`, and mapInArrow does not take a name with a dot.
+    values = [f"row.{quote(column.name)} as c{number}" for number, column in enumerate(table.schema.columns)]
+    return folded.selectExpr(*ours, *values)
+
+
+def _loading(database: Database, mirror: Mirror) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """What an executor's task does: load its rows under a label of its own, in one transaction.
+
+    A value that does not fit is an answer, not a failure: a second attempt of the task would meet it again, and the
+    task's own error would show it.
+    """
+
+    def load(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        filled = (batch for batch in batches if batch.num_rows)
+        first = next(filled, None)
+        if first is None:
+            return
+        label, rows, problem, remedy = uuid4().hex, 0, None, None
+        try:
+            with database.connected(mirror.source.id, mirror.name) as connection:
+                rows = database.stage(connection, mirror, label, chain([first], filled))
+                connection.commit()
+        except SchemaError as wrong:
+            problem, remedy = wrong.message, wrong.remedy
+        yield pa.RecordBatch.from_pydict(
+            {
+                "label": pa.array([label], pa.string()),
+                "rows": pa.array([rows], pa.int64()),
+                "problem": pa.array([problem], pa.string()),
+                "remedy": pa.array([remedy], pa.string()),
+            }
+        )
+
+    return load
+
+
+def _template(text: str, placeholders: set[str]) -> tuple[str, ...]:
+    """A table's name as one or two parts, checked.
+
+    Raises:
+        OptionError: it has more parts, an empty one, or a placeholder that does not exist.
+    """
+    parts = tuple(text.split("."))
+    try:
+        used = {name for part in parts for _, name, _, _ in string.Formatter().parse(part) if name is not None}
+    except ValueError:
+        used = {"{"}
+    if len(parts) > 2 or not all(parts) or not used <= placeholders:
+        known = ", ".join(f"{{{name}}}" for name in sorted(placeholders)) or "none"
+        raise OptionError(
+            f"'{text}' is no name of a table for sink 'jdbc'.",
+            remedy=f"Give a name, or schema and name with a dot between. Placeholders here: {known}.",
+        )
+    return parts
+
+
+def _named(parts: Sequence[str], default_schema: str, id: TableId) -> TableName:
+    """The table's name; a schema that is left empty is the connection's own."""
+    filled = [part.format(database=id.database, schema=id.schema, table=id.name) for part in parts]
+    return TableName(filled[-2] if len(filled) == 2 and filled[-2] else default_schema, filled[-1])
+
+
+def _refuse_shared_targets(names: Iterable[TableName], *, folds: bool) -> None:
+    """Stop where two tables of a batch would be one; without regard to case where servers may not have it."""
+    keys = [(name.schema.lower(), name.name.lower()) if folds else (name.schema, name.name) for name in names]
+    for (schema, name), n in Counter(keys).items():
+        if n > 1:
+            raise SinkError(
+                f"{n} tables would share the name {schema}.{name} in the target database.",
+                remedy="Tell them apart in the sink's option 'table_name', or give each source a sink of its own.",
+            )

@@ -1,0 +1,252 @@
+"""How a database spells what a mirror needs: names, types, structure, and the statements that apply a staged batch.
+
+A batch comes as rows of a staging table whose columns have names of ours, so that no name of the source meets them:
+
+| column | meaning |
+|---|---|
+| `l` | by which attempt of which task the row was brought; rows of attempts that failed are never looked at |
+| `o` | `d` delete, `u` upsert of a whole row, `p` upsert of a row that may lack values; without a key `i` insert |
+| `p` | position of the key's last change |
+| `m` | null: every column is written. Otherwise a `1` (write it) or `0` (keep the target's) per column beside the key |
+| `n` | without a key: how many rows of the target a delete stands for |
+| `c0`, `c1`, ... | the values, typed as in the target |
+
+There is at most one row per key and attempt (see `headrace.apply.fold`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+from headrace.changes.table import Column, TableSchema
+from headrace.changes.types import LogicalType
+from headrace.errors import SchemaError
+
+POSITION = Column("", 0, LogicalType("string"))
+_STAGE = "_headrace_stage_"
+_LABEL = re.compile(r"[0-9a-z]+")
+
+
+@dataclass(frozen=True, order=True)
+class TableName:
+    """Where a table lies in a database; what MariaDB calls a database is a schema here."""
+
+    schema: str
+    name: str
+
+    def __str__(self) -> str:
+        return ".".join(part for part in (self.schema, self.name) if part)
+
+
+@dataclass(frozen=True)
+class Mirror:
+    """A table of a database that is kept equal to a source table.
+
+    Args:
+        name: where it lies.
+        source: the source table's structure.
+        position_column: the name of our column in it.
+    """
+
+    name: TableName
+    source: TableSchema
+    position_column: str
+
+    @property
+    def stage(self) -> TableName:
+        """The table that takes the rows of a batch before they are applied; it lies beside the mirror."""
+        text = hashlib.sha256(self.name.name.encode()).hexdigest()[:16]
+        return TableName(self.name.schema, f"{_STAGE}{text}")
+
+    @cached_property
+    def key(self) -> tuple[tuple[str, str], ...]:
+        """Key columns: the name, and the name in the staging table."""
+        return tuple((name, self._staged[name]) for name in self.source.key)
+
+    @cached_property
+    def rest(self) -> tuple[tuple[str, str], ...]:
+        """The columns beside the key, in the order of the mask: the name, and the name in the staging table."""
+        return tuple((name, staged) for name, staged in self._staged.items() if name not in self.source.key)
+
+    @property
+    def all(self) -> tuple[tuple[str, str], ...]:
+        """All columns of the source: the name, and the name in the staging table."""
+        return tuple(self._staged.items())
+
+    @cached_property
+    def _staged(self) -> Mapping[str, str]:
+        return {column.name: f"c{number}" for number, column in enumerate(self.source.columns)}
+
+
+class Dialect(ABC):
+    """What differs between databases in SQL. Says statements; runs none.
+
+    Attributes:
+        title: the database's name as people write it.
+        name_limit: how long a name may be, in `name_unit`.
+        folds_names: whether two columns whose names differ only in case are one.
+    """
+
+    title: ClassVar[str]
+    name_limit: ClassVar[int]
+    name_unit: ClassVar[str] = "characters"
+    folds_names: ClassVar[bool] = False
+    mark: ClassVar[str] = '"'
+
+    def quote(self, name: str) -> str:
+        """A name, whatever characters it has."""
+        return self.mark + name.replace(self.mark, self.mark * 2) + self.mark
+
+    def table(self, name: TableName) -> str:
+        """A table's name with its schema."""
+        return ".".join(self.quote(part) for part in (name.schema, name.name) if part)
+
+    def literal(self, text: str) -> str:
+        """A text as SQL."""
+        return "'" + text.replace("'", "''") + "'"
+
+    @abstractmethod
+    def column_types(self, schema: TableSchema) -> dict[str, str]:
+        """The type of each column of a mirror, as the database's catalog spells it; ours has the name ''."""
+
+    @abstractmethod
+    def create_table(self, mirror: Mirror) -> list[str]:
+        """Create the mirror with its key, comments and our column."""
+
+    def refuse_names(self, mirror: Mirror) -> None:
+        """Stop where a name can't stand in this database.
+
+        Raises:
+            SchemaError: a name is too long, is ours, or two columns would be one.
+        """
+        source = mirror.source
+        ours = self._folded(mirror.position_column)
+        seen: dict[str, str] = {}
+        for column in source.columns:
+            if self._folded(column.name) == ours:
+                raise SchemaError(
+                    f"Table {source.id} has a column '{column.name}', which is Headrace's own in a mirror.",
+                    remedy="Set the sink's option 'position_column' to another name.",
+                )
+            twin = seen.setdefault(self._folded(column.name), column.name)
+            if twin != column.name:
+                raise SchemaError(
+                    f"Columns '{twin}' and '{column.name}' of table {source.id} differ only in case; "
+                    f"{self.title} can't hold both.",
+                    remedy="Leave one of them out of the capture.",
+                )
+        for name in (mirror.name.schema, mirror.name.name, mirror.position_column, *seen.values()):
+            if self._length(name) > self.name_limit or "\0" in name:
+                raise SchemaError(
+                    f"The name '{name}' of table {source.id} does not fit {self.title}, which takes "
+                    f"{self.name_limit} {self.name_unit}.",
+                    remedy="Leave it out of the capture, or set the sink's option 'table_name' if it is the table's.",
+                )
+
+    def _length(self, name: str) -> int:
+        return len(name.encode()) if self.name_unit == "bytes" else len(name)
+
+    def _folded(self, name: str) -> str:
+        return name.lower() if self.folds_names else name
+
+    def _position(self, mirror: Mirror) -> str:
+        return self.quote(mirror.position_column)
+
+    def older(self, mirror: Mirror, staged: str = "s.p") -> str:
+        """SQL: is the target's row older than the change?"""
+        return self.before(f"t.{self._position(mirror)}", staged)
+
+    def before(self, at: str, position: str) -> str:
+        """SQL: is a position unknown, or earlier than another, compared byte by byte?"""
+        return f"({at} IS NULL OR {at} < {position})"
+
+    def same_key(self, mirror: Mirror) -> str:
+        """SQL: does the target's row have the change's key?"""
+        return " AND ".join(f"t.{self.quote(name)} = s.{staged}" for name, staged in mirror.key)
+
+    def taken(self, labels: Sequence[str]) -> str:
+        """SQL: was the staged row brought by an attempt that counts?"""
+        if not labels:
+            return "1 = 0"
+        for label in labels:
+            if not _LABEL.fullmatch(label):
+                raise ValueError(f"not a label: {label!r}")
+        return f"s.l IN ({', '.join(self.literal(label) for label in sorted(labels))})"
+
+    def chosen(self, mirror: Mirror, name: str, staged: str, old: str) -> str:
+        """SQL: the change's value, or the target's own where the change does not carry the column."""
+        place = [found for found, _ in mirror.rest].index(name) + 1
+        return f"CASE WHEN s.m IS NULL OR {self.letter('s.m', place)} = '1' THEN s.{staged} ELSE {old} END"
+
+    def letter(self, text: str, place: int) -> str:
+        """SQL: one letter of a text, the first being 1."""
+        return f"SUBSTR({text}, {place}, 1)"
+
+    def truncate(self, mirror: Mirror, position: str) -> str:
+        """Drop the rows that were there before a truncate."""
+        older = self.before(self._position(mirror), self.literal(position))
+        return f"DELETE FROM {self.table(mirror.name)} WHERE {older}"
+
+    def count_missing(self, mirror: Mirror, labels: Sequence[str]) -> str:
+        """Count the changes that lack values which the target does not have either."""
+        first = self.quote(mirror.source.key[0])
+        return (
+            f"SELECT COUNT(*) FROM {self.table(mirror.stage)} s "
+            f"LEFT JOIN {self.table(mirror.name)} t ON {self.same_key(mirror)} "
+            f"WHERE {self.taken(labels)} AND s.o = 'p' "
+            f"AND (t.{first} IS NULL OR (s.m IS NULL AND {self.older(mirror)}))"
+        )
+
+
+class LiveDialect(Dialect):
+    """A dialect whose statements are run: a database that Headrace connects to."""
+
+    @abstractmethod
+    def create_stage(self, mirror: Mirror) -> list[str]:
+        """Create the staging table anew, whatever was left there."""
+
+    def drop_stage(self, mirror: Mirror) -> str:
+        """Drop the staging table, if it is there."""
+        return f"DROP TABLE IF EXISTS {self.table(mirror.stage)}"
+
+    @abstractmethod
+    def create_schema(self, schema: str) -> str:
+        """Create a schema, if it is not there."""
+
+    @abstractmethod
+    def create_progress(self, progress: TableName) -> str:
+        """Create the table that says which batch each target has, if it is not there."""
+
+    @abstractmethod
+    def add_column(self, mirror: Mirror, column: Column) -> list[str]:
+        """Add a column to the mirror."""
+
+    @abstractmethod
+    def widen_column(self, mirror: Mirror, column: Column) -> str:
+        """Give a column of the mirror its newer, wider type."""
+
+    @abstractmethod
+    def apply_keyed(self, mirror: Mirror, labels: Sequence[str], *, partial: bool) -> list[str]:
+        """Bring a table with a key up to the staged batch.
+
+        Args:
+            mirror: the target.
+            labels: which staged rows count.
+            partial: some row has a mask.
+        """
+
+    @abstractmethod
+    def apply_keyless(self, mirror: Mirror, labels: Sequence[str], *, deletes: bool) -> list[str]:
+        """Bring a table without a key up to the staged batch.
+
+        Args:
+            mirror: the target.
+            labels: which staged rows count.
+            deletes: some row is a delete.
+        """

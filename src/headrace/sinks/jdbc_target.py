@@ -1,0 +1,331 @@
+"""One table of a database that mirrors a source table: who owns it, how it gets its structure, how a batch gets in.
+
+The structure comes before the data of a batch and may be repeated without harm. The data of a batch and its number are
+one transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any
+
+from headrace import faultpoints
+from headrace.changes.table import Column, TableSchema
+from headrace.errors import SchemaError, SinkError
+from headrace.sinks.base import BatchId
+from headrace.sinks.jdbc_database import Database, Structure
+from headrace.sinks.jdbc_dialect import POSITION, Mirror, TableName
+from headrace.sinks.jdbc_widening import holds
+
+_AWAY = "Move the target away and take a new snapshot."
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What the progress table says of a target: who writes it, and the last batch that it has."""
+
+    owner: str
+    batch: int | None
+    source_table: str
+    key_columns: str
+
+
+@dataclass(frozen=True)
+class TargetPlan:
+    """What has to be done to a target before a batch's data. Nothing was done yet.
+
+    Args:
+        mirror: the target.
+        exists: whether the table is there.
+        has_schema: whether the schema is there that it lies in.
+        progress: what the progress table says of it; None where it says nothing.
+        add: columns to add.
+        widen: columns to give a wider type.
+        claim: whether it must be written down whose target it is.
+        done: whether the target has the batch already.
+    """
+
+    mirror: Mirror
+    exists: bool
+    has_schema: bool
+    progress: Progress | None
+    add: tuple[Column, ...] = ()
+    widen: tuple[Column, ...] = ()
+    claim: bool = False
+    done: bool = False
+
+
+@dataclass(frozen=True)
+class StagedBatch:
+    """What is to be applied.
+
+    Args:
+        labels: which rows of the staging table count.
+        truncate_at: position of the last truncate; older rows of the target go.
+        partial: some row may lack columns, whose values in the target are kept.
+        insert_partial: whether null may stand for what is not known.
+        deletes: some row is a delete.
+    """
+
+    labels: tuple[str, ...] = ()
+    truncate_at: str | None = None
+    partial: bool = False
+    insert_partial: bool = False
+    deletes: bool = True
+
+
+class TargetTables:
+    """The mirrors in one database.
+
+    Args:
+        database: where they are.
+        progress: the table that says which batch each has.
+    """
+
+    def __init__(self, database: Database, progress: TableName) -> None:
+        self.database = database
+        self.progress = progress
+
+    def plan(self, connection: Any, mirror: Mirror, batch: BatchId, *, takeover: bool) -> TargetPlan:
+        """Compare a target with the source's structure. Changes nothing.
+
+        Raises:
+            SinkError: another pipeline or checkpoint, or another source table, has this target.
+            SchemaError: the target can't carry the structure.
+        """
+        database, source = self.database, mirror.source
+        database.dialect.refuse_names(mirror)
+        has_schema = database.has_schema(connection, mirror.name.schema)
+        found = database.structure(connection, mirror.name)
+        progress = self.read(connection, mirror.name)
+        exists = bool(found.types)
+        if exists or progress is not None:
+            self._refuse_stranger(mirror, progress, batch.owner, takeover)
+        claim = progress is None or (progress.owner, progress.key_columns) != (batch.owner, key_names(source))
+        if not exists:
+            return TargetPlan(mirror, False, has_schema, progress, claim=claim)
+        self._refuse_other_key(mirror, found)
+        add, widen = self._differences(mirror, found.types)
+        done = not claim and progress is not None and progress.batch is not None and progress.batch >= batch.number
+        return TargetPlan(mirror, True, has_schema, progress, add, widen, claim, done)
+
+    def read(self, connection: Any, name: TableName) -> Progress | None:
+        """What the progress table says of a target."""
+        if not self.database.structure(connection, self.progress).types:
+            return None
+        lines = self.database.ask(
+            connection,
+            "SELECT owner, batch, source_table, key_columns "
+            f"FROM {self.database.dialect.table(self.progress)} WHERE target = %s",
+            (self.database.dialect.table(name),),
+        )
+        return Progress(*lines[0]) if lines else None
+
+    def begin(self, connection: Any, plans: Sequence[TargetPlan], batch: BatchId) -> None:
+        """Do first, for all targets of a batch, what writers side by side would get into each other's way with.
+
+        That is the progress table, schemas, and writing down whose the targets are. Repeatable. A table without an
+        owner is a stranger's, so owners come before tables.
+        """
+        database, dialect = self.database, self.database.dialect
+        schemas = {plan.mirror.name.schema for plan in plans if not plan.has_schema}
+        claims = [plan.mirror for plan in plans if plan.claim]
+        if claims and not database.structure(connection, self.progress).types:
+            if not database.has_schema(connection, self.progress.schema):
+                schemas.add(self.progress.schema)
+            database.run(connection, map(dialect.create_schema, sorted(schemas)))
+            database.run(connection, [dialect.create_progress(self.progress)])
+        else:
+            database.run(connection, map(dialect.create_schema, sorted(schemas)))
+        progress = dialect.table(self.progress)
+        for mirror in claims:
+            target = dialect.table(mirror.name)
+            database.run(connection, [f"DELETE FROM {progress} WHERE target = %s"], (target,))
+            database.run(
+                connection,
+                [f"INSERT INTO {progress} (target, owner, source_table, key_columns) VALUES (%s, %s, %s, %s)"],
+                (target, batch.owner, mirror.source.id.full_path, key_names(mirror.source)),
+            )
+        connection.commit()
+
+    def prepare(self, connection: Any, plan: TargetPlan) -> None:
+        """Create or evolve the target as planned. Repeatable; no data is touched."""
+        database, mirror = self.database, plan.mirror
+        dialect = database.dialect
+        if not plan.exists:
+            database.run(connection, dialect.create_table(mirror))
+        for column in plan.widen:
+            database.run(connection, [dialect.widen_column(mirror, column)])
+        for column in plan.add:
+            database.run(connection, dialect.add_column(mirror, column))
+        connection.commit()
+
+    def write(self, connection: Any, plan: TargetPlan, batch: BatchId, load: Callable[[], StagedBatch] | None) -> bool:
+        """Bring a target up to a batch: its structure, the staging table, and the one transaction of its data.
+
+        A staging table that a failure left behind is dropped by the next attempt.
+
+        Args:
+            connection: an open connection.
+            plan: what `plan` said, after `begin`.
+            batch: which batch it is.
+            load: fills the staging table, by whatever connections, and commits there. None where the batch holds no
+                data of this table.
+
+        Returns:
+            Whether the target's data changed; false when it had the batch already.
+        """
+        if plan.done:
+            # The attempt that committed may not have come this far.
+            self.drop_stage(connection, plan.mirror)
+            return False
+        self.prepare(connection, plan)
+        if load is None:
+            return False
+        self.create_stage(connection, plan.mirror)
+        staged = load()
+        faultpoints.reach("sink.jdbc.staged")
+        changed = self.apply(connection, plan.mirror, batch, staged)
+        self.drop_stage(connection, plan.mirror)
+        return changed
+
+    def create_stage(self, connection: Any, mirror: Mirror) -> None:
+        """Create the staging table anew, empty."""
+        self.database.run(connection, self.database.dialect.create_stage(mirror))
+        connection.commit()
+
+    def drop_stage(self, connection: Any, mirror: Mirror) -> None:
+        """Drop the staging table, if it is there."""
+        self.database.run(connection, [self.database.dialect.drop_stage(mirror)])
+        connection.commit()
+
+    def apply(self, connection: Any, mirror: Mirror, batch: BatchId, staged: StagedBatch) -> bool:
+        """Bring the target up to the staged batch and write down its number, in one transaction.
+
+        The line of the progress table is locked first, so that two writers come one after the other, and the second
+        finds the batch done.
+
+        Returns:
+            Whether the target changed; false when it had the batch already.
+
+        Raises:
+            SinkError: the target belongs to somebody else by now.
+            SchemaError: an update does not carry all columns, and the target has no row of its key.
+        """
+        database, dialect = self.database, self.database.dialect
+        progress, target = dialect.table(self.progress), dialect.table(mirror.name)
+        lines = database.ask(connection, f"SELECT owner, batch FROM {progress} WHERE target = %s FOR UPDATE", (target,))
+        if not lines or lines[0][0] != batch.owner:
+            connection.rollback()
+            raise self._not_owned(mirror.name, lines[0][0] if lines else None, batch.owner)
+        if lines[0][1] is not None and lines[0][1] >= batch.number:
+            connection.rollback()
+            return False
+        if staged.truncate_at is not None:
+            database.run(connection, [dialect.truncate(mirror, staged.truncate_at)])
+        if mirror.source.key:
+            if staged.partial and not staged.insert_partial:
+                self._refuse_missing(connection, mirror, staged.labels)
+            statements = dialect.apply_keyed(mirror, staged.labels, partial=staged.partial)
+        else:
+            statements = dialect.apply_keyless(mirror, staged.labels, deletes=staged.deletes)
+        for statement in statements:
+            faultpoints.reach("sink.jdbc.before_statement")
+            database.run(connection, [statement])
+        database.run(
+            connection,
+            [f"UPDATE {progress} SET batch = %s, written_at = CURRENT_TIMESTAMP WHERE target = %s"],
+            (batch.number, target),
+        )
+        faultpoints.reach("sink.jdbc.before_commit")
+        connection.commit()
+        faultpoints.reach("sink.jdbc.after_commit")
+        return True
+
+    def _refuse_missing(self, connection: Any, mirror: Mirror, labels: Sequence[str]) -> None:
+        with closing(connection.cursor()) as cursor:
+            cursor.execute(self.database.dialect.count_missing(mirror, labels))
+            (missing,) = cursor.fetchone()
+        if missing:
+            connection.rollback()
+            raise SchemaError(
+                f"An update of table {mirror.source.id} does not carry all columns, "
+                f"and {mirror.name} of {self.database.address} has no row of its key.",
+                remedy="Take a new snapshot of the table, or set the sink's option 'missing_row' to 'insert'.",
+            )
+
+    def _refuse_stranger(self, mirror: Mirror, progress: Progress | None, owner: str, takeover: bool) -> None:
+        source, where = mirror.source, f"{mirror.name} of {self.database.address}"
+        if progress is not None and progress.source_table != source.id.full_path:
+            raise SinkError(
+                f"The table {where} mirrors {progress.source_table}, not {source.id.full_path}.",
+                remedy="Give each source table a target of its own (the sink's option 'table_name').",
+            )
+        if progress is not None and progress.key_columns != key_names(source):
+            raise SchemaError(
+                f"The key of table {source.id} is ({key_names(source)}) now, but {where} "
+                f"was kept by ({progress.key_columns}).",
+                remedy=_AWAY,
+            )
+        current = progress.owner if progress is not None else None
+        if current != owner and not takeover:
+            raise self._not_owned(mirror.name, current, owner)
+
+    def _not_owned(self, name: TableName, current: str | None, owner: str) -> SinkError:
+        whose = f"to the pipeline and checkpoint '{current}'" if current else "to no Headrace pipeline"
+        return SinkError(
+            f"The table {name} of {self.database.address} belongs {whose}, not to '{owner}'.",
+            remedy="Set the sink's option 'takeover' to true if it may be taken over, or choose another 'table_name'.",
+        )
+
+    def _refuse_other_key(self, mirror: Mirror, found: Structure) -> None:
+        where = f"{mirror.name} of {self.database.address}"
+        if mirror.source.key and found.key != frozenset(mirror.source.key):
+            raise SchemaError(
+                f"The primary key of {where} is ({', '.join(sorted(found.key))}), but the key of table "
+                f"{mirror.source.id} is ({', '.join(mirror.source.key)}).",
+                remedy=_AWAY,
+            )
+        if found.other_unique:
+            raise SchemaError(
+                f"The table {where} has a unique index beside its key ({found.other_unique[0]}), by which the "
+                "database could take one row for another.",
+                remedy="Make the index one that is not unique.",
+            )
+
+    def _differences(self, mirror: Mirror, have: Mapping[str, str]) -> tuple[tuple[Column, ...], tuple[Column, ...]]:
+        """Columns to add and columns to widen."""
+        source, where = mirror.source, f"{mirror.name} of {self.database.address}"
+        fold = str.lower if self.database.dialect.folds_names else str
+        left = {fold(name): kind for name, kind in have.items()}
+        wanted = self.database.dialect.column_types(source)
+        add, widen = [], []
+        for column in source.columns:
+            kind, found = wanted[column.name], left.pop(fold(column.name), None)
+            if found is None:
+                add.append(column)
+            elif holds(found, kind):
+                continue
+            elif holds(kind, found):
+                widen.append(column)
+            else:
+                raise SchemaError(
+                    f"Column '{column.name}' of table {source.id} is {kind} now, but {found} in {where}.",
+                    remedy="Change the target's column yourself, or move the target away and take a new snapshot.",
+                )
+        if left.pop(fold(mirror.position_column), None) is None:
+            add.append(POSITION)
+        if left:
+            gone = ", ".join(f"'{name}'" for name in have if fold(name) in left)
+            raise SchemaError(
+                f"Table {source.id} has no column {gone} any more, but {where} has.",
+                remedy="Drop or rename the target's column yourself, or move the target away and take a new snapshot.",
+            )
+        return tuple(add), tuple(widen)
+
+
+def key_names(schema: TableSchema) -> str:
+    """The key columns as they stand in the progress table."""
+    return ", ".join('"' + name.replace('"', '""') + '"' for name in schema.key)

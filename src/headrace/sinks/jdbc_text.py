@@ -1,0 +1,106 @@
+"""Rows as the text that a database loads: whole Arrow columns at a time, never a row in Python.
+
+Every value crosses as its canonical text (bytes as hex digits), so no number passes through a double and no driver
+guesses a type. The database reads it as the type of the staging column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.changes.types import LogicalType, arrow_text
+
+
+@dataclass(frozen=True)
+class Spelling:
+    """How a database wants rows.
+
+    Args:
+        null: what stands for NULL.
+        between: what stands between two values.
+        end: what ends a row.
+        escapes: what is written instead of characters in values, in the order in which it is done.
+        begin: what begins a row.
+        quote: what stands around a value.
+        bytes_before: what stands before the hex digits of bytes.
+        bytes_after: what stands behind them.
+        booleans: the words for true and false.
+    """
+
+    null: str
+    between: str
+    end: str
+    escapes: tuple[tuple[str, str], ...]
+    begin: str = ""
+    quote: str = ""
+    bytes_before: str = ""
+    bytes_after: str = ""
+    booleans: tuple[str, str] = ("true", "false")
+
+
+def texts(
+    batch: pa.RecordBatch, types: Sequence[LogicalType], spelling: Spelling, *, most_bytes: int
+) -> Iterator[pa.Buffer]:
+    """The rows of a batch, one text after another.
+
+    Args:
+        batch: columns in the order of the types.
+        types: what each column's values mean.
+        spelling: how the database wants them.
+        most_bytes: about how many bytes of Arrow data go into one text; a single row is never divided.
+    """
+    rows = batch.num_rows
+    # Slices, because the text of a batch with large values may be more than one Arrow array holds.
+    step = max(1, rows * most_bytes // max(batch.nbytes, 1))
+    for start in range(0, rows, step):
+        piece = batch.slice(start, step)
+        columns = [spelled(column, kind, spelling) for column, kind in zip(piece.columns, types, strict=True)]
+        joined = columns[0] if len(columns) == 1 else pc.binary_join_element_wise(*columns, spelling.between)
+        lines = pc.binary_join_element_wise(spelling.begin, joined, spelling.end, "")
+        yield _data(lines)
+
+
+def spelled(values: pa.Array, logical: LogicalType, spelling: Spelling) -> pa.Array:
+    """One column as texts; nulls are spelled too."""
+    if pa.types.is_large_binary(values.type):
+        values = values.cast(pa.binary())
+    if pa.types.is_large_string(values.type):
+        values = values.cast(pa.string())
+    if pa.types.is_binary(values.type):
+        written = _around(hex_texts(values), spelling.bytes_before, spelling.bytes_after)
+    elif pa.types.is_boolean(values.type):
+        written = pc.if_else(values, *spelling.booleans)
+        written = _around(written, spelling.quote, spelling.quote)
+    else:
+        written = arrow_text(values, logical)
+        if pa.types.is_string(values.type):
+            for character, escape in spelling.escapes:
+                written = pc.replace_substring(written, character, escape)
+        written = _around(written, spelling.quote, spelling.quote)
+    return pc.fill_null(written, spelling.null)
+
+
+def hex_texts(values: pa.Array) -> pa.Array:
+    """Bytes as hex digits: the data of the whole column at once."""
+    _, offsets, data = values.buffers()
+    places = np.frombuffer(offsets, np.int32)[values.offset : values.offset + len(values) + 1]
+    digits = (memoryview(data)[places[0] : places[-1]] if data is not None else b"").hex().encode()
+    moved = ((places - places[0]) * 2).astype(np.int32)
+    found = pa.StringArray.from_buffers(len(values), pa.py_buffer(moved), pa.py_buffer(digits))
+    return pc.if_else(values.is_valid(), found, pa.scalar(None, pa.string()))
+
+
+def _around(values: pa.Array, before: str, after: str) -> pa.Array:
+    return pc.binary_join_element_wise(before, values, after, "") if before or after else values
+
+
+def _data(lines: pa.Array) -> pa.Buffer:
+    """The texts of an array one after another, without a copy."""
+    _, offsets, data = lines.buffers()
+    places = np.frombuffer(offsets, np.int32)[lines.offset : lines.offset + len(lines) + 1]
+    return data.slice(int(places[0]), int(places[-1] - places[0]))

@@ -1,0 +1,122 @@
+"""Database servers for the tests, on the loopback with a data folder of their own; the machine may lack them."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.real.mariadb import MariaDb as MariaDbServer
+from tests.real.postgres import Postgres as PostgresServer
+from tests.real.programs import program
+
+from headrace.errors import ConnectError
+from headrace.options import parse_options
+from headrace.sinks.jdbc import JdbcSink
+from headrace.sinks.jdbc_database import Database
+from headrace.sinks.jdbc_dialect import TableName
+
+_PROGRAMS = {
+    "postgresql": (("initdb", "postgresql"), ("postgres", "postgresql"), ("psql", "postgresql-client")),
+    "mariadb": (
+        ("mariadb-install-db", "mariadb-server"),
+        ("mariadbd", "mariadb-server"),
+        ("mariadb", "mariadb-client"),
+    ),
+}
+_SERVERS: dict[str, Any] = {"postgresql": PostgresServer, "mariadb": MariaDbServer}
+_numbers = count(1)
+
+
+def _missing(kind: str) -> str:
+    """What the machine lacks to run this server."""
+    try:
+        for name, package in _PROGRAMS[kind]:
+            program(name, package)
+    except ConnectError as lacking:
+        return lacking.remedy
+    return ""
+
+
+KINDS = [
+    pytest.param(kind, marks=pytest.mark.skipif(bool(_missing(kind)), reason=f"no {kind} here: {_missing(kind)}"))
+    for kind in _PROGRAMS
+]
+"""Each kind of database; one whose server the machine lacks is a gap that the test run's summary declares."""
+
+
+@dataclass
+class Running:
+    """A server, and a database in it that no other test uses."""
+
+    kind: str
+    server: Any
+    database: str
+
+    @property
+    def url(self) -> str:
+        return f"jdbc:{self.kind}://127.0.0.1:{self.server.port}/{self.database}"
+
+    def sink(self, **options: Any) -> JdbcSink:
+        given = {"url": self.url, "user": "cdc", "password": "cdc", "table_name": "{table}", **options}
+        return JdbcSink(parse_options(JdbcSink.options, given, owner="sink 'jdbc'"))
+
+    @property
+    def at(self) -> Database:
+        return self.sink().database
+
+    def ask(self, query: str) -> list[tuple[Any, ...]]:
+        database = self.at
+        with closing(database.connect()) as connection:
+            return database.ask(connection, query)
+
+    def run(self, *statements: str) -> None:
+        database = self.at
+        with closing(database.connect()) as connection:
+            database.run(connection, statements)
+            connection.commit()
+
+    def quoted(self, name: str) -> str:
+        return self.at.dialect.quote(name)
+
+    def columns(self, table: str) -> dict[str, str]:
+        database = self.at
+        with closing(database.connect()) as connection:
+            name = database.default_schema(connection)
+            return dict(database.structure(connection, TableName(name, table)).types)
+
+    def content(self, table: str, position: str = "_headrace_position") -> list[tuple[Any, ...]]:
+        # A driver would parse JSON, whose text is what is looked at.
+        names = ", ".join(
+            f"CAST({self.quoted(name)} AS text)" if kind == "json" else self.quoted(name)
+            for name, kind in self.columns(table).items()
+            if name != position
+        )
+        return sorted(self.ask(f"SELECT {names} FROM {self.quoted(table)}"), key=repr)
+
+
+@contextmanager
+def serving(kind: str) -> Iterator[Any]:
+    # A short path, because a socket's is limited.
+    with (
+        tempfile.TemporaryDirectory(prefix="hr-", ignore_cleanup_errors=True) as folder,
+        _SERVERS[kind](Path(folder)) as server,
+    ):
+        yield server
+
+
+def fresh_database(kind: str, server: Any) -> Running:
+    name = f"target_{next(_numbers)}"
+    if kind == "postgresql":
+        # With a collation that does not sort as bytes do, because positions must.
+        server.run(
+            f"create database {name} template template0 locale_provider icu icu_locale 'en-US'", database="postgres"
+        )
+    else:
+        server.run(f"create database {name}", database=None)
+    return Running(kind, server, name)

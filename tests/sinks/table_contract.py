@@ -1,0 +1,190 @@
+"""What every sink does that keeps tables equal to their source: one suite, run by each with its gaps declared.
+
+A sink's test file subclasses `TableSinkContract` and gives the fixture `target`. What the sink can't do stands in
+`gaps`, by the test's name and with the reason. Such a test must fail, so that a gap that was closed is noticed.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any, ClassVar
+
+import pytest
+from change_history import Batch, Model, table
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from test_histories import STEPS, Step, cut, history
+
+from headrace.changes import Column, LogicalType, TableSchema
+from headrace.errors import SchemaError, SinkError
+
+T = table()
+K = table("k", key=())
+A = {"id": "1", "a": "x", "b": "y"}
+B = {"id": "2", "a": "z", "b": None}
+TEXTS = {"id": "string", "a": "string", "b": "string"}
+FEW = settings(
+    max_examples=3,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.differing_executors, HealthCheck.too_slow],
+)
+
+
+class TableTarget(ABC):
+    """A sink, and what its tables hold."""
+
+    @abstractmethod
+    def write(self, batch: Batch, number: int = 0, owner: str = "p", **options: Any) -> None:
+        """Write a batch by a new sink with these options beside those that every test needs."""
+
+    @abstractmethod
+    def content(self, schema: TableSchema) -> list[tuple[Any, ...]]:
+        """The rows of a source table's mirror without our column, sorted by their `repr`; empty where it is not."""
+
+
+class TableSinkContract:
+    """The suite."""
+
+    gaps: ClassVar[Mapping[str, str]] = {}
+
+    @pytest.fixture(autouse=True)
+    def declared_gap(self, request: pytest.FixtureRequest) -> None:
+        why = self.gaps.get(request.node.originalname)
+        if why:
+            request.applymarker(pytest.mark.xfail(reason=why, strict=True))
+
+    def test_batches_bring_the_mirror_to_the_source_and_replays_change_nothing(self, target: TableTarget) -> None:
+        batches: list[tuple[Batch, list[Any], list[Any]]] = [
+            (
+                Batch(T, K)
+                .add("r", T, 1, A, snapshot="true")
+                .add("r", T, 2, B, snapshot="last")
+                .add("r", K, 3, A, snapshot="last")
+                .add("r", K, 4, A, snapshot="last"),
+                [(1, "x", "y"), (2, "z", None)],
+                [(1, "x", "y"), (1, "x", "y")],
+            ),
+            (
+                Batch(T, K)
+                .add("u", T, 10, {**A, "id": "3"}, A)
+                .add("d", T, 11, None, B)
+                .add("c", T, 12, {**B, "b": "again"})
+                .add("u", K, 13, B, A),
+                [(2, "z", "again"), (3, "x", "y")],
+                [(1, "x", "y"), (2, "z", None)],
+            ),
+            (
+                Batch(T, K).add("u", T, 20, {"id": "3", "b": None}).add("d", T, 21, None, B).add("d", K, 22, None, B),
+                [(3, "x", None)],
+                [(1, "x", "y")],
+            ),
+            (
+                Batch(T, K).add("t", T, 30).add("c", T, 31, A).add("t", K, 32).add("c", K, 33, B),
+                [(1, "x", "y")],
+                [(2, "z", None)],
+            ),
+        ]
+        for number, (batch, keyed, keyless) in enumerate(batches):
+            for _ in range(2):
+                target.write(batch, number)
+                assert (target.content(T), target.content(K)) == (keyed, keyless)
+        target.write(batches[0][0], 0)
+        assert (target.content(T), target.content(K)) == batches[-1][1:]
+
+    def test_a_late_change_does_not_win_and_a_later_snapshot_row_does(self, target: TableTarget) -> None:
+        target.write(Batch(T).add("u", T, 9, A), 0)
+        target.write(Batch(T).add("r", T, 3, {**A, "a": "older"}, snapshot="incremental").add("d", T, 4, None, A), 1)
+        assert target.content(T) == [(1, "x", "y")]
+        target.write(Batch(T).add("r", T, 12, {**A, "a": "read"}, snapshot="true"), 2)
+        assert target.content(T) == [(1, "read", "y")]
+
+    @FEW
+    @given(steps=STEPS, sizes=st.lists(st.integers(1, 8), max_size=2), partial=st.booleans())
+    def test_any_history_of_a_table_with_a_key(
+        self, target: TableTarget, steps: list[Step], sizes: list[int], partial: bool
+    ) -> None:
+        schema = _of_its_own(target, key=("id",))
+        model = Model(schema)
+        for number, batch in enumerate(cut(history(steps, schema, partial), schema, sizes)):
+            target.write(batch, number, owner=schema.id.name)
+            model.apply(batch.lines)
+            assert target.content(schema) == model.content()
+
+    @FEW
+    @given(steps=STEPS, sizes=st.lists(st.integers(1, 8), max_size=2))
+    def test_any_history_of_a_table_without_a_key(
+        self, target: TableTarget, steps: list[Step], sizes: list[int]
+    ) -> None:
+        schema = _of_its_own(target, key=())
+        model = Model(schema)
+        # Keys are not told, so that equal rows come from different ones.
+        changes = history(steps, schema, False)
+        for change in changes:
+            for line in change.lines:
+                line.update({name: {**line[name], "id": None} for name in ("before", "after") if line.get(name)})
+        for number, batch in enumerate(cut(changes, schema, sizes)):
+            target.write(batch, number, owner=schema.id.name)
+            model.apply(batch.lines)
+            assert target.content(schema) == model.content()
+
+    def test_a_new_column_is_added(self, target: TableTarget) -> None:
+        target.write(Batch(T).add("c", T, 1, A).add("c", T, 2, B), 0)
+        newer = replace(T, columns=(*T.columns, Column("c d", 4, LogicalType("decimal", 10, 2), comment="it's new")))
+        batch = Batch(T).structure(newer, 10).add("u", T, 9, {**A, "a": "old"})
+        batch.add("u", newer, 11, {**B, "c d": "1.50"})
+        for _ in range(2):
+            target.write(batch, 1)
+            assert target.content(newer) == [(1, "old", "y", None), (2, "z", None, Decimal("1.50"))]
+
+    @pytest.mark.parametrize(
+        ("columns", "key", "message"),
+        [
+            ({"id": "int32", "a": "string"}, ("id",), "has no column 'b' any more"),
+            ({"id": "int32", "a": "int32", "b": "string"}, ("id",), r"Column 'a' of table db\.dbo\.t is int"),
+            ({"id": "int32", "a": "string", "b": "string"}, ("a",), r"The key of table db\.dbo\.t is"),
+        ],
+    )
+    def test_a_structure_that_does_not_fit_is_refused_before_anything(
+        self, target: TableTarget, columns: dict[str, str], key: tuple[str, ...], message: str
+    ) -> None:
+        target.write(Batch(T).add("c", T, 1, A), 0)
+        changed, other = table(key=key, **columns), table("other")
+        batch = Batch(changed, other).add("c", changed, 2, dict.fromkeys(columns, "1")).add("c", other, 3, A)
+        with pytest.raises(SchemaError, match=message):
+            target.write(batch, 1)
+        assert target.content(T) == [(1, "x", "y")]
+        assert target.content(other) == []
+
+    def test_a_target_of_another_owner_is_refused_unless_taken_over(self, target: TableTarget) -> None:
+        target.write(Batch(T).add("c", T, 5, A), 7)
+        again = Batch(T).add("u", T, 6, {**A, "a": "mine"})
+        with pytest.raises(SinkError, match="belongs to the pipeline and checkpoint 'p/checkpoint', not to 'q/"):
+            target.write(again, 0, owner="q")
+        target.write(again, 0, owner="q", takeover="true")
+        assert target.content(T) == [(1, "mine", "y")]
+
+    def test_a_partial_update_without_its_row_stops_and_leaves_the_table(self, target: TableTarget) -> None:
+        target.write(Batch(T).add("c", T, 1, A), 0)
+        lost = Batch(T).add("u", T, 2, {**A, "a": "w"}).add("u", T, 3, {"id": "77", "a": "q"})
+        with pytest.raises(SchemaError, match="no row of its key"):
+            target.write(lost, 1)
+        assert target.content(T) == [(1, "x", "y")]
+        target.write(lost, 1, missing_row="insert")
+        assert target.content(T) == [(1, "w", "y"), (77, "q", None)]
+
+    def test_a_value_that_does_not_fit_stops_without_being_shown(self, target: TableTarget) -> None:
+        with pytest.raises(SchemaError, match="does not fit its column") as caught:
+            target.write(Batch(T).add("c", T, 1, {**A, "id": "secret7"}), 0)
+        assert "secret7" not in str(caught.value)
+        assert target.content(T) == []
+
+
+def _of_its_own(target: TableTarget, key: tuple[str, ...]) -> TableSchema:
+    """A table that no other example has."""
+    number = getattr(target, "examples", 0) + 1
+    target.examples = number  # type: ignore[attr-defined]
+    return table(f"example_{number}", key=key, **TEXTS)

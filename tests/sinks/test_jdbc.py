@@ -1,0 +1,176 @@
+"""Rule: the jdbc sink, fed by Spark, does what the contract of table sinks says, with every type exact."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from change_history import Batch, pos, table
+from tests.sinks.databases import Running
+from tests.sinks.table_contract import A, K, T, TableSinkContract, TableTarget
+
+from headrace.changes import TableSchema
+from headrace.errors import ConnectError, SchemaError, SinkError
+from headrace.faultpoints import InjectedFault
+from headrace.sinks.base import BatchId
+
+
+class JdbcTarget(TableTarget):
+    """Tables of a database that no other test uses."""
+
+    def __init__(self, spark: Any, running: Running) -> None:
+        self.spark = spark
+        self.running = running
+
+    def write(self, batch: Batch, number: int = 0, owner: str = "p", **options: Any) -> None:
+        self.running.sink(**options).write(batch.rows(self.spark), BatchId(owner, "checkpoint", number))
+
+    def content(self, schema: TableSchema) -> list[tuple[Any, ...]]:
+        name = schema.id.name
+        return self.running.content(name) if self.running.columns(name) else []
+
+
+@pytest.fixture
+def target(spark: Any, database: Running) -> JdbcTarget:
+    return JdbcTarget(spark, database)
+
+
+class TestJdbc(TableSinkContract):
+    pass
+
+
+UTC = dt.UTC
+TYPES: dict[str, tuple[str, str | None, Any, Any]] = {
+    # The logical type, the canonical text, and what PostgreSQL and MariaDB give back.
+    "id": ("int64", "-9223372036854775808", -(2**63), -(2**63)),
+    "dec": ("decimal(38,10)", *3 * ("-1234567890123456789012345678.0123456789",)),
+    "wide": ("decimal(40,2)", *3 * ("12345678901234567890123456789012345678.90",)),
+    "big": ("uint64", "18446744073709551615", Decimal(2**64 - 1), 2**64 - 1),
+    "small": ("int8", "-128", -128, -128),
+    "flag": ("boolean", "false", False, 0),
+    "single": ("float32", "3.4028235e+38", 3.4028235e38, 3.40282e38),
+    "real": ("float64", "-1.7976931348623157e+308", -1.7976931348623157e308, -1.7976931348623157e308),
+    "day": ("date", "0001-01-01", dt.date(1, 1, 1), dt.date(1, 1, 1)),
+    "local": ("timestamp(6)", "2018-03-25 02:30:45.123456", *2 * (dt.datetime(2018, 3, 25, 2, 30, 45, 123456),)),
+    "precise": ("timestamp(7)", *3 * ("2018-07-13 11:23:45.1234567",)),
+    "moment": (
+        "instant(3)",
+        "2018-07-13T11:23:45.340Z",
+        dt.datetime(2018, 7, 13, 11, 23, 45, 340000, UTC),
+        dt.datetime(2018, 7, 13, 11, 23, 45, 340000),
+    ),
+    "zoned": (
+        "zoned_timestamp(0)",
+        "9999-12-31T12:23:45+11:00",
+        dt.datetime(9999, 12, 31, 1, 23, 45, 0, UTC),
+        dt.datetime(9999, 12, 31, 1, 23, 45),
+    ),
+    "clock": (
+        "time(3)",
+        "23:59:59.999",
+        dt.time(23, 59, 59, 999000),
+        dt.timedelta(hours=23, minutes=59, seconds=59, milliseconds=999),
+    ),
+    "raw": ("bytes", "3q2+7wA=", *2 * (b"\xde\xad\xbe\xef\0",)),
+    "void": ("bytes", "", b"", b""),
+    "text": ("string", *3 * ('O\'Hara \\ "x"\n\r\t\\N %s ${x} ☃ \U0001f600',)),
+    "doc": ("json", *3 * ('{"n":123456789012345678901234567890.123456789, "a":"\\u00e9"}',)),
+    "who": ("uuid", "00112233-4455-6677-8899-aabbccddeeff", *2 * ("00112233-4455-6677-8899-aabbccddeeff",)),
+    "nothing": ("int32", None, None, None),
+}
+
+
+def test_every_type_arrives_exactly_whatever_the_sessions_zone(target: JdbcTarget) -> None:
+    before = target.spark.conf.get("spark.sql.session.timeZone")
+    typed = table(**{name: kind for name, (kind, *_) in TYPES.items()})
+    try:
+        target.spark.conf.set("spark.sql.session.timeZone", "America/St_Johns")
+        target.write(Batch(typed).add("c", typed, 1, {name: text for name, (_, text, *_) in TYPES.items()}))
+    finally:
+        target.spark.conf.set("spark.sql.session.timeZone", before)
+    names = [*TYPES, "_headrace_position"]
+    exact = ("dec", "wide", "doc", "who")
+    read = [
+        f"CAST({target.running.quoted(name)} AS {'text' if target.running.kind == 'postgresql' else 'char'})"
+        if name in exact
+        else target.running.quoted(name)
+        for name in names
+    ]
+    (row,) = target.running.ask(f"SELECT {', '.join(read)} FROM t")
+    found = dict(zip(names, row, strict=True))
+    assert found.pop("_headrace_position") == pos(1)
+    place = 2 if target.running.kind == "postgresql" else 3
+    assert found == {name: expected[place] for name, expected in TYPES.items()}
+
+
+@pytest.mark.parametrize("name", ["x]; DROP TABLE y-- a.b %s", "ü`t'q\"{d}\\"])
+def test_odd_names_of_tables_and_columns_work(target: JdbcTarget, name: str) -> None:
+    odd = table(name, key=("k " + name,), **{"k " + name: "int32", name: "string", "o": "string"})
+    row = {"k " + name: "1", name: "v", "o": None}
+    target.write(Batch(odd).add("r", odd, 1, row, snapshot="true"), 0)
+    target.write(Batch(odd).add("u", odd, 2, {"k " + name: "1", name: "w"}), 1)
+    assert target.content(odd) == [(1, "w", None)]
+
+
+@pytest.fixture
+def arm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    def armed(points: str) -> None:
+        folder = tmp_path / "faults"
+        folder.mkdir(exist_ok=True)
+        monkeypatch.setenv("HEADRACE_FAULT_DIR", str(folder))
+        monkeypatch.setenv("HEADRACE_FAULTPOINTS", points)
+
+    return armed
+
+
+@pytest.mark.parametrize("point", ["sink.jdbc.before_commit", "sink.jdbc.after_commit"])
+def test_after_one_table_failed_a_retry_gives_every_table_the_batch_once(
+    target: JdbcTarget, arm: Callable[[str], None], point: str
+) -> None:
+    batch = Batch(T, K).add("c", T, 1, A).add("c", K, 2, A).add("c", K, 3, A)
+    arm(f"{point}=raise")
+    with pytest.raises(InjectedFault):
+        target.write(batch)
+    for _ in range(2):
+        target.write(batch)
+        assert (target.content(T), target.content(K)) == ([(1, "x", "y")], [(1, "x", "y")] * 2)
+    assert [name for name in _tables(target) if "stage" in name] == []
+
+
+def _tables(target: JdbcTarget) -> list[str]:
+    schema = "current_schema()" if target.running.kind == "postgresql" else "database()"
+    return [
+        name
+        for (name,) in target.running.ask(
+            f"SELECT table_name FROM information_schema.tables WHERE table_schema = {schema}"
+        )
+    ]
+
+
+def test_a_value_that_only_the_database_refuses_stops_without_being_shown(target: JdbcTarget) -> None:
+    # No database here has a day of the clock with 900 hours.
+    clock = table(id="int32", at="time(0)")
+    with pytest.raises(SchemaError, match=r"A value of table db\.dbo\.t does not fit its column") as caught:
+        target.write(Batch(clock).add("c", clock, 1, {"id": "1", "at": "900:00:01"}))
+    assert "900:00" not in str(caught.value)
+    assert target.content(clock) == []
+
+
+def test_a_schema_is_made_for_each_schema_of_the_source(target: JdbcTarget) -> None:
+    both = Batch(T, K).add("c", T, 1, A).add("c", K, 1, A)
+    target.write(both, table_name="new_{schema}.{table}_of_{database}", progress_table="own.progress")
+    assert target.running.ask("SELECT a FROM new_dbo.t_of_db") == [("x",)]
+    assert target.running.ask("SELECT batch FROM own.progress") == [(0,), (0,)]
+    with pytest.raises(SinkError, match="2 tables would share the name"):
+        target.write(Batch(T, K).add("c", T, 1, A), 1, table_name="all")
+
+
+def test_check_says_why_the_database_lets_nobody_in(target: JdbcTarget) -> None:
+    target.running.sink().check()
+    with pytest.raises(ConnectError, match="refuses the login") as caught:
+        target.running.sink(url=target.running.url.replace("target_", "absent_")).check()
+    assert "cdc" not in str(caught.value)

@@ -1,0 +1,59 @@
+"""Rule: what the memory sink keeps is what a table would need; it keeps changes and refuses nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+from uuid import uuid4
+
+import pytest
+from change_history import Batch, Model
+from tests.sinks.table_contract import TableSinkContract, TableTarget
+
+from headrace.changes import TableSchema
+from headrace.options import parse_options
+from headrace.sinks.base import BatchId
+from headrace.sinks.memory import MemorySink
+
+
+class MemoryTarget(TableTarget):
+    """The kept changes, made a table by the model."""
+
+    def __init__(self, spark: Any) -> None:
+        self.spark = spark
+        self.name = uuid4().hex
+
+    def write(self, batch: Batch, number: int = 0, owner: str = "p", **options: Any) -> None:
+        sink = MemorySink(parse_options(MemorySink.options, {"name": self.name}, owner="sink 'memory'"))
+        sink.write(batch.rows(self.spark), BatchId(owner, "checkpoint", number))
+
+    def content(self, schema: TableSchema) -> list[tuple[Any, ...]]:
+        kept = [row for rows in MemorySink.batches(self.name).values() for row in rows]
+        model = Model(schema)
+        model.apply(
+            {"op": row["op"], "position": row["position"], "before": row["before"], "after": row["after"]}
+            for row in kept
+            if row["table"]["name"] == schema.id.name
+        )
+        kinds = [column.logical for column in schema.columns]
+        typed = (
+            tuple(None if text is None else kind.from_text(text) for kind, text in zip(kinds, row, strict=True))
+            for row in model.content()
+        )
+        return sorted(typed, key=repr)
+
+
+@pytest.fixture
+def target(spark: Any) -> Any:
+    made = MemoryTarget(spark)
+    yield made
+    MemorySink.forget(made.name)
+
+
+class TestMemory(TableSinkContract):
+    gaps: ClassVar[Mapping[str, str]] = {
+        "test_a_structure_that_does_not_fit_is_refused_before_anything": "it has no structure",
+        "test_a_target_of_another_owner_is_refused_unless_taken_over": "it lives in one process",
+        "test_a_partial_update_without_its_row_stops_and_leaves_the_table": "it has no rows to look for",
+        "test_a_value_that_does_not_fit_stops_without_being_shown": "it keeps texts",
+    }
