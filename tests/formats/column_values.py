@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from headrace.changes import Column, LogicalType, TableId, TableSchema
 from headrace.changes.key_text import key_text
 from headrace.changes.row import CHANGE_ROW_DDL, spark_schema
+from headrace.formats.messages import KAFKA_COLUMNS
 
 TYPES = [
     "boolean", "int8", "int16", "int32", "int64", "uint64", "float32", "float64", "decimal", "decimal(5,0)",
@@ -148,16 +149,11 @@ def changes_of(
 
 
 def of_kafka(messages: DataFrame) -> DataFrame:
-    """Encoded messages with Kafka's columns."""
-    return messages.selectExpr(
-        "topic",
-        "0 as partition",
-        "monotonically_increasing_id() as offset",
-        "timestamp'2024-03-01 00:00:00Z' as timestamp",
-        "key",
-        "value",
-        "headers",
-    )
+    """Encoded messages as Kafka gives them back: collected, so that decoding does not encode them again."""
+    at = dt.datetime(2024, 3, 1, tzinfo=dt.UTC)
+    lines = [(m.topic, 0, n, at, m.key, m.value, m.headers) for n, m in enumerate(messages.collect())]
+    kinds = ", ".join(f"{name} {kind}" for name, kind in KAFKA_COLUMNS.items())
+    return messages.sparkSession.createDataFrame(lines, kinds).coalesce(1)
 
 
 COMPARED = ("op", "table", "key", "key_text", "before", "after", "changed", "event_time", "snapshot", "source")
@@ -166,6 +162,8 @@ COMPARED = ("op", "table", "key", "key_text", "before", "after", "changed", "eve
 def comparable(row: dict[str, Any], names: Sequence[str] = COMPARED) -> dict[str, Any]:
     """What two rows are compared by; times as seconds since the epoch."""
     found = {name: row[name] for name in names}
+    if found.get("changed"):
+        found["changed"] = sorted(found["changed"])
     if "event_time" in found:
         found["event_time"] = row["event_time"].timestamp()
     return found

@@ -156,7 +156,7 @@ def comparable(row: dict[str, Any]) -> dict[str, Any]:
     return out
 
 
-@settings(max_examples=3, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+@settings(max_examples=2, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
 @given(pools=POOLS, rng=st.randoms(use_true_random=False))
 def test_decoding_what_was_encoded_gives_the_rows_back(
     spark: Any, pools: dict[str, list[str]], rng: random.Random

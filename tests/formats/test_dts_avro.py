@@ -100,10 +100,10 @@ def test_kinds_of_records(spark: SparkSession) -> None:
         record("DDL", None, "truncate x.y", objectName="d.s.t"),
         record("DDL", None, "truncated", objectName=None),
         record("COMMAND", None, '{"drop":"c"}', objectName="d", source="MongoDB"),
-        record("BEGIN", objectName=None, sourceTxid="7"),
-        record("COMMIT", objectName=None),
+        record("BEGIN", objectName=None, sourceTxid="7001"),
+        record("COMMIT", objectName=None, sourceTxid="7001"),
         record("HEARTBEAT", objectName=None, sourceTimestamp=0, source="OTHER"),
-        record("CHECKPOINT", objectName=None),
+        record("CHECKPOINT", objectName=None, sourceTxid="7001"),
         *(record(name, objectName=None) for name in ("ROLLBACK", "ABORT", "FILL", "FINISH", "CONTROL", "RDB", "NOOP")),
         record("COMMAND", objectName=None),
     ]
@@ -127,7 +127,7 @@ def test_kinds_of_records(spark: SparkSession) -> None:
         ]
         assert [row.snapshot for row in rows[:3]] == [None, "true", None]
         assert (rows[2].transaction.id, rows[2].before, rows[1].transaction) == ("99", None, None)
-        assert (rows[9].transaction.id, rows[11].event_time) == ("7", None)
+        assert (rows[9].transaction.id, rows[11].event_time) == ("7001", None)
         assert rows[1].source == {
             "connector": "mysql", "version": "8.0.28", "id": "7", "sourcePosition": "72469@78",
             "safeSourcePosition": "72347@78", "bornTimestamp": "1700000001000",
@@ -335,7 +335,7 @@ def _struct_cases() -> list[dict[str, Any]]:
         (0, decimal("1")), (0, character("17")), (1, decimal("5")), (2, integer(3)), (2, decimal("1.50000")),
         (2, decimal("1e2")), (3, decimal("0.25")), (3, integer(4)), (4, character("杭州".encode("gbk"), "gbk")),
         (4, character(b"\x80", "latin1")), (4, integer(5)), (4, typed("TextObject", "JSON", "{}")), (4, floating(0.5)),
-        (4, typed("TextObject", "BOOL", "t")), (5, character(b"\xff", "binary")), (5, character("text")),
+        (4, typed("TextObject", "BOOL", "t")), (5, character(b"\xff", "binary")), (5, character("a text")),
         (5, typed("BinaryObject", "JSON", b"{}")), (6, date_time(0, 0, 0)), (6, date_time(2024, 2, 29, 0, 0, 0)),
         (7, date_time(2024, 2, 29)), (7, date_time(0, 0, 0, 0, 0, 0)), (8, zoned("+08:00", 2024, 1, 1, 0, 0, 0)),
         (9, typed("TextObject", "BOOL", "f")), (9, character("true")),

@@ -11,8 +11,6 @@ from typing import Any
 import pytest
 from column_values import EVERY_TYPE, changes_of, comparable, of_kafka
 from dts_records import date_time, decoded, integer, kafka, read, record
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from samples import samples_of
 
@@ -40,11 +38,9 @@ def meaning(image: dict[str, str | None] | None) -> dict[str, Any] | None:
     return found
 
 
-@settings(max_examples=2, deadline=None)
-@given(seed=st.integers(0, 2**32))
 @pytest.mark.parametrize("connector", ["mysql", "postgresql", "sqlserver"])
-def test_decode_of_encode_is_identity(spark: SparkSession, connector: str, seed: int) -> None:
-    data, frame = changes_of(spark, random.Random(seed), ops="rcud", absent_before=True)
+def test_decode_of_encode_is_identity(spark: SparkSession, connector: str, rng: random.Random) -> None:
+    data, frame = changes_of(spark, rng, ops="rcud", absent_before=True)
     frame = frame.selectExpr(
         *(
             f"map('connector', '{connector}', 'id', source['id']) as source" if c == "source" else c

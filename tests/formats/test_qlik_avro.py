@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from pyspark.sql import DataFrame, SparkSession
 from test_qlik_json import CHANGES, KAFKA, TABLE, assert_same, change_frame, changes_of
 
@@ -127,7 +127,8 @@ def test_options_that_do_not_fit_are_refused(spark: SparkSession) -> None:
             encode(rows, format="qlik_avro", schema=[TABLE], **options)
 
 
-@settings(max_examples=1, deadline=None, suppress_health_check=list(HealthCheck))
+# The first example is the simplest one there is; shrinking would take minutes.
+@settings(max_examples=2, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
 @given(CHANGES)
 def test_decode_of_encode_is_identity_for_every_type(spark: SparkSession, drawn: list[Any]) -> None:
     from headrace.testing.schema_registry import SchemaRegistryServer

@@ -21,6 +21,7 @@ import uuid
 from dataclasses import dataclass
 from typing import Literal
 
+from headrace.changes.letter_case import upper
 from headrace.formats.messages import header
 from headrace.formats.schema_registry import SchemaRef
 from headrace.options import Option
@@ -87,7 +88,7 @@ class Framing:
             encoding = f"cast({header(f'apicurio.{side}.encoding')} as string)"
             reason = (
                 f"when {_apicurio_header(side)} is null then 'The {side} has no header apicurio.{side}.globalId or "
-                f"contentId.' when upper({encoding}) <> 'BINARY' then 'The {side} is not encoded as binary Avro.'"
+                f"contentId.' when {upper(encoding)} <> 'BINARY' then 'The {side} is not encoded as binary Avro.'"
             )
         elif side == "value":
             reason = f"when {self.head(side)} is null then 'The value names no schema, and none is given for it.'"

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from headrace.changes import TableId, TableSchema
+from headrace.changes.letter_case import lower, upper
 from headrace.changes.typed import literal
 from headrace.formats import exact_json
 from headrace.formats.canal_types import structure_columns
@@ -139,7 +140,7 @@ def operations(parsed: DataFrame, *, legacy_old: bool = False, rows_too: bool = 
     Without `rows_too`, the caller looks for rows that are null.
     """
     types = " ".join(f"when {literal(name)} then {literal(op)}" for name, op in DATA_TYPES.items())
-    ddl = f"lower(m.isDdl) = 'true' or kind in ({', '.join(map(literal, DDL_TYPES))})"
+    ddl = f"{lower('m.isDdl')} = 'true' or kind in ({', '.join(map(literal, DDL_TYPES))})"
     known = ", ".join(map(literal, (*DATA_TYPES, *DDL_TYPES, *NO_EVENT, HEARTBEAT)))
     operation = (
         "case when text is null then 'tombstone' "
@@ -162,7 +163,7 @@ def operations(parsed: DataFrame, *, legacy_old: bool = False, rows_too: bool = 
         "concat('The message has ', size(m.data), ' rows in data and ', size(m.old), ' in old.') end"
     )
     return (
-        parsed.selectExpr("*", "upper(m.type) as kind")
+        parsed.selectExpr("*", f"{upper('m.type')} as kind")
         .selectExpr("*", f"{operation} as operation")
         .selectExpr("*", f"{problem} as problem_found")
     )

@@ -136,7 +136,7 @@ class EncodePlan:
         if kind.spark_type == "binary" and not self.base64:
             return json_text(f"decode({value}, 'ISO-8859-1')")
         if kind.kind == "boolean":
-            return f"if({value}, '\"1\"', '\"0\"')"
+            return f"case when {value} then '\"1\"' when not {value} then '\"0\"' end"
         text = canonical_text(value, column)
         entry = entry_of(column, base64=self.base64)
         if entry is not None:

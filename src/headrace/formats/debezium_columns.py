@@ -66,6 +66,10 @@ class FastColumn:
             return f"if({parsed} is null, null, {function(parsed, str(self.text.unit), str(self.text.digits))})"
         if code == texts.TIMESTAMP and kind == "timestamp" and self.text.unit in (3, 6):
             return f"timestamp_{'micros' if self.text.unit == 6 else 'millis'}({parsed})"
+        if code == texts.DECIMAL and kind == "string":
+            return _wide_decimal(parsed, self.column)
+        if code in (texts.VARIABLE_DECIMAL, texts.ISO) and kind == "string":
+            return "cast(null as string)"
         if kind == "timestamp":
             # Without a zone the session's would count.
             return f"if(endswith({parsed}, 'Z'), try_cast({parsed} as timestamp), null)"
@@ -120,6 +124,12 @@ def _decimal(text: str, column: Column) -> str:
     unit = f"{'0.' + '0' * (scale - 1) + '1' if scale else '1'}BD"
     value = f"try_cast(cast({whole} as decimal(19,0)) * {unit} as {column.logical.spark_type})"
     return f"if({sure} and length({digits}) between 1 and 16, {value}, null)"
+
+
+def _wide_decimal(text: str, column: Column) -> str:
+    """Spark SQL for the digits of a number that Spark's decimals can't hold; null for what may be something else."""
+    made = texts.decimal_text(f"try_to_binary({text}, 'base64')", str(column.logical.scale or 0))
+    return f"if({text} rlike '^-?[0-9]+$', null, {made})"
 
 
 def fast_columns(schema: TableSchema, settings: Mapping[str, Any]) -> tuple[FastColumn, ...]:

@@ -163,7 +163,8 @@ class Block:
 
     def values(self) -> list[tuple[str, str]]:
         """The block's fields, in order, with Spark SQL for each."""
-        known = literal(self.connector.name) if self.connector.name else "source['connector']"
+        # MySQL's and MariaDB's blocks are one expression, as they differ in the name only.
+        known = literal(self.connector.name) if self.connector.schema else "source['connector']"
         name = ("name", f"coalesce(source['name'], {literal(self.prefix)})")
         fine, facts = self._times(), [(fact.name, fact.sql()) for fact in self.facts]
         if self.documented:

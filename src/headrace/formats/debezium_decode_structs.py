@@ -70,7 +70,7 @@ def struct_rows(found: DataFrame, settings: Mapping[str, Any], schema: TableSche
 def _first_reading(
     found: DataFrame, settings: Mapping[str, Any], schema: TableSchema, columns: Sequence[FastColumn]
 ) -> DataFrame:
-    """Beside the messages: the typed parse `p`, its images `old_row` and `new_row`, the key where it has to be read
+    """Beside the messages: the typed parse `fast`, its images `old_row` and `new_row`, the key where it has to be read
     (`fast_key`), and whether they are sure."""
     text = "cast(value as string)"
     head = f"substring_index({text}, '}},\"payload\":', 1)"

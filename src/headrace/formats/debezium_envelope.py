@@ -5,6 +5,7 @@ Source: spec/format_debezium.md, envelope; recorded messages of the SQL Server, 
 
 from __future__ import annotations
 
+from headrace.changes.letter_case import lower
 from headrace.changes.typed import literal
 
 _MAP = "map<string,string>"
@@ -51,7 +52,7 @@ def kind(heartbeats: str) -> str:
         "case when v is null then null "
         "when v.op is not null and (v.source is not null or has_image or v.op in ('t', 'm')) then 'data' "
         "when v.op is not null then null "
-        "when v.status in ('BEGIN', 'END') and v.id is not null then lower(v.status) "
+        f"when v.status in ('BEGIN', 'END') and v.id is not null then {lower('v.status')} "
         "when v.tableChanges is not null and v.source is not null then 'schema' "
         "when v.ddl is not null and v.source is not null then 'schema' "
         "when v.aggregate_type is not null and v.type is not null then 'none' "

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from headrace.changes.letter_case import lower, upper
 from headrace.changes.typed import literal
 from headrace.formats.debezium_connectors import Block, Forms
 from headrace.formats.debezium_schema import Shape, listed, plain, struct, to_text
@@ -79,7 +80,7 @@ class Metadata:
     def value(self) -> str:
         """Spark SQL of the value's text."""
         edge = [
-            ("status", "upper(kind)"),
+            ("status", upper("kind")),
             ("id", "transaction.id"),
             ("event_count", "if(kind = 'end', transaction.total_order, null)"),
             ("data_collections", f"if(kind = 'end', from_json(source['data_collections'], '{_COLLECTIONS}'), null)"),
@@ -110,7 +111,7 @@ class Metadata:
         if not self.shape.detailed:
             return "position"
         id = "concat_ws('.', table.database, table.schema, table.name)"
-        parts = ("substring_index(position, '/', 2)", "'/'", f"lower(hex({id}))", "'00'")
+        parts = ("substring_index(position, '/', 2)", "'/'", lower(f"hex({id})"), "'00'")
         sorted_by_name = f"concat({', '.join(parts)}, substring_index(position, '/', -1))"
         return f"if(kind = {SCHEMA} and snapshot is not null, {sorted_by_name}, position)"
 

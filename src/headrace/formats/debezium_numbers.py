@@ -28,21 +28,30 @@ def long_bytes(number: str) -> str:
 
 
 def digit_bytes(digits: str, precision: int | None) -> str:
-    """Spark SQL for the bytes of a whole number in plain digits (an SQL expression that is cheap to repeat).
+    """Spark SQL for the bytes of a whole number in plain digits.
 
     Args:
-        digits: the text; a text that is no whole number gives null.
+        digits: the text; one that is no whole number gives null.
         precision: how many digits it has at most; null where that is not known.
     """
     if precision is not None and precision <= 18:
-        return long_bytes(f"try_cast({digits} as bigint)")
-    short, middle, long = long_bytes(f"try_cast({digits} as bigint)"), _wide(digits), _any(digits)
+        return _short(digits)
+    # A lambda's variable, so that the text is written, and made, once.
     if precision is not None and precision <= 38:
-        return f"if(length({digits}) <= 18, {short}, {middle})"
-    return (
-        f"case when length({digits}) <= 18 then {short} when length({digits}) <= 38 then {middle} "
-        f"when {digits} rlike '^-?[0-9]+$' then {long} end"
+        return _let(digits, f"if(length(d) <= 18, {_short('d')}, {_wide('d')})")
+    return _let(
+        digits,
+        f"case when length(d) <= 18 then {_short('d')} when length(d) <= 38 then {_wide('d')} "
+        f"when d rlike '^-?[0-9]+$' then {_any('d')} end",
     )
+
+
+def _let(value: str, body: str) -> str:
+    return f"transform(array({value}), d -> {body})[0]"
+
+
+def _short(digits: str) -> str:
+    return f"unhex(regexp_replace(lpad(hex(try_cast({digits} as bigint)), 16, '0'), '{_SIGN_BYTES}', ''))"
 
 
 def _wide(digits: str) -> str:

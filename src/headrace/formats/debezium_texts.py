@@ -9,6 +9,7 @@ Source: spec/format_debezium.md, logical types.
 
 from __future__ import annotations
 
+from headrace.changes.letter_case import lower
 from headrace.changes.texts import float_text
 
 AS_IS, INTEGER, BOOLEAN, FLOAT, DATE, TIME, TIMESTAMP, DECIMAL, VARIABLE_DECIMAL, ISO, URL_SAFE, HEX, STRUCTURED = (
@@ -221,7 +222,7 @@ def _structured(value: str) -> str:
     )
     return (
         f"case when s is null then null "
-        f"when coalesce(s.special, s.special_value) is not null then lower(coalesce(s.special, s.special_value)) "
+        f"when coalesce(s.special, s.special_value) is not null then {lower('coalesce(s.special, s.special_value)')} "
         f"when s.day is not null and s.hour is not null and s.offset_seconds is not null "
         f"then concat({day}, 'T', {clock}, {offset}) "
         f"when s.day is not null and s.hour is not null then concat({day}, ' ', {clock}) "

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headrace.changes import Column, TableSchema
+from headrace.changes.letter_case import lower
 from headrace.changes.typed import literal, quote
 from headrace.formats.debezium_envelope import moment, of_milliseconds
 
@@ -61,7 +62,7 @@ def exact_decimal(text: str, column: Column) -> str:
     """Spark SQL for plain digits as the column's decimal; null where it would lose digits after the point."""
     kind, scale = column.logical.spark_type, column.logical.scale or 0
     fraction = f"rtrim('0', substring_index({text}, '.', -1))"
-    fits = f"instr({text}, '.') = 0 or instr(lower({text}), 'e') > 0 or length({fraction}) <= {scale}"
+    fits = f"instr({text}, '.') = 0 or instr({lower(text)}, 'e') > 0 or length({fraction}) <= {scale}"
     return f"if({fits}, try_cast({text} as {kind}), null)"
 
 

@@ -34,6 +34,7 @@ from decimal import Decimal
 from typing import Any
 
 from headrace.changes import Column
+from headrace.changes.letter_case import lower, upper
 from headrace.changes.texts import canonical_text
 from headrace.changes.typed import literal
 from headrace.formats import debezium_numbers as numbers
@@ -181,7 +182,7 @@ def _xml(column: Column, modes: ValueModes) -> WireType:
 def _uuid(column: Column, modes: ValueModes) -> WireType:
     if _native(column) == "uniqueidentifier":
         # SQL Server's connector writes plain texts in capitals.
-        return WireType("string", lambda text: f"upper({text})", str.upper, checked=False)
+        return WireType("string", lambda text: f"{upper(text)}", str.upper, checked=False)
     return WireType("string", _as_is, _as_is, "io.debezium.data.Uuid", checked=False, typed=_as_is)
 
 
@@ -193,10 +194,10 @@ def _bytes(column: Column, modes: ValueModes) -> WireType:
     if modes.binary == "hex":
         return WireType(
             "string",
-            lambda text: f"lower(hex(unbase64({text})))",
+            lambda text: lower(f"hex(unbase64({text}))"),
             lambda t: base64.b64decode(t).hex(),
             checked=False,
-            typed=lambda value: f"lower(hex({value}))",
+            typed=lambda value: lower(f"hex({value})"),
         )
     if modes.binary == "base64-url-safe":
         return WireType(

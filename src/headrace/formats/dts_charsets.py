@@ -6,6 +6,7 @@ UTF-8 and Windows-1252 (MySQL's latin1) are Spark's own. All others are decoded 
 
 from __future__ import annotations
 
+from headrace.changes.letter_case import lower
 from headrace.changes.typed import literal
 
 UTF_8 = ("utf8mb4", "utf8", "utf8mb3", "utf-8", "ascii", "us-ascii", "al32utf8")
@@ -58,12 +59,12 @@ def _cp1252(byte: int) -> str:
 
 def is_bytes(charset: str) -> str:
     """Spark SQL: whether the value is bytes, not text: charset `binary`, or none."""
-    return f"lower({charset}) in ('binary', '')"
+    return f"{lower(charset)} in ('binary', '')"
 
 
 def is_utf8(charset: str) -> str:
     """Spark SQL: whether the bytes are UTF-8; the name as it mostly is comes first."""
-    return f"({charset} = 'utf8mb4' or lower({charset}) in ({_list(UTF_8)}))"
+    return f"({charset} = 'utf8mb4' or {lower(charset)} in ({_list(UTF_8)}))"
 
 
 def cp1252_text(value: str) -> str:
@@ -80,18 +81,18 @@ def text(charset: str, value: str) -> str:
         value: SQL for the bytes.
     """
     names = ", ".join(f"{literal(name)}, {literal(java)}" for name, java in JAVA.items())
-    named = f"coalesce(try_element_at(map({names}), lower({charset})), {charset})"
+    named = f"coalesce(try_element_at(map({names}), {lower(charset)}), {charset})"
     decoded = f"get(transform(array({java_text(value, named)}), t -> if({_replaced('t', value, named)}, null, t)), 0)"
     return (
-        f"case when lower({charset}) in ({_list(UTF_8)}) then try_validate_utf8(cast({value} as string)) "
-        f"when lower({charset}) in ({_list(CP1252)}) then {cp1252_text(value)} else {decoded} end"
+        f"case when {lower(charset)} in ({_list(UTF_8)}) then try_validate_utf8(cast({value} as string)) "
+        f"when {lower(charset)} in ({_list(CP1252)}) then {cp1252_text(value)} else {decoded} end"
     )
 
 
 def is_known(charset: str) -> str:
     """Spark SQL: whether there is a decoder for the character set."""
     probe = java_text("X'41'", charset)
-    return f"(lower({charset}) in ({_list((*UTF_8, *CP1252, *JAVA))}) or {probe} is not null)"
+    return f"({lower(charset)} in ({_list((*UTF_8, *CP1252, *JAVA))}) or {probe} is not null)"
 
 
 def java_text(value: str, charset: str) -> str:

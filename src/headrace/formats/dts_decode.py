@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from headrace.changes import TableId, TableSchema
+from headrace.changes.letter_case import lower
 from headrace.changes.typed import literal
 from headrace.errors import OptionError
 from headrace.formats.avro_decode import avro_is_limited, has_spark_avro
@@ -233,7 +234,7 @@ def _truncated() -> str:
 
 def _source() -> str:
     """The record's facts, and its tags. Where a tag has a fact's name, all tags stand in `tags` too, as JSON."""
-    connector = "coalesce(r.tags['connector'], nullif(lower(r.source.sourceType), 'other'), '')"
+    connector = f"coalesce(r.tags['connector'], nullif({lower('r.source.sourceType')}, 'other'), '')"
     values = (connector, "r.source.version", "cast(r.id as string)", "r.sourcePosition", "r.safeSourcePosition")
     own = ", ".join(map(literal, (*FACTS[1:], *MORE_FACTS)))
     optional = {

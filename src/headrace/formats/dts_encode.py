@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from headrace.changes import TableSchema
+from headrace.changes.letter_case import lower
 from headrace.changes.typed import literal
 from headrace.formats.avro_decode import has_spark_avro
 from headrace.formats.dts_decode import FACTS, MISSING, MORE_FACTS
@@ -33,6 +34,7 @@ TAKEN = (
 
 _FACTS = f"schema_id string, plan {PLAN}, key_names array<string>"
 _Image = Callable[[str], str]
+_CONNECTOR = "source['connector']"
 _CONNECTORS = {name.lower(): name for name in SOURCE_TYPES if name != "OTHER"} | {
     "mariadb": "MySQL",
     "postgres": "PostgreSQL",
@@ -112,7 +114,7 @@ class EncodePlan:
     def _messages(self, rows: DataFrame, image: _Image, fields: str, keys: str) -> DataFrame:
         if not has_spark_avro(rows):
             raise MISSING
-        source_type = "case lower(source['connector']) " + " ".join(
+        source_type = f"case {lower(_CONNECTOR)} " + " ".join(
             f"when {literal(name)} then {literal(symbol)}" for name, symbol in _CONNECTORS.items()
         )
         position = "coalesce(source['sourcePosition'], position, '')"
@@ -198,11 +200,10 @@ def _tags(keys: str, data: str) -> str:
     kept = f"coalesce(from_json(source['tags'], 'map<string,string>'), {own})"
     key = f"to_json(map('PRIMARY', coalesce(map_keys(key), {keys})))"
     has_key = f"{data} and size(coalesce(map_keys(key), {keys})) > 0 and not map_contains_key(m, 'pk_uk_info')"
-    connector = "source['connector']"
-    other = f"{connector} <> '' and {connector} <> lower(source_type) and not map_contains_key(m, 'connector')"
+    other = f"{_CONNECTOR} <> '' and {_CONNECTOR} <> {lower('source_type')} and not map_contains_key(m, 'connector')"
     return let(
         "m",
         kept,
         f"map_concat(m, if({has_key}, map('pk_uk_info', {key}), cast(map() as map<string,string>)), "
-        f"if({other}, map('connector', {connector}), cast(map() as map<string,string>)))",
+        f"if({other}, map('connector', {_CONNECTOR}), cast(map() as map<string,string>)))",
     )

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from headrace.changes import Column, TableSchema
+from headrace.changes.letter_case import lower
 from headrace.changes.texts import canonical_text
 from headrace.changes.typed import literal, quote
 from headrace.formats.dts_decode import FACTS, IS_FILLER, LAST_SECOND, MORE_FACTS, message_keys, read_record
@@ -44,6 +45,7 @@ _TEXTS = (
     f"when v.{TEXT_OBJECT}.type in ('JSON', 'ENUM', 'SET') then v.{TEXT_OBJECT}.value else {_NO_TEXT} end"
 )
 _OTHERS = {
+    "numbers": f"v -> v.{INTEGER} is not null or v.{DECIMAL} is not null",
     "floats": f"v -> v.{FLOAT}.value",
     "times": f"v -> v.{DATE_TIME}",
     "instants": f"v -> v.{TIMESTAMP}",
@@ -51,6 +53,7 @@ _OTHERS = {
     f"if(v.{CHARACTER}.charset in ('binary', ''), v.{CHARACTER}.value, null))",
 }
 _OTHER_OF = {
+    "string": "numbers",
     "float": "floats",
     "double": "floats",
     "date": "times",
@@ -124,7 +127,7 @@ def _typed(taken: str, n: int, column: Column) -> str:
     """A value as the column's type; null where it does not fit, or is not of the branch that the type expects."""
     kind = column.logical.spark_type
     text = f"get({taken}.texts, {n})"
-    if kind in _OTHER_OF:
+    if kind in _OTHER_OF and kind != "string":
         other = f"get({taken}.{_OTHER_OF[kind]}, {n})"
         if kind in ("double", "binary"):
             return other
@@ -139,7 +142,9 @@ def _typed(taken: str, n: int, column: Column) -> str:
             return "cast(null as string)"
         if column.logical.kind == "decimal":
             return f"if({text} rlike {literal(DECIMAL_TEXT)}, {text}, null)"
-        return f"try_validate_utf8(if({text} = {_NO_TEXT}, null, {text}))"
+        # A number in a column of texts has to be looked at: it may be none.
+        number = f"get({taken}.numbers, {n})"
+        return f"try_validate_utf8(if({text} = {_NO_TEXT} or {number}, null, {text}))"
     if kind == "boolean":
         return f"case {text} when '1' then true when '0' then false end"
     if column.logical.kind == "decimal":
@@ -205,7 +210,7 @@ def _row(schema: TableSchema, keys: str) -> str:
     """The row struct of a record that fits."""
     nothing, none = "cast(null as array<string>)", "cast(array() as array<string>)"
     names = f"array({', '.join(map(literal, FACTS))})"
-    values = "array(lower(f.type), f.version, cast(f.id as string), f.position, f.safe)"
+    values = f"array({lower('f.type')}, f.version, cast(f.id as string), f.position, f.safe)"
     source = (
         f"map_from_arrays(concat({names}, if(f.born = 0, {none}, array('bornTimestamp')), map_keys(f.tags)), "
         f"concat({values}, if(f.born = 0, {none}, array(cast(f.born as string))), map_values(f.tags)))"

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from headrace.changes import Column, TableSchema
+from headrace.changes.letter_case import lower
 from headrace.changes.typed import literal, quote
 from headrace.formats.dts_decode import (
     TRANSACTION,
@@ -100,7 +101,7 @@ def _typed(text: str, form: str, column: Column) -> str:
         return f"if({form} = 'b', try_to_binary({text}, 'base64'), cast({text} as binary))"
     if kind == "boolean":
         yes, no = "('true', 't', '1')", "('false', 'f', '0')"
-        return f"case when lower({text}) in {yes} then true when lower({text}) in {no} then false end"
+        return f"case when {lower(text)} in {yes} then true when {lower(text)} in {no} then false end"
     if kind == "timestamp":
         # A clock without a zone is no instant.
         return f"if({form} in ('i', 'z'), try_cast({text} as timestamp), null)"

@@ -6,6 +6,7 @@ tables cost no more per value.
 
 from __future__ import annotations
 
+from headrace.changes.letter_case import lower, upper
 from headrace.changes.texts import float_text, moment_text
 from headrace.formats import dts_charsets
 from headrace.formats.dts_schema import (
@@ -67,15 +68,15 @@ def read_value(v: str, number: str, kind: str, micro: str) -> str:
     textual = ", ".join(f"'{name}'" for name in TEXTUAL_OBJECTS)
     oids = ", ".join(map(str, TEXTUAL_OIDS))
     binary = f"{v}.{BINARY_OBJECT}"
-    is_text = f"(upper({binary}.type) in ({textual}) or ({kind} = 'p' and {number} in ({oids})))"
+    is_text = f"({upper(f'{binary}.type')} in ({textual}) or ({kind} = 'p' and {number} in ({oids})))"
     utf8 = f"try_validate_utf8(cast({binary}.value as string))"
     text_object = f"{v}.{TEXT_OBJECT}"
 
     def boolean(text: str, type: str) -> str:
-        word = f"case when lower({text}) in ('t', 'true', '1') then 'true' "
-        word += f"when lower({text}) in ('f', 'false', '0') then 'false' else {text} end"
-        of_boolean = f"(upper({type}) in ('BOOL', 'BOOLEAN') or ({kind} = 'p' and {number} = {BOOLEAN_OID}))"
-        is_word = f"lower({text}) in ('t', 'true', '1', 'f', 'false', '0')"
+        word = f"case when {lower(text)} in ('t', 'true', '1') then 'true' "
+        word += f"when {lower(text)} in ('f', 'false', '0') then 'false' else {text} end"
+        of_boolean = f"({upper(type)} in ('BOOL', 'BOOLEAN') or ({kind} = 'p' and {number} = {BOOLEAN_OID}))"
+        is_word = f"{lower(text)} in ('t', 'true', '1', 'f', 'false', '0')"
         return pair(f"if({of_boolean}, {word}, {text})", f"if({of_boolean} and {is_word}, 'o', 't')")
 
     date_time = date_time_text(f"{v}.{DATE_TIME}", micro)

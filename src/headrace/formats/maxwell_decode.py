@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from headrace.changes import TableSchema
+from headrace.changes.letter_case import lower
 from headrace.changes.typed import literal, quote
 from headrace.formats import exact_json, overlaid_structs, text_values
 from headrace.formats.canal_decode import overlay
@@ -43,8 +44,8 @@ def _parsed(messages: DataFrame, image: str) -> DataFrame:
     types = " ".join(f"when {literal(name)} then {literal(op)}" for name, op in _DATA.items())
     changes = ", ".join(map(literal, DDL_TYPES))
     operation = (
-        f"case when value is null then 'tombstone' when lower(m.type) in ({changes}) then 'schema' "
-        f"else case lower(m.type) {types} end end"
+        f"case when value is null then 'tombstone' when {lower('m.type')} in ({changes}) then 'schema' "
+        f"else case {lower('m.type')} {types} end end"
     )
     nothing = ", ".join(map(literal, _NO_EVENT))
     problem = (
@@ -54,7 +55,7 @@ def _parsed(messages: DataFrame, image: str) -> DataFrame:
         # The parser reads the first value only.
         r"when not endswith(rtrim(' \\n\\r\\t', text), '}') then 'Something stands behind the JSON object.' "
         "when m.type is null then 'The message has no type.' "
-        f"when operation is null and lower(m.type) not in ({nothing}) "
+        f"when operation is null and {lower('m.type')} not in ({nothing}) "
         "then concat('The type ', m.type, ' is not known.') "
         f"when {IS_DATA} and m.data is null then 'The message has no data.' end"
     )
@@ -97,7 +98,7 @@ def _columns(**own: str) -> dict[str, str]:
     facts["commit"] = "if(m.commit = 'true', 'true', null)"
     # Where it is no time, the fact is all that is left of it.
     facts["ts"] = f"if({known}, null, {exact_json.unmarked('m.ts')})"
-    facts["type"] = "if(operation = 'schema', lower(m.type), null)"
+    facts["type"] = f"if(operation = 'schema', {lower('m.type')}, null)"
     facts["ddl"] = "if(operation = 'schema', coalesce(m.`sql`, ''), null)"
     pairs = ", ".join(f"{literal(name)}, {sql}" for name, sql in facts.items())
     part = "if(operation = 'tombstone', key_fields[{0}], {1})"

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from headrace.changes import TableSchema
+from headrace.changes.letter_case import upper
 from headrace.changes.texts import moment_text
 from headrace.changes.typed import literal, quote
 from headrace.formats import exact_json, plain_json, text_values
@@ -113,7 +114,7 @@ def _parsed(messages: DataFrame, image: str) -> DataFrame:
         .selectExpr("*", f"{mark} as mark")
         .selectExpr("*", f"from_json({text}, {literal(ddl)}, {exact_json.OPTIONS}) as m")
         .selectExpr(
-            "*", f"case when value is null then 'tombstone' else case upper(m.op_type) {types} end end as operation"
+            "*", f"case when value is null then 'tombstone' else case {upper('m.op_type')} {types} end end as operation"
         )
         .selectExpr("*", f"{problem} as problem_found")
     )

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from headrace.changes import TableSchema
+from headrace.changes.letter_case import upper
 from headrace.changes.typed import literal
 from headrace.formats import exact_json, messages, qlik_masks, qlik_structs, text_values
 from headrace.formats.debezium_texts import let
@@ -222,7 +223,7 @@ def map_rows(read: DataFrame, plan: DecodePlan, *, avro: bool = False) -> DataFr
         )
     laid = read.selectExpr(
         "*",
-        "upper(trim(h.operation)) as operation",
+        f"{upper('trim(h.operation)')} as operation",
         f"{qlik_masks.digits('h.changeMask')} as change",
         f"{qlik_masks.digits('h.columnMask')} as present",
         f"{text_values.instant('trim(h.timestamp)')} as committed",

@@ -14,6 +14,7 @@ accepted.
 
 from __future__ import annotations
 
+from headrace.changes.letter_case import upper
 from headrace.formats.debezium_texts import let
 
 ORDERS = ("big", "little", "auto")
@@ -21,12 +22,12 @@ ORDERS = ("big", "little", "auto")
 
 def digits(mask: str) -> str:
     """Spark SQL for a mask with whole bytes in upper case; null for an empty text, which says nothing."""
-    return f"upper(if(length({mask}) % 2 = 1, concat('0', {mask}), nullif({mask}, '')))"
+    return upper(f"if(length({mask}) % 2 = 1, concat('0', {mask}), nullif({mask}, ''))")
 
 
 def malformed(mask: str) -> str:
     """Spark SQL: whether a mask (not null) is no hexadecimal text."""
-    return f"translate(upper({mask}), '0123456789ABCDEF', '') <> ''"
+    return f"translate({upper(mask)}, '0123456789ABCDEF', '') <> ''"
 
 
 def bit(mask: str, ordinal: str, little: str) -> str:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from headrace.changes.letter_case import lower, upper
 from headrace.changes.typed import literal
 from headrace.formats import messages, text_values
 from headrace.formats.shareplex_images import META, MapImages, StructImages
@@ -56,7 +57,7 @@ def _laid(given: DataFrame, images: MapImages | StructImages) -> DataFrame:
     meta = ", ".join(f"`{name}`: string" for name in META)
     words = ", ".join(f"'{word}', '{kind}'" for kind, of in _WORDS.items() for word in of)
     said = (
-        f"map({words})[translate(upper(trim(p.meta.op)), '_', ' ')] as kind",
+        f"map({words})[translate({upper('trim(p.meta.op)')}, '_', ' ')] as kind",
         f"{_table('p.meta.table')} as t",
         f"{text_values.instant('trim(p.meta.time)')} as committed",
         _number("seq", 1),
@@ -115,7 +116,8 @@ def _paired(halves: DataFrame) -> DataFrame:
 
 
 def _rows(laid: DataFrame, images: MapImages | StructImages) -> DataFrame:
-    truncating = f"lower(coalesce(facts['ddl'], facts['sql'])) rlike {literal(_TRUNCATE)}"
+    statement = lower("coalesce(facts['ddl'], facts['sql'])")
+    truncating = f"{statement} rlike {literal(_TRUNCATE)}"
     operation = (
         "case kind when 'new' then 'u' when 'old' then null when 'drop' then 'schema' "
         f"when 'ddl' then if(coalesce({truncating}, false), 't', 'schema') else kind end"

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from headrace.changes import Column, TableSchema, texts
+from headrace.changes.letter_case import lower
 from headrace.changes.typed import literal, quote
 
 # A day, and midnight behind it at most.
@@ -57,8 +58,8 @@ def misfit(text: str, value: str, column: Column) -> str | None:
         "date": f"(length({text}) > 10 and not {text} rlike {literal(_DAY)})",
         "timestamp_ntz": f"(length({text}) > 19 and not ({fraction} or {text} rlike {literal(_MICROS + 'Z?$')}))",
         "timestamp": f"(length({text}) > 26 and not {text} rlike {literal(_MICROS + '.{0,9}$')})",
-        "float": f"(abs({value}) = float('Infinity') and not lower({text}) like '%inf%')",
-        "double": f"(abs({value}) = double('Infinity') and not lower({text}) like '%inf%')",
+        "float": f"(abs({value}) = float('Infinity') and not {lower(text)} like '%inf%')",
+        "double": f"(abs({value}) = double('Infinity') and not {lower(text)} like '%inf%')",
     }.get(kind)
     if kind.startswith("decimal"):
         scale = column.logical.scale or 0
