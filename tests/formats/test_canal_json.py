@@ -335,7 +335,7 @@ def test_struct_images_are_encoded_as_maps_are(spark: SparkSession) -> None:
         for name in ("data", "old"):
             for image in (ours[name] or [{}]) + (theirs[name] or [{}]):
                 # Java before 19 writes some binary numbers with a digit too many.
-                image |= {k: float(v) for k, v in image.items() if k.startswith("c float") and v is not None}
+                image |= {k: repr(float(v)) for k, v in image.items() if k.startswith("c float") and v is not None}
         assert ours == theirs
         assert (row.key, row.topic) == (maps[position].key, maps[position].topic)
 
