@@ -112,8 +112,8 @@ POOLS = st.fixed_dictionaries({name: st.lists(values, min_size=3, max_size=5) fo
 
 def random_image(rng: random.Random, id: str, pools: dict[str, list[str]]) -> dict[str, str | None]:
     image: dict[str, str | None] = {"id": id}
-    for name, values in pools.items():
-        image[name] = rng.choice([*values, None])
+    for name in VALUES:
+        image[name] = rng.choice([*pools[name], None])
     for name in rng.choices(["string", "bytes", "int32", "decimal"], k=rng.randrange(3)):
         image.pop(name, None)
     return image
