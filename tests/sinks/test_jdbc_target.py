@@ -418,3 +418,38 @@ def test_a_value_that_does_not_fit_its_key_stops_without_being_shown(
         target.write([Folded("u", "1", {"id": value})], 1, types=types)
     assert str(value) not in str(caught.value) or value is None
     assert target.content() == []
+
+
+NOT_HELD: dict[str, list[tuple[str, object, Any]]] = {
+    "postgresql": [
+        ("string", "a\0b", pa.string()),
+        ("time(0)", "-01:00:00", pa.string()),
+        ("time(0)", "25:00:00", pa.string()),
+        ("json", "{", pa.string()),
+    ],
+    "mariadb": [
+        ("float64", float("nan"), pa.float64()),
+        ("float32", float("inf"), pa.float32()),
+        ("time(0)", "839:00:00", pa.string()),
+    ],
+}
+
+
+def test_what_a_database_can_not_hold_stops_the_batch(database: Running) -> None:
+    for number, (column, value, arrow) in enumerate(NOT_HELD[database.kind]):
+        target = Target(database, table(f"t{number}", id="int32", v=column))
+        target.write(None)
+        with pytest.raises(SchemaError, match=r"A value of table db\.dbo\.t\d does not fit its column") as caught:
+            target.write([Folded("u", "1", {"id": 1, "v": value})], 1, types={"v": arrow})
+        assert repr(value) not in str(caught.value)
+        assert target.content() == []
+
+
+def test_what_only_one_database_holds_arrives_there(database: Running) -> None:
+    kind = {"postgresql": "float64", "mariadb": "string"}[database.kind]
+    value, arrow = {"float64": (float("-inf"), pa.float64()), "string": ("a\0b", pa.string())}[kind]
+    target = Target(database, table("t", id="int32", v=kind, at="time(3)"))
+    row = {"id": 1, "v": value, "at": "00:00:00.001"}
+    target.write([Folded("u", "1", row)], types={"v": arrow})
+    ((id, found, _),) = target.content()
+    assert (id, found) == (1, value)

@@ -45,8 +45,8 @@ _COPY = Spelling(
     escapes=(("\\", "\\\\"), ("\t", "\\t"), ("\n", "\\n"), ("\r", "\\r")),
     bytes_before=r"\\x",
 )
-_WRONG_VALUES = ("22", "23502")
-"""SQLSTATE of data exceptions, and of a null in a key."""
+_WRONG_VALUES = ("22", "23502", "54000")
+"""SQLSTATE of data exceptions, of a null in a key, and of a key that is too long for an index."""
 
 
 class PostgresDialect(LiveDialect):
