@@ -27,6 +27,8 @@ def with_null_slots(texts: tuple[str, ...]) -> tuple[tuple[str, ...], Callable[[
         The texts of a statement with literals in place of the NULLs, and what makes its parts out of the parts of the
         statement; None when there is no NULL, or no row change.
     """
+    if "NULL" not in "".join(texts).upper():
+        return None
     first = tokens_of(texts[0])
     if not first or first[0].value not in ("INSERT", "UPDATE", "DELETE"):
         return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from headrace.sources.oracle.redo.documents import xml_begin_plan, xml_update_plan, xml_write
 from headrace.sources.oracle.redo.error import RedoSyntaxError, Unexpected, placed
@@ -39,7 +39,7 @@ def parse(sql: str, *, relaxed_quotes: bool = False) -> RedoRow | RedoPiece:
         RedoSyntaxError: the text is none of these statements. Nothing else is ever raised for a text.
 
     The result depends on the text alone. It runs where it is called; a plan for each statement shape is kept in the
-    process (spec/oracle.md sections 9, 10 and 14).
+    process. docs/reference/oracle-redo.md lists what is read.
     """
     parts = sql.split("'")
     plan = _plans.get(tuple(parts[::2]))
@@ -50,25 +50,25 @@ def parse(sql: str, *, relaxed_quotes: bool = False) -> RedoRow | RedoPiece:
 
 def parse_many(
     statements: Iterable[str], *, relaxed_quotes: bool = False
-) -> list[RedoRow | RedoPiece | RedoSyntaxError]:
-    """Read many redo statements, in their order; the error of a statement stands in its place.
+) -> Iterator[RedoRow | RedoPiece | RedoSyntaxError]:
+    """Read redo statements one after another, in their order.
 
-    Faster than `parse` for each, and one bad statement does not cost the others.
+    As `parse` for each, but the error of a statement stands in its place, so that it does not cost the others. Each is
+    read when it is asked for and none is kept: rows that are used at once stay in the processor's cache.
     """
-    found: list[RedoRow | RedoPiece | RedoSyntaxError] = []
-    add = found.append
     plan_of = _plans.get
     for sql in statements:
         parts = sql.split("'")
         plan = plan_of(tuple(parts[::2]))
         if plan is not None:
-            add(plan(parts, False))
+            yield plan(parts, False)
         else:
             try:
-                add(_planned(sql, relaxed_quotes))
+                row = _planned(sql, relaxed_quotes)
             except RedoSyntaxError as error:
-                add(error)
-    return found
+                yield error
+            else:
+                yield row
 
 
 def parse_afresh(sql: str) -> RedoRow | RedoPiece:

@@ -38,11 +38,11 @@ def locator_of(reader: Reader) -> Locator:
     """`select C into V from T where .. for update`; what reads an XML document has no INTO."""
     reader.take_words("SELECT")
     column = reader.path("a column")[-1]
-    variable = reader.take("word", "a variable") if reader.accept_words("INTO") else ""
+    variable = reader.take("word", "a variable") if reader.accept_word("INTO") else ""
     reader.take_words("FROM")
     table = reader.table(follows=("WHERE", "FOR"))
     columns = columns_of(reader, reader.conditions(table))
-    if reader.accept_words("FOR"):
+    if reader.accept_word("FOR"):
         reader.take_words("UPDATE")
     return Locator(column, variable, table, columns)
 
@@ -65,14 +65,14 @@ def locator_plan(
 
 def block_plan(reader: Reader, parts: int) -> PiecePlan:
     """The PL/SQL that finds a LOB, writes, trims or erases it, or that begins an extended string."""
-    if reader.accept_words("DECLARE"):
+    if reader.accept_word("DECLARE"):
         while reader.word != "BEGIN":
             reader.skip()
-    reader.accept_words("BEGIN")
+    reader.accept_word("BEGIN")
     locator: Locator | None = None
     assigned: dict[str, _Assigned] = {}
     step: _Step | None = None
-    while reader.kind != "end" and not reader.accept_words("END"):
+    while reader.kind != "end" and not reader.accept_word("END"):
         if reader.accept(";"):
             continue
         if reader.word == "SELECT" and locator is None:

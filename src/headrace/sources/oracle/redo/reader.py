@@ -106,18 +106,18 @@ class Reader:
         self._next += 1
         return True
 
-    def accept_words(self, *words: str) -> bool:
-        """Pass over the next tokens if they are these words."""
-        ahead = self._tokens[self._next : self._next + len(words)]
-        if [token.value for token in ahead if token.kind == "word"] != list(words):
+    def accept_word(self, word: str) -> bool:
+        """Pass over the next token if it is this word."""
+        token = self._tokens[self._next]
+        if token.value != word or token.kind != "word":
             return False
-        self._next += len(words)
+        self._next += 1
         return True
 
     def take_words(self, *words: str) -> None:
         """Pass over these words."""
         for word in words:
-            if not self.accept_words(word):
+            if not self.accept_word(word):
                 self.fail(word)
 
     def skip(self) -> None:
@@ -176,7 +176,7 @@ class Reader:
 
     def _predicate(self, table: Table) -> Column:
         name, pseudo = self.column(table)
-        if self.accept_words("IS"):
+        if self.accept_word("IS"):
             self.take_words("NULL")
             return Column(name, Value("constant"), pseudo)
         self.take("=", "= or IS NULL")
@@ -184,16 +184,19 @@ class Reader:
 
     def conditions(self, table: Table) -> list[Column]:
         """`where` with predicates joined by `and`; nothing when it is missing."""
-        if not self.accept_words("WHERE"):
+        if not self.accept_word("WHERE"):
             return []
         found = [self._predicate(table)]
-        while self.accept_words("AND"):
+        while self.accept_word("AND"):
             found.append(self._predicate(table))
         return found
 
     def value(self) -> Value:
         """A literal, a number, NULL, a type that LogMiner can't print, or function calls."""
         token = self._tokens[self._next]
+        if token.kind == "literal" and self._tokens[self._next + 1].kind != "||":
+            self._next += 1
+            return Value("literal", places=(2 * self._text_of[self._next - 1] + 1,))
         if token.kind == "number":
             self._next += 1
             return Value("constant", token.value)
@@ -203,7 +206,7 @@ class Reader:
                 return Value("constant")
             if token.value == "UNSUPPORTED":
                 self._next += 1
-                self.accept_words("TYPE")
+                self.accept_word("TYPE")
                 return Value("unsupported")
         if token.kind == ":" and self._binds:
             self._next += 1

@@ -23,6 +23,7 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
+_new = tuple.__new__
 _JSON = re.compile(r"/\*\s*JSON\s*\*/")
 
 
@@ -47,7 +48,7 @@ class Token(NamedTuple):
 @lru_cache(maxsize=8192)
 def tokens_of(text: str) -> tuple[Token, ...]:
     """The tokens of a text, comments and blanks left out. Texts repeat even where whole statements do not."""
-    found = []
+    found: list[Token] = []
     lead = -1
     for match in _TOKEN.finditer(text):
         kind = match.lastgroup or ""
@@ -61,7 +62,7 @@ def tokens_of(text: str) -> tuple[Token, ...]:
             kind = value
         elif kind == "word":
             value = value.upper()
-        start = match.start()
-        found.append(Token(kind, value, start, match.end(), start if lead < 0 else lead))
+        start, end = match.span()
+        found.append(_new(Token, (kind, value, start, end, start if lead < 0 else lead)))
         lead = -1
     return tuple(found)
