@@ -111,6 +111,27 @@ def test_a_topic_that_the_broker_makes_needs_no_option(spark: Any, bootstrap: st
     assert [(row["partition"], bytes(row["value"])) for row in read(spark, bootstrap, "automatic")] == [(0, b"1")]
 
 
+def test_new_topics_and_large_messages_come_through_at_any_time(spark: Any, bootstrap: str) -> None:
+    sink = kafka_sink(bootstrap, **{"topic.creation.default.partitions": "2"})
+    batches = [
+        [],
+        [("first", b"k", b"1")],
+        [("first", b"k", b"2")],
+        # By now the batch is not asked for its topics any more.
+        [("first", b"k", b"3"), ("second", b"k", b"4")],
+        [("first", b"k", b"x" * 1_040_000), ("third", b"k", b"5")],
+        [("third", b"k", b"6")],
+    ]
+    for number, rows in enumerate(batches):
+        sink.write(messages(spark, rows), BatchId("p", "c", number))
+    got = {
+        topic: [len(row["value"]) if len(row["value"]) > 1 else row["value"].decode() for row in found]
+        for topic in ("first", "second", "third")
+        if (found := read(spark, bootstrap, topic))
+    }
+    assert got == {"first": ["1", "2", "3", 1_040_000], "second": ["4"], "third": ["5", "6"]}
+
+
 def test_a_missing_topic_that_nobody_makes_is_named(spark: Any, bootstrap: str) -> None:
     # So little patience that the broker can't make it in time.
     sink = kafka_sink(bootstrap, **{"kafka.max.block.ms": "0"})

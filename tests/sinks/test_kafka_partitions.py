@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from headrace.formats.base import MESSAGE_DDL
 from headrace.sinks.kafka import in_order
-from headrace.sinks.kafka_limits import batch_size, checked, estimated_size, told
+from headrace.sinks.kafka_limits import LARGE, batch_size, checked, estimated_size, quickly_checked, told
 from headrace.sinks.kafka_partitions import _spark_hash, murmur2, partition_of, task_of
 from headrace.sinks.kafka_topics import Topic
 
@@ -152,6 +152,12 @@ def test_a_message_that_is_too_large_is_named(
         "cast(repeat('x', {0}) as binary) as value, cast(null as array<struct<key:string,value:binary>>) as headers"
     )
     assert spark.sql(select.format(value - 200)).selectExpr(sql).collect()[0][0] == 0
+    quick = quickly_checked("0", producer, {"orders": limit})
+    assert spark.sql(select.format(min(value - 20_000, value // 2) if value > 20_000 else value // 5)).selectExpr(
+        quick
+    ).collect() == [(0,)]
+    with pytest.raises(PySparkException, match=LARGE):
+        spark.sql(select.format(value)).selectExpr(quick).collect()
     with pytest.raises(PySparkException) as failure:
         spark.sql(select.format(value)).selectExpr(sql).collect()
     sentence = told(str(failure.value))

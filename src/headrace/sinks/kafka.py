@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import socket
+import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -11,8 +12,8 @@ from headrace import faultpoints
 from headrace.errors import OptionError, SinkError
 from headrace.options import REDACTED, Option, Options
 from headrace.sinks.base import BatchId, Sink
-from headrace.sinks.kafka_limits import checked, fitting_batches, told
-from headrace.sinks.kafka_partitions import partition_of, task_of
+from headrace.sinks.kafka_limits import LARGE, checked, fitting_batches, quickly_checked, told
+from headrace.sinks.kafka_partitions import UNKNOWN, partition_of, task_of
 from headrace.sinks.kafka_topics import Topic, Topics, limits_of, topic_creation
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ POSITION_HEADER = "headrace.position"
 """The header by which a consumer knows a repeated change."""
 
 _CONNECT_SECONDS = 5.0
+_FRESH_SECONDS = 300.0
 _PROMISED = {
     "kafka.acks": ("all", "-1"),
     "kafka.enable.idempotence": ("true",),
@@ -120,6 +122,10 @@ class KafkaSink(Sink):
                 )
         hidden = {name: _Hidden(value) if name.lower() == _PEM_KEY else value for name, value in given.items()}
         super().__init__(options.replaced(**{"kafka.*": hidden or None}))
+        self._known: Mapping[str, Topic] = {}
+        self._asked = -_FRESH_SECONDS
+        self._settled = False
+        self._exactly = False
         self._topics = Topics(self._client_settings, topic_creation(options["topic.creation.*"] or {}))
 
     @property
@@ -159,25 +165,54 @@ class KafkaSink(Sink):
         from pyspark.errors import PySparkException
 
         faultpoints.reach("sink.kafka.before_write")
-        spark = rows.sparkSession
-        refused: str | None = None
-        try:
-            found = [row["topic"] for row in rows.select("topic").distinct().collect()]
-            if not found:
-                return
-            topics = self._topics.of(spark, [name for name in found if name is not None])
-            _hide_private_key(spark, self.settings["kafka.*"] or {})
-            placed = in_order(rows, batch.number, topics, self._client_settings)
-            placed.write.format("kafka").options(**self._producer_settings(topics)).save()
-        except (PySparkException, Py4JError) as failure:
-            text = _texts(failure)
-            refused = told(text)
-            if refused is None:
-                raise self._failed(batch, text) from failure
-        # Outside of the handler, because its context would be taken for the reason.
-        if refused is not None:
-            raise SinkError(refused)
+        _hide_private_key(rows.sparkSession, self.settings["kafka.*"] or {})
+        while True:
+            topics = self._topics_of(rows)
+            placed = in_order(rows, batch.number, topics, self._client_settings, exactly=self._exactly)
+            failure: Exception | None = None
+            try:
+                placed.write.format("kafka").options(**self._producer_settings(topics)).save()
+            except (PySparkException, Py4JError) as error:
+                failure = error
+            if failure is None:
+                break
+            # Outside of the handler, because its context would be taken for the reason.
+            self._look_closer(failure, batch)
         faultpoints.reach("sink.kafka.after_write")
+
+    def _topics_of(self, rows: DataFrame) -> Mapping[str, Topic]:
+        """At least the topics of a batch, or those that are known so far where no new ones were seen lately.
+
+        A small job asks the batch for its topics while new ones keep coming (as in a snapshot), and every five minutes,
+        because topics get partitions and are deleted; Kafka's own clients look again as often.
+        """
+        now = time.monotonic()
+        stale = now - self._asked >= _FRESH_SECONDS
+        if stale:
+            self._known, self._asked = {}, now
+        if stale or not self._settled:
+            found = {row["topic"] for row in rows.select("topic").distinct().collect()} - {None}
+            new = found - self._known.keys()
+            self._known = {**self._known, **self._topics.of(rows.sparkSession, new)} if new else self._known
+            self._settled = bool(found) and not new
+        return self._known
+
+    def _look_closer(self, failure: Exception, batch: BatchId) -> None:
+        """Prepare for another attempt where a message was unusual; of its batch nothing was sent.
+
+        Raises:
+            SinkError: it failed for another reason.
+        """
+        text = _texts(failure)
+        if UNKNOWN in text and self._settled:
+            self._settled = False
+        elif LARGE in text and not self._exactly:
+            self._exactly = True
+        else:
+            sentence = told(text)
+            if sentence is not None:
+                raise SinkError(sentence)
+            raise self._failed(batch, text) from failure
 
     def _producer_settings(self, topics: Mapping[str, Topic]) -> dict[str, str]:
         given = self._client_settings
@@ -204,6 +239,8 @@ def in_order(
     batch: int = 0,
     topics: Mapping[str, Topic] | None = None,
     settings: Mapping[str, str] | None = None,
+    *,
+    exactly: bool = True,
 ) -> DataFrame:
     """Messages as Kafka's writer takes them: each partition in one task, in position order, the position as a header.
 
@@ -214,6 +251,7 @@ def in_order(
         batch: the batch's number, which says where messages without a key go.
         topics: those of the rows. Without them the partition is left to the producer, and each key is in one task.
         settings: the producer's, by Kafka's names.
+        exactly: whether sizes are counted byte for byte and told; else the query stops at what may be too large.
     """
     from pyspark.sql import functions as sf
 
@@ -231,7 +269,8 @@ def in_order(
     partitions = {name: topic.partitions for name, topic in (topics or {}).items()}
     chosen = partition_of(partitions, batch) if partitions else "partition"
     placed = messages.withColumn("partition", sf.expr(chosen))
-    placed = placed.withColumn("partition", sf.expr(checked("partition", settings or {}, limits)))
+    check = checked if exactly else quickly_checked
+    placed = placed.withColumn("partition", sf.expr(check("partition", settings or {}, limits)))
     most = max(1, _parallelism(rows))
     if partitions:
         tasks = min(most, sum(partitions.values()))

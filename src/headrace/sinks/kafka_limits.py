@@ -19,6 +19,10 @@ _LEAST_RECORD_OVERHEAD = 3
 _MOST_KEY_SHOWN = 120
 _OPENING = "A Kafka message"
 _RAISED = re.compile(r"\[USER_RAISED_EXCEPTION\] (" + _OPENING + r"[^\n\r]+?) SQLSTATE")
+# What a record, its batch, and headers add to key and value; more than that only in odd headers.
+_USUAL_OVERHEAD = 16_384
+LARGE = "headrace: a Kafka message may be too large"
+"""What stands in the failure of a query of `quickly_checked`."""
 _DEFAULT_BATCH = 16_384
 _DEFAULTS = {"max.request.size": 1_048_576, "buffer.memory": 33_554_432}
 
@@ -40,11 +44,20 @@ def batch_size() -> str:
     return f"({_BATCH_BYTES} + {_varint(body)} + {body})"
 
 
+def quickly_checked(partition: str, settings: Mapping[str, str], limits: Mapping[str, int | None]) -> str:
+    """Spark SQL that gives `partition`, or stops the query at a message that may be too large; `checked` knows better.
+
+    It is short, because Spark plans every batch anew, and long expressions take their time there.
+    """
+    known = [] if _compressed(settings) else [limit for limit in limits.values() if limit is not None]
+    least = min([producer_limit(settings)[1], *known])
+    surely = max(least - _USUAL_OVERHEAD, least // 2)
+    bare = "coalesce(length(key), 0) + coalesce(length(value), 0)"
+    return f"if({bare} <= {surely}, {partition}, raise_error('{LARGE}'))"
+
+
 def checked(partition: str, settings: Mapping[str, str], limits: Mapping[str, int | None]) -> str:
     """Spark SQL that gives `partition`, or stops the query at a message that Kafka would refuse for its size.
-
-    The headers are counted once key and value alone are over half of the least limit, which spares all other messages
-    the work.
 
     Args:
         partition: Spark SQL.
@@ -59,9 +72,7 @@ def checked(partition: str, settings: Mapping[str, str], limits: Mapping[str, in
         limit = by_topic(limits)
         told.append((f"{batch_size()} > {limit}", _sentence(batch_size(), "its max.message.bytes", limit, None)))
     branches = " ".join(f"when {too_large} then raise_error({sentence})" for too_large, sentence in told)
-    half = min([most, *([] if compressed else known)]) // 2
-    bare = "coalesce(length(key), 0) + coalesce(length(value), 0)"
-    return f"if({bare} <= {half}, {partition}, case {branches} else {partition} end)"
+    return f"case {branches} else {partition} end"
 
 
 def producer_limit(settings: Mapping[str, str]) -> tuple[str, int]:

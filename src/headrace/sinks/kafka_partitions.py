@@ -13,6 +13,9 @@ from typing import TypeVar
 
 T = TypeVar("T", bound=Hashable)
 
+UNKNOWN = "headrace: a Kafka topic is new"
+"""What stands in the failure of a query that met a topic whose partitions it does not know."""
+
 _SEED, _FACTOR = 0x9747B28C, 0x5BD1E995
 _MASK = 0xFFFFFFFF
 # A part of every Spark; its default seed is Kafka's.
@@ -75,7 +78,8 @@ def partition_of(partitions: Mapping[str, int], batch: int) -> str:
     """Spark SQL for the partition of a message (columns topic, partition, key).
 
     A partition that the format names stays. Messages without a key go to one partition per topic and batch, which
-    moves on with the batches, so that they stay in order within a batch and no partition takes them all.
+    moves on with the batches, so that they stay in order within a batch and no partition takes them all. A message of
+    a topic that is not among these stops the query with `UNKNOWN`.
 
     Args:
         partitions: how many partitions each topic has.
@@ -83,9 +87,14 @@ def partition_of(partitions: Mapping[str, int], batch: int) -> str:
     """
     count = by_topic(partitions)
     if set(partitions.values()) <= {1}:
-        return "coalesce(partition, 0)"
-    chosen = f"if(key is null, cast({batch} % {count} as int), {murmur2('key')} % {count})"
-    return f"coalesce(partition, if({count} = 1, 0, {chosen}))"
+        chosen = "0"
+    else:
+        # A literal would be compiled into the query, and so the query anew for every batch.
+        number = f"cast(java_method('java.lang.Long', 'parseLong', '{batch}') as bigint)"
+        chosen = f"if({count} = 1, 0, if(key is null, cast({number} % {count} as int), {murmur2('key')} % {count}))"
+    known = ", ".join(_text(topic) for topic in sorted(partitions))
+    # A topic that is null is Spark's to refuse.
+    return f"if(coalesce(topic in ({known}), true), coalesce(partition, {chosen}), raise_error('{UNKNOWN}'))"
 
 
 def by_topic(facts: Mapping[str, T]) -> str:

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 _PREFIX = "topic.creation."
 _DEFAULT = "default"
 _BROKERS = -1
-_FRESH_SECONDS = 300.0
 _MISSING_TOPIC_MILLISECONDS = "15000"
 _LIMIT = "max.message.bytes"
 _SETTLE_SECONDS, _SETTLE_PAUSE = 10.0, 0.05
@@ -142,9 +141,7 @@ def _refused(name: str, value: str, remedy: str) -> OptionError:
 
 
 class Topics:
-    """The topics of a cluster, asked for when they are needed and kept for five minutes, as Kafka's clients do.
-
-    Runs in the driver; one thread at a time.
+    """The topics of a cluster. Runs in the driver.
 
     Args:
         settings: Kafka's settings by their own names, with `bootstrap.servers`; they may hold secrets.
@@ -154,7 +151,6 @@ class Topics:
     def __init__(self, settings: Mapping[str, str], creation: TopicCreation | None) -> None:
         self._settings = settings
         self._creation = creation
-        self._known: dict[str, tuple[float, Topic]] = {}
 
     def of(self, spark: SparkSession, names: Iterable[str]) -> dict[str, Topic]:
         """These topics; those that are missing are made. Empty where Spark's driver is in another process (Connect).
@@ -162,9 +158,9 @@ class Topics:
         Raises:
             SinkError: Kafka can't be asked, a topic is missing and nobody makes it, or it can't be made.
         """
-        jvm = _jvm(spark)
+        jvm, rules = _jvm(spark), self._creation
         if jvm is None:
-            if self._creation is not None:
+            if rules is not None:
                 raise SinkError(
                     "Topics can't be made from here: the options 'topic.creation.*' need Kafka's client in this "
                     "process, which a Spark Connect session does not have.",
@@ -172,20 +168,13 @@ class Topics:
                 )
             return {}
         wanted = sorted(set(names))
-        now = time.monotonic()
-        stale = [name for name in wanted if now - self._known.get(name, (-_FRESH_SECONDS, None))[0] >= _FRESH_SECONDS]
-        if stale:
-            with _Admin(jvm, self._settings) as admin:
-                found = admin.partitions(stale)
-                missing = [name for name in stale if name not in found]
-                for name in missing:
-                    creation = self._creation
-                    found[name] = (
-                        admin.auto_created(name) if creation is None else admin.made(name, creation.rule(name))
-                    )
-                limits = admin.limits(stale)
-            self._known |= {name: (now, Topic(found[name], limits.get(name))) for name in stale}
-        return {name: self._known[name][1] for name in wanted}
+        with _Admin(jvm, self._settings) as admin:
+            found = admin.partitions(wanted)
+            for name in wanted:
+                if name not in found:
+                    found[name] = admin.auto_created(name) if rules is None else admin.made(name, rules.rule(name))
+            limits = admin.limits(wanted)
+        return {name: Topic(found[name], limits.get(name)) for name in wanted}
 
 
 def _jvm(spark: SparkSession) -> Any | None:
