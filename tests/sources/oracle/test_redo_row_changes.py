@@ -52,6 +52,8 @@ INSERTS = [
     ("(\"A\") values (/* JSON */ HEXTORAW('0A'))", {"A": "/* JSON */ HEXTORAW('0A')"}),
     ("(\"A\") values ('a' /* it's, ) */ )", {"A": "a"}),
     ("(\"A\") values ('x') -- it's over", {"A": "x"}),
+    ("(\"A\",\"B\") values (-- 'x',\n'1','2')", {"A": "1", "B": "2"}),
+    ("(\"A\") values (F(-- ') || '\n'1'))", {"A": "F(-- ') || '\n'1')"}),
     ("(\"A\") values ('-- no comment /* neither */')", {"A": "-- no comment /* neither */"}),
     ("(\"it's\",\"B\") values ('1','it''s')", {"it's": "1", "B": "it's"}),
     ("(\"'\",\"''\") values ('1','2')", {"'": "1", "''": "2"}),

@@ -11,6 +11,7 @@ from headrace.sources.oracle.redo.tokens import Token, tokens_of
 
 # The hidden column of row archival: no column of the table.
 HIDDEN = "ORA_ARCHIVE_STATE"
+_OPEN_ENDED = frozenset({"end", "unclosed", "rest"})
 
 
 class Value(NamedTuple):
@@ -60,9 +61,11 @@ class Reader:
         self._text_of: list[int] = []
         for place, text in enumerate(texts):
             found = tokens_of(text)
+            kind = "literal" if place < len(texts) - 1 else "end"
+            if kind == "end" and found and found[-1].kind == "rest":
+                found = found[:-1]
             self._tokens += found
             self._text_of += [place] * (len(found) + 1)
-            kind = "literal" if place < len(texts) - 1 else "end"
             self._tokens.append(Token(kind, "", len(text), len(text), len(text)))
         self._next = 0
 
@@ -122,7 +125,7 @@ class Reader:
 
     def skip(self) -> None:
         """Pass over any token but the end."""
-        if self.kind in ("end", "unclosed"):
+        if self.kind in _OPEN_ENDED:
             self.fail("the rest of the statement")
         self._next += 1
 
@@ -249,7 +252,7 @@ class Reader:
         self.take("(", "a value, or ( after a function")
         depth = 1
         while depth:
-            if self.kind in ("end", "unclosed"):
+            if self.kind in _OPEN_ENDED:
                 self.fail("the ) that ends this call")
             depth += (self.kind == "(") - (self.kind == ")")
             self._next += 1

@@ -9,7 +9,7 @@ from typing import NamedTuple
 _TOKEN = re.compile(
     r"""
     (?P<blank>\s+)
-    | (?P<comment>/\*.*?\*/|--[^\n]*)
+    | (?P<comment>/\*.*?\*/|--[^\n]*\n)
     | "(?P<name>[^"]+)"
     | (?P<number>[+-]?(?:
           (?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:[eE][+-]?[0-9]++)?[fFdD]?
@@ -18,6 +18,7 @@ _TOKEN = re.compile(
     | (?P<malformed>[+-]?\.?[0-9][\w$#.]*+)
     | (?P<word>[^\W\d][\w$#]*)
     | (?P<unclosed>"[^"]*\Z|"|/\*.*)
+    | (?P<rest>--.*)
     | (?P<symbol>\|\||:=|[(),.=;:])
     | (?P<other>.)
     """,
@@ -32,7 +33,8 @@ class Token(NamedTuple):
 
     Attributes:
         kind: `name` (was in double quotes), `word`, `number`, `literal`, `end`; a symbol is its own kind; `unclosed`
-            a name or comment that does not end here; `malformed` no number though it begins as one; `other`.
+            a name or comment that does not end here; `rest` a line comment that no line break ends, which goes on
+            unless the text is the statement's last; `malformed` no number though it begins as one; `other`.
         value: a word in upper case, a name without its quotes, a number as printed.
         start, end: its place in the text.
         lead: where the comment begins that LogMiner marks JSON values with, if it is directly before; else `start`.
