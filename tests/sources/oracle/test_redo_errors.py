@@ -102,6 +102,16 @@ def test_an_error_holds_no_value_and_crosses_processes() -> None:
     )
 
 
+@pytest.mark.parametrize("end", ["'", "'x", "''';"])
+def test_a_literal_without_end_behind_a_known_statement_is_refused(end: str) -> None:
+    sql = 'insert into "S"."T"("A","B") values (1,NULL);'
+    parse(sql)
+    with pytest.raises(RedoSyntaxError):
+        parse(sql + end)
+    (found,) = parse_many([sql + end])
+    assert isinstance(found, RedoSyntaxError)
+
+
 def test_a_bad_statement_costs_only_its_own_place() -> None:
     good = 'delete from "S"."T";'
     first, bad, last = parse_many([good, "it's", good])

@@ -43,7 +43,8 @@ def parse(sql: str, *, relaxed_quotes: bool = False) -> RedoRow | RedoPiece:
     """
     parts = sql.split("'")
     plan = _plans.get(tuple(parts[::2]))
-    if plan is not None:
+    # An even number of parts is a literal that does not end behind texts that are known.
+    if plan is not None and len(parts) & 1:
         return plan(parts, False)
     return _planned(sql, relaxed_quotes)
 
@@ -60,7 +61,7 @@ def parse_many(
     for sql in statements:
         parts = sql.split("'")
         plan = plan_of(tuple(parts[::2]))
-        if plan is not None:
+        if plan is not None and len(parts) & 1:
             yield plan(parts, False)
         else:
             try:
