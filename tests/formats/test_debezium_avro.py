@@ -107,6 +107,12 @@ def sample(case: str) -> Any:
     return next(s for s in samples_of("debezium_avro") if s.case == case)
 
 
+@pytest.fixture(autouse=True)
+def read_by_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in batches of many messages; one test compares with what Python workers read."""
+    monkeypatch.setattr(avro_decode, "MESSAGES_PER_SCHEMA", 0)
+
+
 @pytest.mark.parametrize("framing", ["confluent", "confluent-header", "apicurio8", "apicurio-header"])
 def test_what_is_encoded_is_decoded_in_every_framing(spark: Any, server: SchemaRegistryServer, framing: str) -> None:
     url = server.apicurio_url if framing.startswith("apicurio") else server.url

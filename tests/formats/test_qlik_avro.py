@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -53,7 +54,7 @@ def test_what_can_not_be_read_says_why(spark: SparkSession) -> None:
     wanted = [
         "The metadata message of schema 87A6",
         None,
-        "The value is no Avro datum",
+        "The envelope can't be read",
         "The envelope is of type neither",
         "The envelope names no schema",
         "The schema registry knows no schema",
@@ -127,6 +128,12 @@ def test_options_that_do_not_fit_are_refused(spark: SparkSession) -> None:
             encode(rows, format="qlik_avro", schema=[TABLE], **options)
 
 
+def named(change: dict[str, Any]) -> dict[str, Any]:
+    """The change with the table's name as Avro can spell it: the only place for it without an envelope."""
+    spelled = {part: name and re.sub(r"[^A-Za-z0-9_]", "_", name) for part, name in change["table"].items()}
+    return {**change, "table": spelled}
+
+
 # The first example is the simplest one there is; shrinking would take minutes.
 @settings(max_examples=2, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
 @given(CHANGES)
@@ -141,7 +148,7 @@ def test_decode_of_encode_is_identity_for_every_type(spark: SparkSession, drawn:
             keys = {n: bytes(m.key) for n, m in enumerate(messages) if m.key}
             back = frame(spark, [bytes(m.value) for m in messages], keys)
             found = decode(back, format="qlik_avro", **options).collect()
-            assert_same(found, changes)
+            assert_same(found, [named(change) for change in changes] if options else changes)
             structure = TableSchema.from_text(next(row.table_schema for row in found if row.op == "schema"))
             assert [c.name for c in structure.columns] == [c.name for c in TABLE.columns]
     first = read_avro(json.dumps(ENVELOPE), bytes(encode(rows, format="qlik_avro", schema=[TABLE]).collect()[0].value))

@@ -1,9 +1,10 @@
 """Avro message parts to JSON texts with their Connect schemas: what JsonConverter would have written for them.
 
-Batch DataFrames (so pipelines and `foreachBatch` too): the driver collects the heads that occur, fetches their schemas,
-and spark-avro's `from_avro` reads each message with its own, found by a search tree over the heads, so that the cost
-does not grow with the number of schemas. Streaming DataFrames, and sessions without spark-avro: Arrow batches and
-fastavro in Python workers, which fetch the schemas that they meet; about a tenth of the speed.
+Batch DataFrames (so pipelines and `foreachBatch` too): the driver collects the heads that occur and fetches their
+schemas. Where there are many messages for each schema, spark-avro's `from_avro` reads each message with its own, found
+by a search tree over the heads, so that the cost does not grow with the number of schemas. Batches of few messages for
+each, streaming DataFrames, and sessions without spark-avro: Arrow batches and fastavro in Python workers, about a tenth
+of the speed; only those of a streaming DataFrame ask the registry themselves.
 
 **Bytes that are no such datum.** Behind each datum stands a mark that must be found where the schema says that the
 datum ends, so a datum that is cut short, or goes on, is known. Avro's Java library allocates what a length in the bytes
@@ -16,7 +17,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from headrace.changes.typed import literal
@@ -30,6 +31,10 @@ if TYPE_CHECKING:
 
 MOST_HEADS = 20_000
 """How many distinct schema ids a batch may name; more means that the framing is another one."""
+
+MESSAGES_PER_SCHEMA = 2_000
+"""How many messages of a schema, on average, are worth a `from_avro` of its own: Spark reads the schema's text again
+and again while it plans, which takes as long as Python takes for so many messages."""
 
 # The greatest long as Avro writes it: a mark of ten bytes that a datum hardly holds by chance.
 MARK = bytes.fromhex("feffffffffffffffff01")
@@ -90,6 +95,15 @@ class Schemas:
                 found[side, head] = Resolved(None, f"The schema {name} can't be used to read the {side}: {error}")
         return found
 
+    def asked(self, heads: Sequence[tuple[Side, bytes]]) -> Schemas:
+        """The same, with the schemas of these heads in it, so that no Python worker asks the registry."""
+        refs = {ref for _, head in heads if (ref := self.framing.ref(head)) is not None}
+        texts = {ref.value: text for ref, text in self.registry.fetched(refs).items()}
+        # Ids of two kinds may be the same number.
+        if self.registry.url is None or len({ref.value for ref in refs}) < len(refs):
+            return self
+        return replace(self, registry=Registry(schemas=texts))
+
 
 def framed(messages: DataFrame, framing: Framing) -> DataFrame:
     """Kafka's columns, and `key_head`, `key_body`, `value_head`, `value_body` and `problem` beside them."""
@@ -106,10 +120,12 @@ class Heads:
     Args:
         found: the heads, by side.
         held: whether a value holds the bytes that were looked for.
+        messages: how many messages there are.
     """
 
     found: tuple[tuple[Side, bytes], ...]
     held: bool = False
+    messages: int = 0
 
 
 def heads_of(parts: DataFrame, sought: bytes = b"") -> Heads:
@@ -118,9 +134,12 @@ def heads_of(parts: DataFrame, sought: bytes = b"") -> Heads:
     Raises:
         HeadraceError: there are more than `MOST_HEADS` pairs of them.
     """
+    from pyspark.sql import functions as F  # noqa: N812
+
     holds = f"coalesce(contains(value_body, X'{sought.hex()}'), false)" if sought else "false"
     grouped = parts.selectExpr("key_head", "value_head", f"{holds} as held").groupBy("key_head", "value_head")
-    lines = grouped.agg({"held": "max"}).limit(MOST_HEADS + 1).collect()
+    counted = grouped.agg(F.max("held").alias("held"), F.count("*").alias("messages"))
+    lines = counted.limit(MOST_HEADS + 1).collect()
     if len(lines) > MOST_HEADS:
         raise HeadraceError(
             f"The batch names more than {MOST_HEADS} Avro schemas.",
@@ -128,7 +147,7 @@ def heads_of(parts: DataFrame, sought: bytes = b"") -> Heads:
         )
     pairs = ((side, line[f"{side}_head"]) for line in lines for side in _SIDES)
     found = sorted({(side, bytes(head)) for side, head in pairs if head is not None})
-    return Heads(tuple(found), any(line["max(held)"] for line in lines))
+    return Heads(tuple(found), any(line.held for line in lines), sum(line.messages for line in lines))
 
 
 def with_json(parts: DataFrame, schemas: Schemas) -> DataFrame:
@@ -138,7 +157,10 @@ def with_json(parts: DataFrame, schemas: Schemas) -> DataFrame:
     """
     if parts.isStreaming or not has_spark_avro(parts):
         return _by_arrow(parts, schemas)
-    found = schemas.resolved(heads_of(parts).found)
+    heads = heads_of(parts)
+    found = schemas.resolved(heads.found)
+    if heads.messages < MESSAGES_PER_SCHEMA * sum(resolved.schema is not None for resolved in found.values()):
+        return _by_arrow(parts, schemas.asked(heads.found))
     careful = not avro_is_limited(parts)
     texts, problems = [], []
     for side in _SIDES:

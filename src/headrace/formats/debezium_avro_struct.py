@@ -23,7 +23,7 @@ from headrace.changes.typed import literal, quote
 from headrace.formats.avro_decode import MARK, MARK_VALUE, marked_schema, passes, search_tree
 from headrace.formats.avro_framing import Framing, Side
 from headrace.formats.avro_schema import WriterSchema
-from headrace.formats.debezium_envelope import UNKNOWN_OPERATION_REASON, moment, of_milliseconds
+from headrace.formats.debezium_envelope import UNKNOWN_OPERATION_REASON, known_transaction, moment, of_milliseconds
 from headrace.formats.messages import KAFKA_COLUMNS, change_rows, key_text, position, table
 
 if TYPE_CHECKING:
@@ -422,7 +422,7 @@ class StructPlan:
             "schema_id": f"if(value is null, null, {literal(self.table.fingerprint)})",
         }
         if self._first.transaction:
-            columns["transaction"] = "datum.payload.transaction"
+            columns["transaction"] = known_transaction("datum.payload.transaction")
         return columns
 
     def _image(self, struct: str) -> str:

@@ -209,7 +209,7 @@ def columns_of(settings: Mapping[str, Any]) -> dict[str, str]:
         "event_time": envelope.source_time(envelope.SOURCE_FACT),
         "capture_time": "timestamp",
         "snapshot": "nullif(v.source['snapshot'], 'false')",
-        "transaction": "v.transaction",
+        "transaction": envelope.known_transaction("v.transaction"),
         "source": f"if(v.op = 'm', map_concat({without_content}, {envelope.message_content()}), {source})",
         "schema_id": "if(empty, null, schema_id)",
         "table_schema": "null",

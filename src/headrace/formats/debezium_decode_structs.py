@@ -175,7 +175,7 @@ def _columns(settings: Mapping[str, Any], schema: TableSchema) -> dict[str, str]
         "event_time": f"if({micros} is null, {envelope.of_milliseconds('fast.source.ts_ms')}, {envelope.moment(micros)})",  # noqa: E501
         "capture_time": "timestamp",
         "snapshot": "nullif(fast.source.snapshot, 'false')",
-        "transaction": "fast.transaction",
+        "transaction": envelope.known_transaction("fast.transaction"),
         "source": blocks.facts("fast.source"),
         "schema_id": "null",
         "table_schema": "null",

@@ -269,7 +269,8 @@ class EncodePlan:
         parts = ["'{\"before\":'", before, "',\"after\":'", after, "',\"source\":'", self.forms.choice(Block.sql)]
         operation = ['\',"op":"\'', "case kind when 'D' then 'd' when 'C' then 'c' else op end", "'\"'", *self._clock()]
         # A changed key is two events of its transaction: the row carries the number of the first.
-        counted = ", ".join(f"'{name}', transaction.{name} + if(kind = 'C', 1L, 0L)" for name in _COUNTS)
+        # One that is not known is 0, which no change has: Debezium's schema wants a number.
+        counted = ", ".join(f"'{name}', coalesce(transaction.{name} + if(kind = 'C', 1L, 0L), 0L)" for name in _COUNTS)
         block = _json(f"named_struct('id', transaction.id, {counted})")
         always = f"concat(',\"transaction\":', if(transaction is null, 'null', {block}))"
         seldom = f"if(transaction is null, '', concat(',\"transaction\":', {block}))"

@@ -117,6 +117,12 @@ def control_columns(source: str) -> dict[str, str]:
     }
 
 
+def known_transaction(block: str) -> str:
+    """Spark SQL for a transaction block; an order of 0, which no change has, is one that the writer did not know."""
+    orders = ", ".join(f"'{name}', nullif({block}.{name}, 0L)" for name in ("total_order", "data_collection_order"))
+    return f"if({block}.total_order = 0, named_struct('id', {block}.id, {orders}), {block})"
+
+
 def message_content() -> str:
     """Spark SQL for the facts of a logical message (`v.message`): its prefix, and its content, as text where it is one.
 

@@ -6,6 +6,7 @@ Character, so that nothing is lost.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import NamedTuple
 
 from headrace.changes import Column, TableSchema
@@ -90,13 +91,14 @@ def _object(member: str, type: str, content: str) -> str:
     return value(member, f"named_struct('type', {type}, 'value', {content})")
 
 
-def text_value(text: str, entry: str, micro: str) -> str:
+def text_value(text: str, entry: str, micro: str, codes: Collection[str] | None = None) -> str:
     """Spark SQL for the value of a canonical text; null for null.
 
     Args:
         text: SQL for the text; a name, because it is repeated.
         entry: SQL for the column's entry in the plan.
         micro: SQL: whether the fraction of a DateTime is written in microseconds.
+        codes: the codes that the entry may have, where they are known: what is for others is left out.
     """
     number = value(INTEGER, f"named_struct('precision', {entry}.width, 'value', {text})")
     decimal = value(DECIMAL, f"named_struct('value', {text}, 'precision', {entry}.precision, 'scale', {entry}.scale)")
@@ -108,6 +110,7 @@ def text_value(text: str, entry: str, micro: str) -> str:
         f"{value(FLOAT, _float('f'))})",
     )
     object_type = " ".join(f"when '{code}' then '{name}'" for code, name in _OBJECTS.items())
+    object_value = _object(TEXT_OBJECT, f"case {entry}.code {object_type} end", text)
     binary = let(
         "b", f"try_to_binary({text}, 'base64')",
         f"if(b is null, {_character(text)}, {_object(BINARY_OBJECT, _q('BLOB'), 'b')})",
@@ -115,17 +118,23 @@ def text_value(text: str, entry: str, micro: str) -> str:
     year = (
         f"named_struct('year', try_cast({text} as int), {_nulls('month', 'day', 'hour', 'minute', 'second', 'millis')})"
     )
-    codes = ", ".join(map(_q, _OBJECTS))
-    return (
-        f"case when {text} is null then null when {entry}.code = 't' then {_character(text)} "
-        f"when {entry}.code = 'n' then if({text} rlike '{_INTEGER}', {number}, {_character(text)}) "
-        f"when {entry}.code = 'd' then if({text} rlike '{_DECIMAL}', {decimal}, {_character(text)}) "
-        f"when {entry}.code = 'f' then {floating} "
-        f"when {entry}.code in ({codes}) then {_object(TEXT_OBJECT, f'case {entry}.code {object_type} end', text)} "
-        f"when {entry}.code = 'b' then {binary} "
-        f"when {entry}.code = 'y' then if(try_cast({text} as int) is null, {_character(text)}, "
-        f"{value(DATE_TIME, year)}) else {moment_value(text, f'{entry}.code', micro)} end"
+    made = {
+        ("t",): _character(text),
+        ("n",): f"if({text} rlike '{_INTEGER}', {number}, {_character(text)})",
+        ("d",): f"if({text} rlike '{_DECIMAL}', {decimal}, {_character(text)})",
+        ("f",): floating,
+        tuple(_OBJECTS): object_value,
+        ("b",): binary,
+        ("y",): f"if(try_cast({text} as int) is null, {_character(text)}, {value(DATE_TIME, year)})",
+    }
+    branches = "".join(
+        f"when {entry}.code in ({', '.join(map(_q, of))}) then {sql} "
+        for of, sql in made.items()
+        if codes is None or not set(of).isdisjoint(codes)
     )
+    moments = codes is None or not set(codes) <= {code for of in made for code in of}
+    other = moment_value(text, f"{entry}.code", micro) if moments else "null"
+    return f"case when {text} is null then null {branches}else {other} end"
 
 
 def _q(text: str) -> str:
@@ -211,7 +220,7 @@ def _typed(v: str, kind: str, column: Column, entry: PlanEntry, micro: str) -> s
         )
         if entry.code == "t":
             return _character(v)
-        return let("c", plan, let("t", canonical_text(v, column), text_value("t", "c", micro)))
+        return let("c", plan, let("t", canonical_text(v, column), text_value("t", "c", micro, (entry.code,))))
     if entry.code == "n":
         return value(INTEGER, f"named_struct('precision', {entry.width}, 'value', cast({v} as string))")
     if entry.code == "d":

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from headrace.changes import Column, LogicalType, TableId, TableSchema
@@ -57,8 +58,8 @@ def with_structures_known(
     """Change rows with map images whose `schema_id` names one of the structures that come with them.
 
     The structures are those of `schema` rows, or the given ones. Rows without a `schema_id` come from a format that
-    says no types; their structure is then made of the columns that occur, all of them texts, with the key that the rows
-    have. Both ask a batch DataFrame by a small job.
+    says no types; their structure is then made of the columns that occur, all of them texts. A structure that says no
+    key has the key of its rows. All this asks a batch DataFrame by small jobs.
 
     Args:
         changes: change rows with map images.
@@ -83,6 +84,7 @@ def with_structures_known(
         )
     texts = changes.where("op = 'schema' and table_schema is not null").select("table_schema").distinct()
     known = {s.fingerprint: s for s in (TableSchema.from_text(row[0]) for row in texts.collect())}
+    changes, known = _with_keys(changes, known)
     inferred = _inferred(changes, keys)
     known |= {schema.fingerprint: schema for schema in inferred}
     found = tuple(known[fingerprint] for fingerprint in sorted(known))
@@ -95,6 +97,29 @@ def with_structures_known(
     )
     named = f"if(schema_id is null and op in ({_DATA}), case {branches} end, schema_id)"
     return changes.withColumn("schema_id", expr(named)), found
+
+
+def _with_keys(changes: DataFrame, known: Mapping[str, TableSchema]) -> tuple[DataFrame, dict[str, TableSchema]]:
+    """The rows, and their structures by fingerprint; one that says no key has that of its rows."""
+    from pyspark.sql.functions import expr
+
+    keyless = ", ".join(literal(fingerprint) for fingerprint, schema in known.items() if not schema.key)
+    if not keyless:
+        return changes, dict(known)
+    data = changes.where(f"op in ({_DATA}) and schema_id in ({keyless}) and key is not null")
+    keys: dict[str, tuple[str, ...]] = {}
+    for row in sorted(data.selectExpr("schema_id", "map_keys(key) as k").distinct().collect()):
+        keys.setdefault(row.schema_id, tuple(row.k))
+    keyed = {
+        fingerprint: replace(known[fingerprint], key=key)
+        for fingerprint, key in keys.items()
+        if key and {column.name for column in known[fingerprint].columns}.issuperset(key)
+    }
+    if not keyed:
+        return changes, dict(known)
+    branches = " ".join(f"when {literal(old)} then {literal(new.fingerprint)}" for old, new in keyed.items())
+    named = changes.withColumn("schema_id", expr(f"case schema_id {branches} else schema_id end"))
+    return named, dict(known) | {schema.fingerprint: schema for schema in keyed.values()}
 
 
 def _inferred(changes: DataFrame, keys: Sequence[str]) -> list[TableSchema]:

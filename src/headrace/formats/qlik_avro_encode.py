@@ -115,7 +115,8 @@ def _safe(name: str) -> str:
 
 def data_schema(schema: TableSchema, task: str) -> dict[str, Any]:
     """The Avro schema of a table's data messages."""
-    parts = (task, schema.id.schema, schema.id.name)
+    # A database without schemas is what Qlik calls one.
+    parts = (task, schema.id.schema or schema.id.database, schema.id.name)
     namespace = ".".join(["com.attunity.queue.msg", *(_safe(part) for part in parts if part)])
     return {
         "type": "record",

@@ -98,7 +98,7 @@ class SharePlexJson(Format):
             Feature.CHANGED,
             Feature.KEY_CHANGE,
             Feature.KEY,
-            Feature.DATABASE,
+            # No DATABASE: that of a table without a schema stands where a schema would.
             Feature.SCHEMA_NAME,
             Feature.EVENT_TIME,
             Feature.TRANSACTION,
