@@ -3,7 +3,7 @@
 import pytest
 
 from headrace.errors import OptionError
-from headrace.options import REDACTED, Option, parse_options
+from headrace.options import REDACTED, Option, is_secret, parse_options
 
 DECLARED = (
     Option("topic_prefix", str, "The prefix.", aliases=("topic.prefix", "database.server.name")),
@@ -66,3 +66,17 @@ def test_secrets_are_never_shown():
     with pytest.raises(OptionError) as error:
         parse({"topic_prefix": "p", "password": {"not": "hunter2"}})
     assert "hunter2" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "secret"),
+    [
+        ("password", True),
+        ("kafka.ssl.keystore.key", True),
+        ("kafka.ssl.keystore.location", False),
+        ("kafka.sasl.jaas.config", True),
+        ("message.key.columns", False),
+    ],
+)
+def test_a_name_tells_a_secret(name, secret):
+    assert is_secret(name) == secret
