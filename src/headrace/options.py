@@ -16,7 +16,9 @@ from typing import Any
 from headrace.errors import OptionError
 from headrace.registry import did_you_mean
 
-_SECRET = re.compile(r"password|secret|token|credential|private.?key|keystore.?key$|user.?info|jaas|salt$", re.IGNORECASE)
+_SECRET = re.compile(
+    r"password|secret|token|credential|private.?key|keystore.?key$|user.?info|jaas|salt$", re.IGNORECASE
+)
 _SECRET_IN_NAME = re.compile(r"(\.with\.salt\.)(.+)", re.IGNORECASE | re.DOTALL)
 _MISSING: Any = object()
 REDACTED = "*********(redacted)"

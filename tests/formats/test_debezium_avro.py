@@ -107,9 +107,9 @@ def sample(case: str) -> Any:
     return next(s for s in samples_of("debezium_avro") if s.case == case)
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def read_by_spark(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in batches of many messages; one test compares with what Python workers read."""
+    """As in batches of many messages for each schema; Python workers read these few else."""
     monkeypatch.setattr(avro_decode, "MESSAGES_PER_SCHEMA", 0)
 
 
@@ -213,6 +213,7 @@ def test_a_schema_that_holds_itself_is_an_error_row(spark: Any) -> None:
     ]
 
 
+@pytest.mark.usefixtures("read_by_spark")
 def test_what_is_no_datum_is_an_error_row_that_keeps_the_message(spark: Any, monkeypatch: Any) -> None:
     good = sample("create").message[5]
     key = sample("create").message[4]
@@ -239,6 +240,7 @@ def test_what_is_no_datum_is_an_error_row_that_keeps_the_message(spark: Any, mon
     assert kept == list(zip(keys, values, [headers] * 8, strict=True))
 
 
+@pytest.mark.usefixtures("read_by_spark")
 def test_headers_of_rows_are_the_messages_own(spark: Any) -> None:
     line = list(sample("create").message)
     lines = [(*line[:6], None), (*line[:6], []), (*line[:6], [("a", b"1"), ("a", None)])]
@@ -386,6 +388,7 @@ def test_a_new_schema_id_is_read_without_a_restart(spark: Any, tmp_path: Path) -
         assert found == [("c", None, None), ("c", None, "n")]
 
 
+@pytest.mark.usefixtures("read_by_spark")
 def test_python_workers_read_and_write_the_same(spark: Any, server: SchemaRegistryServer, monkeypatch: Any) -> None:
     messages = spark.createDataFrame([s.message for s in samples_of("debezium_avro")], DDL)
     options = {"format": "debezium_avro", "registry": REGISTRY}
@@ -489,6 +492,7 @@ def test_a_decimal_that_avro_refuses_is_read(spark: Any) -> None:
     assert row["after"]["dec"] == "0.0012"
 
 
+@pytest.mark.usefixtures("read_by_spark")
 def test_random_bytes_end_no_executor(spark: Any, monkeypatch: Any) -> None:
     monkeypatch.setattr(avro_decode, "avro_is_limited", lambda frame: False)
     rng = random.Random(11)

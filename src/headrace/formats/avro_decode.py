@@ -1,9 +1,8 @@
 """Avro message parts to JSON texts with their Connect schemas: what JsonConverter would have written for them.
 
 Batch DataFrames (so pipelines and `foreachBatch` too): the driver collects the heads that occur and fetches their
-schemas. Where there are many messages for each schema, spark-avro's `from_avro` reads each message with its own, found
-by a search tree over the heads, so that the cost does not grow with the number of schemas. Batches of few messages for
-each, streaming DataFrames, and sessions without spark-avro: Arrow batches and fastavro in Python workers, about a tenth
+schemas. Where they are few and the messages of each are many, spark-avro's `from_avro` reads each message with its own,
+found by a search tree over the heads. Batches of many schemas or of few messages for each, streaming DataFrames, and sessions without spark-avro: Arrow batches and fastavro in Python workers, about a tenth
 of the speed; only those of a streaming DataFrame ask the registry themselves.
 
 **Bytes that are no such datum.** Behind each datum stands a mark that must be found where the schema says that the
@@ -35,6 +34,10 @@ MOST_HEADS = 20_000
 MESSAGES_PER_SCHEMA = 2_000
 """How many messages of a schema, on average, are worth a `from_avro` of its own: Spark reads the schema's text again
 and again while it plans, which takes as long as Python takes for so many messages."""
+
+MOST_READERS = 16
+"""How many schemas one plan reads so. Each is a part of it, which Spark copies while it plans: with 150 of them it took
+minutes and gigabytes."""
 
 # The greatest long as Avro writes it: a mark of ten bytes that a datum hardly holds by chance.
 MARK = bytes.fromhex("feffffffffffffffff01")
@@ -159,7 +162,8 @@ def with_json(parts: DataFrame, schemas: Schemas) -> DataFrame:
         return _by_arrow(parts, schemas)
     heads = heads_of(parts)
     found = schemas.resolved(heads.found)
-    if heads.messages < MESSAGES_PER_SCHEMA * sum(resolved.schema is not None for resolved in found.values()):
+    readable = sum(resolved.schema is not None for resolved in found.values())
+    if readable > MOST_READERS or heads.messages < MESSAGES_PER_SCHEMA * readable:
         return _by_arrow(parts, schemas.asked(heads.found))
     careful = not avro_is_limited(parts)
     texts, problems = [], []
