@@ -2,8 +2,9 @@
 
 Batch DataFrames (so pipelines and `foreachBatch` too): the driver collects the heads that occur and fetches their
 schemas. Where they are few and the messages of each are many, spark-avro's `from_avro` reads each message with its own,
-found by a search tree over the heads. Batches of many schemas or of few messages for each, streaming DataFrames, and sessions without spark-avro: Arrow batches and fastavro in Python workers, about a tenth
-of the speed; only those of a streaming DataFrame ask the registry themselves.
+found by a search tree over the heads. Batches of many schemas or of few messages for each, streaming DataFrames, and
+sessions without spark-avro: Arrow batches and fastavro in Python workers, about a tenth of the speed; only those of a
+streaming DataFrame ask the registry themselves.
 
 **Bytes that are no such datum.** Behind each datum stands a mark that must be found where the schema says that the
 datum ends, so a datum that is cut short, or goes on, is known. Avro's Java library allocates what a length in the bytes

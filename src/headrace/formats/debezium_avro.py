@@ -65,10 +65,11 @@ class DebeziumAvro(Format):
     nothing may be lost. Ids that were seen go on working while the registry is down.
 
     Which process runs it: batch DataFrames (so pipelines and `foreachBatch`) fetch schemas on the driver, by a job that
-    looks for the ids of the batch when `decode` is called, and read messages by `from_avro` in the JVM; images are
-    structs, read directly, where the option `schema` holds one table, and else maps, by way of JSON. Plain streaming
-    DataFrames, and sessions without spark-avro, read in Python workers, message by message: several times slower. Use
-    `foreachBatch` where speed counts.
+    looks for the ids of the batch when `decode` is called. Where they are at most 16, of thousands of messages each,
+    `from_avro` reads the messages in the JVM; images are structs, read directly, where the option `schema` holds one
+    table, and else maps, by way of JSON. Batches of more schemas or fewer messages, plain streaming DataFrames, and
+    sessions without spark-avro are read in Python workers, message by message: several times slower for large batches,
+    faster for small ones, which Spark would plan for longer.
 
     With one table's `schema`, keys of data rows come from the images (a message's own key is read for tombstones and
     for deletes without an old row).
