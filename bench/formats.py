@@ -2,6 +2,7 @@
 
     python bench/formats.py [--rows 300000] [--repeat 5] [--formats canal_json dts_avro]
     python bench/formats.py --scale        # one format, 10 thousand to 10 million messages
+    python bench/formats.py --structs      # decoding to structs only
     python bench/formats.py --tables       # decoding to maps, 1 to 200 tables in one topic
 
 One run, one process, two cores, the same cached messages for both sides, written to Spark's `noop` sink; the sides
@@ -381,6 +382,24 @@ class Bench:
             flush=True,
         )
 
+    def structs(self, contest: Contest) -> None:
+        """Decoding to structs beside what is written by hand, and nothing else: for millions of messages."""
+        messages = self.messages(contest, struct_rows(self.spark, self.rows), [schema_of(0)])
+        count = messages.count()
+        registry = self.registry() if contest.needs_registry else {}
+        options = dict(contest.decoding) | ({"registry": self.registry_url} if contest.needs_registry else {})
+        frames = {
+            "hand": contest.by_hand(messages, registry),
+            "schema": decode(messages, format=contest.format, schema=schema_of(0), **options),
+        }
+        found = rates(frames, count, self.repeat)
+        messages.unpersist()
+        ratio = found["schema"] / found["hand"]
+        print(
+            f"| `{contest.format}` | {count:,} | {found['hand']:,.0f} | {found['schema']:,.0f} | {ratio:.2f} |",
+            flush=True,
+        )
+
     def scale(self, contest: Contest, largest: int) -> None:
         """Cost per message from ten thousand messages to `largest`, from files, so that memory does not count."""
         folder = Path(self.spark.conf.get("spark.sql.warehouse.dir", "/tmp").removeprefix("file:")) / "bench_messages"
@@ -434,6 +453,7 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--formats", nargs="*", choices=names, default=names)
     parser.add_argument("--scale", action="store_true")
+    parser.add_argument("--structs", action="store_true")
     parser.add_argument("--largest", type=int, default=10_000_000)
     parser.add_argument("--tables", action="store_true")
     given = parser.parse_args()
@@ -444,6 +464,10 @@ def main() -> None:
             print("| format | messages | to structs, messages/s | to maps, messages/s |\n|---|---|---|---|")
             for contest in chosen:
                 bench.scale(contest, given.largest)
+        elif given.structs:
+            print("| format | messages | by hand | with schema | ratio |\n|---|---|---|---|---|")
+            for contest in chosen:
+                bench.structs(contest)
         elif given.tables:
             print("| format | 1 table | 10 | 50 | 200 |\n|---|---|---|---|---|")
             for contest in chosen:

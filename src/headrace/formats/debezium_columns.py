@@ -96,7 +96,7 @@ class FastColumn:
             # Such a text may have been a number, or hold one: then its digits are no longer those of the wire.
             number = f"{parsed} < ':' and {parsed} >= '-' and try_cast({parsed} as double) is not null"
             nested = f"startswith({parsed}, '{{') or startswith({parsed}, '[')"
-            found.append(f"({number} or {nested}) and {parsed} rlike '[0-9][.eE]'")
+            found.append(f"{parsed} rlike '[0-9][.eE]' and ({nested} or {number})")
         return found
 
 
@@ -115,8 +115,8 @@ def _decimal(text: str, column: Column) -> str:
     """Spark SQL for a decimal column from the base64 of its unscaled bytes; null for what may be something else."""
     precision, scale = column.logical.precision or 38, column.logical.scale or 0
     data = f"try_to_binary({text}, 'base64')"
-    # Digits alone may have been a number.
-    sure = f"try_cast({text} as bigint) is null"
+    # Digits alone may have been a number. No cast: one that fails costs an exception, more than all else of a row.
+    sure = f"{text} rlike '[^0-9-]'"
     if precision > 18:
         return f"if({sure}, try_cast({texts.decimal_text(data, str(scale))} as {column.logical.spark_type}), null)"
     digits = f"hex({data})"
