@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from headrace import faultpoints
@@ -161,11 +162,16 @@ class KafkaSink(Sink):
             SinkError: a message is too large, a topic is missing, or Kafka did not take them; in the last case a part
                 of them may be there.
         """
+        faultpoints.reach("sink.kafka.before_write")
+        _hide_private_key(rows.sparkSession, self.settings["kafka.*"] or {})
+        with _held(rows) as messages:
+            self._send(messages, batch)
+        faultpoints.reach("sink.kafka.after_write")
+
+    def _send(self, rows: DataFrame, batch: BatchId) -> None:
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
 
-        faultpoints.reach("sink.kafka.before_write")
-        _hide_private_key(rows.sparkSession, self.settings["kafka.*"] or {})
         while True:
             topics = self._topics_of(rows)
             placed = in_order(rows, batch.number, topics, self._client_settings, exactly=self._exactly)
@@ -178,7 +184,6 @@ class KafkaSink(Sink):
                 break
             # Outside of the handler, because its context would be taken for the reason.
             self._look_closer(failure, batch)
-        faultpoints.reach("sink.kafka.after_write")
 
     def _topics_of(self, rows: DataFrame) -> Mapping[str, Topic]:
         """At least the topics of a batch, or those that are known so far where no new ones were seen lately.
@@ -232,6 +237,23 @@ class KafkaSink(Sink):
             f"Kafka at {servers} did not take batch {batch.number}.",
             remedy="--debug shows Kafka's own message. The batch can be repeated.",
         )
+
+
+@contextmanager
+def _held(rows: DataFrame) -> Iterator[DataFrame]:
+    """The messages, made once: looking for their topics would make them a second time, and far slower, because Spark
+    puts the making into one method with the grouping, too long to be compiled."""
+    from pyspark import StorageLevel
+
+    level = rows.storageLevel
+    if level.useMemory or level.useDisk:
+        yield rows
+        return
+    held = rows.persist(StorageLevel.MEMORY_AND_DISK)
+    try:
+        yield held
+    finally:
+        held.unpersist()
 
 
 def in_order(
