@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import importlib.util
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from headrace import faultpoints
 from headrace.apply import TableBatch, survey
@@ -18,14 +17,17 @@ from headrace.sinks import delta_commit as commit
 from headrace.sinks.base import BatchId, Sink
 from headrace.sinks.delta_table import MirrorTable, TargetPlan, folder_of
 from headrace.sinks.folder import absolute, refuse_read_only
+from headrace.sinks.table_sink import (
+    MAX_PARALLEL_TABLES,
+    MISSING_ROW,
+    POSITION_COLUMN,
+    TAKEOVER,
+    WRONG_VALUE,
+    side_by_side,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-Item = TypeVar("Item")
-Result = TypeVar("Result")
-
-_WRONG_VALUE = ("CAST_INVALID_INPUT", "CAST_OVERFLOW", "NUMERIC_VALUE_OUT_OF_RANGE", "CONVERSION_INVALID_INPUT")
 
 
 @dataclass(frozen=True)
@@ -62,27 +64,9 @@ class DeltaSink(Sink):
             "The folder that holds the mirrors. A source table's lies at `<path>/<schema>/<table>`; characters other "
             "than letters, digits, `_`, `-` and `.` are written as `~` and two hex digits.",
         ),
-        Option(
-            "position_column",
-            str,
-            "The name of the column that holds the position of a row's last change.",
-            default="_headrace_position",
-        ),
-        Option(
-            "takeover",
-            bool,
-            "Whether a target that belongs to another pipeline or checkpoint, or to none, may be taken over. Rows that "
-            "the source lost meanwhile are not found by a takeover.",
-            default=False,
-        ),
-        Option(
-            "missing_row",
-            str,
-            "What to do with an update that does not carry all columns when the target has no row of its key: `fail` "
-            "stops before anything of the batch is in that table; `insert` writes null for what is not known.",
-            default="fail",
-            choices=("fail", "insert"),
-        ),
+        POSITION_COLUMN,
+        TAKEOVER,
+        MISSING_ROW,
         Option(
             "deletion_vectors",
             bool,
@@ -90,13 +74,7 @@ class DeltaSink(Sink):
             "readers (deltalake's `to_pyarrow_table`) can't read such tables.",
             default=False,
         ),
-        Option(
-            "max_parallel_tables",
-            int,
-            "How many tables of a batch are written side by side.",
-            default=2,
-            minimum=1,
-        ),
+        MAX_PARALLEL_TABLES,
     )
 
     def check(self) -> None:
@@ -130,8 +108,9 @@ class DeltaSink(Sink):
         tables = survey(rows)
         self._refuse_shared_folders(tables)
         # Every target is looked at before the first is touched.
-        works = self._side_by_side(spark, tables, lambda table: self._look(spark, table, batch))
-        self._side_by_side(spark, works, lambda work: self._bring(rows, work, batch))
+        workers = self.settings["max_parallel_tables"] if commit.can_clone(spark) else 1
+        works = side_by_side(spark, tables, lambda table: self._look(spark, table, batch), workers=workers)
+        side_by_side(spark, works, lambda work: self._bring(rows, work, batch), workers=workers)
 
     def _look(self, spark: SparkSession, table: TableBatch, batch: BatchId) -> _Work:
         session = commit.session_for(spark, table)
@@ -171,19 +150,6 @@ class DeltaSink(Sink):
                     remedy="Give each source database a sink of its own, with its own 'path'.",
                 )
 
-    def _side_by_side(self, spark: SparkSession, items: Sequence[Item], do: Callable[[Item], Result]) -> list[Result]:
-        """Do it for all items, several at a time. All are tried; then the first failure is raised."""
-        workers = min(self.settings["max_parallel_tables"] if commit.can_clone(spark) else 1, len(items))
-        if workers <= 1:
-            return [do(item) for item in items]
-        from pyspark.util import inheritable_thread_target
-
-        with ThreadPoolExecutor(workers, thread_name_prefix="headrace-delta") as pool:
-            # Spark's job group goes along, so that stopping the query stops these jobs too.
-            carried = inheritable_thread_target(spark)
-            running = [pool.submit(carried(do), item) for item in items]
-        return [future.result() for future in running]
-
 
 @contextmanager
 def _explained(table: TableBatch, mirror: MirrorTable) -> Iterator[None]:
@@ -201,7 +167,7 @@ def _explained(table: TableBatch, mirror: MirrorTable) -> Iterator[None]:
                 f"and the Delta table {mirror.path} has no row of its key.",
                 remedy="Take a new snapshot of the table, or set the sink's option 'missing_row' to 'insert'.",
             ) from failure
-        if any(kind in text for kind in _WRONG_VALUE):
+        if any(kind in text for kind in WRONG_VALUE):
             raise SchemaError(
                 f"A value of table {table.id} does not fit its column's type in the Delta table {mirror.path}.",
                 remedy="Compare the source's column types with the table's; --debug shows Spark's own message.",

@@ -5,10 +5,9 @@ from __future__ import annotations
 import string
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from itertools import chain
-from typing import TYPE_CHECKING, ClassVar, Literal, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Literal
 from uuid import uuid4
 
 from headrace.apply import TableBatch, fold, fold_keyless, survey, upserts
@@ -23,16 +22,22 @@ from headrace.sinks.jdbc_dialect import Mirror, TableName
 from headrace.sinks.jdbc_mariadb import MariaDb
 from headrace.sinks.jdbc_postgres import Postgres
 from headrace.sinks.jdbc_target import StagedBatch, TargetPlan, TargetTables
+from headrace.sinks.table_sink import (
+    MAX_PARALLEL_TABLES,
+    MISSING_ROW,
+    POSITION_COLUMN,
+    TAKEOVER,
+    WRONG_VALUE,
+    side_by_side,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
-Item = TypeVar("Item")
 
 _DATABASES: dict[str, Callable[[Address], Database]] = {"postgresql": Postgres, "mariadb": MariaDb}
 _ATTEMPT_DDL = "label string, rows bigint, problem string, remedy string"
-_WRONG_VALUE = ("CAST_INVALID_INPUT", "CAST_OVERFLOW", "NUMERIC_VALUE_OUT_OF_RANGE", "CONVERSION_INVALID_INPUT")
 _PLACEHOLDERS = {"database", "schema", "table"}
 
 
@@ -73,40 +78,16 @@ class JdbcSink(Sink):
             "`{table}` in MariaDB, where a schema is a database. A missing schema is created.",
             default=None,
         ),
-        Option(
-            "position_column",
-            str,
-            "The name of the column that holds the position of a row's last change.",
-            default="_headrace_position",
-        ),
+        POSITION_COLUMN,
         Option(
             "progress_table",
             str,
             "The table that says who writes each target and which batch it has; a schema may stand in front.",
             default="_headrace_progress",
         ),
-        Option(
-            "takeover",
-            bool,
-            "Whether a target that belongs to another pipeline or checkpoint, or to none, may be taken over. Rows that "
-            "the source lost meanwhile are not found by a takeover.",
-            default=False,
-        ),
-        Option(
-            "missing_row",
-            str,
-            "What to do with an update that does not carry all columns when the target has no row of its key: `fail` "
-            "stops before anything of the batch is in that table; `insert` writes null for what is not known.",
-            default="fail",
-            choices=("fail", "insert"),
-        ),
-        Option(
-            "max_parallel_tables",
-            int,
-            "How many tables of a batch are written side by side.",
-            default=2,
-            minimum=1,
-        ),
+        TAKEOVER,
+        MISSING_ROW,
+        MAX_PARALLEL_TABLES,
         Option(
             "max_connections",
             int,
@@ -150,7 +131,8 @@ class JdbcSink(Sink):
             return
         targets, plans = self._look(tables, batch)
         works = list(zip(tables, plans, strict=True))
-        self._side_by_side(spark, works, lambda work: self._bring(rows, work[0], work[1], targets, batch))
+        workers = self.settings["max_parallel_tables"]
+        side_by_side(spark, works, lambda work: self._bring(rows, *work, targets, batch), workers=workers)
 
     def _look(self, tables: Sequence[TableBatch], batch: BatchId) -> tuple[TargetTables, list[TargetPlan]]:
         """Look at every target before the first is touched, then claim those that are new."""
@@ -200,22 +182,6 @@ class JdbcSink(Sink):
                 raise SchemaError(attempt["problem"], remedy=attempt["remedy"])
         return tuple(attempt["label"] for attempt in attempts)
 
-    def _side_by_side(self, spark: SparkSession, items: Sequence[Item], do: Callable[[Item], None]) -> None:
-        """Do it for all items, several at a time. All are tried; then the first failure is raised."""
-        workers = min(self.settings["max_parallel_tables"], len(items))
-        if workers <= 1:
-            for item in items:
-                do(item)
-            return
-        from pyspark.util import inheritable_thread_target
-
-        with ThreadPoolExecutor(workers, thread_name_prefix="headrace-jdbc") as pool:
-            # Spark's job group goes along, so that stopping the query stops these jobs too.
-            carried = inheritable_thread_target(spark)
-            running = [pool.submit(carried(do), item) for item in items]
-        for future in running:
-            future.result()
-
 
 @contextmanager
 def _explained(table: TableBatch, mirror: Mirror) -> Iterator[None]:
@@ -226,7 +192,7 @@ def _explained(table: TableBatch, mirror: Mirror) -> Iterator[None]:
     try:
         yield
     except (PySparkException, Py4JError) as failure:
-        if any(kind in str(failure) for kind in _WRONG_VALUE):
+        if any(kind in str(failure) for kind in WRONG_VALUE):
             raise SchemaError(
                 f"A value of table {table.id} does not fit its column's type for the target {mirror.name}.",
                 remedy="Compare the values with the source's column types; --debug shows Spark's own message.",

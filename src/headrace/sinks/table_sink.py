@@ -1,0 +1,61 @@
+"""What all sinks share that keep tables equal to their source: their options, and tables written side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, TypeVar
+
+from headrace.options import Option
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+POSITION_COLUMN = Option(
+    "position_column",
+    str,
+    "The name of the column that holds the position of a row's last change.",
+    default="_headrace_position",
+)
+TAKEOVER = Option(
+    "takeover",
+    bool,
+    "Whether a target that belongs to another pipeline or checkpoint, or to none, may be taken over. Rows that "
+    "the source lost meanwhile are not found by a takeover.",
+    default=False,
+)
+MISSING_ROW = Option(
+    "missing_row",
+    str,
+    "What to do with an update that does not carry all columns when the target has no row of its key: `fail` "
+    "stops before anything of the batch is in that table; `insert` writes null for what is not known.",
+    default="fail",
+    choices=("fail", "insert"),
+)
+MAX_PARALLEL_TABLES = Option(
+    "max_parallel_tables",
+    int,
+    "How many tables of a batch are written side by side.",
+    default=2,
+    minimum=1,
+)
+WRONG_VALUE = ("CAST_INVALID_INPUT", "CAST_OVERFLOW", "NUMERIC_VALUE_OUT_OF_RANGE", "CONVERSION_INVALID_INPUT")
+"""What stands in Spark's failure where a value does not fit its column."""
+
+
+def side_by_side(
+    spark: SparkSession, items: Sequence[Item], do: Callable[[Item], Result], *, workers: int
+) -> list[Result]:
+    """Do it for all items, so many at a time. All are tried; then the first failure is raised. Runs in the driver."""
+    if min(workers, len(items)) <= 1:
+        return [do(item) for item in items]
+    from pyspark.util import inheritable_thread_target
+
+    with ThreadPoolExecutor(min(workers, len(items)), thread_name_prefix="headrace-table") as pool:
+        # Spark's job group goes along, so that stopping the query stops these jobs too.
+        carried = inheritable_thread_target(spark)
+        running = [pool.submit(carried(do), item) for item in items]
+    return [future.result() for future in running]
