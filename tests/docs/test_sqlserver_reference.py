@@ -25,9 +25,10 @@ def cells(line):
 
 @cache
 def names_in(file):
-    """The names of the tests of a file, which is parsed and not imported."""
+    """The names of the tests of a file, those of a contract's class too; the file is parsed and not imported."""
     tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
-    return {node.name for node in tree.body if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")}
+    defined = (node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
+    return {name for name in defined if name.startswith("test_")}
 
 
 ROWS = [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,3 +22,16 @@ def database_server(request: pytest.FixtureRequest) -> Iterator[tuple[str, Any]]
 @pytest.fixture
 def database(database_server: tuple[str, Any]) -> Running:
     return fresh_database(*database_server)
+
+
+@pytest.fixture
+def arm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Sets fault points, each for its first time only."""
+
+    def armed(points: str) -> None:
+        folder = tmp_path / "faults"
+        folder.mkdir(exist_ok=True)
+        monkeypatch.setenv("HEADRACE_FAULT_DIR", str(folder))
+        monkeypatch.setenv("HEADRACE_FAULTPOINTS", points)
+
+    return armed

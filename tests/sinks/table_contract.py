@@ -7,7 +7,7 @@ A sink's test file subclasses `TableSinkContract` and gives the fixture `target`
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any, ClassVar
@@ -20,6 +20,7 @@ from test_histories import STEPS, Step, cut, history
 
 from headrace.changes import Column, LogicalType, TableSchema
 from headrace.errors import SchemaError, SinkError
+from headrace.faultpoints import InjectedFault
 
 T = table()
 K = table("k", key=())
@@ -50,6 +51,8 @@ class TableSinkContract:
     """The suite."""
 
     gaps: ClassVar[Mapping[str, str]] = {}
+    fault_point: ClassVar[str] = ""
+    """In front of `.before_commit` and `.after_commit`."""
 
     @pytest.fixture(autouse=True)
     def declared_gap(self, request: pytest.FixtureRequest) -> None:
@@ -166,6 +169,8 @@ class TableSinkContract:
             target.write(again, 0, owner="q")
         target.write(again, 0, owner="q", takeover="true")
         assert target.content(T) == [(1, "mine", "y")]
+        with pytest.raises(SinkError, match="belongs to"):
+            target.write(Batch(T).add("u", T, 7, A), 8)
 
     def test_a_partial_update_without_its_row_stops_and_leaves_the_table(self, target: TableTarget) -> None:
         target.write(Batch(T).add("c", T, 1, A), 0)
@@ -181,6 +186,19 @@ class TableSinkContract:
             target.write(Batch(T).add("c", T, 1, {**A, "id": "secret7"}), 0)
         assert "secret7" not in str(caught.value)
         assert target.content(T) == []
+
+    @pytest.mark.parametrize("moment", ["before_commit=raise@2", "after_commit=raise@1"])
+    def test_after_one_table_failed_a_retry_gives_every_table_the_batch_once(
+        self, target: TableTarget, arm: Callable[[str], None], moment: str
+    ) -> None:
+        target.write(Batch(T, K).add("r", T, 1, A, snapshot="true").add("c", K, 2, A), 0)
+        batch = Batch(T, K).add("u", T, 3, {**A, "a": "w"}).add("u", K, 4, A, A).add("c", K, 5, A)
+        arm(f"{self.fault_point}.{moment}")
+        with pytest.raises(InjectedFault):
+            target.write(batch, 1)
+        for _ in range(2):
+            target.write(batch, 1)
+            assert (target.content(T), target.content(K)) == ([(1, "w", "y")], [(1, "x", "y")] * 2)
 
 
 def _of_its_own(target: TableTarget, key: tuple[str, ...]) -> TableSchema:
