@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from headrace.options import Option
-from headrace.sources.sqlserver.clock import parse_timezone
-from headrace.sources.sqlserver.column_rules import patterns
-from headrace.sources.sqlserver.message_keys import message_keys
-from headrace.sources.sqlserver.select_overrides import selects
-from headrace.sources.sqlserver.table_rules import operations
+from headrace.sources.change_tables.clock import parse_timezone
+from headrace.sources.change_tables.column_rules import patterns
+from headrace.sources.change_tables.message_keys import message_keys
+from headrace.sources.change_tables.select_overrides import selects
+from headrace.sources.change_tables.table_rules import operations
 
 _OLD_MODES = {"schema_only": "no_data", "schema_only_recovery": "recovery"}
 

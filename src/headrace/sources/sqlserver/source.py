@@ -20,22 +20,27 @@ from headrace.errors import OptionError
 from headrace.options import Options
 from headrace.sources.ad_hoc import AdHoc
 from headrace.sources.base import Limit, Slice, Source
+from headrace.sources.change_tables import lsn
+from headrace.sources.change_tables.catalog import CatalogTable
+from headrace.sources.change_tables.connection import Connection
+from headrace.sources.change_tables.planner import Planner
+from headrace.sources.change_tables.retries import Retries
+from headrace.sources.change_tables.server_clock import ServerZone
+from headrace.sources.change_tables.signal_table import insert_signal, require_signal_table, signal_table
+from headrace.sources.change_tables.slices import SAME_ROWS, read_slice
+from headrace.sources.change_tables.slicing import Slicing
+from headrace.sources.change_tables.snapshot_read import structure_lock
+from headrace.sources.change_tables.table_rules import TableRules
 from headrace.sources.health import Health
 from headrace.sources.offset import Offset
 from headrace.sources.signals import Signal, new_files, write_file
-from headrace.sources.sqlserver import lsn, statements
-from headrace.sources.sqlserver.catalog import CatalogTable, captured_tables
-from headrace.sources.sqlserver.connection import Connection
+from headrace.sources.sqlserver import statements
+from headrace.sources.sqlserver.advice import ADVICE
+from headrace.sources.sqlserver.catalog import captured_tables
+from headrace.sources.sqlserver.connection import SqlServerConnection
+from headrace.sources.sqlserver.dialect import SqlServer
 from headrace.sources.sqlserver.health import HealthProbe
 from headrace.sources.sqlserver.options import OPTIONS
-from headrace.sources.sqlserver.planner import Planner
-from headrace.sources.sqlserver.retries import Retries
-from headrace.sources.sqlserver.server_clock import ServerZone
-from headrace.sources.sqlserver.signal_table import insert_signal, require_signal_table, signal_table
-from headrace.sources.sqlserver.slices import SAME_ROWS, read_slice
-from headrace.sources.sqlserver.slicing import Slicing
-from headrace.sources.sqlserver.snapshot_read import structure_lock
-from headrace.sources.sqlserver.table_rules import TableRules
 
 _CATALOG_SECONDS = 30.0
 """How long a catalog is believed when neither capture instances nor the server's history of DDL have changed."""
@@ -136,7 +141,9 @@ class SqlServerSource(Source):
     def read(self, slice: Slice) -> Iterator[pa.RecordBatch]:
         """The change rows of one slice; opens connections of its own and closes them at the end."""
         retries = Retries.of(self.settings)
-        yield from retries.rows(lambda: read_slice(self._connect, slice, self.settings), same=slice.kind in SAME_ROWS)
+        yield from retries.rows(
+            lambda: read_slice(self._connect, slice, self.settings, SqlServer()), same=slice.kind in SAME_ROWS
+        )
 
     def health(self, offset: Offset | None = None) -> Health:
         """Whether the capture job works and how far it is, and how long the clean-up job leaves us."""
@@ -202,7 +209,7 @@ class SqlServerSource(Source):
         )
         catalog = {table.id.path: table for table in tables}
         if strict:
-            require_signal_table(self.settings["signal_data_collection"], database, self._names, catalog)
+            require_signal_table(self.settings["signal_data_collection"], database, self._names, catalog, ADVICE)
         return catalog
 
     def _connect(self) -> Connection:
@@ -223,4 +230,4 @@ class SqlServerSource(Source):
             "connect_timeout_ms",
             "query_timeout_ms",
         )
-        return Connection(self.settings["driver"], {name: self.settings[name] for name in names})
+        return SqlServerConnection(self.settings["driver"], {name: self.settings[name] for name in names})

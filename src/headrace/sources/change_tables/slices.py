@@ -18,17 +18,17 @@ from headrace.changes import Position
 from headrace.options import Options
 from headrace.sources import ad_hoc
 from headrace.sources.base import Slice
+from headrace.sources.change_tables.connection import ARROW_ROWS, Connection, MissingObject
+from headrace.sources.change_tables.dialect import Dialect
+from headrace.sources.change_tables.incremental import read_incremental
+from headrace.sources.change_tables.notices import lost, notice_batch, switched_off, time_of, time_text
+from headrace.sources.change_tables.snapshot_read import read_chunk, read_session
+from headrace.sources.change_tables.structure import CapturedTable, Window
+from headrace.sources.change_tables.transactions import read_transactions
+from headrace.sources.change_tables.windows import commit_times
 from headrace.sources.offset import Offset
 from headrace.sources.rows import schema_batch
 from headrace.sources.snapshot import Chunk
-from headrace.sources.sqlserver.change_rows import CONNECTOR
-from headrace.sources.sqlserver.connection import Connection, MissingObject
-from headrace.sources.sqlserver.incremental import read_incremental
-from headrace.sources.sqlserver.notices import lost, notice_batch, switched_off, time_of, time_text
-from headrace.sources.sqlserver.snapshot_read import read_chunk, read_session
-from headrace.sources.sqlserver.structure import CapturedTable, Window
-from headrace.sources.sqlserver.transactions import read_transactions
-from headrace.sources.sqlserver.windows import change_reader, changes, commit_times
 
 NOTICES, SNAPSHOT, SESSION, STREAM, TRANSACTIONS = "notices", "snapshot", "session", "stream", "transactions"
 INCREMENTAL = ad_hoc.INCREMENTAL
@@ -92,7 +92,7 @@ def transactions_slice(windows: Sequence[Window], end: Offset) -> Slice:
     )
 
 
-def read_slice(connect: Connect, slice: Slice, settings: Options) -> Iterator[pa.RecordBatch]:
+def read_slice(connect: Connect, slice: Slice, settings: Options, dialect: Dialect) -> Iterator[pa.RecordBatch]:
     """The change rows of a slice, in position order."""
     capture_time = time_of(slice.details["capture_time"])
     if slice.kind == NOTICES:
@@ -100,60 +100,61 @@ def read_slice(connect: Connect, slice: Slice, settings: Options) -> Iterator[pa
     elif slice.kind == SNAPSHOT:
         with connect() as connection:
             yield from read_chunk(
-                connection, table_of(slice.details), chunk_of(slice.details["chunk"]), settings, capture_time
+                connection, table_of(slice.details, dialect), chunk_of(slice.details["chunk"]), settings, capture_time
             )
     elif slice.kind == SESSION:
-        pieces = [(table_of(piece), chunk_of(piece["chunk"])) for piece in slice.details["tables"]]
+        pieces = [(table_of(piece, dialect), chunk_of(piece["chunk"])) for piece in slice.details["tables"]]
         yield from read_session(connect, pieces, settings, capture_time)
     elif slice.kind == INCREMENTAL:
         asked = ad_hoc.Chunk(**_with_keys(slice.details["chunk"]))
         with connect() as connection:
             yield from read_incremental(
-                connection, table_of(slice.details), asked, slice.details["commit"], settings, capture_time
+                connection, table_of(slice.details, dialect), asked, slice.details["commit"], settings, capture_time
             )
     elif slice.kind == STREAM:
         with connect() as connection:
             yield from _read_window(connection, slice.details, settings, capture_time)
     else:
-        windows = [window_of(details) for details in slice.details["windows"]]
+        windows = [window_of(details, dialect) for details in slice.details["windows"]]
         for window in windows:
-            yield _structure(window, capture_time)
+            yield _structure(window, capture_time, dialect)
         yield from read_transactions(connect, windows, settings, slice.details["zone"], capture_time)
 
 
 def _read_window(
     connection: Connection, details: dict[str, Any], settings: Options, capture_time: dt.datetime | None
 ) -> Iterator[pa.RecordBatch]:
-    window = window_of(details)
+    dialect = connection.dialect
+    window = window_of(details, dialect)
     if details["first"]:
-        yield _structure(window, capture_time)
+        yield _structure(window, capture_time, dialect)
     times = commit_times(connection, window.after, window.upto, details["zone"], settings)
-    reader = change_reader(window.table, times, capture_time, settings)
+    reader = dialect.change_reader(window.table, times, capture_time, settings)
     try:
-        for batch in reader.read(changes(connection, window, settings)):
+        for batch in reader.read(dialect.changes(connection, window, settings, rows=ARROW_ROWS)):
             yield batch
             faultpoints.reach("source.stream.batch")
         yield from lost(connection, window, settings, capture_time)
     except MissingObject:
-        yield switched_off(window, capture_time)
+        yield switched_off(dialect.connector, window, capture_time)
 
 
-def _structure(window: Window, capture_time: dt.datetime | None) -> pa.RecordBatch:
-    return schema_batch(window.table.schema, Position(window.after, _SCHEMA_ORDER), capture_time, CONNECTOR)
+def _structure(window: Window, capture_time: dt.datetime | None, dialect: Dialect) -> pa.RecordBatch:
+    return schema_batch(window.table.schema, Position(window.after, _SCHEMA_ORDER), capture_time, dialect.connector)
 
 
 def _window(window: Window) -> dict[str, Any]:
     return {**window.table.to_json(), "after": window.after, "upto": window.upto}
 
 
-def window_of(details: dict[str, Any]) -> Window:
+def window_of(details: dict[str, Any], dialect: Dialect) -> Window:
     """The window that a slice's description holds."""
-    return Window(table_of(details), details["after"], details["upto"])
+    return Window(table_of(details, dialect), details["after"], details["upto"])
 
 
-def table_of(details: dict[str, Any]) -> CapturedTable:
+def table_of(details: dict[str, Any], dialect: Dialect) -> CapturedTable:
     """The table that a slice's description names, as the planner saw it."""
-    return CapturedTable.from_json(details)
+    return CapturedTable.from_json(details, dialect)
 
 
 def chunk_of(details: dict[str, Any]) -> Chunk:

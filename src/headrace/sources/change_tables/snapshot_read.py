@@ -1,6 +1,6 @@
 """How snapshot rows are read: chunk by chunk in sessions of their own, or all tables in one session.
 
-What each isolation mode gives (spec/sqlserver.md section 6): `exclusive` and `snapshot` hold one session's view of all
+What each isolation mode gives: `exclusive` and `snapshot` hold one session's view of all
 tables, so one task reads everything; the others read chunks in parallel, each consistent in itself, and the stream from
 the snapshot's commit on brings every chunk up to date.
 """
@@ -19,17 +19,16 @@ from headrace import faultpoints
 from headrace.changes import Operation, Position
 from headrace.changes.key_text import key_texts
 from headrace.options import Options
+from headrace.sources.change_tables.chunks import columns_there, isolation
+from headrace.sources.change_tables.column_masks import Masks
+from headrace.sources.change_tables.connection import Connection, MissingObject, StatementError
+from headrace.sources.change_tables.events import snapshot_sources
+from headrace.sources.change_tables.rewind import settled_rows
+from headrace.sources.change_tables.select_overrides import SelectOverrides, failed
+from headrace.sources.change_tables.structure import CapturedTable, column_texts
 from headrace.sources.images import Images
 from headrace.sources.rows import change_batch, instants, repeat, schema_batch, table_column
 from headrace.sources.snapshot import BETWEEN, Chunk, mark
-from headrace.sources.sqlserver import statements
-from headrace.sources.sqlserver.change_rows import CONNECTOR, snapshot_sources
-from headrace.sources.sqlserver.chunks import isolation
-from headrace.sources.sqlserver.column_masks import Masks
-from headrace.sources.sqlserver.connection import Connection, MissingObject, StatementError
-from headrace.sources.sqlserver.rewind import settled_rows
-from headrace.sources.sqlserver.select_overrides import SelectOverrides, failed
-from headrace.sources.sqlserver.structure import CapturedTable, column_texts
 
 _SCHEMA_ORDER = "q"
 """Order of a snapshot's schema row: before the rows read at its commit."""
@@ -90,35 +89,35 @@ def _transaction(connection: Connection, settings: Options, tables: Sequence[Cap
         # The server's own way: every statement sees what is committed, nothing has to be held.
         yield
         return
-    connection.run(statements.ISOLATION[mode])
+    connection.run(connection.statements.ISOLATION[mode])
     locked = mode == "exclusive" and settings["snapshot_locking_mode"] != "none"
     try:
         with _locked(connection, settings, tables) if locked else _begun(connection):
             yield
     finally:
         # The driver keeps sessions in a pool, and the next who gets this one expects the usual level.
-        connection.run(statements.ISOLATION["read_committed"])
+        connection.run(connection.statements.ISOLATION["read_committed"])
 
 
 @contextmanager
 def _begun(connection: Connection) -> Iterator[None]:
-    connection.run(statements.BEGIN)
+    connection.begin()
     try:
         yield
     finally:
-        connection.run(statements.END)
+        connection.end()
 
 
 @contextmanager
 def _locked(connection: Connection, settings: Options, tables: Sequence[CapturedTable]) -> Iterator[None]:
-    connection.run(statements.lock_timeout(settings["snapshot_lock_timeout_ms"]))
+    connection.run(connection.statements.lock_timeout(settings["snapshot_lock_timeout_ms"]))
     try:
         with _begun(connection):
             for table in tables:
-                connection.rows(statements.lock(table))
+                connection.run(connection.statements.lock(table))
             yield
     finally:
-        connection.run(statements.lock_timeout(-1))
+        connection.run(connection.statements.lock_timeout(-1))
 
 
 def _rows(
@@ -131,7 +130,9 @@ def _rows(
     patient: bool = False,
 ) -> Iterator[pa.RecordBatch]:
     if chunk.number == 0 or chunk.lower is not None:
-        yield schema_batch(table.schema, Position(chunk.commit, _SCHEMA_ORDER), capture_time, CONNECTOR)
+        yield schema_batch(
+            table.schema, Position(chunk.commit, _SCHEMA_ORDER), capture_time, connection.dialect.connector
+        )
     try:
         yield from _data(connection, table, chunk, settings, capture_time, patient=patient)
     except MissingObject:
@@ -148,31 +149,34 @@ def _data(
     *,
     patient: bool = False,
 ) -> Iterator[pa.RecordBatch]:
-    there = {str(row[0]) for row in connection.rows(statements.COLUMN_NAMES, (table.id.schema, table.id.name))}
+    there = columns_there(connection, table)
     masks = Masks.of(settings).of_table(table.schema, table.natives)
     select = SelectOverrides.of(settings).select(table.id)
     columns: Iterator[list[pa.Array]]
     if select is not None and there:
         columns = _overridden(connection, table, select)
     elif table.chunk_key:
-        sql, parameters = statements.rows_in_range(table, table.chunk_key, chunk.lower, chunk.upper, present=there)
+        sql, parameters = connection.statements.rows_in_range(
+            table, table.chunk_key, chunk.lower, chunk.upper, present=there
+        )
         columns = (
             column_texts(table.schema, table.natives, batch)
             for batch in connection.batches(sql, parameters, rows=table.batch_rows, patient=patient)
         )
     else:
         columns = settled_rows(connection, table, chunk.commit, settings, present=there)
+    connector = connection.dialect.connector
     row = 0
     pending: list[pa.Array] | None = None
     for texts in columns:
         # The last row of a chunk can carry a mark, so one batch is always held back.
         if pending is not None:
-            yield snapshot_batch(table, chunk, masks.apply(pending), row, capture_time, last=False)
+            yield snapshot_batch(connector, table, chunk, masks.apply(pending), row, capture_time, last=False)
             row += len(pending[0])
         pending = texts
         faultpoints.reach("source.snapshot.batch")
     if pending is not None:
-        yield snapshot_batch(table, chunk, masks.apply(pending), row, capture_time, last=True)
+        yield snapshot_batch(connector, table, chunk, masks.apply(pending), row, capture_time, last=True)
 
 
 def _overridden(connection: Connection, table: CapturedTable, select: str) -> Iterator[list[pa.Array]]:
@@ -182,18 +186,27 @@ def _overridden(connection: Connection, table: CapturedTable, select: str) -> It
         CaptureError: it does not give a captured column, or names an object that is not there.
     """
     try:
-        for batch in connection.batches(statements.rows_of_select(table, select), rows=table.batch_rows, patient=True):
+        sql = connection.statements.rows_of_select(table, select)
+        for batch in connection.batches(sql, rows=table.batch_rows, patient=True):
             yield column_texts(table.schema, table.natives, batch)
     except (StatementError, MissingObject) as error:
         raise failed(table.id, error) from error
 
 
 def snapshot_batch(
-    table: CapturedTable, chunk: Chunk, texts: list[pa.Array], row: int, capture_time: dt.datetime | None, *, last: bool
+    connector: str,
+    table: CapturedTable,
+    chunk: Chunk,
+    texts: list[pa.Array],
+    row: int,
+    capture_time: dt.datetime | None,
+    *,
+    last: bool,
 ) -> pa.RecordBatch:
     """Rows that were read as change rows.
 
     Args:
+        connector: the connector's name in events.
         table: the table.
         chunk: the chunk that they are of.
         texts: a column of canonical text per column of the table, as it may be given out.
@@ -208,10 +221,11 @@ def snapshot_batch(
     if last and not (row == 0 and count == 1):
         marks[-1] = mark(chunk, first=False, last=True)
     positions = _positions(table, chunk, row, count)
-    return read_batch(table, texts, chunk.commit, pa.array(marks, pa.string()), positions, capture_time)
+    return read_batch(connector, table, texts, chunk.commit, pa.array(marks, pa.string()), positions, capture_time)
 
 
 def read_batch(
+    connector: str,
     table: CapturedTable,
     texts: list[pa.Array],
     commit: str,
@@ -222,6 +236,7 @@ def read_batch(
     """Rows of a live table as change rows.
 
     Args:
+        connector: the connector's name in events.
         table: the table.
         texts: a column of canonical text per column of the table, as it may be given out (`TableMasks.apply`).
         commit: the commit that they are stamped with.
@@ -240,7 +255,7 @@ def read_batch(
         "event_time": instants(capture_time, count),
         "capture_time": instants(capture_time, count),
         "snapshot": marks,
-        "source": snapshot_sources(commit, count),
+        "source": snapshot_sources(connector, commit, count),
         "schema_id": repeat(table.schema.fingerprint, pa.string(), count),
     }
     if table.schema.key:

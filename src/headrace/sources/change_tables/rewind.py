@@ -17,10 +17,10 @@ import pyarrow as pa
 
 from headrace.errors import CaptureError
 from headrace.options import Options
-from headrace.sources.sqlserver import lsn, statements
-from headrace.sources.sqlserver.connection import Connection
-from headrace.sources.sqlserver.structure import CapturedTable, Window, column_texts
-from headrace.sources.sqlserver.windows import change_images
+from headrace.sources.change_tables import lsn
+from headrace.sources.change_tables.connection import Connection
+from headrace.sources.change_tables.structure import CapturedTable, Window, column_texts
+from headrace.sources.change_tables.windows import change_images
 
 ROUNDING = dt.timedelta(milliseconds=10)
 """Commit times are kept to a three-hundredth of a second, so they are compared with this much to spare."""
@@ -49,8 +49,8 @@ def settled_rows(
     """
     batches, read_at = _read_locked(connection, table, present)
     wait_until_captured(connection, table, read_at, settings["capture_timeout_seconds"])
-    last = connection.value(statements.LAST_LSN_AT, (read_at,))
-    upto = commit if last is None else max(commit, lsn.to_text(bytes(last)))
+    last = connection.value(connection.statements.LAST_LSN_AT, (read_at,))
+    upto = commit if last is None else max(commit, lsn.read(last))
     undo = _changes_between(connection, Window(table, commit, upto)) if upto > commit else None
     if undo is None or not (undo[0] or undo[1]):
         yield from batches
@@ -62,17 +62,17 @@ def _read_locked(
     connection: Connection, table: CapturedTable, present: Collection[str]
 ) -> tuple[list[list[pa.Array]], object]:
     """All rows, and the server's time while no one could write to the table."""
-    sql, _ = statements.rows_in_range(table, (), None, None, present=present, locked=True)
-    connection.run(statements.BEGIN)
+    sql, _ = connection.statements.rows_in_range(table, (), None, None, present=present, locked=True)
+    connection.begin()
     try:
         rows = connection.batches(sql, rows=table.batch_rows, patient=True)
         batches = [column_texts(table.schema, table.natives, batch) for batch in rows]
-        read = connection.value(statements.LOCAL_TIME)
+        read = connection.value(connection.statements.LOCAL_TIME)
         # Nobody commits to the table in this pause, so that rounded commit times are clearly on one side of its middle.
         time.sleep(2 * ROUNDING.total_seconds())
         return batches, read + ROUNDING
     finally:
-        connection.run(statements.END)
+        connection.end()
 
 
 def wait_until_captured(connection: Connection, table: CapturedTable, read_at: object, timeout: int) -> None:
@@ -85,19 +85,20 @@ def wait_until_captured(connection: Connection, table: CapturedTable, read_at: o
         CaptureError: it did not in time.
     """
     deadline = time.monotonic() + timeout
-    remedy = "See that SQL Server Agent and the capture job run, or raise 'capture_timeout_seconds'."
-    visible = True
-    while not connection.value(statements.CAPTURED_SINCE, (read_at,)):
+    advice = connection.dialect.advice
+    remedy = f"See that {advice.watch}, or raise 'capture_timeout_seconds'."
+    visible = bool(connection.statements.EMPTY_SCANS_SINCE)
+    while not connection.value(connection.statements.CAPTURED_SINCE, (read_at,)):
         if visible:
             try:
-                if connection.value(statements.EMPTY_SCANS_SINCE, (read_at,)):
+                if connection.value(connection.statements.EMPTY_SCANS_SINCE, (read_at,)):
                     return
             except CaptureError:
                 # A broken connection fails at the next question too.
                 visible = False
                 remedy = (
-                    "Let the login see when an idle database was captured (GRANT VIEW DATABASE STATE), see that SQL "
-                    "Server Agent and the capture job run, or raise 'capture_timeout_seconds'."
+                    f"Let the login see when an idle database was captured ({advice.see}), see that {advice.watch}, "
+                    "or raise 'capture_timeout_seconds'."
                 )
         if time.monotonic() > deadline:
             raise CaptureError(

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from headrace.options import Options
+from headrace.sources.change_tables.connection import Connection, MissingObject, StatementError
+from headrace.sources.change_tables.select_overrides import SelectOverrides, failed
+from headrace.sources.change_tables.structure import CapturedTable, named_texts
 from headrace.sources.offset import Key, TableProgress
-from headrace.sources.sqlserver import statements
-from headrace.sources.sqlserver.connection import Connection, MissingObject, StatementError
-from headrace.sources.sqlserver.select_overrides import SelectOverrides, failed
-from headrace.sources.sqlserver.structure import CapturedTable, named_texts
 
 IN_ONE_SESSION = ("exclusive", "snapshot")
 """Isolation modes that hold one session's view: all tables are read by one task, in one batch."""
@@ -37,7 +36,7 @@ def more(
     try:
         return _more(connection, table, progress, settings["snapshot_chunk_rows"], budget, select)
     except (StatementError, MissingObject) as error:
-        there = connection.rows(statements.COLUMN_NAMES, (table.id.schema, table.id.name))
+        there = columns_there(connection, table)
         if select is not None and there:
             raise failed(table.id, error) from error
         if not isinstance(error, MissingObject):
@@ -46,10 +45,16 @@ def more(
         return replace(progress, done=True)
 
 
+def columns_there(connection: Connection, table: CapturedTable) -> set[str]:
+    """The columns that a table has now; none where it went away."""
+    rows = connection.rows(connection.statements.COLUMN_NAMES, (table.id.schema, table.id.name))
+    return {str(row[0]) for row in rows}
+
+
 def _more(
     connection: Connection, table: CapturedTable, progress: TableProgress, rows: int, budget: int, select: str | None
 ) -> TableProgress:
-    if progress.chunk == 0 and connection.value(statements.any_row(table, select)) is None:
+    if progress.chunk == 0 and connection.value(connection.statements.any_row(table, select)) is None:
         # Done at once even without budget, so that the last row of the last table that has rows is known to be the
         # last.
         return replace(progress, done=True)
@@ -58,12 +63,14 @@ def _more(
     key = table.chunk_key
     if select is not None or not key:
         return replace(progress, bounds=(None,), done=True)
-    greatest = [progress.last] if progress.last else keys(connection, table, *statements.greatest_key(table, key))
+    greatest = (
+        [progress.last] if progress.last else keys(connection, table, *connection.statements.greatest_key(table, key))
+    )
     if not greatest:
         # Emptied since it was looked at: what went is in the stream.
         return replace(progress, done=True)
     last = greatest[0]
-    found = keys(connection, table, *statements.chunk_bounds(table, key, progress.lower, last, rows, budget))
+    found = keys(connection, table, *connection.statements.chunk_bounds(table, key, progress.lower, last, rows, budget))
     done = len(found) < budget
     bounds: tuple[Key | None, ...] = (*found, last) if done else tuple(found)
     if bounds == (last,) and progress.chunk == 0:

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from headrace.errors import CaptureError
+from headrace.sources.change_tables import lsn
+from headrace.sources.change_tables.catalog import CatalogTable
+from headrace.sources.change_tables.connection import Connection, Denied, MissingObject
+from headrace.sources.change_tables.dialect import Advice
+from headrace.sources.change_tables.structure import CapturedTable, Window, named_texts
 from headrace.sources.signals import Signal
-from headrace.sources.sqlserver import lsn, statements
-from headrace.sources.sqlserver.catalog import CatalogTable
-from headrace.sources.sqlserver.connection import Connection, MissingObject
-from headrace.sources.sqlserver.structure import CapturedTable, Window, named_texts
 
 _COLUMNS = 3
 
@@ -31,7 +32,7 @@ def signal_table(name: str, database: str, paths: Iterable[str]) -> str | None:
 
 
 def require_signal_table(
-    name: str, database: str, databases: Sequence[str], catalog: Mapping[str, CatalogTable]
+    name: str, database: str, databases: Sequence[str], catalog: Mapping[str, CatalogTable], advice: Advice
 ) -> None:
     """The signal table is there, where the option names one for this database.
 
@@ -47,7 +48,7 @@ def require_signal_table(
             return
         raise CaptureError(
             f"The signal table '{name}' is not among the captured tables of database '{database}'.",
-            remedy="Enable its change data capture (sys.sp_cdc_enable_table) and add it to 'tables'.",
+            remedy=f"{advice.capture} for it, and add it to 'tables'.",
         )
     if len(catalog[path].newest.schema.columns) < _COLUMNS:
         raise CaptureError(
@@ -63,7 +64,7 @@ def read_signals(connection: Connection, windows: Iterable[Window]) -> list[Sign
         names = [column.name for column in window.table.schema.columns[:_COLUMNS]]
         if len(names) < _COLUMNS:
             continue
-        sql = statements.inserted(window.table, names)
+        sql = connection.statements.inserted(window.table, names)
         try:
             for batch in connection.batches(sql, (lsn.to_bytes(window.after), lsn.to_bytes(window.upto))):
                 columns = named_texts(window.table, names, batch)
@@ -83,13 +84,13 @@ def insert_signal(connection: Connection, table: CapturedTable, signal: Signal) 
     """
     names = [column.name for column in table.schema.columns[:_COLUMNS]]
     try:
-        connection.run(statements.insert(table, names), (signal.id, signal.type, signal.data))
+        connection.run(connection.statements.insert(table, names), (signal.id, signal.type, signal.data))
     except CaptureError as error:
-        denied = "permission was denied" in str(error.__cause__).lower()
+        denied = isinstance(error, Denied)
         raise CaptureError(
             f"The signal can't be inserted into table '{table.id.path}'"
             + (", because the login may not do that." if denied else f": {error.message}"),
-            remedy=f"Run: GRANT INSERT ON {statements.table_name(table)} TO the login; or use 'signal_path'."
+            remedy=f"Run: GRANT INSERT ON {connection.statements.table_name(table)} TO the login; or use 'signal_path'."
             if denied
             else "Give it an id that is not there yet, and columns that are long enough.",
         ) from error

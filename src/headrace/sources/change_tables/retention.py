@@ -1,4 +1,4 @@
-"""Whether the changes that are still needed are still there, per capture instance (spec/sqlserver.md section 4).
+"""Whether the changes that are still needed are still there, per capture instance.
 
 SQL Server's clean-up job deletes old rows of change tables and moves the instance's start forward. Checked twice:
 before a window is planned and after it was read, because the clean-up can run in between.
@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from headrace.changes import TableId
 from headrace.errors import DataLossError
-from headrace.sources.sqlserver import lsn, statements
-from headrace.sources.sqlserver.catalog import CatalogTable
-from headrace.sources.sqlserver.connection import Connection, MissingObject
-from headrace.sources.sqlserver.structure import Window
+from headrace.sources.change_tables import lsn
+from headrace.sources.change_tables.catalog import CatalogTable
+from headrace.sources.change_tables.connection import Connection, MissingObject
+from headrace.sources.change_tables.structure import Window
 
 
 def oldest_needed(table: CatalogTable, window: Window | None) -> str | None:
@@ -27,14 +27,14 @@ def require_still_retained(connection: Connection, table: TableId, instance: str
         DataLossError: some may have been cleaned.
         MissingObject: the capture instance is gone.
     """
-    rows = connection.rows(statements.INSTANCE_START, (instance,))
+    rows = connection.rows(connection.statements.INSTANCE_START, (instance,))
     if not rows:
         raise MissingObject(
             f"Capture instance '{instance}' of table '{table.path}' is gone.",
-            remedy="Enable change data capture for the table again and start with a new checkpoint.",
+            remedy="Have the table captured again and start with a new checkpoint.",
         )
     if rows[0][0] is not None:
-        require_retained(connection, table, after, lsn.to_text(bytes(rows[0][0])))
+        require_retained(connection, table, after, lsn.read(rows[0][0]))
 
 
 def require_retained(connection: Connection, table: TableId, after: str, oldest: str) -> None:
@@ -53,7 +53,7 @@ def require_retained(connection: Connection, table: TableId, after: str, oldest:
         f"holds only those from LSN {oldest}: the rest was cleaned.",
         remedy=(
             "Take a new snapshot with a new checkpoint (or snapshot.mode=when_needed, which does so for such tables "
-            "alone), and give the clean-up job a longer retention (sys.sp_cdc_change_job)."
+            f"alone), and {connection.dialect.advice.keep}."
         ),
     )
 
@@ -64,12 +64,14 @@ def is_retained(connection: Connection, after: str, oldest: str) -> bool:
 
 
 def _nothing_between(connection: Connection, after: str, oldest: str) -> bool:
-    mapped = connection.value(statements.OLDEST_MAPPED)
-    if mapped is None or lsn.to_text(bytes(mapped)) > after:
+    mapped = connection.value(connection.statements.OLDEST_MAPPED)
+    if mapped is None or lsn.read(mapped) > after:
         # The mapping was cleaned as well, so it can't prove anything.
         return False
     # The instance's start itself is still held; only commits strictly before it could be missing.
-    between = connection.value(statements.TRANSACTIONS_STRICTLY_BETWEEN, (lsn.to_bytes(after), lsn.to_bytes(oldest)))
+    between = connection.value(
+        connection.statements.TRANSACTIONS_STRICTLY_BETWEEN, (lsn.to_bytes(after), lsn.to_bytes(oldest))
+    )
     return not between
 
 

@@ -15,14 +15,12 @@ from headrace.changes import Operation, Position, TableId
 from headrace.options import Options
 from headrace.sources.ad_hoc import AdHoc
 from headrace.sources.base import Slice
-from headrace.sources.offset import Offset
-from headrace.sources.snapshot import plan_chunks
-from headrace.sources.sqlserver import chunks, lsn, statements
-from headrace.sources.sqlserver.connection import Connection, MissingObject
-from headrace.sources.sqlserver.notices import notice
-from headrace.sources.sqlserver.retention import Retention, require_retained
-from headrace.sources.sqlserver.server_clock import CommitClock
-from headrace.sources.sqlserver.slices import (
+from headrace.sources.change_tables import chunks, lsn
+from headrace.sources.change_tables.connection import Connection, MissingObject
+from headrace.sources.change_tables.notices import notice
+from headrace.sources.change_tables.retention import Retention, require_retained
+from headrace.sources.change_tables.server_clock import CommitClock
+from headrace.sources.change_tables.slices import (
     incremental_slice,
     notices_slice,
     session_slice,
@@ -30,7 +28,9 @@ from headrace.sources.sqlserver.slices import (
     stream_slice,
     transactions_slice,
 )
-from headrace.sources.sqlserver.structure import CapturedTable, Window, histories
+from headrace.sources.change_tables.structure import CapturedTable, Window, histories
+from headrace.sources.offset import Offset
+from headrace.sources.snapshot import plan_chunks
 
 _TABLES_PER_QUERY = 500
 _COMMITS_BACK = 10
@@ -49,10 +49,11 @@ class Slicing:
 
     def __init__(self, connection: Connection, settings: Options, start: Offset, end: Offset) -> None:
         self._connection = connection
+        self._statements = connection.statements
         self._settings = settings
         self._start = start
         self._end = end
-        self._histories = histories(end.structures)
+        self._histories = histories(end.structures, connection.dialect)
         self._notices: list[dict[str, Any]] = []
         self._retention = Retention(connection)
         self._known_cuts: dict[tuple[str, str], list[str]] = {}
@@ -123,7 +124,7 @@ class Slicing:
         Asked before it is known which tables changed, because a change table that was cleaned looks as if nothing had.
         What went since the batch was planned is refused, or said to be lost.
         """
-        rows = self._connection.rows(statements.INSTANCES) if windows else []
+        rows = self._connection.rows(self._statements.INSTANCES) if windows else []
         starts = {int(number): start for _, number, start in rows}
         found = []
         for window in windows:
@@ -132,7 +133,7 @@ class Slicing:
                 why = "its change data capture was switched off"
                 self._note_gap(window.table.id, window.after, window.upto, why)
                 continue
-            oldest = None if starts[number] is None else lsn.to_text(bytes(starts[number]))
+            oldest = None if starts[number] is None else lsn.read(starts[number])
             if oldest is None or self._retention.holds(window.after, oldest):
                 found.append(window)
                 continue
@@ -149,7 +150,7 @@ class Slicing:
         changed: list[Window] = []
         for first in range(0, len(windows), _TABLES_PER_QUERY):
             part = windows[first : first + _TABLES_PER_QUERY]
-            sql = statements.changed_instances([window.table.instance.name for window in part])
+            sql = self._statements.changed_instances([window.table.instance.name for window in part])
             parameters = [lsn.to_bytes(edge) for window in part for edge in (window.after, window.upto)]
             numbers = sorted(int(row[0]) for row in self._connection.rows(sql, parameters))
             changed += [part[number] for number in numbers]
@@ -179,18 +180,21 @@ class Slicing:
     def _cuts(self, after: str, upto: str) -> list[str]:
         # All tables that are level share one window.
         if (after, upto) not in self._known_cuts:
-            step = self._settings["commits_per_slice"]
-            rows = self._connection.rows(statements.EVERY_NTH_COMMIT, (lsn.to_bytes(after), lsn.to_bytes(upto), step))
-            texts = (lsn.to_text(bytes(row[0])) for row in rows)
+            edges = (lsn.to_bytes(after), lsn.to_bytes(upto), self._settings["commits_per_slice"])
+            rows = self._connection.rows(self._statements.EVERY_NTH_COMMIT, edges)
+            texts = (lsn.read(row[0]) for row in rows)
             self._known_cuts[after, upto] = [text for text in texts if text < upto]
         return self._known_cuts[after, upto]
 
     # What is only said.
 
+    def _note(self, op: Operation, position: Position, **facts: Any) -> None:
+        self._notices.append(notice(self._connection.dialect.connector, op, position, **facts))
+
     def _note_structures(self) -> None:
         start, end = self._start, self._end
         for ordinal, path in enumerate(end.known):
-            before = histories(start.structures).get(path)
+            before = histories(start.structures, self._connection.dialect).get(path)
             history = self._histories[path]
             known = before.versions if before is not None else ()
             instances = {version.table.instance.object_id for version in known}
@@ -206,26 +210,26 @@ class Slicing:
                 last = version.table
         for ordinal, path in enumerate(start.known):
             if path not in end.known:
-                self._note_switched_off(histories(start.structures)[path].newest, ordinal)
+                self._note_switched_off(histories(start.structures, self._connection.dialect)[path].newest, ordinal)
 
     def _note_taken_in(self, path: str, ordinal: int, table: CapturedTable) -> None:
         progress = self._end.tables.get(path)
         commit = self._end.commit if progress is None else progress.commit
         source = {"change": "CREATE", "commit_lsn": commit}
         position = Position(commit, "q", f"{ordinal:05x}")
-        self._notices.append(notice(Operation.SCHEMA, position, table=table.schema, source=source, snapshot="true"))
+        self._note(Operation.SCHEMA, position, table=table.schema, source=source, snapshot="true")
 
     def _note_altered(self, table: CapturedTable, since: str, ordinal: int) -> None:
         source, at = self._last_event(since)
         source = {"change": "ALTER", "ddl": "N/A", **source}
         position = Position(lsn.before(since), "s", f"{ordinal:05x}")
-        self._notices.append(notice(Operation.SCHEMA, position, table=table.schema, source=source, event_time=at))
+        self._note(Operation.SCHEMA, position, table=table.schema, source=source, event_time=at)
 
     def _note_switched_off(self, table: CapturedTable, ordinal: int) -> None:
         source, at = self._last_event(lsn.after(self._end.commit))
         source = {"change": "DROP", "ddl": "N/A", **source}
         position = Position(self._end.commit, "s", f"{ordinal:05x}")
-        self._notices.append(notice(Operation.SCHEMA, position, table=table.schema, source=source, event_time=at))
+        self._note(Operation.SCHEMA, position, table=table.schema, source=source, event_time=at)
 
     def _note_gaps(self) -> None:
         for path, (after, oldest) in self._end.gaps.items():
@@ -234,26 +238,22 @@ class Slicing:
                 self._note_gap(table, after, lsn.before(oldest), "they were cleaned on the server")
 
     def _note_gap(self, table: TableId, after: str, upto: str, why: str) -> None:
-        self._notices.append(
-            notice(
-                Operation.GAP,
-                Position(after, "s", "g"),
-                id=table,
-                source={"from_lsn": lsn.after(after), "to_lsn": upto, "commit_lsn": after},
-                error=f"Changes of table '{table.path}' from LSN {lsn.after(after)} to {upto} are lost: {why}.",
-            )
+        self._note(
+            Operation.GAP,
+            Position(after, "s", "g"),
+            id=table,
+            source={"from_lsn": lsn.after(after), "to_lsn": upto, "commit_lsn": after},
+            error=f"Changes of table '{table.path}' from LSN {lsn.after(after)} to {upto} are lost: {why}.",
         )
 
     def _note_heartbeat(self) -> None:
         if self._end.heartbeat != self._start.heartbeat and self._end.heartbeat is not None:
-            self._notices.append(
-                notice(
-                    Operation.HEARTBEAT,
-                    Position(self._end.commit, "z"),
-                    source={"commit_lsn": self._end.commit},
-                    event_time=self._end.commit_time,
-                    capture_time=self._end.heartbeat,
-                )
+            self._note(
+                Operation.HEARTBEAT,
+                Position(self._end.commit, "z"),
+                source={"commit_lsn": self._end.commit},
+                event_time=self._end.commit_time,
+                capture_time=self._end.heartbeat,
             )
 
     def _last_event(self, before: str) -> tuple[dict[str, str], Any]:
@@ -261,10 +261,10 @@ class Slicing:
 
         Searched in a few commits only; the commit alone where there is none.
         """
-        rows = self._connection.rows(statements.TRANSACTIONS_BEFORE, (_COMMITS_BACK, lsn.to_bytes(before)))
+        rows = self._connection.rows(self._statements.TRANSACTIONS_BEFORE, (_COMMITS_BACK, lsn.to_bytes(before)))
         server = CommitClock(self._connection, self._end.clock or "+00:00")
         for start_lsn, ended, begun in rows:
-            commit = lsn.to_text(bytes(start_lsn))
+            commit = lsn.read(start_lsn)
             at = server.end(commit, ended)
             if self._settings["commit_time"] == "begin":
                 at = server.begin(begun, at)
@@ -285,7 +285,7 @@ class Slicing:
         last: tuple[tuple[int, bytes, int], str] | None = None
         for window in self._changed(self._still(windows)):
             instance = window.table.instance
-            sql = statements.last_change(instance.name, instance.has_command_id)
+            sql = self._statements.last_change(instance.name, instance.has_command_id)
             for command, change, operation in self._connection.rows(sql, (lsn.to_bytes(commit),)):
                 order = (int(command or 0), bytes(change), int(operation))
                 if last is None or order > last[0]:
@@ -293,12 +293,12 @@ class Slicing:
         if last is None:
             return None
         change = last[0][1]
-        count = self._connection.value(statements.rows_of_change(last[1]), (lsn.to_bytes(commit), change))
+        count = self._connection.value(self._statements.rows_of_change(last[1]), (lsn.to_bytes(commit), change))
         return lsn.to_text(change), int(count)
 
     def _still(self, windows: Sequence[Window]) -> list[Window]:
         try:
-            there = {int(row[1]) for row in self._connection.rows(statements.INSTANCES)}
+            there = {int(row[1]) for row in self._connection.rows(self._statements.INSTANCES)}
         except MissingObject:
             return []
         return [window for window in windows if window.table.instance.object_id in there]

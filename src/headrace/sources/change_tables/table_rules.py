@@ -8,15 +8,14 @@ from dataclasses import replace
 from headrace.changes import Column, TableId, TableSchema
 from headrace.errors import OptionError
 from headrace.options import Options
-from headrace.sources.sqlserver.column_masks import Masks
-from headrace.sources.sqlserver.column_rules import ColumnFilter, say_left_out
-from headrace.sources.sqlserver.message_keys import UniqueKey, choose_keys
-from headrace.sources.sqlserver.select_overrides import SelectOverrides
-from headrace.sources.sqlserver.structure import CapturedTable, CaptureInstance
-from headrace.sources.sqlserver.types import NativeType
+from headrace.sources.change_tables.column_masks import Masks
+from headrace.sources.change_tables.column_rules import ColumnFilter, say_left_out
+from headrace.sources.change_tables.message_keys import UniqueKey, choose_keys
+from headrace.sources.change_tables.native import NativeType
+from headrace.sources.change_tables.select_overrides import SelectOverrides
+from headrace.sources.change_tables.structure import CapturedTable, CaptureInstance
 
-CHANGE_OPERATIONS = {"c": (2,), "u": (3, 4), "d": (1,), "r": (), "t": (), "none": ()}
-"""The values of `__$operation` that stand for an operation; tables under capture are never truncated."""
+_OPERATIONS = ("c", "u", "d", "t")
 
 
 def operations(given: object) -> tuple[str, ...]:
@@ -27,10 +26,10 @@ def operations(given: object) -> tuple[str, ...]:
     """
     parts = given if isinstance(given, (list, tuple)) else str(given).split(",")
     found = tuple(str(part).strip().lower() for part in parts if str(part).strip())
-    unknown = next((letter for letter in found if letter not in CHANGE_OPERATIONS or letter == "r"), None)
+    unknown = next((letter for letter in found if letter not in (*_OPERATIONS, "none")), None)
     if unknown is not None:
         raise ValueError(f"'{unknown}' is none of c, u, d, t and none")
-    return found
+    return tuple(letter for letter in found if letter != "none")
 
 
 class TableRules:

@@ -11,14 +11,14 @@ import pyarrow as pa
 from headrace.changes import Operation, Position, TableId, TableSchema, arrow_schema
 from headrace.errors import DataLossError
 from headrace.options import Options
-from headrace.sources.sqlserver import lsn
-from headrace.sources.sqlserver.change_rows import CONNECTOR
-from headrace.sources.sqlserver.connection import Connection
-from headrace.sources.sqlserver.retention import require_still_retained
-from headrace.sources.sqlserver.structure import Window
+from headrace.sources.change_tables import lsn
+from headrace.sources.change_tables.connection import Connection
+from headrace.sources.change_tables.retention import require_still_retained
+from headrace.sources.change_tables.structure import Window
 
 
 def notice(
+    connector: str,
     op: Operation,
     position: Position,
     *,
@@ -36,7 +36,7 @@ def notice(
         "op": op.value,
         "table": None if named is None else [named.database, named.schema, named.name],
         "position": position.text,
-        "source": {"connector": CONNECTOR, **source},
+        "source": {"connector": connector, **source},
         "schema_id": None if table is None else table.fingerprint,
         "table_schema": None if table is None else table.to_text(),
         "snapshot": snapshot,
@@ -61,17 +61,18 @@ def lost(
     except DataLossError:
         if settings["fail_on_data_loss"] or settings["snapshot_mode"] == "when_needed":
             raise
-        yield _gap(window, capture_time, "they were cleaned on the server")
+        yield _gap(connection.dialect.connector, window, capture_time, "they were cleaned on the server")
 
 
-def switched_off(window: Window, capture_time: dt.datetime | None) -> pa.RecordBatch:
+def switched_off(connector: str, window: Window, capture_time: dt.datetime | None) -> pa.RecordBatch:
     """The row that says that a change table went away while it was read."""
-    return _gap(window, capture_time, "its change data capture was switched off")
+    return _gap(connector, window, capture_time, "its change data capture was switched off")
 
 
-def _gap(window: Window, capture_time: dt.datetime | None, why: str) -> pa.RecordBatch:
+def _gap(connector: str, window: Window, capture_time: dt.datetime | None, why: str) -> pa.RecordBatch:
     table = window.table.id
     said = notice(
+        connector,
         Operation.GAP,
         Position(window.after, "s", "g"),
         id=table,

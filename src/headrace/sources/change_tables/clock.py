@@ -1,4 +1,4 @@
-"""SQL Server's commit times: local times of the server without a zone, made instants. Pure functions."""
+"""Commit times: local times of the server without a zone, made instants. Pure functions."""
 
 from __future__ import annotations
 

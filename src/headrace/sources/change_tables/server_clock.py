@@ -1,6 +1,6 @@
 """The clock of a server: which zone it shows, and the instants of the commit times that a database holds.
 
-SQL Server keeps commit times as local times without a zone. When the clock is set back it shows an hour twice; which of
+Servers keep commit times as local times without a zone. When the clock is set back it shows an hour twice; which of
 the two is meant follows from the order of the commits alone, so a batch that is read again, or cut into other slices,
 has the same instants.
 """
@@ -15,14 +15,10 @@ from functools import lru_cache
 import pyarrow as pa
 
 from headrace.options import Options
-from headrace.sources.sqlserver import clock, lsn, statements
-from headrace.sources.sqlserver.connection import Connection, PassingRefusal, StatementError
+from headrace.sources.change_tables import clock, lsn
+from headrace.sources.change_tables.connection import Connection
 
 _LOG = logging.getLogger("headrace.sources")
-_SAYS_ITS_ZONE = 16
-"""The first version that tells its zone: SQL Server 2022."""
-_CLOUD = (5, 8)
-"""Azure SQL Database and Azure SQL Managed Instance tell it, whatever version they say they have."""
 _LOCAL = pa.timestamp("us")
 
 
@@ -56,12 +52,12 @@ class ServerZone:
         return self._zone(connection, *self._time(connection))
 
     def _time(self, connection: Connection) -> tuple[dt.datetime, int]:
-        ((local, minutes),) = connection.rows(statements.TIME_AND_CLOCK)
+        ((local, minutes),) = connection.rows(connection.statements.TIME_AND_CLOCK)
         return local, int(minutes or 0)
 
     def _zone(self, connection: Connection, local: dt.datetime, minutes: int) -> str:
         if self._known is None and not self._asked:
-            self._known = _asked(connection, local, minutes)
+            self._known = connection.dialect.zone(connection, local, minutes)
             self._asked = True
             if self._known is None:
                 _say_once(
@@ -70,27 +66,6 @@ class ServerZone:
                     "'server_timezone'."
                 )
         return self._known or clock.offset_text(minutes)
-
-
-def _asked(connection: Connection, local: dt.datetime, minutes: int) -> str | None:
-    """The zone that the server says; null when it can't, when nobody here knows it, or when its clock is not in it."""
-    try:
-        ((major, edition),) = connection.rows(statements.SERVER_VERSION)
-        if int(major or 0) < _SAYS_ITS_ZONE and int(edition or 0) not in _CLOUD:
-            return None
-        name = connection.value(statements.SERVER_ZONE)
-    except PassingRefusal:
-        raise
-    except StatementError:
-        return None
-    try:
-        zone = clock.parse_timezone(str(name or ""))
-        meant = clock.readings(pa.array([local], _LOCAL), zone)
-    except (ValueError, pa.ArrowException):
-        return None
-    # Windows can be told not to change the clock for daylight saving, whatever its zone does.
-    shown = clock.to_instants(pa.array([local], _LOCAL), clock.offset_text(minutes))[0].as_py()
-    return zone if shown in [reading[0].as_py() for reading in meant] else None
 
 
 class CommitClock:
@@ -142,12 +117,12 @@ class CommitClock:
         of the next hour. Commits that come later change nothing of that.
         """
         begin, end = hour.begin, hour.end
-        found = self._connection.rows(statements.FIRST_REPEATED, (begin, end + clock.MINUTE, end, end))
+        found = self._connection.rows(self._connection.statements.FIRST_REPEATED, (begin, end + clock.MINUTE, end, end))
         if not found:
             return None
-        commit, peak = bytes(found[0][0]), found[0][1]
+        commit, peak = lsn.read(found[0][0]), found[0][1]
         if peak >= end:
-            return clock.Turn(hour, lsn.to_text(commit), lsn.to_text(commit))
-        parameters = (commit, begin + clock.MINUTE, end - clock.MINUTE, end)
-        settled = self._connection.value(statements.FIRST_SETTLED, parameters)
-        return clock.Turn(hour, lsn.to_text(commit), None if settled is None else lsn.to_text(bytes(settled)))
+            return clock.Turn(hour, commit, commit)
+        parameters = (lsn.to_bytes(commit), begin + clock.MINUTE, end - clock.MINUTE, end)
+        settled = self._connection.value(self._connection.statements.FIRST_SETTLED, parameters)
+        return clock.Turn(hour, commit, None if settled is None else lsn.read(settled))

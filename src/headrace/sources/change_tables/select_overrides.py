@@ -14,7 +14,6 @@ from typing import Any
 from headrace.changes import TableId
 from headrace.errors import CaptureError, OptionError
 from headrace.options import Options
-from headrace.sources.sqlserver.statements import with_all_rows
 
 _NAME = "snapshot_select_statement_overrides"
 PREFIX = "snapshot.select.statement.overrides."
@@ -47,7 +46,7 @@ class SelectOverrides:
     """The statements by which tables are snapshotted, where the options name one.
 
     Args:
-        statements: T-SQL by table: `schema.table` or `database.schema.table`, whatever the case.
+        statements: SQL by table: `schema.table` or `database.schema.table`, whatever the case.
 
     Raises:
         OptionError: a statement can't be used as a derived table.
@@ -102,9 +101,9 @@ def derived(select: str, table: str) -> str:
     order = next((i for i in range(len(words) - 1, 0, -1) if words[i - 1 : i + 1] == ["ORDER", "BY"]), None)
     # Without TOP or OFFSET the server takes no ORDER BY in a derived table; TOP in a part of a UNION is not its own.
     bounded = "TOP" in [word for word in words[1:3] if word not in ("ALL", "DISTINCT")][:1]
-    if order is None or "OFFSET" in words[order:] or (bounded and not _SETS & set(words)):
+    if order is None or {"OFFSET", "FETCH"} & set(words[order:]) or (bounded and not _SETS & set(words)):
         return body
-    return with_all_rows(body)
+    return f"{body}\nOFFSET 0 ROWS"
 
 
 def failed(table: TableId, error: CaptureError) -> CaptureError:

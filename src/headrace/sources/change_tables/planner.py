@@ -1,7 +1,7 @@
 """Where the next batch of one database ends: snapshots, windows of commits, structures and heartbeats.
 
 Runs in the driver, with one connection per question. Everything that decides the rows of a batch is put into its end
-offset here, so that a replay asks nothing of a catalog that may have changed (spec/sqlserver.md sections 3 to 6).
+offset here, so that a replay asks nothing of a catalog that may have changed.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from headrace.errors import CaptureError, DataLossError, PositionMismatch
 from headrace.options import Options
 from headrace.sources.ad_hoc import AdHoc
 from headrace.sources.base import Limit
+from headrace.sources.change_tables import chunks, lsn
+from headrace.sources.change_tables.catalog import CatalogTable
+from headrace.sources.change_tables.connection import Connection
+from headrace.sources.change_tables.incremental import AdHocPlanner
+from headrace.sources.change_tables.retention import Retention, oldest_needed, require_retained
+from headrace.sources.change_tables.server_clock import CommitClock, ServerZone
+from headrace.sources.change_tables.structure import History, histories
 from headrace.sources.health import Health
 from headrace.sources.offset import Offset, TableProgress
 from headrace.sources.snapshot import snapshot_finished
-from headrace.sources.sqlserver import chunks, lsn, statements
-from headrace.sources.sqlserver.catalog import CatalogTable
-from headrace.sources.sqlserver.connection import Connection
-from headrace.sources.sqlserver.incremental import AdHocPlanner
-from headrace.sources.sqlserver.retention import Retention, oldest_needed, require_retained
-from headrace.sources.sqlserver.server_clock import CommitClock, ServerZone
-from headrace.sources.sqlserver.structure import History, histories
 
 _QUIET_SECONDS = 60.0
 """An idle server writes dummy commits.
@@ -65,6 +65,8 @@ class Planner:
         self._lost = lost
         self._retention = Retention(connection)
         self._connection = connection
+        self._statements = connection.statements
+        self._zero = connection.dialect.zero
         self._settings = settings
         self._identity = identity
         self._catalog = catalog
@@ -108,14 +110,14 @@ class Planner:
 
         What the capture job has done, and no table's change table starts after it.
         """
-        head = self._connection.value(statements.MAX_LSN)
-        starts = [table.newest.instance.start_lsn or lsn.ZERO for table in self._catalog.values()]
-        return max([lsn.ZERO if head is None else lsn.to_text(bytes(head)), *starts])
+        head = self._connection.value(self._statements.MAX_LSN)
+        starts = [table.newest.instance.start_lsn or self._zero for table in self._catalog.values()]
+        return max([self._zero if head is None else lsn.read(head), *starts])
 
     def _begin(self, path: str, commit: str) -> TableProgress:
         id = self._catalog[path].id
         if self._estimates is None:
-            rows = self._connection.rows(statements.ROW_ESTIMATES)
+            rows = self._connection.rows(self._statements.ROW_ESTIMATES)
             self._estimates = {(str(schema), str(name)): int(count or 0) for schema, name, count in rows}
         return TableProgress(commit=commit, rows=self._estimates.get((id.schema, id.name), -1))
 
@@ -170,7 +172,7 @@ class Planner:
 
     def _taken_in(self, path: str, start: Offset) -> TableProgress:
         """A table that is captured since the last batch."""
-        begun = self._catalog[path].newest.instance.start_lsn or lsn.ZERO
+        begun = self._catalog[path].newest.instance.start_lsn or self._zero
         at = max(start.commit, begun) if start.initial else self.snapshot_commit()
         if self._mode in ("no_data", "recovery"):
             return TableProgress(commit=at, done=True)
@@ -181,37 +183,37 @@ class Planner:
         value = self._connection.value
         bound = limit.commits or self._settings["max_commits_per_trigger"]
         after = lsn.to_bytes(start.commit)
-        newest = value(statements.NTH_COMMIT_AFTER, (bound, after)) if bound else value(statements.MAX_LSN)
-        commit = start.commit if newest is None else lsn.to_text(bytes(newest))
+        newest = value(self._statements.NTH_COMMIT_AFTER, (bound, after)) if bound else value(self._statements.MAX_LSN)
+        commit = start.commit if newest is None else lsn.read(newest)
         if limit.upto:
             # Tables that were taken in later than that have to be brought level too.
             last = max([limit.upto, *(progress.commit for progress in start.tables.values())])
             commit = max(start.commit, min(commit, last))
-            newest = lsn.to_bytes(commit)
         if commit <= start.commit:
             self._require_not_older(start)
             return start.commit
-        real = value(statements.TRANSACTIONS_BETWEEN, (after, bytes(newest)))
-        oldest = value(statements.OLDEST_MAPPED)
+        real = value(self._statements.TRANSACTIONS_BETWEEN, (after, lsn.to_bytes(commit)))
+        oldest = value(self._statements.OLDEST_MAPPED)
         self._require_same_commit(start, oldest)
         # A mapping that was cleaned beyond our place can't say that nothing happened: then the retention check decides.
-        certain = oldest is not None and lsn.to_text(bytes(oldest)) <= start.commit
+        certain = oldest is not None and lsn.read(oldest) <= start.commit
         if certain and not real and start.commit_time is not None and start.is_level:
             at = self._commit_time(commit, start.clock)
             recent = at is not None and (at - start.commit_time).total_seconds() < _QUIET_SECONDS
             # Where more has come since, a bounded window of dummy commits must not be what is always looked at.
-            if recent and value(statements.MAX_LSN) == newest:
+            head = value(self._statements.MAX_LSN)
+            if recent and head is not None and lsn.read(head) == commit:
                 return start.commit
         return commit
 
     def _require_not_older(self, start: Offset) -> None:
         """The database has not gone back behind what was delivered, as after a restore of a backup."""
-        head = self._connection.value(statements.MAX_LSN)
+        head = self._connection.value(self._statements.MAX_LSN)
         # A commit without a time is the start of a capture instance, which may be ahead of what is captured.
-        if head is None or start.commit_time is None or lsn.to_text(bytes(head)) >= start.commit:
+        if head is None or start.commit_time is None or lsn.read(head) >= start.commit:
             return
         raise PositionMismatch(
-            f"Database '{self._settings['database']}' is captured up to LSN {lsn.to_text(bytes(head))}, but changes up "
+            f"Database '{self._settings['database']}' is captured up to LSN {lsn.read(head)}, but changes up "
             f"to LSN {start.commit} were delivered already: it was restored or failed over to an older state.",
             remedy="Take a new snapshot with a new checkpoint.",
         )
@@ -221,11 +223,11 @@ class Planner:
 
         A database that was restored to an older state and has moved on since has another one there, or none.
         """
-        if start.commit_time is None or oldest is None or lsn.to_text(bytes(oldest)) > start.commit:
+        if start.commit_time is None or oldest is None or lsn.read(oldest) > start.commit:
             # It had no time, or the mapping was cleaned beyond it: nothing can be said.
             return
         # The commits that tell a repeated hour's readings apart may be cleaned by now, so either will do.
-        local = self._connection.value(statements.COMMIT_TIME, (lsn.to_bytes(start.commit),))
+        local = self._connection.value(self._statements.COMMIT_TIME, (lsn.to_bytes(start.commit),))
         if start.commit_time not in CommitClock(self._connection, start.clock).can_be(local):
             raise PositionMismatch(
                 f"Database '{self._settings['database']}' no longer has the commit with LSN {start.commit} that was "
@@ -243,7 +245,7 @@ class Planner:
         found = set()
         for path in start.known:
             table = self._catalog.get(path)
-            if table is None or table.of(histories(start.structures)[path].newest.instance) is not None:
+            if table is None or table.of(self._histories(start)[path].newest.instance) is not None:
                 continue
             progress = start.tables.get(path)
             after = start.commit if progress is None else progress.commit
@@ -254,13 +256,13 @@ class Planner:
         return found
 
     def _histories(self, offset: Offset) -> Mapping[str, History]:
-        return histories(offset.structures)
+        return histories(offset.structures, self._connection.dialect)
 
     def _evolved(self, start: Offset, commit: str, known: tuple[str, ...], fresh: list[str]) -> dict[str, History]:
         """How each table is read up to `commit`, with what was altered since the last batch."""
         found = {}
         for path in known:
-            history = histories(start.structures)[path]
+            history = self._histories(start)[path]
             progress = start.tables.get(path)
             after = start.commit if progress is None else progress.commit
             snapshotting = progress is not None and not progress.done
@@ -279,19 +281,25 @@ class Planner:
         own = table.of(known.instance)
         if own is None:
             # Its change table is gone, and the other one holds all that is needed.
-            return history.followed_by(newest, max(newest.instance.start_lsn or lsn.ZERO, lsn.after(after)))
+            return history.followed_by(newest, max(newest.instance.start_lsn or self._zero, lsn.after(after)))
         if own.instance.name != newest.instance.name:
             begun = newest.instance.start_lsn
             if begun is not None and begun <= commit and commit > after:
                 return history.followed_by(newest, max(begun, lsn.after(after)))
         if own.same_rows(known):
             return history
-        altered = self._connection.value(statements.LAST_DDL, (known.instance.object_id, lsn.to_bytes(after)))
-        if altered is None or snapshotting:
+        at = self._altered(known.instance.object_id, after)
+        if at is None or snapshotting:
             return history.followed_by(own, lsn.after(after))
-        at = lsn.to_text(bytes(altered))
         # Rows of commits before the alteration follow the old structure; when they are all here, the new one begins.
         return history.followed_by(own, lsn.after(at)) if at <= commit else history
+
+    def _altered(self, instance: int, after: str) -> str | None:
+        """The last alteration after a commit; null where there was none, or the server does not say."""
+        if not self._statements.LAST_DDL:
+            return None
+        altered = self._connection.value(self._statements.LAST_DDL, (instance, lsn.to_bytes(after)))
+        return None if altered is None else lsn.read(altered)
 
     def _still_needed(
         self, start: Offset, end: Offset, histories: Mapping[str, History]
@@ -379,7 +387,7 @@ class Planner:
         return replace(end, commit_time=self._commit_time(end.commit, stamp))
 
     def _commit_time(self, commit: str, zone: str) -> dt.datetime | None:
-        local = self._connection.value(statements.COMMIT_TIME, (lsn.to_bytes(commit),))
+        local = self._connection.value(self._statements.COMMIT_TIME, (lsn.to_bytes(commit),))
         return CommitClock(self._connection, zone).end(commit, local)
 
     def _require_same_database(self, start: Offset) -> None:

@@ -19,8 +19,8 @@ import pyarrow.compute as pc
 from headrace.changes import LogicalType, TableId, TableSchema
 from headrace.errors import OptionError
 from headrace.options import Options, shown_name
-from headrace.sources.sqlserver.column_rules import matching
-from headrace.sources.sqlserver.types import NativeType
+from headrace.sources.change_tables.column_rules import matching
+from headrace.sources.change_tables.native import NativeType
 
 FAMILIES = ("column.mask.with.*", "column.mask.hash.*", "column.truncate.to.*")
 _WITH = re.compile(r"column\.mask\.with\.(\d+)\.chars", re.IGNORECASE)
@@ -164,7 +164,7 @@ def _change(name: str, salt: str) -> Change:
     match = _HASH.fullmatch(name)
     if match is None:
         raise OptionError(
-            f"Unknown option '{shown_name(name)}' for source 'sqlserver'.",
+            f"Unknown option '{shown_name(name)}' of the source.",
             remedy="Known are column.mask.with.<n>.chars, column.truncate.to.<n>.chars and "
             "column.mask.hash.v2.<algorithm>.with.salt.<salt>.",
         )

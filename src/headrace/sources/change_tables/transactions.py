@@ -2,7 +2,7 @@
 
 One task holds a range of whole commits. Each table's rows come in their own order from the server; they are merged here
 by position, a batch of each table at a time, so that memory depends on the number of tables that changed and not on the
-size of a transaction (spec/sqlserver.md section 7).
+size of a transaction.
 """
 
 from __future__ import annotations
@@ -20,13 +20,12 @@ import pyarrow.compute as pc
 from headrace import faultpoints
 from headrace.changes import Operation, Position
 from headrace.options import Options
+from headrace.sources.change_tables.connection import ARROW_ROWS, Connection, MissingObject
+from headrace.sources.change_tables.notices import lost, switched_off
+from headrace.sources.change_tables.structure import Window
+from headrace.sources.change_tables.windows import CommitTimes, commit_times
 from headrace.sources.images import Images
 from headrace.sources.rows import change_batch, repeat
-from headrace.sources.sqlserver.change_rows import CONNECTOR, CommitTimes
-from headrace.sources.sqlserver.connection import ARROW_ROWS, Connection, MissingObject
-from headrace.sources.sqlserver.notices import lost, switched_off
-from headrace.sources.sqlserver.structure import Window
-from headrace.sources.sqlserver.windows import change_reader, changes, commit_times
 
 _END_ORDER = "e"
 """Order of END in its commit: after the hex digits of every change, before whatever is said of the commit."""
@@ -50,6 +49,7 @@ def read_transactions(
     low, high = min(window.after for window in windows), max(window.upto for window in windows)
     rows = max(_LEAST_ROWS, ARROW_ROWS // len(windows))
     with connect() as first:
+        connector = first.dialect.connector
         times = commit_times(first, low, high, zone, settings)
     gone: list[Window] = []
     with ExitStack() as cleanup:
@@ -58,13 +58,14 @@ def read_transactions(
         for number, window in enumerate(windows):
             # A cursor that is still open needs a connection of its own; most tables fit into one batch and need none.
             connection = free.pop() if free else cleanup.enter_context(connect())
-            reader = change_reader(window.table, times, capture_time, settings, weighted=True)
-            raw = changes(connection, window, settings, rows=rows)
+            dialect = connection.dialect
+            reader = dialect.change_reader(window.table, times, capture_time, settings, weighted=True)
+            raw = dialect.changes(connection, window, settings, rows=rows)
             cursor = _Cursor(number, _there(reader.read(raw), window, gone))
             if cursor.exhausted:
                 free.append(connection)
             cursors.append(cursor)
-        numbering = _Numbering([w.table.id.full_path for w in windows], times, capture_time)
+        numbering = _Numbering(connector, [w.table.id.full_path for w in windows], times, capture_time)
         for batch, origins in _merged(cursors):
             yield from numbering.number(batch, origins)
             faultpoints.reach("source.stream.batch")
@@ -77,7 +78,7 @@ def read_transactions(
             except MissingObject:
                 gone.append(window)
     for window in gone:
-        yield switched_off(window, capture_time)
+        yield switched_off(connector, window, capture_time)
 
 
 def _there(rows: Iterator[pa.RecordBatch], window: Window, gone: list[Window]) -> Iterator[pa.RecordBatch]:
@@ -164,7 +165,10 @@ class _Numbering:
     only the counts of an END are put together one transaction at a time.
     """
 
-    def __init__(self, tables: Sequence[str], times: CommitTimes, capture_time: dt.datetime | None) -> None:
+    def __init__(
+        self, connector: str, tables: Sequence[str], times: CommitTimes, capture_time: dt.datetime | None
+    ) -> None:
+        self._connector = connector
         self._names = [json.dumps(table, ensure_ascii=False) for table in tables]
         self._times = times
         self._capture_time = capture_time
@@ -239,7 +243,11 @@ class _Numbering:
         count = len(commits)
         ids = pa.array(commits, pa.string())
         names = ("connector", "commit_lsn", *facts)
-        texts = [repeat(CONNECTOR, pa.string(), count), ids, *(pa.array(fact, pa.string()) for fact in facts.values())]
+        texts = [
+            repeat(self._connector, pa.string(), count),
+            ids,
+            *(pa.array(fact, pa.string()) for fact in facts.values()),
+        ]
         rows = np.arange(count)
         return change_batch(
             count,

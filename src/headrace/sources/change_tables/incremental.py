@@ -25,20 +25,19 @@ from headrace.changes.key_text import key_texts
 from headrace.errors import CaptureError, DataLossError, FormatError, HeadraceError
 from headrace.options import Options
 from headrace.sources.ad_hoc import INCREMENTAL, AdHoc, Candidate, Chunk, Request
+from headrace.sources.change_tables import lsn
+from headrace.sources.change_tables.chunks import columns_there, keys
+from headrace.sources.change_tables.column_masks import Masks
+from headrace.sources.change_tables.connection import Connection, MissingObject, PassingRefusal, StatementError
+from headrace.sources.change_tables.retention import require_still_retained
+from headrace.sources.change_tables.rewind import ROUNDING, wait_until_captured
+from headrace.sources.change_tables.signal_table import read_signals, signal_table
+from headrace.sources.change_tables.snapshot_read import read_batch
+from headrace.sources.change_tables.structure import CapturedTable, History, column_texts, named_texts
 from headrace.sources.health import CaptureState, Health
 from headrace.sources.offset import Offset
 from headrace.sources.rows import repeat, schema_batch
 from headrace.sources.signals import Signal, new_files, read_file
-from headrace.sources.sqlserver import lsn, statements
-from headrace.sources.sqlserver.change_rows import CONNECTOR
-from headrace.sources.sqlserver.chunks import keys
-from headrace.sources.sqlserver.column_masks import Masks
-from headrace.sources.sqlserver.connection import Connection, MissingObject, PassingRefusal, StatementError
-from headrace.sources.sqlserver.retention import require_still_retained
-from headrace.sources.sqlserver.rewind import ROUNDING, wait_until_captured
-from headrace.sources.sqlserver.signal_table import read_signals, signal_table
-from headrace.sources.sqlserver.snapshot_read import read_batch
-from headrace.sources.sqlserver.structure import CapturedTable, History, column_texts, named_texts
 
 _LOG = logging.getLogger("headrace.sources")
 _PASSING = re.compile(r"deadlock|lock request time ?out", re.IGNORECASE)
@@ -176,7 +175,7 @@ class AdHocPlanner:
 
     def _moved(self, request: Request, table: CapturedTable, budget: int) -> Request:
         """A request with up to `budget` further chunks; their bounds are keys that the server found."""
-        key, sql = table.chunk_key, request.filter
+        key, sql, statements = table.chunk_key, request.filter, self._connection.statements
         if not key or request.key not in ((), key):
             raise CaptureError("its key is not what it was when the snapshot began; ask for it again.")
         last = request.last
@@ -205,7 +204,7 @@ class AdHocPlanner:
         if isinstance(error, PassingRefusal) or _PASSING.search(error.message):
             return False
         try:
-            self._connection.value(statements.LOCAL_TIME)
+            self._connection.value(self._connection.statements.LOCAL_TIME)
         except HeadraceError:
             raise error from None
         return True
@@ -248,11 +247,11 @@ def read_incremental(
         DataLossError: changes since the commit were cleaned while the chunk was read.
     """
     key = table.chunk_key
-    present = {str(row[0]) for row in connection.rows(statements.COLUMN_NAMES, (table.id.schema, table.id.name))}
+    present = columns_there(connection, table)
     if not present.issuperset(key):
         _say(f"Table '{table.id.path}' or its key went away while its ad-hoc snapshot was read; the run goes on.")
         return
-    sql, parameters = statements.rows_in_range(
+    sql, parameters = connection.statements.rows_in_range(
         table, key, chunk.lower, chunk.upper, present=present, condition=chunk.filter, ordered=True
     )
     try:
@@ -268,7 +267,8 @@ def read_incremental(
         _say(f"Table '{table.id.path}' went away while its ad-hoc snapshot was read; the run goes on.")
         return
     if chunk.opening:
-        yield schema_batch(table.schema, chunk.schema_position(commit), capture_time, CONNECTOR)
+        yield schema_batch(table.schema, chunk.schema_position(commit), capture_time, connection.dialect.connector)
+    connector = connection.dialect.connector
     masks = Masks.of(settings).of_table(table.schema, table.natives)
     for texts, keep in zip(batches, kept, strict=True):
         if not keep.any():
@@ -276,7 +276,15 @@ def read_incremental(
         left = masks.apply([column.filter(pa.array(keep)) for column in texts])
         count = len(left[0])
         positions = repeat(chunk.position(commit).text, pa.string(), count)
-        yield read_batch(table, left, commit, repeat(INCREMENTAL, pa.string(), count), positions, capture_time)
+        yield read_batch(
+            connector,
+            table,
+            left,
+            commit,
+            repeat(INCREMENTAL, pa.string(), count),
+            positions,
+            capture_time,
+        )
     faultpoints.reach("source.incremental.chunk")
 
 
@@ -294,18 +302,18 @@ def _unchanged(
     are looked at batch by batch, so a huge commit costs no memory. What was changed after the read is left out as well:
     it comes with its own change.
     """
-    read_at = connection.value(statements.LOCAL_TIME) + ROUNDING
+    read_at = connection.value(connection.statements.LOCAL_TIME) + ROUNDING
     faultpoints.reach("source.incremental.wait")
     wait_until_captured(connection, table, read_at, settings["capture_timeout_seconds"])
-    newest = connection.value(statements.MAX_LSN)
+    newest = connection.value(connection.statements.MAX_LSN)
     kept = [np.ones(len(texts), dtype=bool) for texts in chunk]
-    upto = commit if newest is None else lsn.to_text(bytes(newest))
+    upto = commit if newest is None else lsn.read(newest)
     skipped = settings["skipped_operations"]
     if upto > commit and "c" not in skipped:
         # A change that gives no row of its own must not take the row that was read with it.
         hidden = "u" in skipped or settings["skip_messages_without_change"]
         updates = not hidden and not any(native.large for native in table.natives)
-        sql = statements.changed_keys(table, table.chunk_key, updates=updates)
+        sql = connection.statements.changed_keys(table, table.chunk_key, updates=updates)
         for batch in connection.batches(sql, (lsn.to_bytes(commit), lsn.to_bytes(upto))):
             changed = key_texts(named_texts(table, table.chunk_key, batch))
             for texts, keep in zip(chunk, kept, strict=True):

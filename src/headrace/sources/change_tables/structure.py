@@ -15,10 +15,11 @@ import pyarrow as pa
 
 from headrace.changes import TableId, TableSchema
 from headrace.errors import CaptureError
+from headrace.sources.change_tables import lsn
+from headrace.sources.change_tables.connection import ARROW_ROWS
+from headrace.sources.change_tables.dialect import Dialect
+from headrace.sources.change_tables.native import NativeType
 from headrace.sources.offset import Recent
-from headrace.sources.sqlserver import lsn
-from headrace.sources.sqlserver.connection import ARROW_ROWS
-from headrace.sources.sqlserver.types import NativeType
 
 _BATCH_BYTES = 64 * 1024 * 1024
 _LEAST_ROWS = 256
@@ -34,9 +35,9 @@ class CaptureInstance:
     """One change table of a source table.
 
     Args:
-        name: the capture instance; its change table is `cdc.[<name>_CT]`.
+        name: what the server knows it by: SQL Server's capture instance, or the quoted name of Db2's change table.
         start_lsn: the oldest LSN it still holds everything after; null until the capture job first ran.
-        columns: captured column names with their ordinal in the update mask.
+        columns: captured column names with their ordinal in the change table.
         has_command_id: whether the change table has `__$command_id` (older servers do not).
         object_id: the change table's id, by which an instance is known from a later one of the same name.
     """
@@ -99,7 +100,7 @@ class CapturedTable:
         columns = [{name: value for name, value in c.items() if not _lacking(name, value)} for c in schema["columns"]]
         return {
             "schema": {**schema, "columns": columns},
-            "natives": [[n.name, n.max_length, n.precision, n.scale, n.collation] for n in self.natives],
+            "natives": [native.to_json() for native in self.natives],
             "instance": [
                 instance.name,
                 [list(column) for column in instance.columns],
@@ -110,12 +111,12 @@ class CapturedTable:
         }
 
     @classmethod
-    def from_json(cls, data: dict[str, Any]) -> CapturedTable:
+    def from_json(cls, data: dict[str, Any], dialect: Dialect) -> CapturedTable:
         """Read `to_json`'s form back."""
         name, columns, has_command_id, object_id = data["instance"]
         return cls(
             TableSchema.from_json(data["schema"]),
-            tuple(NativeType(*native) for native in data["natives"]),
+            tuple(dialect.native(*native) for native in data["natives"]),
             CaptureInstance(name, None, tuple((n, o) for n, o in columns), has_command_id, object_id),
             tuple(data["chunk_key"]),
         )
@@ -243,9 +244,9 @@ class History:
         return self._data
 
     @classmethod
-    def from_json(cls, data: list[dict[str, Any]]) -> History:
+    def from_json(cls, data: list[dict[str, Any]], dialect: Dialect) -> History:
         """Read `to_json`'s form back."""
-        return cls([Version(version["since"], CapturedTable.from_json(version)) for version in data], data)
+        return cls([Version(version["since"], CapturedTable.from_json(version, dialect)) for version in data], data)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, History) and self.versions == other.versions
@@ -257,6 +258,8 @@ class History:
 _HISTORIES: Recent[dict[str, History]] = Recent()
 
 
-def histories(structures: Mapping[str, Any]) -> dict[str, History]:
+def histories(structures: Mapping[str, Any], dialect: Dialect) -> dict[str, History]:
     """How each table of an offset is read; not to be changed, because it is kept for the next who asks."""
-    return _HISTORIES.of(structures, lambda: {path: History.from_json(data) for path, data in structures.items()})
+    return _HISTORIES.of(
+        structures, lambda: {path: History.from_json(data, dialect) for path, data in structures.items()}
+    )

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from headrace.changes import Operation
 from headrace.errors import HeadraceError
 from headrace.options import Options
-from headrace.sources.sqlserver.connection import LostConnection, PassingRefusal
+from headrace.sources.change_tables.connection import LostConnection, PassingRefusal
 
 _PASSING = (LostConnection, PassingRefusal)
 _LOG = logging.getLogger("headrace.sources")
