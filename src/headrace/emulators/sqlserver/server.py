@@ -12,8 +12,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from headrace.emulators import database_files as files
 from headrace.emulators.sqlserver import capture as jobs
-from headrace.emulators.sqlserver import files, temporal
+from headrace.emulators.sqlserver import temporal
 from headrace.emulators.sqlserver.bulk import insert_rows
 from headrace.emulators.sqlserver.capture import CaptureJob
 from headrace.emulators.sqlserver.databases import create_file, is_database
