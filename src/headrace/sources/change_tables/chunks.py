@@ -22,7 +22,7 @@ def in_one_session(settings: Options) -> bool:
 
 def isolation(settings: Options) -> str:
     """The isolation mode of snapshots; a readable secondary only offers `snapshot`."""
-    if settings["application_intent"].lower() == "readonly":
+    if str(settings.get("application_intent", "")).lower() == "readonly":
         return "snapshot"
     mode: str = settings["snapshot_isolation_mode"]
     return mode

@@ -69,13 +69,13 @@ class Connection(ABC):
         with self._cursor(sql, parameters):
             return
 
+    @abstractmethod
     def begin(self) -> None:
         """Begin a transaction; ours only read and lock."""
-        self.run(self.statements.BEGIN)
 
+    @abstractmethod
     def end(self) -> None:
         """End the transaction; harmless where the server ended it itself, so that it does not hide why."""
-        self.run(self.statements.END)
 
     def value(self, sql: str, parameters: Sequence[object] = ()) -> Any:
         """The one value of a result of one row and column; null when there is no row."""

@@ -32,7 +32,6 @@ class Statements(Protocol):
     MAX_LSN: str
     OLDEST_MAPPED: str
     NTH_COMMIT_AFTER: str
-    TRANSACTIONS_BETWEEN: str
     TRANSACTIONS_STRICTLY_BETWEEN: str
     EVERY_NTH_COMMIT: str
     TRANSACTIONS_BEFORE: str
@@ -52,8 +51,6 @@ class Statements(Protocol):
     LAST_DDL: str
     """Empty where a server keeps no history of alterations."""
     ROW_ESTIMATES: str
-    BEGIN: str
-    END: str
     ISOLATION: dict[str, str]
 
     def lock_timeout(self, milliseconds: int, /) -> str:
@@ -153,6 +150,18 @@ class Dialect(Protocol):
     """The LSN before all others."""
     advice: Advice
     statements: Statements
+    keeps_idle_commits: bool
+    """Whether the place to which an idle server's log was read can still be looked up when it was read further."""
+
+    def is_quiet(self, connection: Connection, after: str, upto: str, oldest: Any) -> bool:
+        """Whether it is certain that no transaction was captured in (after, upto].
+
+        Args:
+            connection: to the database.
+            after: the commit that was reached.
+            upto: a later one.
+            oldest: what `Statements.OLDEST_MAPPED` gave.
+        """
 
     def native(self, *parts: Any) -> NativeType:
         """A type out of its JSON form."""

@@ -192,12 +192,10 @@ class Planner:
         if commit <= start.commit:
             self._require_not_older(start)
             return start.commit
-        real = value(self._statements.TRANSACTIONS_BETWEEN, (after, lsn.to_bytes(commit)))
         oldest = value(self._statements.OLDEST_MAPPED)
         self._require_same_commit(start, oldest)
-        # A mapping that was cleaned beyond our place can't say that nothing happened: then the retention check decides.
-        certain = oldest is not None and lsn.read(oldest) <= start.commit
-        if certain and not real and start.commit_time is not None and start.is_level:
+        quiet = self._connection.dialect.is_quiet(self._connection, start.commit, commit, oldest)
+        if quiet and start.commit_time is not None and start.is_level:
             at = self._commit_time(commit, start.clock)
             recent = at is not None and (at - start.commit_time).total_seconds() < _QUIET_SECONDS
             # Where more has come since, a bounded window of dummy commits must not be what is always looked at.
@@ -228,6 +226,8 @@ class Planner:
             return
         # The commits that tell a repeated hour's readings apart may be cleaned by now, so either will do.
         local = self._connection.value(self._statements.COMMIT_TIME, (lsn.to_bytes(start.commit),))
+        if local is None and not self._connection.dialect.keeps_idle_commits:
+            return
         if start.commit_time not in CommitClock(self._connection, start.clock).can_be(local):
             raise PositionMismatch(
                 f"Database '{self._settings['database']}' no longer has the commit with LSN {start.commit} that was "

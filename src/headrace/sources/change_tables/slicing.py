@@ -266,7 +266,7 @@ class Slicing:
         for start_lsn, ended, begun in rows:
             commit = lsn.read(start_lsn)
             at = server.end(commit, ended)
-            if self._settings["commit_time"] == "begin":
+            if self._settings.get("commit_time", "end") == "begin":
                 at = server.begin(begun, at)
             event = self._event_of(commit)
             if event is not None:

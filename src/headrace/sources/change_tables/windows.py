@@ -49,14 +49,14 @@ def commit_times(connection: Connection, after: str, upto: str, zone: str, setti
         zone: the zone of the server's clock, or its offset.
         settings: the source's options.
     """
-    sql = connection.statements.COMMIT_TIMES[settings["commit_time"]]
+    sql = connection.statements.COMMIT_TIMES[settings.get("commit_time", "end")]
     batches = list(connection.batches(sql, (lsn.to_bytes(after), lsn.to_bytes(upto))))
     if not batches:
         return CommitTimes.unknown()
     commits = pa.concat_arrays([lsn.to_texts(batch.column(0)) for batch in batches])
     server, columns = CommitClock(connection, zone), pa.Table.from_batches(batches).columns
     times = server.ends(commits, columns[1].combine_chunks())
-    if settings["commit_time"] == "begin":
+    if settings.get("commit_time", "end") == "begin":
         times = server.begins(columns[2].combine_chunks(), times)
     return CommitTimes(commits, times)
 

@@ -15,6 +15,7 @@ from headrace.sources.change_tables.connection import (
     PassingRefusal,
     StatementError,
 )
+from headrace.sources.sqlserver import statements
 from headrace.sources.sqlserver.dialect import SqlServer
 
 _INVALID_OBJECT = re.compile(r"Invalid object name '([^']+)'", re.IGNORECASE)
@@ -50,6 +51,14 @@ class SqlServerConnection(Connection):
 
     def __init__(self, driver: str, settings: Mapping[str, Any]) -> None:
         super().__init__(driver, settings, SqlServer())
+
+    def begin(self) -> None:
+        """Begin a transaction."""
+        self.run(statements.BEGIN)
+
+    def end(self) -> None:
+        """End the transaction."""
+        self.run(statements.END)
 
     def _connect_error(self, error: Exception) -> HeadraceError:
         text = self._clean(error)

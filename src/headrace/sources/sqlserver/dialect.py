@@ -28,6 +28,14 @@ class SqlServer:
     zero = lsn.ZERO
     advice = ADVICE
     statements: Statements = statements
+    keeps_idle_commits = True
+
+    def is_quiet(self, connection: Connection, after: str, upto: str, oldest: Any) -> bool:
+        """Whether it is certain that no transaction was captured in (after, upto]."""
+        edges = (lsn.to_bytes(after), lsn.to_bytes(upto))
+        real = connection.value(statements.TRANSACTIONS_BETWEEN, edges)
+        # A mapping that was cleaned beyond our place can't say that nothing happened: then the retention check decides.
+        return not real and oldest is not None and lsn.read(oldest) <= after
 
     def native(self, *parts: Any) -> NativeType:
         """A type out of its JSON form."""
