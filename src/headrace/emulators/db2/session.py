@@ -288,6 +288,7 @@ class Session:
         register("db2_arithmetic", 3, types.arithmetic)
         register("db2_hex", 1, lambda value: None if value is None else bytes(value).hex().upper())
         register("db2_char", 2, _char)
+        register("db2_minute_before", 1, _minute_before)
         register("db2_format", 2, _formatted)
         register("db2_like", 2, _like)
         register("db2_identity", 2, self._identity, deterministic=False)
@@ -331,6 +332,13 @@ def _char(value: Any, style: str) -> Any:
         return None
     text = str(value)
     return text.replace(":", ".") if style == "ISO" and text[2] == ":" else text
+
+
+def _minute_before(value: Any) -> Any:
+    if value is None:
+        return None
+    moment = dt.datetime.fromisoformat(str(value)[:26]) - dt.timedelta(minutes=1)
+    return f"{moment:%Y-%m-%d %H:%M:%S.%f}"
 
 
 def _formatted(value: Any, pattern: str) -> Any:

@@ -21,6 +21,7 @@ _REGISTERS = {
     r"\bCURRENT[ _]TIMESTAMP\b": "db2_now()",
     r"\bCURRENT[ _]TIMEZONE\b": "db2_timezone()",
     r"\bCURRENT[ _]DATE\b": "db2_today()",
+    r"\b(\w+\.\w+)\s*-\s*1\s+MINUTE\b": r"db2_minute_before(\1)",
     r"\bXMLSERIALIZE\s*\(": "CAST(",
     r"\b(?:VARCHAR|CHAR|CHARACTER)\s*\(\s*(\d+)\s*\)\s*FOR\s+BIT\s+DATA\b": r"VARBINARY(\1)",
     r"\b([CB]LOB|DBCLOB)\s*\(\s*\d+\s*[KMG]?\s*\)": r"\1",

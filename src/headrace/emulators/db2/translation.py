@@ -21,6 +21,7 @@ _COMPARISONS = {exp.EQ: "=", exp.NEQ: "<>", exp.GT: ">", exp.GTE: ">=", exp.LT: 
 _ARITHMETIC = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/"}
 _FUNCTIONS: dict[str, tuple[str, Db2Type, int]] = {
     "DB2_NOW": ("db2_now()", TIMESTAMP, 0),
+    "DB2_MINUTE_BEFORE": ("db2_minute_before({0})", TIMESTAMP, 1),
     "DB2_TODAY": ("db2_today()", DATE, 0),
     "DB2_TIMEZONE": ("db2_timezone()", Db2Type("DECIMAL", 6), 0),
     "DB2_CHAR": ("db2_char({0}, {1})", VARCHAR, 2),

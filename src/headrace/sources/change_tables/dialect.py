@@ -149,9 +149,12 @@ class Dialect(Protocol):
     zero: str
     """The LSN before all others."""
     advice: Advice
-    statements: Statements
     keeps_idle_commits: bool
     """Whether the place to which an idle server's log was read can still be looked up when it was read further."""
+
+    @property
+    def statements(self) -> Statements:
+        """The statements that the server is sent."""
 
     def is_quiet(self, connection: Connection, after: str, upto: str, oldest: Any) -> bool:
         """Whether it is certain that no transaction was captured in (after, upto].

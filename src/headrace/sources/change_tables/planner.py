@@ -221,13 +221,14 @@ class Planner:
 
         A database that was restored to an older state and has moved on since has another one there, or none.
         """
+        if not self._connection.dialect.keeps_idle_commits:
+            # Its time may have been that of the place where an idle server's log was read to.
+            return
         if start.commit_time is None or oldest is None or lsn.read(oldest) > start.commit:
             # It had no time, or the mapping was cleaned beyond it: nothing can be said.
             return
         # The commits that tell a repeated hour's readings apart may be cleaned by now, so either will do.
         local = self._connection.value(self._statements.COMMIT_TIME, (lsn.to_bytes(start.commit),))
-        if local is None and not self._connection.dialect.keeps_idle_commits:
-            return
         if start.commit_time not in CommitClock(self._connection, start.clock).can_be(local):
             raise PositionMismatch(
                 f"Database '{self._settings['database']}' no longer has the commit with LSN {start.commit} that was "

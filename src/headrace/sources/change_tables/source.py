@@ -12,7 +12,7 @@ import time
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
 import pyarrow as pa
 
@@ -51,7 +51,7 @@ _CATALOG_SECONDS = 30.0
 class ChangeTableSource(Source):
     """Changes of a server's databases from change tables. Subclasses name the server, its options and its own part."""
 
-    dialect: ClassVar[Dialect]
+    dialect: Dialect
 
     def __init__(self, options: Options, *, databases: Sequence[str] = ()) -> None:
         super().__init__(options)
