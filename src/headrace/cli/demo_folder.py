@@ -15,6 +15,8 @@ SERVER = "server"
 MESSAGES = "messages"
 LAKE = "lake"
 BROKER = "kafka"
+DRIVERS = {"sqlserver": "emulator", "db2": "db2-emulator"}
+"""The driver of each kind of emulated server."""
 _HEADER = "# Written by headrace demo; a pipeline like any other. Relative paths are relative to this file.\n"
 
 
@@ -41,13 +43,15 @@ def make_folder(given: Path | None) -> Path:
     return folder
 
 
-def write_pipelines(folder: Path, database: str, bootstrap: str | None) -> list[Path]:
+def write_pipelines(folder: Path, database: str, bootstrap: str | None, kind: str = "sqlserver") -> list[Path]:
     """Write the demo's pipeline, or with Kafka (its address in `bootstrap`) the one into it and the one out of it."""
     source = {
-        "type": "sqlserver",
-        "driver": "emulator",
+        "type": kind,
+        "driver": DRIVERS[kind],
         "hostname": str((folder / SERVER).absolute()),
         "database": database,
+        # What an emulated Db2 can't say for itself.
+        **({"server.timezone": "UTC"} if kind == "db2" else {}),
     }
     format = {"type": "debezium_json", "topic.prefix": database}
     delta = {"type": "delta", "path": f"./{LAKE}"}

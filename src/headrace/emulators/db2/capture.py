@@ -64,12 +64,12 @@ def _move(session: Session, last: int) -> None:
         kept = [name for name in columns if name in there]
         names = "".join(f", {quoted(name)}" for name in kept)
         values = "".join(f", p.{quoted(name)}" for name in kept)
-        edges = execute(
-            f"SELECT MIN(t.commit_lsn), MAX(t.commit_lsn) FROM {waiting} AS p"
+        (newest,) = execute(
+            f"SELECT MAX(t.commit_lsn) FROM {waiting} AS p"
             ' JOIN "emulator.transactions" AS t ON t.tran = p."emulator tran" WHERE p."emulator tran" <= ?',
             (last,),
         ).fetchone()
-        if edges[0] is None:
+        if newest is None:
             continue
         told |= {
             row[0]
@@ -84,9 +84,8 @@ def _move(session: Session, last: int) -> None:
         )
         execute(f'DELETE FROM {waiting} WHERE "emulator tran" <= ?', (last,))
         execute(
-            f"UPDATE {quoted(REGISTER)} SET CD_NEW_SYNCHPOINT = ?, CD_OLD_SYNCHPOINT = COALESCE(CD_OLD_SYNCHPOINT, ?)"
-            " WHERE CD_OWNER = ? AND CD_TABLE = ?",
-            (edges[1], edges[0], cd_owner, cd_table),
+            f"UPDATE {quoted(REGISTER)} SET CD_NEW_SYNCHPOINT = ? WHERE CD_OWNER = ? AND CD_TABLE = ?",
+            (newest, cd_owner, cd_table),
         )
     for number in sorted(told):
         execute(
@@ -114,7 +113,8 @@ def prune(session: Session, mark: bytes | None) -> None:
             execute(f"DELETE FROM {quoted(f'{cd_owner}.{cd_table}')} WHERE IBMSNAP_COMMITSEQ < ?", (mark,))
         execute(f"DELETE FROM {quoted(UOW)} WHERE IBMSNAP_COMMITSEQ < ?", (mark,))
         execute(
-            f"UPDATE {quoted(REGISTER)} SET CD_OLD_SYNCHPOINT = ? WHERE GLOBAL_RECORD = 'N' AND CD_OLD_SYNCHPOINT < ?",
+            f"UPDATE {quoted(REGISTER)} SET CD_OLD_SYNCHPOINT = ? WHERE GLOBAL_RECORD = 'N'"
+            " AND (CD_OLD_SYNCHPOINT IS NULL OR CD_OLD_SYNCHPOINT < ?)",
             (mark, mark),
         )
 

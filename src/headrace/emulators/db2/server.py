@@ -204,6 +204,10 @@ class EmulatedDb2Database:
         """The Capture program as a thread; start it, or use it as a context manager. Times are in seconds."""
         return CaptureProgram(self.open_session, poll=poll, max_transactions=max_transactions)
 
+    def capturing(self) -> CaptureProgram:
+        """The Capture program as demos run it."""
+        return self.capture_program()
+
     def prune(self, mark: bytes | None = None, *, retention: dt.timedelta | None = None) -> None:
         """Forget old changes.
 

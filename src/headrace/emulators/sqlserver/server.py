@@ -239,6 +239,10 @@ class EmulatedDatabase:
         """The capture job as a thread; start it, or use it as a context manager. Times are in seconds."""
         return CaptureJob(self.open_session, poll=poll, idle=idle, max_transactions=max_transactions)
 
+    def capturing(self) -> CaptureJob:
+        """The capture job as demos run it."""
+        return self.capture_job()
+
     def cleanup(
         self, instance: str | None = None, low_lsn: bytes | str | None = None, *, retention: dt.timedelta | None = None
     ) -> None:

@@ -6,13 +6,41 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, Generic, Protocol, TypeVar
 
-from headrace.emulators.sqlserver.driver import Cursor
-from headrace.emulators.sqlserver.server import EmulatedDatabase, EmulatedServer
+
+class Cursor(Protocol):
+    """What a workload sends its changes through."""
+
+    @property
+    def rowcount(self) -> int:
+        """Rows changed by the last statement."""
+
+    def execute(self, sql: str, parameters: Sequence[Any], /) -> Cursor:
+        """Run one statement."""
 
 
-class Workload(ABC):
+class DemoDatabase(Protocol):
+    """A database that is captured, as a demo steers it."""
+
+    @property
+    def path(self) -> Path:
+        """Its file."""
+
+    def capturing(self) -> AbstractContextManager[object]:
+        """Capture what is committed, in a thread, for as long as a block lasts."""
+
+    def capture(self) -> int:
+        """One look at the log: gives how many transactions became visible."""
+
+
+Database = TypeVar("Database", bound=DemoDatabase)
+
+
+class Workload(ABC, Generic[Database]):
     """A database with seeded traffic. The same seed gives the same rows, transactions and order.
 
     Args:
@@ -23,7 +51,7 @@ class Workload(ABC):
         transactions: how many were committed.
     """
 
-    def __init__(self, database: EmulatedDatabase) -> None:
+    def __init__(self, database: Database) -> None:
         self.database = database
         self.counts: Counter[tuple[str, str]] = Counter()
         self.transactions = 0
@@ -32,7 +60,7 @@ class Workload(ABC):
 
     @classmethod
     @abstractmethod
-    def create(cls, server: EmulatedServer, seed: int = 1, *, name: str = "") -> Workload:
+    def create(cls, server: Any, seed: int = 1, *, name: str = "") -> Workload[Database]:
         """Make the database with its tables, capture and history. Nothing of the history is in the change tables."""
 
     @abstractmethod
