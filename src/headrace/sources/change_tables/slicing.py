@@ -282,19 +282,21 @@ class Slicing:
             for window in self._histories[path].windows(lsn.before(commit), commit)
             if window.table.instance.object_id
         ]
-        last: tuple[tuple[int, bytes, int], str] | None = None
+        last: tuple[tuple[int, str, int], str] | None = None
         for window in self._changed(self._still(windows)):
             instance = window.table.instance
             sql = self._statements.last_change(instance.name, instance.has_command_id)
             for command, change, operation in self._connection.rows(sql, (lsn.to_bytes(commit),)):
-                order = (int(command or 0), bytes(change), int(operation))
+                order = (int(command or 0), lsn.read(change), int(operation))
                 if last is None or order > last[0]:
                     last = (order, instance.name)
         if last is None:
             return None
         change = last[0][1]
-        count = self._connection.value(self._statements.rows_of_change(last[1]), (lsn.to_bytes(commit), change))
-        return lsn.to_text(change), int(count)
+        count = self._connection.value(
+            self._statements.rows_of_change(last[1]), (lsn.to_bytes(commit), lsn.to_bytes(change))
+        )
+        return change, int(count)
 
     def _still(self, windows: Sequence[Window]) -> list[Window]:
         try:

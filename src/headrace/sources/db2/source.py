@@ -42,8 +42,7 @@ class Db2Source(ChangeTableSource):
         )
 
     def _state(self, connection: Connection) -> object:
-        instances = [row[:2] for row in connection.rows(self._statements.INSTANCES)]
-        return [instances, connection.rows(self._statements.CATALOG_STATE)]
+        return [connection.rows(self._statements.INSTANCES), connection.rows(self._statements.CATALOG_STATE)]
 
     def _newest_transaction(self, connection: Connection) -> str | None:
         newest = connection.value(self._statements.NEWEST_TRANSACTION)
