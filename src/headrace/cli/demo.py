@@ -32,8 +32,8 @@ class Database(StrEnum):
     SHOP = "shop"
 
 
-class Server(StrEnum):
-    """The kinds of server that a demo can have."""
+class Source(StrEnum):
+    """The kinds of database that a demo can have, all of them emulated."""
 
     SQLSERVER = "sqlserver"
     DB2 = "db2"
@@ -61,10 +61,10 @@ class Timings:
 
 
 def demo(
-    source: Annotated[Server, typer.Option(help="The kind of server, emulated.")] = Server.SQLSERVER,
+    source: Annotated[Source, typer.Option(help="Which kind of database is captured.")] = Source.SQLSERVER,
     database: Annotated[
         Database | None,
-        typer.Option(help="flights: one big table, on SQL Server, and the default there; shop: small ones."),
+        typer.Option(help="flights: one big table (SQL Server only, and its default); shop: small ones."),
     ] = None,
     dir: Annotated[
         Path | None, typer.Option("--dir", help="Where everything goes; by default a new folder here.")
@@ -78,9 +78,9 @@ def demo(
     """Capture a database with history while it is changed, and prove that the mirror equals it."""
     out = Console(highlight=False, markup=False, soft_wrap=True)
     with failures_told(debug), ExitStack() as cleanup:
-        chosen = database or (Database.FLIGHTS if source is Server.SQLSERVER else Database.SHOP)
-        if source is not Server.SQLSERVER and chosen is Database.FLIGHTS:
-            raise OptionError("The database flights is there on SQL Server only.", remedy="Take --database shop.")
+        chosen = database or (Database.FLIGHTS if source is Source.SQLSERVER else Database.SHOP)
+        if source is not Source.SQLSERVER and chosen is not Database.SHOP:
+            raise OptionError(f"There is no demo '{chosen.value}' of {source.value}.", remedy="Use --database shop.")
         folder = make_folder(dir)
         out.print(f"Everything goes into {folder}")
         try:

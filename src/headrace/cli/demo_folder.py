@@ -15,8 +15,6 @@ SERVER = "server"
 MESSAGES = "messages"
 LAKE = "lake"
 BROKER = "kafka"
-DRIVERS = {"sqlserver": "emulator", "db2": "db2-emulator"}
-"""The driver of each kind of emulated server."""
 _HEADER = "# Written by headrace demo; a pipeline like any other. Relative paths are relative to this file.\n"
 
 
@@ -45,14 +43,15 @@ def make_folder(given: Path | None) -> Path:
 
 def write_pipelines(folder: Path, database: str, bootstrap: str | None, kind: str = "sqlserver") -> list[Path]:
     """Write the demo's pipeline, or with Kafka (its address in `bootstrap`) the one into it and the one out of it."""
-    source = {
+    source: dict[str, object] = {
         "type": kind,
-        "driver": DRIVERS[kind],
+        "driver": "emulator",
         "hostname": str((folder / SERVER).absolute()),
         "database": database,
-        # What an emulated Db2 can't say for itself.
-        **({"server.timezone": "UTC"} if kind == "db2" else {}),
     }
+    if kind == "db2":
+        # The emulated server can't say its zone.
+        source |= {"driver": "db2-emulator", "server.timezone": "UTC"}
     format = {"type": "debezium_json", "topic.prefix": database}
     delta = {"type": "delta", "path": f"./{LAKE}"}
     if bootstrap is None:

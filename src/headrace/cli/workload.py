@@ -36,7 +36,7 @@ class Workload:
         database: `flights` or `shop`: both the database's name and what is done with it.
         seed: of the changes.
         rate: transactions per second.
-        source: the kind of server.
+        source: which kind of database it is, as the emulators are named.
     """
 
     def __init__(self, folder: Path, database: str, seed: int, rate: float, source: str = "sqlserver") -> None:
