@@ -50,6 +50,11 @@ class Definitions:
             raise not_emulated(f"{reader.word()} {reader.word(1)}")
         reader.finish()
 
+    def declare(self, reader: Reader) -> None:
+        """Let the catalog know a table that is a view here."""
+        reader.expect("CREATE", "TABLE")
+        self._catalog.save(self._draft(reader, *reader.path("SYSIBM")), self._now())
+
     def table(self, schema: str, name: str) -> Table:
         """A table that is there; raises SQL0204N."""
         found = self._catalog.find(schema, name)

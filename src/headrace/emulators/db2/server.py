@@ -20,7 +20,7 @@ from headrace.emulators.db2.errors import OperationalError, ProgrammingError
 from headrace.emulators.db2.registrations import REGISTER
 from headrace.emulators.db2.session import Clock, Session, utc_now
 from headrace.emulators.db2.syntax import Reader, statements
-from headrace.emulators.db2.zos import ZOS_VIEWS
+from headrace.emulators.db2.zos import ZOS_TABLES, ZOS_VIEWS
 
 _FIRST_LSN = 0x4E0000
 
@@ -76,6 +76,8 @@ class EmulatedDb2:
                 session.definitions.run(Reader(sql), "SYSCAT")
             session.sqlite.execute("INSERT INTO \"SYSIBM.SYSDUMMY1\" VALUES ('Y')")
             session.registrations.create()
+            for sql in statements(ZOS_TABLES):
+                session.definitions.declare(Reader(sql))
             for sql in ZOS_VIEWS:
                 session.sqlite.execute(sql)
         return database
