@@ -144,6 +144,20 @@ def test_updates_that_are_captured_as_one_row_have_no_image_before(database):
     assert (update["op"], update["before"], image(update)) == ("u", None, {"id": "1", "v": "b"})
 
 
+def test_updates_are_known_by_the_tables_own_key_whatever_the_messages_key(database):
+    database.create("t", "id int not null primary key, region varchar(5)", [(1, "a"), (3, "a")])
+    run = database.run(message_key_columns="SHOP.T:REGION")
+    run.all()
+    with database.transaction() as cursor:
+        cursor.execute("DELETE FROM SHOP.T WHERE ID = 1")
+        cursor.execute("INSERT INTO SHOP.T VALUES (2, 'a')")
+    database.update("t", "REGION = 'b'", "ID = 3")
+    database.capture()
+    rows = [row for row in run.all() if row["op"] != "schema"]
+    found = [(row["op"], row["key_text"], image(row)["id"]) for row in rows]
+    assert found == [("d", '["a"]', "1"), ("c", '["a"]', "2"), ("u", '["b"]', "3")]
+
+
 @pytest.mark.parametrize(("zone", "minutes"), [("Europe/Vienna", 120), ("-03:30", -210), (None, -210)])
 def test_commit_times_are_instants_whatever_the_servers_clock_shows(tmp_path, monkeypatch, zone, minutes):
     with closing(Db2Database(tmp_path / "server", zone_minutes=minutes)) as database:
