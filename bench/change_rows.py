@@ -21,8 +21,9 @@ import pyarrow as pa
 
 from headrace.changes import Column, TableId, TableSchema
 from headrace.changes.types import arrow_text
+from headrace.sources.change_tables.windows import CommitTimes
 from headrace.sources.images import Images
-from headrace.sources.sqlserver.change_rows import ChangeReader, CommitTimes
+from headrace.sources.sqlserver.change_rows import ChangeReader
 from headrace.sources.sqlserver.types import NativeType
 
 BATCH = 32_768

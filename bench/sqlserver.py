@@ -126,15 +126,16 @@ def table(first: int, count: int) -> pa.Table:
 
 def fetched(database: object, slices: list) -> int:
     """The rows of the same statements, as the driver gives them."""
-    from headrace.sources.sqlserver.connection import Connection
-    from headrace.sources.sqlserver.slices import STREAM, chunk_of, table_of
+    from headrace.sources.change_tables.slices import STREAM, chunk_of, table_of
+    from headrace.sources.sqlserver.connection import SqlServerConnection
+    from headrace.sources.sqlserver.dialect import SqlServer
     from headrace.sources.sqlserver.statements import rows_in_range
     from headrace.sources.sqlserver.windows import changes
 
     count = 0
-    with Connection("emulator", dict(database.settings)) as connection:
+    with SqlServerConnection("emulator", dict(database.settings)) as connection:
         for piece in slices:
-            subject = table_of(piece.details)
+            subject = table_of(piece.details, SqlServer())
             if piece.kind == STREAM:
                 batches = changes(connection, subject, piece.details["after"], piece.details["upto"])
             else:

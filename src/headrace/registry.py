@@ -17,6 +17,7 @@ from headrace.errors import OptionError
 
 _BUILT_IN: Mapping[str, Mapping[str, str]] = {
     "source": {
+        "db2": "headrace.sources.db2.source:Db2Source",
         "sqlserver": "headrace.sources.sqlserver.source:SqlServerSource",
     },
     "format": {
@@ -39,6 +40,8 @@ _BUILT_IN: Mapping[str, Mapping[str, str]] = {
     },
     # Drivers open a DB-API connection for a source: `connect(settings: Mapping[str, str])`.
     "driver": {
+        "db2-emulator": "headrace.emulators.db2.driver:connect",
+        "ibm-db": "headrace.sources.db2.driver:connect",
         "mssql-python": "headrace.sources.sqlserver.driver:connect",
         "emulator": "headrace.emulators.sqlserver.driver:connect",
     },

@@ -42,6 +42,7 @@ class PipelineUnderTest:
     database: str
     sinks: list[dict[str, Any]]
     source_options: dict[str, Any] = field(default_factory=dict)
+    kind: str = "sqlserver"
     runs: int = 0
 
     @property
@@ -52,8 +53,8 @@ class PipelineUnderTest:
         """Write the pipeline file; relative paths in it are relative to it."""
         self.folder.mkdir(parents=True, exist_ok=True)
         source = {
-            "type": "sqlserver",
-            "driver": "emulator",
+            "type": self.kind,
+            "driver": {"sqlserver": "emulator", "db2": "db2-emulator"}[self.kind],
             "hostname": str(self.server),
             "database": self.database,
             **self.source_options,
@@ -154,9 +155,16 @@ def read_topics(bootstrap: str) -> list[dict[str, Any]]:
     return found
 
 
-def check_topic(messages: list[dict[str, Any]], file: Path, database: str) -> None:
-    """Every captured change is in the topics; repeats have the same bytes; no key goes back beyond a repeat."""
-    changes = captured_changes(file)
+def check_topic(messages: list[dict[str, Any]], file: Path, second: str, kind: str = "sqlserver") -> None:
+    """Every captured change is in the topics; repeats have the same bytes; no key goes back beyond a repeat.
+
+    Args:
+        messages: of the topics.
+        file: the emulated database's.
+        second: the second part of every topic's name: the database, or the schema where topics have no database.
+        kind: of server.
+    """
+    changes = captured_by_db2(file) if kind == "db2" else captured_changes(file)
     identities: dict[tuple[str, str, str, str], set[bytes]] = defaultdict(set)
     first_commit: dict[str, str] = {}
     for message in messages:
@@ -168,7 +176,7 @@ def check_topic(messages: list[dict[str, Any]], file: Path, database: str) -> No
         if event["op"] == "r":
             first_commit.setdefault(path, source["commit_lsn"])
             continue
-        identity = (path, source["commit_lsn"], source["change_lsn"], str(source["event_serial_no"]))
+        identity = (path, source["commit_lsn"], source["change_lsn"], str(source.get("event_serial_no", "")))
         identities[identity].add(message["value"])
     for identity, values in identities.items():
         assert len(values) == 1, f"{identity} came with {len(values)} different contents"
@@ -177,7 +185,7 @@ def check_topic(messages: list[dict[str, Any]], file: Path, database: str) -> No
     unknown = set(identities) - set(changes)
     assert not unknown, f"{len(unknown)} changes in the topics were never made: {sorted(unknown)[:3]}"
     _check_order(messages)
-    assert {m["topic"].split(".")[1] for m in messages} == {database}
+    assert {m["topic"].split(".")[1] for m in messages} == {second}
 
 
 def _check_order(messages: list[dict[str, Any]]) -> None:
@@ -215,6 +223,36 @@ def captured_changes(file: Path) -> list[tuple[str, str, str, str]]:
             run = (commit, change)
             if operation != 3:
                 found.append((f"{schema}.{table}", _text(commit), _text(change), str(serial)))
+    connection.close()
+    return found
+
+
+def captured_by_db2(file: Path) -> list[tuple[str, str, str, str]]:
+    """The same of Db2's change tables, an update being a D row and the I row of the same key after it."""
+    connection = sqlite3.connect(f"file:{file}?mode=ro", uri=True)
+    bodies = [json.loads(body) for (body,) in connection.execute('SELECT body FROM "emulator.tables"')]
+    keys = {
+        f"{b['schema']}.{b['name']}": next((key["columns"] for key in b["keys"] if key["primary"]), []) for b in bodies
+    }
+    found: list[tuple[str, str, str, str]] = []
+    registered = connection.execute(
+        'SELECT SOURCE_OWNER, SOURCE_TABLE, CD_OWNER, CD_TABLE, GLOBAL_RECORD FROM "ASNCDC.IBMSNAP_REGISTER"'
+    ).fetchall()
+    for owner, table, cd_owner, cd_table in (row[:4] for row in registered if row[4] == "N"):
+        path = f"{owner}.{table}"
+        key = "".join(f', "{column}"' for column in keys[path])
+        rows = connection.execute(
+            f'SELECT IBMSNAP_COMMITSEQ, IBMSNAP_INTENTSEQ, IBMSNAP_OPERATION{key} FROM "{cd_owner}.{cd_table}" '
+            "ORDER BY IBMSNAP_COMMITSEQ, IBMSNAP_INTENTSEQ"
+        ).fetchall()
+        for row, following in zip(rows, [*rows[1:], None], strict=True):
+            first_half = (
+                row[2] == "D"
+                and following is not None
+                and (following[0], following[2], following[3:]) == (row[0], "I", row[3:])
+            )
+            if not first_half:
+                found.append((path, _text(row[0]), _text(row[1]), ""))
     connection.close()
     return found
 

@@ -31,13 +31,18 @@ MORE_POINTS = (
 
 
 @pytest.fixture
-def shop(tmp_path):
-    with Workload(tmp_path / "server", "shop", 11, 30) as workload:
+def kind():
+    return "sqlserver"
+
+
+@pytest.fixture
+def shop(tmp_path, kind):
+    with Workload(tmp_path / "server", "shop", 11, 30, kind) as workload:
         until(lambda: workload.ready, 60, "the shop is set up")
         yield workload
 
 
-def pipeline(tmp_path, broker, name):
+def pipeline(tmp_path, broker, name, kind):
     sinks = [
         {"type": "kafka", "bootstrap.servers": broker, "format": {"type": "debezium_json", "topic.prefix": name}},
         {"type": "delta", "path": "./lake"},
@@ -48,6 +53,7 @@ def pipeline(tmp_path, broker, name):
         "shop",
         sinks,
         {"snapshot_chunk_rows": 100, "snapshot_chunks_per_batch": 3},
+        kind,
     )
     subject.write()
     return subject
@@ -62,16 +68,21 @@ def settle(subject, shop, broker, name):
     assert comparison.equal, str(comparison)
     messages = [m for m in read_topics(broker) if m["topic"].startswith(f"{name}.")]
     assert messages
-    check_topic(messages, shop.file, "shop")
+    check_topic(messages, shop.file, "SHOP" if subject.kind == "db2" else "shop", subject.kind)
 
 
 @pytest.mark.parametrize(
-    ("name", "points"),
-    [("named", POINTS), pytest.param("more", (*POINTS, *MORE_POINTS), marks=pytest.mark.soak)],
-    ids=["few", "all"],
+    ("kind", "name", "points"),
+    [
+        ("sqlserver", "named", POINTS),
+        ("db2", "db2", POINTS),
+        pytest.param("sqlserver", "more", (*POINTS, *MORE_POINTS), marks=pytest.mark.soak),
+        pytest.param("db2", "db2more", (*POINTS, *MORE_POINTS), marks=pytest.mark.soak),
+    ],
+    ids=["few", "db2", "all", "db2 all"],
 )
-def test_killed_at_named_points_nothing_is_lost_doubled_or_out_of_order(tmp_path, shop, broker, name, points):
-    subject = pipeline(tmp_path, broker, name)
+def test_killed_at_named_points_nothing_is_lost_doubled_or_out_of_order(tmp_path, shop, broker, kind, name, points):
+    subject = pipeline(tmp_path, broker, name, kind)
     shop.change()
     for point in points:
         subject.killed_at(point)
@@ -82,12 +93,13 @@ KILLS = 10
 
 
 @pytest.mark.soak
-def test_killed_at_random_moments_nothing_is_lost_doubled_or_out_of_order(tmp_path, shop, broker):
+@pytest.mark.parametrize("kind", ["sqlserver", "db2"])
+def test_killed_at_random_moments_nothing_is_lost_doubled_or_out_of_order(tmp_path, shop, broker, kind):
     seed = random.randrange(10**6)
     print(f"seed {seed}")
     moments = random.Random(seed)
-    name = "random"
-    subject = pipeline(tmp_path, broker, name)
+    name = f"random-{kind}"
+    subject = pipeline(tmp_path, broker, name, kind)
     shop.change()
     for _ in range(KILLS):
         subject.killed_after(moments.uniform(0, 4))

@@ -6,7 +6,7 @@ import pytest
 
 from headrace.errors import CaptureError, ConnectError, FormatError, HeadraceError, SinkError
 from headrace.pipeline.recover import find_in_text, recover
-from headrace.sources.sqlserver.connection import LostConnection
+from headrace.sources.change_tables.connection import LostConnection
 
 PLANNER = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: \
 [PYTHON_STREAMING_DATA_SOURCE_RUNTIME_ERROR] \

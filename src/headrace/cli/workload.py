@@ -14,9 +14,12 @@ import sys
 import threading
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headrace.errors import HeadraceError
+
+if TYPE_CHECKING:
+    from headrace.emulators.workload import Workload as Traffic
 
 _END_SECONDS = 10.0
 
@@ -33,10 +36,11 @@ class Workload:
         database: `flights` or `shop`: both the database's name and what is done with it.
         seed: of the changes.
         rate: transactions per second.
+        source: which kind of database it is, as the emulators are named.
     """
 
-    def __init__(self, folder: Path, database: str, seed: int, rate: float) -> None:
-        self._arguments = [str(folder), database, str(seed), str(rate)]
+    def __init__(self, folder: Path, database: str, seed: int, rate: float, source: str = "sqlserver") -> None:
+        self._arguments = [str(folder), database, str(seed), str(rate), source]
         self._answers: queue.Queue[dict[str, Any]] = queue.Queue()
         self._seen: dict[str, Any] = {}
 
@@ -128,16 +132,25 @@ def _answer(**values: object) -> None:
     print(json.dumps(values), flush=True)
 
 
-def main(arguments: list[str]) -> None:
-    """The child's side: make the database, then change and capture it as the parent says."""
+def _made(source: str, folder: Path, name: str, seed: int) -> Traffic[Any]:
+    """The database with its history."""
+    if source == "db2":
+        from headrace.emulators import db2
+        from headrace.emulators.db2.shop import Shop as Db2Shop
+
+        return Db2Shop.create(db2.EmulatedDb2(folder), seed, name=name)
     from headrace.emulators.sqlserver import EmulatedServer
     from headrace.emulators.sqlserver.flights import Flights
     from headrace.emulators.sqlserver.shop import Shop
-    from headrace.emulators.sqlserver.workload import Workload as Traffic
 
-    folder, name, seed, rate = arguments
-    kinds: dict[str, type[Traffic]] = {"flights": Flights, "shop": Shop}
-    traffic = kinds[name].create(EmulatedServer(folder), int(seed), name=name)
+    kinds: dict[str, type[Flights] | type[Shop]] = {"flights": Flights, "shop": Shop}
+    return kinds[name].create(EmulatedServer(folder), seed, name=name)
+
+
+def main(arguments: list[str]) -> None:
+    """The child's side: make the database, then change and capture it as the parent says."""
+    folder, name, seed, rate, source = arguments
+    traffic = _made(source, Path(folder), name, int(seed))
     stop = threading.Event()
 
     def listen() -> None:
@@ -145,7 +158,7 @@ def main(arguments: list[str]) -> None:
         sys.stdin.readline()
         stop.set()
 
-    with traffic.database.capture_job():
+    with traffic.database.capturing():
         _answer(file=str(traffic.database.path))
         if sys.stdin.readline() != "change\n":
             return

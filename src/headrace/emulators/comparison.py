@@ -9,6 +9,7 @@ compared exactly, rows as a multiset, so that duplicates in tables without a key
 from __future__ import annotations
 
 import datetime as dt
+import json
 import re
 import sqlite3
 import sys
@@ -124,6 +125,9 @@ def compare(source: Path, lake: Path, tables: Sequence[str] | None = None) -> Co
 
 
 def _user_tables(database: sqlite3.Connection) -> list[str]:
+    if _is_db2(database):
+        rows = database.execute('SELECT SOURCE_OWNER, SOURCE_TABLE, GLOBAL_RECORD FROM "ASNCDC.IBMSNAP_REGISTER"')
+        return sorted(f"{owner}.{table}" for owner, table, global_record in rows if global_record == "N")
     if _has_catalog(database):
         names = _table_names(database)
         captured = database.execute('SELECT source_object_id FROM "cdc.change_tables"').fetchall()
@@ -162,6 +166,12 @@ def _compare_table(database: sqlite3.Connection, lake: Path, name: str) -> Table
     return result
 
 
+def _is_db2(database: sqlite3.Connection) -> bool:
+    """Whether the file is an emulated Db2 database."""
+    found = database.execute("SELECT 1 FROM sqlite_master WHERE name = 'ASNCDC.IBMSNAP_REGISTER'").fetchone()
+    return found is not None
+
+
 def _has_catalog(database: sqlite3.Connection) -> bool:
     """Whether the file is an emulated database, which says what is captured, and not just tables."""
     wanted = ("cdc.change_tables", "sys.objects", "sys.schemas", "sys.indexes", "sys.index_columns", "sys.columns")
@@ -170,6 +180,11 @@ def _has_catalog(database: sqlite3.Connection) -> bool:
 
 
 def _key(database: sqlite3.Connection, table: str) -> list[str]:
+    if _is_db2(database):
+        schema, _, name = table.partition(".")
+        bodies = database.execute('SELECT schema, name, body FROM "emulator.tables"').fetchall()
+        body = next(json.loads(text) for s, n, text in bodies if (s, n) == (schema, name))
+        return next((list(key["columns"]) for key in body["keys"] if key["primary"]), [])
     if not _has_catalog(database):
         infos = database.execute(f"PRAGMA table_info({_identifier(table)})").fetchall()
         return [info[1] for info in sorted(infos, key=lambda info: info[5]) if info[5]]

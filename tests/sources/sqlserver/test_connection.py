@@ -8,7 +8,8 @@ from mssql_python.connection_string_parser import _ConnectionStringParser
 
 from headrace import registry
 from headrace.errors import CaptureError, ConnectError, OptionError
-from headrace.sources.sqlserver.connection import Connection, MissingObject
+from headrace.sources.change_tables.connection import MissingObject
+from headrace.sources.sqlserver.connection import SqlServerConnection
 from headrace.sources.sqlserver.driver import connect, connection_string
 
 SETTINGS = {"hostname": "db", "port": "1433", "database": "sales", "user": "cdc", "password": "hunter2"}
@@ -24,7 +25,7 @@ class Refusing(Exception):
 
 def connected(monkeypatch, connect):
     monkeypatch.setattr(registry, "find", lambda kind, name: connect)
-    return Connection("any", SETTINGS)
+    return SqlServerConnection("any", SETTINGS)
 
 
 @pytest.mark.parametrize(

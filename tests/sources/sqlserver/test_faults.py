@@ -19,7 +19,7 @@ from tests.sources.sqlserver.test_source import NOW, Run, clean, create, data, r
 from headrace.emulators.sqlserver import EmulatedServer
 from headrace.errors import CaptureError, DataLossError, PositionMismatch
 from headrace.sources.base import Limit
-from headrace.sources.sqlserver.connection import LostConnection, StatementError
+from headrace.sources.change_tables.connection import LostConnection, StatementError
 
 CUT = DriverError("Communication link failure", "TCP Provider: Error code 0x2746")
 KINDS = ["snapshot", "stream", "transactions"]

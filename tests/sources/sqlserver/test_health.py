@@ -73,6 +73,7 @@ def refusing(database, *refused, answers=()):
     class Refusing:
         def __init__(self):
             self.real = made._connect()
+            self.dialect, self.statements = self.real.dialect, self.real.statements
 
         def __enter__(self):
             return self

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from headrace.emulators.sqlserver import EmulatedServer
 from headrace.errors import CaptureError, DataLossError
 from headrace.sources.base import Limit
+from headrace.sources.change_tables.connection import StatementError
 from headrace.sources.databases import Databases, Offsets
 from headrace.sources.offset import Offset
 from headrace.sources.reader import source_named
 from headrace.sources.signals import Signal, write_file
-from headrace.sources.sqlserver.connection import StatementError
 
 NOW = dt.datetime(2026, 11, 21, 12, 0, tzinfo=dt.UTC)
 ENABLE = "EXEC sys.sp_cdc_enable_table @source_schema = N'dbo', @source_name = N'{}', @role_name = NULL"
@@ -514,7 +514,7 @@ def test_a_refusal_that_passes_only_holds_the_snapshot_up(database, gates, caplo
         def refused(*_):
             raise StatementError(refusal)
 
-        patch.setattr("headrace.sources.sqlserver.incremental.keys", refused)
+        patch.setattr("headrace.sources.change_tables.incremental.keys", refused)
         assert read_again(run.all(), "id") == []
     assert read_again(run.all(), "id") == ([] if ends else [("1",)])
     assert bool([m for m in caplog.messages if "ends after 0 chunks" in m]) is ends
@@ -531,7 +531,7 @@ def test_a_connection_that_breaks_ends_no_snapshot(database, gates, monkeypatch)
             connection.close()
             raise StatementError("Communication link failure")
 
-        patch.setattr("headrace.sources.sqlserver.incremental.keys", broken)
+        patch.setattr("headrace.sources.change_tables.incremental.keys", broken)
         with pytest.raises(StatementError, match="link failure"):
             run.source.advance(run.offset, Limit(), NOW)
     assert read_again(run.all(), "id") == [("1",)]

@@ -16,11 +16,11 @@ from tests.sources.sqlserver.test_source import Run, create, data, rows_of
 from headrace.emulators.sqlserver import EmulatedServer
 from headrace.errors import ConnectError, HeadraceError
 from headrace.sources.base import Limit
+from headrace.sources.change_tables import retries
+from headrace.sources.change_tables.connection import LostConnection, MissingObject, PassingRefusal, StatementError
+from headrace.sources.change_tables.retries import Retries
 from headrace.sources.reader import source_named
 from headrace.sources.sqlserver import driver as real_driver
-from headrace.sources.sqlserver import retries
-from headrace.sources.sqlserver.connection import LostConnection, MissingObject, PassingRefusal, StatementError
-from headrace.sources.sqlserver.retries import Retries
 
 DEADLOCK = DriverError("Serialization failure", "Transaction was deadlocked on lock resources; chosen as the victim.")
 

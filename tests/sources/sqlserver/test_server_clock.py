@@ -16,10 +16,12 @@ from headrace.errors import OptionError
 from headrace.observe.completeness import of_tables
 from headrace.options import parse_options
 from headrace.sources.base import Limit
-from headrace.sources.sqlserver import clock, lsn, statements
-from headrace.sources.sqlserver.connection import PassingRefusal, StatementError
+from headrace.sources.change_tables import clock, lsn
+from headrace.sources.change_tables.connection import PassingRefusal, StatementError
+from headrace.sources.change_tables.server_clock import CommitClock, ServerZone
+from headrace.sources.sqlserver import statements
+from headrace.sources.sqlserver.dialect import SqlServer
 from headrace.sources.sqlserver.options import OPTIONS
-from headrace.sources.sqlserver.server_clock import CommitClock, ServerZone
 
 VIENNA, NEW_YORK, LORD_HOWE = "Europe/Vienna", "America/New_York", "Australia/Lord_Howe"
 
@@ -305,6 +307,8 @@ def test_health_reads_the_repeated_hour_in_the_order_of_commits(night):
 
 class Server:
     """A server that answers what is asked of its clock."""
+
+    dialect, statements = SqlServer(), statements
 
     def __init__(self, major, edition, zone, minutes=120):
         self.version, self.zone, self.minutes, self.asked = (major, edition), zone, minutes, []

@@ -20,12 +20,12 @@ from headrace.emulators.sqlserver import EmulatedServer
 from headrace.emulators.sqlserver.session import utc_now
 from headrace.errors import CaptureError, DataLossError
 from headrace.sources.base import Limit
+from headrace.sources.change_tables.select_overrides import derived
+from headrace.sources.change_tables.structure import CapturedTable, CaptureInstance
 from headrace.sources.offset import Offset
 from headrace.sources.signals import Signal
 from headrace.sources.sqlserver import statements
-from headrace.sources.sqlserver.connection import Connection
-from headrace.sources.sqlserver.select_overrides import derived
-from headrace.sources.sqlserver.structure import CapturedTable, CaptureInstance
+from headrace.sources.sqlserver.connection import SqlServerConnection
 from headrace.sources.sqlserver.types import NativeType
 
 FOLDER = Path(inspect.getfile(statements)).parent
@@ -215,7 +215,7 @@ class Sent:
         self.texts = set()
         self.made = {}
         self.refused = set()
-        cursor = Connection._cursor
+        cursor = SqlServerConnection._cursor
 
         def recording(connection, sql, *args, **named):
             self.texts.add(sql)
@@ -223,7 +223,7 @@ class Sent:
                 raise CaptureError("The EXECUTE permission was denied.")
             return cursor(connection, sql, *args, **named)
 
-        monkeypatch.setattr(Connection, "_cursor", recording)
+        monkeypatch.setattr(SqlServerConnection, "_cursor", recording)
         for name in BUILDERS:
             monkeypatch.setattr(statements, name, self.noting(name, getattr(statements, name)))
 

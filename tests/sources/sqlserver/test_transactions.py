@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.sources.sqlserver.test_source import Run, create, rows_of
 
 from headrace.emulators.sqlserver import EmulatedServer
-from headrace.sources.sqlserver import transactions
+from headrace.sources.change_tables import transactions
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from headrace.emulators.sqlserver import files
+from headrace.emulators import database_files as files
 from headrace.emulators.sqlserver.errors import Error
 from headrace.emulators.sqlserver.server import EmulatedDatabase, EmulatedServer
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from headrace.emulators import database_files as files
 from headrace.emulators.sqlserver import catalog as catalogs
-from headrace.emulators.sqlserver import files
 from headrace.emulators.sqlserver.catalog import quoted
 from headrace.emulators.sqlserver.types import DEFAULT_COLLATION
 

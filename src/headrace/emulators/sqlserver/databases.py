@@ -6,7 +6,8 @@ import sqlite3
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headrace.emulators.sqlserver import catalog, files
+from headrace.emulators import database_files as files
+from headrace.emulators.sqlserver import catalog
 from headrace.emulators.sqlserver.collations import register_collations
 from headrace.emulators.sqlserver.errors import ProgrammingError, no_database
 from headrace.emulators.sqlserver.reader import StatementReader

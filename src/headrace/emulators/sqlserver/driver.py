@@ -12,7 +12,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.emulators.sqlserver import errors, files
+from headrace.emulators import database_files as files
+from headrace.emulators.sqlserver import errors
 from headrace.emulators.sqlserver.arrow import ArrowStream, python_rows
 from headrace.emulators.sqlserver.batches import batches
 from headrace.emulators.sqlserver.errors import (

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from pyarrow import csv
 
 from headrace.emulators.sqlserver.server import EmulatedDatabase, EmulatedServer
-from headrace.emulators.sqlserver.workload import Workload
+from headrace.emulators.workload import Workload
 from headrace.errors import OptionError
 
 _TABLES = """
@@ -93,7 +93,7 @@ def read_table(name: str, folder: Path) -> pa.Table:
         return csv.read_csv(io.BytesIO(archive.read(archive.namelist()[0])), convert_options=options)
 
 
-class Flights(Workload):
+class Flights(Workload[EmulatedDatabase]):
     """The flights database.
 
     Args:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from headrace.emulators.sqlserver import change_log, files
+from headrace.emulators import database_files as files
+from headrace.emulators.sqlserver import change_log
 from headrace.emulators.sqlserver.catalog import CDC_TABLES, TableInfo, columns_of, quoted
 from headrace.emulators.sqlserver.computed_views import jobs
 from headrace.emulators.sqlserver.drafts import ColumnDraft, KeyDraft

@@ -12,8 +12,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from headrace.emulators import database_files as files
 from headrace.emulators.sqlserver import capture as jobs
-from headrace.emulators.sqlserver import files, temporal
+from headrace.emulators.sqlserver import temporal
 from headrace.emulators.sqlserver.bulk import insert_rows
 from headrace.emulators.sqlserver.capture import CaptureJob
 from headrace.emulators.sqlserver.databases import create_file, is_database
@@ -237,6 +238,10 @@ class EmulatedDatabase:
     ) -> CaptureJob:
         """The capture job as a thread; start it, or use it as a context manager. Times are in seconds."""
         return CaptureJob(self.open_session, poll=poll, idle=idle, max_transactions=max_transactions)
+
+    def capturing(self) -> CaptureJob:
+        """The capture job as demos run it."""
+        return self.capture_job()
 
     def cleanup(
         self, instance: str | None = None, low_lsn: bytes | str | None = None, *, retention: dt.timedelta | None = None

@@ -12,8 +12,9 @@ from decimal import ROUND_HALF_UP, Decimal
 from pathlib import Path
 from typing import Any
 
+from headrace.emulators import database_files as files
 from headrace.emulators.sqlserver import catalog as catalogs
-from headrace.emulators.sqlserver import files, temporal
+from headrace.emulators.sqlserver import temporal
 from headrace.emulators.sqlserver.alterations import Alterations
 from headrace.emulators.sqlserver.capture import scan_if_idle
 from headrace.emulators.sqlserver.catalog import Catalog, TableInfo, quoted

@@ -14,7 +14,7 @@ from typing import Any
 
 from headrace.emulators.sqlserver.driver import Cursor
 from headrace.emulators.sqlserver.server import EmulatedDatabase, EmulatedServer
-from headrace.emulators.sqlserver.workload import Workload
+from headrace.emulators.workload import Workload
 
 _TABLES = """
 CREATE TABLE dbo.customers (id int NOT NULL IDENTITY(1001, 1) PRIMARY KEY, guid uniqueidentifier NOT NULL,
@@ -45,7 +45,7 @@ _WORDS = ("pen", "lamp", "Käse", "drum", "cup", "tee", "サケ", "rope", "box")
 _EPOCH = dt.datetime(2024, 1, 1, 8, 0, 0)
 
 
-class Shop(Workload):
+class Shop(Workload[EmulatedDatabase]):
     """The shop database.
 
     Args:

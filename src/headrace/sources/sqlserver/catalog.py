@@ -7,53 +7,25 @@ trips as one.
 
 from __future__ import annotations
 
-import fnmatch
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any
 
 from headrace.changes import Column, TableId
 from headrace.errors import CaptureError
-from headrace.registry import did_you_mean
-from headrace.sources.sqlserver import lsn, statements
-from headrace.sources.sqlserver.column_rules import say_left_out
-from headrace.sources.sqlserver.connection import Connection
-from headrace.sources.sqlserver.message_keys import UniqueKey
-from headrace.sources.sqlserver.structure import CapturedTable, CaptureInstance
-from headrace.sources.sqlserver.table_rules import TableRules
+from headrace.sources.change_tables import lsn
+from headrace.sources.change_tables.catalog import CatalogTable, choose
+from headrace.sources.change_tables.column_rules import say_left_out
+from headrace.sources.change_tables.connection import Connection
+from headrace.sources.change_tables.message_keys import UniqueKey
+from headrace.sources.change_tables.structure import CapturedTable, CaptureInstance
+from headrace.sources.change_tables.table_rules import TableRules
+from headrace.sources.sqlserver import statements
+from headrace.sources.sqlserver.advice import ADVICE
 from headrace.sources.sqlserver.types import NativeType, constant_default
 
 ColumnIds = frozenset[tuple[str, int]]
-Row = TypeVar("Row", bound=tuple[Any, ...])
-_REGULAR = re.compile(r"[\\^$|()\[\]{}+]|\.\*")
-
-
-@dataclass(frozen=True)
-class CatalogTable:
-    """A captured table as the catalog shows it now, once for each of its capture instances.
-
-    Args:
-        id: where it lives.
-        versions: oldest instance first.
-    """
-
-    id: TableId
-    versions: tuple[CapturedTable, ...]
-
-    @property
-    def newest(self) -> CapturedTable:
-        """The instance with the newest structure among those that have begun; a single one that has not begun yet."""
-        begun = [version for version in self.versions if version.instance.start_lsn is not None]
-        return begun[-1] if begun else self.versions[-1]
-
-    def of(self, instance: CaptureInstance) -> CapturedTable | None:
-        """The table as an instance that is known from before shows it now; null when that instance is gone."""
-        same = (
-            v for v in self.versions if (v.instance.name, v.instance.object_id) == (instance.name, instance.object_id)
-        )
-        return next(same, None)
 
 
 def captured_tables(
@@ -86,7 +58,8 @@ def captured_tables(
     if strict:
         _require_capture(connection, database)
     tables = [(str(s), str(t), o, bool(tracked)) for s, t, o, tracked in connection.rows(statements.TABLES)]
-    chosen = _excluded(_choose(tables, include, database, databases, strict=strict), exclude, database)
+    refused = partial(_not_captured, database=database)
+    chosen = choose(tables, include, exclude, database, databases, refused, ADVICE, strict=strict)
     columns = _grouped(connection.rows(statements.COLUMNS))
     keys = _grouped(connection.rows(statements.KEYS))
     instances = _instances(connection)
@@ -168,65 +141,6 @@ def _require_capture(connection: Connection, database: str) -> None:
             f"Change data capture is not enabled for database '{database}'.",
             remedy="Run in it: EXEC sys.sp_cdc_enable_db.",
         )
-
-
-def _choose(
-    tables: list[tuple[str, str, int, bool]],
-    include: Sequence[str],
-    database: str,
-    databases: Sequence[str],
-    *,
-    strict: bool,
-) -> list[tuple[str, str, int]]:
-    if not include:
-        chosen = [(s, t, o) for s, t, o, tracked in tables if tracked]
-        if not chosen and strict:
-            raise CaptureError(
-                f"No table of database '{database}' is captured.",
-                remedy="Run EXEC sys.sp_cdc_enable_table for each table.",
-            )
-        return chosen
-    chosen = []
-    for pattern in include:
-        exact = [row for row in tables if f"{row[0]}.{row[1]}" == pattern]
-        matched = exact or _matching(tables, pattern, database)
-        if not matched and strict and len(databases) < 2:
-            known = [f"{s}.{t}" for s, t, _, _ in tables]
-            raise CaptureError(f"Database '{database}' has no table '{pattern}'.", remedy=did_you_mean(pattern, known))
-        # A name means that table, captured or not (an error); a pattern means the captured ones it matches.
-        captured = [row for row in matched if row[3]]
-        if matched and not captured and strict:
-            raise _not_captured(matched[0][0], matched[0][1], database)
-        chosen.extend((s, t, o) for s, t, o, _ in captured if (s, t, o) not in chosen)
-    return chosen
-
-
-def _excluded(tables: list[tuple[str, str, int]], exclude: Sequence[str], database: str) -> list[tuple[str, str, int]]:
-    """The tables that no pattern of the exclude list names."""
-    named = {row for pattern in exclude for row in _matching(tables, pattern, database)}
-    return [row for row in tables if row not in named]
-
-
-def _matching(tables: list[Row], pattern: str, database: str) -> list[Row]:
-    """The tables that a pattern means: as a glob, and where that means none, as a regular expression.
-
-    Debezium's lists are regular expressions, so that lists written for it mean here what they mean there.
-    """
-    if not pattern.startswith("re:"):
-        glob = pattern.lower().removeprefix(f"{database.lower()}.")
-        found = [row for row in tables if fnmatch.fnmatchcase(f"{row[0]}.{row[1]}".lower(), glob)]
-        if found or not _REGULAR.search(pattern):
-            return found
-    try:
-        expression = re.compile(pattern.removeprefix("re:"), re.IGNORECASE)
-    except re.error as error:
-        raise CaptureError(
-            f"'{pattern}' is neither a table nor a regular expression ({error}).",
-            remedy="Write schema.table, or re: and an expression of it.",
-        ) from None
-    # One written for Debezium may begin with the database; ours, which may say what not, are of schema.table.
-    prefixes = ("",) if pattern.startswith("re:") else ("", f"{database}.")
-    return [row for row in tables if any(expression.fullmatch(f"{p}{row[0]}.{row[1]}") for p in prefixes)]
 
 
 def _not_captured(schema: str, table: str, database: str) -> CaptureError:

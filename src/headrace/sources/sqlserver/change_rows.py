@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -17,34 +16,20 @@ import pyarrow.compute as pc
 from headrace.changes import TableSchema
 from headrace.changes.key_text import key_texts
 from headrace.errors import CaptureError
-from headrace.sources.images import Images, constant_map
+from headrace.sources.change_tables import lsn
+from headrace.sources.change_tables.column_masks import NO_MASKS, TableMasks
+from headrace.sources.change_tables.events import differ, sources, weights
+from headrace.sources.change_tables.native import NativeType
+from headrace.sources.change_tables.structure import column_texts
+from headrace.sources.change_tables.windows import CommitTimes
+from headrace.sources.images import Images
 from headrace.sources.rows import change_batch, instants, repeat, table_column
-from headrace.sources.sqlserver import lsn
-from headrace.sources.sqlserver.column_masks import NO_MASKS, TableMasks
-from headrace.sources.sqlserver.structure import column_texts
-from headrace.sources.sqlserver.types import TEXT_NAMES, NativeType
+from headrace.sources.sqlserver.types import TEXT_NAMES
 
 CONNECTOR = "sqlserver"
 _HEADER = 5
 _DELETE, _INSERT, _OLD, _NEW = 1, 2, 3, 4
 _OPS = pa.array([None, "d", "c", None, "u"], pa.string())
-
-
-@dataclass(frozen=True)
-class CommitTimes:
-    """When commits were made, for the commits of one window.
-
-    Args:
-        commits: LSNs as text, ascending.
-        times: the instants, as many.
-    """
-
-    commits: pa.Array
-    times: pa.Array
-
-    def of(self, commits: pa.Array) -> pa.Array:
-        """The instant of each commit; null where the server's mapping has lost it."""
-        return self.times.take(pc.index_in(commits, value_set=self.commits))
 
 
 class ChangeReader:
@@ -168,13 +153,18 @@ class ChangeReader:
         columns = {
             "op": _OPS.take(pa.array(event_operations)),
             "table": table_column(self._schema.id, count),
-            "before": images.maps(before_rows, count, before_places, _of(absent, before_rows)),
-            "after": images.maps(after_rows, count, after_places, _of(absent, after_rows)),
+            "before": images.maps(before_rows, count, before_places, None if absent is None else absent[before_rows]),
+            "after": images.maps(after_rows, count, after_places, None if absent is None else absent[after_rows]),
             "changed": self._changed(batch, events, is_update),
             "position": self._positions(batch, events, commits, changes, event_operations, serials),
             "event_time": self._times.of(commits),
             "capture_time": instants(self._capture_time, count),
-            "source": _sources(commits, changes, serials),
+            "source": sources(
+                CONNECTOR,
+                change_lsn=changes,
+                commit_lsn=commits,
+                event_serial_no=pa.array(serials).cast(pa.string()),
+            ),
             "schema_id": repeat(self._schema.fingerprint, pa.string(), count),
         }
         if self._key:
@@ -187,7 +177,7 @@ class ChangeReader:
         if not self._skip_unchanged or not len(new):
             return rows
         wanted = np.ones(count, dtype=bool)
-        wanted[is_update] = _differ(texts, absent, old, new)
+        wanted[is_update] = differ(texts, absent, old, new)
         return rows if wanted.all() else rows.filter(pa.array(wanted))
 
     def _weights(
@@ -199,17 +189,10 @@ class ChangeReader:
         events: np.ndarray,
         before_places: np.ndarray,
     ) -> pa.Array:
-        """How many events each row is: two for an update that changes the key, else one."""
-        weights = np.ones(len(events), dtype=np.int64)
         places = before_places[is_update[before_places]]
         old = pa.array(before_rows[is_update[before_places]])
         new = pa.array(events[places])
-        for i in self._key:
-            weights[places[~_same(texts[i].take(old), texts[i].take(new))]] = 2
-        return pa.StructArray.from_arrays(
-            [commits, pa.array(weights), pa.nulls(len(events), pa.int64())],
-            names=["id", "total_order", "data_collection_order"],
-        )
+        return weights(commits, [(texts[i].take(old), texts[i].take(new)) for i in self._key], places)
 
     def _check(self, batch: pa.RecordBatch, operations: np.ndarray, old: np.ndarray, new: np.ndarray) -> None:
         if not np.isin(operations, (_DELETE, _INSERT, _OLD, _NEW)).all():
@@ -313,37 +296,3 @@ class ChangeReader:
         words = pa.array([f"{number:08x}" for number in encoded.dictionary.to_pylist()], pa.string())
         order = pc.binary_join_element_wise(words.take(encoded.indices), changes, ":")
         return pc.binary_join_element_wise(commits, order, pa.array(operations).cast(pa.string()), "/")
-
-
-def _differ(texts: list[pa.Array], absent: np.ndarray | None, old: np.ndarray, new: np.ndarray) -> np.ndarray:
-    """Whether anything differs between each old row and its new one; a cell that was left out differs from NULL."""
-    found = np.zeros(len(old), dtype=bool)
-    for i, column in enumerate(texts):
-        found |= ~_same(column.take(pa.array(old)), column.take(pa.array(new)))
-        if absent is not None:
-            found |= absent[old, i] != absent[new, i]
-    return found
-
-
-def _same(before: pa.Array, after: pa.Array) -> np.ndarray:
-    """Whether two columns hold the same, row by row; NULL is the same as NULL."""
-    both_null = pc.and_(pc.is_null(before), pc.is_null(after))
-    same: np.ndarray = pc.or_(pc.fill_null(pc.equal(before, after), False), both_null).to_numpy(zero_copy_only=False)
-    return same
-
-
-def _of(absent: np.ndarray | None, rows: np.ndarray) -> np.ndarray | None:
-    return None if absent is None else absent[rows]
-
-
-def _sources(commits: pa.Array, changes: pa.Array, serials: np.ndarray) -> pa.Array:
-    count = len(commits)
-    names = ("connector", "change_lsn", "commit_lsn", "event_serial_no")
-    texts = [repeat(CONNECTOR, pa.string(), count), changes, commits, pa.array(serials).cast(pa.string())]
-    rows = np.arange(count)
-    return Images(names, texts).maps(rows, count, rows)
-
-
-def snapshot_sources(commit: str, length: int) -> pa.Array:
-    """The source's facts on rows of a snapshot at a commit."""
-    return constant_map({"connector": CONNECTOR, "commit_lsn": commit}, length)

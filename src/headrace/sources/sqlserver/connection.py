@@ -1,23 +1,22 @@
-"""One way to reach a server: statements, Arrow reads, and errors in our own words.
-
-The password is used here and stands in no error: driver messages are passed on without connection strings.
-"""
+"""Connections to SQL Server: what the driver's errors mean."""
 
 from __future__ import annotations
 
-import logging
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any
 
-import pyarrow as pa
-
-from headrace import registry
-from headrace.errors import CaptureError, ConnectError, HeadraceError
-
-ARROW_ROWS = 32_768
-"""Rows per Arrow batch: large enough that Python's share is small, small enough to keep memory flat."""
+from headrace.errors import ConnectError, HeadraceError
+from headrace.sources.change_tables.connection import (
+    Connection,
+    Denied,
+    LostConnection,
+    MissingObject,
+    PassingRefusal,
+    StatementError,
+)
+from headrace.sources.sqlserver import statements
+from headrace.sources.sqlserver.dialect import SqlServer
 
 _INVALID_OBJECT = re.compile(r"Invalid object name '([^']+)'", re.IGNORECASE)
 _DENIED = re.compile(r"(\w+) permission was denied on the object '(.+)', database '.+', schema '(.+)'", re.IGNORECASE)
@@ -40,11 +39,10 @@ _BROKEN_NUMBERS = frozenset((-2, 20, 64, 121, 233, 596, 10053, 10054, 10060))
 _AWAY_NUMBERS = frozenset(
     (922, 927, 976, 978, 983, 1205, 4221, 6005, 10928, 10929, 40143, 40197, 40501, 40540, 40613, 49918, 49919, 49920)
 )
-_LOG = logging.getLogger("headrace.sources")
 
 
-class Connection:
-    """A connection to one database of a server. Not shared between threads and never pickled.
+class SqlServerConnection(Connection):
+    """A connection to one database of SQL Server.
 
     Args:
         driver: the driver's name.
@@ -52,103 +50,15 @@ class Connection:
     """
 
     def __init__(self, driver: str, settings: Mapping[str, Any]) -> None:
-        self._where = f"{settings['hostname']}{':' + settings['port'] if settings.get('port') else ''}"
-        self._database = settings["database"]
-        self._user = settings.get("user") or ""
-        self._secrets = [s for s in (settings.get("password"),) if s]
-        self._patience = int(settings.get("query_timeout_ms") or 0)
-        connect = registry.find("driver", driver)
-        try:
-            self._connection = connect(settings)
-        except HeadraceError:
-            raise
-        except Exception as error:
-            raise self._connect_error(error) from None
+        super().__init__(driver, settings, SqlServer())
 
-    def rows(self, sql: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
-        """All rows of a small result.
+    def begin(self) -> None:
+        """Begin a transaction."""
+        self.run(statements.BEGIN)
 
-        Raises:
-            CaptureError: an object is missing or may not be read.
-            PassingRefusal: the server was too busy, or a deadlock was ended at our cost.
-            LostConnection: the connection broke, or no answer came in time.
-        """
-        with self._cursor(sql, parameters) as cursor:
-            return [tuple(row) for row in cursor.fetchall()]
-
-    def run(self, sql: str, parameters: Sequence[object] = ()) -> None:
-        """A statement without a result, such as the edges of a transaction."""
-        with self._cursor(sql, parameters):
-            return
-
-    def value(self, sql: str, parameters: Sequence[object] = ()) -> Any:
-        """The one value of a result of one row and column; null when there is no row."""
-        rows = self.rows(sql, parameters)
-        return rows[0][0] if rows else None
-
-    def batches(
-        self, sql: str, parameters: Sequence[object] = (), *, rows: int = ARROW_ROWS, patient: bool = False
-    ) -> Iterator[pa.RecordBatch]:
-        """A large result as Arrow batches, streamed; the cursor is closed when the iterator is.
-
-        Args:
-            sql: the statement.
-            parameters: its parameters.
-            rows: rows per batch.
-            patient: whether it may take longer than `query_timeout_ms`, because it reads a whole table.
-        """
-        with self._cursor(sql, parameters, patient=patient) as cursor:
-            reader = cursor.arrow_reader(rows)
-            for batch in reader:
-                if batch.num_rows:
-                    yield batch
-
-    def close(self) -> None:
-        """Close the connection; a connection that is broken already is as good as closed."""
-        try:
-            self._connection.close()
-        except Exception as error:
-            _LOG.debug("A connection could not be closed in order: %s", self._clean(error))
-
-    def __enter__(self) -> Connection:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    @contextmanager
-    def _cursor(self, sql: str, parameters: Sequence[object], *, patient: bool = False) -> Iterator[Any]:
-        try:
-            # A cursor takes over what is set when it is made; whole seconds are all that drivers know.
-            self._connection.timeout = 0 if patient else -(-self._patience // 1000)
-            cursor = self._connection.cursor()
-        except Exception as error:
-            # It was closed, or the server went away.
-            raise self._statement_error(error) from error
-        try:
-            if parameters:
-                cursor.execute(sql, tuple(parameters))
-            else:
-                cursor.execute(sql)
-            yield cursor
-        except HeadraceError:
-            raise
-        except GeneratorExit:
-            raise
-        except Exception as error:
-            raise self._statement_error(error) from error
-        finally:
-            try:
-                cursor.close()
-            except Exception as error:
-                # The connection broke or was closed before; what happened is said already.
-                _LOG.debug("A cursor could not be closed in order: %s", self._clean(error))
-
-    def _clean(self, error: Exception) -> str:
-        text = " ".join(str(error).split())
-        for secret in self._secrets:
-            text = text.replace(secret, "***")
-        return text
+    def end(self) -> None:
+        """End the transaction."""
+        self.run(statements.END)
 
     def _connect_error(self, error: Exception) -> HeadraceError:
         text = self._clean(error)
@@ -194,7 +104,7 @@ class Connection:
             path = f"{schema}.{name}"
             quoted = ".".join(f"[{part.replace(']', ']]')}]" for part in (schema, name))
             verb = "read" if right.upper() == "SELECT" else f"do {right.upper()} on"
-            return CaptureError(
+            return Denied(
                 f"User '{self._user}' may not {verb} '{path}' in database '{self._database}'.",
                 remedy=f"Grant it: GRANT {right.upper()} ON {quoted} TO [{self._user.replace(']', ']]')}].",
             )
@@ -224,19 +134,3 @@ class Connection:
         if number in _AWAY_NUMBERS or _AWAY.search(text):
             return PassingRefusal(f"{place[0].upper()}{place[1:]}: {text}.")
         return StatementError(f"{place[0].upper()}{place[1:]}: {text}.")
-
-
-class LostConnection(ConnectError):
-    """The server is not there, or is no longer: it may be in a moment."""
-
-
-class StatementError(CaptureError):
-    """The server refused a statement."""
-
-
-class PassingRefusal(StatementError):
-    """The server refused a statement for a reason that passes, such as a deadlock or a failover."""
-
-
-class MissingObject(CaptureError):
-    """A table or function that a statement names is not there (error 208)."""

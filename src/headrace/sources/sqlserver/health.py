@@ -14,13 +14,14 @@ from typing import Any
 
 from headrace.errors import CaptureError, HeadraceError
 from headrace.options import Options
+from headrace.sources.change_tables import lsn
+from headrace.sources.change_tables.connection import Connection, MissingObject
+from headrace.sources.change_tables.retention import is_retained
+from headrace.sources.change_tables.server_clock import CommitClock, ServerZone
+from headrace.sources.change_tables.structure import histories
 from headrace.sources.health import CaptureState, Health, span_text
 from headrace.sources.offset import Offset
-from headrace.sources.sqlserver import lsn, statements
-from headrace.sources.sqlserver.connection import Connection, MissingObject
-from headrace.sources.sqlserver.retention import is_retained
-from headrace.sources.sqlserver.server_clock import CommitClock, ServerZone
-from headrace.sources.sqlserver.structure import histories
+from headrace.sources.sqlserver import statements
 
 _AGENT_RUNS = 4
 _LATE_SECONDS = 60.0
@@ -275,7 +276,7 @@ class _Questions:
             after = offset.commit if progress is None else progress.commit
             if newest <= lsn.after(after):
                 continue
-            windows = histories(offset.structures)[path].windows(after, lsn.after(after))
+            windows = histories(offset.structures, self._connection.dialect)[path].windows(after, lsn.after(after))
             instance = windows[0].table.instance if windows else None
             start = None if instance is None else starts.get((instance.name, instance.object_id))
             if start is None:

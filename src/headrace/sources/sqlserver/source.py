@@ -1,209 +1,50 @@
-"""`SqlServerSource`: any number of tables of a server's databases, snapshotted and then followed by commit LSN.
-
-Offsets name commits. A snapshot is read from the live tables and stamped with the newest captured commit; what was
-committed between that and the read comes again as changes, which tables absorb. Later tables are snapshotted beside the
-stream of the others (spec/sqlserver.md sections 2 to 6).
-"""
+"""`SqlServerSource`: SQL Server's databases behind what all sources with change tables do (spec/sqlserver.md)."""
 
 from __future__ import annotations
 
-import datetime as dt
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from collections.abc import Sequence
 
-import pyarrow as pa
-
-from headrace.changes import TableSchema
-from headrace.errors import OptionError
-from headrace.options import Options
-from headrace.sources.ad_hoc import AdHoc
-from headrace.sources.base import Limit, Slice, Source
-from headrace.sources.health import Health
-from headrace.sources.offset import Offset
-from headrace.sources.signals import Signal, new_files, write_file
-from headrace.sources.sqlserver import lsn, statements
-from headrace.sources.sqlserver.catalog import CatalogTable, captured_tables
-from headrace.sources.sqlserver.connection import Connection
+from headrace.sources.change_tables import lsn
+from headrace.sources.change_tables.catalog import CatalogTable
+from headrace.sources.change_tables.connection import Connection
+from headrace.sources.change_tables.source import ChangeTableSource
+from headrace.sources.change_tables.table_rules import TableRules
+from headrace.sources.sqlserver import statements
+from headrace.sources.sqlserver.catalog import captured_tables
+from headrace.sources.sqlserver.connection import SqlServerConnection
+from headrace.sources.sqlserver.dialect import SqlServer
 from headrace.sources.sqlserver.health import HealthProbe
 from headrace.sources.sqlserver.options import OPTIONS
-from headrace.sources.sqlserver.planner import Planner
-from headrace.sources.sqlserver.retries import Retries
-from headrace.sources.sqlserver.server_clock import ServerZone
-from headrace.sources.sqlserver.signal_table import insert_signal, require_signal_table, signal_table
-from headrace.sources.sqlserver.slices import SAME_ROWS, read_slice
-from headrace.sources.sqlserver.slicing import Slicing
-from headrace.sources.sqlserver.snapshot_read import structure_lock
-from headrace.sources.sqlserver.table_rules import TableRules
-
-_CATALOG_SECONDS = 30.0
-"""How long a catalog is believed when neither capture instances nor the server's history of DDL have changed."""
 
 
-class SqlServerSource(Source):
+class SqlServerSource(ChangeTableSource):
     """Changes of SQL Server databases from their change data capture."""
 
     name = "sqlserver"
     options = OPTIONS
+    dialect = SqlServer()
 
-    def __init__(self, options: Options, *, databases: Sequence[str] = ()) -> None:
-        super().__init__(options)
-        if options["tables_excluded"] and (options["tables"] or options["table"]):
-            raise OptionError(
-                "Options 'tables' and 'tables_excluded' can't be given together.", remedy="Keep one of them."
-            )
-        # Here only to say at once what can't be.
-        TableRules.of(options)
-        self._names = tuple(databases) or tuple(n for n in map(str.strip, options["database"].split(",")) if n)
-        self._catalog: tuple[float, object, Mapping[str, CatalogTable]] | None = None
-        self._planned = False
-        self._lost: set[str] = set()
-        self._probe: HealthProbe | None = None
-        self._zone = ServerZone(options)
-
-    def __getstate__(self) -> dict[str, Any]:
-        # Executors read slices, which carry what they need; the catalog stays with the planner.
-        return {**self.__dict__, "_catalog": None, "_probe": None}
-
-    def databases(self) -> Mapping[str, Source]:
-        """One source for each database of the option `database`."""
-        if len(self._names) == 1:
-            return {self._names[0]: self}
-        return {
-            name: SqlServerSource(self.settings.replaced(database=name), databases=self._names) for name in self._names
-        }
-
-    def tables(self) -> Sequence[TableSchema]:
-        """What is captured now, in include-list order."""
-        with self._connect() as connection:
-            return [table.newest.schema for table in self._read_catalog(connection, strict=True).values()]
-
-    def head(self) -> str:
-        """The newest captured transaction; dummy commits of an idle server do not count."""
-        if self.settings["snapshot_mode"] == "initial_only":
-            return lsn.ZERO
-        with self._connect() as connection:
-            newest = connection.value(statements.NEWEST_TRANSACTION)
-            return lsn.ZERO if newest is None else lsn.to_text(bytes(newest))
-
-    def advance(self, start: Offset, limit: Limit, now: dt.datetime) -> Offset:
-        """Where the next batch ends: more snapshot chunks, a window of commits, or both."""
-        return Retries.of(self.settings).call(lambda: self._asked(start, limit, now))
-
-    def _asked(self, start: Offset, limit: Limit, now: dt.datetime) -> Offset:
-        with self._connect() as connection:
-            catalog = self._known_catalog(connection, strict=start.is_nothing)
-            if not start.is_nothing:
-                return self._advance(connection, catalog, start, limit, now)
-            tables = [table.newest for table in catalog.values()]
-            with structure_lock(connection, self.settings, tables):
-                # Again, now that nobody can alter them.
-                catalog = self._known_catalog(connection, strict=True)
-                return self._advance(connection, catalog, start, limit, now)
-
-    def _advance(
-        self, connection: Connection, catalog: Mapping[str, CatalogTable], start: Offset, limit: Limit, now: dt.datetime
-    ) -> Offset:
-        planner = Planner(
+    def _captured(self, connection: Connection, *, strict: bool) -> Sequence[CatalogTable]:
+        return captured_tables(
             connection,
-            self.settings,
-            self._identity,
-            catalog,
-            health=self.health,
-            zone=self._zone,
-            restarted=not self._planned,
-            lost=self._lost,
-        )
-        end = planner.advance(start, limit, now)
-        self._lost = set()
-        self._planned = True
-        return end
-
-    def plan(self, start: Offset, end: Offset) -> list[Slice]:
-        """Snapshot chunks by key range, and the stream by table and commit range."""
-        if start == end:
-            return []
-        return Retries.of(self.settings).call(lambda: self._sliced(start, end))
-
-    def _sliced(self, start: Offset, end: Offset) -> list[Slice]:
-        with self._connect() as connection:
-            slicing = Slicing(connection, self.settings, start, end)
-            slices = slicing.slices()
-            self._lost |= slicing.lost
-            return slices
-
-    def read(self, slice: Slice) -> Iterator[pa.RecordBatch]:
-        """The change rows of one slice; opens connections of its own and closes them at the end."""
-        retries = Retries.of(self.settings)
-        yield from retries.rows(lambda: read_slice(self._connect, slice, self.settings), same=slice.kind in SAME_ROWS)
-
-    def health(self, offset: Offset | None = None) -> Health:
-        """Whether the capture job works and how far it is, and how long the clean-up job leaves us."""
-        if self._probe is None:
-            self._probe = HealthProbe(self._connect, self.settings)
-        return self._probe.ask(offset)
-
-    def signal(self, signal: Signal) -> Sequence[str]:
-        """Ask by a row in each database's signal table; by a file where there is none."""
-        if self.settings["signal_data_collection"]:
-            sources = [source for source in self.databases().values() if isinstance(source, SqlServerSource)]
-            return [place for source in sources for place in source._insert(signal)]
-        if self.settings["signal_path"]:
-            return [f"file {write_file(Path(self.settings['signal_path']), signal)}"]
-        raise OptionError(
-            "The pipeline has no place for signals.",
-            remedy="Set 'signal_data_collection' (a captured table) or 'signal_path' (a folder) in its source.",
-        )
-
-    def has_signals(self, offset: Offset) -> bool:
-        """Whether the signal folder has files that were not taken yet; rows of a signal table are commits."""
-        folder = self.settings["signal_path"]
-        try:
-            return bool(folder) and bool(new_files(Path(folder), AdHoc.from_json(offset.ad_hoc).file))
-        except OSError:
-            # The planner says so.
-            return False
-
-    def _insert(self, signal: Signal) -> list[str]:
-        with self._connect() as connection:
-            catalog = self._read_catalog(connection, strict=True)
-            path = signal_table(self.settings["signal_data_collection"], self.settings["database"], catalog)
-            if path is None:
-                # It is in another database of the same pipeline.
-                return []
-            insert_signal(connection, catalog[path].newest, signal)
-            return [f"table {path} of database {self.settings['database']}"]
-
-    @property
-    def _identity(self) -> str:
-        return f"{self.name}:{self.settings['database']}"
-
-    def _known_catalog(self, connection: Connection, *, strict: bool) -> Mapping[str, CatalogTable]:
-        """The catalog, read again only when something in it may have changed: an idle source asks every second."""
-        state = [connection.rows(statements.INSTANCES), connection.rows(statements.DDL_STATE)]
-        kept = self._catalog
-        if kept is None or kept[1] != state or time.monotonic() - kept[0] > _CATALOG_SECONDS or strict:
-            kept = (time.monotonic(), state, self._read_catalog(connection, strict=strict))
-            self._catalog = kept
-        return kept[2]
-
-    def _read_catalog(self, connection: Connection, *, strict: bool) -> Mapping[str, CatalogTable]:
-        include = (self.settings["table"],) if self.settings["table"] else self.settings["tables"]
-        database = self.settings["database"]
-        tables = captured_tables(
-            connection,
-            database,
-            include,
+            self.settings["database"],
+            self._include,
             TableRules.of(self.settings),
             exclude=self.settings["tables_excluded"],
             databases=self._names,
             strict=strict,
         )
-        catalog = {table.id.path: table for table in tables}
-        if strict:
-            require_signal_table(self.settings["signal_data_collection"], database, self._names, catalog)
-        return catalog
+
+    def _state(self, connection: Connection) -> object:
+        return [connection.rows(statements.INSTANCES), connection.rows(statements.DDL_STATE)]
+
+    def _newest_transaction(self, connection: Connection) -> str | None:
+        # Dummy commits of an idle server do not count.
+        newest = connection.value(statements.NEWEST_TRANSACTION)
+        return None if newest is None else lsn.read(newest)
+
+    def _health_probe(self) -> HealthProbe:
+        return HealthProbe(self._connect, self.settings)
 
     def _connect(self) -> Connection:
         names = (
@@ -223,4 +64,4 @@ class SqlServerSource(Source):
             "connect_timeout_ms",
             "query_timeout_ms",
         )
-        return Connection(self.settings["driver"], {name: self.settings[name] for name in names})
+        return SqlServerConnection(self.settings["driver"], {name: self.settings[name] for name in names})

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from headrace.sources.sqlserver.structure import CapturedTable
-from headrace.sources.sqlserver.types import NativeType
+from headrace.sources.change_tables.native import NativeType
+from headrace.sources.change_tables.structure import CapturedTable
 
 # The catalog.
 
@@ -202,11 +202,6 @@ def rows_of_select(table: CapturedTable, select: str) -> str:
     )
     # On a line of its own, because the statement may end with a comment.
     return f"SELECT {fields} FROM ({select}\n) AS t"
-
-
-def with_all_rows(select: str) -> str:
-    """A user's ordered statement as a derived table may be, which takes no order without bounds."""
-    return f"{select}\nOFFSET 0 ROWS"
 
 
 def change_table(instance: str) -> str:

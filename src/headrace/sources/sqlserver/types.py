@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -123,6 +124,10 @@ class NativeType:
     def width(self) -> int:
         """About how many bytes a value takes at the most; of a large one what it often takes."""
         return _LARGE_BYTES if self.large else max(self.max_length, 8)
+
+    def to_json(self) -> list[Any]:
+        """The arguments that make it again."""
+        return [self.name, self.max_length, self.precision, self.scale, self.collation]
 
     def texts(self, values: pa.Array) -> pa.Array:
         """Canonical text of a fetched column.

@@ -1,4 +1,4 @@
-"""One table's changes in a window of commits."""
+"""How a window of a change table is asked for, and what makes change rows of it."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from headrace.options import Options
-from headrace.sources.sqlserver import lsn, statements
-from headrace.sources.sqlserver.change_rows import ChangeReader, CommitTimes
-from headrace.sources.sqlserver.column_masks import NO_MASKS, Masks
-from headrace.sources.sqlserver.connection import ARROW_ROWS, Connection
-from headrace.sources.sqlserver.server_clock import CommitClock
-from headrace.sources.sqlserver.structure import CapturedTable, Window
-from headrace.sources.sqlserver.table_rules import CHANGE_OPERATIONS
+from headrace.sources.change_tables import lsn
+from headrace.sources.change_tables.column_masks import NO_MASKS, Masks
+from headrace.sources.change_tables.connection import ARROW_ROWS, Connection
+from headrace.sources.change_tables.structure import CapturedTable, Window
+from headrace.sources.change_tables.windows import CommitTimes
+from headrace.sources.sqlserver import statements
+from headrace.sources.sqlserver.change_rows import ChangeReader
 
-Image = dict[str, str | None]
+CHANGE_OPERATIONS = {"c": (2,), "u": (3, 4), "d": (1,), "t": ()}
+"""The values of `__$operation` that stand for an operation; tables under capture are never truncated."""
 
 
 def changes(
@@ -70,38 +71,3 @@ def change_reader(
 def _by_command(table: CapturedTable, settings: Options | None) -> bool:
     """Whether the rows of a commit are in the order of commands, or of sequence values and operations."""
     return table.instance.has_command_id and (settings is None or settings["order_in_commit"] == "command")
-
-
-def commit_times(connection: Connection, after: str, upto: str, zone: str, settings: Options) -> CommitTimes:
-    """When the commits of a window were made: read once, not joined to every row on the server.
-
-    Args:
-        connection: to the database.
-        after: the commit before the window.
-        upto: its last commit.
-        zone: the zone of the server's clock, or its offset.
-        settings: the source's options.
-    """
-    sql = statements.COMMIT_TIMES[settings["commit_time"]]
-    batches = list(connection.batches(sql, (lsn.to_bytes(after), lsn.to_bytes(upto))))
-    if not batches:
-        return CommitTimes(pa.array([], pa.string()), pa.array([], pa.timestamp("us", tz="UTC")))
-    commits = pa.concat_arrays([lsn.to_texts(batch.column(0)) for batch in batches])
-    server, columns = CommitClock(connection, zone), pa.Table.from_batches(batches).columns
-    times = server.ends(commits, columns[1].combine_chunks())
-    if settings["commit_time"] == "begin":
-        times = server.begins(columns[2].combine_chunks(), times)
-    return CommitTimes(commits, times)
-
-
-def change_images(connection: Connection, window: Window) -> Iterator[tuple[Image | None, Image | None]]:
-    """Before and after image of each change of a window, for the few changes that are looked at one by one.
-
-    As they are in the change table, whatever the options say.
-    """
-    no_times = CommitTimes(pa.array([], pa.string()), pa.array([], pa.timestamp("us", tz="UTC")))
-    reader = change_reader(window.table, no_times, None, None)
-    for batch in reader.read(changes(connection, window, None)):
-        before, image = batch.column("before").to_pylist(), batch.column("after").to_pylist()
-        for old, new in zip(before, image, strict=True):
-            yield (None if old is None else dict(old)), (None if new is None else dict(new))

@@ -1,0 +1,131 @@
+"""Which tables of a catalog are captured, and each of them as the catalog shows it now."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from headrace.changes import TableId
+from headrace.errors import CaptureError
+from headrace.registry import did_you_mean
+from headrace.sources.change_tables.dialect import Advice
+from headrace.sources.change_tables.structure import CapturedTable, CaptureInstance
+
+Row = TypeVar("Row", bound=tuple[Any, ...])
+_REGULAR = re.compile(r"[\\^$|()\[\]{}+]|\.\*")
+
+
+@dataclass(frozen=True)
+class CatalogTable:
+    """A captured table as the catalog shows it now, once for each of its capture instances.
+
+    Args:
+        id: where it lives.
+        versions: oldest instance first.
+    """
+
+    id: TableId
+    versions: tuple[CapturedTable, ...]
+
+    @property
+    def newest(self) -> CapturedTable:
+        """The instance with the newest structure among those that have begun; a single one that has not begun yet."""
+        begun = [version for version in self.versions if version.instance.start_lsn is not None]
+        return begun[-1] if begun else self.versions[-1]
+
+    def of(self, instance: CaptureInstance) -> CapturedTable | None:
+        """The table as an instance that is known from before shows it now; null when that instance is gone."""
+        same = (
+            v for v in self.versions if (v.instance.name, v.instance.object_id) == (instance.name, instance.object_id)
+        )
+        return next(same, None)
+
+
+def choose(
+    tables: list[tuple[str, str, int, bool]],
+    include: Sequence[str],
+    exclude: Sequence[str],
+    database: str,
+    databases: Sequence[str],
+    refused: Callable[[str, str], CaptureError],
+    advice: Advice,
+    *,
+    strict: bool,
+) -> list[tuple[str, str, int]]:
+    """The captured tables that the lists name, in the include list's order.
+
+    Args:
+        tables: schema, name, id, and whether it is captured, of all tables.
+        include: `schema.table` patterns: shell globs, or regular expressions after `re:`; empty means every captured
+            table.
+        exclude: patterns of tables that are left out.
+        database: the database's name.
+        databases: all databases of the same run: what a pattern does not find here may be in another.
+        refused: the error for a table that is named and not captured.
+        advice: the server's words.
+        strict: whether it is an error that a named table is missing or not captured; a run that goes on waits for it.
+
+    Raises:
+        CaptureError: a named table does not exist or is not captured, or a pattern matches nothing.
+    """
+    chosen = _included(tables, include, database, databases, refused, advice, strict=strict)
+    named = {row for pattern in exclude for row in _matching(chosen, pattern, database)}
+    return [row for row in chosen if row not in named]
+
+
+def _included(
+    tables: list[tuple[str, str, int, bool]],
+    include: Sequence[str],
+    database: str,
+    databases: Sequence[str],
+    refused: Callable[[str, str], CaptureError],
+    advice: Advice,
+    *,
+    strict: bool,
+) -> list[tuple[str, str, int]]:
+    if not include:
+        chosen = [(s, t, o) for s, t, o, tracked in tables if tracked]
+        if not chosen and strict:
+            raise CaptureError(
+                f"No table of database '{database}' is captured.",
+                remedy=f"{advice.capture} for each table.",
+            )
+        return chosen
+    chosen = []
+    for pattern in include:
+        exact = [row for row in tables if f"{row[0]}.{row[1]}" == pattern]
+        matched = exact or _matching(tables, pattern, database)
+        if not matched and strict and len(databases) < 2:
+            known = [f"{s}.{t}" for s, t, _, _ in tables]
+            raise CaptureError(f"Database '{database}' has no table '{pattern}'.", remedy=did_you_mean(pattern, known))
+        # A name means that table, captured or not (an error); a pattern means the captured ones it matches.
+        captured = [row for row in matched if row[3]]
+        if matched and not captured and strict:
+            raise refused(matched[0][0], matched[0][1])
+        chosen.extend((s, t, o) for s, t, o, _ in captured if (s, t, o) not in chosen)
+    return chosen
+
+
+def _matching(tables: list[Row], pattern: str, database: str) -> list[Row]:
+    """The tables that a pattern means: as a glob, and where that means none, as a regular expression.
+
+    Debezium's lists are regular expressions, so that lists written for it mean here what they mean there.
+    """
+    if not pattern.startswith("re:"):
+        glob = pattern.lower().removeprefix(f"{database.lower()}.")
+        found = [row for row in tables if fnmatch.fnmatchcase(f"{row[0]}.{row[1]}".lower(), glob)]
+        if found or not _REGULAR.search(pattern):
+            return found
+    try:
+        expression = re.compile(pattern.removeprefix("re:"), re.IGNORECASE)
+    except re.error as error:
+        raise CaptureError(
+            f"'{pattern}' is neither a table nor a regular expression ({error}).",
+            remedy="Write schema.table, or re: and an expression of it.",
+        ) from None
+    # One written for Debezium may begin with the database; ours, which may say what not, are of schema.table.
+    prefixes = ("",) if pattern.startswith("re:") else ("", f"{database}.")
+    return [row for row in tables if any(expression.fullmatch(f"{p}{row[0]}.{row[1]}") for p in prefixes)]

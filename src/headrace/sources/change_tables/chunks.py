@@ -1,0 +1,88 @@
+"""Where the snapshot chunks of the next batch end: keys that the server found, in its own order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from headrace.options import Options
+from headrace.sources.change_tables.connection import Connection, MissingObject, StatementError
+from headrace.sources.change_tables.select_overrides import SelectOverrides, failed
+from headrace.sources.change_tables.structure import CapturedTable, named_texts
+from headrace.sources.offset import Key, TableProgress
+
+IN_ONE_SESSION = ("exclusive", "snapshot")
+"""Isolation modes that hold one session's view: all tables are read by one task, in one batch."""
+
+
+def in_one_session(settings: Options) -> bool:
+    """Whether the snapshot is read in one piece, because only one session sees its state."""
+    return isolation(settings) in IN_ONE_SESSION
+
+
+def isolation(settings: Options) -> str:
+    """The isolation mode of snapshots; a readable secondary only offers `snapshot`."""
+    if str(settings.get("application_intent", "")).lower() == "readonly":
+        return "snapshot"
+    mode: str = settings["snapshot_isolation_mode"]
+    return mode
+
+
+def more(
+    connection: Connection, table: CapturedTable, progress: TableProgress, settings: Options, budget: int
+) -> TableProgress:
+    """A table's snapshot with up to `budget` further chunks."""
+    select = SelectOverrides.of(settings).select(table.id)
+    try:
+        return _more(connection, table, progress, settings["snapshot_chunk_rows"], budget, select)
+    except (StatementError, MissingObject) as error:
+        there = columns_there(connection, table)
+        if select is not None and there:
+            raise failed(table.id, error) from error
+        if not isinstance(error, MissingObject):
+            raise
+        # The table went away between the catalog and now; the next batch says so.
+        return replace(progress, done=True)
+
+
+def columns_there(connection: Connection, table: CapturedTable) -> set[str]:
+    """The columns that a table has now; none where it went away."""
+    rows = connection.rows(connection.statements.COLUMN_NAMES, (table.id.schema, table.id.name))
+    return {str(row[0]) for row in rows}
+
+
+def _more(
+    connection: Connection, table: CapturedTable, progress: TableProgress, rows: int, budget: int, select: str | None
+) -> TableProgress:
+    if progress.chunk == 0 and connection.value(connection.statements.any_row(table, select)) is None:
+        # Done at once even without budget, so that the last row of the last table that has rows is known to be the
+        # last.
+        return replace(progress, done=True)
+    if budget == 0:
+        return progress
+    key = table.chunk_key
+    if select is not None or not key:
+        return replace(progress, bounds=(None,), done=True)
+    greatest = (
+        [progress.last] if progress.last else keys(connection, table, *connection.statements.greatest_key(table, key))
+    )
+    if not greatest:
+        # Emptied since it was looked at: what went is in the stream.
+        return replace(progress, done=True)
+    last = greatest[0]
+    found = keys(connection, table, *connection.statements.chunk_bounds(table, key, progress.lower, last, rows, budget))
+    done = len(found) < budget
+    bounds: tuple[Key | None, ...] = (*found, last) if done else tuple(found)
+    if bounds == (last,) and progress.chunk == 0:
+        # One chunk is the whole table: no bound is needed, and the server reads it in the way it likes best.
+        bounds = (None,)
+    return replace(progress, last=last, bounds=bounds, done=done)
+
+
+def keys(connection: Connection, table: CapturedTable, sql: str, parameters: Sequence[object]) -> list[Key]:
+    """Keys that a statement gives, as canonical texts."""
+    found: list[Key] = []
+    for batch in connection.batches(sql, parameters):
+        columns = named_texts(table, table.chunk_key, batch)
+        found += zip(*(column.to_pylist() for column in columns), strict=True)
+    return found

@@ -1,0 +1,187 @@
+"""One way to reach a server: statements, Arrow reads, and errors in our own words.
+
+The password is used here and stands in no error: driver messages are passed on without connection strings.
+"""
+
+from __future__ import annotations
+
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from headrace import registry
+from headrace.errors import CaptureError, ConnectError, HeadraceError
+
+if TYPE_CHECKING:
+    from headrace.sources.change_tables.dialect import Dialect, Statements
+
+ARROW_ROWS = 32_768
+"""Rows per Arrow batch: large enough that Python's share is small, small enough to keep memory flat."""
+_LOG = logging.getLogger("headrace.sources")
+
+
+class Connection(ABC):
+    """A connection to one database of a server. Not shared between threads and never pickled.
+
+    Args:
+        driver: the driver's name.
+        settings: what the driver needs, and `query_timeout_ms`.
+        dialect: the server's own part.
+    """
+
+    def __init__(self, driver: str, settings: Mapping[str, Any], dialect: Dialect) -> None:
+        self.dialect = dialect
+        self._where = f"{settings['hostname']}{':' + settings['port'] if settings.get('port') else ''}"
+        self._database = settings["database"]
+        self._user = settings.get("user") or ""
+        self._secrets = [s for s in (settings.get("password"),) if s]
+        self._patience = int(settings.get("query_timeout_ms") or 0)
+        connect = registry.find("driver", driver)
+        try:
+            self._connection = connect(settings)
+        except HeadraceError:
+            raise
+        except Exception as error:
+            raise self._connect_error(error) from None
+
+    @property
+    def statements(self) -> Statements:
+        """The statements that the server is sent."""
+        return self.dialect.statements
+
+    def rows(self, sql: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
+        """All rows of a small result.
+
+        Raises:
+            CaptureError: an object is missing or may not be read.
+            PassingRefusal: the server was too busy, or a deadlock was ended at our cost.
+            LostConnection: the connection broke, or no answer came in time.
+        """
+        with self._cursor(sql, parameters) as cursor:
+            return [tuple(row) for row in cursor.fetchall()]
+
+    def run(self, sql: str, parameters: Sequence[object] = ()) -> None:
+        """A statement without a result, such as the edges of a transaction."""
+        with self._cursor(sql, parameters):
+            return
+
+    @abstractmethod
+    def begin(self) -> None:
+        """Begin a transaction; ours only read and lock."""
+
+    @abstractmethod
+    def end(self) -> None:
+        """End the transaction; harmless where the server ended it itself, so that it does not hide why."""
+
+    def value(self, sql: str, parameters: Sequence[object] = ()) -> Any:
+        """The one value of a result of one row and column; null when there is no row."""
+        rows = self.rows(sql, parameters)
+        return rows[0][0] if rows else None
+
+    def batches(
+        self, sql: str, parameters: Sequence[object] = (), *, rows: int = ARROW_ROWS, patient: bool = False
+    ) -> Iterator[pa.RecordBatch]:
+        """A large result as Arrow batches, streamed; the cursor is closed when the iterator is.
+
+        Args:
+            sql: the statement.
+            parameters: its parameters.
+            rows: rows per batch.
+            patient: whether it may take longer than `query_timeout_ms`, because it reads a whole table.
+        """
+        with self._cursor(sql, parameters, patient=patient) as cursor:
+            for batch in self._arrow(cursor, rows):
+                if batch.num_rows:
+                    yield batch
+
+    def _arrow(self, cursor: Any, rows: int) -> Iterable[pa.RecordBatch]:
+        """A cursor's result as Arrow batches, by the driver's own fetch."""
+        batches: Iterable[pa.RecordBatch] = cursor.arrow_reader(rows)
+        return batches
+
+    def _execute(self, cursor: Any, sql: str, parameters: Sequence[object]) -> None:
+        if parameters:
+            cursor.execute(sql, tuple(parameters))
+        else:
+            cursor.execute(sql)
+
+    def _patience_of(self, connection: Any, milliseconds: int) -> None:
+        """How long the statements of the cursors to come may take; 0 for no bound."""
+        # Whole seconds are all that drivers know.
+        connection.timeout = -(-milliseconds // 1000)
+
+    def close(self) -> None:
+        """Close the connection; a connection that is broken already is as good as closed."""
+        try:
+            self._connection.close()
+        except Exception as error:
+            _LOG.debug("A connection could not be closed in order: %s", self._clean(error))
+
+    def __enter__(self) -> Connection:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @contextmanager
+    def _cursor(self, sql: str, parameters: Sequence[object], *, patient: bool = False) -> Iterator[Any]:
+        try:
+            # A cursor takes over what is set when it is made.
+            self._patience_of(self._connection, 0 if patient else self._patience)
+            cursor = self._connection.cursor()
+        except Exception as error:
+            # It was closed, or the server went away.
+            raise self._statement_error(error) from error
+        try:
+            self._execute(cursor, sql, parameters)
+            yield cursor
+        except HeadraceError:
+            raise
+        except GeneratorExit:
+            raise
+        except Exception as error:
+            raise self._statement_error(error) from error
+        finally:
+            try:
+                cursor.close()
+            except Exception as error:
+                # The connection broke or was closed before; what happened is said already.
+                _LOG.debug("A cursor could not be closed in order: %s", self._clean(error))
+
+    def _clean(self, error: Exception) -> str:
+        text = " ".join(str(error).split())
+        for secret in self._secrets:
+            text = text.replace(secret, "***")
+        return text
+
+    @abstractmethod
+    def _connect_error(self, error: Exception) -> HeadraceError:
+        """What a driver raised when it was to connect, in our own words."""
+
+    @abstractmethod
+    def _statement_error(self, error: Exception) -> HeadraceError:
+        """What a driver raised when a statement was sent or its result fetched, in our own words."""
+
+
+class LostConnection(ConnectError):
+    """The server is not there, or is no longer: it may be in a moment."""
+
+
+class StatementError(CaptureError):
+    """The server refused a statement."""
+
+
+class PassingRefusal(StatementError):
+    """The server refused a statement for a reason that passes, such as a deadlock or a failover."""
+
+
+class MissingObject(CaptureError):
+    """A table or function that a statement names is not there."""
+
+
+class Denied(CaptureError):
+    """The login lacks a right."""

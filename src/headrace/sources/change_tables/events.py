@@ -1,0 +1,60 @@
+"""What the readers of all servers' change tables need: comparisons of columns, and the facts beside the images."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.sources.images import Images, constant_map
+from headrace.sources.rows import repeat
+
+
+def differ(texts: list[pa.Array], absent: np.ndarray | None, old: np.ndarray, new: np.ndarray) -> np.ndarray:
+    """Whether anything differs between each old row and its new one; a cell that was left out differs from NULL."""
+    found = np.zeros(len(old), dtype=bool)
+    for i, column in enumerate(texts):
+        found |= ~same(column.take(pa.array(old)), column.take(pa.array(new)))
+        if absent is not None:
+            found |= absent[old, i] != absent[new, i]
+    return found
+
+
+def same(before: pa.Array, after: pa.Array) -> np.ndarray:
+    """Whether two columns hold the same, row by row; NULL is the same as NULL."""
+    both_null = pc.and_(pc.is_null(before), pc.is_null(after))
+    alike: np.ndarray = pc.or_(pc.fill_null(pc.equal(before, after), False), both_null).to_numpy(zero_copy_only=False)
+    return alike
+
+
+def weights(commits: pa.Array, key: list[tuple[pa.Array, pa.Array]], places: np.ndarray) -> pa.Array:
+    """The column `transaction` with each row's commit, and in place of its number for how many events it counts.
+
+    That is two for an update that changes the key, because it becomes a delete and a create; else one.
+
+    Args:
+        commits: the commit of each row, as text.
+        key: of each key column the values before and after the updates.
+        places: which rows those updates are.
+    """
+    counts = np.ones(len(commits), dtype=np.int64)
+    for before, after in key:
+        counts[places[~same(before, after)]] = 2
+    return pa.StructArray.from_arrays(
+        [commits, pa.array(counts), pa.nulls(len(commits), pa.int64())],
+        names=["id", "total_order", "data_collection_order"],
+    )
+
+
+def sources(connector: str, **facts: pa.Array) -> pa.Array:
+    """The source's facts on changes: the connector's name, and a column of texts for each further fact."""
+    count = len(next(iter(facts.values())))
+    rows = np.arange(count)
+    return Images(("connector", *facts), [repeat(connector, pa.string(), count), *facts.values()]).maps(
+        rows, count, rows
+    )
+
+
+def snapshot_sources(connector: str, commit: str, length: int) -> pa.Array:
+    """The source's facts on rows of a snapshot at a commit."""
+    return constant_map({"connector": connector, "commit_lsn": commit}, length)

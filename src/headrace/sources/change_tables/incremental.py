@@ -1,0 +1,327 @@
+"""Ad-hoc snapshots beside the stream, without a write to the source.
+
+The planner cuts chunks as for a first snapshot; their bounds stand in the batch's end offset. The reader of a chunk
+reads its rows, waits until the capture job has passed the read, and leaves out the rows whose keys were changed after
+the batch's end: those changes come in the next batches. What is left stands after everything of the batch's last
+commit, so that a row that was read never follows a newer change of its key, and a deleted row never comes back.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import logging
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace import faultpoints
+from headrace.changes.key_text import key_texts
+from headrace.errors import CaptureError, DataLossError, FormatError, HeadraceError
+from headrace.options import Options
+from headrace.sources.ad_hoc import INCREMENTAL, AdHoc, Candidate, Chunk, Request
+from headrace.sources.change_tables import lsn
+from headrace.sources.change_tables.chunks import columns_there, keys
+from headrace.sources.change_tables.column_masks import Masks
+from headrace.sources.change_tables.connection import Connection, MissingObject, PassingRefusal, StatementError
+from headrace.sources.change_tables.retention import require_still_retained
+from headrace.sources.change_tables.rewind import ROUNDING, wait_until_captured
+from headrace.sources.change_tables.signal_table import read_signals, signal_table
+from headrace.sources.change_tables.snapshot_read import read_batch
+from headrace.sources.change_tables.structure import CapturedTable, History, column_texts, named_texts
+from headrace.sources.health import CaptureState, Health
+from headrace.sources.offset import Offset
+from headrace.sources.rows import repeat, schema_batch
+from headrace.sources.signals import Signal, new_files, read_file
+
+_LOG = logging.getLogger("headrace.sources")
+_PASSING = re.compile(r"deadlock|lock request time ?out", re.IGNORECASE)
+"""Refusals that say nothing about the statement: it is sent again with the next batch."""
+
+
+def _say(sentence: str) -> None:
+    # A line that a signal asks for is a warning too: Spark's Python processes show nothing below that.
+    _LOG.warning("%s", sentence)
+
+
+@lru_cache(maxsize=256)
+def _say_once(sentence: str) -> None:
+    _say(sentence)
+
+
+class AdHocPlanner:
+    """What signals ask for, and the chunks that answer it, for one batch. Runs in the driver.
+
+    Args:
+        connection: to the database.
+        settings: the source's options.
+        health: asks how the capture job is; called only when a chunk could be read.
+    """
+
+    def __init__(self, connection: Connection, settings: Options, health: Callable[[], Health]) -> None:
+        self._connection = connection
+        self._settings = settings
+        self._health = health
+
+    def asked(self, start: Offset, commit: str, histories: Mapping[str, History]) -> AdHoc:
+        """The state after the signals of the commits (start, commit] and of the files that came since.
+
+        Args:
+            start: the end of the batch before.
+            commit: the last commit of the batch.
+            histories: how the tables are read that this batch goes on with.
+        """
+        state = AdHoc.from_json(start.ad_hoc).behind()
+        signals = self._rows(start, commit, histories)
+        files = self._files(state)
+        if files:
+            signals += [signal for _, signal in files if signal is not None]
+            state = replace(state, file=files[-1][0])
+        tables = [Candidate(history.newest.id, history.newest.chunk_key) for history in histories.values()]
+        return state.take(signals, tables, _say, at=commit)
+
+    def _rows(self, start: Offset, commit: str, histories: Mapping[str, History]) -> list[Signal]:
+        name = self._settings["signal_data_collection"]
+        path = signal_table(name, self._settings["database"], histories) if name else None
+        if name and path is None:
+            database = self._settings["database"]
+            _say_once(f"The signal table '{name}' is not among the captured tables of database '{database}'.")
+        if path is None or path not in start.known:
+            return []
+        progress = start.tables.get(path)
+        if progress is not None and not progress.done:
+            return []
+        after = start.commit if progress is None else progress.commit
+        return read_signals(self._connection, histories[path].windows(after, commit)) if after < commit else []
+
+    def _files(self, state: AdHoc) -> list[tuple[str, Signal | None]]:
+        """The files that were not taken yet; null for one that can't be read, which is said."""
+        if not self._settings["signal_path"]:
+            return []
+        folder = Path(self._settings["signal_path"])
+        found: list[tuple[str, Signal | None]] = []
+        try:
+            names = new_files(folder, state.file)
+        except OSError as error:
+            _say_once(f"Signal folder '{folder}' can't be read ({error.strerror}); nothing is taken from it.")
+            return []
+        for name in names:
+            try:
+                found.append((name, read_file(folder, name)))
+            except FormatError as error:
+                _say(str(error))
+                found.append((name, None))
+        return found
+
+    @staticmethod
+    def blocking(state: AdHoc, start: Offset, histories: Mapping[str, History]) -> tuple[AdHoc, list[str]]:
+        """The state without the blocking snapshots that can begin now, and their tables.
+
+        One that is behind the others waits until it is not.
+        """
+        ready = [path for path in state.blocking if path not in start.tables]
+        for path in ready:
+            if path not in histories:
+                _say(f"Table '{path}' is not captured any more; its snapshot is left out.")
+        waiting = tuple(path for path in state.blocking if path not in ready)
+        return replace(state, blocking=waiting), [path for path in ready if path in histories]
+
+    def more(self, state: AdHoc, end: Offset, histories: Mapping[str, History], budget: int) -> AdHoc:
+        """The state with up to `budget` further chunks, tables one after another.
+
+        Args:
+            state: as no batch has read a chunk of it yet.
+            end: the batch's end, for everything else.
+            histories: how its tables are read.
+            budget: how many chunks a batch may hold.
+        """
+        if not state.requests or state.paused or end.initial:
+            return state
+        stalled = self._stalled()
+        if stalled:
+            if not state.stalled:
+                _say(f"Ad-hoc snapshots wait, because no change is captured: {stalled}")
+            return replace(state, stalled=True)
+        requests: list[Request] = []
+        held = False
+        for request in state.requests:
+            # A table that lags behind has no state at the batch's end that rows could be stamped with.
+            held = held or request.table in end.tables
+            if held or not budget:
+                requests.append(request)
+                continue
+            history = histories.get(request.table)
+            if history is None:
+                _ended(request, "it is not captured any more")
+                continue
+            try:
+                moved = self._moved(request, history.newest, budget)
+            except CaptureError as error:
+                if not self._refused(error):
+                    held = True
+                    requests.append(request)
+                    continue
+                _ended(request, error.message)
+                continue
+            budget -= len(moved.bounds)
+            held = not moved.done
+            requests.append(moved)
+        return replace(state, stalled=False).with_requests(tuple(requests))
+
+    def _moved(self, request: Request, table: CapturedTable, budget: int) -> Request:
+        """A request with up to `budget` further chunks; their bounds are keys that the server found."""
+        key, sql, statements = table.chunk_key, request.filter, self._connection.statements
+        if not key or request.key not in ((), key):
+            raise CaptureError("its key is not what it was when the snapshot began; ask for it again.")
+        last = request.last
+        if last is None:
+            found = keys(self._connection, table, *statements.greatest_key(table, key, condition=sql))
+            if not found:
+                return replace(request, key=key, done=True)
+            last = found[0]
+        rows = self._settings["incremental_snapshot_chunk_size"]
+        bounds = keys(
+            self._connection,
+            table,
+            *statements.chunk_bounds(table, key, request.lower, last, rows, budget, condition=sql),
+        )
+        done = len(bounds) < budget
+        return replace(request, key=key, last=last, bounds=(*bounds, last) if done else tuple(bounds), done=done)
+
+    def _refused(self, error: CaptureError) -> bool:
+        """Whether the server refused a statement for good; false when it may go through the next time.
+
+        Raises:
+            CaptureError: the error itself, when it is the connection that is broken.
+        """
+        if not isinstance(error, StatementError):
+            return True
+        if isinstance(error, PassingRefusal) or _PASSING.search(error.message):
+            return False
+        try:
+            self._connection.value(self._connection.statements.LOCAL_TIME)
+        except HeadraceError:
+            raise error from None
+        return True
+
+    def _stalled(self) -> str:
+        """Why a reader would wait in vain for the capture job now; empty when nothing is known against it."""
+        health = self._health()
+        behind = health.behind_seconds or 0.0
+        late = health.state is CaptureState.LAGGING and behind > self._settings["capture_timeout_seconds"] / 2
+        return health.sentence if late or health.state is CaptureState.NOT_CAPTURING else ""
+
+
+def _ended(request: Request, why: str) -> None:
+    _say(f"The ad-hoc snapshot of table '{request.table}' ends after {request.chunk} chunks: {why}")
+
+
+def read_incremental(
+    connection: Connection,
+    table: CapturedTable,
+    chunk: Chunk,
+    commit: str,
+    settings: Options,
+    capture_time: dt.datetime | None,
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a chunk that nobody changed since a commit, with the table's structure before the first ones.
+
+    A chunk is held in memory until the capture job has passed it. A row of a table with large columns stays in when it
+    was only updated, because its update may leave unchanged large values out; the update comes after it all the same.
+
+    Args:
+        connection: to the database; every statement sees what is committed.
+        table: the newest structure that the offset knows.
+        chunk: the key range.
+        commit: the last commit of the batch.
+        settings: the source's options.
+        capture_time: when the batch was planned.
+
+    Raises:
+        CaptureError: the capture job did not pass the read in time.
+        DataLossError: changes since the commit were cleaned while the chunk was read.
+    """
+    key = table.chunk_key
+    present = columns_there(connection, table)
+    if not present.issuperset(key):
+        _say(f"Table '{table.id.path}' or its key went away while its ad-hoc snapshot was read; the run goes on.")
+        return
+    sql, parameters = connection.statements.rows_in_range(
+        table, key, chunk.lower, chunk.upper, present=present, condition=chunk.filter, ordered=True
+    )
+    try:
+        batches = [
+            column_texts(table.schema, table.natives, batch)
+            for batch in connection.batches(sql, parameters, rows=table.batch_rows)
+        ]
+        faultpoints.reach("source.incremental.read")
+        found = [_keys(table, key, texts) for texts in batches]
+        # Where nothing was read there is nothing to wait for.
+        kept = _unchanged(connection, table, found, commit, settings) if found else []
+    except MissingObject:
+        _say(f"Table '{table.id.path}' went away while its ad-hoc snapshot was read; the run goes on.")
+        return
+    if chunk.opening:
+        yield schema_batch(table.schema, chunk.schema_position(commit), capture_time, connection.dialect.connector)
+    connector = connection.dialect.connector
+    masks = Masks.of(settings).of_table(table.schema, table.natives)
+    for texts, keep in zip(batches, kept, strict=True):
+        if not keep.any():
+            continue
+        left = masks.apply([column.filter(pa.array(keep)) for column in texts])
+        count = len(left[0])
+        positions = repeat(chunk.position(commit).text, pa.string(), count)
+        yield read_batch(
+            connector,
+            table,
+            left,
+            commit,
+            repeat(INCREMENTAL, pa.string(), count),
+            positions,
+            capture_time,
+        )
+    faultpoints.reach("source.incremental.chunk")
+
+
+def _keys(table: CapturedTable, key: Sequence[str], texts: Sequence[pa.Array]) -> pa.Array:
+    names = [column.name for column in table.schema.columns]
+    return key_texts([texts[names.index(name)] for name in key])
+
+
+def _unchanged(
+    connection: Connection, table: CapturedTable, chunk: Sequence[pa.Array], commit: str, settings: Options
+) -> list[np.ndarray]:
+    """Which rows, by their key texts, were not changed after a commit and before they were read.
+
+    Every spelling that a key had in that time stands in the change table, so texts are compared, not collated. Changes
+    are looked at batch by batch, so a huge commit costs no memory. What was changed after the read is left out as well:
+    it comes with its own change.
+    """
+    read_at = connection.value(connection.statements.LOCAL_TIME) + ROUNDING
+    faultpoints.reach("source.incremental.wait")
+    wait_until_captured(connection, table, read_at, settings["capture_timeout_seconds"])
+    newest = connection.value(connection.statements.MAX_LSN)
+    kept = [np.ones(len(texts), dtype=bool) for texts in chunk]
+    upto = commit if newest is None else lsn.read(newest)
+    skipped = settings["skipped_operations"]
+    if upto > commit and "c" not in skipped:
+        # A change that gives no row of its own must not take the row that was read with it.
+        hidden = "u" in skipped or settings["skip_messages_without_change"]
+        updates = not hidden and not any(native.large for native in table.natives)
+        sql = connection.statements.changed_keys(table, table.chunk_key, updates=updates)
+        for batch in connection.batches(sql, (lsn.to_bytes(commit), lsn.to_bytes(upto))):
+            changed = key_texts(named_texts(table, table.chunk_key, batch))
+            for texts, keep in zip(chunk, kept, strict=True):
+                keep &= ~pc.is_in(texts, value_set=changed).to_numpy(zero_copy_only=False)
+        try:
+            require_still_retained(connection, table.id, table.instance.name, commit)
+        except DataLossError:
+            # Where the user goes on without what was lost, rows that were read are the best there is.
+            if settings["fail_on_data_loss"]:
+                raise
+    return kept

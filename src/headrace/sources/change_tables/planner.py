@@ -1,0 +1,404 @@
+"""Where the next batch of one database ends: snapshots, windows of commits, structures and heartbeats.
+
+Runs in the driver, with one connection per question. Everything that decides the rows of a batch is put into its end
+offset here, so that a replay asks nothing of a catalog that may have changed.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import logging
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
+from typing import Any
+
+from headrace.errors import CaptureError, DataLossError, PositionMismatch
+from headrace.options import Options
+from headrace.sources.ad_hoc import AdHoc
+from headrace.sources.base import Limit
+from headrace.sources.change_tables import chunks, lsn
+from headrace.sources.change_tables.catalog import CatalogTable
+from headrace.sources.change_tables.connection import Connection
+from headrace.sources.change_tables.incremental import AdHocPlanner
+from headrace.sources.change_tables.retention import Retention, oldest_needed, require_retained
+from headrace.sources.change_tables.server_clock import CommitClock, ServerZone
+from headrace.sources.change_tables.structure import History, histories
+from headrace.sources.health import Health
+from headrace.sources.offset import Offset, TableProgress
+from headrace.sources.snapshot import snapshot_finished
+
+_QUIET_SECONDS = 60.0
+"""An idle server writes dummy commits.
+
+The offset follows them this often, so that it never falls behind the clean-up job.
+"""
+_LOG = logging.getLogger("headrace.sources")
+Catalog = Mapping[str, CatalogTable]
+
+
+class Planner:
+    """Plans one batch.
+
+    Args:
+        connection: to the database.
+        settings: the source's options.
+        identity: what stands in `Offset.source`.
+        catalog: the tables as the server shows them now, by path, in include order.
+        health: asks how the capture job is.
+        zone: says which zone the server's clock shows.
+        restarted: whether this is the first batch that this process plans.
+        lost: tables of which the batch before lacks changes, because they were cleaned after it was planned.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        settings: Options,
+        identity: str,
+        catalog: Catalog,
+        *,
+        health: Callable[[], Health],
+        zone: ServerZone,
+        restarted: bool,
+        lost: Collection[str] = (),
+    ) -> None:
+        self._lost = lost
+        self._retention = Retention(connection)
+        self._connection = connection
+        self._statements = connection.statements
+        self._zero = connection.dialect.zero
+        self._settings = settings
+        self._identity = identity
+        self._catalog = catalog
+        self._zone = zone
+        self._restarted = restarted
+        self._ad_hoc = AdHocPlanner(connection, settings, health)
+        self._mode = settings["snapshot_mode"]
+        self._estimates: dict[tuple[str, str], int] | None = None
+
+    def advance(self, start: Offset, limit: Limit, now: dt.datetime) -> Offset:
+        """The end of the batch that begins at `start`; `start` itself when nothing is new.
+
+        Raises:
+            DataLossError: changes after `start` are gone, and the options do not say to go on without them.
+            PositionMismatch: `start` belongs to another database, or the database is older than it.
+        """
+        if start.is_nothing:
+            end = self._first(limit)
+        else:
+            self._require_same_database(start)
+            end = self._next(start, limit)
+        end = self._with_heartbeat(start, end, now)
+        if end == start:
+            return start
+        end = replace(end, initial=end.initial and not snapshot_finished(end))
+        return self._stamped(end, now)
+
+    # The first batch.
+
+    def _first(self, limit: Limit) -> Offset:
+        commit = self.snapshot_commit()
+        structures = {path: History.begin(table.newest).to_json() for path, table in self._catalog.items()}
+        end = Offset(source=self._identity, commit=commit, known=tuple(self._catalog), structures=structures)
+        if self._mode in ("no_data", "recovery"):
+            return end
+        begun = {path: self._begin(path, commit) for path in self._catalog}
+        return replace(end, tables=self._more_chunks(begun, self._histories(end), limit))
+
+    def snapshot_commit(self) -> str:
+        """The commit at which tables are read.
+
+        What the capture job has done, and no table's change table starts after it.
+        """
+        head = self._connection.value(self._statements.MAX_LSN)
+        starts = [table.newest.instance.start_lsn or self._zero for table in self._catalog.values()]
+        return max([self._zero if head is None else lsn.read(head), *starts])
+
+    def _begin(self, path: str, commit: str) -> TableProgress:
+        id = self._catalog[path].id
+        if self._estimates is None:
+            rows = self._connection.rows(self._statements.ROW_ESTIMATES)
+            self._estimates = {(str(schema), str(name)): int(count or 0) for schema, name, count in rows}
+        return TableProgress(commit=commit, rows=self._estimates.get((id.schema, id.name), -1))
+
+    # The batches that follow.
+
+    def _next(self, start: Offset, limit: Limit) -> Offset:
+        again = self._mode == "always" and self._restarted and not start.initial
+        initial = start.initial or again
+        commit = start.commit if initial or self._mode == "initial_only" else self._next_commit(start, limit)
+        again_on = self._switched_off_and_on(start)
+        known = tuple(path for path in start.known if path in self._catalog and path not in again_on)
+        fresh = [path for path in self._catalog if path not in known]
+        histories = self._evolved(start, commit, known, fresh)
+        lagging, catching_up = self._lagging(start, commit, streaming=not initial)
+        if again:
+            lagging = {path: self._begin(path, start.commit) for path in known}
+        settled = asked = AdHoc.from_json(start.ad_hoc).behind()
+        if not initial:
+            asked, begun = self._ad_hoc.blocking(self._ad_hoc.asked(start, commit, histories), start, histories)
+            lagging |= {path: self._begin(path, start.commit) for path in begun}
+        for path in fresh:
+            lagging[path] = self._taken_in(path, start)
+        gaps = {} if again else self._gaps(start, known, histories, lagging)
+        # A snapshot that begins again has no chunk yet in the batch that says so.
+        advanced = lagging if again else self._more_chunks(lagging, histories, limit)
+        end = replace(
+            start,
+            commit=commit,
+            initial=initial,
+            known=(*known, *fresh),
+            tables=advanced,
+            structures={path: history.to_json() for path, history in histories.items()},
+            gaps=gaps,
+        )
+        asked = self._ad_hoc.more(asked, end, histories, limit.chunks or self._settings["snapshot_chunks_per_batch"])
+        if end == replace(start, tables=lagging) and not catching_up and asked == settled:
+            return start
+        return replace(end, structures=self._still_needed(start, end, histories), ad_hoc=asked.to_json())
+
+    def _lagging(self, start: Offset, commit: str, *, streaming: bool) -> tuple[dict[str, TableProgress], bool]:
+        """The tables that this batch does not bring up to the others, and whether it does so with any."""
+        lagging: dict[str, TableProgress] = {}
+        catching_up = False
+        for path, progress in start.tables.items():
+            if path not in self._catalog:
+                continue
+            if progress.done and streaming and progress.commit <= commit:
+                catching_up |= progress.commit < commit
+            else:
+                lagging[path] = progress.behind()
+        return lagging, catching_up
+
+    def _taken_in(self, path: str, start: Offset) -> TableProgress:
+        """A table that is captured since the last batch."""
+        begun = self._catalog[path].newest.instance.start_lsn or self._zero
+        at = max(start.commit, begun) if start.initial else self.snapshot_commit()
+        if self._mode in ("no_data", "recovery"):
+            return TableProgress(commit=at, done=True)
+        return self._begin(path, at)
+
+    def _next_commit(self, start: Offset, limit: Limit) -> str:
+        """The end of the next window of commits; the start itself when nothing new is worth a batch."""
+        value = self._connection.value
+        bound = limit.commits or self._settings["max_commits_per_trigger"]
+        after = lsn.to_bytes(start.commit)
+        newest = value(self._statements.NTH_COMMIT_AFTER, (bound, after)) if bound else value(self._statements.MAX_LSN)
+        commit = start.commit if newest is None else lsn.read(newest)
+        if limit.upto:
+            # Tables that were taken in later than that have to be brought level too.
+            last = max([limit.upto, *(progress.commit for progress in start.tables.values())])
+            commit = max(start.commit, min(commit, last))
+        if commit <= start.commit:
+            self._require_not_older(start)
+            return start.commit
+        oldest = value(self._statements.OLDEST_MAPPED)
+        self._require_same_commit(start, oldest)
+        quiet = self._connection.dialect.is_quiet(self._connection, start.commit, commit, oldest)
+        if quiet and start.commit_time is not None and start.is_level:
+            at = self._commit_time(commit, start.clock)
+            recent = at is not None and (at - start.commit_time).total_seconds() < _QUIET_SECONDS
+            # Where more has come since, a bounded window of dummy commits must not be what is always looked at.
+            head = value(self._statements.MAX_LSN)
+            if recent and head is not None and lsn.read(head) == commit:
+                return start.commit
+        return commit
+
+    def _require_not_older(self, start: Offset) -> None:
+        """The database has not gone back behind what was delivered, as after a restore of a backup."""
+        head = self._connection.value(self._statements.MAX_LSN)
+        # A commit without a time is the start of a capture instance, which may be ahead of what is captured.
+        if head is None or start.commit_time is None or lsn.read(head) >= start.commit:
+            return
+        raise PositionMismatch(
+            f"Database '{self._settings['database']}' is captured up to LSN {lsn.read(head)}, but changes up "
+            f"to LSN {start.commit} were delivered already: it was restored or failed over to an older state.",
+            remedy="Take a new snapshot with a new checkpoint.",
+        )
+
+    def _require_same_commit(self, start: Offset, oldest: Any) -> None:
+        """The commit that was delivered last is still what it was.
+
+        A database that was restored to an older state and has moved on since has another one there, or none.
+        """
+        if not self._connection.dialect.keeps_idle_commits:
+            # Its time may have been that of the place where an idle server's log was read to.
+            return
+        if start.commit_time is None or oldest is None or lsn.read(oldest) > start.commit:
+            # It had no time, or the mapping was cleaned beyond it: nothing can be said.
+            return
+        # The commits that tell a repeated hour's readings apart may be cleaned by now, so either will do.
+        local = self._connection.value(self._statements.COMMIT_TIME, (lsn.to_bytes(start.commit),))
+        if start.commit_time not in CommitClock(self._connection, start.clock).can_be(local):
+            raise PositionMismatch(
+                f"Database '{self._settings['database']}' no longer has the commit with LSN {start.commit} that was "
+                "delivered: it was restored or failed over to an older state and has changed since.",
+                remedy="Take a new snapshot with a new checkpoint.",
+            )
+
+    # Structures.
+
+    def _switched_off_and_on(self, start: Offset) -> set[str]:
+        """Known tables whose change tables are all new, and do not reach back to where reading stopped.
+
+        They are taken in as new ones, with a snapshot.
+        """
+        found = set()
+        for path in start.known:
+            table = self._catalog.get(path)
+            if table is None or table.of(self._histories(start)[path].newest.instance) is not None:
+                continue
+            progress = start.tables.get(path)
+            after = start.commit if progress is None else progress.commit
+            oldest = table.newest.instance.start_lsn
+            # Even when the server's mapping shows no transaction in between: nothing is mapped while capture is off.
+            if oldest is None or oldest > lsn.after(after):
+                found.add(path)
+        return found
+
+    def _histories(self, offset: Offset) -> Mapping[str, History]:
+        return histories(offset.structures, self._connection.dialect)
+
+    def _evolved(self, start: Offset, commit: str, known: tuple[str, ...], fresh: list[str]) -> dict[str, History]:
+        """How each table is read up to `commit`, with what was altered since the last batch."""
+        found = {}
+        for path in known:
+            history = self._histories(start)[path]
+            progress = start.tables.get(path)
+            after = start.commit if progress is None else progress.commit
+            snapshotting = progress is not None and not progress.done
+            found[path] = self._evolve(path, history, after, commit, snapshotting=snapshotting)
+            if snapshotting:
+                found[path] = found[path].cut_by(history.newest.chunk_key)
+        for path in fresh:
+            found[path] = History.begin(self._catalog[path].newest)
+        return found
+
+    def _evolve(self, path: str, history: History, after: str, commit: str, *, snapshotting: bool) -> History:
+        known, table = history.newest, self._catalog[path]
+        if self._mode == "recovery" and self._restarted:
+            return History.begin(table.of(known.instance) or table.newest)
+        newest = table.newest
+        own = table.of(known.instance)
+        if own is None:
+            # Its change table is gone, and the other one holds all that is needed.
+            return history.followed_by(newest, max(newest.instance.start_lsn or self._zero, lsn.after(after)))
+        if own.instance.name != newest.instance.name:
+            begun = newest.instance.start_lsn
+            if begun is not None and begun <= commit and commit > after:
+                return history.followed_by(newest, max(begun, lsn.after(after)))
+        if own.same_rows(known):
+            return history
+        at = self._altered(known.instance.object_id, after)
+        if at is None or snapshotting:
+            return history.followed_by(own, lsn.after(after))
+        # Rows of commits before the alteration follow the old structure; when they are all here, the new one begins.
+        return history.followed_by(own, lsn.after(at)) if at <= commit else history
+
+    def _altered(self, instance: int, after: str) -> str | None:
+        """The last alteration after a commit; null where there was none, or the server does not say."""
+        if not self._statements.LAST_DDL:
+            return None
+        altered = self._connection.value(self._statements.LAST_DDL, (instance, lsn.to_bytes(after)))
+        return None if altered is None else lsn.read(altered)
+
+    def _still_needed(
+        self, start: Offset, end: Offset, histories: Mapping[str, History]
+    ) -> dict[str, list[dict[str, Any]]]:
+        """Structures without versions that neither this batch nor a later one reads."""
+        needed = {}
+        for path, history in histories.items():
+            progress = start.tables.get(path) or end.tables.get(path)
+            after = start.commit if progress is None else min(progress.commit, start.commit)
+            needed[path] = history.needed_after(after).to_json()
+        return needed
+
+    # Snapshots.
+
+    def _more_chunks(
+        self, lagging: dict[str, TableProgress], histories: Mapping[str, History], limit: Limit
+    ) -> dict[str, TableProgress]:
+        """The snapshots moved on by the chunks that one batch may hold, tables one after another."""
+        budget = limit.chunks or self._settings["snapshot_chunks_per_batch"]
+        whole = chunks.in_one_session(self._settings)
+        advanced: dict[str, TableProgress] = {}
+        for path, progress in lagging.items():
+            if not progress.done:
+                table = histories[path].newest
+                if whole:
+                    progress = replace(progress, bounds=(None,), done=True)
+                else:
+                    progress = chunks.more(self._connection, table, progress, self._settings, budget)
+                    budget -= len(progress.bounds)
+            advanced[path] = progress
+        return advanced
+
+    # What was lost.
+
+    def _gaps(
+        self,
+        start: Offset,
+        known: tuple[str, ...],
+        histories: Mapping[str, History],
+        lagging: dict[str, TableProgress],
+    ) -> dict[str, tuple[str, str]]:
+        """Changes that are needed and gone.
+
+        Either the batch is refused, or they are noted; with `when_needed` their tables are snapshotted again.
+        """
+        gaps: dict[str, tuple[str, str]] = {}
+        for path in known:
+            if path in self._lost and self._mode == "when_needed":
+                lagging[path] = self._begin(path, self.snapshot_commit())
+                continue
+            progress = start.tables.get(path)
+            after = start.commit if progress is None else progress.commit
+            instance = next(iter(histories[path].windows(after, lsn.after(after))), None)
+            oldest = oldest_needed(self._catalog[path], instance)
+            if oldest is None or self._retention.holds(after, oldest):
+                continue
+            said = start.gaps.get(path)
+            if said is not None and said[1] == oldest:
+                gaps[path] = said
+                continue
+            try:
+                require_retained(self._connection, self._catalog[path].id, after, oldest)
+            except DataLossError as error:
+                if self._mode == "when_needed":
+                    lagging[path] = self._begin(path, self.snapshot_commit())
+                elif self._settings["fail_on_data_loss"]:
+                    raise
+                _LOG.warning("%s", error)
+                gaps[path] = (after, oldest)
+        return gaps
+
+    # Times.
+
+    def _with_heartbeat(self, start: Offset, end: Offset, now: dt.datetime) -> Offset:
+        every = self._settings["heartbeat_interval_ms"]
+        if not every:
+            return end
+        if start.heartbeat is not None and now - start.heartbeat < dt.timedelta(milliseconds=every):
+            return end
+        return replace(end, heartbeat=now)
+
+    def _stamped(self, end: Offset, now: dt.datetime) -> Offset:
+        stamp = self._zone.of(self._connection)
+        end = replace(end, clock=stamp, capture_time=now)
+        return replace(end, commit_time=self._commit_time(end.commit, stamp))
+
+    def _commit_time(self, commit: str, zone: str) -> dt.datetime | None:
+        local = self._connection.value(self._statements.COMMIT_TIME, (lsn.to_bytes(commit),))
+        return CommitClock(self._connection, zone).end(commit, local)
+
+    def _require_same_database(self, start: Offset) -> None:
+        if start.source != self._identity:
+            raise PositionMismatch(
+                f"The checkpoint belongs to '{start.source}', not to '{self._identity}'.",
+                remedy="Use another checkpoint for another database.",
+            )
+        lost = [path for path in start.known if path not in start.structures]
+        if lost:
+            raise CaptureError(
+                f"The checkpoint lacks the structure of table '{lost[0]}'.", remedy="Start with a new checkpoint."
+            )

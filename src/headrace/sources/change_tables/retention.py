@@ -1,0 +1,93 @@
+"""Whether the changes that are still needed are still there, per capture instance.
+
+SQL Server's clean-up job deletes old rows of change tables and moves the instance's start forward. Checked twice:
+before a window is planned and after it was read, because the clean-up can run in between.
+"""
+
+from __future__ import annotations
+
+from headrace.changes import TableId
+from headrace.errors import DataLossError
+from headrace.sources.change_tables import lsn
+from headrace.sources.change_tables.catalog import CatalogTable
+from headrace.sources.change_tables.connection import Connection, MissingObject
+from headrace.sources.change_tables.structure import Window
+
+
+def oldest_needed(table: CatalogTable, window: Window | None) -> str | None:
+    """The oldest LSN that is held by the instance from which a window is read; null when it has not begun."""
+    own = table.of(window.table.instance) if window is not None else None
+    return (own or table.newest).instance.start_lsn
+
+
+def require_still_retained(connection: Connection, table: TableId, instance: str, after: str) -> None:
+    """Every change of the table after a commit is still in its change table, asked of the server now.
+
+    Raises:
+        DataLossError: some may have been cleaned.
+        MissingObject: the capture instance is gone.
+    """
+    rows = connection.rows(connection.statements.INSTANCE_START, (instance,))
+    if not rows:
+        raise MissingObject(
+            f"Capture instance '{instance}' of table '{table.path}' is gone.",
+            remedy="Have the table captured again and start with a new checkpoint.",
+        )
+    if rows[0][0] is not None:
+        require_retained(connection, table, after, lsn.read(rows[0][0]))
+
+
+def require_retained(connection: Connection, table: TableId, after: str, oldest: str) -> None:
+    """Nothing was lost after a commit, though the change table only holds what came from `oldest` on.
+
+    An idle table whose start was moved past `after` has lost nothing as long as the server's commit mapping shows no
+    transaction in between.
+
+    Raises:
+        DataLossError: some changes may have been cleaned.
+    """
+    if is_retained(connection, after, oldest):
+        return
+    raise DataLossError(
+        f"Changes of table '{table.path}' after LSN {after} are needed, but its change table "
+        f"holds only those from LSN {oldest}: the rest was cleaned.",
+        remedy=(
+            "Take a new snapshot with a new checkpoint (or snapshot.mode=when_needed, which does so for such tables "
+            f"alone), and {connection.dialect.advice.keep}."
+        ),
+    )
+
+
+def is_retained(connection: Connection, after: str, oldest: str) -> bool:
+    """Whether a change table that begins at `oldest` holds every change after a commit."""
+    return oldest <= lsn.after(after) or _nothing_between(connection, after, oldest)
+
+
+def _nothing_between(connection: Connection, after: str, oldest: str) -> bool:
+    mapped = connection.value(connection.statements.OLDEST_MAPPED)
+    if mapped is None or lsn.read(mapped) > after:
+        # The mapping was cleaned as well, so it can't prove anything.
+        return False
+    # The instance's start itself is still held; only commits strictly before it could be missing.
+    between = connection.value(
+        connection.statements.TRANSACTIONS_STRICTLY_BETWEEN, (lsn.to_bytes(after), lsn.to_bytes(oldest))
+    )
+    return not between
+
+
+class Retention:
+    """What is still held, for all tables of a batch: the clean-up moves them to one place, so one answer serves many.
+
+    Args:
+        connection: to the database.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._kept: dict[tuple[str, str], bool] = {}
+
+    def holds(self, after: str, oldest: str) -> bool:
+        """Whether a change table that begins at `oldest` holds every change after a commit."""
+        if (after, oldest) not in self._kept:
+            self._kept[after, oldest] = is_retained(self._connection, after, oldest)
+        return self._kept[after, oldest]

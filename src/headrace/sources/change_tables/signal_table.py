@@ -1,0 +1,96 @@
+"""The signal table: a captured table of the user's whose inserted rows ask the stream for something.
+
+Its three columns are known by their place (id, type, data), whatever their names. What the first snapshot finds in it
+is history; only rows that are inserted while the table is streamed are signals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from headrace.errors import CaptureError
+from headrace.sources.change_tables import lsn
+from headrace.sources.change_tables.catalog import CatalogTable
+from headrace.sources.change_tables.connection import Connection, Denied, MissingObject
+from headrace.sources.change_tables.dialect import Advice
+from headrace.sources.change_tables.structure import CapturedTable, Window, named_texts
+from headrace.sources.signals import Signal
+
+_COLUMNS = 3
+
+
+def signal_table(name: str, database: str, paths: Iterable[str]) -> str | None:
+    """The path of the signal table that the option names, as the catalog spells it; null when this database has none.
+
+    Args:
+        name: `schema.table` or `database.schema.table`.
+        database: the database that is asked about.
+        paths: its captured tables.
+    """
+    wanted = name.strip().casefold()
+    return next((path for path in paths if wanted in (path.casefold(), f"{database}.{path}".casefold())), None)
+
+
+def require_signal_table(
+    name: str, database: str, databases: Sequence[str], catalog: Mapping[str, CatalogTable], advice: Advice
+) -> None:
+    """The signal table is there, where the option names one for this database.
+
+    Raises:
+        CaptureError: it is not among the captured tables, or has fewer than three columns.
+    """
+    if not name:
+        return
+    path = signal_table(name, database, catalog)
+    if path is None:
+        others = [other for other in databases if other.casefold() != database.casefold()]
+        if any(name.strip().casefold().startswith(f"{other.casefold()}.") for other in others):
+            return
+        raise CaptureError(
+            f"The signal table '{name}' is not among the captured tables of database '{database}'.",
+            remedy=f"{advice.capture} for it, and add it to 'tables'.",
+        )
+    if len(catalog[path].newest.schema.columns) < _COLUMNS:
+        raise CaptureError(
+            f"The signal table '{path}' has fewer than three captured columns.",
+            remedy="It needs three: id varchar(42), type varchar(32), data varchar(2048), in this order.",
+        )
+
+
+def read_signals(connection: Connection, windows: Iterable[Window]) -> list[Signal]:
+    """The rows that were inserted into the signal table in a window of commits, in order."""
+    found: list[Signal] = []
+    for window in windows:
+        names = [column.name for column in window.table.schema.columns[:_COLUMNS]]
+        if len(names) < _COLUMNS:
+            continue
+        sql = connection.statements.inserted(window.table, names)
+        try:
+            for batch in connection.batches(sql, (lsn.to_bytes(window.after), lsn.to_bytes(window.upto))):
+                columns = named_texts(window.table, names, batch)
+                rows = zip(*(column.to_pylist() for column in columns), strict=True)
+                found += [Signal(id or "", type or "", data) for id, type, data in rows]
+        except MissingObject:
+            # Its capture was switched off since the batch was planned, which is said for every table alike.
+            continue
+    return found
+
+
+def insert_signal(connection: Connection, table: CapturedTable, signal: Signal) -> None:
+    """Ask by a row in the signal table.
+
+    Raises:
+        CaptureError: the login may not insert, or the row does not fit.
+    """
+    names = [column.name for column in table.schema.columns[:_COLUMNS]]
+    try:
+        connection.run(connection.statements.insert(table, names), (signal.id, signal.type, signal.data))
+    except CaptureError as error:
+        denied = isinstance(error, Denied)
+        raise CaptureError(
+            f"The signal can't be inserted into table '{table.id.path}'"
+            + (", because the login may not do that." if denied else f": {error.message}"),
+            remedy=f"Run: GRANT INSERT ON {connection.statements.table_name(table)} TO the login; or use 'signal_path'."
+            if denied
+            else "Give it an id that is not there yet, and columns that are long enough.",
+        ) from error

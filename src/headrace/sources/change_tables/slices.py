@@ -1,0 +1,171 @@
+"""Slices: what one task reads, how it is described to it, and how it is read.
+
+A description holds JSON values only and everything that the task needs, so that no executor asks the catalog how a
+table looks.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import pyarrow as pa
+
+from headrace import faultpoints
+from headrace.changes import Position
+from headrace.options import Options
+from headrace.sources import ad_hoc
+from headrace.sources.base import Slice
+from headrace.sources.change_tables.connection import ARROW_ROWS, Connection, MissingObject
+from headrace.sources.change_tables.dialect import Dialect
+from headrace.sources.change_tables.incremental import read_incremental
+from headrace.sources.change_tables.notices import lost, notice_batch, switched_off, time_of, time_text
+from headrace.sources.change_tables.snapshot_read import read_chunk, read_session
+from headrace.sources.change_tables.structure import CapturedTable, Window
+from headrace.sources.change_tables.transactions import read_transactions
+from headrace.sources.change_tables.windows import commit_times
+from headrace.sources.offset import Offset
+from headrace.sources.rows import schema_batch
+from headrace.sources.snapshot import Chunk
+
+NOTICES, SNAPSHOT, SESSION, STREAM, TRANSACTIONS = "notices", "snapshot", "session", "stream", "transactions"
+INCREMENTAL = ad_hoc.INCREMENTAL
+SAME_ROWS = frozenset((NOTICES, STREAM, TRANSACTIONS))
+"""The kinds whose every reading gives the same rows in the same order; the others read live tables."""
+_SCHEMA_ORDER = "s"
+"""Order of a stream's schema row: after everything of the commit before the window."""
+Connect = Callable[[], Connection]
+
+
+def notices_slice(notices: Sequence[dict[str, Any]], end: Offset) -> Slice:
+    """The task that says what has no rows of its own."""
+    rows = sorted(notices, key=lambda row: str(row["position"]))
+    return Slice(NOTICES, {"rows": rows, "capture_time": time_text(end.capture_time)})
+
+
+def snapshot_slice(table: CapturedTable, chunk: Chunk, end: Offset) -> Slice:
+    """The task that reads one chunk."""
+    return Slice(SNAPSHOT, {**table.to_json(), "chunk": asdict(chunk), "capture_time": time_text(end.capture_time)})
+
+
+def session_slice(pieces: Sequence[tuple[CapturedTable, Chunk]], end: Offset) -> Slice:
+    """The task that reads all tables in one session."""
+    tables = [{**table.to_json(), "chunk": asdict(chunk)} for table, chunk in pieces]
+    return Slice(SESSION, {"tables": tables, "capture_time": time_text(end.capture_time)})
+
+
+def incremental_slice(table: CapturedTable, chunk: ad_hoc.Chunk, end: Offset) -> Slice:
+    """The task that reads one chunk of an ad-hoc snapshot."""
+    return Slice(
+        INCREMENTAL,
+        {
+            **table.to_json(),
+            "chunk": asdict(chunk),
+            "commit": end.commit,
+            "capture_time": time_text(end.capture_time),
+        },
+    )
+
+
+def stream_slice(window: Window, end: Offset, *, first: bool) -> Slice:
+    """The task that reads one table's window.
+
+    The first one of a window says the table's structure.
+    """
+    return Slice(
+        STREAM,
+        {**_window(window), "capture_time": time_text(end.capture_time), "zone": end.clock, "first": first},
+    )
+
+
+def transactions_slice(windows: Sequence[Window], end: Offset) -> Slice:
+    """The task that reads several tables' changes of a range of commits, in commit order."""
+    return Slice(
+        TRANSACTIONS,
+        {
+            "windows": [_window(window) for window in windows],
+            "capture_time": time_text(end.capture_time),
+            "zone": end.clock,
+        },
+    )
+
+
+def read_slice(connect: Connect, slice: Slice, settings: Options, dialect: Dialect) -> Iterator[pa.RecordBatch]:
+    """The change rows of a slice, in position order."""
+    capture_time = time_of(slice.details["capture_time"])
+    if slice.kind == NOTICES:
+        yield notice_batch(slice.details["rows"], capture_time)
+    elif slice.kind == SNAPSHOT:
+        with connect() as connection:
+            yield from read_chunk(
+                connection, table_of(slice.details, dialect), chunk_of(slice.details["chunk"]), settings, capture_time
+            )
+    elif slice.kind == SESSION:
+        pieces = [(table_of(piece, dialect), chunk_of(piece["chunk"])) for piece in slice.details["tables"]]
+        yield from read_session(connect, pieces, settings, capture_time)
+    elif slice.kind == INCREMENTAL:
+        asked = ad_hoc.Chunk(**_with_keys(slice.details["chunk"]))
+        with connect() as connection:
+            yield from read_incremental(
+                connection, table_of(slice.details, dialect), asked, slice.details["commit"], settings, capture_time
+            )
+    elif slice.kind == STREAM:
+        with connect() as connection:
+            yield from _read_window(connection, slice.details, settings, capture_time)
+    else:
+        windows = [window_of(details, dialect) for details in slice.details["windows"]]
+        for window in windows:
+            yield _structure(window, capture_time, dialect)
+        yield from read_transactions(connect, windows, settings, slice.details["zone"], capture_time)
+
+
+def _read_window(
+    connection: Connection, details: dict[str, Any], settings: Options, capture_time: dt.datetime | None
+) -> Iterator[pa.RecordBatch]:
+    dialect = connection.dialect
+    window = window_of(details, dialect)
+    if details["first"]:
+        yield _structure(window, capture_time, dialect)
+    times = commit_times(connection, window.after, window.upto, details["zone"], settings)
+    reader = dialect.change_reader(window.table, times, capture_time, settings)
+    try:
+        for batch in reader.read(dialect.changes(connection, window, settings, rows=ARROW_ROWS)):
+            yield batch
+            faultpoints.reach("source.stream.batch")
+        yield from lost(connection, window, settings, capture_time)
+    except MissingObject:
+        yield switched_off(dialect.connector, window, capture_time)
+
+
+def _structure(window: Window, capture_time: dt.datetime | None, dialect: Dialect) -> pa.RecordBatch:
+    return schema_batch(window.table.schema, Position(window.after, _SCHEMA_ORDER), capture_time, dialect.connector)
+
+
+def _window(window: Window) -> dict[str, Any]:
+    return {**window.table.to_json(), "after": window.after, "upto": window.upto}
+
+
+def window_of(details: dict[str, Any], dialect: Dialect) -> Window:
+    """The window that a slice's description holds."""
+    return Window(table_of(details, dialect), details["after"], details["upto"])
+
+
+def table_of(details: dict[str, Any], dialect: Dialect) -> CapturedTable:
+    """The table that a slice's description names, as the planner saw it."""
+    return CapturedTable.from_json(details, dialect)
+
+
+def chunk_of(details: dict[str, Any]) -> Chunk:
+    """The chunk that a slice's description holds."""
+    return Chunk(**_with_keys(details))
+
+
+def _with_keys(details: dict[str, Any]) -> dict[str, Any]:
+    lower, upper = details["lower"], details["upper"]
+    return {
+        **details,
+        "lower": None if lower is None else tuple(lower),
+        "upper": None if upper is None else tuple(upper),
+    }

@@ -1,0 +1,306 @@
+"""Which slices make a batch: what is only said, snapshot chunks, and windows of commits of the tables that changed.
+
+Tables without a change in their window cost nothing but their share of one query. What is read, and how, stands in the
+offsets; the server is only asked which change tables have rows, where long windows can be cut, and for the last event
+before a structure changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+from headrace.changes import Operation, Position, TableId
+from headrace.options import Options
+from headrace.sources.ad_hoc import AdHoc
+from headrace.sources.base import Slice
+from headrace.sources.change_tables import chunks, lsn
+from headrace.sources.change_tables.connection import Connection, MissingObject
+from headrace.sources.change_tables.notices import notice
+from headrace.sources.change_tables.retention import Retention, require_retained
+from headrace.sources.change_tables.server_clock import CommitClock
+from headrace.sources.change_tables.slices import (
+    incremental_slice,
+    notices_slice,
+    session_slice,
+    snapshot_slice,
+    stream_slice,
+    transactions_slice,
+)
+from headrace.sources.change_tables.structure import CapturedTable, Window, histories
+from headrace.sources.offset import Offset
+from headrace.sources.snapshot import plan_chunks
+
+_TABLES_PER_QUERY = 500
+_COMMITS_BACK = 10
+"""How many commits before a structure change are searched for an event of a captured table."""
+
+
+class Slicing:
+    """The slices of the batch (start, end].
+
+    Args:
+        connection: to the database.
+        settings: the source's options.
+        start: the end of the batch before.
+        end: the end of this one.
+    """
+
+    def __init__(self, connection: Connection, settings: Options, start: Offset, end: Offset) -> None:
+        self._connection = connection
+        self._statements = connection.statements
+        self._settings = settings
+        self._start = start
+        self._end = end
+        self._histories = histories(end.structures, connection.dialect)
+        self._notices: list[dict[str, Any]] = []
+        self._retention = Retention(connection)
+        self._known_cuts: dict[tuple[str, str], list[str]] = {}
+        self.lost: set[str] = set()
+        """Tables of which this batch lacks changes that were cleaned after it was planned."""
+
+    def slices(self) -> list[Slice]:
+        """All of them; notices first."""
+        self._note_structures()
+        self._note_gaps()
+        self._note_heartbeat()
+        found = self._snapshot() + self._stream() + self._asked()
+        return [notices_slice(self._notices, self._end), *found] if self._notices else found
+
+    # Snapshot.
+
+    def _snapshot(self) -> list[Slice]:
+        planned = plan_chunks(self._start, self._end)
+        pieces = [(self._histories[chunk.table].newest, chunk) for chunk in planned]
+        if pieces and chunks.in_one_session(self._settings):
+            return [session_slice(pieces, self._end)]
+        return [snapshot_slice(table, chunk, self._end) for table, chunk in pieces]
+
+    def _asked(self) -> list[Slice]:
+        """The chunks of ad-hoc snapshots; those of an offset that says nothing new were read by an earlier batch."""
+        if self._end.ad_hoc == self._start.ad_hoc:
+            return []
+        return [
+            incremental_slice(self._histories[chunk.table].newest, chunk, self._end)
+            for chunk in AdHoc.from_json(self._end.ad_hoc).chunks()
+        ]
+
+    # Stream.
+
+    def _stream(self) -> list[Slice]:
+        if self._start.initial:
+            return []
+        windows = self._present(self._windows())
+        changed = self._changed(windows)
+        if not self._settings["provide_transaction_metadata"]:
+            return [piece for window in changed for piece in self._apart(window)]
+        # What a table catches up with belongs to transactions that were told of before.
+        begin = self._start.commit
+        early = [Window(w.table, w.after, min(w.upto, begin)) for w in changed if w.after < begin]
+        late = [Window(w.table, max(w.after, begin), w.upto) for w in changed if w.upto > begin]
+        return [piece for window in early for piece in self._apart(window)] + self._together(late)
+
+    def _windows(self) -> list[Window]:
+        """The commits of this batch for each table, cut where its structure changes."""
+        start, end = self._start, self._end
+        found = []
+        for path in end.known:
+            if path not in start.known or end.takes_in(start, path):
+                # Taken in by this batch.
+                continue
+            progress = start.tables.get(path)
+            if progress is not None and not progress.done:
+                continue
+            after = start.commit if progress is None else progress.commit
+            if path in end.gaps:
+                after = max(after, lsn.before(end.gaps[path][1]))
+            found += self._histories[path].windows(after, end.commit)
+        return found
+
+    def _present(self, windows: list[Window]) -> list[Window]:
+        """The windows whose change table is still there, and what is left of those that were cleaned.
+
+        Asked before it is known which tables changed, because a change table that was cleaned looks as if nothing had.
+        What went since the batch was planned is refused, or said to be lost.
+        """
+        rows = self._connection.rows(self._statements.INSTANCES) if windows else []
+        starts = {int(number): start for _, number, start in rows}
+        found = []
+        for window in windows:
+            number = window.table.instance.object_id
+            if number not in starts:
+                why = "its change data capture was switched off"
+                self._note_gap(window.table.id, window.after, window.upto, why)
+                continue
+            oldest = None if starts[number] is None else lsn.read(starts[number])
+            if oldest is None or self._retention.holds(window.after, oldest):
+                found.append(window)
+                continue
+            if self._settings["fail_on_data_loss"] and self._settings["snapshot_mode"] != "when_needed":
+                require_retained(self._connection, window.table.id, window.after, oldest)
+            upto = min(window.upto, lsn.before(oldest))
+            self._note_gap(window.table.id, window.after, upto, "they were cleaned on the server")
+            self.lost.add(window.table.id.path)
+            if upto < window.upto:
+                found.append(Window(window.table, upto, window.upto))
+        return found
+
+    def _changed(self, windows: list[Window]) -> list[Window]:
+        changed: list[Window] = []
+        for first in range(0, len(windows), _TABLES_PER_QUERY):
+            part = windows[first : first + _TABLES_PER_QUERY]
+            sql = self._statements.changed_instances([window.table.instance.name for window in part])
+            parameters = [lsn.to_bytes(edge) for window in part for edge in (window.after, window.upto)]
+            numbers = sorted(int(row[0]) for row in self._connection.rows(sql, parameters))
+            changed += [part[number] for number in numbers]
+        return changed
+
+    def _apart(self, window: Window) -> list[Slice]:
+        """One table's window by commit ranges."""
+        edges = [window.after, *self._cuts(window.after, window.upto), window.upto]
+        return [
+            stream_slice(Window(window.table, low, high), self._end, first=number == 0)
+            for number, (low, high) in enumerate(pairwise(edges))
+        ]
+
+    def _together(self, windows: list[Window]) -> list[Slice]:
+        """All tables' windows by the same commit ranges, so that transactions stay whole."""
+        if not windows:
+            return []
+        edges = [self._start.commit, *self._cuts(self._start.commit, self._end.commit), self._end.commit]
+        found = []
+        for low, high in pairwise(edges):
+            part = [Window(w.table, max(w.after, low), min(w.upto, high)) for w in windows]
+            part = [window for window in part if window.after < window.upto]
+            if part:
+                found.append(transactions_slice(part, self._end))
+        return found
+
+    def _cuts(self, after: str, upto: str) -> list[str]:
+        # All tables that are level share one window.
+        if (after, upto) not in self._known_cuts:
+            edges = (lsn.to_bytes(after), lsn.to_bytes(upto), self._settings["commits_per_slice"])
+            rows = self._connection.rows(self._statements.EVERY_NTH_COMMIT, edges)
+            texts = (lsn.read(row[0]) for row in rows)
+            self._known_cuts[after, upto] = [text for text in texts if text < upto]
+        return self._known_cuts[after, upto]
+
+    # What is only said.
+
+    def _note(self, op: Operation, position: Position, **facts: Any) -> None:
+        self._notices.append(notice(self._connection.dialect.connector, op, position, **facts))
+
+    def _note_structures(self) -> None:
+        start, end = self._start, self._end
+        for ordinal, path in enumerate(end.known):
+            before = histories(start.structures, self._connection.dialect).get(path)
+            history = self._histories[path]
+            known = before.versions if before is not None else ()
+            instances = {version.table.instance.object_id for version in known}
+            if before is None or (path in end.tables and history.versions[0].table.instance.object_id not in instances):
+                self._note_taken_in(path, ordinal, history.newest)
+                continue
+            last = known[-1].table
+            for version in history.versions:
+                if any(version.table.same_rows(other.table) for other in known):
+                    continue
+                if version.table.schema.fingerprint != last.schema.fingerprint:
+                    self._note_altered(version.table, version.since, ordinal)
+                last = version.table
+        for ordinal, path in enumerate(start.known):
+            if path not in end.known:
+                self._note_switched_off(histories(start.structures, self._connection.dialect)[path].newest, ordinal)
+
+    def _note_taken_in(self, path: str, ordinal: int, table: CapturedTable) -> None:
+        progress = self._end.tables.get(path)
+        commit = self._end.commit if progress is None else progress.commit
+        source = {"change": "CREATE", "commit_lsn": commit}
+        position = Position(commit, "q", f"{ordinal:05x}")
+        self._note(Operation.SCHEMA, position, table=table.schema, source=source, snapshot="true")
+
+    def _note_altered(self, table: CapturedTable, since: str, ordinal: int) -> None:
+        source, at = self._last_event(since)
+        source = {"change": "ALTER", "ddl": "N/A", **source}
+        position = Position(lsn.before(since), "s", f"{ordinal:05x}")
+        self._note(Operation.SCHEMA, position, table=table.schema, source=source, event_time=at)
+
+    def _note_switched_off(self, table: CapturedTable, ordinal: int) -> None:
+        source, at = self._last_event(lsn.after(self._end.commit))
+        source = {"change": "DROP", "ddl": "N/A", **source}
+        position = Position(self._end.commit, "s", f"{ordinal:05x}")
+        self._note(Operation.SCHEMA, position, table=table.schema, source=source, event_time=at)
+
+    def _note_gaps(self) -> None:
+        for path, (after, oldest) in self._end.gaps.items():
+            if self._start.gaps.get(path) != (after, oldest):
+                table = self._histories[path].newest.id
+                self._note_gap(table, after, lsn.before(oldest), "they were cleaned on the server")
+
+    def _note_gap(self, table: TableId, after: str, upto: str, why: str) -> None:
+        self._note(
+            Operation.GAP,
+            Position(after, "s", "g"),
+            id=table,
+            source={"from_lsn": lsn.after(after), "to_lsn": upto, "commit_lsn": after},
+            error=f"Changes of table '{table.path}' from LSN {lsn.after(after)} to {upto} are lost: {why}.",
+        )
+
+    def _note_heartbeat(self) -> None:
+        if self._end.heartbeat != self._start.heartbeat and self._end.heartbeat is not None:
+            self._note(
+                Operation.HEARTBEAT,
+                Position(self._end.commit, "z"),
+                source={"commit_lsn": self._end.commit},
+                event_time=self._end.commit_time,
+                capture_time=self._end.heartbeat,
+            )
+
+    def _last_event(self, before: str) -> tuple[dict[str, str], Any]:
+        """The last event of a captured table in a commit before an LSN, and when it was committed.
+
+        Searched in a few commits only; the commit alone where there is none.
+        """
+        rows = self._connection.rows(self._statements.TRANSACTIONS_BEFORE, (_COMMITS_BACK, lsn.to_bytes(before)))
+        server = CommitClock(self._connection, self._end.clock or "+00:00")
+        for start_lsn, ended, begun in rows:
+            commit = lsn.read(start_lsn)
+            at = server.end(commit, ended)
+            if self._settings.get("commit_time", "end") == "begin":
+                at = server.begin(begun, at)
+            event = self._event_of(commit)
+            if event is not None:
+                change, serial = event
+                return {"commit_lsn": commit, "change_lsn": change, "event_serial_no": str(serial)}, at
+        return {"commit_lsn": lsn.before(before)}, None
+
+    def _event_of(self, commit: str) -> tuple[str, int] | None:
+        """The last event of a commit: its sequence value, and how many rows of it there were."""
+        windows = [
+            window
+            for path in self._end.known
+            for window in self._histories[path].windows(lsn.before(commit), commit)
+            if window.table.instance.object_id
+        ]
+        last: tuple[tuple[int, str, int], str] | None = None
+        for window in self._changed(self._still(windows)):
+            instance = window.table.instance
+            sql = self._statements.last_change(instance.name, instance.has_command_id)
+            for command, change, operation in self._connection.rows(sql, (lsn.to_bytes(commit),)):
+                order = (int(command or 0), lsn.read(change), int(operation))
+                if last is None or order > last[0]:
+                    last = (order, instance.name)
+        if last is None:
+            return None
+        change = last[0][1]
+        count = self._connection.value(
+            self._statements.rows_of_change(last[1]), (lsn.to_bytes(commit), lsn.to_bytes(change))
+        )
+        return change, int(count)
+
+    def _still(self, windows: Sequence[Window]) -> list[Window]:
+        try:
+            there = {int(row[1]) for row in self._connection.rows(self._statements.INSTANCES)}
+        except MissingObject:
+            return []
+        return [window for window in windows if window.table.instance.object_id in there]

@@ -1,0 +1,231 @@
+"""`ChangeTableSource`: any number of tables of a server's databases, snapshotted and then followed by commit LSN.
+
+Offsets name commits. A snapshot is read from the live tables and stamped with the newest captured commit; what was
+committed between that and the read comes again as changes, which tables absorb. Later tables are snapshotted beside the
+stream of the others.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import time
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from headrace.changes import TableSchema
+from headrace.errors import OptionError
+from headrace.options import Options
+from headrace.sources.ad_hoc import AdHoc
+from headrace.sources.base import Limit, Slice, Source
+from headrace.sources.change_tables.catalog import CatalogTable
+from headrace.sources.change_tables.connection import Connection
+from headrace.sources.change_tables.dialect import Dialect
+from headrace.sources.change_tables.planner import Planner
+from headrace.sources.change_tables.retries import Retries
+from headrace.sources.change_tables.server_clock import ServerZone
+from headrace.sources.change_tables.signal_table import insert_signal, require_signal_table, signal_table
+from headrace.sources.change_tables.slices import SAME_ROWS, read_slice
+from headrace.sources.change_tables.slicing import Slicing
+from headrace.sources.change_tables.snapshot_read import structure_lock
+from headrace.sources.change_tables.table_rules import TableRules
+from headrace.sources.health import Health
+from headrace.sources.offset import Offset
+from headrace.sources.signals import Signal, new_files, write_file
+
+
+class HealthProbe(Protocol):
+    """Asks one database how its capture is."""
+
+    def ask(self, offset: Offset | None) -> Health:
+        """How it is now; `offset` says what is in all sinks. Raises nothing that a server may answer."""
+
+
+_CATALOG_SECONDS = 30.0
+"""How long a catalog is believed when nothing says that it changed."""
+
+
+class ChangeTableSource(Source):
+    """Changes of a server's databases from change tables. Subclasses name the server, its options and its own part."""
+
+    dialect: Dialect
+
+    def __init__(self, options: Options, *, databases: Sequence[str] = ()) -> None:
+        super().__init__(options)
+        if options["tables_excluded"] and (options["tables"] or options["table"]):
+            raise OptionError(
+                "Options 'tables' and 'tables_excluded' can't be given together.", remedy="Keep one of them."
+            )
+        # Here only to say at once what can't be.
+        TableRules.of(options)
+        self._names = tuple(databases) or tuple(n for n in map(str.strip, options["database"].split(",")) if n)
+        self._catalog: tuple[float, object, Mapping[str, CatalogTable]] | None = None
+        self._planned = False
+        self._lost: set[str] = set()
+        self._probe: HealthProbe | None = None
+        self._zone = ServerZone(options)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Executors read slices, which carry what they need; the catalog stays with the planner.
+        return {**self.__dict__, "_catalog": None, "_probe": None}
+
+    def databases(self) -> Mapping[str, Source]:
+        """One source for each database of the option `database`."""
+        if len(self._names) == 1:
+            return {self._names[0]: self}
+        return {name: type(self)(self.settings.replaced(database=name), databases=self._names) for name in self._names}
+
+    def tables(self) -> Sequence[TableSchema]:
+        """What is captured now, in include-list order."""
+        with self._connect() as connection:
+            return [table.newest.schema for table in self._read_catalog(connection, strict=True).values()]
+
+    def head(self) -> str:
+        """The newest captured transaction; what an idle server writes does not count."""
+        if self.settings["snapshot_mode"] == "initial_only":
+            return self.dialect.zero
+        with self._connect() as connection:
+            return self._newest_transaction(connection) or connection.dialect.zero
+
+    def advance(self, start: Offset, limit: Limit, now: dt.datetime) -> Offset:
+        """Where the next batch ends: more snapshot chunks, a window of commits, or both."""
+        return Retries.of(self.settings).call(lambda: self._asked(start, limit, now))
+
+    def _asked(self, start: Offset, limit: Limit, now: dt.datetime) -> Offset:
+        with self._connect() as connection:
+            catalog = self._known_catalog(connection, strict=start.is_nothing)
+            if not start.is_nothing:
+                return self._advance(connection, catalog, start, limit, now)
+            tables = [table.newest for table in catalog.values()]
+            with structure_lock(connection, self.settings, tables):
+                # Again, now that nobody can alter them.
+                catalog = self._known_catalog(connection, strict=True)
+                return self._advance(connection, catalog, start, limit, now)
+
+    def _advance(
+        self, connection: Connection, catalog: Mapping[str, CatalogTable], start: Offset, limit: Limit, now: dt.datetime
+    ) -> Offset:
+        planner = Planner(
+            connection,
+            self.settings,
+            self._identity,
+            catalog,
+            health=self.health,
+            zone=self._zone,
+            restarted=not self._planned,
+            lost=self._lost,
+        )
+        end = planner.advance(start, limit, now)
+        self._lost = set()
+        self._planned = True
+        return end
+
+    def plan(self, start: Offset, end: Offset) -> list[Slice]:
+        """Snapshot chunks by key range, and the stream by table and commit range."""
+        if start == end:
+            return []
+        return Retries.of(self.settings).call(lambda: self._sliced(start, end))
+
+    def _sliced(self, start: Offset, end: Offset) -> list[Slice]:
+        with self._connect() as connection:
+            slicing = Slicing(connection, self.settings, start, end)
+            slices = slicing.slices()
+            self._lost |= slicing.lost
+            return slices
+
+    def read(self, slice: Slice) -> Iterator[pa.RecordBatch]:
+        """The change rows of one slice; opens connections of its own and closes them at the end."""
+        retries = Retries.of(self.settings)
+        yield from retries.rows(
+            lambda: read_slice(self._connect, slice, self.settings, self.dialect), same=slice.kind in SAME_ROWS
+        )
+
+    def health(self, offset: Offset | None = None) -> Health:
+        """Whether the server captures and how far it is, and how long it keeps what it captured."""
+        if self._probe is None:
+            self._probe = self._health_probe()
+        return self._probe.ask(offset)
+
+    def signal(self, signal: Signal) -> Sequence[str]:
+        """Ask by a row in each database's signal table; by a file where there is none."""
+        if self.settings["signal_data_collection"]:
+            sources = [source for source in self.databases().values() if isinstance(source, ChangeTableSource)]
+            return [place for source in sources for place in source._insert(signal)]
+        if self.settings["signal_path"]:
+            return [f"file {write_file(Path(self.settings['signal_path']), signal)}"]
+        raise OptionError(
+            "The pipeline has no place for signals.",
+            remedy="Set 'signal_data_collection' (a captured table) or 'signal_path' (a folder) in its source.",
+        )
+
+    def has_signals(self, offset: Offset) -> bool:
+        """Whether the signal folder has files that were not taken yet; rows of a signal table are commits."""
+        folder = self.settings["signal_path"]
+        try:
+            return bool(folder) and bool(new_files(Path(folder), AdHoc.from_json(offset.ad_hoc).file))
+        except OSError:
+            # The planner says so.
+            return False
+
+    def _insert(self, signal: Signal) -> list[str]:
+        with self._connect() as connection:
+            catalog = self._read_catalog(connection, strict=True)
+            path = signal_table(self.settings["signal_data_collection"], self.settings["database"], catalog)
+            if path is None:
+                # It is in another database of the same pipeline.
+                return []
+            insert_signal(connection, catalog[path].newest, signal)
+            return [f"table {path} of database {self.settings['database']}"]
+
+    @property
+    def _identity(self) -> str:
+        return f"{self.name}:{self.settings['database']}"
+
+    def _known_catalog(self, connection: Connection, *, strict: bool) -> Mapping[str, CatalogTable]:
+        """The catalog, read again only when something in it may have changed: an idle source asks every second."""
+        state = self._state(connection)
+        kept = self._catalog
+        if kept is None or kept[1] != state or time.monotonic() - kept[0] > _CATALOG_SECONDS or strict:
+            kept = (time.monotonic(), state, self._read_catalog(connection, strict=strict))
+            self._catalog = kept
+        return kept[2]
+
+    def _read_catalog(self, connection: Connection, *, strict: bool) -> Mapping[str, CatalogTable]:
+        database = self.settings["database"]
+        catalog = {table.id.path: table for table in self._captured(connection, strict=strict)}
+        if strict:
+            name, advice = self.settings["signal_data_collection"], connection.dialect.advice
+            require_signal_table(name, database, self._names, catalog, advice)
+        return catalog
+
+    @property
+    def _include(self) -> tuple[str, ...]:
+        """The tables that the options name."""
+        return (self.settings["table"],) if self.settings["table"] else tuple(self.settings["tables"])
+
+    @abstractmethod
+    def _captured(self, connection: Connection, *, strict: bool) -> Sequence[CatalogTable]:
+        """The captured tables as the catalog shows them now.
+
+        Raises:
+            CaptureError: where it is strict, a named table is missing or not captured.
+        """
+
+    @abstractmethod
+    def _state(self, connection: Connection) -> object:
+        """What is different whenever something in the catalog may have changed; cheap to ask."""
+
+    @abstractmethod
+    def _newest_transaction(self, connection: Connection) -> str | None:
+        """The newest captured transaction; null where there is none."""
+
+    @abstractmethod
+    def _health_probe(self) -> HealthProbe:
+        """What asks the server how its capture is."""
+
+    @abstractmethod
+    def _connect(self) -> Connection:
+        """A connection of its own to the database."""

@@ -1,0 +1,265 @@
+"""What is known of a captured table: its structure, the capture instance that is read, and how both change in time.
+
+The versions of a table stand in the offset, because they decide how change rows are read: a replay reads a window as it
+was read first, whatever was altered since. A window is cut where a version ends, so that no row of an old structure
+follows one of a new.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from headrace.changes import TableId, TableSchema
+from headrace.errors import CaptureError
+from headrace.sources.change_tables import lsn
+from headrace.sources.change_tables.connection import ARROW_ROWS
+from headrace.sources.change_tables.dialect import Dialect
+from headrace.sources.change_tables.native import NativeType
+from headrace.sources.offset import Recent
+
+_BATCH_BYTES = 64 * 1024 * 1024
+_LEAST_ROWS = 256
+
+
+def _lacking(name: str, value: object) -> bool:
+    """Whether a part of a column is what is read when it is left out."""
+    return value is None or (value is False and name != "optional")
+
+
+@dataclass(frozen=True)
+class CaptureInstance:
+    """One change table of a source table.
+
+    Args:
+        name: what the server knows it by: SQL Server's capture instance, or the quoted name of Db2's change table.
+        start_lsn: the oldest LSN it still holds everything after; null until the capture job first ran.
+        columns: captured column names with their ordinal in the change table.
+        has_command_id: whether the change table has `__$command_id` (older servers do not).
+        object_id: the change table's id, by which an instance is known from a later one of the same name.
+    """
+
+    name: str
+    start_lsn: str | None
+    columns: tuple[tuple[str, int], ...]
+    has_command_id: bool
+    object_id: int = 0
+
+    def same(self, other: CaptureInstance) -> bool:
+        """Whether both are one change table; a later one of the same name is another."""
+        return (self.name, self.object_id) == (other.name, other.object_id)
+
+
+@dataclass(frozen=True)
+class CapturedTable:
+    """A source table as one of its capture instances shows it: the captured columns that the table still has.
+
+    Args:
+        schema: the structure.
+        natives: the declared type per column.
+        instance: the capture instance that is read.
+        chunk_key: the columns of a primary key or unique index by which a snapshot is cut into key ranges; empty for a
+            table that is read in one piece.
+    """
+
+    schema: TableSchema
+    natives: tuple[NativeType, ...]
+    instance: CaptureInstance
+    chunk_key: tuple[str, ...] = ()
+
+    @property
+    def id(self) -> TableId:
+        """Where the table lives."""
+        return self.schema.id
+
+    @property
+    def batch_rows(self) -> int:
+        """Rows per Arrow batch: fewer where rows are wide, so that a worker's memory stays flat."""
+        width = sum(native.width for native in self.natives) or 1
+        return max(_LEAST_ROWS, min(ARROW_ROWS, _BATCH_BYTES // width))
+
+    def native(self, name: str) -> NativeType:
+        """A column's declared type."""
+        return self.natives[[c.name for c in self.schema.columns].index(name)]
+
+    def same_rows(self, other: CapturedTable) -> bool:
+        """Whether rows are read alike: the same change table and the same structure."""
+        return (
+            self.instance.same(other.instance)
+            and self.natives == other.natives
+            and self.schema.fingerprint == other.schema.fingerprint
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON values; without the instance's start, which the clean-up moves, and without what a column lacks."""
+        instance = self.instance
+        schema = self.schema.to_json()
+        columns = [{name: value for name, value in c.items() if not _lacking(name, value)} for c in schema["columns"]]
+        return {
+            "schema": {**schema, "columns": columns},
+            "natives": [native.to_json() for native in self.natives],
+            "instance": [
+                instance.name,
+                [list(column) for column in instance.columns],
+                instance.has_command_id,
+                instance.object_id,
+            ],
+            "chunk_key": list(self.chunk_key),
+        }
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any], dialect: Dialect) -> CapturedTable:
+        """Read `to_json`'s form back."""
+        name, columns, has_command_id, object_id = data["instance"]
+        return cls(
+            TableSchema.from_json(data["schema"]),
+            tuple(dialect.native(*native) for native in data["natives"]),
+            CaptureInstance(name, None, tuple((n, o) for n, o in columns), has_command_id, object_id),
+            tuple(data["chunk_key"]),
+        )
+
+
+def column_texts(
+    schema: TableSchema, natives: Sequence[NativeType], batch: pa.RecordBatch, first: int = 0
+) -> list[pa.Array]:
+    """What the driver fetched as canonical text, column by column.
+
+    Args:
+        schema: the table's structure.
+        natives: the declared type per column.
+        batch: rows whose columns are those of the table, after others.
+        first: how many others.
+
+    Raises:
+        CaptureError: a column came in a form that can't be what it is declared as. Its values are not told.
+    """
+    found = []
+    for number, (column, native) in enumerate(zip(schema.columns, natives, strict=True)):
+        found.append(_texts(schema.id, column.name, native, batch.column(first + number)))
+    return found
+
+
+def named_texts(table: CapturedTable, names: Sequence[str], batch: pa.RecordBatch) -> list[pa.Array]:
+    """The same of some columns of a table, in the order in which they were asked for."""
+    return [_texts(table.id, name, table.native(name), batch.column(number)) for number, name in enumerate(names)]
+
+
+def _texts(table: TableId, column: str, native: NativeType, values: pa.Array) -> pa.Array:
+    try:
+        return native.texts(values)
+    except (pa.ArrowException, ValueError, TypeError, OverflowError):
+        # What Arrow says holds the value.
+        raise CaptureError(
+            f"Column '{column}' of table '{table.path}' is declared {native.declaration}, but the driver gave "
+            f"{values.type}, with a value that can't be converted.",
+            remedy="Leave the column out with 'column_exclude_list', and report it.",
+        ) from None
+
+
+@dataclass(frozen=True)
+class Version:
+    """How a table is read from a commit on, until the next version.
+
+    Args:
+        since: the first commit whose rows follow it; zero from the beginning.
+        table: what is read.
+    """
+
+    since: str
+    table: CapturedTable
+
+
+@dataclass(frozen=True)
+class Window:
+    """Commits (after, upto] of one table that are read alike."""
+
+    table: CapturedTable
+    after: str
+    upto: str
+
+
+class History:
+    """The versions of one table that are still needed, oldest first. Immutable."""
+
+    def __init__(self, versions: Sequence[Version], data: list[dict[str, Any]] | None = None) -> None:
+        self.versions = tuple(versions)
+        self._data = data
+
+    @classmethod
+    def begin(cls, table: CapturedTable) -> History:
+        """A table that is taken in."""
+        return cls([Version(lsn.ZERO, table)])
+
+    @property
+    def newest(self) -> CapturedTable:
+        """The structure that new rows have."""
+        return self.versions[-1].table
+
+    def followed_by(self, table: CapturedTable, since: str) -> History:
+        """With one version more."""
+        return History([*self.versions, Version(since, table)])
+
+    def cut_by(self, key: tuple[str, ...]) -> History:
+        """With the chunk key that a snapshot which is not finished began with; its bounds are made of that one.
+
+        Raises:
+            CaptureError: a column of it is not read any more.
+        """
+        newest = self.newest
+        if newest.chunk_key == key:
+            return self
+        missing = next((name for name in key if name not in {column.name for column in newest.schema.columns}), None)
+        if missing is not None:
+            raise CaptureError(
+                f"Column '{missing}' of table '{newest.id.path}' is not captured any more, but its snapshot is half "
+                "done and cut into chunks by it.",
+                remedy="Capture it until the snapshot is done, or begin with a new checkpoint.",
+            )
+        return History([*self.versions[:-1], replace(self.versions[-1], table=replace(newest, chunk_key=key))])
+
+    def needed_after(self, commit: str) -> History:
+        """Without versions that no row after a commit follows."""
+        first = max((i for i, version in enumerate(self.versions) if version.since <= lsn.after(commit)), default=0)
+        versions = self.versions[first:]
+        return History([replace(versions[0], since=lsn.ZERO), *versions[1:]]) if first else self
+
+    def windows(self, after: str, upto: str) -> list[Window]:
+        """The commits (after, upto], cut where the structure or the capture instance changes."""
+        found = []
+        for number, version in enumerate(self.versions):
+            last = number == len(self.versions) - 1
+            end = upto if last else min(upto, lsn.before(self.versions[number + 1].since))
+            begin = max(after, lsn.before(version.since))
+            if begin < end:
+                found.append(Window(version.table, begin, end))
+        return found
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """JSON values, for the offset; made once."""
+        if self._data is None:
+            self._data = [{"since": version.since, **version.table.to_json()} for version in self.versions]
+        return self._data
+
+    @classmethod
+    def from_json(cls, data: list[dict[str, Any]], dialect: Dialect) -> History:
+        """Read `to_json`'s form back."""
+        return cls([Version(version["since"], CapturedTable.from_json(version, dialect)) for version in data], data)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, History) and self.versions == other.versions
+
+    def __hash__(self) -> int:
+        return hash(self.versions)
+
+
+_HISTORIES: Recent[dict[str, History]] = Recent()
+
+
+def histories(structures: Mapping[str, Any], dialect: Dialect) -> dict[str, History]:
+    """How each table of an offset is read; not to be changed, because it is kept for the next who asks."""
+    return _HISTORIES.of(
+        structures, lambda: {path: History.from_json(data, dialect) for path, data in structures.items()}
+    )

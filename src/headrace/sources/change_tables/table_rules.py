@@ -1,0 +1,110 @@
+"""What the options make of a table as the catalog shows it: its columns, its key, the key of its snapshot's chunks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from headrace.changes import Column, TableId, TableSchema
+from headrace.errors import OptionError
+from headrace.options import Options
+from headrace.sources.change_tables.column_masks import Masks
+from headrace.sources.change_tables.column_rules import ColumnFilter, say_left_out
+from headrace.sources.change_tables.message_keys import UniqueKey, choose_keys
+from headrace.sources.change_tables.native import NativeType
+from headrace.sources.change_tables.select_overrides import SelectOverrides
+from headrace.sources.change_tables.structure import CapturedTable, CaptureInstance
+
+_OPERATIONS = ("c", "u", "d", "t")
+
+
+def operations(given: object) -> tuple[str, ...]:
+    """Operations by their letters, with commas between; used as an option's kind.
+
+    Raises:
+        ValueError: a letter is none of c, u, d and t.
+    """
+    parts = given if isinstance(given, (list, tuple)) else str(given).split(",")
+    found = tuple(str(part).strip().lower() for part in parts if str(part).strip())
+    unknown = next((letter for letter in found if letter not in (*_OPERATIONS, "none")), None)
+    if unknown is not None:
+        raise ValueError(f"'{unknown}' is none of c, u, d, t and none")
+    return tuple(letter for letter in found if letter != "none")
+
+
+class TableRules:
+    """The options that shape tables, checked once.
+
+    Args:
+        columns: the columns whose values are wanted.
+        keys: patterns of `message_key_columns`.
+        masks: what is done to values.
+        whole: a table that no list makes smaller: the signal table, whose columns are known by their place.
+
+    Raises:
+        OptionError: options contradict each other.
+    """
+
+    def __init__(
+        self, columns: ColumnFilter | None = None, keys: Sequence[str] = (), masks: Masks | None = None, whole: str = ""
+    ) -> None:
+        self._columns = columns or ColumnFilter()
+        self._keys = tuple(keys)
+        self._masks = masks or Masks()
+        self._whole = whole.strip().casefold()
+
+    @classmethod
+    def of(cls, settings: Options) -> TableRules:
+        """The rules that the options say.
+
+        Raises:
+            OptionError: options contradict each other, or one of them is malformed.
+        """
+        SelectOverrides.of(settings)
+        whole = settings["signal_data_collection"]
+        return cls(ColumnFilter.of(settings), settings["message_key_columns"], Masks.of(settings), whole)
+
+    def table(
+        self,
+        id: TableId,
+        columns: Sequence[tuple[Column, NativeType]],
+        keys: Sequence[UniqueKey],
+        instance: CaptureInstance,
+        comment: str | None,
+    ) -> CapturedTable:
+        """A table as it is captured.
+
+        Key columns are kept whatever the lists say, because a row without its key names nobody.
+
+        Args:
+            id: where the table lives.
+            columns: the captured columns that the table still has, of types that can be captured.
+            keys: primary key and unique indexes, in the order they are preferred.
+            instance: the capture instance that is read.
+            comment: what the catalog says of the table.
+
+        Raises:
+            CaptureError: the key can't be as asked.
+            OptionError: no column is left, or a mask can't be done as asked.
+        """
+        computed = [column for column, _ in columns if column.generated]
+        if computed:
+            why = "change tables hold NULL for computed columns"
+            say_left_out(id.full_path, tuple((c.name, c.native_type) for c in computed), why)
+        usable = [(column, native) for column, native in columns if not column.generated]
+        chosen = choose_keys(id, [column for column, _ in usable], keys, self._keys)
+        whole = self._whole in (id.path.casefold(), id.full_path.casefold())
+        kept = [(c, n) for c, n in usable if whole or c.name in chosen.message or self._columns.keeps(id, c.name)]
+        if not kept:
+            raise OptionError(
+                f"No column of table '{id.path}' is left to capture.",
+                remedy="Look at 'column_include_list', 'column_exclude_list' and the types of its columns.",
+            )
+        natives = tuple(native for _, native in kept)
+        schema = TableSchema(id, _numbered([column for column, _ in kept]), chosen.message, comment)
+        schema = self._masks.described(schema, natives)
+        return CapturedTable(schema, natives, instance, chosen.chunk([column.name for column in schema.columns]))
+
+
+def _numbered(columns: Sequence[Column]) -> tuple[Column, ...]:
+    return tuple(replace(column, position=place) for place, column in enumerate(columns, start=1))

@@ -1,0 +1,75 @@
+"""One table's changes in a window of commits, and when those commits were made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.options import Options
+from headrace.sources.change_tables import lsn
+from headrace.sources.change_tables.connection import ARROW_ROWS, Connection
+from headrace.sources.change_tables.server_clock import CommitClock
+from headrace.sources.change_tables.structure import Window
+
+Image = dict[str, str | None]
+
+
+@dataclass(frozen=True)
+class CommitTimes:
+    """When commits were made, for the commits of one window.
+
+    Args:
+        commits: LSNs as text, ascending.
+        times: the instants, as many.
+    """
+
+    commits: pa.Array
+    times: pa.Array
+
+    @classmethod
+    def unknown(cls) -> CommitTimes:
+        """Of no commit."""
+        return cls(pa.array([], pa.string()), pa.array([], pa.timestamp("us", tz="UTC")))
+
+    def of(self, commits: pa.Array) -> pa.Array:
+        """The instant of each commit; null where the server's mapping has lost it."""
+        return self.times.take(pc.index_in(commits, value_set=self.commits))
+
+
+def commit_times(connection: Connection, after: str, upto: str, zone: str, settings: Options) -> CommitTimes:
+    """When the commits of a window were made: read once, not joined to every row on the server.
+
+    Args:
+        connection: to the database.
+        after: the commit before the window.
+        upto: its last commit.
+        zone: the zone of the server's clock, or its offset.
+        settings: the source's options.
+    """
+    sql = connection.statements.COMMIT_TIMES[settings.get("commit_time", "end")]
+    batches = list(connection.batches(sql, (lsn.to_bytes(after), lsn.to_bytes(upto))))
+    if not batches:
+        return CommitTimes.unknown()
+    commits = pa.concat_arrays([lsn.to_texts(batch.column(0)) for batch in batches])
+    server, columns = CommitClock(connection, zone), pa.Table.from_batches(batches).columns
+    times = server.ends(commits, columns[1].combine_chunks())
+    if settings.get("commit_time", "end") == "begin":
+        times = server.begins(columns[2].combine_chunks(), times)
+    return CommitTimes(commits, times)
+
+
+def change_images(connection: Connection, window: Window) -> Iterator[tuple[Image | None, Image | None]]:
+    """Before and after image of each change of a window, for the few changes that are looked at one by one.
+
+    As they are in the change table, whatever the options say.
+    """
+    no_times = CommitTimes.unknown()
+    dialect = connection.dialect
+    reader = dialect.change_reader(window.table, no_times, None, None)
+    for batch in reader.read(dialect.changes(connection, window, None, rows=ARROW_ROWS)):
+        before, image = batch.column("before").to_pylist(), batch.column("after").to_pylist()
+        for old, new in zip(before, image, strict=True):
+            yield (None if old is None else dict(old)), (None if new is None else dict(new))

@@ -1,0 +1,11 @@
+"""What a user of Db2 is told to do."""
+
+from __future__ import annotations
+
+from headrace.sources.change_tables.dialect import Advice
+
+ADVICE = Advice(
+    capture="Register and activate it with SQL Replication (ASNCDC.ADDTABLE, STATE 'A' and reinit)",
+    keep="let the Capture program keep changes for longer (RETENTION_LIMIT in IBMSNAP_CAPPARMS, AUTOPRUNE)",
+    watch="the Capture program (asncap) runs",
+)

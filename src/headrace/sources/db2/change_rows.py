@@ -1,0 +1,178 @@
+"""Rows of a change table become change rows, whole Arrow batches at a time (spec/db2.md sections 1.2 and 3).
+
+An update is a D row and the I row that follows it in the same transaction, where both have the same key: a delete of
+one row beside an insert of another is not an update. An update that changes the key is told as a delete and a create,
+which is what it becomes anyway. Where updates are captured as U rows, there is no image of the row before.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Collection, Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.changes import TableSchema
+from headrace.changes.key_text import key_texts
+from headrace.errors import CaptureError
+from headrace.sources.change_tables import lsn
+from headrace.sources.change_tables.column_masks import NO_MASKS, TableMasks
+from headrace.sources.change_tables.events import differ, same, sources, weights
+from headrace.sources.change_tables.native import NativeType
+from headrace.sources.change_tables.structure import column_texts
+from headrace.sources.change_tables.windows import CommitTimes
+from headrace.sources.images import Images
+from headrace.sources.rows import change_batch, instants, repeat, table_column
+
+CONNECTOR = "db2"
+_HEADER = 3
+
+
+class ChangeReader:
+    """Turns the batches of one change table's window into change rows.
+
+    Not thread-safe; one per slice. Keeps at most one row between batches, so memory does not grow with a transaction.
+
+    Args:
+        schema: the table's structure.
+        natives: the declared type per column.
+        pairing: the columns by which the two rows of an update are known; empty for a table without a key, where every
+            D row that an I row follows is an update.
+        instance: the change table, for messages.
+        times: commit times of the window.
+        capture_time: when the batch was planned.
+        weighted: whether rows say their transaction and, in place of their number in it, for how many events they
+            count.
+        masks: what is done to values before they are given out.
+        skipped: letters of operations that give no rows.
+        skip_unchanged: whether an update gives no row when nothing that is given out changed.
+    """
+
+    def __init__(
+        self,
+        schema: TableSchema,
+        natives: Sequence[NativeType],
+        pairing: Sequence[str],
+        instance: str,
+        times: CommitTimes,
+        capture_time: dt.datetime | None,
+        *,
+        weighted: bool = False,
+        masks: TableMasks = NO_MASKS,
+        skipped: Collection[str] = (),
+        skip_unchanged: bool = False,
+    ) -> None:
+        self._schema = schema
+        self._natives = tuple(natives)
+        self._instance = instance
+        self._times = times
+        self._capture_time = capture_time
+        self._weighted = weighted
+        self._masks = masks
+        self._skipped = frozenset(skipped)
+        self._skip_unchanged = skip_unchanged
+        self._names = [column.name for column in schema.columns]
+        self._key = [self._names.index(name) for name in schema.key]
+        self._pairing = [self._names.index(name) for name in pairing]
+        self._pending: pa.RecordBatch | None = None
+
+    def read(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Change rows in the order of the log.
+
+        Raises:
+            CaptureError: an operation that change tables do not hold.
+        """
+        for batch in batches:
+            if self._pending is not None:
+                # A column without values has no type of its own, so the two parts may differ in theirs.
+                both = pa.concat_tables(
+                    [pa.Table.from_batches([self._pending]), pa.Table.from_batches([batch])],
+                    promote_options="permissive",
+                )
+                batch = both.combine_chunks().to_batches()[0]
+                self._pending = None
+            if batch.column(2)[batch.num_rows - 1].as_py().strip() == "D":
+                # The I row of the same update may be in the next batch.
+                self._pending = batch.slice(batch.num_rows - 1)
+                batch = batch.slice(0, batch.num_rows - 1)
+            yield from self._given_out(batch)
+        if self._pending is not None:
+            rest, self._pending = self._pending, None
+            yield from self._given_out(rest)
+
+    def _given_out(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        if rows.num_rows:
+            converted = self._convert(rows)
+            if converted.num_rows:
+                yield converted
+
+    def _convert(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        operations = pc.utf8_trim_whitespace(batch.column(2)).to_numpy(zero_copy_only=False).astype("U1")
+        if not np.isin(operations, ("I", "U", "D")).all():
+            raise CaptureError(
+                f"Change table '{self._instance}' holds an operation other than I, U and D.",
+                remedy="It was not written by the Capture program; look at who writes to it.",
+            )
+        texts = column_texts(self._schema, self._natives, batch, _HEADER)
+        old = self._pairs(batch, operations, texts)
+        texts = self._masks.apply(texts)
+        new = old + 1
+        is_old: np.ndarray = np.zeros(batch.num_rows, dtype=bool)
+        is_old[old] = True
+        events = np.flatnonzero(~is_old)
+        count = len(events)
+        letters = np.where(operations == "D", "d", np.where(operations == "U", "u", "c"))
+        letters[new] = "u"
+        letters = letters[events]
+        paired: np.ndarray = np.zeros(batch.num_rows, dtype=bool)
+        paired[new] = True
+        paired = paired[events]
+
+        before_places = np.flatnonzero((letters == "d") | paired)
+        before_rows = events[before_places]
+        # The old row of an update is the one before it.
+        before_rows = np.where(paired[before_places], before_rows - 1, before_rows)
+        after_places = np.flatnonzero(letters != "d")
+        images = Images(self._names, texts)
+        taken = pa.array(events)
+        commits = lsn.to_texts(batch.column(0).take(taken))
+        changes = lsn.to_texts(batch.column(1).take(taken))
+        columns = {
+            "op": pa.array(letters, pa.string()),
+            "table": table_column(self._schema.id, count),
+            "before": images.maps(before_rows, count, before_places),
+            "after": images.maps(events[after_places], count, after_places),
+            "position": pc.binary_join_element_wise(commits, changes, "0", "/"),
+            "event_time": self._times.of(commits),
+            "capture_time": instants(self._capture_time, count),
+            "source": sources(CONNECTOR, change_lsn=changes, commit_lsn=commits),
+            "schema_id": repeat(self._schema.fingerprint, pa.string(), count),
+        }
+        if self._key:
+            keys = [texts[i].take(taken) for i in self._key]
+            rows = np.arange(count)
+            columns["key"] = Images(self._schema.key, keys).maps(rows, count, rows)
+            columns["key_text"] = key_texts(keys)
+        if self._weighted:
+            places = np.flatnonzero(paired)
+            keys_of = [(texts[i].take(pa.array(old)), texts[i].take(pa.array(new))) for i in self._key]
+            columns["transaction"] = weights(commits, keys_of, places)
+        made = change_batch(count, columns)
+        wanted: np.ndarray = ~np.isin(letters, list(self._skipped)) if self._skipped else np.ones(count, dtype=bool)
+        if self._skip_unchanged and len(old):
+            wanted[paired] &= differ(texts, None, old, new)
+        return made if wanted.all() else made.filter(pa.array(wanted))
+
+    def _pairs(self, batch: pa.RecordBatch, operations: np.ndarray, texts: list[pa.Array]) -> np.ndarray:
+        """The D rows that are the first half of an update: an I row of the same commit and key follows."""
+        found = np.flatnonzero((operations[:-1] == "D") & (operations[1:] == "I"))
+        if not len(found):
+            return found
+        here, following = pa.array(found), pa.array(found + 1)
+        alike = same(batch.column(0).take(here), batch.column(0).take(following))
+        for i in self._pairing:
+            alike &= same(texts[i].take(here), texts[i].take(following))
+        paired: np.ndarray = found[alike]
+        return paired

@@ -1,0 +1,85 @@
+"""Db2's own part of what servers with change tables have in common."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+
+from headrace.options import Options
+from headrace.sources.change_tables import lsn
+from headrace.sources.change_tables.column_masks import NO_MASKS, Masks
+from headrace.sources.change_tables.connection import Connection
+from headrace.sources.change_tables.structure import CapturedTable, Window
+from headrace.sources.change_tables.windows import CommitTimes
+from headrace.sources.db2.advice import ADVICE
+from headrace.sources.db2.change_rows import CONNECTOR, ChangeReader
+from headrace.sources.db2.statements import Statements
+from headrace.sources.db2.types import NativeType
+
+
+class Db2:
+    """What is Db2's alone (`headrace.sources.change_tables.dialect.Dialect`).
+
+    Args:
+        statements: for its platform and Capture schema.
+    """
+
+    connector = CONNECTOR
+    zero = "00000000:00000000:0000000000000000"
+    advice = ADVICE
+    keeps_idle_commits = False
+
+    def __init__(self, statements: Statements) -> None:
+        self.statements = statements
+
+    def is_quiet(self, connection: Connection, after: str, upto: str, oldest: Any) -> bool:
+        """Whether it is certain that no transaction was captured in (after, upto].
+
+        Each registration says the newest commit that was ever put into its change table, whatever was pruned since.
+        """
+        return not connection.value(self.statements.CHANGED_SINCE, (lsn.to_bytes(after),))
+
+    def native(self, *parts: Any) -> NativeType:
+        """A type out of its JSON form."""
+        return NativeType(*parts)
+
+    def zone(self, connection: Connection, local: dt.datetime, minutes: int) -> str | None:
+        """None: Db2 says its offset from UTC and not its zone."""
+        return None
+
+    def changes(
+        self, connection: Connection, window: Window, settings: Options | None, *, rows: int
+    ) -> Iterator[pa.RecordBatch]:
+        """The raw rows of a window of a change table."""
+        table = window.table
+        columns = list(zip([c.name for c in table.schema.columns], table.natives, strict=True))
+        edges = (lsn.to_bytes(window.after), lsn.to_bytes(window.upto))
+        sql = self.statements.changes(table.instance.name, columns)
+        return connection.batches(sql, edges, rows=min(rows, table.batch_rows))
+
+    def change_reader(
+        self,
+        table: CapturedTable,
+        times: CommitTimes,
+        capture_time: dt.datetime | None,
+        settings: Options | None,
+        *,
+        weighted: bool = False,
+    ) -> ChangeReader:
+        """The converter for one table's raw rows; without options, rows as they are."""
+        return ChangeReader(
+            table.schema,
+            table.natives,
+            # By the table's own key where there is one: rows may share the key that an option names.
+            table.chunk_key or table.schema.key,
+            table.instance.name,
+            times,
+            capture_time,
+            weighted=weighted,
+            masks=NO_MASKS if settings is None else Masks.of(settings).of_table(table.schema, table.natives),
+            skipped=() if settings is None else settings["skipped_operations"],
+            skip_unchanged=settings is not None and settings["skip_messages_without_change"],
+        )

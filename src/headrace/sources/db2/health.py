@@ -1,0 +1,127 @@
+"""What SQL Replication's control tables say of the Capture program (spec/db2.md section 1).
+
+Everything is asked by a connection of its own, so no batch waits for it.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from headrace.errors import CaptureError, HeadraceError
+from headrace.options import Options
+from headrace.sources.change_tables import lsn
+from headrace.sources.change_tables.connection import Connection, MissingObject
+from headrace.sources.change_tables.retention import is_retained
+from headrace.sources.change_tables.server_clock import CommitClock, ServerZone
+from headrace.sources.change_tables.structure import histories
+from headrace.sources.db2.statements import Statements
+from headrace.sources.health import CaptureState, Health, span_text
+from headrace.sources.offset import Offset
+
+_LATE_SECONDS = 60.0
+"""From here on the Capture program is called late: it commits about every thirty seconds."""
+_STILL_SECONDS = 300.0
+"""A Capture program that has not moved for this long is taken not to run."""
+_START = "Start it: VALUES ASNCDC.ASNCDCSERVICES('start','asncdc'), and see its log."
+_STOPPED = "S"
+
+
+class HealthProbe:
+    """Asks one database how its capture is. Runs in the driver.
+
+    Args:
+        connect: opens a connection.
+        statements: for its platform.
+        settings: the source's options.
+    """
+
+    def __init__(self, connect: Callable[[], Connection], statements: Statements, settings: Options) -> None:
+        self._connect = connect
+        self._statements = statements
+        self._settings = settings
+        self._zone = ServerZone(settings)
+
+    def ask(self, offset: Offset | None) -> Health:
+        """How it is now; `offset` says what is in all sinks. Raises nothing that a server may answer."""
+        try:
+            with self._connect() as connection:
+                return self._health(connection, offset)
+        except MissingObject:
+            schema = self._settings["capture_schema"]
+            return Health(
+                CaptureState.NOT_CAPTURING,
+                f"Database '{self._settings['database']}' has no control tables of SQL Replication in '{schema}'.",
+                "Set SQL Replication up for it, or set 'capture_schema'.",
+            )
+        except HeadraceError as error:
+            return Health(CaptureState.UNKNOWN, f"The source can't be asked: {error.message}", error.remedy)
+
+    def _health(self, connection: Connection, offset: Offset | None) -> Health:
+        zone, now = self._zone.now(connection)
+        clock = CommitClock(connection, zone)
+        rows = connection.rows(self._statements.GLOBAL_RECORD)
+        until = clock.end(lsn.read(rows[0][0]), rows[0][1]) if rows and rows[0][0] is not None else None
+        health = replace(self._judged(connection, now, until), asked=now, captured_until=until)
+        try:
+            kept = connection.value(self._statements.RETENTION)
+        except CaptureError:
+            kept = None
+            health = replace(health, not_seen=("the retention (needs SELECT on IBMSNAP_CAPPARMS)",))
+        # Kept in minutes.
+        health = replace(health, retention_seconds=None if kept is None else 60.0 * float(kept))
+        if offset is None or offset.is_nothing or self._settings["snapshot_mode"] == "initial_only":
+            return health
+        return self._with_headroom(connection, clock, health, offset)
+
+    def _judged(self, connection: Connection, now: dt.datetime, until: dt.datetime | None) -> Health:
+        stopped = [
+            f"{str(owner).rstrip()}.{table}"
+            for owner, table, state in connection.rows(self._statements.STATES)
+            if str(state).strip() == _STOPPED
+        ]
+        if stopped:
+            return Health(
+                CaptureState.NOT_CAPTURING,
+                f"The Capture program stopped table '{stopped[0]}' because of an error (STATE 'S').",
+                "See its log (asncap), mend what it says, set STATE to 'A' and let it read that (reinit).",
+            )
+        if until is None:
+            return Health(CaptureState.UNKNOWN, "Nothing was captured yet.", _START)
+        behind = (now - until).total_seconds()
+        if behind > _STILL_SECONDS:
+            return Health(CaptureState.NOT_CAPTURING, f"Nothing was captured for {span_text(behind)}.", _START)
+        if behind > _LATE_SECONDS:
+            remedy = "See what the Capture program waits for; COMMIT_INTERVAL and MEMORY_LIMIT bound its speed."
+            return Health(CaptureState.LAGGING, f"The Capture program is {span_text(behind)} behind.", remedy)
+        return Health(CaptureState.CAPTURING, f"The log was read {span_text(behind)} ago.")
+
+    def _with_headroom(self, connection: Connection, clock: CommitClock, health: Health, offset: Offset) -> Health:
+        delivered = min([offset.commit, *(progress.commit for progress in offset.tables.values())])
+        rows: list[tuple[Any, ...]] = connection.rows(
+            self._statements.FIRST_TRANSACTION_AFTER, (lsn.to_bytes(delivered),)
+        )
+        waiting = clock.end(lsn.read(rows[0][0]), rows[0][1]) if rows else None
+        health = replace(health, waiting_since=waiting, lost=self._lost(connection, offset))
+        if health.retention_seconds is None or health.asked is None:
+            return health
+        used = 0.0 if waiting is None else max(0.0, (health.asked - waiting).total_seconds())
+        return replace(health, headroom_seconds=0.0 if health.lost else health.retention_seconds - used)
+
+    def _lost(self, connection: Connection, offset: Offset) -> tuple[str, ...]:
+        starts = {
+            int(number): lsn.read(start)
+            for _, number, start in connection.rows(self._statements.INSTANCES)
+            if start is not None
+        }
+        lost = []
+        for path in offset.known:
+            progress = offset.tables.get(path)
+            after = offset.commit if progress is None else progress.commit
+            windows = histories(offset.structures, connection.dialect)[path].windows(after, lsn.after(after))
+            start = starts.get(windows[0].table.instance.object_id) if windows else None
+            if start is not None and not is_retained(connection, after, start):
+                lost.append(path)
+        return tuple(lost)

@@ -1,0 +1,67 @@
+"""`Db2Source`: a Db2 database with SQL Replication behind what all sources with change tables do (spec/db2.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headrace.options import Options
+from headrace.sources.change_tables import lsn
+from headrace.sources.change_tables.catalog import CatalogTable
+from headrace.sources.change_tables.connection import Connection
+from headrace.sources.change_tables.source import ChangeTableSource
+from headrace.sources.change_tables.table_rules import TableRules
+from headrace.sources.db2.catalog import captured_tables
+from headrace.sources.db2.connection import Db2Connection
+from headrace.sources.db2.dialect import Db2
+from headrace.sources.db2.health import HealthProbe
+from headrace.sources.db2.options import OPTIONS
+from headrace.sources.db2.statements import Statements
+
+
+class Db2Source(ChangeTableSource):
+    """Changes of a Db2 database from the change-data tables of SQL Replication."""
+
+    name = "db2"
+    options = OPTIONS
+
+    def __init__(self, options: Options, *, databases: Sequence[str] = ()) -> None:
+        super().__init__(options, databases=databases)
+        self._statements = Statements(options["platform"], options["capture_schema"])
+        self.dialect: Db2 = Db2(self._statements)
+
+    def _captured(self, connection: Connection, *, strict: bool) -> Sequence[CatalogTable]:
+        return captured_tables(
+            connection,
+            self._statements,
+            self.settings["database"],
+            self._include,
+            TableRules.of(self.settings),
+            exclude=self.settings["tables_excluded"],
+            databases=self._names,
+            strict=strict,
+        )
+
+    def _state(self, connection: Connection) -> object:
+        return [connection.rows(self._statements.INSTANCES), connection.rows(self._statements.CATALOG_STATE)]
+
+    def _newest_transaction(self, connection: Connection) -> str | None:
+        newest = connection.value(self._statements.NEWEST_TRANSACTION)
+        return None if newest is None else lsn.read(newest)
+
+    def _health_probe(self) -> HealthProbe:
+        return HealthProbe(self._connect, self._statements, self.settings)
+
+    def _connect(self) -> Connection:
+        names = (
+            "hostname",
+            "port",
+            "database",
+            "user",
+            "password",
+            "authentication",
+            "security",
+            "ssl_server_certificate",
+            "connect_timeout_ms",
+            "query_timeout_ms",
+        )
+        return Db2Connection(self.settings["driver"], {name: self.settings[name] for name in names}, self.dialect)

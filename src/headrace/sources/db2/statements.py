@@ -1,0 +1,478 @@
+"""Every statement that goes to Db2: nothing else is sent, and no other module holds SQL.
+
+Identifiers are always quoted, and what users give is always bound. LSNs are asked for in hexadecimal digits and given
+as bytes, which become constants on the way (`headrace.sources.db2.connection`). What differs between the platforms is
+the catalog: SYSCAT on Linux, UNIX and Windows, SYSIBM on z/OS.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from headrace.sources.change_tables.native import NativeType
+from headrace.sources.change_tables.structure import CapturedTable
+
+LUW, ZOS = "luw", "zos"
+Query = tuple[str, list[object]]
+
+
+@dataclass(frozen=True)
+class _Catalog:
+    """A platform's names for facts of the catalog.
+
+    Args:
+        tables, columns, indexes, uses: its tables.
+        schema, table, created, altered, cardinality, remarks: columns of `tables`.
+        column_schema, column_table, column, facts: columns of `columns`; the facts are type, length, scale, whether it
+            is FOR BIT DATA, whether it may be NULL, identity, default and remarks.
+        index_schema, index_table, index_name, index_owner: columns of `indexes`.
+        use_owner, use_name: columns of `uses`.
+        number: what stands for the order of indexes.
+    """
+
+    tables: str
+    columns: str
+    indexes: str
+    uses: str
+    schema: str
+    table: str
+    created: str
+    altered: str
+    cardinality: str
+    remarks: str
+    column_schema: str
+    column_table: str
+    column: str
+    facts: str
+    index_schema: str
+    index_table: str
+    index_owner: str
+    index_name: str
+    use_owner: str
+    use_name: str
+    tail: str
+
+
+_CATALOGS = {
+    LUW: _Catalog(
+        "SYSCAT.TABLES", "SYSCAT.COLUMNS", "SYSCAT.INDEXES", "SYSCAT.INDEXCOLUSE",
+        "TABSCHEMA", "TABNAME", "CREATE_TIME", "ALTER_TIME", "CARD", "REMARKS",
+        "TABSCHEMA", "TABNAME", "COLNAME",
+        "c.TYPENAME, c.LENGTH, c.SCALE, CASE WHEN c.CODEPAGE = 0 THEN 'Y' ELSE 'N' END, c.NULLS, c.IDENTITY, "
+        "c.DEFAULT, c.REMARKS",
+        "TABSCHEMA", "TABNAME", "INDSCHEMA", "INDNAME", "INDSCHEMA", "INDNAME", "",
+    ),
+    ZOS: _Catalog(
+        "SYSIBM.SYSTABLES", "SYSIBM.SYSCOLUMNS", "SYSIBM.SYSINDEXES", "SYSIBM.SYSKEYS",
+        "CREATOR", "NAME", "CREATEDTS", "ALTEREDTS", "CARDF", "REMARKS",
+        "TBCREATOR", "TBNAME", "NAME",
+        "c.COLTYPE, c.LENGTH, c.SCALE, CASE WHEN c.FOREIGNKEY = 'B' THEN 'Y' ELSE 'N' END, c.NULLS, "
+        "CASE WHEN c.DEFAULT IN ('I', 'J') THEN 'Y' ELSE 'N' END, c.DEFAULTVALUE, c.REMARKS",
+        "TBCREATOR", "TBNAME", "CREATOR", "NAME", "IXCREATOR", "IXNAME", " FOR READ ONLY WITH UR",
+    ),
+}  # fmt: skip
+
+
+class Statements:
+    """The statements for one platform and one schema of SQL Replication.
+
+    Args:
+        platform: `luw` or `zos`.
+        schema: the Capture schema, `ASNCDC` unless it was set up otherwise.
+    """
+
+    def __init__(self, platform: str, schema: str) -> None:
+        c = _CATALOGS[platform]
+        asn = quote(schema)
+        register, uow = f"{asn}.IBMSNAP_REGISTER", f"{asn}.IBMSNAP_UOW"
+        tail = c.tail
+        self.platform = platform
+        self._tail = tail
+        source = "r.GLOBAL_RECORD <> 'Y' AND r.SOURCE_VIEW_QUAL = 0 AND r.CD_TABLE IS NOT NULL"
+        named = "r.CD_OWNER || '\".\"' || r.CD_TABLE"
+        changes = f"{c.tables} AS t ON t.{c.schema} = r.CD_OWNER AND t.{c.table} = r.CD_TABLE"
+        # Of a time, because numbers of tables are used again.
+        number = f"CAST(VARCHAR_FORMAT(t.{c.created}, 'YYYYMMDDHH24MISSFF4') AS BIGINT)"
+        head = (
+            f"SELECT MAX(x.lsn) FROM (SELECT r.CD_NEW_SYNCHPOINT AS lsn FROM {register} AS r "
+            f"UNION ALL SELECT s.SYNCHPOINT AS lsn FROM {register} AS s) AS x"
+        )
+
+        # The catalog.
+
+        self.TABLES = f"SELECT t.{c.schema}, t.{c.table} FROM {c.tables} AS t WHERE t.TYPE = 'T'{tail}"
+        self.REGISTRATIONS = (
+            f"SELECT r.SOURCE_OWNER, r.SOURCE_TABLE, r.CD_OWNER, r.CD_TABLE, r.STATE, HEX(r.CD_OLD_SYNCHPOINT), "
+            f"{number} FROM {register} AS r JOIN {changes} WHERE {source} ORDER BY r.SOURCE_OWNER, r.SOURCE_TABLE{tail}"
+        )
+        self.COLUMNS = (
+            f"SELECT c.{c.column_schema}, c.{c.column_table}, c.{c.column}, {c.facts} FROM {c.columns} AS c "
+            f"JOIN {register} AS r ON c.{c.column_schema} = r.SOURCE_OWNER AND c.{c.column_table} = r.SOURCE_TABLE "
+            f"WHERE {source} ORDER BY c.{c.column_schema}, c.{c.column_table}, c.COLNO{tail}"
+        )
+        self.CHANGE_COLUMNS = (
+            f"SELECT c.{c.column_schema}, c.{c.column_table}, c.{c.column}, {c.facts} FROM {c.columns} AS c "
+            f"JOIN {register} AS r ON c.{c.column_schema} = r.CD_OWNER AND c.{c.column_table} = r.CD_TABLE "
+            f"WHERE {source} ORDER BY c.{c.column_schema}, c.{c.column_table}, c.COLNO{tail}"
+        )
+        self.KEYS = (
+            f"SELECT i.{c.index_schema}, i.{c.index_table}, i.{c.index_name}, i.UNIQUERULE, u.COLNAME "
+            f"FROM {c.indexes} AS i JOIN {c.uses} AS u ON u.{c.use_owner} = i.{c.index_owner} "
+            f"AND u.{c.use_name} = i.{c.index_name} JOIN {register} AS r "
+            f"ON i.{c.index_schema} = r.SOURCE_OWNER AND i.{c.index_table} = r.SOURCE_TABLE "
+            f"WHERE i.UNIQUERULE IN ('P', 'U', 'C', 'N', 'R', 'G') AND {source} "
+            f"ORDER BY i.{c.index_schema}, i.{c.index_table}, i.{c.index_name}, u.COLSEQ{tail}"
+        )
+        self.COMMENTS = (
+            f"SELECT t.{c.schema}, t.{c.table}, t.{c.remarks} FROM {c.tables} AS t "
+            f"WHERE t.{c.remarks} IS NOT NULL{tail}"
+        )
+        self.COLUMN_NAMES = (
+            f"SELECT c.{c.column} FROM {c.columns} AS c WHERE c.{c.column_schema} = ? AND c.{c.column_table} = ?{tail}"
+        )
+        self.INSTANCES = (
+            f"SELECT {named}, {number}, HEX(r.CD_OLD_SYNCHPOINT) FROM {register} AS r JOIN {changes} "
+            f"WHERE {source} AND r.STATE = 'A' ORDER BY 1{tail}"
+        )
+        self.INSTANCE_START = (
+            f"SELECT HEX(r.CD_OLD_SYNCHPOINT) FROM {register} AS r JOIN {changes} "
+            f"WHERE {source} AND r.STATE = 'A' AND {named} = ?{tail}"
+        )
+        self.CATALOG_STATE = f"SELECT COUNT(*), MAX(t.{c.altered}) FROM {c.tables} AS t{tail}"
+        self.LAST_DDL = ""
+        self.ROW_ESTIMATES = (
+            f"SELECT t.{c.schema}, t.{c.table}, CAST(t.{c.cardinality} AS BIGINT) FROM {c.tables} AS t{tail}"
+        )
+
+        # Commits and the server's clock.
+
+        self.MAX_LSN = f"SELECT HEX(h.lsn) FROM ({head.replace('MAX(x.lsn)', 'MAX(x.lsn) AS lsn')}) AS h{tail}"
+        self.NEWEST_TRANSACTION = f"SELECT HEX(MAX(r.CD_NEW_SYNCHPOINT)) FROM {register} AS r{tail}"
+        self.OLDEST_MAPPED = f"SELECT HEX(MIN(u.IBMSNAP_COMMITSEQ)) FROM {uow} AS u{tail}"
+        self.NTH_COMMIT_AFTER = (
+            f"SELECT COALESCE(MAX(x.lsn), MAX(h.lsn)) FROM (SELECT HEX(y.lsn) AS lsn FROM "
+            f"({head.replace('MAX(x.lsn)', 'MAX(x.lsn) AS lsn')}) AS y) AS h "
+            f"LEFT JOIN (SELECT HEX(z.lsn) AS lsn FROM (SELECT CAST(? AS INTEGER) AS bound FROM SYSIBM.SYSDUMMY1) AS b "
+            "JOIN (SELECT u.IBMSNAP_COMMITSEQ AS lsn, ROW_NUMBER() OVER (ORDER BY u.IBMSNAP_COMMITSEQ) AS n "
+            f"FROM {uow} AS u WHERE u.IBMSNAP_COMMITSEQ > ?) AS z ON z.n = b.bound) AS x ON x.lsn IS NOT NULL{tail}"
+        )
+        """The nth, or how far the log was read where there are not so many."""
+        self.CHANGED_SINCE = (
+            f"SELECT COUNT(*) FROM {register} AS r WHERE r.GLOBAL_RECORD <> 'Y' AND r.CD_NEW_SYNCHPOINT > ?{tail}"
+        )
+        self.TRANSACTIONS_STRICTLY_BETWEEN = (
+            f"SELECT COUNT(*) FROM {uow} AS u WHERE u.IBMSNAP_COMMITSEQ > ? AND u.IBMSNAP_COMMITSEQ < ?{tail}"
+        )
+        self.EVERY_NTH_COMMIT = (
+            f"SELECT HEX(x.lsn) FROM (SELECT u.IBMSNAP_COMMITSEQ AS lsn, ROW_NUMBER() OVER "
+            f"(ORDER BY u.IBMSNAP_COMMITSEQ) AS n FROM {uow} AS u WHERE u.IBMSNAP_COMMITSEQ > ? "
+            f"AND u.IBMSNAP_COMMITSEQ <= ?) AS x WHERE MOD(x.n, ?) = 0 ORDER BY x.lsn{tail}"
+        )
+        self.TRANSACTIONS_BEFORE = (
+            f"SELECT HEX(x.lsn), x.at, x.at FROM (SELECT u.IBMSNAP_COMMITSEQ AS lsn, u.IBMSNAP_LOGMARKER AS at, "
+            f"ROW_NUMBER() OVER (ORDER BY u.IBMSNAP_COMMITSEQ DESC) AS n, CAST(? AS INTEGER) AS bound FROM {uow} AS u "
+            f"WHERE u.IBMSNAP_COMMITSEQ < ?) AS x WHERE x.n <= x.bound ORDER BY x.lsn DESC{tail}"
+        )
+        self.COMMIT_TIME = (
+            f"SELECT MIN(x.at) FROM (SELECT u.IBMSNAP_COMMITSEQ AS lsn, u.IBMSNAP_LOGMARKER AS at FROM {uow} AS u "
+            f"UNION ALL SELECT r.SYNCHPOINT AS lsn, r.SYNCHTIME AS at FROM {register} AS r "
+            f"WHERE r.GLOBAL_RECORD = 'Y') AS x WHERE x.lsn = ?{tail}"
+        )
+        times = (
+            f"SELECT HEX(u.IBMSNAP_COMMITSEQ), u.IBMSNAP_LOGMARKER FROM {uow} AS u "
+            f"WHERE u.IBMSNAP_COMMITSEQ > ? AND u.IBMSNAP_COMMITSEQ <= ? ORDER BY u.IBMSNAP_COMMITSEQ{tail}"
+        )
+        self.COMMIT_TIMES = {"end": times}
+        self.FIRST_REPEATED = (
+            "SELECT HEX(x.lsn), x.peak FROM (SELECT u.IBMSNAP_COMMITSEQ AS lsn, u.IBMSNAP_LOGMARKER AS at, "
+            "MAX(u.IBMSNAP_LOGMARKER) OVER (ORDER BY u.IBMSNAP_COMMITSEQ ROWS UNBOUNDED PRECEDING) AS peak "
+            f"FROM {uow} AS u WHERE u.IBMSNAP_LOGMARKER >= CAST(? AS TIMESTAMP) "
+            "AND u.IBMSNAP_LOGMARKER < CAST(? AS TIMESTAMP)) AS x WHERE x.at < CAST(? AS TIMESTAMP) "
+            "AND (x.at < x.peak - 1 MINUTE OR x.peak >= CAST(? AS TIMESTAMP)) "
+            f"ORDER BY x.lsn FETCH FIRST 1 ROWS ONLY{tail}"
+        )
+        self.FIRST_SETTLED = (
+            f"SELECT HEX(MIN(u.IBMSNAP_COMMITSEQ)) FROM {uow} AS u WHERE u.IBMSNAP_COMMITSEQ > ? "
+            "AND ((u.IBMSNAP_LOGMARKER >= CAST(? AS TIMESTAMP) AND u.IBMSNAP_LOGMARKER < CAST(? AS TIMESTAMP)) "
+            f"OR u.IBMSNAP_LOGMARKER >= CAST(? AS TIMESTAMP)){tail}"
+        )
+        self.LAST_LSN_AT = (
+            f"SELECT HEX(MAX(u.IBMSNAP_COMMITSEQ)) FROM {uow} AS u "
+            f"WHERE u.IBMSNAP_LOGMARKER <= CAST(? AS TIMESTAMP){tail}"
+        )
+        dummy = "FROM SYSIBM.SYSDUMMY1"
+        self.LOCAL_TIME = f"SELECT CURRENT TIMESTAMP {dummy}"
+        self.TIME_AND_CLOCK = (
+            f"SELECT CURRENT TIMESTAMP, CAST(x.z AS INTEGER) / 10000 * 60 + MOD(CAST(x.z AS INTEGER), 10000) / 100 "
+            f"FROM (SELECT CURRENT TIMEZONE AS z {dummy}) AS x"
+        )
+
+        # Whether capture works.
+
+        self.CAPTURED_SINCE = (
+            f"SELECT COUNT(*) FROM {register} AS r WHERE r.GLOBAL_RECORD = 'Y' "
+            f"AND r.SYNCHTIME > CAST(? AS TIMESTAMP){tail}"
+        )
+        self.EMPTY_SCANS_SINCE = ""
+        self.GLOBAL_RECORD = (
+            f"SELECT HEX(r.SYNCHPOINT), r.SYNCHTIME, CURRENT TIMESTAMP FROM {register} AS r "
+            f"WHERE r.GLOBAL_RECORD = 'Y'{tail}"
+        )
+        self.STATES = f"SELECT r.SOURCE_OWNER, r.SOURCE_TABLE, r.STATE FROM {register} AS r WHERE {source}{tail}"
+        self.RETENTION = f"SELECT p.RETENTION_LIMIT FROM {asn}.IBMSNAP_CAPPARMS AS p{tail}"
+        self.FIRST_TRANSACTION_AFTER = (
+            f"SELECT HEX(u.IBMSNAP_COMMITSEQ), u.IBMSNAP_LOGMARKER FROM {uow} AS u WHERE u.IBMSNAP_COMMITSEQ > ? "
+            f"ORDER BY u.IBMSNAP_COMMITSEQ FETCH FIRST 1 ROWS ONLY{tail}"
+        )
+
+        # Sessions.
+
+        self.ISOLATION = {
+            "exclusive": "SET CURRENT ISOLATION = RR",
+            "repeatable_read": "SET CURRENT ISOLATION = RS",
+            "read_committed": "SET CURRENT ISOLATION = CS",
+            "read_uncommitted": "SET CURRENT ISOLATION = UR",
+        }
+
+    def lock_timeout(self, milliseconds: int, /) -> str:
+        """How long the session waits for a lock; -1 for as long as the database says."""
+        return f"SET CURRENT LOCK TIMEOUT = {'NULL' if milliseconds < 0 else -(-milliseconds // 1000)}"
+
+    # Tables of users.
+
+    def lock(self, table: CapturedTable, /) -> str:
+        """Lock a table against everybody until the transaction ends."""
+        return f"LOCK TABLE {self.table_name(table)} IN EXCLUSIVE MODE"
+
+    def table_name(self, table: CapturedTable, /) -> str:
+        """The source table, quoted."""
+        return f"{quote(table.schema.id.schema)}.{quote(table.schema.id.name)}"
+
+    def any_row(self, table: CapturedTable, select: str | None = None, /) -> str:
+        """One row when the table has any, or the statement that is read in its place."""
+        place = self.table_name(table) if select is None else f"({select}\n)"
+        return f"SELECT 1 FROM {place} AS t FETCH FIRST 1 ROWS ONLY"
+
+    def rows_of_select(self, table: CapturedTable, select: str, /) -> str:
+        """The captured columns of what a user's statement gives in place of the table."""
+        # On a line of its own, because the statement may end with a comment.
+        return f"SELECT {_fields(table, None)} FROM ({select}\n) AS t"
+
+    def rows_in_range(
+        self,
+        table: CapturedTable,
+        key: Sequence[str],
+        lower: Sequence[str | None] | None,
+        upper: Sequence[str | None] | None,
+        *,
+        present: Collection[str] | None = None,
+        condition: str | None = None,
+        ordered: bool = False,
+        locked: bool = False,
+    ) -> Query:
+        """The rows of a key range (lower, upper]; both ends open when null."""
+        conditions: list[str] = []
+        parameters: list[object] = []
+        if lower is not None:
+            edge, first = _edge(table, key, lower, ">=")
+            sql, values = _after(table, key, lower)
+            conditions.append(f"{edge}{sql}")
+            parameters += [*first, *values]
+        if upper is not None:
+            edge, first = _edge(table, key, upper, "<=")
+            sql, values = _after(table, key, upper)
+            conditions.append(f"{edge}NOT ({sql})")
+            parameters += [*first, *values]
+        if condition is not None:
+            conditions.append(_asked(condition))
+        where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+        order = f" ORDER BY {', '.join(f't.{quote(name)}' for name in key)}" if ordered else ""
+        hint = " WITH RR USE AND KEEP SHARE LOCKS" if locked else ""
+        fields = _fields(table, present)
+        return f"SELECT {fields} FROM {self.table_name(table)} AS t{where}{order}{hint}", parameters
+
+    def greatest_key(self, table: CapturedTable, key: Sequence[str], *, condition: str | None = None) -> Query:
+        """The last key in the server's own order; of the rows that meet a condition, where one is given."""
+        order = ", ".join(f"t.{quote(name)} DESC" for name in key)
+        where = "" if condition is None else f" WHERE {_asked(condition)}"
+        sql = f"SELECT {_key_texts(table, key, 't')} FROM {self.table_name(table)} AS t{where} ORDER BY {order}"
+        return f"{sql} FETCH FIRST 1 ROWS ONLY", []
+
+    def chunk_bounds(
+        self,
+        table: CapturedTable,
+        key: Sequence[str],
+        lower: Sequence[str | None] | None,
+        last: Sequence[str | None],
+        chunk_rows: int,
+        chunks: int,
+        *,
+        condition: str | None = None,
+    ) -> Query:
+        """Every `chunk_rows`-th key after `lower` and before `last`, at most `chunks`: read from the key's index alone.
+
+        One row more is looked at, so that a bound is only given when a row follows it and no chunk is empty.
+        """
+        names = [quote(name) for name in key]
+        order = ", ".join(f"t.{name}" for name in names)
+        edge, first = _edge(table, key, last, "<=")
+        beyond, values = _after(table, key, last)
+        where = f"{edge}NOT ({beyond})"
+        parameters = [*first, *values]
+        if lower is not None:
+            edge, first = _edge(table, key, lower, ">=")
+            sql, values = _after(table, key, lower)
+            where = f"{edge}{sql} AND {where}"
+            parameters = [*first, *values, *parameters]
+        if condition is not None:
+            where = f"{where} AND {_asked(condition)}"
+        inner = (
+            f"SELECT {order}, ROW_NUMBER() OVER (ORDER BY {order}) AS HEADRACE_N FROM {self.table_name(table)} AS t "
+            f"WHERE {where} ORDER BY {order} FETCH FIRST {int(chunk_rows) * int(chunks) + 1} ROWS ONLY"
+        )
+        counted = f"SELECT x.*, MAX(x.HEADRACE_N) OVER () AS HEADRACE_ROWS FROM ({inner}) AS x"
+        sql = (
+            f"SELECT {_key_texts(table, key, 'y')} FROM ({counted}) AS y "
+            f"WHERE MOD(y.HEADRACE_N, {int(chunk_rows)}) = 0 AND y.HEADRACE_N < y.HEADRACE_ROWS ORDER BY y.HEADRACE_N"
+        )
+        return sql, parameters
+
+    def insert(self, table: CapturedTable, columns: Sequence[str], /) -> str:
+        """One row into a table of the user's: the only statement that writes, sent by `headrace signal` alone."""
+        names = ", ".join(quote(name) for name in columns)
+        return f"INSERT INTO {self.table_name(table)} ({names}) VALUES ({', '.join('?' * len(columns))})"
+
+    # Change tables.
+
+    def changes(self, instance: str, columns: Sequence[tuple[str, NativeType]]) -> str:
+        """All rows of a change table in a window of commits, in the order of the log."""
+        fields = "".join(f", {native.projection(f'd.{quote(name)}')} AS {quote(name)}" for name, native in columns)
+        return (
+            f"SELECT HEX(d.IBMSNAP_COMMITSEQ), HEX(d.IBMSNAP_INTENTSEQ), d.IBMSNAP_OPERATION{fields} "
+            f"FROM {change_table(instance)} AS d WHERE d.IBMSNAP_COMMITSEQ > ? AND d.IBMSNAP_COMMITSEQ <= ? "
+            f"ORDER BY d.IBMSNAP_COMMITSEQ, d.IBMSNAP_INTENTSEQ"
+        )
+
+    def changed_instances(self, instances: Sequence[str], /) -> str:
+        """Which of these change tables have a change in their window: one query for many (two parameters each)."""
+        parts = [
+            f"SELECT {number} AS n FROM SYSIBM.SYSDUMMY1 WHERE EXISTS (SELECT 1 FROM {change_table(instance)} AS d "
+            "WHERE d.IBMSNAP_COMMITSEQ > ? AND d.IBMSNAP_COMMITSEQ <= ?)"
+            for number, instance in enumerate(instances)
+        ]
+        return f"SELECT x.n FROM ({' UNION ALL '.join(parts)}) AS x"
+
+    def changed_keys(self, table: CapturedTable, key: Sequence[str], *, updates: bool) -> str:
+        """The keys, old and new, of all changes in a window of commits.
+
+        An update is a D and an I row like any other, so that updates can't be left out.
+        """
+        return (
+            f"SELECT {_key_texts(table, key, 'd')} FROM {change_table(table.instance.name)} AS d "
+            "WHERE d.IBMSNAP_COMMITSEQ > ? AND d.IBMSNAP_COMMITSEQ <= ?"
+        )
+
+    def inserted(self, table: CapturedTable, columns: Sequence[str], /) -> str:
+        """The rows that were inserted in a window of commits, in order."""
+        return (
+            f"SELECT {_key_texts(table, columns, 'd')} FROM {change_table(table.instance.name)} AS d "
+            "WHERE d.IBMSNAP_COMMITSEQ > ? AND d.IBMSNAP_COMMITSEQ <= ? AND d.IBMSNAP_OPERATION = 'I' "
+            "ORDER BY d.IBMSNAP_COMMITSEQ, d.IBMSNAP_INTENTSEQ"
+        )
+
+    def last_change(self, instance: str, has_command_id: bool, /) -> str:
+        """The last row that a commit left in a change table; the operations as numbers in their order."""
+        return (
+            "SELECT 0, HEX(d.IBMSNAP_INTENTSEQ), CASE WHEN d.IBMSNAP_OPERATION = 'D' THEN 1 ELSE 2 END "
+            f"FROM {change_table(instance)} AS d WHERE d.IBMSNAP_COMMITSEQ = ? "
+            "ORDER BY d.IBMSNAP_INTENTSEQ DESC FETCH FIRST 1 ROWS ONLY"
+        )
+
+    def rows_of_change(self, instance: str, /) -> str:
+        """How many rows of a change table share a commit and a sequence value."""
+        return (
+            f"SELECT COUNT(*) FROM {change_table(instance)} AS d "
+            "WHERE d.IBMSNAP_COMMITSEQ = ? AND d.IBMSNAP_INTENTSEQ = ?"
+        )
+
+
+def quote(name: str) -> str:
+    """An identifier as SQL reads it whatever characters it has."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def change_table(instance: str) -> str:
+    """The change table that an instance's name means: owner and name with `"."` between."""
+    owner, _, name = instance.partition('"."')
+    return f"{quote(owner)}.{quote(name)}"
+
+
+def _fields(table: CapturedTable, present: Collection[str] | None) -> str:
+    return ", ".join(
+        f"{_field(column.name, native, present)} AS {quote(column.name)}"
+        for column, native in zip(table.schema.columns, table.natives, strict=True)
+    )
+
+
+def _field(name: str, native: NativeType, present: Collection[str] | None) -> str:
+    gone = present is not None and name not in present
+    return "CAST(NULL AS VARCHAR(1))" if gone else native.projection(f"t.{quote(name)}")
+
+
+def _asked(condition: str) -> str:
+    """A predicate that the user wrote. A comment at its end swallows nothing of ours."""
+    return f"({condition}\n)"
+
+
+def _key_texts(table: CapturedTable, key: Sequence[str], alias: str) -> str:
+    return ", ".join(f"{table.native(name).projection(f'{alias}.{quote(name)}')} AS {quote(name)}" for name in key)
+
+
+def _after(table: CapturedTable, key: Sequence[str], bound: Sequence[str | None]) -> Query:
+    """The key is greater than a bound, column by column, as the server itself compares and collates.
+
+    The key is a primary key or a unique index; NULL in its columns sorts last in Db2.
+    """
+    terms: list[str] = []
+    parameters: list[object] = []
+    for i, name in enumerate(key):
+        greater, value = _compare(table, name, ">", bound[i])
+        if greater is None:
+            # Nothing is greater than NULL.
+            continue
+        parts: list[str] = []
+        for j in range(i):
+            equal, before = _compare(table, key[j], "=", bound[j])
+            assert equal is not None
+            parts.append(equal)
+            parameters += before
+        parts.append(greater)
+        parameters += value
+        terms.append("(" + " AND ".join(parts) + ")")
+    return ("(" + " OR ".join(terms) + ")" if terms else "(1 = 0)"), parameters
+
+
+def _edge(table: CapturedTable, key: Sequence[str], bound: Sequence[str | None], operator: str) -> Query:
+    """What a bound says of the key's first column alone: it adds nothing but an index can seek it, unlike the rest.
+
+    Empty where the first column is the whole key, or may be NULL.
+    """
+    if len(key) < 2 or bound[0] is None or table.schema.column(key[0]).nullable:
+        return "", []
+    native = table.native(key[0])
+    return f"t.{quote(key[0])} {operator} {native.marker} AND ", [native.bound(bound[0])]
+
+
+def _compare(table: CapturedTable, name: str, operator: str, text: str | None) -> tuple[str | None, list[object]]:
+    column = f"t.{quote(name)}"
+    if text is None:
+        return (None if operator == ">" else f"{column} IS NULL"), []
+    native = table.native(name)
+    comparison = f"{column} {operator} {native.marker}"
+    if operator == ">" and table.schema.column(name).nullable:
+        # NULL sorts last: it is after every bound, and never unknown, so that NOT of this keeps the others.
+        comparison = f"({column} IS NULL OR {comparison})"
+    elif table.schema.column(name).nullable:
+        comparison = f"({column} IS NOT NULL AND {comparison})"
+    return comparison, [native.bound(text)]

@@ -1,0 +1,12 @@
+"""What a user of SQL Server is told to do."""
+
+from __future__ import annotations
+
+from headrace.sources.change_tables.dialect import Advice
+
+ADVICE = Advice(
+    capture="Run EXEC sys.sp_cdc_enable_table",
+    keep="give the clean-up job a longer retention (sys.sp_cdc_change_job)",
+    watch="SQL Server Agent and the capture job run",
+    see="the right is VIEW DATABASE STATE",
+)

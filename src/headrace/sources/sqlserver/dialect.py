@@ -1,0 +1,64 @@
+"""SQL Server's own part of what servers with change tables have in common."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+
+from headrace.options import Options
+from headrace.sources.change_tables import lsn
+from headrace.sources.change_tables.connection import Connection
+from headrace.sources.change_tables.dialect import Statements
+from headrace.sources.change_tables.structure import CapturedTable, Window
+from headrace.sources.change_tables.windows import CommitTimes
+from headrace.sources.sqlserver import statements, windows
+from headrace.sources.sqlserver.advice import ADVICE
+from headrace.sources.sqlserver.change_rows import CONNECTOR, ChangeReader
+from headrace.sources.sqlserver.server_zone import asked_zone
+from headrace.sources.sqlserver.types import NativeType
+
+
+class SqlServer:
+    """What is SQL Server's alone (`headrace.sources.change_tables.dialect.Dialect`)."""
+
+    connector = CONNECTOR
+    zero = lsn.ZERO
+    advice = ADVICE
+    statements: Statements = statements
+    keeps_idle_commits = True
+
+    def is_quiet(self, connection: Connection, after: str, upto: str, oldest: Any) -> bool:
+        """Whether it is certain that no transaction was captured in (after, upto]."""
+        edges = (lsn.to_bytes(after), lsn.to_bytes(upto))
+        real = connection.value(statements.TRANSACTIONS_BETWEEN, edges)
+        # A mapping that was cleaned beyond our place can't say that nothing happened: then the retention check decides.
+        return not real and oldest is not None and lsn.read(oldest) <= after
+
+    def native(self, *parts: Any) -> NativeType:
+        """A type out of its JSON form."""
+        return NativeType(*parts)
+
+    def zone(self, connection: Connection, local: dt.datetime, minutes: int) -> str | None:
+        """The time zone that the server says."""
+        return asked_zone(connection, local, minutes)
+
+    def changes(
+        self, connection: Connection, window: Window, settings: Options | None, *, rows: int
+    ) -> Iterator[pa.RecordBatch]:
+        """The raw rows of a window of a change table."""
+        return windows.changes(connection, window, settings, rows=rows)
+
+    def change_reader(
+        self,
+        table: CapturedTable,
+        times: CommitTimes,
+        capture_time: dt.datetime | None,
+        settings: Options | None,
+        *,
+        weighted: bool = False,
+    ) -> ChangeReader:
+        """The converter for one table's raw rows."""
+        return windows.change_reader(table, times, capture_time, settings, weighted=weighted)

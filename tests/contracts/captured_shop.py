@@ -1,0 +1,244 @@
+"""What a scenario of the capture contract asks of a server, whatever its name: tables, capture, clean-up."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+from headrace.sources.base import Limit
+from headrace.sources.offset import Offset
+from headrace.sources.reader import source_named
+
+NOW = dt.datetime(2026, 11, 21, 12, 0, tzinfo=dt.UTC)
+Row = dict[str, Any]
+
+
+class CapturedDatabase(ABC):
+    """A database of one kind of server.
+
+    Attributes:
+        source: the source's name.
+        schema: the schema of all tables here.
+    """
+
+    source: str
+    schema: str
+    integer = "int"
+
+    @property
+    @abstractmethod
+    def options(self) -> dict[str, str]:
+        """The options that name the database."""
+
+    @abstractmethod
+    def execute(self, sql: str, parameters: Sequence[Any] = ()) -> None:
+        """One statement in a transaction of its own."""
+
+    @abstractmethod
+    def transaction(self) -> AbstractContextManager[Any]:
+        """A transaction whose cursor has `execute`."""
+
+    @abstractmethod
+    def enable(self, table: str) -> None:
+        """Capture a table from now on."""
+
+    @abstractmethod
+    def disable(self, table: str) -> None:
+        """Capture a table no longer."""
+
+    @abstractmethod
+    def capture(self) -> None:
+        """Make everything that was committed readable."""
+
+    @abstractmethod
+    def clean(self) -> None:
+        """Forget all captured changes."""
+
+    @abstractmethod
+    def capturing(self) -> AbstractContextManager[Any]:
+        """Capture by itself for as long as a block lasts."""
+
+    def create(self, table: str, columns: str, rows: Sequence[Sequence[Any]] = ()) -> None:
+        """Make a captured table with rows that are history."""
+        self.execute(f"CREATE TABLE {self.schema}.{table} ({columns})")
+        with self.transaction() as cursor:
+            for row in rows:
+                cursor.execute(f"INSERT INTO {self.schema}.{table} VALUES ({', '.join('?' * len(row))})", row)
+        self.enable(table)
+        self.capture()
+
+    def insert(self, table: str, *row: Any) -> None:
+        """One row in a transaction of its own."""
+        self.execute(f"INSERT INTO {self.schema}.{table} VALUES ({', '.join('?' * len(row))})", row)
+
+    def update(self, table: str, change: str, where: str) -> None:
+        """An update in a transaction of its own."""
+        self.execute(f"UPDATE {self.schema}.{table} SET {change} WHERE {where}")
+
+    def delete(self, table: str, where: str) -> None:
+        """A delete in a transaction of its own."""
+        self.execute(f"DELETE FROM {self.schema}.{table} WHERE {where}")
+
+    def run(self, **options: Any) -> Run:
+        """A run of the source."""
+        return Run(self, **options)
+
+
+class Run:
+    """The source as Spark drives it: advance, plan, read, again; the offset goes through its JSON."""
+
+    def __init__(self, database: CapturedDatabase, **options: Any) -> None:
+        self.options = {
+            **database.options,
+            "capture_timeout_seconds": "5",
+            **{name: str(value) for name, value in options.items()},
+        }
+        self._name = database.source
+        self.source = source_named(self._name, self.options)
+        self.offset = Offset.nothing()
+        self.batches = 0
+
+    def restarted(self, **options: Any) -> Run:
+        """The same place, read by a new process."""
+        self.options |= {name: str(value) for name, value in options.items()}
+        self.source = source_named(self._name, self.options)
+        return self
+
+    def batch(self) -> list[Row]:
+        """The rows of the next batch; none when there is nothing new."""
+        end = self.source.advance(self.offset, Limit(), NOW)
+        if end == self.offset:
+            return []
+        end = Offset.from_json(json.loads(end.to_text()))
+        rows = self.rows(self.offset, end)
+        self.offset = end
+        self.batches += 1
+        return rows
+
+    def rows(self, start: Offset, end: Offset) -> list[Row]:
+        """The rows of a batch."""
+        slices = self.source.plan(start, end)
+        return [row for piece in slices for batch in self.source.read(piece) for row in batch.to_pylist()]
+
+    def all(self) -> list[Row]:
+        """The rows of all batches until there is nothing new."""
+        rows: list[Row] = []
+        while True:
+            before = self.offset
+            rows += self.batch()
+            if self.offset == before:
+                return rows
+
+
+def data(rows: Sequence[Row]) -> list[tuple[str, str, dict[str, Any]]]:
+    """Operation, table and image of each change in the order of positions; names in lower case."""
+    changes = sorted((row for row in rows if row["op"] in "rcud"), key=lambda row: row["position"])
+    return [(row["op"], row["table"]["name"].lower(), image(row)) for row in changes]
+
+
+def image(row: Row, which: str = "") -> dict[str, Any]:
+    """A row's image with names in lower case; the one after the change unless there is none."""
+    found = row[which] if which else row["after"] or row["before"]
+    return {name.lower(): value for name, value in found}
+
+
+def replay(rows: Sequence[Row]) -> dict[tuple[str, str], dict[str, Any]]:
+    """What tables hold after the rows, by table and key."""
+    held: dict[tuple[str, str], dict[str, Any]] = {}
+    for row in sorted((row for row in rows if row["op"] in "rcud"), key=lambda row: row["position"]):
+        key = (row["table"]["name"].lower(), row["key_text"])
+        if row["op"] == "d":
+            held.pop(key, None)
+        else:
+            held[key] = image(row)
+    return held
+
+
+class SqlServerDatabase(CapturedDatabase):
+    """SQL Server, emulated."""
+
+    source, schema = "sqlserver", "dbo"
+
+    def __init__(self, folder: Any) -> None:
+        from headrace.emulators.sqlserver import EmulatedServer
+
+        self.emulated = EmulatedServer(folder).create_database("shop")
+
+    @property
+    def options(self) -> dict[str, str]:
+        return {"driver": "emulator", **self.emulated.settings}
+
+    def execute(self, sql: str, parameters: Sequence[Any] = ()) -> None:
+        self.emulated.execute(sql, parameters)
+
+    def transaction(self) -> AbstractContextManager[Any]:
+        return self.emulated.transaction()
+
+    def enable(self, table: str) -> None:
+        self.execute(
+            f"EXEC sys.sp_cdc_enable_table @source_schema = N'dbo', @source_name = N'{table}', @role_name = NULL"
+        )
+
+    def disable(self, table: str) -> None:
+        self.execute(
+            "EXEC sys.sp_cdc_disable_table @source_schema = N'dbo', "
+            f"@source_name = N'{table}', @capture_instance = N'dbo_{table}'"
+        )
+
+    def capture(self) -> None:
+        self.emulated.capture()
+
+    def clean(self) -> None:
+        self.emulated.cleanup()
+
+    def capturing(self) -> AbstractContextManager[Any]:
+        return self.emulated.capture_job(poll=0.05, idle=0.1)
+
+
+class Db2Database(CapturedDatabase):
+    """Db2, emulated."""
+
+    source, schema = "db2", "SHOP"
+
+    def __init__(self, folder: Any, **settings: Any) -> None:
+        from headrace.emulators.db2 import EmulatedDb2
+
+        self.emulated = EmulatedDb2(folder).create_database("shop", **settings)
+
+    @property
+    def options(self) -> dict[str, str]:
+        return {"driver": "db2-emulator", "server_timezone": "UTC", **self.emulated.settings}
+
+    def execute(self, sql: str, parameters: Sequence[Any] = ()) -> None:
+        self.emulated.execute(sql, parameters)
+
+    def transaction(self) -> AbstractContextManager[Any]:
+        return self.emulated.transaction()
+
+    def enable(self, table: str) -> None:
+        self.emulated.register(self.schema, table.upper())
+
+    def disable(self, table: str) -> None:
+        self.emulated.deregister(self.schema, table.upper())
+
+    def capture(self) -> None:
+        self.emulated.capture()
+
+    def clean(self) -> None:
+        self.emulated.prune()
+
+    def capturing(self) -> AbstractContextManager[Any]:
+        return self.emulated.capture_program(poll=0.05)
+
+
+@contextmanager
+def closing(database: Any) -> Iterator[Any]:
+    """A database that is closed at the end."""
+    try:
+        yield database
+    finally:
+        database.emulated.close()

@@ -1,0 +1,102 @@
+"""Rule: a D and an I row are an update when they stand side by side in one transaction and have one key."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from headrace.changes import Column, LogicalType, TableId, TableSchema
+from headrace.errors import CaptureError
+from headrace.sources.change_tables.windows import CommitTimes
+from headrace.sources.db2.change_rows import ChangeReader
+from headrace.sources.db2.types import NativeType
+
+NATIVES = (NativeType("INTEGER", 4, 0), NativeType("VARCHAR", 20, 0))
+COLUMNS = (Column("ID", 1, LogicalType("int32"), "INTEGER"), Column("V", 2, LogicalType("string"), "VARCHAR"))
+
+
+def rows_of(changes, *, key=("ID",), size=100, **options):
+    """What a reader makes of rows written as `commit operation id value`."""
+    schema = TableSchema(TableId("db", "S", "T"), COLUMNS, key)
+    raw = []
+    for number, change in enumerate(changes):
+        commit, operation, id, value = change.split()
+        sequences = (f"{int(commit):032X}", f"{number:032X}")
+        raw.append((*sequences, operation, int(id), None if value == "-" else value))
+    batches = [
+        pa.RecordBatch.from_arrays(
+            [pa.array(column) for column in zip(*raw[start : start + size], strict=True)], names=list("csoiv")
+        )
+        for start in range(0, len(raw), size)
+    ]
+    reader = ChangeReader(schema, NATIVES, key, "change table", CommitTimes.unknown(), None, **options)
+    return [row for batch in reader.read(iter(batches)) for row in batch.to_pylist()]
+
+
+def told(rows):
+    """`d 1`, `c 2`, `u 1:a>b`."""
+    found = []
+    for row in rows:
+        before, after = (dict(row[name] or ()) for name in ("before", "after"))
+        if row["op"] == "u":
+            found.append(f"u {after['ID']}:{before.get('V', '?')}>{after['V']}")
+        else:
+            found.append(f"{row['op']} {(after or before)['ID']}")
+    return found
+
+
+CASES = {
+    "an update": (["1 D 1 a", "1 I 1 b"], ["u 1:a>b"]),
+    "a delete beside an insert of another row": (["1 D 1 a", "1 I 2 b"], ["d 1", "c 2"]),
+    "an update that changes the key": (["1 D 1 a", "1 I 9 a"], ["d 1", "c 9"]),
+    "a delete and an insert in two transactions": (["1 D 1 a", "2 I 1 b"], ["d 1", "c 1"]),
+    "several updates": (["1 D 1 a", "1 I 1 b", "1 D 2 a", "1 I 2 c"], ["u 1:a>b", "u 2:a>c"]),
+    "two deletes and two inserts": (["1 D 1 a", "1 D 2 b", "1 I 2 c", "1 I 3 d"], ["d 1", "u 2:b>c", "c 3"]),
+    "a delete and two inserts": (["1 D 1 a", "1 I 1 b", "1 I 2 c"], ["u 1:a>b", "c 2"]),
+    "an insert before a delete": (["1 I 1 a", "1 D 1 a"], ["c 1", "d 1"]),
+    "an update of one row after the other": (["1 D 1 a", "1 I 1 b", "1 D 1 b", "1 I 1 c"], ["u 1:a>b", "u 1:b>c"]),
+    "a delete at the end": (["1 I 1 a", "1 D 2 a"], ["c 1", "d 2"]),
+    "an update captured as one row": (["1 U 1 b"], ["u 1:?>b"]),
+    "a value that becomes null": (["1 D 1 a", "1 I 1 -"], ["u 1:a>None"]),
+}
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 100])
+@pytest.mark.parametrize(("changes", "expected"), CASES.values(), ids=CASES)
+def test_rows_become_changes_wherever_a_batch_ends(changes, expected, size):
+    assert told(rows_of(changes, size=size)) == expected
+
+
+@pytest.mark.parametrize("size", [1, 100])
+def test_without_a_key_every_delete_that_an_insert_follows_is_an_update(size):
+    assert told(rows_of(["1 D 1 a", "1 I 2 b", "1 D 3 c"], key=(), size=size)) == ["u 2:a>b", "d 3"]
+
+
+def test_an_update_stands_where_its_new_row_does():
+    [row] = rows_of(["7 D 1 a", "7 I 1 b"])
+    commit = "00000000:00000000:0000000000000007"
+    assert dict(row["source"]) == {
+        "connector": "db2",
+        "change_lsn": "00000000:00000000:0000000000000001",
+        "commit_lsn": commit,
+    }
+    assert row["position"] == f"{commit}/00000000:00000000:0000000000000001/0"
+    assert row["key_text"] == '["1"]'
+
+
+def test_positions_grow_with_the_log():
+    rows = rows_of(["1 I 1 a", "1 D 1 a", "1 I 1 b", "2 D 1 b", "10 I 2 c"])
+    positions = [row["position"] for row in rows]
+    assert positions == sorted(positions)
+    assert len(set(positions)) == len(rows) == 4
+
+
+def test_operations_and_updates_without_a_change_are_left_out_where_options_say_so():
+    changes = ["1 D 1 a", "1 I 1 a", "1 D 2 a", "1 I 2 b", "1 I 3 c", "1 D 4 d"]
+    assert told(rows_of(changes, skip_unchanged=True)) == ["u 2:a>b", "c 3", "d 4"]
+    assert told(rows_of(changes, skipped=("u", "d"))) == ["c 3"]
+
+
+def test_a_row_that_no_capture_program_writes_is_an_error():
+    with pytest.raises(CaptureError, match="operation other than I, U and D"):
+        rows_of(["1 X 1 a"])
