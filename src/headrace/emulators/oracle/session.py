@@ -314,7 +314,8 @@ class Session:
     ) -> list[tuple[int, dict[str, Any], dict[str, Any]]]:
         condition = "" if where is None else " " + sqlite_text(where)
         values = "".join(", " + sqlite_text(expression) for expression in sets.values())
-        sql = f"SELECT _row, * {values} FROM ({self._seen(table, None, "_row, ")}) AS t{condition}"
+        seen = self._seen(table, None, "_row, ")
+        sql = f"SELECT _row, * {values} FROM ({seen}) AS t{condition}"
         names = [name for name, _ in table.columns]
         found = []
         for row in self.connection.execute(sql, _named(given)).fetchall():
