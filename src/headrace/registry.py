@@ -17,6 +17,7 @@ from headrace.errors import OptionError
 
 _BUILT_IN: Mapping[str, Mapping[str, str]] = {
     "source": {
+        "oracle": "headrace.sources.oracle.source:OracleSource",
         "sqlserver": "headrace.sources.sqlserver.source:SqlServerSource",
     },
     "format": {
@@ -40,6 +41,8 @@ _BUILT_IN: Mapping[str, Mapping[str, str]] = {
     # Drivers open a DB-API connection for a source: `connect(settings: Mapping[str, str])`.
     "driver": {
         "mssql-python": "headrace.sources.sqlserver.driver:connect",
+        "oracledb": "headrace.sources.oracle.driver:connect",
+        "oracle-emulator": "headrace.emulators.oracle.driver:connect",
         "emulator": "headrace.emulators.sqlserver.driver:connect",
     },
 }

@@ -81,7 +81,7 @@ def _create(connection: sqlite3.Connection, owner: str, name: str, found: re.Mat
         raise DatabaseError(955, "name is already used by an existing object")
     number = int(execute("SELECT value FROM \"sys.facts\" WHERE name = 'objects'").fetchone()[0]) + 1
     execute("UPDATE \"sys.facts\" SET value = ? WHERE name = 'objects'", (number,))
-    execute('INSERT INTO "sys.objects" VALUES (?, ?, ?, ?, 1, \'TABLE\', 0, ?)', (number, owner, name, scn, scn))
+    execute("INSERT INTO \"sys.objects\" VALUES (?, ?, ?, ?, 1, 'TABLE', 0, ?)", (number, owner, name, scn, scn))
     execute(
         f'CREATE TABLE "data.{number}" (_id INTEGER PRIMARY KEY, _row INTEGER, _from_scn INTEGER, _from_xid BLOB,'
         " _to_scn INTEGER, _to_xid BLOB)"
@@ -140,9 +140,7 @@ def _add_key(connection: sqlite3.Connection, number: int, name: str, kind: str, 
 def _alter(connection: sqlite3.Connection, owner: str, name: str, found: re.Match[str], scn: int) -> Change:
     table, rest, execute = find_table(connection, owner, name), found["rest"].strip(), connection.execute
     if hit := _SUPPLEMENTAL.fullmatch(rest):
-        execute(
-            'UPDATE "sys.objects" SET all_columns = ? WHERE object_id = ?', (hit[1].upper() == "ADD", table.number)
-        )
+        execute('UPDATE "sys.objects" SET all_columns = ? WHERE object_id = ?', (hit[1].upper() == "ADD", table.number))
         return Change(owner, name, table)
     if hit := _RENAME.fullmatch(rest):
         old, new = _folded(hit["old"]), _folded(hit["new"])
@@ -163,9 +161,7 @@ def _alter(connection: sqlite3.Connection, owner: str, name: str, found: re.Matc
         _add_column(connection, table.number, len(table.columns) + 1, hit["column"])
     else:
         raise NotSupportedError(f"ALTER TABLE {rest}")
-    execute(
-        'UPDATE "sys.objects" SET version = version + 1, changed_scn = ? WHERE object_id = ?', (scn, table.number)
-    )
+    execute('UPDATE "sys.objects" SET version = version + 1, changed_scn = ? WHERE object_id = ?', (scn, table.number))
     return Change(owner, name, find_table(connection, owner, name))
 
 

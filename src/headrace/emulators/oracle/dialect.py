@@ -25,7 +25,6 @@ class PlainOracle(Oracle):
 
         FUNCTIONS: ClassVar[dict[str, Any]] = {}
         FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {}
-        NO_PAREN_FUNCTIONS: ClassVar[dict[Any, Any]] = {}
 
 
 class Backticked(SQLite):
@@ -49,6 +48,8 @@ def parsed(sql: str) -> exp.Expression:
         raise DatabaseError(933, f"SQL command not properly ended: {str(error).splitlines()[0]}") from None
     if isinstance(tree, exp.Command):
         raise NotSupportedError(sql.split()[0])
+    for clock in list(tree.find_all(exp.CurrentTimestamp, exp.Systimestamp)):
+        clock.replace(exp.column("SYSTIMESTAMP"))
     for call in tree.find_all(exp.Anonymous):
         if call.name.upper() not in KNOWN_FUNCTIONS:
             raise DatabaseError(904, f'"{call.name.upper()}": invalid identifier')

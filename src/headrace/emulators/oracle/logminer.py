@@ -120,7 +120,9 @@ class LogMiner:
             raise DatabaseError(1292, "no log file has been specified for the current LogMiner session")
         if high < low:
             raise DatabaseError(1281, "SCN range specified is invalid")
-        for (thread,) in self._connection.execute('SELECT thread FROM "sys.threads" WHERE status = \'OPEN\'').fetchall():
+        for (thread,) in self._connection.execute(
+            "SELECT thread FROM \"sys.threads\" WHERE status = 'OPEN'"
+        ).fetchall():
             self._require_cover(int(thread), low, high)
         self._started = (low, high)
 
@@ -152,7 +154,9 @@ class LogMiner:
         if not mined:
             return
         if self._started is None:
-            raise DatabaseError(1306, "dbms_logmnr.start_logmnr() must be invoked before selecting from v$logmnr_contents")
+            raise DatabaseError(
+                1306, "dbms_logmnr.start_logmnr() must be invoked before selecting from v$logmnr_contents"
+            )
         low, high = self._started
         execute('DROP VIEW IF EXISTS temp."V$LOGMNR_CONTENTS"')
         names = " ".join(f"WHEN {code} THEN '{name}'" for code, name in _OPERATIONS.items())

@@ -51,12 +51,8 @@ class RedoLog:
     def begin_thread(self, thread: int, time: str) -> None:
         """Open a thread with its first log."""
         scn = int(self.fact("scn"))
-        self._connection.execute(
-            "INSERT OR REPLACE INTO \"sys.threads\" VALUES (?, 'OPEN', ?, ?)", (thread, scn, time)
-        )
-        self._connection.execute(
-            'INSERT INTO "sys.logs" VALUES (?, 1, ?, NULL, ?, 1, 0, 0, 0)', (thread, scn, time)
-        )
+        self._connection.execute("INSERT OR REPLACE INTO \"sys.threads\" VALUES (?, 'OPEN', ?, ?)", (thread, scn, time))
+        self._connection.execute('INSERT INTO "sys.logs" VALUES (?, 1, ?, NULL, ?, 1, 0, 0, 0)', (thread, scn, time))
 
     def current(self, thread: int) -> tuple[int, int]:
         """The sequence of a thread's current log, and how many records it has.

@@ -78,9 +78,9 @@ def delete(table: str, columns: Columns, before: Mapping[str, Any], rowid: str) 
     return f"delete from {table} where {_conditions(columns, before, rowid)};"
 
 
-def pieces(table: str, columns: Columns, row: Mapping[str, Any], key: Sequence[str], name: str) -> Iterator[
-    tuple[int, str]
-]:
+def pieces(
+    table: str, columns: Columns, row: Mapping[str, Any], key: Sequence[str], name: str
+) -> Iterator[tuple[int, str]]:
     """The operation codes and statements that write one large value of a row."""
     kind, value = dict(columns)[name], row[name]
     keyed = [(n, k) for n, k in columns if n in key] or [(n, k) for n, k in columns if not k.large]
@@ -94,14 +94,20 @@ def pieces(table: str, columns: Columns, row: Mapping[str, Any], key: Sequence[s
         yield 71, "XML DOC END"
         return
     letter = "b" if kind.family == "BLOB" else "c"
-    yield 9, (
-        "DECLARE \n loc_c CLOB; \n buf_c VARCHAR2(6156); \n loc_b BLOB; \n buf_b RAW(6156); \n loc_nc NCLOB; \n "
-        f'buf_nc NVARCHAR2(6156); \nBEGIN\n select "{name}" into loc_{letter} from {table} where {where} for update;\n'
+    yield (
+        9,
+        (
+            "DECLARE \n loc_c CLOB; \n buf_c VARCHAR2(6156); \n loc_b BLOB; \n buf_b RAW(6156); \n loc_nc NCLOB; \n "
+            f'buf_nc NVARCHAR2(6156); \nBEGIN\n select "{name}" into loc_{letter} from {table} where {where} for update;\n'
+        ),
     )
     for start in range(0, len(value), PIECE):
         part = value[start : start + PIECE]
         shown = f"HEXTORAW('{part.hex().upper()}')" if isinstance(part, bytes) else quoted(part)
-        yield 10, f" buf_{letter} := {shown}; \n dbms_lob.write(loc_{letter}, {len(part)}, {start + 1}, buf_{letter});\n"
+        yield (
+            10,
+            f" buf_{letter} := {shown}; \n dbms_lob.write(loc_{letter}, {len(part)}, {start + 1}, buf_{letter});\n",
+        )
 
 
 def _conditions(columns: Columns, row: Mapping[str, Any], rowid: str) -> str:

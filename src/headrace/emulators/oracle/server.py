@@ -118,7 +118,9 @@ class EmulatedOracle:
         """Write the committed rows of a schema's tables into a plain SQLite file, for a comparison."""
         path.unlink(missing_ok=True)
         target = sqlite3.connect(path)
-        names = [name for (name,) in self._connection.execute('SELECT name FROM "sys.objects" WHERE owner = ?', (owner,))]
+        names = [
+            name for (name,) in self._connection.execute('SELECT name FROM "sys.objects" WHERE owner = ?', (owner,))
+        ]
         for name in names:
             table = find_table(self._connection, owner, name)
             columns = ", ".join(f'"{column}" {kind.storage.partition(" ")[0]}' for column, kind in table.columns)
