@@ -16,6 +16,7 @@ from headrace.cli.demo_folder import BROKER, LAKE, SERVER, make_folder, next_com
 from headrace.cli.failure import UNEXPECTED, failures_told
 from headrace.cli.interruption import Interruption, interruption
 from headrace.cli.run import Debug, asked_to_end, session_for
+from headrace.errors import OptionError
 
 if TYPE_CHECKING:
     from headrace.cli.workload import Workload
@@ -29,6 +30,13 @@ class Database(StrEnum):
 
     FLIGHTS = "flights"
     SHOP = "shop"
+
+
+class Source(StrEnum):
+    """The kinds of database that a demo can have, all of them emulated."""
+
+    SQLSERVER = "sqlserver"
+    ORACLE = "oracle"
 
 
 class Interrupted(Exception):
@@ -53,7 +61,11 @@ class Timings:
 
 
 def demo(
-    database: Annotated[Database, typer.Option(help="flights: one big table; shop: small ones.")] = Database.FLIGHTS,
+    source: Annotated[Source, typer.Option(help="Which kind of database is captured.")] = Source.SQLSERVER,
+    database: Annotated[
+        Database | None,
+        typer.Option(help="flights: one big table (SQL Server only, and its default); shop: small ones."),
+    ] = None,
     dir: Annotated[
         Path | None, typer.Option("--dir", help="Where everything goes; by default a new folder here.")
     ] = None,
@@ -66,10 +78,13 @@ def demo(
     """Capture a database with history while it is changed, and prove that the mirror equals it."""
     out = Console(highlight=False, markup=False, soft_wrap=True)
     with failures_told(debug), ExitStack() as cleanup:
+        chosen = database or (Database.FLIGHTS if source is Source.SQLSERVER else Database.SHOP)
+        if source is not Source.SQLSERVER and chosen is not Database.SHOP:
+            raise OptionError(f"There is no demo '{chosen.value}' of {source.value}.", remedy="Use --database shop.")
         folder = make_folder(dir)
         out.print(f"Everything goes into {folder}")
         try:
-            equal = _play(out, cleanup, folder, database.value, seconds, seed, rate, kafka, debug)
+            equal = _play(out, cleanup, folder, source.value, chosen.value, seconds, seed, rate, kafka, debug)
         except (Interrupted, KeyboardInterrupt):
             file = folder / "pipeline.yaml"
             if file.exists():
@@ -85,6 +100,7 @@ def _play(
     out: Console,
     cleanup: ExitStack,
     folder: Path,
+    source: str,
     database: str,
     seconds: float,
     seed: int,
@@ -97,14 +113,14 @@ def _play(
 
     timings = Timings()
     # The database is made in its own process while Spark starts in this one.
-    workload = cleanup.enter_context(Workload(folder / SERVER, database, seed, rate))
+    workload = cleanup.enter_context(Workload(folder / SERVER, database, seed, rate, source))
     bootstrap = None
     if kafka:
         from headrace.emulators.kafka_broker import KafkaBroker
 
         bootstrap = cleanup.enter_context(KafkaBroker(folder / BROKER)).bootstrap
         out.print(f"Kafka listens on {bootstrap}")
-    files = write_pipelines(folder, database, bootstrap)
+    files = write_pipelines(folder, database, bootstrap, source)
     pipelines = [load_pipeline(file) for file in files]
     spark = session_for(pipelines, debug, short_lived=True)
     with interruption() as asked:

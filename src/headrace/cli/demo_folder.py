@@ -41,14 +41,16 @@ def make_folder(given: Path | None) -> Path:
     return folder
 
 
-def write_pipelines(folder: Path, database: str, bootstrap: str | None) -> list[Path]:
+def write_pipelines(folder: Path, database: str, bootstrap: str | None, kind: str = "sqlserver") -> list[Path]:
     """Write the demo's pipeline, or with Kafka (its address in `bootstrap`) the one into it and the one out of it."""
-    source = {
-        "type": "sqlserver",
+    source: dict[str, object] = {
+        "type": kind,
         "driver": "emulator",
         "hostname": str((folder / SERVER).absolute()),
         "database": database,
     }
+    if kind == "oracle":
+        source |= {"driver": "oracle-emulator", "database": database.upper(), "lob_enabled": True, "rac_nodes": ["instance:2"]}
     format = {"type": "debezium_json", "topic.prefix": database}
     delta = {"type": "delta", "path": f"./{LAKE}"}
     if bootstrap is None:

@@ -33,10 +33,11 @@ class Workload:
         database: `flights` or `shop`: both the database's name and what is done with it.
         seed: of the changes.
         rate: transactions per second.
+        source: which kind of database it is, as the emulators are named.
     """
 
-    def __init__(self, folder: Path, database: str, seed: int, rate: float) -> None:
-        self._arguments = [str(folder), database, str(seed), str(rate)]
+    def __init__(self, folder: Path, database: str, seed: int, rate: float, source: str = "sqlserver") -> None:
+        self._arguments = [str(folder), database, str(seed), str(rate), source]
         self._answers: queue.Queue[dict[str, Any]] = queue.Queue()
         self._seen: dict[str, Any] = {}
 
@@ -128,6 +129,29 @@ def _answer(**values: object) -> None:
     print(json.dumps(values), flush=True)
 
 
+def _oracle(folder: str, seed: int, rate: float) -> None:
+    """The same for Oracle, which captures what it does by itself."""
+    from headrace.emulators.oracle.shop import OWNER, OracleShop
+
+    shop = OracleShop.create(Path(folder), seed)
+    told = Path(folder) / "rows.sqlite"
+    _answer(file=str(told))
+    if sys.stdin.readline() != "change\n":
+        return
+    stop = threading.Event()
+
+    def listen() -> None:
+        # `stop`, or the end of the parent.
+        sys.stdin.readline()
+        stop.set()
+
+    threading.Thread(target=listen, daemon=True).start()
+    shop.replay(stop, rate=rate)
+    shop.database.publish(told, OWNER)
+    _answer(transactions=shop.transactions)
+    sys.stdin.read()
+
+
 def main(arguments: list[str]) -> None:
     """The child's side: make the database, then change and capture it as the parent says."""
     from headrace.emulators.sqlserver import EmulatedServer
@@ -135,7 +159,10 @@ def main(arguments: list[str]) -> None:
     from headrace.emulators.sqlserver.shop import Shop
     from headrace.emulators.sqlserver.workload import Workload as Traffic
 
-    folder, name, seed, rate = arguments
+    folder, name, seed, rate, source = arguments
+    if source == "oracle":
+        _oracle(folder, int(seed), float(rate))
+        return
     kinds: dict[str, type[Traffic]] = {"flights": Flights, "shop": Shop}
     traffic = kinds[name].create(EmulatedServer(folder), int(seed), name=name)
     stop = threading.Event()

@@ -24,7 +24,8 @@ def connect(settings: Mapping[str, Any]) -> Connection:
     """Open a connection to an emulated database.
 
     Args:
-        settings: hostname (the server's folder), database; optionally user, and `instance` (the redo thread).
+        settings: hostname (the server's folder), database; optionally user, and the instance (redo thread) as `dsn`,
+            such as `instance:2`.
 
     Raises:
         DatabaseError: there is no such folder or database.
@@ -36,8 +37,13 @@ def connect(settings: Mapping[str, Any]) -> Connection:
     if not path.is_file():
         raise DatabaseError(12514, f"Service {settings['database']} is not registered with the listener.")
     return Connection(
-        Session(path, user=str(settings.get("user") or "HEADRACE"), thread=int(settings.get("instance") or 1))
+        Session(path, user=str(settings.get("user") or "HEADRACE"), thread=_instance(settings))
     )
+
+
+def _instance(settings: Mapping[str, Any]) -> int:
+    named = str(settings.get("dsn") or "").removeprefix("instance:")
+    return int(settings.get("instance") or named or 1)
 
 
 class Connection:

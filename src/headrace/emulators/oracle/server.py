@@ -41,6 +41,7 @@ class EmulatedOracle:
     ) -> None:
         self.directory = Path(directory)
         self.name = name.upper()
+        self.threads = threads
         self.path = files.path_of(self.directory, name)
         made = not self.path.exists()
         if made:

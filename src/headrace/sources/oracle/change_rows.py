@@ -21,6 +21,7 @@ from headrace.errors import CaptureError
 from headrace.options import Options
 from headrace.sources.oracle import scn
 from headrace.sources.oracle.assembly import Event
+from headrace.sources.oracle.key_shifts import Key, in_free_order
 from headrace.sources.oracle.ledger import Transaction
 from headrace.sources.oracle.structure import OracleTable
 from headrace.sources.oracle.types import NativeType
@@ -93,13 +94,13 @@ class ChangeRows:
             "start_ts_ms": None if start is None else str(_millis(start)),
         }
         total, counts = 0, dict[str, int]()
-        for event in events:
+        for event, place, number in in_free_order(events, self._keys):
             total += 1
             table = self._tables[event.path]
             if self._numbered and total == 1:
                 yield self._edge("begin", transaction, f"{order}:0", time, facts, None)
             counts[event.path] = counts.get(event.path, 0) + 1
-            sub = f"{event.scn:016x}{scn.rs_order(event.rs_id)}{event.ssn:08x}"
+            sub = f"{place.scn:016x}{scn.rs_order(place.rs_id)}{place.ssn:08x}" + (f":{number:06x}" if number else "")
             row: dict[str, object] = {
                 "op": event.op,
                 "table": table.id,
@@ -119,6 +120,9 @@ class ChangeRows:
             yield row
         if self._numbered and total:
             yield self._edge("end", transaction, f"{order}:2", time, facts, (total, counts))
+
+    def _keys(self, event: Event) -> tuple[Key, Key] | None:
+        return self._tables[event.path].keys(event)
 
     def _edge(
         self,
@@ -230,6 +234,14 @@ class _Reader:
             found["key"] = list(zip(self._key, values, strict=True))
             found["key_text"] = key_text(values)
         return found
+
+    def keys(self, event: Event) -> tuple[Key, Key] | None:
+        """The keys before and after an update as they are printed; null when it does not change the key."""
+        row = event.row
+        if row is None or row.before is None or row.after is None or not any(n in row.shape.changed for n in self._key):
+            return None
+        before, after = (tuple(image.get(name) for name in self._key) for image in (row.before, row.after))
+        return None if before == after or not all(name in row.before for name in self._key) else (before, after)
 
     def key_changes(self, row: Mapping[str, object]) -> bool:
         """Whether an update gives the row another key."""
