@@ -50,7 +50,12 @@ def write_pipelines(folder: Path, database: str, bootstrap: str | None, kind: st
         "database": database,
     }
     if kind == "oracle":
-        source |= {"driver": "oracle-emulator", "database": database.upper(), "lob_enabled": True, "rac_nodes": ["instance:2"]}
+        source |= {
+            "driver": "oracle-emulator",
+            "database": database.upper(),
+            "lob_enabled": True,
+            "rac_nodes": ["instance:2"],
+        }
     format = {"type": "debezium_json", "topic.prefix": database}
     delta = {"type": "delta", "path": f"./{LAKE}"}
     if bootstrap is None:

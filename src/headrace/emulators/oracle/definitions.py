@@ -100,8 +100,8 @@ def _create(connection: sqlite3.Connection, owner: str, name: str, found: re.Mat
     for edge in ("from", "to"):
         execute(f'CREATE INDEX "data.{number}.{edge}" ON "data.{number}" (_{edge}_xid) WHERE _{edge}_xid IS NOT NULL')
     table = find_table(connection, owner, name)
-    for place, columns in enumerate(table.keys):
-        execute(f'CREATE INDEX "data.{number}.key{place}" ON "data.{number}" ({", ".join(map(_quoted, columns))})')
+    for place, unique in enumerate(table.keys):
+        execute(f'CREATE INDEX "data.{number}.key{place}" ON "data.{number}" ({", ".join(map(_quoted, unique))})')
     return Change(owner, name, table)
 
 

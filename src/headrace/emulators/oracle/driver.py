@@ -16,7 +16,7 @@ from headrace.emulators.oracle.session import Result, Session
 
 __all__ = ["Connection", "Cursor", "DatabaseError", "Error", "NotSupportedError", "connect"]
 
-QUERY_LOG: list[str] | None = None
+QUERY_LOG: list[tuple[str, dict[str, Any]]] | None = None
 """Where a test wants to see the statements that this process sends."""
 
 
@@ -36,9 +36,7 @@ def connect(settings: Mapping[str, Any]) -> Connection:
     path = files.path_of(directory, str(settings["database"]))
     if not path.is_file():
         raise DatabaseError(12514, f"Service {settings['database']} is not registered with the listener.")
-    return Connection(
-        Session(path, user=str(settings.get("user") or "HEADRACE"), thread=_instance(settings))
-    )
+    return Connection(Session(path, user=str(settings.get("user") or "HEADRACE"), thread=_instance(settings)))
 
 
 def _instance(settings: Mapping[str, Any]) -> int:
@@ -145,7 +143,7 @@ class Cursor:
 
 def _executed(session: Session, sql: str, parameters: Mapping[str, Any] | None) -> Result:
     if QUERY_LOG is not None:
-        QUERY_LOG.append(sql)
+        QUERY_LOG.append((sql, dict(parameters or {})))
     return session.execute(sql, parameters)
 
 

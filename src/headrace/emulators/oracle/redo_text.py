@@ -98,16 +98,15 @@ def pieces(
         9,
         (
             "DECLARE \n loc_c CLOB; \n buf_c VARCHAR2(6156); \n loc_b BLOB; \n buf_b RAW(6156); \n loc_nc NCLOB; \n "
-            f'buf_nc NVARCHAR2(6156); \nBEGIN\n select "{name}" into loc_{letter} from {table} where {where} for update;\n'
+            f'buf_nc NVARCHAR2(6156); \nBEGIN\n select "{name}" into loc_{letter} from {table} '
+            f"where {where} for update;\n"
         ),
     )
     for start in range(0, len(value), PIECE):
         part = value[start : start + PIECE]
         shown = f"HEXTORAW('{part.hex().upper()}')" if isinstance(part, bytes) else quoted(part)
-        yield (
-            10,
-            f" buf_{letter} := {shown}; \n dbms_lob.write(loc_{letter}, {len(part)}, {start + 1}, buf_{letter});\n",
-        )
+        write = f"dbms_lob.write(loc_{letter}, {len(part)}, {start + 1}, buf_{letter})"
+        yield 10, f" buf_{letter} := {shown}; \n {write};\n"
 
 
 def _conditions(columns: Columns, row: Mapping[str, Any], rowid: str) -> str:

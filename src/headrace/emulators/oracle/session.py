@@ -157,7 +157,7 @@ class Session:
         self.settings.update({name: value for name, value in found.items() if name != "CONTAINER"})
         self.miner.settings = self.settings
 
-    def _query(self, tree: exp.Query, given: dict[str, Any]) -> Result:
+    def _query(self, tree: Any, given: dict[str, Any]) -> Result:
         names = {table.name.upper() for table in tree.find_all(exp.Table)}
         mined = "V$LOGMNR_CONTENTS" in names
         if names & {"V$LOGMNR_CONTENTS", "V$LOGMNR_LOGS"}:
@@ -170,7 +170,7 @@ class Session:
             rows = self.miner.split(columns, rows)
         return Result(columns, rows)
 
-    def _see_tables(self, tree: exp.Expression, given: dict[str, Any]) -> None:
+    def _see_tables(self, tree: Any, given: dict[str, Any]) -> None:
         """Put in the place of each table the rows of it that this session sees."""
         for place, node in enumerate(list(tree.find_all(exp.Table))):
             name = folded(node.this) if isinstance(node.this, exp.Identifier) else ""
@@ -186,7 +186,7 @@ class Session:
                 scn = given[of.name] if isinstance(of, exp.Placeholder) else int(of.name)
                 self._require_flashback(table, int(scn))
             alias = node.alias or f"t{place}"
-            seen = exp.maybe_parse(self._seen(table, None if scn is None else int(scn)), dialect="sqlite")
+            seen: Any = exp.maybe_parse(self._seen(table, None if scn is None else int(scn)), dialect="sqlite")
             node.replace(exp.Subquery(this=seen, alias=exp.TableAlias(this=exp.to_identifier(alias, quoted=True))))
 
     def _require_flashback(self, table: Table, scn: int) -> None:
@@ -258,7 +258,7 @@ class Session:
         target = tree.this
         table = find_table(self.connection, folded(target.args.get("db")) or self.user, folded(target.this))
         sets = [(folded(pair.this.this), pair.expression) for pair in tree.expressions]
-        new = {name: expression for name, expression in sets}
+        new = dict(sets)
         rows = self._chosen(table, tree.args.get("where"), given, new)
         return self.update(table, [(number, before, after) for number, before, after in rows])
 
@@ -282,8 +282,9 @@ class Session:
                     sql = redo_text.update(table.quoted, table.columns, before, small, table.rowid(number))
                     records.append(self._record(table, UPDATE, number, sql, scn))
                 records += self._pieces(table, after, list(changed), number, scn)
+            unique = {name for key in table.keys for name in key}
             for number, _, given in rows:
-                if set(given) & {name for key in table.keys for name in key}:
+                if set(given) & unique:
                     after = next(u.after for u in reversed(self._undo) if u.row == number and u.table is table)
                     self._check_keys(table, after or {}, number)
             self.log.append(self.thread, records, self.script)
@@ -293,7 +294,7 @@ class Session:
         target = tree.this
         table = find_table(self.connection, folded(target.args.get("db")) or self.user, folded(target.this))
         rows = self._chosen(table, tree.args.get("where"), given, {})
-        return self.delete(table, [(number, before) for number, before, _ in rows])
+        return self.delete(table, [(number, dict(before)) for number, before, _ in rows])
 
     def delete(self, table: Table, rows: Sequence[tuple[int, dict[str, Any]]]) -> int:
         """Delete rows."""

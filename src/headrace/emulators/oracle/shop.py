@@ -31,7 +31,21 @@ _TABLES = (
     "CREATE TABLE AUDIT_LOG (HAPPENED TIMESTAMP(3) NOT NULL, WHO VARCHAR2(20), WHAT NVARCHAR2(100))",
 )
 _NAMES = ("CUSTOMERS", "PRODUCTS", "ORDERS", "ORDER_LINES", "AUDIT_LOG")
-_FIRST = ("Zoë", "José", "Müller", "Anna", "李雷", "Олег", "O'Neil", "Søren", "Ada", "Grace 😀", "نور", "Bob; --", "a' || 'b")
+_FIRST = (
+    "Zoë",
+    "José",
+    "Müller",
+    "Anna",
+    "李雷",
+    "Олег",
+    "O'Neil",
+    "Søren",
+    "Ada",
+    "Grace 😀",
+    "نور",
+    "Bob; --",
+    "a' || 'b",
+)
 _WORDS = ("pen", "lamp", "Käse", "drum", "cup", "tee", "サケ", "rope", "it's", "where")
 _EPOCH = dt.datetime(2024, 1, 1, 8, 0, 0)
 _LONG_STEPS = 30
@@ -178,7 +192,8 @@ class OracleShop:
             WEIGHT=maybe(round(r.random() * 10, 3)), NOTES=maybe(self._large()),
             PHOTO=maybe(r.randbytes(r.randrange(1, 6000))), CREATED=self._now,
             SEEN=maybe(f"{self._now:%Y-%m-%d %H:%M:%S}.{r.randrange(1000):03d} {zone}"), LOGGED=maybe(str(self._now)),
-            TOKEN=maybe(r.randbytes(16)), SPAN=maybe(f"+{r.randrange(99):02} 0{r.randrange(10)}:05:06.{r.randrange(10**6):06}"),
+            TOKEN=maybe(r.randbytes(16)),
+            SPAN=maybe(f"+{r.randrange(99):02} 0{r.randrange(10)}:05:06.{r.randrange(10**6):06}"),
         )  # fmt: skip
         self._customers.append(number)
 
@@ -224,7 +239,9 @@ class OracleShop:
 
     def _reprice(self, connection: Connection) -> None:
         # One statement, many rows.
-        connection.execute("UPDATE PRODUCTS SET PRICE = PRICE + 0.125 WHERE STOCK % 7 = :part", part=self._random.randrange(7))
+        connection.execute(
+            "UPDATE PRODUCTS SET PRICE = PRICE + 0.125 WHERE STOCK % 7 = :part", part=self._random.randrange(7)
+        )
 
     def _rename_product(self, connection: Connection) -> None:
         old = self._skus.pop(self._random.randrange(len(self._skus)))

@@ -1,7 +1,7 @@
 """Declared types of columns: how their values are kept, and how they are checked.
 
-Values are kept as SQLite values: numbers without fraction of up to 18 digits as integers, other numbers as plain digits,
-times as texts with all digits of their type, bytes as blobs.
+Values are kept as SQLite values: numbers without fraction of up to 18 digits as integers, other numbers as plain
+digits, times as texts with all digits of their type, bytes as blobs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the server's catalog says: which tables are captured, and how they look (spec/oracle.md sections 1, 8 and 12)."""
+"""What the server's catalog says: which tables are captured, and how they look (spec/oracle.md sections 1, 12)."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def captured_tables(
         if not chosen:
             raise CaptureError(
                 f"No table of database '{database}' logs all its columns.",
-                remedy="Run ALTER TABLE ... ADD SUPPLEMENTAL LOG DATA (ALL) COLUMNS for each, or name them in 'tables'.",
+                remedy="Run ALTER TABLE ... ADD SUPPLEMENTAL LOG DATA (ALL) COLUMNS for each, or name them.",
             )
     chosen.sort(key=lambda table: selection.order(*table))
     tables = {}

@@ -13,19 +13,20 @@ from dataclasses import replace
 from headrace.errors import CaptureError
 from headrace.sources.oracle.assembly import Event
 
-_HELD = 100_000
-"""How many updates that change keys are looked at together."""
+_HELD = 20_000
+"""How many updates are looked at together."""
 _NO_ROW = "A" * 18
 _REMEMBERED = 5_000_000
 Key = tuple[str | None, ...]
+_STAYS: Key = ()
 Keys = Callable[[Event], tuple[Key, Key] | None]
 """The keys before and after an update; null when it does not change the key."""
 
 
 def in_free_order(events: Iterator[Event], keys: Keys) -> Iterator[tuple[Event, Event, int]]:
-    """Events in an order in which keys are free when they are taken, each with the event at whose place it stands and a number.
+    """Events in an order in which keys are free when they are taken, each with the event at whose place it stands.
 
-    The number is zero for an event at its own place.
+    A number tells events at one place apart; it is zero for an event at its own place.
 
     Args:
         events: of one transaction, in mined order.
@@ -36,25 +37,31 @@ def in_free_order(events: Iterator[Event], keys: Keys) -> Iterator[tuple[Event, 
             whose large values are not in the log.
     """
     run: list[tuple[Event, Key, Key]] = []
+    rows: set[str] = set()
     taken: set[int] = set()
     for event in events:
         change = keys(event) if event.op == "u" else None
-        if change is None or (run and run[0][0].path != event.path):
+        row = event.row_id
+        # A statement touches a row once, and between rows whose keys it changes others whose keys stay what they are.
+        goes_on = event.op == "u" and row not in (None, _NO_ROW) and (change is not None or bool(run))
+        if run and (not goes_on or run[0][0].path != event.path or row in rows):
             yield from _ordered(run)
-            run, taken = [], set()
-        if change is None:
+            run, rows, taken = [], set(), set()
+            goes_on = change is not None and goes_on
+        if not goes_on:
             yield event, event, 0
             continue
-        if hash(change[0]) in taken:
+        if change is not None and hash(change[0]) in taken:
             raise CaptureError(
                 f"More than {_HELD:,} rows of table {event.path} take over each other's keys (SCN {event.scn}).",
                 remedy="Take a new snapshot of the table with a new checkpoint.",
             )
-        run.append((event, *change))
+        run.append((event, *(change or (_STAYS, _STAYS))))
+        rows.add(str(row))
         if len(run) >= _HELD:
             half, run = run[: _HELD // 2], run[_HELD // 2 :]
             if len(taken) < _REMEMBERED:
-                taken |= {hash(new) for _, _, new in half}
+                taken |= {hash(new) for _, _, new in half if new}
             yield from _ordered(half)
     yield from _ordered(run)
 
@@ -65,14 +72,17 @@ def _ordered(run: list[tuple[Event, Key, Key]]) -> Iterator[tuple[Event, Event, 
     events = [event for event, _, _ in run]
     leaving: dict[Key, list[int]] = {}
     for number, (_, old, _) in enumerate(run):
-        leaving.setdefault(old, []).append(number)
-    # An update that takes a key goes after the next one that leaves it, if that is of another row.
+        if old:
+            leaving.setdefault(old, []).append(number)
+    # An update that takes a key goes after the one of another row that leaves it: the next one, else the last before.
     waits: list[int | None] = []
-    for number, (event, _, new) in enumerate(run):
-        wait = next((n for n in leaving.get(new, ()) if n > number), None)
-        other = wait is not None and event.row_id not in (None, _NO_ROW) and run[wait][0].row_id != event.row_id
-        waits.append(wait if other else None)
-    if not any(wait is not None for wait in waits):
+    turned = False
+    for number, (_, _, new) in enumerate(run):
+        leavers = [n for n in leaving.get(new, ()) if n != number]
+        wait = next((n for n in leavers if n > number), leavers[-1] if leavers else None)
+        waits.append(wait)
+        turned |= wait is not None and wait > number
+    if not turned:
         yield from ((event, event, 0) for event in events)
         return
     order, circles = _free_order(waits)

@@ -82,9 +82,11 @@ class Ledger:
     Args:
         known: what is known of open transactions whose beginning is in no range that is still kept: XID to start SCN,
             time and user.
+        left_out: users whose transactions are not delivered.
     """
 
-    def __init__(self, known: Mapping[str, Any]) -> None:
+    def __init__(self, known: Mapping[str, Any], left_out: Iterable[str] = ()) -> None:
+        self._left_out = frozenset(left_out)
         self._open = {xid: Transaction(xid, start, time, user) for xid, (start, time, user) in known.items()}
         self.committed: list[Transaction] = []
         self.ended: dict[str, int] = {}
@@ -128,7 +130,8 @@ class Ledger:
     def delivered_by(self, after: int, upto: int) -> list[Transaction]:
         """The transactions with rows whose commits are in (after, upto], in the order of their commits."""
         found = [t for t in self.committed if t.commit is not None and after < t.commit <= upto]
-        return sorted((t for t in found if t.rows and not t.dropped), key=lambda t: t.order)
+        wanted = (t for t in found if t.rows and not t.dropped and t.user not in self._left_out)
+        return sorted(wanted, key=lambda t: t.order)
 
     def pending(self, upto: int) -> list[Transaction]:
         """The transactions that are not committed up to an SCN."""
@@ -151,9 +154,11 @@ class Ledger:
         return {**before, **made}
 
 
-def of_ranges(known: Mapping[str, Any], ranges: Iterable[tuple[Range, Mapping[str, Any]]]) -> Ledger:
+def of_ranges(
+    known: Mapping[str, Any], ranges: Iterable[tuple[Range, Mapping[str, Any]]], left_out: Iterable[str] = ()
+) -> Ledger:
     """What some ranges say together."""
-    ledger = Ledger(known)
+    ledger = Ledger(known, left_out)
     for range, index in ranges:
         ledger.take(range, index)
     return ledger

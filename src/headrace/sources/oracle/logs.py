@@ -5,6 +5,7 @@ Pure; no database.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -84,7 +85,7 @@ def require_whole(logs: Sequence[LogFile], threads: Iterable[int], low: int, hig
             reason = f"its oldest log (sequence {own[0].sequence}) begins with SCN {own[0].first}"
         elif own[-1].next <= high:
             reason = f"its logs end with SCN {own[-1].next}"
-        for before, after in zip(own, own[1:], strict=False):
+        for before, after in itertools.pairwise(own):
             if after.sequence != before.sequence + 1:
                 reason = f"log sequence {before.sequence + 1} is missing"
         if reason:

@@ -155,15 +155,15 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "archive_destination_name",
         list,
-        "The archive destinations whose copies are read, the first that is valid; without it the first valid local one.",
+        "The archive destinations whose copies are read, the first that is valid; without it the first valid local.",
         default=(),
         aliases=("archive.destination.name", "log.mining.archive.destination.name"),
     ),
     Option(
         "lob_enabled",
         bool,
-        "Whether CLOB, NCLOB, BLOB and XMLTYPE values are captured; otherwise they are absent from changes and from the "
-        "snapshot.",
+        "Whether CLOB, NCLOB, BLOB and XMLTYPE values are captured; otherwise they are absent from changes and from "
+        "the snapshot.",
         default=False,
         aliases=("lob.enabled",),
     ),

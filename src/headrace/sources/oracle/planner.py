@@ -20,6 +20,7 @@ structures, and the ranges that hold its rows. `Offset.log` has
 from __future__ import annotations
 
 import datetime as dt
+import itertools
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -193,7 +194,7 @@ class Planner:
         begins = [entry[0] for entry in log["open"].values()]
         low = min([int(log["scn"]), *(begin - 1 for begin in begins)])
         cuts = [*range(low, mined, size), mined]
-        again = [Range(a, b) for a, b in zip(cuts, cuts[1:], strict=False)]
+        again = [Range(a, b) for a, b in itertools.pairwise(cuts)]
         return {**log, "ranges": _pairs(again), "mining": [], "scn": str(low)}
 
     # The stream.
@@ -216,7 +217,7 @@ class Planner:
         else:
             mining = wanted
         indexes = {range: self._mine(range, start.structures) for range in ranges}
-        ledger = of_ranges(log["open"], indexes.items())
+        ledger = of_ranges(log["open"], indexes.items(), left_out(self._settings))
         end = self._delivery(start, ledger, indexes, reached, limit)
         commit = scn.number(end.commit)
         rows = ledger.delivered_by(after, commit)
@@ -227,7 +228,7 @@ class Planner:
         if end.structures is not start.structures:
             # What is mined of a range depends on the tables: it is mined again with those that are new.
             indexes = {range: self._mine(range, end.structures) for range in ranges}
-            ledger = of_ranges(log["open"], indexes.items())
+            ledger = of_ranges(log["open"], indexes.items(), left_out(self._settings))
             rows = ledger.delivered_by(after, commit)
         pending = ledger.pending(commit)
         needed = {range for transaction in pending for range in transaction.ranges}
@@ -264,7 +265,7 @@ class Planner:
         if limit.upto:
             upper = min(upper, max(scn.number(limit.upto), after))
         size = self._settings["mining_range_scns"]
-        found = []
+        found: list[Range] = []
         while reached < upper and len(found) < self._settings["mining_sessions"]:
             high = min(upper, reached + size)
             found.append(Range(reached, high))
@@ -353,6 +354,11 @@ class Planner:
                 f"{scn.number(start.commit)}, up to which changes were delivered: it was restored.",
                 remedy="Take a new snapshot with a new checkpoint.",
             )
+
+
+def left_out(settings: Options) -> tuple[str, ...]:
+    """The users whose transactions are not delivered."""
+    return ("SYS", "SYSTEM", *settings["users_excluded"])
 
 
 def _pairs(ranges: Any) -> list[list[int]]:

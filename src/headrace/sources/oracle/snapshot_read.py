@@ -1,11 +1,12 @@
-"""Snapshots: chunks by key, all read as of one SCN, so that every chunk sees the same moment and a replay reads the same
-rows (spec/oracle.md section 8)."""
+"""Snapshots: chunks by key, all read as of one SCN, so that every chunk sees the same moment and a replay reads the
+same rows (spec/oracle.md section 8)."""
 
 from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -75,7 +76,7 @@ def _more(connection: Connection, table: OracleTable, progress: TableProgress, r
 def _keys(connection: Connection, table: OracleTable, sql: str, parameters: dict[str, object]) -> list[Key]:
     natives = [table.native(name) for name in table.chunk_key]
     found: list[Key] = []
-    for batch in connection.batches(sql, **parameters):
+    for batch in connection.batches(sql, **dict[str, Any](parameters)):
         columns = [native.texts(batch.column(n)).to_pylist() for n, native in enumerate(natives)]
         found += zip(*columns, strict=True)
     return found

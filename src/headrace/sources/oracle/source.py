@@ -25,7 +25,7 @@ from headrace.sources.oracle.connection import Connection, OracleError
 from headrace.sources.oracle.ledger import Transaction, of_ranges
 from headrace.sources.oracle.mining import mine
 from headrace.sources.oracle.options import OPTIONS
-from headrace.sources.oracle.planner import Planner
+from headrace.sources.oracle.planner import Planner, left_out
 from headrace.sources.oracle.slices import (
     mine_slice,
     read_slice,
@@ -77,6 +77,8 @@ class OracleSource(Source):
 
     def advance(self, start: Offset, limit: Limit, now: dt.datetime) -> Offset:
         """Where the next batch ends: more snapshot chunks, or the commits of the ranges that are mined."""
+        # Here only to say at once that it is not named.
+        self._staging({})
         planner = Planner(
             self._connect,
             self.settings,
@@ -105,7 +107,7 @@ class OracleSource(Source):
             return []
         window = [Range(*pair) for pair in end.log["window"]]
         indexes = {range: self._index(range, end.structures) for range in window}
-        transactions = of_ranges(start.log["open"], indexes.items()).delivered_by(
+        transactions = of_ranges(start.log["open"], indexes.items(), left_out(self.settings)).delivered_by(
             scn.number(start.commit), scn.number(end.commit)
         )
         touched = {f"{owner}.{name}" for index in indexes.values() for owner, name in index["tables"]}

@@ -1,7 +1,7 @@
 """Where mined ranges rest until their transactions are delivered: one Parquet file of rows and one index per range.
 
-A range is named by its SCNs and by what was mined of it, so whoever mines it again writes the same. The index is written
-last and whole, so that a range is there when its index is. Everything here can be lost: it is mined again.
+A range is named by its SCNs and by what was mined of it, so whoever mines it again writes the same. The index is
+written last and whole, so that a range is there when its index is. Everything here can be lost: it is mined again.
 """
 
 from __future__ import annotations
