@@ -197,8 +197,11 @@ def _pieces(text: str, most: int) -> Iterator[str]:
     start = 0
     while start < len(data):
         end = min(start + most, len(data))
-        while end < len(data) and data[end] & 0xC0 == 0x80 and end > start + 1:
+        while end > start and end < len(data) and data[end] & 0xC0 == 0x80:
             end -= 1
+        while end == start or (end < len(data) and data[end] & 0xC0 == 0x80):
+            # A character that is longer than a piece may be is a piece of its own.
+            end += 1
         piece = data[start:end]
         yield piece.decode()
         start = end

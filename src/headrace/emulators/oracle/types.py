@@ -108,7 +108,7 @@ class Declared:
             raise DatabaseError(1722, "invalid number") from None
         if self.scale is not None and self.precision is not None:
             number = _rounded(number, self.scale)
-            if abs(number) >= Decimal(10) ** (self.precision - self.scale):
+            if number.copy_abs() >= Decimal(10) ** (self.precision - self.scale):
                 raise DatabaseError(1438, "value larger than specified precision allowed for this column")
         if self.whole:
             return int(number)
@@ -170,7 +170,7 @@ def declared(text: str) -> Declared:
 
 def _rounded(number: Decimal, scale: int) -> Decimal:
     step = Decimal(1).scaleb(-scale)
-    return (number / step).to_integral_value() * step if abs(number) < Decimal(10) ** 27 else number
+    return (number / step).to_integral_value() * step if number.copy_abs() < Decimal(10) ** 27 else number
 
 
 def _moment(value: Any) -> dt.datetime:
