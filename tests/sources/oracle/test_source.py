@@ -251,7 +251,9 @@ def test_transactions_have_edges_and_counts_where_asked(database, session):
     orders = [(r["transaction"]["total_order"], r["transaction"]["data_collection_order"]) for r in rows]
     # A change of key is a delete and an insert.
     assert orders == [(None, None), (1, 1), (2, 2), (3, 3), (5, 5), (5, None)]
-    assert image(rows[-1]["source"])["data_collections"] == '[{"data_collection":"ORCL.SHOP.CUSTOMERS","event_count":5}]'
+    assert (
+        image(rows[-1]["source"])["data_collections"] == '[{"data_collection":"ORCL.SHOP.CUSTOMERS","event_count":5}]'
+    )
 
 
 # Replays, staging and the log.

@@ -14,12 +14,14 @@ ONLINE_LOGS = 3
 
 @dataclass
 class Scripted:
-    """What the next records are to say, in scenarios that fix it; consumed record by record where it is a list."""
+    """What the records of a session are to say, in scenarios that fix it."""
 
     scn: int | None = None
     time: str | None = None
     rs_id: str | None = None
     ssn: int | None = None
+    xid: str | None = None
+    commit: int | None = None
 
 
 class RedoLog:

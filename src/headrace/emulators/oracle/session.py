@@ -410,7 +410,8 @@ class Session:
             number = int(self.log.fact("transactions")) + 1
             self.log.put_fact("transactions", number)
             made = (10 * self.thread + number % 10).to_bytes(2, "little") + (number % 32).to_bytes(2, "little")
-            self._xid = bytes.fromhex(xid) if xid else made + number.to_bytes(4, "little")
+            given = xid or (self.script.xid if self.script else None)
+            self._xid = bytes.fromhex(given) if given else made + number.to_bytes(4, "little")
             scn = self.log.next_scn(self.script.scn if self.script else None)
             self.connection.execute(
                 'INSERT OR REPLACE INTO "sys.transactions" VALUES (?, ?, ?, ?, ?)',
@@ -424,7 +425,7 @@ class Session:
         if self._xid is None:
             return 0
         with self.writing(begin=False):
-            at = self.log.next_scn(scn)
+            at = self.log.next_scn(scn or (self.script.commit if self.script else None))
             for table in {id(u.table): u.table for u in self._undo}.values():
                 self._settle(table, at)
             self.log.append(self.thread, [self._record(None, COMMIT, None, "commit;", at)])
@@ -511,7 +512,7 @@ class Session:
         if change.emptied is not None:
             with self.writing(begin=False):
                 self._empty(change.emptied)
-        self.commit(self.script.scn if self.script and self.script.scn else None)
+        self.commit()
 
     def _empty(self, table: Table) -> None:
         self.connection.execute(
