@@ -1,5 +1,5 @@
-"""Rule: the changes that the documentation of Debezium's Oracle connector 2.3 shows, made in a database and captured, are
-written as the events that it shows, field for field.
+"""Rule: the changes that the documentation of Debezium's Oracle connector 2.3 shows, made in a database and captured,
+are written as the events that it shows, field for field.
 
 Its row events leave the database out of the source block and have an older spelling of the transaction's id; its
 truncate event has the whole block. The database is emulated, with the documented SCNs, times and records.

@@ -1,8 +1,9 @@
-"""Rule: committed work only, in commit order, whole transactions per batch; what is replayed has the same bytes; a range
-of the log is mined once, and what staging lost is mined again."""
+"""Rule: committed work only, in commit order, whole transactions per batch; what is replayed has the same bytes; a
+range of the log is mined once, and what staging lost is mined again."""
 
 from __future__ import annotations
 
+import itertools
 import shutil
 
 import pytest
@@ -306,7 +307,7 @@ def test_a_transaction_that_is_open_for_long_costs_no_mining_again(database, ses
         mined = log()
         # Side by side and each once.
         assert mined[0][0] == low + 1
-        assert all(after[0] == before[1] + 1 for before, after in zip(mined, mined[1:], strict=False))
+        assert all(after[0] == before[1] + 1 for before, after in itertools.pairwise(mined))
         # Only the range that has a row of it is still needed, wherever the stream is.
         assert len(run.offset.log["ranges"]) == 1
         add(long, 101)
@@ -532,7 +533,8 @@ def test_a_change_that_does_not_say_its_key_stops_and_names_the_statement(databa
     session.commit()
     # As LogMiner prints it without supplemental logging.
     database._connection.execute(
-        "UPDATE \"sys.redo\" SET sql_redo = 'delete from \"SHOP\".\"CUSTOMERS\" where ROWID = ''A'';' WHERE operation_code = 2"
+        "UPDATE \"sys.redo\" SET sql_redo = 'delete from \"SHOP\".\"CUSTOMERS\" where ROWID = ''A'';'"
+        " WHERE operation_code = 2"
     )
     with pytest.raises(CaptureError, match=r"ADD SUPPLEMENTAL LOG DATA \(ALL\) COLUMNS"):
         run.until_level()
