@@ -36,6 +36,7 @@ _BUILT_IN: Mapping[str, Mapping[str, str]] = {
         "kafka": "headrace.sinks.kafka:KafkaSink",
         "files": "headrace.sinks.files:FilesSink",
         "delta": "headrace.sinks.delta:DeltaSink",
+        "iceberg": "headrace.sinks.iceberg:IcebergSink",
         "jdbc": "headrace.sinks.jdbc:JdbcSink",
         "memory": "headrace.sinks.memory:MemorySink",
     },
