@@ -120,8 +120,10 @@ def test_the_catalog_tells_types_and_keys_on_both_platforms(database):
     database.execute(
         "CREATE TABLE S.C (A CHAR(4) FOR BIT DATA NOT NULL UNIQUE, B TIMESTAMP(9), C REAL, D VARGRAPHIC(7))"
     )
-    facts = "COLNAME, TYPENAME, LENGTH, SCALE, CODEPAGE, NULLS"
-    luw = f"SELECT {facts} FROM SYSCAT.COLUMNS WHERE TABNAME = 'C' ORDER BY COLNO"
+    luw = (
+        "SELECT COLNAME, TYPENAME, LENGTH, SCALE, CODEPAGE, NULLS FROM SYSCAT.COLUMNS "
+        "WHERE TABNAME = 'C' ORDER BY COLNO"
+    )
     assert database.execute(luw).fetchall() == [
         ("A", "CHARACTER", 4, 0, 0, "N"), ("B", "TIMESTAMP", 12, 9, 0, "Y"), ("C", "REAL", 4, 0, 0, "Y"),
         ("D", "VARGRAPHIC", 7, 0, 1200, "Y"),
