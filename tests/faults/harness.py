@@ -103,7 +103,7 @@ class PipelineUnderTest:
         """Run, and kill everything at a moment after it has begun a batch of its own."""
         before = len(self.batches)
         run = self.start()
-        until(lambda: len(self.batches) > before or run.poll() is not None, 60, "a batch is begun")
+        until(lambda: len(self.batches) > before or run.poll() is not None, 240, "a batch is begun")
         try:
             run.wait(seconds)
         except subprocess.TimeoutExpired:
