@@ -26,12 +26,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session")
 def spark() -> SparkSession:
-    from headrace.jars import AVRO, DELTA, KAFKA
+    from headrace.jars import AVRO, DELTA, ICEBERG, KAFKA, SQLITE
     from headrace.pipeline.session import spark_session
 
     return spark_session(
         "headrace-tests",
-        jars=(KAFKA, DELTA, AVRO),
+        jars=(KAFKA, DELTA, AVRO, ICEBERG, SQLITE),
         master="local[2]",
         conf={"spark.driver.memory": "3g", "spark.sql.shuffle.partitions": "2"},
         short_lived=True,

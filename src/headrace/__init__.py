@@ -5,6 +5,7 @@
     headrace.decode(df, format="debezium_json", **options) # Kafka messages -> change rows
     headrace.typed(df, table_schema)                       # change rows of one table -> typed before / after structs
     headrace.tables("sqlserver", **options)                # -> the TableSchemas of what is captured
+    headrace.apply_changes(df, target, keys, sequence_by)  # changes into a Delta or Iceberg table, SCD 1 or 2
     headrace.load_pipeline("pipeline.yaml").start(spark)   # -> RunningPipeline
     headrace.complete_until(checkpoint)                    # -> up to which source time everything has arrived
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from headrace.formats.convert import encode as encode
     from headrace.observe.completeness import complete_until as complete_until
     from headrace.pipeline import load_pipeline as load_pipeline
+    from headrace.sinks.apply_changes import apply_changes as apply_changes
     from headrace.sinks.base import Sink as Sink
     from headrace.sources.base import Source as Source
     from headrace.sources.reader import register as register
@@ -46,6 +48,7 @@ _LAZY = {
     "decode": "headrace.formats.convert",
     "encode": "headrace.formats.convert",
     "complete_until": "headrace.observe.completeness",
+    "apply_changes": "headrace.sinks.apply_changes",
     "load_pipeline": "headrace.pipeline",
     "Sink": "headrace.sinks.base",
     "Source": "headrace.sources.base",

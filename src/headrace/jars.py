@@ -28,8 +28,14 @@ KAFKA = os.environ.get("HEADRACE_KAFKA_PACKAGE", "org.apache.spark:spark-sql-kaf
 DELTA = os.environ.get("HEADRACE_DELTA_PACKAGE", "io.delta:delta-spark_2.13:4.0.0")
 """Delta Lake; the environment variable HEADRACE_DELTA_PACKAGE replaces the coordinate."""
 
+ICEBERG = os.environ.get("HEADRACE_ICEBERG_PACKAGE", "org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.10.1")
+"""Apache Iceberg; the environment variable HEADRACE_ICEBERG_PACKAGE replaces the coordinate."""
+
 AVRO = os.environ.get("HEADRACE_AVRO_PACKAGE", "org.apache.spark:spark-avro_2.13:4.0.0")
 """Spark's `from_avro` and `to_avro`; the environment variable HEADRACE_AVRO_PACKAGE replaces the coordinate."""
+
+SQLITE = os.environ.get("HEADRACE_SQLITE_PACKAGE", "org.xerial:sqlite-jdbc:3.46.0.0")
+"""A database in a file, in which tests keep Iceberg's catalogue; HEADRACE_SQLITE_PACKAGE replaces the coordinate."""
 
 BROKER = os.environ.get("HEADRACE_BROKER_PACKAGE", "org.apache.kafka:kafka_2.13:4.1.0")
 """A Kafka broker for demos and tests; the environment variable HEADRACE_BROKER_PACKAGE replaces the coordinate."""
@@ -121,7 +127,15 @@ def _only_one_process(lock: Path) -> Iterator[None]:
 
 def prefetch() -> None:
     """Download what the demo, the tests and local pipelines use, so that their first start is quick."""
-    sets: tuple[tuple[str, ...], ...] = ((KAFKA, DELTA, AVRO), (KAFKA, DELTA), (KAFKA,), (DELTA,), (BROKER,))
+    sets: tuple[tuple[str, ...], ...] = (
+        (KAFKA, DELTA, AVRO, ICEBERG, SQLITE),
+        (KAFKA, DELTA),
+        (KAFKA, ICEBERG),
+        (KAFKA,),
+        (DELTA,),
+        (ICEBERG,),
+        (BROKER,),
+    )
     started = time.monotonic()
     count = len({jar for coordinates in sets for jar in maven_jars(coordinates)})
     print(f"{count} jars from Maven are here ({time.monotonic() - started:.0f} s)")

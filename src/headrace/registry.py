@@ -18,6 +18,7 @@ from headrace.errors import OptionError
 _BUILT_IN: Mapping[str, Mapping[str, str]] = {
     "source": {
         "db2": "headrace.sources.db2.source:Db2Source",
+        "oracle": "headrace.sources.oracle.source:OracleSource",
         "sqlserver": "headrace.sources.sqlserver.source:SqlServerSource",
     },
     "format": {
@@ -35,6 +36,7 @@ _BUILT_IN: Mapping[str, Mapping[str, str]] = {
         "kafka": "headrace.sinks.kafka:KafkaSink",
         "files": "headrace.sinks.files:FilesSink",
         "delta": "headrace.sinks.delta:DeltaSink",
+        "iceberg": "headrace.sinks.iceberg:IcebergSink",
         "jdbc": "headrace.sinks.jdbc:JdbcSink",
         "memory": "headrace.sinks.memory:MemorySink",
     },
@@ -43,6 +45,8 @@ _BUILT_IN: Mapping[str, Mapping[str, str]] = {
         "db2-emulator": "headrace.emulators.db2.driver:connect",
         "ibm-db": "headrace.sources.db2.driver:connect",
         "mssql-python": "headrace.sources.sqlserver.driver:connect",
+        "oracledb": "headrace.sources.oracle.driver:connect",
+        "oracle-emulator": "headrace.emulators.oracle.driver:connect",
         "emulator": "headrace.emulators.sqlserver.driver:connect",
     },
 }

@@ -16,7 +16,9 @@ import pytest
 from change_history import Batch, Model, table
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from hypothesis.stateful import run_state_machine_as_test
 from test_histories import STEPS, Step, cut, history
+from tests.sinks.table_machine import machine_on
 
 from headrace.changes import Column, LogicalType, TableSchema
 from headrace.errors import SchemaError, SinkError
@@ -105,6 +107,22 @@ class TableSinkContract:
         target.write(Batch(T).add("r", T, 12, {**A, "a": "read"}, snapshot="true"), 2)
         assert target.content(T) == [(1, "read", "y")]
 
+    def test_a_table_read_again_loses_the_rows_that_vanished_meanwhile(self, target: TableTarget) -> None:
+        gone, other = {**A, "id": "7"}, {**A, "id": "8"}
+        first = Batch(T, K).add("r", T, "1//1", A, snapshot="true").add("r", T, "1//2", gone, snapshot="last")
+        first.add("r", K, "1//3", A, snapshot="last").add("r", K, "1//4", A, snapshot="last")
+        target.write(first, 0)
+        target.write(Batch(T).add("c", T, "3//1", other), 1)
+        begun = Batch(T).add("r", T, "5/r/1", {**A, "a": "w"}, snapshot="first")
+        target.write(begun, 2)
+        assert target.content(T) == [(1, "w", "y"), (7, "x", "y"), (8, "x", "y")]
+        ended = Batch(T, K).add("r", T, "5/r/2", B, snapshot="last_in_data_collection")
+        ended.add("c", T, "6//1", {**A, "id": "9"}).add("r", K, "5/r/1", B, snapshot="last")
+        for _ in range(2):
+            target.write(ended, 3)
+            assert target.content(T) == [(1, "w", "y"), (2, "z", None), (9, "x", "y")]
+            assert target.content(K) == [(2, "z", None)]
+
     @FEW
     @given(steps=STEPS, sizes=st.lists(st.integers(1, 8), max_size=2), partial=st.booleans())
     def test_any_history_of_a_table_with_a_key(
@@ -142,6 +160,25 @@ class TableSinkContract:
         for _ in range(2):
             target.write(batch, 1)
             assert target.content(newer) == [(1, "old", "y", None), (2, "z", None, Decimal("1.50"))]
+
+    def test_structures_are_followed_as_far_as_is_said(self, target: TableTarget) -> None:
+        wide = table(id="int32", a="string", n="int32")
+        target.write(Batch(wide).add("c", wide, 1, {"id": "1", "a": "x", "n": "7"}), 0)
+        grown = table(id="int32", a="string", n="int64")
+        target.write(Batch(grown).add("c", grown, 2, {"id": "2", "a": "y", "n": "5000000000"}), 1)
+        assert target.content(grown) == [(1, "x", 7), (2, "y", 5000000000)]
+        less = table(id="int32", n="int64")
+        batch = Batch(less).add("u", less, 3, {"id": "1", "n": "8"}).add("c", less, 4, {"id": "3", "n": "9"})
+        target.write(batch, 2, schema_change_behavior="lenient")
+        assert target.content(grown) == [(1, "x", 8), (2, "y", 5000000000), (3, None, 9)]
+        more = table(id="int32", n="int64", z="string")
+        batch = Batch(more).add("c", more, 5, {"id": "4", "n": "1", "z": "z"})
+        target.write(batch, 3, schema_change_behavior="ignore")
+        assert (4, None, 1) in target.content(grown)
+        target.write(Batch(less).add("d", less, 6, None, {"id": "4"}), 4, schema_change_behavior="evolve")
+        assert target.content(less) == [(1, 8), (2, 5000000000), (3, 9)]
+        with pytest.raises(SchemaError, match="has a column 'z' now"):
+            target.write(batch, 5, schema_change_behavior="exception")
 
     @pytest.mark.parametrize(
         ("columns", "key", "message"),
@@ -199,6 +236,15 @@ class TableSinkContract:
         for _ in range(2):
             target.write(batch, 1)
             assert (target.content(T), target.content(K)) == ([(1, "w", "y")], [(1, "x", "y")] * 2)
+
+    def test_any_course_of_events(self, target: TableTarget, arm: Callable[[str], None]) -> None:
+        few = settings(max_examples=1, stateful_step_count=16, parent=FEW)
+        run_state_machine_as_test(machine_on(target, arm, self.fault_point), settings=few)
+
+    @pytest.mark.soak
+    def test_many_courses_of_events(self, target: TableTarget, arm: Callable[[str], None]) -> None:
+        many = settings(max_examples=25, stateful_step_count=60, derandomize=False, print_blob=True, parent=FEW)
+        run_state_machine_as_test(machine_on(target, arm, self.fault_point), settings=many)
 
 
 def _of_its_own(target: TableTarget, key: tuple[str, ...]) -> TableSchema:

@@ -159,7 +159,7 @@ def test_two_databases_do_not_share_a_target(target: DeltaTarget) -> None:
     with pytest.raises(SinkError, match=r"mirrors db\.dbo\.t, not other\.dbo\.t"):
         target.write(Batch(table(database="other")).add("c", table(database="other"), 1, A), 1)
     both = Batch(T, table(database="other")).add("c", T, 1, A)
-    with pytest.raises(SinkError, match="would share the folder"):
+    with pytest.raises(SinkError, match="would share the target"):
         target.write(both, 1)
 
 

@@ -19,13 +19,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headrace.apply.survey import TableBatch
+from headrace.changes.table import Column
 from headrace.changes.typed import literal, quote, typed_image, typed_value
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-def fold(rows: DataFrame, table: TableBatch) -> DataFrame:
+def fold(rows: DataFrame, table: TableBatch, *, ignore_nulls: bool = False) -> DataFrame:
     """Fold the changes of one table to at most one row per key: what a mirror of the table has to write.
 
     Order: by `position`, compared as text; of several changes to one key the last decides, so that a deleted row is
@@ -38,9 +39,10 @@ def fold(rows: DataFrame, table: TableBatch) -> DataFrame:
     Args:
         rows: the batch's change rows with images as maps; rows of other tables are left out.
         table: what `survey` said of the table. Its schema has a key.
+        ignore_nulls: nulls of a change say nothing; the target keeps its value.
     """
-    keyed = _keyed(rows.where(table.where), table)
-    return _fold_partial(keyed, table) if table.partial else _fold_whole(keyed, table)
+    changes = keyed(rows.where(table.where), table, ignore_nulls=ignore_nulls)
+    return _fold_partial(changes, table) if table.partial or ignore_nulls else _fold_whole(changes, table)
 
 
 def upserts(rows: DataFrame, table: TableBatch) -> DataFrame:
@@ -54,20 +56,24 @@ def upserts(rows: DataFrame, table: TableBatch) -> DataFrame:
     )
 
 
-def _keyed(changes: DataFrame, table: TableBatch) -> DataFrame:
-    """One line per change and key: typed key columns `k0`.., what its image is and has."""
+def keyed(changes: DataFrame, table: TableBatch, *, ignore_nulls: bool = False) -> DataFrame:
+    """One line per change and key: typed key columns `k0`.., what its image is and has.
+
+    With `ignore_nulls` an image says nothing of columns that are null in it.
+    """
     keys = table.schema.key_columns
+    said = "map_filter(after, (c, v) -> v is not null)" if ignore_nulls else "after"
+    fresh = "false" if ignore_nulls else "op = 'c'"
+    newest = "false" if ignore_nulls else _is_newest("after", "schema_id", table)
     columns = [
         "position",
+        "event_time",
         "op = 'd' as deleted",
-        "op = 'c' as fresh",
-        "after as image",
+        f"{fresh} as fresh",
+        f"{said} as image",
         f"coalesce(size(after), 0) >= {table.own_columns} as whole",
-        f"{_is_newest('after', 'schema_id', table)} as newest",
-        *(
-            f"{typed_value(_key_value(literal(column.name)), column)} as k{number}"
-            for number, column in enumerate(keys)
-        ),
+        f"{newest} as newest",
+        *(f"{key_of(column)} as k{number}" for number, column in enumerate(keys)),
     ]
     if not table.key_changed:
         return changes.selectExpr(*columns)
@@ -77,10 +83,8 @@ def _keyed(changes: DataFrame, table: TableBatch) -> DataFrame:
     ]
     moved = " or ".join(f"not k{number} <=> o{number}" for number in range(len(keys)))
     # A change of key that says only some columns takes the others from the image before it.
-    filled = (
-        "if(before is null or size(after) >= own, after, "
-        "map_concat(map_filter(before, (c, v) -> not map_contains_key(after, c)), after))"
-    )
+    enough = "before is null" if ignore_nulls else "before is null or size(after) >= own"
+    filled = f"if({enough}, after, map_concat(map_filter(before, (c, v) -> not map_contains_key(image, c)), image))"
     names = [f"k{number}" for number in range(len(keys))]
     left = ", ".join(f"o{number} as k{number}" for number in range(len(keys)))
     return (
@@ -97,15 +101,20 @@ def _keyed(changes: DataFrame, table: TableBatch) -> DataFrame:
         .selectExpr("*", f"if(moved, {filled}, image) as full")
         .selectExpr(
             "explode(if(moved, array("
-            "struct(position, true as deleted, false as fresh, cast(null as map<string,string>) as image, "
+            "struct(position, event_time, true as deleted, false as fresh, cast(null as map<string,string>) as image, "
             f"false as whole, false as newest, {left}), "
-            "struct(position, false as deleted, true as fresh, full as image, "
+            "struct(position, event_time, false as deleted, true as fresh, full as image, "
             "coalesce(size(full), 0) >= own as whole, "
             f"{_is_newest('full', 'schema_id', table)} as newest, {', '.join(names)})), "
-            f"array(struct(position, deleted, fresh, image, whole, newest, {', '.join(names)})))) as one"
+            f"array(struct(position, event_time, deleted, fresh, image, whole, newest, {', '.join(names)})))) as one"
         )
         .selectExpr("one.*")
     )
+
+
+def key_of(column: Column) -> str:
+    """Spark SQL for the typed value of a key column of a change row."""
+    return typed_value(_key_value(literal(column.name)), column)
 
 
 def _key_value(name: str) -> str:
@@ -124,22 +133,22 @@ def _is_newest(image: str, schema_id: str, table: TableBatch) -> str:
     return f"coalesce(size(array_except(array({names}), map_keys({image}))) = 0, false)"
 
 
-def _fold_whole(keyed: DataFrame, table: TableBatch) -> DataFrame:
+def _fold_whole(changes: DataFrame, table: TableBatch) -> DataFrame:
     """Every image is whole: the last change per key is the answer."""
     keys = ", ".join(f"k{number}" for number in range(len(table.schema.key)))
-    last = keyed.selectExpr("*", f"row_number() over (partition by {keys} order by position desc) as nth").where(
+    last = changes.selectExpr("*", f"row_number() over (partition by {keys} order by position desc) as nth").where(
         "nth = 1"
     )
     return last.selectExpr(
         "if(deleted, 'delete', 'upsert') as op",
         "position",
-        f"{_row('image', table)} as row",
+        f"{row_of('image', table)} as row",
         "cast(null as array<string>) as present",
         "deleted or whole as whole",
     )
 
 
-def _fold_partial(keyed: DataFrame, table: TableBatch) -> DataFrame:
+def _fold_partial(changes: DataFrame, table: TableBatch) -> DataFrame:
     """Some image lacks columns: changes of a key are laid over one another in order."""
     from pyspark.sql import functions as sf
 
@@ -163,7 +172,7 @@ def _fold_partial(keyed: DataFrame, table: TableBatch) -> DataFrame:
         f"array_sort(collect_list({one}), (a, b) -> if(a.position < b.position, -1, if(a.position > b.position, 1, 0)))"
     )
     folded = (
-        keyed.groupBy(*keys)
+        changes.groupBy(*keys)
         .agg(sf.expr(f"{ordered} as history"))
         .selectExpr(
             *keys,
@@ -174,13 +183,13 @@ def _fold_partial(keyed: DataFrame, table: TableBatch) -> DataFrame:
     return folded.selectExpr(
         "if(s.deleted, 'delete', 'upsert') as op",
         "position",
-        f"{_row('s.image', table)} as row",
+        f"{row_of('s.image', table)} as row",
         "if(s.deleted or s.newest or not s.keeps, null, map_keys(s.image)) as present",
         "s.deleted or s.whole as whole",
     )
 
 
-def _row(image: str, table: TableBatch) -> str:
+def row_of(image: str, table: TableBatch) -> str:
     """The struct of all columns: key columns from the typed key, which every change has, the rest from the image."""
     keys = {name: f"k{number}" for number, name in enumerate(table.schema.key)}
     fields = ", ".join(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from headrace.changes.operation import DATA_OPERATIONS, Operation
@@ -29,6 +29,9 @@ _KEY_DIFFERS = (
 )
 
 
+_READ_ENDS = "snapshot in ('last', 'last_in_data_collection')"
+
+
 @dataclass(frozen=True)
 class TableBatch:
     """What one batch holds of one table; all that a sink needs to know before it folds and writes.
@@ -44,6 +47,9 @@ class TableBatch:
         initial: every data row was read by the source's own first snapshot, which reads a key once. Not so rows decoded
             from messages, which may repeat, streamed changes and incremental snapshots.
         snapshot_ended: the last row of the table's snapshot is among them.
+        read_again_from: where the read of the whole table began that ends in this batch; the source has no row that is
+            older in a target. Known of the source's own reads, incremental ones aside.
+        width: how many columns the newest structure has in the source; 0 for as many as `schema`.
     """
 
     id: TableId
@@ -55,6 +61,26 @@ class TableBatch:
     key_changed: bool = False
     initial: bool = False
     snapshot_ended: bool = False
+    read_again_from: str | None = None
+    width: int = 0
+
+    @property
+    def emptying(self) -> TableBatch:
+        """The same batch for a target that may have rows from before its snapshot: what was not read again is gone.
+
+        A read stamps all rows with one commit, so it is a truncate at the beginning of that commit.
+        """
+        if self.read_again_from is None or self.read_again_from < (self.truncate_at or ""):
+            return self
+        return replace(self, truncate_at=self.read_again_from)
+
+    def selecting(self, wanted: Callable[[str], bool]) -> TableBatch:
+        """The same batch of which only some columns are written; those of the key always are."""
+        columns = tuple(c for c in self.schema.columns if c.name in self.schema.key or wanted(c.name))
+        if columns == self.schema.columns:
+            return self
+        width = self.width or len(self.schema.columns)
+        return replace(self, schema=replace(self.schema, columns=columns), width=width)
 
     @property
     def size(self) -> int:
@@ -67,19 +93,23 @@ class TableBatch:
         return not any(self.counts.get(op, 0) for op in (_UPDATE, _DELETE, _TRUNCATE))
 
     @property
-    def where(self) -> str:
-        """Spark SQL that is true for the data rows of this table that still matter."""
-        same = " and ".join(
+    def same(self) -> str:
+        """Spark SQL that is true for rows of this table."""
+        return " and ".join(
             f"coalesce(table.{part}, '') = {literal(value)}"
             for part, value in (("database", self.id.database), ("schema", self.id.schema), ("name", self.id.name))
         )
+
+    @property
+    def where(self) -> str:
+        """Spark SQL that is true for the data rows of this table that still matter."""
         later = "" if self.truncate_at is None else f" and position > {literal(self.truncate_at)}"
-        return f"op in ('r', 'c', 'u', 'd') and {same}{later}"
+        return f"op in ('r', 'c', 'u', 'd') and {self.same}{later}"
 
     @property
     def own_columns(self) -> str:
         """Spark SQL for the number of columns in the structure that a row follows."""
-        newest = len(self.schema.columns)
+        newest = self.width or len(self.schema.columns)
         others = {name: n for name, n in self.columns.items() if name is not None and n != newest}
         if not others:
             return str(newest)
@@ -141,7 +171,8 @@ def _aggregates(counts: str) -> list[Any]:
         sf.expr("min(before_size) as before_size"),
         sf.expr("coalesce(bool_or(key_changed), false) as key_changed"),
         sf.expr("count_if(op = 'r' and snapshot <> 'incremental' and not decoded) as initial"),
-        sf.expr("coalesce(bool_or(snapshot in ('last', 'last_in_data_collection')), false) as snapshot_ended"),
+        sf.expr(f"coalesce(bool_or({_READ_ENDS}), false) as snapshot_ended"),
+        sf.expr(f"max(substring_index(position, '/', 1)) filter (where {_READ_ENDS} and not decoded) as read_commit"),
     ]
 
 
@@ -189,4 +220,5 @@ def _table_batch(id: TableId, lines: Iterable[Any]) -> TableBatch:
         key_changed=any(line["key_changed"] for line in lines),
         initial=bool(counts) and sum(line["initial"] for line in lines) == sum(counts.values()),
         snapshot_ended=any(line["snapshot_ended"] for line in lines),
+        read_again_from=max((f"{line['read_commit']}/" for line in lines if line["read_commit"]), default=None),
     )

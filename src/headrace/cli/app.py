@@ -14,6 +14,7 @@ from headrace.cli.demo import demo
 from headrace.cli.run import run
 from headrace.cli.signal import signal
 from headrace.cli.status import status
+from headrace.cli.verify import verify
 
 app = typer.Typer(
     name="headrace",
@@ -24,6 +25,7 @@ app = typer.Typer(
 )
 app.command()(run)
 app.command()(status)
+app.command()(verify)
 app.command()(signal)
 app.command()(decode)
 app.command()(convert)

@@ -37,6 +37,7 @@ class Source(StrEnum):
 
     SQLSERVER = "sqlserver"
     DB2 = "db2"
+    ORACLE = "oracle"
 
 
 class Interrupted(Exception):

@@ -52,6 +52,13 @@ def write_pipelines(folder: Path, database: str, bootstrap: str | None, kind: st
     if kind == "db2":
         # The emulated server can't say its zone.
         source |= {"driver": "db2-emulator", "server.timezone": "UTC"}
+    if kind == "oracle":
+        source |= {
+            "driver": "oracle-emulator",
+            "database": database.upper(),
+            "lob_enabled": True,
+            "rac_nodes": ["instance:2"],
+        }
     format = {"type": "debezium_json", "topic.prefix": database}
     delta = {"type": "delta", "path": f"./{LAKE}"}
     if bootstrap is None:

@@ -147,22 +147,41 @@ def _made(source: str, folder: Path, name: str, seed: int) -> Traffic[Any]:
     return kinds[name].create(EmulatedServer(folder), seed, name=name)
 
 
+def _oracle(folder: Path, seed: int, rate: float, stop: threading.Event) -> None:
+    """Changes of an Oracle database, which writes its redo log by itself."""
+    from headrace.emulators.oracle.shop import OWNER, OracleShop
+
+    shop = OracleShop.create(folder, seed)
+    told = folder / "rows.sqlite"
+    _answer(file=str(told))
+    if sys.stdin.readline() != "change\n":
+        return
+    threading.Thread(target=_listen_for_end, args=(stop,), daemon=True).start()
+    shop.replay(stop, rate=rate)
+    shop.database.publish(told, OWNER)
+    _answer(transactions=shop.transactions)
+    sys.stdin.read()
+
+
+def _listen_for_end(stop: threading.Event) -> None:
+    # `stop`, or the end of the parent.
+    sys.stdin.readline()
+    stop.set()
+
+
 def main(arguments: list[str]) -> None:
     """The child's side: make the database, then change and capture it as the parent says."""
     folder, name, seed, rate, source = arguments
-    traffic = _made(source, Path(folder), name, int(seed))
     stop = threading.Event()
-
-    def listen() -> None:
-        # `stop`, or the end of the parent.
-        sys.stdin.readline()
-        stop.set()
-
+    if source == "oracle":
+        _oracle(Path(folder), int(seed), float(rate), stop)
+        return
+    traffic = _made(source, Path(folder), name, int(seed))
     with traffic.database.capturing():
         _answer(file=str(traffic.database.path))
         if sys.stdin.readline() != "change\n":
             return
-        listener = threading.Thread(target=listen, daemon=True)
+        listener = threading.Thread(target=_listen_for_end, args=(stop,), daemon=True)
         listener.start()
         traffic.replay(stop, rate=float(rate))
         listener.join()

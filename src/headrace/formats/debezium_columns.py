@@ -94,9 +94,11 @@ class FastColumn:
         if self.kind == "string":
             found.append(f"instr({parsed}, '{REPLACED}') > 0")
             # Such a text may have been a number, or hold one: then its digits are no longer those of the wire.
-            number = f"{parsed} < ':' and {parsed} >= '-' and try_cast({parsed} as double) is not null"
-            nested = f"startswith({parsed}, '{{') or startswith({parsed}, '[')"
-            found.append(f"{parsed} rlike '[0-9][.eE]' and ({nested} or {number})")
+            # What most texts begin with answers first: it costs next to nothing.
+            begins = f"(ascii({parsed}) between 45 and 57 or ascii({parsed}) in (91, 123))"
+            number = f"try_cast({parsed} as double) is not null"
+            nested = f"ascii({parsed}) in (91, 123)"
+            found.append(f"{begins} and {parsed} rlike '[0-9][.eE]' and ({nested} or {number})")
         return found
 
 

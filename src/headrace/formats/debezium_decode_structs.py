@@ -33,7 +33,7 @@ from headrace.formats.debezium_table_changes import CHANGES_DDL
 from headrace.formats.debezium_texts import AS_IS, BOOLEAN, DECIMAL, INTEGER
 from headrace.formats.debezium_typed import absent_columns, misfit, table_of_one, typed_images
 from headrace.formats.exact_json import BAD, all_present
-from headrace.formats.messages import change_rows, key_text, table
+from headrace.formats.messages import change_rows, finished_row, key_text, only_unfinished, table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -54,9 +54,10 @@ def struct_rows(found: DataFrame, settings: Mapping[str, Any], schema: TableSche
     columns = fast_columns(schema, settings)
     unwrapped = settings["unwrapped_prefix"] if settings["unwrapped"] else None
     first = _first_reading(found, settings, schema, columns)
+    done = f"if(sure, {finished_row(_columns(schema))}, null) as done"
+    ready = first.selectExpr(*only_unfinished("sure"), "sure", done)
     value_plan = f"if(sure, null, {single_plan(schema, columns, settings)})"
-    kept = [*found.columns, "sure", "fast", "old_row", "new_row", "fast_key"]
-    planned = first.selectExpr(*kept, f"{value_plan} as plan", "cast(null as string) as schema_id")
+    planned = ready.selectExpr("*", f"{value_plan} as plan", "cast(null as string) as schema_id")
     parsed = parsed_messages(planned, unwrapped, skip="sure")
     kinds = with_kinds(_decimals_told(parsed, columns), settings)
     made = with_images(kinds, settings, skip="sure", lenient=True)
@@ -64,7 +65,7 @@ def struct_rows(found: DataFrame, settings: Mapping[str, Any], schema: TableSche
     rows = made.selectExpr(*(n for n in made.columns if n != "images"), "0 as number", change, *IMAGES)
     typed = typed_images(rows, schema, settings["time_precision_mode"], skip="sure")
     error = f"{error_of(settings, by_topic=False).removesuffix('end')} {misfit(schema)} end"
-    return change_rows(typed, _columns(settings, schema), error=f"if(sure, null, {error})")
+    return change_rows(typed, _other_columns(settings, schema), error=error, done="done")
 
 
 def _first_reading(
@@ -151,36 +152,34 @@ def _decimals_told(parsed: DataFrame, columns: Sequence[FastColumn]) -> DataFram
     return parsed.selectExpr(*others, *(f"{told.format(name)} as {name}" for name in ("old", "new")))
 
 
-def _columns(settings: Mapping[str, Any], schema: TableSchema) -> dict[str, str]:
-    """Spark SQL by column: of the first reading where it is sure, else of the second."""
-    slow = columns_of(settings)
-    slow |= {"before": "before_struct", "after": "after_struct"}
-    slow |= {f"{name}_absent": absent_columns(f"{name}_map", schema) for name in ("before", "after")}
-    slow["table"] = table_of_one(slow["table"], schema)
+def _columns(schema: TableSchema) -> dict[str, str]:
+    """Spark SQL by column of a row whose first reading is sure."""
     key, text = _fast_key(schema)
     micros = "fast.source.ts_us"
     own = schema.id
     database, schema_name = (f"coalesce(fast.source.{part}, '')" for part in ("db", "schema"))
     name = f"coalesce(fast.source.table, {literal(own.name)})" if own.name else "fast.source.table"
-    fast = {
+    return {
         "op": "fast.op",
         "table": table(database, schema_name, name),
         "key": key,
         "key_text": text,
         "before": "old_row",
         "after": "new_row",
-        "before_absent": "null",
-        "after_absent": "null",
         "position": "concat(lpad(coalesce(offset, 0L), 20, '0'), '/1/')",
         "event_time": f"if({micros} is null, {envelope.of_milliseconds('fast.source.ts_ms')}, {envelope.moment(micros)})",  # noqa: E501
-        "capture_time": "timestamp",
         "snapshot": "nullif(fast.source.snapshot, 'false')",
         "transaction": envelope.known_transaction("fast.transaction"),
         "source": blocks.facts("fast.source"),
-        "schema_id": "null",
-        "table_schema": "null",
     }
-    return {name: f"if(sure, {sql}, {slow[name]})" for name, sql in fast.items()}
+
+
+def _other_columns(settings: Mapping[str, Any], schema: TableSchema) -> dict[str, str]:
+    """Spark SQL by column of a row that is read a second time."""
+    slow = columns_of(settings)
+    slow |= {"before": "before_struct", "after": "after_struct"}
+    slow |= {f"{name}_absent": absent_columns(f"{name}_map", schema) for name in ("before", "after")}
+    return slow | {"table": table_of_one(slow["table"], schema)}
 
 
 def _fast_key(schema: TableSchema) -> tuple[str, str]:

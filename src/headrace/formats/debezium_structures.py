@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -138,6 +139,7 @@ class StructureReader:
         keys: the key columns that the user names, for messages without a key.
         given: the user's structures by topic, each with the fields of its row and of its key on the wire.
         whole_topics: whether those topics are whole; else they are what a topic ends with.
+        shared: topics without a database that several of the tables could have: there only the message tells.
     """
 
     table_field: str
@@ -146,6 +148,7 @@ class StructureReader:
     keys: tuple[str, ...] = ()
     given: Mapping[str, tuple[TableSchema, Sequence[Any], Sequence[Any]]] = field(default_factory=dict)
     whole_topics: bool = True
+    shared: frozenset[str] = frozenset()
 
     def __call__(self, text: str) -> Structure:
         """The structure, or none for a text that is none."""
@@ -183,8 +186,11 @@ class StructureReader:
         found = self.given.get(topic)
         if found is None and not self.whole_topics:
             # The longest first, so that a table of another schema is not taken for it.
-            ends = (topic[n + 1 :] for n, char in enumerate(topic) if char in "._-")
-            found = next((self.given[end] for end in ends if end in self.given), None)
+            ends = [topic[n + 1 :] for n, char in enumerate(topic) if char in "._-"]
+            topic = next((end for end in ends if end in self.given or end in self.shared), topic)
+            found = self.given.get(topic)
+        if found is None and topic in self.shared:
+            return next((given for given in self.given.values() if given[0].id == id), None)
         if found is None or not id.database or found[0].id.database in ("", id.database):
             return found
         return next((given for given in self.given.values() if given[0].id == id), None)
@@ -268,10 +274,11 @@ def given_reader(settings: Mapping[str, Any], tables: Sequence[TableSchema]) -> 
     names, rules = topics(settings, shape), field_rules(settings, shape)
     found: dict[str, tuple[TableSchema, Sequence[Any], Sequence[Any]]] = {}
     whole: dict[str, TableSchema] = {}
-    for schema in tables:
+    # Some connectors' topics do not carry the database.
+    bare = [names.of(TableId("", schema.id.schema, schema.id.name)) for schema in tables]
+    shared = {topic for topic, times in Counter(bare).items() if times > 1}
+    for schema, short in zip(tables, bare, strict=True):
         topic = names.of(schema.id)
-        # Some connectors' topics do not carry the database.
-        bare = names.of(TableId("", schema.id.schema, schema.id.name))
         taken = whole.get(topic)
         if taken is not None and taken.id == schema.id:
             raise OptionError(
@@ -287,7 +294,8 @@ def given_reader(settings: Mapping[str, Any], tables: Sequence[TableSchema]) -> 
         envelope = value_schema(schema, topic, shape, modes, rules)
         row = next(f for f in envelope["fields"] if f["field"] == "after")["fields"]
         found[topic] = (schema, row, key_schema(schema, topic, modes, rules)["fields"])
-        found.setdefault(bare, found[topic])
+        if short not in shared:
+            found.setdefault(short, found[topic])
     return StructureReader(
         table_field=settings["key_field_name"],
         binary=settings["binary_handling_mode"],
@@ -295,4 +303,5 @@ def given_reader(settings: Mapping[str, Any], tables: Sequence[TableSchema]) -> 
         keys=tuple(settings["keys"]),
         given=found,
         whole_topics=bool(prefix),
+        shared=frozenset(shared - set(whole)),
     )

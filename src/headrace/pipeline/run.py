@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from os import PathLike
 from pathlib import Path
@@ -22,6 +22,7 @@ from headrace.pipeline.kafka_source import KafkaTopics, reached
 from headrace.pipeline.model import Model, read_model
 from headrace.pipeline.recover import recover
 from headrace.pipeline.status import pipeline_status
+from headrace.pipeline.verify import Verified, verify
 from headrace.sinks.base import Sink
 from headrace.sources.databases import Databases, Heads, Offsets
 from headrace.sources.health import Health, combined
@@ -72,7 +73,7 @@ class Pipeline:
     @property
     def jars(self) -> tuple[str, ...]:
         """Maven coordinates of what Spark needs for this source and these sinks."""
-        from headrace.jars import DELTA, KAFKA
+        from headrace.jars import DELTA, ICEBERG, KAFKA
         from headrace.pipeline.session import format_jars
 
         types = {self._model.source_type, *(target.type for target in self._model.targets)}
@@ -81,7 +82,7 @@ class Pipeline:
         formats = [target.format for target in self._model.targets if target.format is not None]
         if isinstance(self._model.source, KafkaTopics):
             formats.append(self._model.source.format)
-        needed = tuple(jar for kind, jar in (("kafka", KAFKA), ("delta", DELTA)) if kind in types)
+        needed = tuple(jar for kind, jar in (("kafka", KAFKA), ("delta", DELTA), ("iceberg", ICEBERG)) if kind in types)
         return (*needed, *format_jars(format.name for format in formats))
 
     def hide(self, text: str) -> str:
@@ -131,6 +132,10 @@ class Pipeline:
             PositionMismatch: another release wrote the checkpoint.
         """
         return pipeline_status(self._model, spark, ask_source=ask_source)
+
+    def verify(self, spark: SparkSession, *, most: int = 20) -> Iterator[Verified]:
+        """Compare the tables of the sinks with the source; see `headrace.pipeline.verify`. Nothing is written."""
+        return verify(self._model, spark, most=most)
 
     def start(self, spark: SparkSession, *, once: bool = False) -> RunningPipeline:
         """Start, or go on from the checkpoint. Checks first, if that was not done.

@@ -31,6 +31,7 @@ _AVRO_LIMITS = tuple(
 )
 _DELTA_EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
 _DELTA_CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
+_ICEBERG_EXTENSION = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
 
 
 def spark_session(
@@ -49,7 +50,8 @@ def spark_session(
 
     Args:
         app_name: the name that Spark shows.
-        jars: Maven coordinates, such as `KAFKA` and `DELTA`; asking for Delta also sets its extension and catalog.
+        jars: Maven coordinates, such as `KAFKA` and `DELTA`; asking for Delta also sets its extension and catalog,
+            asking for Iceberg its extension.
         conf: Spark settings, which win over ours (`spark.driver.memory` is 4g otherwise).
         master: where to run.
         short_lived: for minutes, not days: the JVM compiles less and is warm sooner, but slower in the long run.
@@ -82,6 +84,9 @@ def _settings(jars: Sequence[str], given: Mapping[str, str], master: str) -> dic
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": str(2 * _cores(master)),
         "spark.sql.execution.arrow.pyspark.enabled": "true",
+        # Java compiles no method beyond 8000 bytes of code. Spark's own limit lets the code of a whole stage grow to
+        # eight times that, which then is interpreted for ever: writing Canal's JSON took twice as long.
+        "spark.sql.codegen.hugeMethodLimit": "8000",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
     }
@@ -100,7 +105,11 @@ def _settings(jars: Sequence[str], given: Mapping[str, str], master: str) -> dic
     _put_first(settings, "spark.driver.extraJavaOptions", [quiet, *_AVRO_LIMITS], " ")
     _put_first(settings, "spark.executor.extraJavaOptions", list(_AVRO_LIMITS), " ")
     _put_first(settings, "spark.jars", [str(jar) for jar in maven_jars(jars)], ",")
-    _put_first(settings, "spark.sql.extensions", [_DELTA_EXTENSION] if _asks_for_delta(jars) else [], ",")
+    extensions = [
+        *([_DELTA_EXTENSION] if _asks_for_delta(jars) else []),
+        *([_ICEBERG_EXTENSION] if _asks_for(jars, "iceberg-spark-runtime") else []),
+    ]
+    _put_first(settings, "spark.sql.extensions", extensions, ",")
     return settings
 
 
@@ -121,7 +130,11 @@ def format_jars(formats: Iterable[str]) -> tuple[str, ...]:
 
 
 def _asks_for_delta(jars: Sequence[str]) -> bool:
-    return any(_artifact(coordinate).startswith("delta-spark") for coordinate in jars)
+    return _asks_for(jars, "delta-spark")
+
+
+def _asks_for(jars: Sequence[str], artifact: str) -> bool:
+    return any(_artifact(coordinate).startswith(artifact) for coordinate in jars)
 
 
 def _artifact(coordinate: str) -> str:

@@ -1,36 +1,26 @@
-"""One Delta table that mirrors a source table: where it lies, who owns it, how it gets its structure.
-
-Everything here is metadata: it comes before the data of a batch and may be repeated without harm.
-"""
+"""A Delta table in a folder, or under a name that Spark's catalog knows."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, ClassVar
 
-from headrace.apply import TableBatch
-from headrace.changes.table import Column, TableId, TableSchema
-from headrace.changes.typed import literal, quote
-from headrace.changes.types import LogicalType
-from headrace.errors import SchemaError, SinkError
+from headrace.changes.table import TableId
+from headrace.changes.typed import quote
+from headrace.sinks.base import BatchId
+from headrace.sinks.evolution import Evolution, TargetColumn, holds_spark
+from headrace.sinks.lake_table import LakeTable, Shape
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from delta.tables import DeltaTable
     from pyspark.sql import SparkSession
-
-OWNER = "headrace.owner"
-KEY = "headrace.key"
-SOURCE_TABLE = "headrace.table"
-PHASE = "headrace.phase"
-INITIAL = "initial"
-STREAMING = "streaming"
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PLAIN_IN_PATH = re.compile(r"[\w\-.]", re.ASCII)
-_TEXT = LogicalType("string")
+_WHOLE = ("tinyint", "smallint", "int", "bigint")
+_OTHER_WIDENINGS = {("date", "timestamp_ntz"), ("tinyint", "double"), ("smallint", "double"), ("int", "double")}
+_APP_ID = "spark.databricks.delta.write.txnAppId"
+_VERSION = "spark.databricks.delta.write.txnVersion"
 
 
 def folder_of(base: str, id: TableId) -> str:
@@ -53,197 +43,99 @@ def escaped(name: str) -> str:
     return "".join(out)
 
 
-@dataclass(frozen=True)
-class TargetPlan:
-    """What has to be done to a target before a batch's data, and how the data goes in. Nothing was done yet.
+class DeltaTable(LakeTable):
+    """A Delta table. A commit carries the batch's number as Delta's own transaction, which refuses to repeat it.
 
     Args:
-        schema: the source's structure.
-        exists: whether the table is there.
-        add: columns to add.
-        set: table properties to set; all of them where the table is to be created.
-        append: the rows are new for certain, so that they need not be merged.
+        session: reads and writes the table.
+        place: its folder, or its name in the session's catalog.
+        named: whether it is a name.
     """
 
-    schema: TableSchema
-    exists: bool
-    append: bool
-    set: Mapping[str, str]
-    add: tuple[Column, ...] = ()
+    title: ClassVar[str] = "Delta"
 
-
-class MirrorTable:
-    """The Delta table of one source table.
-
-    Args:
-        spark: the session that reads and writes it.
-        path: its folder.
-        position_column: the name of our column in it.
-    """
-
-    def __init__(self, spark: SparkSession, path: str, position_column: str) -> None:
-        self._spark = spark
-        self.path = path
-        self.position_column = position_column
+    def __init__(self, session: SparkSession, place: str, *, named: bool = False) -> None:
+        super().__init__(session)
+        self._place = place
+        self._named = named
 
     @property
-    def _name(self) -> str:
-        return f"delta.{quote(self.path)}"
+    def sql_name(self) -> str:
+        """`delta.` and the folder, or the name as it is."""
+        return self._place if self._named else f"delta.{quote(self._place)}"
 
-    def open(self) -> DeltaTable:
-        """The table as Delta's Python API has it."""
-        from delta.tables import DeltaTable
+    @property
+    def place(self) -> str:
+        """The folder, or the name."""
+        return self._place
 
-        return DeltaTable.forPath(self._spark, self.path)
+    @property
+    def exists(self) -> bool:
+        """Whether there is a Delta table."""
+        from delta.tables import DeltaTable as Deltas
 
-    def plan(self, table: TableBatch, *, owner: str, takeover: bool) -> TargetPlan:
-        """Compare the target with what the batch holds of its source. Changes nothing.
+        if self._named:
+            return bool(self.session.catalog.tableExists(self._place))
+        return bool(Deltas.isDeltaTable(self.session, self._place))
 
-        Rows are appended while the table was created by this owner and holds rows of its first snapshot only, and
-        always where a table without a key only gains rows. The phase is over before the first other row is written.
+    def companion(self, suffix: str) -> DeltaTable:
+        """A table of ours in the next folder, or with nearly the same name."""
+        place = f"{self._place.removesuffix('`')}{suffix}`" if self._place.endswith("`") else f"{self._place}{suffix}"
+        return DeltaTable(self.session, place, named=self._named)
 
-        Raises:
-            SinkError: another pipeline or checkpoint, or another source table, has this target.
-            SchemaError: the target can't carry the structure.
-        """
-        from delta.tables import DeltaTable
-
-        schema = table.schema
-        self._refuse_names(schema)
-        identity = {OWNER: owner, KEY: key_names(schema), SOURCE_TABLE: schema.id.full_path}
-        exists = DeltaTable.isDeltaTable(self._spark, self.path)
-        add: tuple[Column, ...] = ()
-        if exists:
-            properties = {
-                row["key"]: row["value"] for row in self._spark.sql(f"show tblproperties {self._name}").collect()
-            }
-            self._refuse_stranger(properties, schema, owner, takeover)
-            add = self._missing_columns(schema)
-        else:
-            properties = {OWNER: owner, PHASE: INITIAL}
-        change = {name: value for name, value in identity.items() if properties.get(name) != value}
-        initial = properties.get(PHASE) == INITIAL and properties.get(OWNER) == owner
-        if table.size and initial and (table.snapshot_ended or not table.initial):
-            change[PHASE] = STREAMING
-        elif not exists:
-            change[PHASE] = INITIAL
-        elif OWNER in change:
-            change[PHASE] = STREAMING
-        named = add if exists else (*schema.columns, Column(self.position_column, 0, _TEXT))
-        if any(needs_mapping(c.name) for c in named) and properties.get("delta.columnMapping.mode", "none") == "none":
-            change["delta.columnMapping.mode"] = "name"
-        append = (initial and table.initial) if schema.key else table.inserts_only
-        return TargetPlan(schema, exists, append, change if exists else {**identity, **change}, add)
-
-    def prepare(self, plan: TargetPlan, *, properties: Mapping[str, str]) -> None:
-        """Create or evolve the target as planned. Repeatable; no data is touched.
-
-        Args:
-            plan: what `plan` said.
-            properties: further table properties of a new table.
-        """
-        if not plan.exists:
-            self._create(plan.schema, {**properties, **plan.set})
+    def commit(self, batch: BatchId | None, source: str, work: Callable[[], None]) -> None:
+        """Do the work, unless the table has the batch: Delta itself compares the numbers when it commits."""
+        if batch is None:
+            work()
             return
-        if plan.set:
-            self.set_properties(plan.set)
-        if plan.add:
-            columns = ", ".join(
-                f"{quote(c.name)} {c.logical.spark_type}" + (f" comment {literal(c.comment)}" if c.comment else "")
-                for c in plan.add
-            )
-            self._spark.sql(f"alter table {self._name} add columns ({columns})")
+        # SQL has no options: it takes application and version from the session's settings.
+        self.session.conf.set(_APP_ID, f"headrace/{batch.owner}/{source}")
+        self.session.conf.set(_VERSION, str(batch.number))
+        try:
+            work()
+        finally:
+            self.session.conf.unset(_APP_ID)
+            self.session.conf.unset(_VERSION)
 
-    def set_properties(self, properties: Mapping[str, str]) -> None:
-        """Set table properties in one metadata commit."""
-        pairs = ", ".join(f"{literal(name)} = {literal(value)}" for name, value in properties.items())
-        self._spark.sql(f"alter table {self._name} set tblproperties ({pairs})")
+    def has(self, batch: BatchId, source: str) -> bool:
+        """Not known before the commit, which finds out by itself."""
+        return False
 
-    def _create(self, schema: TableSchema, properties: Mapping[str, str]) -> None:
-        from delta.tables import DeltaTable
+    def create(self, shape: Shape, properties: Mapping[str, str]) -> None:
+        """Create the table with the source's comments; every column may be null."""
+        from delta.tables import DeltaTable as Deltas
 
-        table = DeltaTable.createIfNotExists(self._spark).location(self.path)
-        for column in schema.columns:
-            table = table.addColumn(column.name, column.logical.spark_type, comment=column.comment)
-        table = table.addColumn(self.position_column, "string", comment="Headrace: position of the row's last change")
-        if schema.comment:
-            table = table.comment(schema.comment)
+        table = Deltas.createIfNotExists(self.session)
+        table = table.tableName(self._place) if self._named else table.location(self._place)
+        for column in (*shape.columns, *shape.own):
+            table = table.addColumn(column.name, column.type, comment=column.comment)
+        if shape.comment:
+            table = table.comment(shape.comment)
         for name, value in properties.items():
             table = table.property(name, value)
         table.execute()
 
-    def _refuse_names(self, schema: TableSchema) -> None:
-        seen: dict[str, str] = {self.position_column.lower(): self.position_column}
-        for column in schema.columns:
-            twin = seen.setdefault(column.name.lower(), column.name)
-            if column.name == self.position_column:
-                raise SchemaError(
-                    f"Table {schema.id} has a column '{column.name}', which is Headrace's own in a mirror.",
-                    remedy="Set the sink's option 'position_column' to another name.",
-                )
-            if twin != column.name:
-                raise SchemaError(
-                    f"Columns '{twin}' and '{column.name}' of table {schema.id} differ only in case; "
-                    "Delta can't hold both.",
-                    remedy="Leave one of them out of the capture.",
-                )
+    def column_type(self, kind: str) -> str:
+        """Delta has all of Spark's types."""
+        return kind
 
-    def _refuse_stranger(self, properties: Mapping[str, str], schema: TableSchema, owner: str, takeover: bool) -> None:
-        known = properties.get(SOURCE_TABLE)
-        if known is not None and known != schema.id.full_path:
-            raise SinkError(
-                f"The Delta table {self.path} mirrors {known}, not {schema.id.full_path}.",
-                remedy="Give each source database a folder of its own (the sink's option 'path').",
-            )
-        key = properties.get(KEY, key_names(schema))
-        if key != key_names(schema):
-            raise SchemaError(
-                f"The key of table {schema.id} is ({key_names(schema)}) now, but the Delta table {self.path} "
-                f"was kept by ({key}).",
-                remedy="Move the target away and take a new snapshot.",
-            )
-        current = properties.get(OWNER)
-        if current != owner and not takeover:
-            whose = f"to the pipeline and checkpoint '{current}'" if current else "to no Headrace pipeline"
-            raise SinkError(
-                f"The Delta table {self.path} belongs {whose}, not to '{owner}'.",
-                remedy="Set the sink's option 'takeover' to true if it may be taken over, or choose another 'path'.",
-            )
+    def widens(self, old: str, new: str) -> bool:
+        """What Delta's type widening does: integers, float to double, decimals, a date to a local timestamp."""
+        if old in _WHOLE and new.startswith("decimal"):
+            # Delta asks for more digits than the values have.
+            return holds_spark(new, "decimal(20,0)" if old == "bigint" else "decimal(10,0)")
+        return holds_spark(new, old) or (old, new) in _OTHER_WIDENINGS
 
-    def _missing_columns(self, schema: TableSchema) -> tuple[Column, ...]:
-        have = {f.name: f.dataType.simpleString() for f in self._spark.read.format("delta").load(self.path).schema}
-        folded = {name.lower(): name for name in have}
-        add = []
-        for column in schema.columns:
-            found = folded.pop(column.name.lower(), None)
-            if found is None:
-                add.append(column)
-            elif have[found] != _simple(column.logical.spark_type):
-                raise SchemaError(
-                    f"Column '{column.name}' of table {schema.id} is {column.logical.spark_type} now, but "
-                    f"{have[found]} in the Delta table {self.path}.",
-                    remedy="Change the target's column yourself, or move the target away and take a new snapshot.",
-                )
-        if folded.pop(self.position_column.lower(), None) is None:
-            add.append(Column(self.position_column, 0, _TEXT))
-        if folded:
-            gone = ", ".join(f"'{name}'" for name in folded.values())
-            raise SchemaError(
-                f"Table {schema.id} has no column {gone} any more, but the Delta table {self.path} has.",
-                remedy="Drop or rename the target's column yourself, or move the target away and take a new snapshot.",
-            )
-        return tuple(add)
-
-
-def key_names(schema: TableSchema) -> str:
-    """The key columns as they stand in the target's property."""
-    return ", ".join(quote(name) for name in schema.key)
+    def properties_for(self, evolution: Evolution, columns: tuple[TargetColumn, ...]) -> Mapping[str, str]:
+        """Column mapping for names beyond letters and digits and for dropped columns; type widening where asked."""
+        needed = {}
+        if evolution.drop or any(needs_mapping(column.name) for column in columns):
+            needed["delta.columnMapping.mode"] = "name"
+        if evolution.widen:
+            needed["delta.enableTypeWidening"] = "true"
+        return needed
 
 
 def needs_mapping(name: str) -> bool:
     """Whether Delta needs column mapping to carry this name."""
     return _PLAIN.fullmatch(name) is None
-
-
-def _simple(spark_type: str) -> str:
-    return spark_type.replace(" ", "")

@@ -26,6 +26,7 @@ from headrace.sinks.table_sink import (
     MAX_PARALLEL_TABLES,
     MISSING_ROW,
     POSITION_COLUMN,
+    SCHEMA_CHANGE_BEHAVIOR,
     TAKEOVER,
     WRONG_VALUE,
     side_by_side,
@@ -45,8 +46,8 @@ class JdbcSink(Sink):
     """Mirrors source tables as tables of a PostgreSQL, MariaDB or MySQL database, exactly once.
 
     A target is created with the source's structure (typed, keyed, with comments; only keys are NOT NULL) and one column
-    more, the position of the row's last change. New columns are added and columns are widened; any other change of
-    structure stops the run before a row is written. A text that reads like a JDBC URL says where the database is, but
+    more, the position of the row's last change. What happens when the source's
+    structure changes is an option. A text that reads like a JDBC URL says where the database is, but
     the connection is a Python driver's: psycopg or PyMySQL, which must be installed on the executors too.
 
     Order: per key the change with the last position wins, inside a batch and against what the target holds.
@@ -87,6 +88,7 @@ class JdbcSink(Sink):
         ),
         TAKEOVER,
         MISSING_ROW,
+        SCHEMA_CHANGE_BEHAVIOR,
         MAX_PARALLEL_TABLES,
         Option(
             "max_connections",
@@ -147,7 +149,10 @@ class JdbcSink(Sink):
             ]
             folds = self.database.dialect.folds_names
             _refuse_shared_targets([*(mirror.name for mirror in mirrors), progress], folds=folds)
-            plans = [targets.plan(connection, mirror, batch, takeover=self.settings["takeover"]) for mirror in mirrors]
+            takeover, behavior = self.settings["takeover"], self.settings["schema_change_behavior"]
+            plans = [
+                targets.plan(connection, mirror, batch, takeover=takeover, behavior=behavior) for mirror in mirrors
+            ]
             connection.rollback()
             targets.begin(connection, plans, batch)
         return targets, plans
@@ -155,6 +160,9 @@ class JdbcSink(Sink):
     def _bring(
         self, rows: DataFrame, table: TableBatch, plan: TargetPlan, targets: TargetTables, batch: BatchId
     ) -> None:
+        names = {column.name for column in plan.mirror.source.columns}
+        table = table.selecting(names.__contains__).emptying
+
         def load() -> StagedBatch:
             return StagedBatch(
                 labels=self._stage(rows, table, plan.mirror),

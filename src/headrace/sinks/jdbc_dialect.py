@@ -188,6 +188,10 @@ class Dialect(ABC):
         """SQL: one letter of a text, the first being 1."""
         return f"SUBSTR({text}, {place}, 1)"
 
+    def drop_column(self, mirror: Mirror, name: str) -> str:
+        """Drop a column of the mirror."""
+        return f"ALTER TABLE {self.table(mirror.name)} DROP COLUMN {self.quote(name)}"
+
     def truncate(self, mirror: Mirror, position: str) -> str:
         """Drop the rows that were there before a truncate."""
         older = self.before(self._position(mirror), self.literal(position))

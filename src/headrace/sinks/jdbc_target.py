@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from headrace import faultpoints
 from headrace.changes.table import Column, TableSchema
 from headrace.errors import SchemaError, SinkError
 from headrace.sinks.base import BatchId
+from headrace.sinks.evolution import Evolution, TargetColumn, evolution
 from headrace.sinks.jdbc_database import Database, Structure
 from headrace.sinks.jdbc_dialect import POSITION, Mirror, TableName
 from headrace.sinks.jdbc_widening import holds
@@ -43,6 +44,7 @@ class TargetPlan:
         progress: what the progress table says of it; None where it says nothing.
         add: columns to add.
         widen: columns to give a wider type.
+        drop: columns of the target to drop.
         claim: whether it must be written down whose target it is.
         done: whether the target has the batch already.
     """
@@ -53,6 +55,7 @@ class TargetPlan:
     progress: Progress | None
     add: tuple[Column, ...] = ()
     widen: tuple[Column, ...] = ()
+    drop: tuple[str, ...] = ()
     claim: bool = False
     done: bool = False
 
@@ -88,7 +91,9 @@ class TargetTables:
         self.database = database
         self.progress = progress
 
-    def plan(self, connection: Any, mirror: Mirror, batch: BatchId, *, takeover: bool) -> TargetPlan:
+    def plan(
+        self, connection: Any, mirror: Mirror, batch: BatchId, *, takeover: bool, behavior: str = "add"
+    ) -> TargetPlan:
         """Compare a target with the source's structure. Changes nothing.
 
         Raises:
@@ -107,9 +112,15 @@ class TargetTables:
         if not exists:
             return TargetPlan(mirror, False, has_schema, progress, claim=claim)
         self._refuse_other_key(mirror, found)
-        add, widen = self._differences(mirror, found.types)
+        changes = self._differences(mirror, found.types, behavior)
+        columns = {column.name: column for column in (*source.columns, POSITION)}
+        columns[mirror.position_column] = POSITION
+        kept = tuple(column for column in source.columns if column.name not in changes.left_out)
+        mirror = replace(mirror, source=replace(source, columns=kept))
+        add = tuple(columns[column.name] for column in changes.add)
+        widen = tuple(columns[column.name] for column in changes.widen)
         done = not claim and progress is not None and progress.batch is not None and progress.batch >= batch.number
-        return TargetPlan(mirror, True, has_schema, progress, add, widen, claim, done)
+        return TargetPlan(mirror, True, has_schema, progress, add, widen, changes.drop, claim, done)
 
     def read(self, connection: Any, name: TableName) -> Progress | None:
         """What the progress table says of a target."""
@@ -158,6 +169,8 @@ class TargetTables:
             database.run(connection, dialect.create_table(mirror))
         for column in plan.widen:
             database.run(connection, [dialect.widen_column(mirror, column)])
+        for name in plan.drop:
+            database.run(connection, [dialect.drop_column(mirror, name)])
         for column in plan.add:
             database.run(connection, dialect.add_column(mirror, column))
         connection.commit()
@@ -295,35 +308,24 @@ class TargetTables:
                 remedy="Make the index one that is not unique.",
             )
 
-    def _differences(self, mirror: Mirror, have: Mapping[str, str]) -> tuple[tuple[Column, ...], tuple[Column, ...]]:
-        """Columns to add and columns to widen."""
-        source, where = mirror.source, f"{mirror.name} of {self.database.address}"
-        fold = str.lower if self.database.dialect.folds_names else str
-        left = {fold(name): kind for name, kind in have.items()}
-        wanted = self.database.dialect.column_types(source)
-        add, widen = [], []
-        for column in source.columns:
-            kind, found = wanted[column.name], left.pop(fold(column.name), None)
-            if found is None:
-                add.append(column)
-            elif holds(found, kind):
-                continue
-            elif holds(kind, found):
-                widen.append(column)
-            else:
-                raise SchemaError(
-                    f"Column '{column.name}' of table {source.id} is {kind} now, but {found} in {where}.",
-                    remedy="Change the target's column yourself, or move the target away and take a new snapshot.",
-                )
-        if left.pop(fold(mirror.position_column), None) is None:
-            add.append(POSITION)
-        if left:
-            gone = ", ".join(f"'{name}'" for name in have if fold(name) in left)
-            raise SchemaError(
-                f"Table {source.id} has no column {gone} any more, but {where} has.",
-                remedy="Drop or rename the target's column yourself, or move the target away and take a new snapshot.",
-            )
-        return tuple(add), tuple(widen)
+    def _differences(self, mirror: Mirror, have: Mapping[str, str], behavior: str) -> Evolution:
+        """What becomes of columns that differ."""
+        dialect, source = self.database.dialect, mirror.source
+        types = dialect.column_types(source)
+        wanted = [TargetColumn(column.name, types[column.name]) for column in source.columns]
+        return evolution(
+            have,
+            (*wanted, TargetColumn(mirror.position_column, types[""])),
+            key=source.key,
+            own=frozenset({mirror.position_column}),
+            behavior=behavior,
+            widens=lambda old, new: holds(new, old),
+            source=str(source.id),
+            target=f"{mirror.name} of {self.database.address}",
+            holds=holds,
+            folded=str.lower if dialect.folds_names else str,
+            can_cast=False,
+        )
 
 
 def key_names(schema: TableSchema) -> str:

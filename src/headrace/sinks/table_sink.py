@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, TypeVar
 
 from headrace.options import Option
+from headrace.sinks.evolution import BEHAVIORS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,6 +35,17 @@ MISSING_ROW = Option(
     "stops before anything of the batch is in that table; `insert` writes null for what is not known.",
     default="fail",
     choices=("fail", "insert"),
+)
+SCHEMA_CHANGE_BEHAVIOR = Option(
+    "schema_change_behavior",
+    str,
+    "What becomes of the target when the source's structure changes. `add` adds columns, widens them, and stops at "
+    "anything else; `exception` stops at every change; `evolve` follows it (drops columns too) or stops where the "
+    "target can't; `try_evolve` follows it as far as the target can; `lenient` never drops a column; `ignore` leaves "
+    "the target as it is. A stop is before the first row.",
+    default="add",
+    choices=BEHAVIORS,
+    aliases=("schema.change.behavior",),
 )
 MAX_PARALLEL_TABLES = Option(
     "max_parallel_tables",

@@ -94,6 +94,8 @@ class Offset:
         gaps: changes that the batch that ends here does not have, because they were lost: for each table the commits
             after which and before which. Only where the user said that losing is better than stopping.
         ad_hoc: the ad-hoc snapshots that were asked for, in the words of `headrace.sources.ad_hoc` (JSON values).
+        log: what a source that reads the database's own log has to know of it besides `commit`, in the source's words
+            (JSON values).
     """
 
     source: str = ""
@@ -108,6 +110,7 @@ class Offset:
     heartbeat: dt.datetime | None = None
     gaps: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     ad_hoc: Mapping[str, Any] = field(default_factory=dict)
+    log: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def nothing(cls) -> Offset:
@@ -152,6 +155,7 @@ class Offset:
             "heartbeat": _time_text(self.heartbeat),
             "gaps": {name: list(gap) for name, gap in sorted(self.gaps.items())},
             "ad_hoc": dict(self.ad_hoc),
+            **({"log": dict(self.log)} if self.log else {}),
         }
 
     def to_text(self) -> str:
@@ -184,6 +188,7 @@ class Offset:
             heartbeat=_time(data["heartbeat"]),
             gaps={name: (after, before) for name, (after, before) in data["gaps"].items()},
             ad_hoc=data["ad_hoc"],
+            log=data.get("log", {}),
         )
 
 

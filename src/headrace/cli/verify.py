@@ -1,0 +1,45 @@
+"""`headrace verify`: whether the tables that a pipeline keeps are equal to their source."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from headrace.cli.failure import failures_told
+from headrace.cli.run import Debug, session_for
+
+DIFFERENT = 1
+
+
+def verify(
+    pipeline: Annotated[Path, typer.Argument(help="The pipeline's YAML file.", show_default=False)],
+    rows: Annotated[int, typer.Option("--rows", help="How many differing rows of each table to tell.", min=0)] = 20,
+    debug: Debug = False,
+) -> None:
+    """Compare the tables of a pipeline's sinks with its source, down to the rows that differ. Nothing is written.
+
+    Ends with 0 when all are equal, with 1 when some row differs. Run it when the pipeline has caught up.
+    """
+    out = Console(highlight=False, markup=False, soft_wrap=True)
+    equal = True
+    with failures_told(debug) as shown:
+        from headrace.pipeline import load_pipeline
+
+        loaded = load_pipeline(pipeline)
+        shown.hide = loaded.hide
+        loaded.check()
+        for found in loaded.verify(session_for([loaded], debug), most=rows):
+            told = found.comparison
+            equal = equal and told.equal
+            out.print(
+                f"{found.table.path} in {found.sink}: {told.expected} rows in the source, {told.actual} in the target; "
+                + ("equal" if told.equal else f"{told.differing_rows} differ")
+            )
+            for one in told.differences:
+                columns = f" ({', '.join(one.columns)})" if one.columns else ""
+                out.print(f"  {one.kind} {one.key}{columns}")
+    if not equal:
+        raise typer.Exit(DIFFERENT)

@@ -1,0 +1,155 @@
+"""`Pipeline.verify`: the source, or what its topics say from the beginning, against the tables of the sinks."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from headrace.apply import TableBatch, fold, fold_keyless, survey, upserts
+from headrace.changes.table import TableId
+from headrace.changes.typed import quote
+from headrace.errors import OptionError, SinkError
+from headrace.options import Option, Options
+from headrace.pipeline.comparison import Comparison, compare
+from headrace.pipeline.kafka_source import KafkaTopics
+from headrace.pipeline.model import Model, Target
+from headrace.sinks.base import BatchId, Sink
+from headrace.sinks.lake_options import written
+from headrace.sinks.lake_sink import LakeSink
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@dataclass(frozen=True)
+class Verified:
+    """One table of one sink, compared."""
+
+    table: TableId
+    sink: str
+    comparison: Comparison
+
+
+def verify(model: Model, spark: SparkSession, *, most: int) -> Iterator[Verified]:
+    """Read the source's tables anew and compare them with those that the sinks keep, table by table.
+
+    A database is asked for a snapshot of its own (`initial_only`), topics are read from their beginning; both into a
+    temporary folder, by a checkpoint of their own. Nothing of the pipeline's state is touched and no sink is written.
+    Where changes go on meanwhile, rows that were changed since the sinks' last batch are told as different: verify when
+    the pipeline has caught up.
+
+    Args:
+        model: the pipeline.
+        spark: a classic session with the pipeline's jars.
+        most: how many differing rows of each table to tell.
+
+    Raises:
+        OptionError: no sink keeps tables that can be read back.
+        HeadraceError: the source can't be read.
+    """
+    targets = [target for target in model.targets if isinstance(target.sink, LakeSink)]
+    if not targets:
+        raise OptionError(
+            f"Pipeline '{model.name}' has no sink whose tables can be compared.",
+            remedy="verify compares tables of the sinks delta and iceberg.",
+        )
+    folder = Path(tempfile.mkdtemp(prefix="headrace-verify-"))
+    try:
+        rows = _read_anew(model, spark, folder)
+        if rows is None:
+            return
+        rows.persist()
+        for table in survey(rows):
+            for target in targets:
+                assert isinstance(target.sink, LakeSink)
+                yield _verified(rows, written(target.sink.settings, table), target, target.sink, spark, most)
+        rows.unpersist()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _read_anew(model: Model, spark: SparkSession, folder: Path) -> DataFrame | None:
+    from headrace.pipeline.run import RunningPipeline
+
+    source = model.source
+    options = dict(model.source_options)
+    if isinstance(source, KafkaTopics):
+        settings = source.settings.replaced(starting_offsets="earliest")
+        source = KafkaTopics(settings, source.client_settings, source.format, source.on_error)
+    else:
+        # A source that takes no snapshots gives its whole log from the beginning instead.
+        ours = {"snapshot_mode": "initial_only", "signal_path": None}
+        ours = {option.name: ours[option.name] for option in source.options if option.name in ours}
+        options = {name: value for name, value in options.items() if _plain(name) not in map(_plain, ours)} | ours
+        source = type(source)(source.settings.replaced(**ours))
+    kept = _Kept(str(folder / "rows"))
+    reading = replace(
+        model,
+        name=f"{model.name} (verify)",
+        checkpoint=str(folder / "checkpoint"),
+        source=source,
+        source_options=options,
+        targets=(Target("kept", kept, None, "", "rows to compare"),),
+        dead_letters=None,
+    )
+    RunningPipeline(reading, spark, once=True).wait()
+    return spark.read.parquet(*kept.folders) if kept.folders else None
+
+
+def _verified(
+    rows: DataFrame, table: TableBatch, target: Target, sink: LakeSink, spark: SparkSession, most: int
+) -> Verified:
+    names = [quote(column.name) for column in table.schema.columns]
+    if not table.schema.key:
+        expected = fold_keyless(rows, table).where("op = 'insert'")
+    elif table.initial:
+        expected = upserts(rows, table)
+    else:
+        ignore = sink.settings["ignore_null_updates"]
+        expected = fold(rows, table, ignore_nulls=ignore).where("op = 'upsert'")
+    expected = expected.selectExpr(*(f"row.{name} as {name}" for name in names))
+    actual = sink.now(spark, table.id)
+    if actual is None:
+        raise SinkError(
+            f"Table {table.id} is not in {target.label}.",
+            remedy="Run the pipeline first, or look at its sink's options.",
+        )
+    missing = [column.name for column in table.schema.columns if column.name not in actual.columns]
+    if missing:
+        raise SinkError(
+            f"Table {table.id} has no column '{missing[0]}' in {target.label}.",
+            remedy="Leave it out with 'except_column_list', or let the pipeline catch up.",
+        )
+    return Verified(table.id, target.label, compare(expected, actual, table.schema.key, most=most))
+
+
+def _plain(name: str) -> str:
+    return name.replace("_", "").replace(".", "").lower()
+
+
+class _Kept(Sink):
+    """Keeps the rows of each batch in a folder of its own."""
+
+    name: ClassVar[str] = "kept"
+    options: ClassVar[tuple[Option, ...]] = ()
+    guarantee: ClassVar[Literal["exactly-once", "at-least-once"]] = "exactly-once"
+    takes: ClassVar[Literal["messages", "changes"]] = "changes"
+
+    def __init__(self, folder: str) -> None:
+        super().__init__(Options({}, ()))
+        self._folder = folder
+        self.folders: list[str] = []
+
+    def check(self) -> None:
+        """A temporary folder is always there."""
+
+    def write(self, rows: DataFrame, batch: BatchId) -> None:
+        """Write the batch anew, whatever is there of it."""
+        place = f"{self._folder}/{batch.number}"
+        rows.write.mode("overwrite").parquet(place)
+        if place not in self.folders:
+            self.folders.append(place)

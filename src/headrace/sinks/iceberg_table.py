@@ -1,0 +1,150 @@
+"""An Iceberg table under a name in a catalogue."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from headrace.changes.typed import literal, quote
+from headrace.errors import SinkError
+from headrace.sinks.base import BatchId
+from headrace.sinks.evolution import Evolution, TargetColumn
+from headrace.sinks.lake_table import LakeTable, Shape, column_ddl
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+OWNER = "headrace.owner"
+BATCH = "headrace.batch"
+TARGET = "headrace.target"
+_DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
+
+
+class IcebergTable(LakeTable):
+    """An Iceberg table. The snapshot that a commit makes says in its summary which batch it is.
+
+    Args:
+        session: reads and writes the table.
+        parts: catalogue, namespace and name.
+    """
+
+    title: ClassVar[str] = "Iceberg"
+
+    def __init__(self, session: SparkSession, parts: tuple[str, ...]) -> None:
+        super().__init__(session)
+        self._parts = parts
+
+    @property
+    def sql_name(self) -> str:
+        """Its quoted name."""
+        return ".".join(quote(part) for part in self._parts)
+
+    @property
+    def place(self) -> str:
+        """Its name."""
+        return ".".join(self._parts)
+
+    @property
+    def exists(self) -> bool:
+        """Whether the catalogue has it."""
+        return bool(self.session.catalog.tableExists(self.sql_name))
+
+    def companion(self, suffix: str) -> IcebergTable:
+        """A table of ours in the same namespace."""
+        return IcebergTable(self.session, (*self._parts[:-1], self._parts[-1] + suffix))
+
+    def commit(self, batch: BatchId | None, source: str, work: Callable[[], None]) -> None:
+        """Do the work; the snapshot that it makes carries pipeline, checkpoint and number of the batch.
+
+        Iceberg's SQL takes such properties from the thread that commits, for as long as a piece of Java runs there.
+        That piece is ours, called back by Java.
+        """
+        if batch is None:
+            work()
+            return
+        from pyspark.java_gateway import ensure_callback_server_started
+
+        context = self.session.sparkContext
+        ensure_callback_server_started(context._gateway)  # type: ignore[no-untyped-call]
+        jvm: Any = context._jvm
+        step = _Step(work)
+        properties = {OWNER: batch.owner, BATCH: str(batch.number), TARGET: source}
+        jvm.org.apache.iceberg.spark.CommitMetadata.withCommitProperties(
+            properties, step, jvm.java.lang.Class.forName("java.lang.RuntimeException")
+        )
+        if step.failure is not None:
+            raise step.failure
+
+    def has(self, batch: BatchId, source: str) -> bool:
+        """Whether a snapshot that the table descends from is of this batch, or of a later one of the same owner."""
+        found = self.session.sql(
+            f"select max(cast(s.summary[{literal(BATCH)}] as bigint)) as newest from {self.sql_name}.snapshots s "
+            f"join {self.sql_name}.history h on s.snapshot_id = h.snapshot_id "
+            f"where h.is_current_ancestor and s.summary[{literal(OWNER)}] = {literal(batch.owner)} "
+            f"and s.summary[{literal(TARGET)}] = {literal(source)}"
+        ).collect()[0]["newest"]
+        return found is not None and found >= batch.number
+
+    def create(self, shape: Shape, properties: Mapping[str, str]) -> None:
+        """Create the table with the source's comments, and its key as identifier fields where it has no NULL."""
+        columns = ", ".join(column_ddl(column, nullable=False) for column in (*shape.columns, *shape.own))
+        pairs = ", ".join(f"{literal(name)} = {literal(value)}" for name, value in properties.items())
+        comment = f" comment {literal(shape.comment)}" if shape.comment else ""
+        self.session.sql(
+            f"create table if not exists {self.sql_name} ({columns}) using iceberg{comment} tblproperties ({pairs})"
+        )
+        required = {column.name for column in shape.columns if not column.nullable}
+        if shape.key and required.issuperset(shape.key):
+            names = ", ".join(quote(name) for name in shape.key)
+            self.session.sql(f"alter table {self.sql_name} set identifier fields {names}")
+
+    def column_type(self, kind: str) -> str:
+        """Iceberg's smallest integer is int."""
+        return "int" if kind in ("tinyint", "smallint") else kind
+
+    def widens(self, old: str, new: str) -> bool:
+        """What Iceberg promotes: int to bigint, float to double, a decimal to more digits of the same scale."""
+        if (old, new) in (("int", "bigint"), ("float", "double")):
+            return True
+        a, b = _DECIMAL.fullmatch(old), _DECIMAL.fullmatch(new)
+        return a is not None and b is not None and a[2] == b[2] and int(a[1]) <= int(b[1])
+
+    def properties_for(self, evolution: Evolution, columns: tuple[TargetColumn, ...]) -> Mapping[str, str]:
+        """Iceberg needs nothing beforehand: it knows columns by number."""
+        return {}
+
+
+class _Step:
+    """A piece of work as Java calls it."""
+
+    def __init__(self, work: Callable[[], None]) -> None:
+        self._work = work
+        self.failure: BaseException | None = None
+
+    def call(self) -> None:
+        """Do it. A failure is kept, because Java would hand over only its text."""
+        try:
+            self._work()
+        except BaseException as failure:
+            self.failure = failure
+
+    class Java:
+        """What it is to Java."""
+
+        implements: ClassVar[list[str]] = ["java.util.concurrent.Callable"]
+
+
+def refuse_without_iceberg(spark: SparkSession) -> None:
+    """Stop where the session can't write Iceberg tables.
+
+    Raises:
+        SinkError: with what to set.
+    """
+    extensions = spark.conf.get("spark.sql.extensions", "") or ""
+    if "IcebergSparkSessionExtensions" not in extensions:
+        raise SinkError(
+            "This Spark session does not have Iceberg.",
+            remedy="Start it with the package iceberg-spark-runtime of Spark's version and "
+            "spark.sql.extensions=org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions.",
+        )

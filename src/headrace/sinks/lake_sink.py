@@ -1,0 +1,278 @@
+"""What the sinks of lakehouse tables share: a batch is looked at whole, then each table has its own commit."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from headrace import faultpoints
+from headrace.apply import TableBatch, change_log, history, survey
+from headrace.apply.auto_cdc import SEQUENCE_MISSING
+from headrace.apply.change_log import ABSENT, BEFORE, EVENT_TIME, OPERATION
+from headrace.changes.table import TableId
+from headrace.errors import SchemaError, SinkError
+from headrace.options import Option, Options
+from headrace.sinks import lake_history, lake_merge
+from headrace.sinks.base import BatchId, Sink
+from headrace.sinks.evolution import TargetColumn
+from headrace.sinks.lake_options import AUTO_CDC, refuse_contradictions, tracked, written
+from headrace.sinks.lake_table import LakeTable, Shape, TargetPlan
+from headrace.sinks.table_sink import (
+    MAX_PARALLEL_TABLES,
+    MISSING_ROW,
+    POSITION_COLUMN,
+    SCHEMA_CHANGE_BEHAVIOR,
+    TAKEOVER,
+    WRONG_VALUE,
+    side_by_side,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_STATE_PARTITIONS = "spark.databricks.delta.snapshotPartitions"
+
+LOG_COLUMNS = (
+    TargetColumn(OPERATION, "string", "Headrace: r read, c create, u update, d delete, t truncate"),
+    TargetColumn(EVENT_TIME, "timestamp", "Headrace: when the source committed the change"),
+    TargetColumn(ABSENT, "array<string>", "Headrace: columns that the change did not carry; null for none"),
+    TargetColumn(BEFORE, "map<string,string>", "Headrace: the row before the change, as canonical texts"),
+)
+
+
+@dataclass(frozen=True)
+class _Work:
+    """One table of one batch, looked at and ready to be written."""
+
+    table: TableBatch
+    target: LakeTable
+    plan: TargetPlan
+
+
+class LakeSink(Sink):
+    """Mirrors source tables as tables of a lakehouse. Subclasses say which, and where a source table's mirror lies."""
+
+    guarantee: ClassVar[Literal["exactly-once", "at-least-once"]] = "exactly-once"
+    takes: ClassVar[Literal["messages", "changes"]] = "changes"
+    shared_options: ClassVar[tuple[Option, ...]] = (
+        POSITION_COLUMN,
+        TAKEOVER,
+        MISSING_ROW,
+        SCHEMA_CHANGE_BEHAVIOR,
+        *AUTO_CDC,
+        MAX_PARALLEL_TABLES,
+    )
+    fault_point: ClassVar[str]
+
+    def __init__(self, options: Options) -> None:
+        super().__init__(options)
+        refuse_contradictions(options)
+
+    @abstractmethod
+    def target(self, session: SparkSession, id: TableId) -> LakeTable:
+        """The mirror of a source table, in a session of its own."""
+
+    @abstractmethod
+    def new_table_properties(self) -> dict[str, str]:
+        """Properties of tables that are created."""
+
+    def write(self, rows: DataFrame, batch: BatchId) -> None:
+        """Bring the mirrors of all tables in the batch up to its end: tables side by side, each in its own commit.
+
+        When one table fails, others of the batch may be committed; a retry of the batch finds them done and does the
+        rest.
+
+        Raises:
+            SinkError: a target belongs to another pipeline or checkpoint, or can't be written.
+            SchemaError: a target can't carry the structure or a change; nothing of the batch is in that table.
+        """
+        spark = rows.sparkSession
+        tables = [written(self.settings, table) for table in survey(rows)]
+        # Every target is looked at before the first is touched.
+        workers = self.settings["max_parallel_tables"] if can_clone(spark) else 1
+        targets = [(table, self.target(session_for(spark, table.size), table.id)) for table in tables]
+        _refuse_shared(target for _, target in targets)
+        works = side_by_side(spark, targets, lambda found: self._look(*found, batch), workers=workers)
+        side_by_side(spark, works, lambda work: self._bring(rows, work, batch), workers=workers)
+
+    def now(self, spark: SparkSession, id: TableId) -> DataFrame | None:
+        """The rows of a source table's mirror that are true now, without our columns; None where there is no mirror.
+
+        Raises:
+            SinkError: the sink keeps a change log, which has no such rows.
+        """
+        stored_as = self.settings["stored_as_scd_type"]
+        if stored_as == "append":
+            raise SinkError(
+                f"The sink '{self.name}' keeps a change log, which can't be compared with the source.",
+                remedy="Compare a sink of type 1 or 2.",
+            )
+        target = self.target(session_for(spark, lake_merge.SMALL + 1), id)
+        if not target.exists:
+            return None
+        rows = target.read()
+        rows = rows.where(f"{lake_history.END} is null") if stored_as == "2" else rows
+        return rows.drop(*(column.name for column in self._own_columns(stored_as)))
+
+    def _look(self, table: TableBatch, target: LakeTable, batch: BatchId) -> _Work:
+        schema = table.schema
+        stored_as = self.settings["stored_as_scd_type"]
+        if stored_as == "2" and not schema.key:
+            raise SchemaError(
+                f"Table {schema.id} has no key, so it can't have a history.",
+                remedy="Add a key, or store it as a change log (stored_as_scd_type: append).",
+            )
+        # A truncate is a row of a change log too, and has no key.
+        never_null = {c.name for c in schema.key_columns if not c.nullable and stored_as != "append"}
+        shape = Shape(
+            source=schema.id.full_path,
+            columns=tuple(
+                TargetColumn(c.name, c.logical.spark_type, c.comment, c.name not in never_null) for c in schema.columns
+            ),
+            key=schema.key,
+            own=self._own_columns(stored_as),
+            comment=schema.comment,
+            stored_as=stored_as,
+        )
+        with explained(table.id.full_path, target):
+            plan = target.plan(
+                shape,
+                batch,
+                takeover=self.settings["takeover"],
+                behavior=self.settings["schema_change_behavior"],
+                rows=bool(table.size),
+                first_read=table.initial,
+                first_read_ends=table.snapshot_ended,
+                append_only=stored_as == "append"
+                or (not schema.key and table.inserts_only and table.read_again_from is None),
+            )
+        left_out = plan.evolution.left_out
+        return _Work(table.selecting(lambda name: name not in left_out), target, plan)
+
+    def _bring(self, rows: DataFrame, work: _Work, batch: BatchId) -> None:
+        table, target = work.table, work.target
+        with explained(table.id.full_path, target):
+            if work.plan.done:
+                return
+            target.prepare(work.plan, properties=self.new_table_properties())
+            if not table.size:
+                return
+            values = lake_merge.Values(
+                columns=tuple(column.name for column in table.schema.columns),
+                key=table.schema.key,
+                nullable=frozenset(column.name for column in table.schema.columns if column.nullable),
+                position=self.settings["position_column"],
+                casts=work.plan.evolution.casts or {},
+                insert_partial=self.settings["missing_row"] == "insert",
+            )
+            faultpoints.reach(f"{self.fault_point}.before_commit")
+            self._commit(rows, work, values, batch)
+            faultpoints.reach(f"{self.fault_point}.after_commit")
+
+    def _commit(self, rows: DataFrame, work: _Work, values: lake_merge.Values, batch: BatchId) -> None:
+        table, target = work.table, work.target
+        source, ignore_nulls = table.id.full_path, self.settings["ignore_null_updates"]
+        stored_as = self.settings["stored_as_scd_type"]
+        if stored_as == "append":
+            log = change_log(rows, table, self.settings["position_column"])
+            lake_history.append_changes(target, log, tuple(log.columns), source, batch)
+        elif stored_as == "2":
+            versions = lake_history.History(
+                events=history.change_events(rows, table, ignore_nulls=ignore_nulls),
+                truncates=None if table.truncate_at is None else history.truncates(rows, table),
+                values=values,
+                columns=tuple(TargetColumn(c.name, c.logical.spark_type) for c in table.schema.columns),
+                tracked=tracked(self.settings, table),
+                source=source,
+                read_again_from=table.read_again_from,
+            )
+            if work.plan.append:
+                lake_history.append_first(target, versions, batch)
+            else:
+                lake_history.bring(target, versions, batch, self.new_table_properties())
+        else:
+            if work.plan.append:
+                commit = lake_merge.append(rows, table, target, values)
+            elif table.schema.key:
+                commit = lake_merge.merge(rows, table.emptying, target, values, ignore_nulls=ignore_nulls)
+            else:
+                commit = lake_merge.merge_keyless(rows, table.emptying, target, values)
+            target.commit(batch, source, commit)
+
+    def _own_columns(self, stored_as: str) -> tuple[TargetColumn, ...]:
+        position = TargetColumn(
+            self.settings["position_column"], "string", "Headrace: position of the row's last change"
+        )
+        if stored_as == "2":
+            return lake_history.columns("struct<position:string,event_time:timestamp>")
+        return (position, *LOG_COLUMNS) if stored_as == "append" else (position,)
+
+
+def session_for(spark: SparkSession, size: int) -> SparkSession:
+    """A session for the work on one table: the same cached data, but settings of its own.
+
+    Where there is nothing to clone (Spark Connect) it is the session itself; the caller then writes one table after
+    another.
+    """
+    if not can_clone(spark):
+        return spark
+    own = type(spark)(spark.sparkContext, spark._jsparkSession.cloneSession())
+    cores = spark.sparkContext.defaultParallelism
+    # The log of a small table would be spread over 50 tasks otherwise, which takes longer than a small batch itself.
+    if own.conf.get(_STATE_PARTITIONS, None) is None:
+        own.conf.set(_STATE_PARTITIONS, str(max(2, min(50, cores))))
+    if size <= lake_merge.SMALL and cores < int(own.conf.get("spark.sql.shuffle.partitions") or 200):
+        own.conf.set("spark.sql.shuffle.partitions", str(cores))
+    return own
+
+
+def can_clone(spark: SparkSession) -> bool:
+    """Whether commits can have sessions of their own, and so run side by side."""
+    return hasattr(spark, "_jsparkSession")
+
+
+@contextmanager
+def explained(source: str, target: LakeTable) -> Iterator[None]:
+    """Spark's failures as ours: what went wrong with which table, without any value of a cell."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except (PySparkException, Py4JError) as failure:
+        text = str(failure)
+        if lake_merge.MISSING_ROW in text:
+            raise SchemaError(
+                f"An update of table {source} does not carry all columns, "
+                f"and the {target.label} has no row of its key.",
+                remedy="Take a new snapshot of the table, or set the sink's option 'missing_row' to 'insert'.",
+            ) from failure
+        if SEQUENCE_MISSING in text:
+            raise SchemaError(
+                f"A change for the {target.label} has no place in the order: its sequence is null.",
+                remedy="Leave such rows out, or order by an expression that is never null.",
+            ) from failure
+        if any(kind in text for kind in WRONG_VALUE):
+            raise SchemaError(
+                f"A value of table {source} does not fit its column's type in the {target.label}.",
+                remedy="Compare the source's column types with the table's; --debug shows Spark's own message.",
+            ) from failure
+        condition = failure.getCondition() if isinstance(failure, PySparkException) else None
+        raise SinkError(
+            f"The {target.label} can't be written ({condition or type(failure).__name__}).",
+            remedy="--debug shows Spark's own message. The batch can be repeated.",
+        ) from failure
+
+
+def _refuse_shared(targets: Iterator[LakeTable] | Sequence[LakeTable]) -> None:
+    # Without regard to case, because not every file system has it.
+    for place, n in Counter(target.place.lower() for target in targets).items():
+        if n > 1:
+            raise SinkError(
+                f"{n} tables of the batch would share the target {place}.",
+                remedy="Give each source database a sink of its own, with targets of its own.",
+            )

@@ -1,0 +1,300 @@
+"""One lakehouse table that mirrors a source table: who owns it, how it gets its structure, how a commit is known.
+
+Everything but a commit is metadata: it comes before the data of a batch and may be repeated without harm.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar
+
+from headrace.changes.typed import literal, quote
+from headrace.errors import SchemaError, SinkError
+from headrace.sinks.base import BatchId
+from headrace.sinks.evolution import Evolution, TargetColumn, evolution
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+OWNER = "headrace.owner"
+KEY = "headrace.key"
+SOURCE_TABLE = "headrace.table"
+PHASE = "headrace.phase"
+STORED_AS = "headrace.stored-as"
+INITIAL = "initial"
+STREAMING = "streaming"
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How a target must look.
+
+    Args:
+        source: what it mirrors, as messages name it and as the target remembers it.
+        columns: the source's.
+        key: names of the key columns.
+        own: our columns beside them.
+        comment: what the source says of the table.
+        stored_as: `1` and `2` (the SCD type), `append`, or what else a table of ours is.
+    """
+
+    source: str
+    columns: tuple[TargetColumn, ...]
+    key: tuple[str, ...]
+    own: tuple[TargetColumn, ...]
+    comment: str | None = None
+    stored_as: str = "1"
+
+    @property
+    def key_names(self) -> str:
+        """The key columns as they stand in the target's property."""
+        return ", ".join(quote(name) for name in self.key)
+
+
+@dataclass(frozen=True)
+class TargetPlan:
+    """What has to be done to a target before a batch's data, and how the data goes in. Nothing was done yet.
+
+    Args:
+        shape: how the target must look.
+        exists: whether the table is there.
+        append: the rows are new for certain, so that they need not be merged.
+        done: the target has the batch already.
+        set: table properties to set; all of them where the table is to be created.
+        evolution: what becomes of columns that differ.
+    """
+
+    shape: Shape
+    exists: bool
+    append: bool
+    done: bool
+    set: Mapping[str, str]
+    evolution: Evolution = field(default_factory=Evolution)
+
+
+class LakeTable(ABC):
+    """A table of one lakehouse format. `session` is its own, so that its settings reach no other table's commit.
+
+    Args:
+        session: reads and writes the table.
+
+    Attributes:
+        title: the format's name as people write it.
+    """
+
+    title: ClassVar[str]
+
+    def __init__(self, session: SparkSession) -> None:
+        self.session = session
+
+    @property
+    @abstractmethod
+    def sql_name(self) -> str:
+        """The table as Spark SQL names it."""
+
+    @property
+    @abstractmethod
+    def place(self) -> str:
+        """The table as messages name it: a path, or the name in a catalog."""
+
+    @property
+    @abstractmethod
+    def exists(self) -> bool:
+        """Whether the table is there."""
+
+    @abstractmethod
+    def companion(self, suffix: str) -> LakeTable:
+        """A table of ours beside this one."""
+
+    @abstractmethod
+    def commit(self, batch: BatchId | None, source: str, work: Callable[[], None]) -> None:
+        """Do the work, one data commit, which carries the batch's number; without a batch it carries none."""
+
+    @abstractmethod
+    def has(self, batch: BatchId, source: str) -> bool:
+        """Whether the table has this batch already, as far as can be told before the commit."""
+
+    @abstractmethod
+    def create(self, shape: Shape, properties: Mapping[str, str]) -> None:
+        """Create the table, empty; harmless where it is there."""
+
+    @abstractmethod
+    def column_type(self, kind: str) -> str:
+        """The type that the format gives a column of this Spark type."""
+
+    @abstractmethod
+    def widens(self, old: str, new: str) -> bool:
+        """Whether a column of the one type can be made one of the other, wider one, without rewriting data."""
+
+    @abstractmethod
+    def properties_for(self, evolution: Evolution, columns: tuple[TargetColumn, ...]) -> Mapping[str, str]:
+        """Properties that the table needs before it can take these names and changes."""
+
+    @property
+    def label(self) -> str:
+        """`Delta table /lake/t`."""
+        return f"{self.title} table {self.place}"
+
+    def read(self) -> DataFrame:
+        """The table's rows."""
+        return self.session.table(self.sql_name)
+
+    def properties(self) -> dict[str, str]:
+        """The table's properties."""
+        return {row["key"]: row["value"] for row in self.session.sql(f"show tblproperties {self.sql_name}").collect()}
+
+    def types(self) -> dict[str, str]:
+        """The table's columns and their types."""
+        return {column.name: column.dataType.simpleString() for column in self.read().schema}
+
+    def plan(
+        self,
+        shape: Shape,
+        batch: BatchId | None,
+        *,
+        takeover: bool,
+        behavior: str,
+        rows: bool,
+        first_read: bool,
+        first_read_ends: bool,
+        append_only: bool,
+    ) -> TargetPlan:
+        """Compare the target with what the batch needs. Changes nothing.
+
+        Rows are appended while the table was created by this owner and holds rows of its first snapshot only, and
+        always with `append_only`. The phase is over before the first other row is written.
+
+        Args:
+            shape: how the target must look.
+            batch: who writes; without one anybody may.
+            takeover: whether the target may be another's.
+            behavior: what becomes of structures that differ (see `evolution`).
+            rows: whether the batch has rows of this table.
+            first_read: all of them were read by the source's first snapshot.
+            first_read_ends: it ends in this batch.
+            append_only: the rows need not be merged in any case.
+
+        Raises:
+            SinkError: another pipeline or checkpoint, or another source table, has this target.
+            SchemaError: the target can't carry the structure.
+        """
+        self._refuse_names(shape)
+        owner = batch.owner if batch is not None else None
+        identity = {KEY: shape.key_names, SOURCE_TABLE: shape.source, STORED_AS: shape.stored_as}
+        if owner is not None:
+            identity[OWNER] = owner
+        exists = self.exists
+        changes = Evolution()
+        if exists:
+            properties = self.properties()
+            self._refuse_stranger(properties, shape, owner, takeover)
+            columns = tuple(
+                TargetColumn(c.name, self.column_type(c.type), c.comment, c.nullable)
+                for c in (*shape.columns, *shape.own)
+            )
+            changes = evolution(
+                self.types(),
+                columns,
+                key=shape.key,
+                own=frozenset(column.name for column in shape.own),
+                behavior=behavior,
+                widens=self.widens,
+                source=shape.source,
+                target=f"the {self.label}",
+            )
+        else:
+            properties = {**identity, PHASE: INITIAL}
+        change = {name: value for name, value in identity.items() if properties.get(name) != value}
+        initial = owner is not None and properties.get(PHASE) == INITIAL and properties.get(OWNER) == owner
+        if rows and initial and (first_read_ends or not first_read):
+            change[PHASE] = STREAMING
+        elif not exists:
+            change[PHASE] = INITIAL if owner is not None else STREAMING
+        elif OWNER in change:
+            change[PHASE] = STREAMING
+        named = changes.add if exists else (*shape.columns, *shape.own)
+        needed = self.properties_for(changes, named)
+        change.update({name: value for name, value in needed.items() if properties.get(name) != value})
+        done = exists and batch is not None and OWNER not in change and self.has(batch, shape.source)
+        return TargetPlan(
+            shape,
+            exists,
+            append=append_only or (initial and first_read),
+            done=done,
+            set=change if exists else {**identity, **change},
+            evolution=changes,
+        )
+
+    def prepare(self, plan: TargetPlan, *, properties: Mapping[str, str]) -> None:
+        """Create or evolve the target as planned. Repeatable; no data is touched.
+
+        Args:
+            plan: what `plan` said.
+            properties: further table properties of a new table.
+        """
+        if not plan.exists:
+            self.create(plan.shape, {**properties, **plan.set})
+            return
+        if plan.set:
+            pairs = ", ".join(f"{literal(name)} = {literal(value)}" for name, value in plan.set.items())
+            self.session.sql(f"alter table {self.sql_name} set tblproperties ({pairs})")
+        for column in plan.evolution.widen:
+            self.session.sql(f"alter table {self.sql_name} alter column {quote(column.name)} type {column.type}")
+        for name in plan.evolution.drop:
+            self.session.sql(f"alter table {self.sql_name} drop column {quote(name)}")
+        if plan.evolution.add:
+            columns = ", ".join(column_ddl(column, nullable=True) for column in plan.evolution.add)
+            self.session.sql(f"alter table {self.sql_name} add columns ({columns})")
+
+    def _refuse_names(self, shape: Shape) -> None:
+        own = {column.name.lower() for column in shape.own}
+        seen: dict[str, str] = {}
+        for column in shape.columns:
+            twin = seen.setdefault(column.name.lower(), column.name)
+            if column.name.lower() in own:
+                raise SchemaError(
+                    f"Table {shape.source} has a column '{column.name}', which is Headrace's own in a mirror.",
+                    remedy="Set the sink's option 'position_column' to another name, or leave the column out.",
+                )
+            if twin != column.name:
+                raise SchemaError(
+                    f"Columns '{twin}' and '{column.name}' of table {shape.source} differ only in case; "
+                    f"{self.title} can't hold both.",
+                    remedy="Leave one of them out of the capture.",
+                )
+
+    def _refuse_stranger(self, properties: Mapping[str, str], shape: Shape, owner: str | None, takeover: bool) -> None:
+        known = properties.get(SOURCE_TABLE)
+        if known is not None and known != shape.source:
+            raise SinkError(
+                f"The {self.label} mirrors {known}, not {shape.source}.",
+                remedy="Give each source table a target of its own.",
+            )
+        key = properties.get(KEY, shape.key_names)
+        if key != shape.key_names:
+            raise SchemaError(
+                f"The key of table {shape.source} is ({shape.key_names}) now, "
+                f"but the {self.label} was kept by ({key}).",
+                remedy="Move the target away and take a new snapshot.",
+            )
+        stored_as = properties.get(STORED_AS, "1")
+        if known is not None and stored_as != shape.stored_as:
+            raise SinkError(
+                f"The {self.label} is stored as SCD type {stored_as}, not {shape.stored_as}.",
+                remedy="Choose another target, or move this one away and take a new snapshot.",
+            )
+        current = properties.get(OWNER)
+        if owner is not None and current != owner and not takeover:
+            whose = f"to the pipeline and checkpoint '{current}'" if current else "to no Headrace pipeline"
+            raise SinkError(
+                f"The {self.label} belongs {whose}, not to '{owner}'.",
+                remedy="Set the sink's option 'takeover' to true if it may be taken over, or choose another target.",
+            )
+
+
+def column_ddl(column: TargetColumn, *, nullable: bool) -> str:
+    """A column as DDL."""
+    comment = f" comment {literal(column.comment)}" if column.comment else ""
+    return f"{quote(column.name)} {column.type}{'' if nullable or column.nullable else ' not null'}{comment}"

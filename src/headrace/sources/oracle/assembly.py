@@ -1,0 +1,339 @@
+"""A committed transaction's events, in mined order: what was taken back is left out, pieces of large values are put to
+their rows (spec/oracle.md sections 6 and 10).
+
+Rows are read from staging as they are needed. A transaction may be larger than memory: held are one batch of rows, one
+event with its large values, and, while work was rolled back to a savepoint, the row ids of a bounded part of that.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.errors import CaptureError
+from headrace.options import Options
+from headrace.sources.oracle.ledger import Transaction
+from headrace.sources.oracle.redo import RedoPiece, RedoRow, RedoSyntaxError, Shape, parse
+
+INSERT, DELETE, UPDATE, DDL, UNSUPPORTED = 1, 2, 3, 5, 255
+_CHANGES = frozenset((INSERT, DELETE, UPDATE))
+_BEGINS = frozenset((9, 68, 91))
+_WRITES = frozenset((10, 70, 92))
+_ENDS = frozenset((71, 93))
+_OPERATIONS = {INSERT: "c", DELETE: "d", UPDATE: "u"}
+_UNDONE_AT_ONCE = 500_000
+_COLUMNS = ("scn", "rs_id", "ssn", "code", "owner", "name", "row_id", "undo", "user", "thread", "status", "info", "sql")
+_PIECES_ONLY = Shape(changed=("",))
+"""The shape of an update of which only pieces are known, by identity."""
+_LOG = logging.getLogger("headrace.sources")
+Read = Callable[[Sequence[str] | None], Iterator[pa.RecordBatch]]
+"""Gives a transaction's rows from the beginning, all columns or some."""
+
+
+@dataclass
+class Event:
+    """One change of one row, or a truncate.
+
+    Args:
+        op: `c`, `u`, `d` or `t`.
+        path: `schema.table`.
+        row: the parsed statement; null for a truncate.
+        scn, rs_id, ssn, thread, row_id, user, sql: of its record.
+        values: large values that came in pieces, by column, as text or bytes; null for NULL.
+        lost: columns whose value can't be known.
+    """
+
+    op: str
+    path: str
+    row: RedoRow | None
+    scn: int
+    rs_id: str
+    ssn: int
+    thread: int
+    row_id: str | None
+    user: str | None
+    sql: str
+    values: dict[str, str | bytes | None] = field(default_factory=dict)
+    lost: set[str] = field(default_factory=set)
+
+
+@dataclass
+class _Value:
+    """A large value that is being put together."""
+
+    event: Event
+    column: str
+    kind: str
+    fresh: bool
+    parts: list[tuple[int, str | bytes]] = field(default_factory=list)
+    document: list[str | bytes] = field(default_factory=list)
+    null: bool = False
+
+    def write(self, piece: RedoPiece) -> None:
+        data: str | bytes | None = bytes.fromhex(piece.hex) if piece.hex is not None else piece.text
+        if data is None:
+            self.null = True
+        elif piece.op == "lob_write":
+            self.parts.append(((piece.offset or 1) - 1, data))
+        else:
+            self.document.append(data)
+
+    def finish(self) -> None:
+        """Put it to its event."""
+        event = self.event
+        if self.kind == "document":
+            parts = [part.encode() if isinstance(part, str) else part for part in self.document]
+            event.values[self.column] = None if self.null or not parts else b"".join(parts).decode("utf-8", "replace")
+            return
+        if not self.parts:
+            return
+        if not self.fresh and min(offset for offset, _ in self.parts) > 0:
+            # The beginning was written before, by another transaction: the whole is not in the log.
+            event.lost.add(self.column)
+            return
+        size = max(offset + len(data) for offset, data in self.parts)
+        if isinstance(self.parts[0][1], bytes):
+            whole = bytearray(size)
+            for offset, data in self.parts:
+                whole[offset : offset + len(data)] = data if isinstance(data, bytes) else data.encode()
+            event.values[self.column] = bytes(whole)
+            return
+        text = [" "] * size
+        for offset, data in self.parts:
+            text[offset : offset + len(data)] = str(data)
+        event.values[self.column] = "".join(text)
+
+
+class Assembly:
+    """The events of one transaction.
+
+    Args:
+        transaction: it.
+        read: reads its rows from staging, as often as it is asked.
+        tables: paths of the captured tables.
+        settings: the source's options.
+    """
+
+    def __init__(self, transaction: Transaction, read: Read, tables: frozenset[str], settings: Options) -> None:
+        self._transaction = transaction
+        self._read = read
+        self._tables = tables
+        self._settings = settings
+        self._held: Event | None = None
+        self._ghost: Event | None = None
+        self._value: _Value | None = None
+
+    def events(self) -> Iterator[Event]:
+        """In mined order.
+
+        Raises:
+            CaptureError: a change can't be read, and the options say to stop.
+        """
+        undone = self._undone() if self._transaction.undo else None
+        ordinal = 0
+        for batch in self._read(None):
+            columns = [batch.column(name).to_pylist() for name in _COLUMNS]
+            for record in zip(*columns, strict=True):
+                yield from self._take(record, undone is not None and bool(undone[ordinal]))
+                ordinal += 1
+        yield from self._released()
+
+    def _take(self, record: tuple[object, ...], undone: bool) -> Iterator[Event]:
+        code, taken_back = record[3], record[7]
+        if taken_back:
+            return
+        if code in _CHANGES:
+            if undone:
+                self._ghost = self._parsed(record)
+                return
+            event = self._parsed(record)
+            if event is not None:
+                yield from self._released()
+                self._held, self._ghost = event, None
+        elif code in _BEGINS:
+            yield from self._begin(record)
+        elif code in _WRITES:
+            if self._value is not None:
+                piece = self._piece(record)
+                if piece is not None:
+                    self._value.write(piece)
+        elif code in _ENDS:
+            self._end_value()
+        elif code == DDL:
+            path = f"{record[4]}.{record[5]}"
+            if path in self._tables and str(record[12]).lstrip().upper().startswith("TRUNCATE"):
+                yield from self._released()
+                yield self._event("t", path, None, record)
+        elif code == UNSUPPORTED:
+            if f"{record[4]}.{record[5]}" in self._tables:
+                self._refuse(record, "LogMiner can't print it")
+        elif self._value is not None:
+            # A LOB that is cut or erased in part: what is left is not in the log.
+            self._value.event.lost.add(self._value.column)
+            self._value = None
+
+    def _begin(self, record: tuple[object, ...]) -> Iterator[Event]:
+        self._end_value()
+        piece = self._piece(record)
+        if piece is None or piece.lob_column is None or piece.schema is None:
+            return
+        if f"{piece.schema}.{piece.table}" not in self._tables:
+            return
+        if self._ghost is not None and _same_row(self._ghost, piece):
+            return
+        held = self._held
+        if held is None or not _same_row(held, piece):
+            yield from self._released()
+            key = dict(piece.after or {})
+            row = RedoRow("update", piece.schema, piece.table or "", key, dict(key), _PIECES_ONLY)
+            held = self._held = self._event("u", f"{piece.schema}.{piece.table}", row, record)
+        after = held.row.after if held.row is not None else None
+        fresh = after is not None and piece.lob_column in after
+        kind = "document" if piece.op in ("xml_begin", "ext_string_begin") else piece.lob_kind or "clob"
+        self._value = _Value(held, piece.lob_column, kind, fresh)
+        self._value_piece(piece)
+
+    def _value_piece(self, piece: RedoPiece) -> None:
+        """A block may write in the statement that selects the locator."""
+        if self._value is not None and (piece.text is not None or piece.hex is not None):
+            self._value.write(piece)
+
+    def _end_value(self) -> None:
+        if self._value is not None:
+            self._value.finish()
+            self._value = None
+
+    def _released(self) -> Iterator[Event]:
+        self._end_value()
+        held, self._held = self._held, None
+        if held is not None and not (held.row is not None and held.row.shape is _PIECES_ONLY and not held.values):
+            # A locator without a write changes nothing.
+            yield held
+
+    def _parsed(self, record: tuple[object, ...]) -> Event | None:
+        path = f"{record[4]}.{record[5]}"
+        if path not in self._tables:
+            if str(record[4]) == "UNKNOWN" or str(record[5]).startswith("OBJ#"):
+                self._refuse(record, "its table was changed or dropped since, so that LogMiner knows no names for it")
+            return None
+        sql, info = str(record[12] or ""), record[11]
+        if record[10] == 2 and info:
+            self._refuse(record, f"LogMiner says: {info}")
+            return None
+        if not sql:
+            self._refuse(record, "it has no statement")
+            return None
+        try:
+            row = parse(sql, relaxed_quotes=self._settings["relaxed_quotes"])
+        except RedoSyntaxError as error:
+            self._refuse(record, str(error))
+            return None
+        if not isinstance(row, RedoRow):
+            self._refuse(record, "its statement is no row change")
+            return None
+        return self._event(_OPERATIONS[int(str(record[3]))], path, row, record)
+
+    def _piece(self, record: tuple[object, ...]) -> RedoPiece | None:
+        try:
+            piece = parse(str(record[12] or ""))
+        except RedoSyntaxError as error:
+            self._refuse(record, str(error))
+            return None
+        return piece if isinstance(piece, RedoPiece) else None
+
+    def _event(self, op: str, path: str, row: RedoRow | None, record: tuple[object, ...]) -> Event:
+        scn, rs_id, ssn, _, _, _, row_id, _, user, thread, _, _, sql = record
+        return Event(
+            op, path, row, int(str(scn)), str(rs_id), int(str(ssn)), int(str(thread)),
+            None if row_id is None else str(row_id), None if user is None else str(user), str(sql or ""),
+        )  # fmt: skip
+
+    def _refuse(self, record: tuple[object, ...], why: str) -> None:
+        mode = self._settings["unreadable_changes"]
+        if mode == "skip":
+            return
+        message = (
+            f"A change of table {record[4]}.{record[5]} can't be read: {why} (SCN {record[0]}, transaction "
+            f"{self._transaction.xid}, RS_ID {record[1]}, SSN {record[2]})."
+        )
+        if mode == "fail":
+            raise CaptureError(message, remedy="Take a new snapshot, or set 'unreadable_changes' to warn.")
+        _LOG.warning("%s It is left out.", message)
+
+    # What was rolled back to a savepoint.
+
+    def _undone(self) -> np.ndarray:
+        """For each row of the transaction whether a later one takes it back.
+
+        A row that takes back cancels the newest change of the same row of the table that is not cancelled yet.
+        """
+        undone: np.ndarray = np.zeros(self._transaction.rows, dtype=bool)
+        for suffixes in self._parts():
+            stacks: dict[tuple[str, str], list[int]] = defaultdict(list)
+            taken_back = self._taken_back(suffixes)
+            for ordinal, code, table, row_id, undo in self._row_ids(suffixes):
+                row = (table, row_id)
+                if undo:
+                    stack = stacks.get(row)
+                    if stack:
+                        undone[stack.pop()] = True
+                    else:
+                        _LOG.warning(
+                            "Transaction %s takes back a change of table %s that it did not make.",
+                            self._transaction.xid,
+                            table,
+                        )
+                elif code in _CHANGES and row in taken_back:
+                    stacks[row].append(ordinal)
+        return undone
+
+    def _parts(self) -> list[set[str]]:
+        """The ends of row ids, in parts that have a bounded number of rows that take back."""
+        counts: dict[str, int] = defaultdict(int)
+        for batch in self._read(("row_id", "undo")):
+            ends = pc.utf8_slice_codeunits(batch.filter(batch.column("undo")).column("row_id"), -2)
+            for found in pc.value_counts(ends).to_pylist():
+                counts[found["values"]] += found["counts"]
+        parts: list[set[str]] = []
+        size = _UNDONE_AT_ONCE
+        for end, count in counts.items():
+            if size + count > _UNDONE_AT_ONCE:
+                parts.append(set())
+                size = 0
+            parts[-1].add(end)
+            size += count
+        return parts
+
+    def _taken_back(self, suffixes: set[str]) -> set[tuple[str, str]]:
+        return {(table, row_id) for _, _, table, row_id, undo in self._row_ids(suffixes) if undo}
+
+    def _row_ids(self, suffixes: set[str]) -> Iterator[tuple[int, int, str, str, bool]]:
+        wanted = pa.array(sorted(suffixes), pa.string())
+        start = 0
+        for batch in self._read(("code", "owner", "name", "row_id", "undo")):
+            ends = pc.utf8_slice_codeunits(batch.column("row_id"), -2)
+            chosen = pc.indices_nonzero(pc.is_in(ends, value_set=wanted))
+            found = batch.take(chosen)
+            names = pc.binary_join_element_wise(found.column("owner"), found.column("name"), ".")
+            yield from zip(
+                (chosen.to_numpy(zero_copy_only=False) + start).tolist(),
+                found.column("code").to_pylist(),
+                names.to_pylist(),
+                found.column("row_id").to_pylist(),
+                found.column("undo").to_pylist(),
+                strict=True,
+            )
+            start += batch.num_rows
+
+
+def _same_row(event: Event, piece: RedoPiece) -> bool:
+    if event.row is None or event.row.after is None or event.path != f"{piece.schema}.{piece.table}":
+        return False
+    after = event.row.after
+    return all(name in after and after[name] == text for name, text in (piece.after or {}).items())

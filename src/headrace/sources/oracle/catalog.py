@@ -1,0 +1,178 @@
+"""What the server's catalog says: which tables are captured, and how they look (spec/oracle.md sections 1, 12)."""
+
+from __future__ import annotations
+
+import fnmatch
+import logging
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from headrace.changes import Column, TableId, TableSchema
+from headrace.errors import CaptureError, OptionError
+from headrace.registry import did_you_mean
+from headrace.sources.oracle import statements
+from headrace.sources.oracle.connection import Connection
+from headrace.sources.oracle.structure import OracleTable
+from headrace.sources.oracle.types import NativeType
+
+_LONGEST_NAME = 30
+_CONSTANT = re.compile(r"'((?:[^']|'')*)'|([-+]?[0-9.]+)")
+_HELPERS = re.compile(r"MLOG\$_|RUPD\$_|SYS_IOT_OVER_|BIN\$|DR\$|LOG_MINING_FLUSH$")
+_LOG = logging.getLogger("headrace.sources")
+
+
+class Selection:
+    """Which tables the options mean."""
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        self._include = (settings["table"],) if settings["table"] else tuple(settings["tables"])
+        self._exclude = tuple(settings["tables_excluded"])
+        for pattern in (*self._include, *self._exclude):
+            if pattern.startswith("re:"):
+                _expression(pattern)
+
+    def means(self, owner: str, name: str) -> bool:
+        """Whether a table would be captured if it were there."""
+        if owner in statements.BUILT_IN or _HELPERS.match(name):
+            return False
+        chosen = not self._include or any(_fits(owner, name, pattern) for pattern in self._include)
+        return chosen and not any(_fits(owner, name, pattern) for pattern in self._exclude)
+
+    def order(self, owner: str, name: str) -> int:
+        """The place of the pattern that names it."""
+        return next((n for n, pattern in enumerate(self._include) if _fits(owner, name, pattern)), 0)
+
+    def missing(self, tables: Sequence[tuple[str, str]]) -> str | None:
+        """The first pattern that means none of these tables."""
+        return next((p for p in self._include if not any(_fits(o, n, p) for o, n in tables)), None)
+
+    @property
+    def is_everything(self) -> bool:
+        """Whether no table was named."""
+        return not self._include
+
+
+def _fits(owner: str, name: str, pattern: str) -> bool:
+    path = f"{owner}.{name}"
+    if pattern.startswith("re:"):
+        return _expression(pattern).fullmatch(path) is not None
+    return path == pattern or fnmatch.fnmatchcase(path.upper(), pattern.upper())
+
+
+def _expression(pattern: str) -> re.Pattern[str]:
+    try:
+        return re.compile(pattern.removeprefix("re:"), re.IGNORECASE)
+    except re.error as error:
+        raise OptionError(f"'{pattern}' is no regular expression ({error}).", remedy="Correct 'tables'.") from error
+
+
+def captured_tables(
+    connection: Connection, database: str, settings: Mapping[str, Any], *, strict: bool
+) -> dict[str, OracleTable]:
+    """The tables that the options mean, by path, in the order of the include list.
+
+    Raises:
+        CaptureError: a named table is not there, or there is none at all (where `strict`).
+    """
+    selection = Selection(settings)
+    found = [(str(owner), str(name)) for owner, name in connection.rows(statements.TABLES)]
+    logged = {(str(owner), str(name)) for owner, name in connection.rows(statements.ALL_COLUMN_LOGGING)}
+    whole = str(connection.rows(statements.DATABASE)[0][4]) == "YES"
+    chosen = [table for table in found if selection.means(*table)]
+    if selection.is_everything and not whole:
+        chosen = [table for table in chosen if table in logged]
+    if strict:
+        missing = selection.missing(found)
+        if missing is not None:
+            known = [".".join(table) for table in found if table[0] not in statements.BUILT_IN]
+            raise CaptureError(f"Database '{database}' has no table '{missing}'.", remedy=did_you_mean(missing, known))
+        if not chosen:
+            raise CaptureError(
+                f"No table of database '{database}' logs all its columns.",
+                remedy="Run ALTER TABLE ... ADD SUPPLEMENTAL LOG DATA (ALL) COLUMNS for each, or name them.",
+            )
+    chosen.sort(key=lambda table: selection.order(*table))
+    tables = {}
+    for owner, name in chosen:
+        table = _table(connection, TableId(database, owner, name), lobs=settings["lob_enabled"])
+        tables[table.id.path] = table
+        if strict and not whole and (owner, name) not in logged:
+            _LOG.warning(
+                "Table %s does not log all its columns: what an update leaves out is absent from its changes. "
+                'Run ALTER TABLE "%s"."%s" ADD SUPPLEMENTAL LOG DATA (ALL) COLUMNS.',
+                table.id.path,
+                owner,
+                name,
+            )
+    return tables
+
+
+def _table(connection: Connection, id: TableId, *, lobs: bool) -> OracleTable:
+    columns: list[Column] = []
+    natives: list[NativeType] = []
+    left_out = []
+    long = max((len(name) for name in (id.name,)), default=0)
+    for name, _, kind, characters, size, precision, scale, nullable, default, identity in connection.rows(
+        statements.COLUMNS, owner=id.schema, name=id.name
+    ):
+        long = max(long, len(str(name)))
+        native = NativeType(str(kind), int(characters or size or 0), _whole(precision), _whole(scale))
+        if not native.supported or (native.large and not lobs):
+            left_out.append(f"{name} ({kind})")
+            continue
+        natives.append(native)
+        columns.append(
+            Column(
+                name=str(name),
+                position=len(columns) + 1,
+                logical=native.logical,
+                native_type=native.name.lower(),
+                length=native.shown_length,
+                scale=native.scale,
+                nullable=nullable == "Y",
+                default=_constant(default, native),
+                default_expression=None if default is None else str(default).strip(),
+                identity=identity == "YES",
+                jdbc_type=native.jdbc_type,
+                large=native.large,
+            )
+        )
+    if left_out:
+        _LOG.warning("Columns of table %s that are not captured: %s.", id.path, ", ".join(left_out))
+    if long > _LONGEST_NAME:
+        _LOG.warning("Table %s has a name of more than 30 characters: LogMiner does not print its changes.", id.path)
+    keys = _keys(connection.rows(statements.KEYS, owner=id.schema, name=id.name), {c.name: c for c in columns})
+    key = keys[0] if keys else ()
+    schema = TableSchema(id, tuple(columns), key)
+    table = OracleTable(schema, tuple(natives), ())
+    chunks = bool(key) and all(table.native(name).chunks for name in key)
+    return OracleTable(schema, tuple(natives), key if chunks else ())
+
+
+def _keys(rows: Sequence[tuple[Any, ...]], columns: Mapping[str, Column]) -> list[tuple[str, ...]]:
+    """The primary key, else unique constraints of columns that are never NULL."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for kind, constraint, column in rows:
+        found.setdefault((str(kind), str(constraint)), []).append(str(column))
+    keys = []
+    for (kind, _), names in found.items():
+        if all(name in columns for name in names) and (kind == "P" or not any(columns[n].nullable for n in names)):
+            keys.append(tuple(names))
+    return keys
+
+
+def _constant(default: Any, native: NativeType) -> str | None:
+    """A default that is a literal, as canonical text."""
+    match = _CONSTANT.fullmatch(str(default or "").strip())
+    if match is None:
+        return None
+    text = match[1].replace("''", "'") if match[1] is not None else match[2]
+    try:
+        return native.decoded([text])[0]
+    except ValueError:
+        return None
+
+
+def _whole(value: Any) -> int | None:
+    return None if value is None else int(value)

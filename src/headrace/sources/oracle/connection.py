@@ -1,0 +1,148 @@
+"""One connection to an Oracle database, with errors in Headrace's words."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from headrace import registry
+from headrace.errors import CaptureError, ConnectError, HeadraceError
+
+ARROW_ROWS = 10_000
+_NUMBER = re.compile(r"\b(?:ORA|DPY|DPI)-(\d{4,5})")
+_LOG = logging.getLogger("headrace.sources")
+_LOGIN = frozenset((1017, 1045, 28000, 28001, 1005))
+_AWAY = frozenset((3113, 3114, 3135, 12170, 12514, 12541, 12545, 12571, 12537, 1033, 1034, 1089, 4011, 6005, 28, 12516))
+_MISSING = frozenset((942, 4043))
+_DENIED = frozenset((1031, 41900))
+
+
+class OracleError(CaptureError):
+    """The server refused a statement.
+
+    Attributes:
+        number: the number after `ORA-`; 0 where the driver tells none.
+    """
+
+    number = 0
+
+
+class LostConnection(ConnectError):
+    """The server is not there, or is no longer: it may be in a moment."""
+
+
+class Connection:
+    """A connection. Not shared between threads and never pickled.
+
+    Args:
+        driver: the driver's name.
+        settings: what the driver needs, and `query_timeout_ms`.
+    """
+
+    def __init__(self, driver: str, settings: Mapping[str, Any]) -> None:
+        self._where = settings.get("dsn") or f"{settings['hostname']}/{settings['database']}"
+        self._secrets = [s for s in (settings.get("password"),) if s]
+        self._user = settings.get("user") or ""
+        connect = registry.find("driver", driver)
+        try:
+            self._connection = connect(settings)
+            self._connection.call_timeout = int(settings.get("query_timeout_ms") or 0)
+        except HeadraceError:
+            raise
+        except Exception as error:
+            raise self._told(error) from None
+
+    def rows(self, sql: str, **parameters: Any) -> list[tuple[Any, ...]]:
+        """All rows of a small result.
+
+        Raises:
+            OracleError: the server refused the statement.
+            LostConnection: the connection broke.
+        """
+        cursor = self._executed(sql, parameters)
+        try:
+            return [tuple(row) for row in cursor.fetchall()]
+        except Exception as error:
+            raise self._told(error) from error
+        finally:
+            cursor.close()
+
+    def value(self, sql: str, **parameters: Any) -> Any:
+        """The one value of a result of one row and column; null when there is no row."""
+        rows = self.rows(sql, **parameters)
+        return rows[0][0] if rows else None
+
+    def run(self, sql: str, **parameters: Any) -> None:
+        """A statement without a result."""
+        self._executed(sql, parameters).close()
+
+    def commit(self) -> None:
+        """End the transaction."""
+        try:
+            self._connection.commit()
+        except Exception as error:
+            raise self._told(error) from error
+
+    def batches(self, sql: str, *, rows: int = ARROW_ROWS, **parameters: Any) -> Iterator[pa.RecordBatch]:
+        """A large result as Arrow batches, streamed."""
+        try:
+            for frame in self._connection.fetch_df_batches(statement=sql, parameters=parameters, size=rows):
+                for batch in pa.table(frame).to_batches():
+                    if batch.num_rows:
+                        yield batch
+        except (HeadraceError, GeneratorExit):
+            raise
+        except Exception as error:
+            raise self._told(error) from error
+
+    def close(self) -> None:
+        """Close; a connection that is broken already is as good as closed."""
+        try:
+            self._connection.close()
+        except Exception as error:
+            _LOG.debug("A connection could not be closed in order: %s", self._clean(error))
+
+    def __enter__(self) -> Connection:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _executed(self, sql: str, parameters: Mapping[str, Any]) -> Any:
+        try:
+            cursor = self._connection.cursor()
+            cursor.execute(sql, dict(parameters))
+            return cursor
+        except Exception as error:
+            raise self._told(error) from error
+
+    def _clean(self, error: Exception) -> str:
+        text = " ".join(str(error).split())
+        for secret in self._secrets:
+            text = text.replace(secret, "***")
+        return text
+
+    def _told(self, error: Exception) -> HeadraceError:
+        text = self._clean(error)
+        found = _NUMBER.search(text)
+        number = int(found[1]) if found else 0
+        if number in _LOGIN:
+            return ConnectError(
+                f"Database '{self._where}' refused the login of user '{self._user}'.",
+                remedy="Check 'user' and 'password', and that the user may connect (CREATE SESSION).",
+            )
+        if number in _AWAY or not found:
+            return LostConnection(
+                f"Database '{self._where}' can't be reached or is gone ({text}).",
+                remedy="Check 'hostname', 'port', 'database' and the network; the run goes on where it stopped.",
+            )
+        remedy = ""
+        if number in _DENIED | _MISSING:
+            remedy = f"Check that it exists and that user '{self._user}' may read it (docs/reference/oracle.md)."
+        refused = OracleError(f"Database '{self._where}': {text}.", remedy=remedy)
+        refused.number = number
+        return refused

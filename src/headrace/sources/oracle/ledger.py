@@ -1,0 +1,164 @@
+"""Which transactions are open, and which were committed when: what the indexes of mined ranges say together
+(spec/oracle.md section 6).
+
+Pure; no database. A transaction's rows may lie in any number of ranges; it is known here by counts and by the ranges
+that hold its rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from headrace.sources.oracle import scn
+from headrace.sources.oracle.staging import Range
+
+_UNKNOWN_SEQUENCE = "ffffffff"
+
+
+@dataclass
+class Transaction:
+    """A transaction.
+
+    Args:
+        xid: its id, in hexadecimal digits.
+        start: the SCN at which it began; null when that is not known.
+        start_time: when, by the server's clock; null when not known.
+        user: whose; null when not known.
+        first: the SCN of its first row; null without rows.
+        rows: how many mined rows it has.
+        undo: how many of them take others back.
+        ranges: the ranges that hold them, oldest first.
+        commit: the SCN of its commit; null while it is open.
+        time: when it was committed, by the server's clock.
+        thread: the redo thread of its commit.
+        rs_id: the record of its commit.
+        ssn: the number in that record.
+        zone: the offset of the server's clock.
+        dropped: whether it is a replication's and has no events.
+    """
+
+    xid: str
+    start: int | None = None
+    start_time: str | None = None
+    user: str | None = None
+    first: int | None = None
+    rows: int = 0
+    undo: int = 0
+    ranges: list[Range] = field(default_factory=list)
+    commit: int | None = None
+    time: str | None = None
+    thread: int = 0
+    rs_id: str = ""
+    ssn: int = 0
+    zone: str = "+00:00"
+    dropped: bool = False
+
+    @property
+    def begin(self) -> int | None:
+        """The SCN from which mining has to see it."""
+        known = [at for at in (self.start, self.first) if at is not None]
+        return min(known) if known else None
+
+    @property
+    def order(self) -> tuple[int, int, str, int]:
+        """Its place among committed ones."""
+        return (self.commit or 0, self.thread, scn.rs_order(self.rs_id), self.ssn)
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON values, for the slice that reads it."""
+        return {**self.__dict__, "ranges": [[r.low, r.high] for r in self.ranges]}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Transaction:
+        """Read `to_json`'s form back."""
+        return cls(**{**data, "ranges": [Range(*pair) for pair in data["ranges"]]})
+
+
+class Ledger:
+    """Takes in ranges, oldest first.
+
+    Args:
+        known: what is known of open transactions whose beginning is in no range that is still kept: XID to start SCN,
+            time and user.
+        left_out: users whose transactions are not delivered.
+    """
+
+    def __init__(self, known: Mapping[str, Any], left_out: Iterable[str] = ()) -> None:
+        self._left_out = frozenset(left_out)
+        self._open = {xid: Transaction(xid, start, time, user) for xid, (start, time, user) in known.items()}
+        self.committed: list[Transaction] = []
+        self.ended: dict[str, int] = {}
+
+    def take(self, range: Range, index: Mapping[str, Any]) -> None:
+        """Take in what a range says."""
+        for xid, entry in index["transactions"].items():
+            self._take(range, xid, entry, index["zone"])
+
+    def _take(self, range: Range, xid: str, entry: Mapping[str, Any], zone: str) -> None:
+        if entry.get("end") == "rollback" and xid.endswith(_UNKNOWN_SEQUENCE):
+            # The sequence is unknown: the one open transaction of that segment and slot, if it is just one.
+            alike = [known for known in self._open if known[:8] == xid[:8]]
+            if len(alike) == 1:
+                del self._open[alike[0]]
+            return
+        transaction = self._open.get(xid)
+        start = entry.get("start")
+        if transaction is None or (start is not None and transaction.start != start):
+            # A beginning of a known id: the id was used again.
+            transaction = Transaction(xid)
+            self._open[xid] = transaction
+        transaction.start = start if start is not None else transaction.start
+        transaction.start_time = entry.get("start_time") or transaction.start_time
+        transaction.user = transaction.user or entry.get("user")
+        transaction.dropped |= bool(entry.get("marker"))
+        rows = entry.get("rows", 0)
+        if rows:
+            transaction.rows += rows
+            transaction.undo += entry["undo"]
+            transaction.ranges.append(range)
+            transaction.first = entry["first"] if transaction.first is None else transaction.first
+        if entry.get("end") is None:
+            return
+        del self._open[xid]
+        if entry["end"] == "commit":
+            transaction.commit, transaction.time, transaction.thread = entry["scn"], entry["time"], entry["thread"]
+            transaction.rs_id, transaction.ssn, transaction.zone = entry["rs_id"], entry["ssn"], zone
+            self.committed.append(transaction)
+
+    def delivered_by(self, after: int, upto: int) -> list[Transaction]:
+        """The transactions with rows whose commits are in (after, upto], in the order of their commits."""
+        found = [t for t in self.committed if t.commit is not None and after < t.commit <= upto]
+        wanted = (t for t in found if t.rows and not t.dropped and t.user not in self._left_out)
+        return sorted(wanted, key=lambda t: t.order)
+
+    def pending(self, upto: int) -> list[Transaction]:
+        """The transactions that are not committed up to an SCN."""
+        later = [t for t in self.committed if t.commit is not None and t.commit > upto]
+        return [*self._open.values(), *later]
+
+    def newest_commits(self, upto: int, before: Mapping[str, Any]) -> dict[str, str]:
+        """For each redo thread its newest commit up to an SCN, as `scn:thread:xid-xid`."""
+        found: dict[str, tuple[int, list[str]]] = {}
+        for transaction in self.committed:
+            at, thread = transaction.commit, str(transaction.thread)
+            if at is None or at > upto:
+                continue
+            newest = found.get(thread, (0, []))
+            if at > newest[0]:
+                found[thread] = (at, [transaction.xid])
+            elif at == newest[0]:
+                newest[1].append(transaction.xid)
+        made = {thread: f"{at}:{thread}:{'-'.join(sorted(xids))}" for thread, (at, xids) in found.items()}
+        return {**before, **made}
+
+
+def of_ranges(
+    known: Mapping[str, Any], ranges: Iterable[tuple[Range, Mapping[str, Any]]], left_out: Iterable[str] = ()
+) -> Ledger:
+    """What some ranges say together."""
+    ledger = Ledger(known, left_out)
+    for range, index in ranges:
+        ledger.take(range, index)
+    return ledger

@@ -1,0 +1,96 @@
+"""Which redo logs have to be mined for a range of SCNs, and whether any of them is gone (spec/oracle.md section 3).
+
+Pure; no database.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from headrace.errors import CaptureError, DataLossError
+
+
+@dataclass(frozen=True, order=True)
+class LogFile:
+    """One log of one redo thread.
+
+    Args:
+        thread: the redo thread.
+        sequence: its number in the thread.
+        first: the first SCN in it.
+        next: the first SCN of the log after it; of a current log a number beyond all.
+        name: the file.
+        current: whether it is written now.
+    """
+
+    thread: int
+    sequence: int
+    first: int
+    next: int
+    name: str
+    current: bool = False
+
+
+def destination(wanted: Sequence[str], rows: Iterable[tuple[object, ...]]) -> int | None:
+    """The archive destination whose copies are read; null when any will do.
+
+    Args:
+        wanted: names, in the order of preference; without any the first valid local one.
+        rows: id, name, status and type of each destination.
+
+    Raises:
+        CaptureError: none of the wanted ones is valid.
+    """
+    valid = [(int(str(id)), str(name), str(kind)) for id, name, status, kind in rows if status == "VALID"]
+    for name in wanted:
+        found = next((id for id, known, _ in valid if known.upper() == name.upper()), None)
+        if found is not None:
+            return found
+    if wanted:
+        raise CaptureError(
+            f"No archive destination of {', '.join(wanted)} is valid.", remedy="Check 'archive_destination_name'."
+        )
+    return next((id for id, _, kind in valid if kind == "LOCAL"), None)
+
+
+def chosen(online: Iterable[LogFile], archived: Iterable[LogFile], low: int, high: int) -> list[LogFile]:
+    """The logs that hold the SCNs (low, high], each once; the archived copy before the online one."""
+    found: dict[tuple[int, int], LogFile] = {(log.thread, log.sequence): log for log in online}
+    found |= {(log.thread, log.sequence): log for log in archived}
+    return sorted(log for log in found.values() if log.next > low + 1 and log.first <= high)
+
+
+def require_whole(logs: Sequence[LogFile], threads: Iterable[int], low: int, high: int, begun: dict[int, int]) -> None:
+    """Each open thread's logs reach from the first SCN to the last, without a hole.
+
+    Args:
+        logs: the chosen ones.
+        threads: the open redo threads.
+        low: SCNs after this.
+        high: SCNs up to this.
+        begun: the lowest SCN that any log of a thread ever began with, as far as is known: a thread that was opened
+            later than `low` begins later.
+
+    Raises:
+        DataLossError: logs are gone.
+    """
+    for thread in threads:
+        own = [log for log in logs if log.thread == thread]
+        reason = ""
+        if not own:
+            reason = "no log of it is there"
+        elif own[0].first > low + 1 and not (own[0].sequence == 1 and own[0].first == begun.get(thread)):
+            reason = f"its oldest log (sequence {own[0].sequence}) begins with SCN {own[0].first}"
+        elif own[-1].next <= high:
+            reason = f"its logs end with SCN {own[-1].next}"
+        for before, after in itertools.pairwise(own):
+            if after.sequence != before.sequence + 1:
+                reason = f"log sequence {before.sequence + 1} is missing"
+        if reason:
+            raise DataLossError(
+                f"Redo logs with the SCNs after {low} up to {high} of thread {thread} are gone: {reason}.",
+                remedy="Restore the archived logs and register them (ALTER DATABASE REGISTER LOGFILE; RMAN RESTORE "
+                "ARCHIVELOG), or take a new snapshot with a new checkpoint.",
+            )

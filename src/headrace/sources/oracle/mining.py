@@ -1,0 +1,273 @@
+"""One LogMiner session: the logs of a range, its rows, statements put together, and what is kept of them
+(spec/oracle.md sections 2 to 5).
+
+Runs in the driver for a single range and in executors for several. Each range is mined by one session, which reads it
+once, forward, and holds no more than one batch of rows.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace import faultpoints
+from headrace.errors import CaptureError, DataLossError
+from headrace.options import Options
+from headrace.sources.oracle import statements
+from headrace.sources.oracle.connection import Connection, OracleError
+from headrace.sources.oracle.logs import LogFile, chosen, destination, require_whole
+from headrace.sources.oracle.staging import ROWS, Range, Staging
+
+START, COMMIT, MARKER, MISSING, ROLLBACK, DDL = 6, 7, 27, 34, 36, 5
+_CONTROL = (START, COMMIT, MARKER, MISSING, ROLLBACK)
+_TRIES = 5
+_BACK_OFF_SECONDS = 1.0
+# A log was archived, overwritten or reused between its choice and its reading: other files have the same records.
+_LOGS_MOVED = frozenset((1291, 310, 1284, 334, 1289, 1292, 308))
+_NOT_STARTED = 1307
+_LONGEST_STATEMENT = 64 * 1024 * 1024
+_NO_ROW = "A" * 18
+_BATCH = 5_000
+_LOG = logging.getLogger("headrace.sources")
+
+
+def mine(
+    connect: Callable[[], Connection],
+    range: Range,
+    tables: Sequence[tuple[str, str]],
+    settings: Options,
+    staging: Staging,
+) -> dict[str, Any]:
+    """Mine a range, keep it, and give its index.
+
+    Raises:
+        DataLossError: logs of the range are gone.
+        CaptureError: LogMiner refuses.
+    """
+    for attempt in _attempts():
+        index = _new_index()
+        try:
+            with connect() as connection:
+                index["zone"] = str(connection.value(statements.ZONE))
+                connection.run(statements.MINING_SESSION)
+                with _session(connection, range, settings):
+                    staging.write(range, _kept(_rows(connection, range, tables, settings), index), index)
+            faultpoints.reach("source.oracle.mined")
+            return index
+        except OracleError as error:
+            if error.number not in _LOGS_MOVED or attempt == _TRIES:
+                raise
+            _LOG.warning("Logs moved while they were mined; they are chosen again (%s)", error)
+        except DataLossError:
+            # An archiver may be late.
+            if attempt == _TRIES:
+                raise
+    raise AssertionError("unreachable")
+
+
+def _attempts() -> Iterator[int]:
+    for attempt in np.arange(1, _TRIES + 1).tolist():
+        if attempt > 1:
+            time.sleep(_BACK_OFF_SECONDS * 2 ** (attempt - 2) / 4)
+        yield attempt
+
+
+def logs_of(connection: Connection, range: Range, settings: Options) -> list[LogFile]:
+    """The logs of a range.
+
+    Raises:
+        DataLossError: some are gone.
+    """
+    online = []
+    begun: dict[int, int] = {}
+    for name, thread, sequence, first, next, status, archived in connection.rows(statements.ONLINE_LOGS):
+        log = LogFile(int(thread), int(sequence), int(first), int(next), str(name), status == "CURRENT")
+        if log.sequence == 1:
+            begun[log.thread] = log.first
+        if not settings["archive_log_only"] and (log.current or archived != "YES"):
+            online.append(log)
+    wanted = destination(settings["archive_destination_name"], connection.rows(statements.DESTINATIONS))
+    archives = []
+    for name, thread, sequence, first, next, dest in connection.rows(statements.ARCHIVED_LOGS, low=range.low):
+        log = LogFile(int(thread), int(sequence), int(first), int(next), str(name))
+        if log.sequence == 1:
+            begun[log.thread] = log.first
+        if wanted is None or int(dest) == wanted:
+            archives.append(log)
+    logs = chosen(online, archives, range.low, range.high)
+    threads = [int(row[0]) for row in connection.rows(statements.THREADS)]
+    require_whole(logs, threads, range.low, range.high, begun)
+    return logs
+
+
+@contextmanager
+def _session(connection: Connection, range: Range, settings: Options) -> Iterator[None]:
+    for log in logs_of(connection, range, settings):
+        connection.run(statements.ADD_LOG, name=log.name)
+    connection.run(statements.START, low=range.low + 1, high=range.high)
+    try:
+        yield
+    finally:
+        try:
+            connection.run(statements.END)
+        except OracleError as error:
+            if error.number != _NOT_STARTED:
+                _LOG.debug("A LogMiner session could not be ended in order: %s", error)
+
+
+def _rows(
+    connection: Connection, range: Range, tables: Sequence[tuple[str, str]], settings: Options
+) -> Iterator[pa.RecordBatch]:
+    sql = statements.contents(tables, settings["pdb"], pieces=settings["lob_enabled"])
+    parameters: dict[str, Any] = {"low": range.low, "high": range.high}
+    if settings["pdb"]:
+        parameters["pdb"] = settings["pdb"].upper()
+    yield from _whole(connection.batches(sql, rows=_BATCH, **parameters))
+
+
+def _whole(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Rows whose statements are put together again: all but the text is that of the first piece."""
+    open_row: dict[str, Any] | None = None
+    pieces: list[str] = []
+    size = 0
+    for mined in batches:
+        batch = _columns(mined)
+        continues = batch.column("csf").to_numpy(zero_copy_only=False).astype(bool)
+        if open_row is None and not continues.any():
+            yield batch.drop_columns(["csf"])
+            continue
+        texts = batch.column("sql").to_pylist()
+        first, whole = [], []
+        carried: tuple[dict[str, Any], str] | None = None
+        start = -1 if open_row is not None else None
+        for number, text in enumerate(texts):
+            if start is None:
+                start, pieces, size = number, [], 0
+            pieces.append(text or "")
+            size += len(text or "")
+            if size > _LONGEST_STATEMENT:
+                raise CaptureError(
+                    "LogMiner prints a statement that does not end within 64 MB.", remedy="Report it with its SCN."
+                )
+            if continues[number]:
+                continue
+            if start == -1:
+                assert open_row is not None
+                carried = (open_row, "".join(pieces))
+            else:
+                first.append(start)
+                whole.append("".join(pieces))
+            start, open_row = None, None
+        if carried is not None:
+            yield pa.RecordBatch.from_pylist([{**carried[0], "sql": carried[1]}], schema=ROWS)
+        if start is not None and start >= 0:
+            open_row = batch.drop_columns(["csf"]).slice(start, 1).to_pylist()[0]
+        if first:
+            rows = batch.drop_columns(["csf"]).take(pa.array(first))
+            yield rows.set_column(ROWS.get_field_index("sql"), ROWS.field("sql"), pa.array(whole, pa.string()))
+    if open_row is not None:
+        raise CaptureError("LogMiner's rows end in the middle of a statement.", remedy="Start again.")
+
+
+def _columns(mined: pa.RecordBatch) -> pa.RecordBatch:
+    """What LogMiner gave in the types that are kept, and the continuation flag."""
+    scn_text, xid, thread, rs_id, ssn, code, owner, name, row_id, undo, when, user, sql, csf, status, info = (
+        mined.columns
+    )
+    arrays = [
+        pc.utf8_lower(pc.cast(xid, pa.string())),
+        pc.cast(pc.cast(scn_text, pa.string()), pa.uint64()),
+        *(_whole_numbers(column, kind) for column, kind in ((thread, pa.int32()),)),
+        pc.utf8_trim_whitespace(pc.cast(rs_id, pa.string())),
+        _whole_numbers(ssn, pa.int64()),
+        _whole_numbers(code, pa.int32()),
+        *(pc.cast(column, pa.string()) for column in (owner, name, row_id)),
+        pc.equal(_whole_numbers(undo, pa.int32()), 1),
+        pc.cast(when, pa.string()),
+        pc.cast(user, pa.string()),
+        _whole_numbers(status, pa.int32()),
+        pc.cast(info, pa.string()),
+        pc.cast(sql, pa.string()),
+        _whole_numbers(csf, pa.int32()),
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=ROWS.append(pa.field("csf", pa.int32())))
+
+
+def _whole_numbers(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    return pa.nulls(len(column), kind) if pa.types.is_null(column.type) else pc.cast(column, kind)
+
+
+def _new_index() -> dict[str, Any]:
+    return {"transactions": {}, "definitions": [], "tables": [], "zone": "+00:00", "rows": 0}
+
+
+def _kept(batches: Iterator[pa.RecordBatch], index: dict[str, Any]) -> Iterator[pa.RecordBatch]:
+    """The rows that carry changes; what the others say goes into the index.
+
+    Raises:
+        DataLossError: LogMiner says that SCNs are missing.
+    """
+    found: dict[str, dict[str, Any]] = index["transactions"]
+    tables: set[tuple[str, str]] = set()
+    for batch in batches:
+        codes = batch.column("code")
+        control = pc.is_in(codes, value_set=pa.array(_CONTROL, codes.type))
+        for row in batch.filter(control).to_pylist():
+            _note(found, row)
+        rows = batch.filter(pc.invert(control))
+        if not rows.num_rows:
+            continue
+        counted = pa.table(
+            {
+                "xid": rows.column("xid"),
+                "undo": pc.cast(rows.column("undo"), pa.int64()),
+                "scn": rows.column("scn"),
+                "user": rows.column("user"),
+            }
+        ).group_by("xid")
+        sums = counted.aggregate([("xid", "count"), ("undo", "sum"), ("scn", "min"), ("user", "max")])
+        for row in sums.to_pylist():
+            entry = found.setdefault(row["xid"], {})
+            entry["rows"] = entry.get("rows", 0) + row["xid_count"]
+            entry["undo"] = entry.get("undo", 0) + row["undo_sum"]
+            entry.setdefault("first", row["scn_min"])
+            entry.setdefault("user", row["user_max"])
+        pairs = pa.table({"o": rows.column("owner"), "n": rows.column("name")}).group_by(["o", "n"]).aggregate([])
+        tables |= {(row["o"], row["n"]) for row in pairs.to_pylist() if row["n"]}
+        for row in rows.filter(pc.equal(rows.column("code"), DDL)).to_pylist():
+            index["definitions"].append([row["xid"], row["owner"], row["name"], row["sql"], row["scn"], row["rs_id"]])
+        index["rows"] += rows.num_rows
+        yield rows
+    index["tables"] = sorted(tables)
+
+
+def _note(found: dict[str, dict[str, Any]], row: dict[str, Any]) -> None:
+    code = row["code"]
+    if code == MISSING:
+        raise DataLossError(
+            f"LogMiner reports that redo is missing at SCN {row['scn']} of thread {row['thread']}.",
+            remedy="Restore the logs, or take a new snapshot with a new checkpoint.",
+        )
+    entry = found.setdefault(row["xid"], {})
+    if code == START:
+        entry |= {"start": row["scn"], "start_time": row["time"]}
+        if row["user"]:
+            entry["user"] = row["user"]
+    elif code == MARKER:
+        entry["marker"] = True
+    else:
+        entry |= {
+            "end": "commit" if code == COMMIT else "rollback",
+            "scn": row["scn"],
+            "time": row["time"],
+            "thread": row["thread"],
+            "rs_id": row["rs_id"],
+            "ssn": row["ssn"],
+        }

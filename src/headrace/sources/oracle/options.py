@@ -1,0 +1,207 @@
+"""The options of the Oracle source, with Debezium's names beside ours."""
+
+from __future__ import annotations
+
+from headrace.options import Option
+
+
+def snapshot_mode(text: str) -> str:
+    """A snapshot mode under its present name; used as an option's kind."""
+    mode = text.strip().lower()
+    return {"schema_only": "no_data"}.get(mode, mode)
+
+
+OPTIONS: tuple[Option, ...] = (
+    Option(
+        "hostname",
+        str,
+        "The server's name or address; for the emulator the folder of the emulated server.",
+        default="",
+        aliases=("database.hostname",),
+    ),
+    Option(
+        "database",
+        str,
+        "The service of the database, of a container database that of its root.",
+        aliases=("database.dbname",),
+    ),
+    Option(
+        "pdb",
+        str,
+        "The pluggable database whose tables are captured; empty for a database without any.",
+        default="",
+        aliases=("database.pdb.name",),
+    ),
+    Option("port", str, "The listener's TCP port; 1521 when empty.", default="", aliases=("database.port",)),
+    Option(
+        "dsn",
+        str,
+        "An address in Oracle's own form (`host:port/service`, a descriptor or an alias), in place of 'hostname', "
+        "'port' and 'database'.",
+        default="",
+        aliases=("database.url",),
+    ),
+    Option("user", str, "The user; of a container database a common user.", default="", aliases=("database.user",)),
+    Option(
+        "password",
+        str,
+        "The user's password; appears in no log, plan or error.",
+        default="",
+        aliases=("database.password",),
+    ),
+    Option("driver", str, "Who speaks to the server: oracledb (thin mode), or oracle-emulator.", default="oracledb"),
+    Option(
+        "connect_timeout_ms",
+        int,
+        "How long a connection may take to be made, in milliseconds; 0 for the driver's own time.",
+        default=10_000,
+        minimum=0,
+    ),
+    Option(
+        "query_timeout_ms",
+        int,
+        "How long one call may take, in milliseconds; 0 for ever.",
+        default=0,
+        minimum=0,
+        aliases=("database.query.timeout.ms",),
+    ),
+    Option(
+        "staging_location",
+        str,
+        "Where mined ranges of the log are kept until their transactions are delivered: a folder or URL that the "
+        "driver and all executors reach. What is lost there is mined again. In a pipeline whose checkpoint is a local "
+        "folder it is beside that, with -staging after its name.",
+        default="",
+    ),
+    Option(
+        "tables",
+        list,
+        "The tables to capture: schema.table with shell wildcards, or regular expressions after `re:`; without it all "
+        "tables that log all their columns.",
+        default=(),
+        aliases=("table.include.list",),
+    ),
+    Option("table", str, "One table, in place of 'tables'.", default=""),
+    Option(
+        "tables_excluded",
+        list,
+        "Tables to leave out, in the same form.",
+        default=(),
+        aliases=("table.exclude.list",),
+    ),
+    Option(
+        "snapshot_mode",
+        snapshot_mode,
+        "initial reads all rows and goes on with changes, initial_only ends there, no_data takes changes only.",
+        default="initial",
+        choices=("initial", "initial_only", "no_data"),
+        aliases=("snapshot.mode",),
+    ),
+    Option(
+        "snapshot_chunk_rows",
+        int,
+        "Rows per snapshot chunk; one chunk is read by one task.",
+        default=100_000,
+        minimum=1,
+    ),
+    Option("snapshot_chunks_per_batch", int, "Snapshot chunks per batch.", default=4, minimum=1),
+    Option(
+        "max_commits_per_trigger",
+        int,
+        "Commits per batch when streaming; 0 for no bound. A commit is never split.",
+        default=50_000,
+        minimum=0,
+    ),
+    Option(
+        "rows_per_slice",
+        int,
+        "About how many mined rows one task makes changes of; a larger transaction has a task of its own.",
+        default=50_000,
+        minimum=1,
+    ),
+    Option(
+        "mining_range_scns",
+        int,
+        "SCNs that one session mines at a time. While more than one range waits, they are mined by several tasks at "
+        "once.",
+        default=100_000,
+        minimum=1,
+        aliases=("log.mining.batch.size.default",),
+    ),
+    Option("mining_sessions", int, "How many ranges are mined at once, each in a session.", default=4, minimum=1),
+    Option(
+        "flush_table",
+        str,
+        "A table of one column SCN NUMBER(19), of the user's own, that is written and committed so that the log writer "
+        "puts its buffer on disk; made when it is not there. Empty to write nothing: then a change waits until others "
+        "follow it.",
+        default="LOG_MINING_FLUSH",
+        aliases=("log.mining.flush.table.name",),
+    ),
+    Option(
+        "rac_nodes",
+        list,
+        "Addresses of a cluster's other nodes (host:port/service), on which the flush table is written too.",
+        default=(),
+        aliases=("rac.nodes",),
+    ),
+    Option(
+        "archive_log_only",
+        bool,
+        "Whether only archived logs are read; changes then wait for the log switch.",
+        default=False,
+        aliases=("log.mining.archive.log.only.mode",),
+    ),
+    Option(
+        "archive_destination_name",
+        list,
+        "The archive destinations whose copies are read, the first that is valid; without it the first valid local.",
+        default=(),
+        aliases=("archive.destination.name", "log.mining.archive.destination.name"),
+    ),
+    Option(
+        "lob_enabled",
+        bool,
+        "Whether CLOB, NCLOB, BLOB and XMLTYPE values are captured; otherwise they are absent from changes and from "
+        "the snapshot.",
+        default=False,
+        aliases=("lob.enabled",),
+    ),
+    Option(
+        "unreadable_changes",
+        str,
+        "What is done with a change that LogMiner can't print or that can't be read: fail stops, warn leaves it out "
+        "and says so in the log, skip leaves it out.",
+        default="fail",
+        choices=("fail", "warn", "skip"),
+        aliases=("event.processing.failure.handling.mode",),
+    ),
+    Option(
+        "users_excluded",
+        list,
+        "Users whose transactions are left out, in capitals; SYS and SYSTEM always are.",
+        default=(),
+        aliases=("log.mining.username.exclude.list",),
+    ),
+    Option(
+        "include_redo_sql",
+        bool,
+        "Whether changes carry their redo statement, which holds the row's values.",
+        default=False,
+        aliases=("log.mining.include.redo.sql",),
+    ),
+    Option(
+        "relaxed_quotes",
+        bool,
+        "Whether quotes in values may stand undoubled, as LogMiner prints extended strings.",
+        default=False,
+        aliases=("log.mining.sql.relaxed.quote.detection",),
+    ),
+    Option(
+        "provide_transaction_metadata",
+        bool,
+        "Whether changes carry their place in their transaction, with BEGIN and END of each.",
+        default=False,
+        aliases=("provide.transaction.metadata",),
+    ),
+)

@@ -1,0 +1,370 @@
+"""Where the next batch ends: snapshots, mined ranges, whole transactions, and structures (spec/oracle.md sections 4, 6
+to 8 and 11).
+
+Runs in the driver. What decides the rows of a batch stands in its end offset: the commits up to which it goes, the
+structures, and the ranges that hold its rows. `Offset.log` has
+
+| key | what |
+|---|---|
+| `scn` | everything after this has to be in the log if all staging were lost |
+| `mined` | ranges are mined up to here |
+| `ranges` | mined ranges that hold rows of transactions that are not delivered |
+| `mining` | ranges that tasks of the batch that ends here mine |
+| `open` | open transactions: start SCN, time, user |
+| `commit_scn` | the newest delivered commit of each redo thread: `scn:thread:xid` |
+| `resetlogs` | the database's incarnation |
+| `window` | the ranges that say what is in the batch that ends here |
+| `definitions` | definitions of captured tables that take effect in the batch |
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import itertools
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from headrace.errors import CaptureError, PositionMismatch
+from headrace.options import Options
+from headrace.sources.base import Limit
+from headrace.sources.offset import Offset, TableProgress
+from headrace.sources.oracle import scn, statements
+from headrace.sources.oracle.catalog import Selection, captured_tables
+from headrace.sources.oracle.change_rows import instant
+from headrace.sources.oracle.connection import Connection
+from headrace.sources.oracle.ledger import Ledger, Transaction, of_ranges
+from headrace.sources.oracle.snapshot_read import more_chunks, readable
+from headrace.sources.oracle.staging import Range
+from headrace.sources.oracle.structure import OracleTable, tables_of
+from headrace.sources.snapshot import snapshot_finished
+
+QUIET_SECONDS = 5.0
+"""The SCN moves on without end; with nothing to deliver the offset follows it this often."""
+_LOG = logging.getLogger("headrace.sources")
+Mined = dict[Range, dict[str, Any]]
+
+
+class Planner:
+    """Plans one batch.
+
+    Args:
+        connect: opens connections; with the pluggable database's name when that is to be its container.
+        settings: the source's options.
+        identity: what stands in `Offset.source`.
+        mine: mines a range, or says what is known of it already.
+        upper: the SCN up to which the log is complete.
+        ahead: ranges that this process mined beyond the last offset, in order; it is added to.
+        restarted: whether this is the first batch that this process plans.
+    """
+
+    def __init__(
+        self,
+        connect: Callable[[str], Connection],
+        settings: Options,
+        identity: str,
+        *,
+        mine: Callable[[Range, Mapping[str, Any]], dict[str, Any]],
+        upper: Callable[[], int],
+        ahead: list[Range],
+        restarted: bool,
+    ) -> None:
+        self._connect = connect
+        self._settings = settings
+        self._identity = identity
+        self._mine = mine
+        self._upper = upper
+        self._ahead = ahead
+        self._restarted = restarted
+
+    def advance(self, start: Offset, limit: Limit, now: dt.datetime) -> Offset:
+        """The end of the batch that begins at `start`; `start` itself when nothing is new."""
+        if start.is_nothing:
+            end = self._first(limit)
+        else:
+            self._require_same_database(start)
+            if self._restarted:
+                start, known = self._with_fresh(start), start
+            else:
+                known = start
+            unfinished = any(not progress.done for progress in start.tables.values())
+            if unfinished or (start.initial and start.tables):
+                end = self._snapshot(start, limit)
+            elif self._settings["snapshot_mode"] == "initial_only":
+                return known
+            else:
+                end = self._stream(start, limit, now)
+            if end == known:
+                return known
+        end = replace(end, initial=end.initial and not snapshot_finished(end))
+        return replace(end, capture_time=now)
+
+    # Snapshots.
+
+    def _first(self, limit: Limit) -> Offset:
+        with self._connect("") as root:
+            name, mode, _, minimal, _, _, resetlogs = root.rows(statements.DATABASE)[0]
+            if mode != "ARCHIVELOG":
+                raise CaptureError(f"Database '{name}' is not in ARCHIVELOG mode.", remedy="ALTER DATABASE ARCHIVELOG.")
+            if minimal == "NO":
+                raise CaptureError(
+                    f"Database '{name}' does not log what LogMiner needs.",
+                    remedy="Run ALTER DATABASE ADD SUPPLEMENTAL LOG DATA.",
+                )
+            with self._connect(self._settings["pdb"]) as connection:
+                tables = captured_tables(connection, self.database, self._settings, strict=True)
+            # In this order: whatever was open at the snapshot began before the second look, or is among those seen.
+            before = int(root.value(statements.CURRENT_SCN))
+            oldest = root.value(statements.OLDEST_TRANSACTION)
+            at = int(root.value(statements.CURRENT_SCN))
+        begin = min(before, int(oldest) if oldest is not None else before) - 1
+        commit = scn.to_text(at)
+        log = {
+            "scn": str(begin), "mined": str(begin), "ranges": [], "mining": [], "open": {}, "commit_scn": {},
+            "resetlogs": str(resetlogs), "window": [], "definitions": [],
+        }  # fmt: skip
+        end = Offset(
+            source=self._identity,
+            commit=commit,
+            known=tuple(tables),
+            structures={path: table.to_json() for path, table in tables.items()},
+            log=log,
+        )
+        if self._settings["snapshot_mode"] == "no_data":
+            return end
+        begun = {path: TableProgress(commit=commit) for path in tables}
+        return replace(end, tables=self._chunks(begun, tables, limit))
+
+    @property
+    def database(self) -> str:
+        """The database that tables are told to be in."""
+        return str(self._settings["pdb"] or self._settings["database"]).upper()
+
+    def _snapshot(self, start: Offset, limit: Limit) -> Offset:
+        behind = {path: p if p.done and not p.bounds else p.behind() for path, p in start.tables.items()}
+        return replace(start, tables=self._chunks(behind, tables_of(start.structures), limit), log=_settled(start.log))
+
+    def _chunks(
+        self, lagging: Mapping[str, TableProgress], tables: Mapping[str, OracleTable], limit: Limit
+    ) -> dict[str, TableProgress]:
+        budget = limit.chunks or self._settings["snapshot_chunks_per_batch"]
+        advanced = {}
+        with self._connect(self._settings["pdb"]) as connection:
+            for path, progress in lagging.items():
+                if not progress.done:
+                    rows = self._settings["snapshot_chunk_rows"]
+                    progress = more_chunks(connection, tables[path], progress, rows, budget)
+                    budget -= len(progress.bounds)
+                advanced[path] = progress
+        return advanced
+
+    def _with_fresh(self, start: Offset) -> Offset:
+        """With the tables that the options mean since the last run; their snapshot is as of where the stream is."""
+        with self._connect(self._settings["pdb"]) as connection:
+            found = captured_tables(connection, self.database, self._settings, strict=False)
+            selection = Selection(self._settings)
+            gone = [path for path in start.known if not selection.means(*path.split(".", 1))]
+            fresh = {
+                path: table
+                for path, table in found.items()
+                if path not in start.known and readable(connection, table, start.commit)
+            }
+        if not fresh and not gone:
+            return start
+        wanted = self._settings["snapshot_mode"] != "no_data"
+        log = self._mined_again(start.log) if fresh else start.log
+        kept = tuple(path for path in start.known if path not in gone)
+        structures = {path: data for path, data in start.structures.items() if path not in gone}
+        return replace(
+            start,
+            known=(*kept, *fresh),
+            log=log,
+            structures={**structures, **{path: table.to_json() for path, table in fresh.items()}},
+            tables={
+                **{path: p for path, p in start.tables.items() if path not in gone},
+                **({path: TableProgress(commit=start.commit) for path in fresh} if wanted else {}),
+            },
+        )
+
+    def _mined_again(self, log: Mapping[str, Any]) -> dict[str, Any]:
+        """From the beginning of the oldest open transaction: it may have changed a table that was not captured."""
+        size = self._settings["mining_range_scns"]
+        mined = int(log["mined"])
+        begins = [entry[0] for entry in log["open"].values()]
+        low = min([int(log["scn"]), *(begin - 1 for begin in begins)])
+        cuts = [*range(low, mined, size), mined]
+        again = [Range(a, b) for a, b in itertools.pairwise(cuts)]
+        return {**log, "ranges": _pairs(again), "mining": [], "scn": str(low)}
+
+    # The stream.
+
+    def _stream(self, start: Offset, limit: Limit, now: dt.datetime) -> Offset:
+        log = start.log
+        after = scn.number(start.commit)
+        kept = [Range(*pair) for pair in (*log["ranges"], *log["mining"])]
+        reached = int(log["mined"])
+        ranges = [*kept, *self._known_ahead(reached)]
+        reached = ranges[-1].high if ranges and ranges[-1].high > reached else reached
+        upper = self._upper()
+        wanted = self._wanted(reached, upper, limit, after)
+        mining: list[Range] = []
+        if len(wanted) == 1:
+            # One range is mined here and now; several are mined by tasks, side by side.
+            ranges.append(wanted[0])
+            self._ahead.append(wanted[0])
+            reached = wanted[0].high
+        else:
+            mining = wanted
+        indexes = {range: self._mine(range, start.structures) for range in ranges}
+        ledger = of_ranges(log["open"], indexes.items(), left_out(self._settings))
+        end = self._delivery(start, ledger, indexes, reached, limit)
+        commit = scn.number(end.commit)
+        rows = ledger.delivered_by(after, commit)
+        quiet = not rows and not end.log["definitions"] and not mining and not start.tables
+        recent = start.capture_time is not None and (now - start.capture_time).total_seconds() < QUIET_SECONDS
+        if quiet and ((recent and not self._restarted) or commit == after):
+            return start
+        if end.structures is not start.structures:
+            # What is mined of a range depends on the tables: it is mined again with those that are new.
+            indexes = {range: self._mine(range, end.structures) for range in ranges}
+            ledger = of_ranges(log["open"], indexes.items(), left_out(self._settings))
+            rows = ledger.delivered_by(after, commit)
+        pending = ledger.pending(commit)
+        needed = {range for transaction in pending for range in transaction.ranges}
+        needed |= {range for range in ranges if range.high > commit}
+        begins = [t.begin for t in pending if t.begin is not None and t.rows]
+        told = {
+            "scn": str(min([commit, *(begin - 1 for begin in begins)])),
+            "mined": str(mining[-1].high if mining else reached),
+            "ranges": _pairs(range for range in ranges if range in needed),
+            "mining": _pairs(mining),
+            "open": {
+                t.xid: [t.start, t.start_time, t.user] for t in pending if t.start is not None and t.start <= commit
+            },
+            "commit_scn": ledger.newest_commits(commit, log["commit_scn"]),
+            "resetlogs": log["resetlogs"],
+            "window": _pairs(range for range in ranges if range.low < commit),
+            "definitions": end.log["definitions"],
+        }
+        times = [instant(t.time, t.zone) for t in rows]
+        time = max((t for t in times if t is not None), default=start.commit_time)
+        self._ahead[:] = [range for range in self._ahead if range.high > int(told["mined"])]
+        return replace(end, log=told, tables={}, commit_time=time)
+
+    def _known_ahead(self, reached: int) -> list[Range]:
+        """What this process mined already beyond an offset; forgotten where it does not follow on it."""
+        found = [range for range in self._ahead if range.low >= reached]
+        if found and found[0].low != reached:
+            found = []
+        self._ahead[:] = found
+        return found
+
+    def _wanted(self, reached: int, upper: int, limit: Limit, after: int) -> list[Range]:
+        """The ranges to be mined next."""
+        if limit.upto:
+            upper = min(upper, max(scn.number(limit.upto), after))
+        size = self._settings["mining_range_scns"]
+        found: list[Range] = []
+        while reached < upper and len(found) < self._settings["mining_sessions"]:
+            high = min(upper, reached + size)
+            found.append(Range(reached, high))
+            reached = high
+        return found
+
+    def _delivery(self, start: Offset, ledger: Ledger, indexes: Mined, reached: int, limit: Limit) -> Offset:
+        """How far the batch goes, and the structures of its tables: up to before a definition, or from one on."""
+        after = scn.number(start.commit)
+        commits = ledger.delivered_by(after, reached)
+        definitions = self._definitions(ledger, indexes, after, reached)
+        bound = limit.commits or self._settings["max_commits_per_trigger"]
+        end = reached
+        if bound and len(commits) > bound:
+            end = commits[bound - 1].commit or reached
+        if limit.upto:
+            end = max(after, min(end, scn.number(limit.upto)))
+        # Definitions before the first change take effect with this batch, later ones end it.
+        changing = [t.commit or 0 for t in commits if not self._only_defines(t, indexes)]
+        first = min((at for at in changing if at <= end), default=end + 1)
+        taking_effect = [d for d in definitions if d["commit"] <= min(end, first)]
+        later = [d["commit"] for d in definitions if d["commit"] > min(end, first) and d["commit"] <= end]
+        if later:
+            end = min(later) - 1
+        told = [d for d in taking_effect if d["commit"] <= end]
+        result = replace(start, commit=scn.to_text(max(end, after)), log={"definitions": told})
+        return self._redefined(result, told) if told else result
+
+    def _only_defines(self, transaction: Transaction, indexes: Mined) -> bool:
+        count = sum(1 for r in transaction.ranges for d in indexes[r]["definitions"] if d[0] == transaction.xid)
+        return count >= transaction.rows
+
+    def _definitions(self, ledger: Ledger, indexes: Mined, after: int, upto: int) -> list[dict[str, Any]]:
+        """Definitions of tables that are captured or would be, in the order of their commits."""
+        selection = Selection(self._settings)
+        commits = {t.xid: t for t in ledger.committed if t.commit is not None and after < t.commit <= upto}
+        found = []
+        for index in indexes.values():
+            for xid, owner, name, sql, at, rs_id in index["definitions"]:
+                transaction = commits.get(xid)
+                text = str(sql or "").strip()
+                if transaction is None or not owner or not name or not selection.means(owner, name):
+                    continue
+                if text.upper().startswith(("CREATE TABLE", "ALTER TABLE", "DROP TABLE", "RENAME")):
+                    found.append(
+                        {"commit": transaction.commit, "table": f"{owner}.{name}", "sql": text.rstrip(";"), "scn": at,
+                         "rs_id": rs_id, "xid": xid, "user": transaction.user,
+                         "time": transaction.time, "zone": transaction.zone}
+                    )  # fmt: skip
+        return sorted(found, key=lambda definition: definition["commit"])
+
+    def _redefined(self, end: Offset, definitions: Sequence[Mapping[str, Any]]) -> Offset:
+        """With the structures that tables have after definitions. The server's catalog says the newest."""
+        with self._connect(self._settings["pdb"]) as connection:
+            found = captured_tables(connection, self.database, self._settings, strict=False)
+        structures = dict(end.structures)
+        known = list(end.known)
+        for definition in definitions:
+            path = definition["table"]
+            table = found.get(path)
+            if table is None:
+                # Dropped now or by a later definition; until then its last structure serves.
+                if definition["sql"].upper().startswith("DROP"):
+                    structures.pop(path, None)
+                    known = [name for name in known if name != path]
+                continue
+            structures[path] = table.to_json()
+            if path not in known:
+                known.append(path)
+        return replace(end, structures=structures, known=tuple(known))
+
+    def _require_same_database(self, start: Offset) -> None:
+        if start.source != self._identity:
+            raise PositionMismatch(
+                f"The checkpoint belongs to '{start.source}', not to '{self._identity}'.",
+                remedy="Use another checkpoint for another database.",
+            )
+        if not self._restarted:
+            return
+        with self._connect("") as connection:
+            resetlogs = str(connection.rows(statements.DATABASE)[0][6])
+            current = int(connection.value(statements.CURRENT_SCN))
+        if resetlogs != start.log["resetlogs"] or current < scn.number(start.commit):
+            raise PositionMismatch(
+                f"Database '{self.database}' was opened with RESETLOGS or is older than SCN "
+                f"{scn.number(start.commit)}, up to which changes were delivered: it was restored.",
+                remedy="Take a new snapshot with a new checkpoint.",
+            )
+
+
+def left_out(settings: Options) -> tuple[str, ...]:
+    """The users whose transactions are not delivered."""
+    return ("SYS", "SYSTEM", *settings["users_excluded"])
+
+
+def _pairs(ranges: Any) -> list[list[int]]:
+    return [[range.low, range.high] for range in ranges]
+
+
+def _settled(log: Mapping[str, Any]) -> dict[str, Any]:
+    """The log's state as it is behind a batch that has no streamed rows."""
+    return {**log, "window": [], "definitions": []}

@@ -1,0 +1,153 @@
+"""Snapshots: chunks by key, all read as of one SCN, so that every chunk sees the same moment and a replay reads the
+same rows (spec/oracle.md section 8)."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from headrace import faultpoints
+from headrace.changes import Operation, Position
+from headrace.changes.key_text import key_texts
+from headrace.errors import CaptureError, DataLossError
+from headrace.sources.images import Images, constant_map
+from headrace.sources.offset import Key, TableProgress
+from headrace.sources.oracle import scn, statements
+from headrace.sources.oracle.change_rows import CONNECTOR
+from headrace.sources.oracle.connection import ARROW_ROWS, Connection, OracleError
+from headrace.sources.oracle.structure import OracleTable
+from headrace.sources.rows import change_batch, instants, repeat, schema_batch, table_column
+from headrace.sources.snapshot import BETWEEN, Chunk, mark
+
+_TOO_OLD, _CHANGED, _NO_TABLE, _NO_SCN = 1555, 1466, 942, 8181
+_SCHEMA_ORDER = "q"
+
+
+def readable(connection: Connection, table: OracleTable, commit: str) -> bool:
+    """Whether the table was there, as it is now, at an SCN."""
+    try:
+        connection.rows(statements.any_row(table), scn=scn.number(commit))
+    except OracleError as error:
+        if error.number in (_CHANGED, _NO_TABLE, _NO_SCN):
+            return False
+        raise
+    return True
+
+
+def more_chunks(
+    connection: Connection, table: OracleTable, progress: TableProgress, rows: int, budget: int
+) -> TableProgress:
+    """A table's snapshot with up to `budget` further chunks.
+
+    Raises:
+        DataLossError: what the table held at the snapshot's SCN is no longer in the undo.
+    """
+    try:
+        return _more(connection, table, progress, rows, budget)
+    except OracleError as error:
+        raise _told(error, table, progress.commit) from error
+
+
+def _more(connection: Connection, table: OracleTable, progress: TableProgress, rows: int, budget: int) -> TableProgress:
+    at = scn.number(progress.commit)
+    if progress.chunk == 0 and not connection.rows(statements.any_row(table), scn=at):
+        return replace(progress, done=True)
+    if budget == 0:
+        return progress
+    if not table.chunk_key:
+        return replace(progress, bounds=(None,), done=True)
+    last = progress.last or _keys(connection, table, statements.greatest_key(table), {"scn": at})[0]
+    sql, parameters = statements.chunk_bounds(table, progress.lower, rows, budget)
+    found = _keys(connection, table, sql, {**parameters, "scn": at})
+    done = len(found) < budget or found[-1] == last
+    bounds: tuple[Key | None, ...] = tuple(found) if found and found[-1] == last else (*found, last)
+    if not done:
+        bounds = tuple(found)
+    if bounds == (last,) and progress.chunk == 0:
+        bounds = (None,)
+    return replace(progress, last=last, bounds=bounds, done=done)
+
+
+def _keys(connection: Connection, table: OracleTable, sql: str, parameters: dict[str, object]) -> list[Key]:
+    natives = [table.native(name) for name in table.chunk_key]
+    found: list[Key] = []
+    for batch in connection.batches(sql, **dict[str, Any](parameters)):
+        columns = [native.texts(batch.column(n)).to_pylist() for n, native in enumerate(natives)]
+        found += zip(*columns, strict=True)
+    return found
+
+
+def read_chunk(
+    connection: Connection, table: OracleTable, chunk: Chunk, capture_time: dt.datetime | None
+) -> Iterator[pa.RecordBatch]:
+    """The rows of one chunk, with the table's structure first.
+
+    Raises:
+        DataLossError: what the table held at the snapshot's SCN is no longer in the undo.
+    """
+    yield schema_batch(table.schema, Position(chunk.commit, _SCHEMA_ORDER), capture_time, CONNECTOR)
+    sql, parameters = statements.rows_in_range(table, chunk.lower, chunk.upper)
+    row = 0
+    pending: list[pa.Array] | None = None
+    try:
+        for batch in connection.batches(sql, rows=ARROW_ROWS, **parameters, scn=scn.number(chunk.commit)):
+            # The last row of a chunk can carry a mark, so one batch is always held back.
+            if pending is not None:
+                yield _batch(table, chunk, pending, row, capture_time, last=False)
+                row += len(pending[0])
+            pending = [native.texts(batch.column(n)) for n, native in enumerate(table.natives)]
+            faultpoints.reach("source.snapshot.batch")
+    except OracleError as error:
+        raise _told(error, table, chunk.commit) from error
+    if pending is not None:
+        yield _batch(table, chunk, pending, row, capture_time, last=True)
+    faultpoints.reach("source.snapshot.chunk")
+
+
+def _told(error: OracleError, table: OracleTable, commit: str) -> CaptureError | DataLossError:
+    if error.number == _TOO_OLD:
+        return DataLossError(
+            f"What table {table.id.path} held at SCN {scn.number(commit)} is no longer in the undo (ORA-01555).",
+            remedy="Raise UNDO_RETENTION and the size of the undo tablespace, and start with a new checkpoint.",
+        )
+    if error.number == _CHANGED:
+        return CaptureError(
+            f"Table {table.id.path} was altered while its snapshot was read (ORA-01466).",
+            remedy="Start with a new checkpoint, and alter it when the snapshot is done.",
+        )
+    return error
+
+
+def _batch(
+    table: OracleTable, chunk: Chunk, texts: list[pa.Array], row: int, capture_time: dt.datetime | None, *, last: bool
+) -> pa.RecordBatch:
+    count = len(texts[0])
+    marks = [BETWEEN] * count
+    if row == 0:
+        marks[0] = mark(chunk, first=True, last=last and count == 1)
+    if last and not (row == 0 and count == 1):
+        marks[-1] = mark(chunk, first=False, last=True)
+    rows = np.arange(count)
+    names = [column.name for column in table.schema.columns]
+    facts = {"connector": CONNECTOR, "scn": str(scn.number(chunk.commit))}
+    columns = {
+        "op": repeat(Operation.READ.value, pa.string(), count),
+        "table": table_column(table.id, count),
+        "after": Images(names, texts).maps(rows, count, rows),
+        "position": pa.array([chunk.position(number).text for number in range(row, row + count)], pa.string()),
+        "event_time": instants(capture_time, count),
+        "capture_time": instants(capture_time, count),
+        "snapshot": pa.array(marks, pa.string()),
+        "source": constant_map(facts, count),
+        "schema_id": repeat(table.schema.fingerprint, pa.string(), count),
+    }
+    if table.schema.key:
+        keys = [texts[names.index(name)] for name in table.schema.key]
+        columns["key"] = Images(table.schema.key, keys).maps(rows, count, rows)
+        columns["key_text"] = key_texts(keys)
+    return change_batch(count, columns)

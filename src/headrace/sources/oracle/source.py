@@ -1,0 +1,229 @@
+"""`OracleSource`: tables of an Oracle database, snapshotted as of one SCN and then followed by what LogMiner reads.
+
+Offsets name SCNs: up to which commits are delivered, and which mined ranges hold rows of transactions that are still
+open. Ranges are mined once, side by side, into staging; a transaction is put together when it is committed
+(spec/oracle.md).
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from headrace import faultpoints
+from headrace.changes import TableSchema
+from headrace.options import Options
+from headrace.sources.base import Limit, Slice, Source
+from headrace.sources.offset import Offset
+from headrace.sources.oracle import scn, statements
+from headrace.sources.oracle.catalog import Selection, captured_tables
+from headrace.sources.oracle.connection import Connection, OracleError
+from headrace.sources.oracle.ledger import Transaction, of_ranges
+from headrace.sources.oracle.mining import mine
+from headrace.sources.oracle.options import OPTIONS
+from headrace.sources.oracle.planner import Planner, left_out
+from headrace.sources.oracle.slices import (
+    mine_slice,
+    read_slice,
+    snapshot_slice,
+    structures_slice,
+    transactions_slice,
+)
+from headrace.sources.oracle.staging import Range, Staging
+from headrace.sources.snapshot import plan_chunks
+
+_NO_TABLE = 942
+_KEPT_INDEXES = 256
+_LOG = logging.getLogger("headrace.sources")
+
+
+class OracleSource(Source):
+    """Changes of an Oracle database from its redo logs, by LogMiner."""
+
+    name = "oracle"
+    options = OPTIONS
+
+    def __init__(self, options: Options) -> None:
+        super().__init__(options)
+        # Here only to say at once what can't be.
+        Selection(options)
+        self._planned = False
+        self._ahead: list[Range] = []
+        self._indexes: dict[tuple[Range, str], dict[str, Any]] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Executors read slices, which carry what they need.
+        return {**self.__dict__, "_ahead": [], "_indexes": {}}
+
+    def databases(self) -> Mapping[str, Source]:
+        """This one, by the name of the database that its tables are in."""
+        return {self._database: self}
+
+    def tables(self) -> Sequence[TableSchema]:
+        """What is captured now, in include-list order."""
+        with self._connect(self.settings["pdb"]) as connection:
+            found = captured_tables(connection, self._database, self.settings, strict=True)
+        return [table.schema for table in found.values()]
+
+    def head(self) -> str:
+        """The SCN up to which the log is complete. It moves on even where nothing is changed."""
+        if self.settings["snapshot_mode"] == "initial_only":
+            return scn.ZERO
+        return scn.to_text(self._upper())
+
+    def advance(self, start: Offset, limit: Limit, now: dt.datetime) -> Offset:
+        """Where the next batch ends: more snapshot chunks, or the commits of the ranges that are mined."""
+        # Here only to say at once that it is not named.
+        self._staging({})
+        planner = Planner(
+            self._connect,
+            self.settings,
+            f"{self.name}:{self._database}",
+            mine=self._index,
+            upper=self._upper,
+            ahead=self._ahead,
+            restarted=not self._planned,
+        )
+        end = planner.advance(start, limit, now)
+        self._planned = True
+        return end
+
+    def plan(self, start: Offset, end: Offset) -> list[Slice]:
+        """Snapshot chunks, structures, groups of whole transactions, and ranges to be mined for the next batch."""
+        if start == end:
+            return []
+        slices = [snapshot_slice(end.structures[chunk.table], chunk, end) for chunk in plan_chunks(start, end)]
+        slices += self._stream_slices(start, end)
+        ranges = [Range(*pair) for pair in end.log["mining"]]
+        paths = sorted(end.structures)
+        return slices + [mine_slice(range, paths, self._mark(end.structures)) for range in ranges]
+
+    def _stream_slices(self, start: Offset, end: Offset) -> list[Slice]:
+        if start.is_nothing or not (end.log["window"] or end.log["definitions"]):
+            return []
+        window = [Range(*pair) for pair in end.log["window"]]
+        indexes = {range: self._index(range, end.structures) for range in window}
+        transactions = of_ranges(start.log["open"], indexes.items(), left_out(self.settings)).delivered_by(
+            scn.number(start.commit), scn.number(end.commit)
+        )
+        touched = {f"{owner}.{name}" for index in indexes.values() for owner, name in index["tables"]}
+        slices = []
+        told = [end.structures[path] for path in end.known if path in touched and path in end.structures]
+        definitions = [
+            {**definition, "database": self._database, "structure": end.structures.get(definition["table"])}
+            for definition in end.log["definitions"]
+        ]
+        if (told and transactions) or definitions:
+            slices.append(structures_slice(told if transactions else [], start.commit, definitions, end))
+        structures = {path: end.structures[path] for path in end.structures if path in touched}
+        mark = self._mark(end.structures)
+        for group in _grouped(transactions, self.settings["rows_per_slice"]):
+            slices.append(transactions_slice(group, structures, mark, end))
+        return slices
+
+    def read(self, slice: Slice) -> Iterator[pa.RecordBatch]:
+        """The change rows of one slice; opens connections of its own and closes them at the end."""
+        yield from read_slice(self._connect, slice, self.settings)
+
+    def acknowledge(self, offset: Offset) -> None:
+        """Staging forgets ranges whose transactions are all delivered."""
+        if offset.is_nothing:
+            return
+        keep = [Range(*pair) for pair in (*offset.log["ranges"], *offset.log["mining"])]
+        self._staging(offset.structures).forget(keep, int(offset.log["mined"]))
+
+    @property
+    def _database(self) -> str:
+        return str(self.settings["pdb"] or self.settings["database"]).upper()
+
+    # Mining.
+
+    def _mark(self, structures: Mapping[str, Any]) -> list[str]:
+        """What is mined: ranges of another database or of other tables are other ranges."""
+        return [self._database, str(self.settings["lob_enabled"]), *sorted(structures)]
+
+    def _staging(self, structures: Mapping[str, Any]) -> Staging:
+        return Staging(self.settings["staging_location"], self._mark(structures))
+
+    def _index(self, range: Range, structures: Mapping[str, Any]) -> dict[str, Any]:
+        """What a range says; it is mined where it is not there."""
+        mark = self._mark(structures)
+        key = (range, "\n".join(mark))
+        found = self._indexes.get(key)
+        if found is None:
+            staging = Staging(self.settings["staging_location"], mark)
+            found = staging.index(range)
+            if found is None:
+                tables = [(path.partition(".")[0], path.partition(".")[2]) for path in sorted(structures)]
+                found = mine(lambda: self._connect(""), range, tables, self.settings, staging)
+            while len(self._indexes) >= _KEPT_INDEXES:
+                self._indexes.pop(next(iter(self._indexes)))
+            self._indexes[key] = found
+        return found
+
+    def _upper(self) -> int:
+        """The SCN up to which every open redo thread has written its log."""
+        with self._connect("") as connection:
+            if self.settings["archive_log_only"]:
+                return self._archived(connection)
+            current = int(connection.value(statements.CURRENT_SCN))
+            if self.settings["flush_table"]:
+                self._flush(connection, current)
+                for node in self.settings["rac_nodes"]:
+                    with self._connect("", node=node) as other:
+                        self._flush(other, current)
+            last = connection.value(statements.LAST_REDO)
+            faultpoints.reach("source.oracle.upper")
+        # What was last written may be in the middle of a commit's SCN.
+        return current if last is None else min(current, int(last) - 1)
+
+    @staticmethod
+    def _archived(connection: Connection) -> int:
+        """The SCN up to which all open threads are archived."""
+        newest: dict[int, int] = {int(row[0]): 0 for row in connection.rows(statements.THREADS)}
+        for _, thread, _, _, next, _ in connection.rows(statements.ARCHIVED_LOGS, low=0):
+            if int(thread) in newest:
+                newest[int(thread)] = max(newest[int(thread)], int(next))
+        return max(min(newest.values(), default=1) - 1, 0)
+
+    def _flush(self, connection: Connection, at: int) -> None:
+        table = self.settings["flush_table"]
+        try:
+            connection.run(statements.flush(table), scn=at)
+        except OracleError as error:
+            if error.number != _NO_TABLE:
+                raise
+            for statement in statements.flush_parts(table):
+                connection.run(statement)
+        connection.commit()
+
+    def _connect(self, container: str, node: str = "") -> Connection:
+        names = ("hostname", "port", "dsn", "database", "user", "password", "connect_timeout_ms", "query_timeout_ms")
+        settings = {name: self.settings[name] for name in names}
+        if node:
+            settings["dsn"] = node
+        connection = Connection(self.settings["driver"], settings)
+        if container:
+            try:
+                connection.run(statements.container(container))
+            except BaseException:
+                connection.close()
+                raise
+        return connection
+
+
+def _grouped(transactions: Sequence[Transaction], rows: int) -> list[list[Transaction]]:
+    """Transactions in groups of about so many rows; a larger one is by itself."""
+    groups: list[list[Transaction]] = []
+    size = 0
+    for transaction in transactions:
+        if not groups or size + transaction.rows > rows:
+            groups.append([])
+            size = 0
+        groups[-1].append(transaction)
+        size += transaction.rows
+    return groups

@@ -1,0 +1,140 @@
+"""Where mined ranges rest until their transactions are delivered: one Parquet file of rows and one index per range.
+
+A range is named by its SCNs and by what was mined of it, so whoever mines it again writes the same. The index is
+written last and whole, so that a range is there when its index is. Everything here can be lost: it is mined again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import uuid
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+
+from headrace.errors import OptionError
+from headrace.sources.oracle import scn
+
+ROW_GROUP = 50_000
+ROWS = pa.schema(
+    [
+        ("xid", pa.string()),
+        ("scn", pa.uint64()),
+        ("thread", pa.int32()),
+        ("rs_id", pa.string()),
+        ("ssn", pa.int64()),
+        ("code", pa.int32()),
+        ("owner", pa.string()),
+        ("name", pa.string()),
+        ("row_id", pa.string()),
+        ("undo", pa.bool_()),
+        ("time", pa.string()),
+        ("user", pa.string()),
+        ("status", pa.int32()),
+        ("info", pa.string()),
+        ("sql", pa.string()),
+    ]
+)
+"""What is kept of a mined row."""
+_LOG = logging.getLogger("headrace.sources")
+
+
+@dataclass(frozen=True, order=True)
+class Range:
+    """The SCNs (low, high]."""
+
+    low: int
+    high: int
+
+
+class Staging:
+    """The folder of mined ranges. Used by driver and executors alike; holds nothing open.
+
+    Args:
+        location: a folder, or a URL of a file system that pyarrow knows.
+        identity: whose ranges: the database and what is mined of it.
+    """
+
+    def __init__(self, location: str, identity: Sequence[str]) -> None:
+        if not location:
+            raise OptionError(
+                "Option 'staging_location' of source 'oracle' is missing.",
+                remedy="Name a folder or URL that the driver and all executors reach.",
+            )
+        self._location = location
+        self._mark = hashlib.sha256(json.dumps(list(identity)).encode()).hexdigest()[:12]
+
+    def _opened(self) -> tuple[pafs.FileSystem, str]:
+        location = self._location
+        if "://" not in location:
+            location = str(Path(location).absolute())
+        system, path = pafs.FileSystem.from_uri(location)
+        return system, path.rstrip("/")
+
+    def _path(self, range: Range, suffix: str) -> str:
+        return f"{scn.to_text(range.low)}-{scn.to_text(range.high)}-{self._mark}.{suffix}"
+
+    def index(self, range: Range) -> dict[str, Any] | None:
+        """A range's index; null when the range is not there, or only half."""
+        system, folder = self._opened()
+        names = [f"{folder}/{self._path(range, suffix)}" for suffix in ("json", "parquet")]
+        if any(info.type != pafs.FileType.File for info in system.get_file_info(names)):
+            return None
+        try:
+            with system.open_input_stream(names[0]) as stream:
+                found: dict[str, Any] = json.loads(zlib.decompress(stream.read()))
+            return found
+        except (OSError, zlib.error, ValueError) as error:
+            _LOG.warning("Mined range %s is damaged and is mined again: %s", self._path(range, "json"), error)
+            return None
+
+    def rows(self, range: Range, xids: Iterable[str], columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+        """The rows of some transactions in a range, in mined order.
+
+        Raises:
+            OSError: the range is not there.
+        """
+        system, folder = self._opened()
+        wanted = pa.array(sorted(xids), pa.string())
+        names = None if columns is None else [*dict.fromkeys(("xid", *columns))]
+        with pq.ParquetFile(system.open_input_file(f"{folder}/{self._path(range, 'parquet')}")) as file:
+            for batch in file.iter_batches(batch_size=ROW_GROUP // 5, columns=names):
+                found = batch.filter(pa.compute.is_in(batch.column("xid"), value_set=wanted))
+                if found.num_rows:
+                    yield found
+
+    def write(self, range: Range, batches: Iterable[pa.RecordBatch], index: dict[str, Any]) -> None:
+        """Keep a range: rows as they come, then the index, which is complete when the rows have ended."""
+        system, folder = self._opened()
+        system.create_dir(folder, recursive=True)
+        mark = uuid.uuid4().hex[:8]
+        rows, told = (f"{folder}/{self._path(range, suffix)}" for suffix in ("parquet", "json"))
+        with (
+            system.open_output_stream(f"{rows}.{mark}") as stream,
+            pq.ParquetWriter(stream, ROWS, compression="zstd") as writer,
+        ):
+            for batch in batches:
+                writer.write_batch(batch, row_group_size=ROW_GROUP)
+        with system.open_output_stream(f"{told}.{mark}") as stream:
+            stream.write(zlib.compress(json.dumps(index, separators=(",", ":")).encode(), 3))
+        system.move(f"{rows}.{mark}", rows)
+        system.move(f"{told}.{mark}", told)
+
+    def forget(self, keep: Iterable[Range], upto: int) -> None:
+        """Remove ranges that end at or before an SCN, but for some."""
+        system, folder = self._opened()
+        kept = {self._path(range, suffix) for range in keep for suffix in ("json", "parquet")}
+        for info in system.get_file_info(pafs.FileSelector(folder, allow_not_found=True)):
+            parts = info.base_name.split("-")
+            if info.type != pafs.FileType.File or len(parts) != 3 or info.base_name in kept:
+                continue
+            if parts[1].isdigit() and int(parts[1]) <= upto:
+                system.delete_file(info.path)

@@ -1,0 +1,190 @@
+"""The SQL that is sent to an Oracle server, all of it (spec/oracle.md sections 1 to 5 and 8).
+
+What holds an SCN is fetched as text, and given as an integer: drivers make doubles of numbers whose digits no catalog
+declares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headrace.sources.offset import Key
+from headrace.sources.oracle.structure import OracleTable
+
+MINING_SESSION = (
+    "ALTER SESSION SET NLS_DATE_FORMAT = 'YYYY-MM-DD HH24:MI:SS' "
+    "NLS_TIMESTAMP_FORMAT = 'YYYY-MM-DD HH24:MI:SS.FF9' "
+    "NLS_TIMESTAMP_TZ_FORMAT = 'YYYY-MM-DD HH24:MI:SS.FF9 TZH:TZM' "
+    "NLS_NUMERIC_CHARACTERS = '.,' TIME_ZONE = '00:00'"
+)
+"""They decide how LogMiner prints values."""
+DATABASE = (
+    "SELECT NAME, LOG_MODE, CDB, SUPPLEMENTAL_LOG_DATA_MIN, SUPPLEMENTAL_LOG_DATA_ALL, TO_CHAR(DBID), "
+    "TO_CHAR(RESETLOGS_CHANGE#) FROM V$DATABASE"
+)
+CURRENT_SCN = "SELECT TO_CHAR(CURRENT_SCN) FROM V$DATABASE"
+LAST_REDO = "SELECT TO_CHAR(MIN(LAST_REDO_CHANGE#)) FROM V$THREAD WHERE STATUS = 'OPEN'"
+THREADS = "SELECT THREAD# FROM V$THREAD WHERE STATUS = 'OPEN'"
+OLDEST_TRANSACTION = "SELECT TO_CHAR(MIN(START_SCN)) FROM V$TRANSACTION WHERE START_SCN > 0"
+ZONE = "SELECT TO_CHAR(SYSTIMESTAMP, 'TZH:TZM') FROM DUAL"
+ONLINE_LOGS = (
+    "SELECT MIN(F.MEMBER), L.THREAD#, L.SEQUENCE#, TO_CHAR(L.FIRST_CHANGE#), TO_CHAR(L.NEXT_CHANGE#), L.STATUS, "
+    "L.ARCHIVED FROM V$LOG L JOIN V$LOGFILE F ON F.GROUP# = L.GROUP# "
+    "GROUP BY L.THREAD#, L.SEQUENCE#, L.FIRST_CHANGE#, L.NEXT_CHANGE#, L.STATUS, L.ARCHIVED"
+)
+ARCHIVED_LOGS = (
+    "SELECT A.NAME, A.THREAD#, A.SEQUENCE#, TO_CHAR(A.FIRST_CHANGE#), TO_CHAR(A.NEXT_CHANGE#), A.DEST_ID "
+    "FROM V$ARCHIVED_LOG A JOIN V$DATABASE D ON D.RESETLOGS_CHANGE# = A.RESETLOGS_CHANGE# "
+    "AND D.RESETLOGS_TIME = A.RESETLOGS_TIME "
+    "WHERE A.ARCHIVED = 'YES' AND A.STATUS = 'A' AND A.NAME IS NOT NULL AND A.NEXT_CHANGE# > :low"
+)
+DESTINATIONS = "SELECT DEST_ID, DEST_NAME, STATUS, TYPE FROM V$ARCHIVE_DEST_STATUS ORDER BY DEST_ID"
+ADD_LOG = "BEGIN SYS.DBMS_LOGMNR.ADD_LOGFILE(LOGFILENAME => :name, OPTIONS => SYS.DBMS_LOGMNR.ADDFILE); END;"
+START = (
+    "BEGIN SYS.DBMS_LOGMNR.START_LOGMNR(STARTSCN => :low, ENDSCN => :high, OPTIONS => "
+    "SYS.DBMS_LOGMNR.DICT_FROM_ONLINE_CATALOG + SYS.DBMS_LOGMNR.NO_ROWID_IN_STMT); END;"
+)
+END = "BEGIN SYS.DBMS_LOGMNR.END_LOGMNR(); END;"
+TABLES = (
+    "SELECT OWNER, TABLE_NAME FROM ALL_TABLES WHERE TEMPORARY = 'N' AND SECONDARY = 'N' AND NESTED = 'NO' "
+    "AND (IOT_TYPE IS NULL OR IOT_TYPE = 'IOT') ORDER BY OWNER, TABLE_NAME"
+)
+ALL_COLUMN_LOGGING = "SELECT OWNER, TABLE_NAME FROM ALL_LOG_GROUPS WHERE LOG_GROUP_TYPE = 'ALL COLUMN LOGGING'"
+COLUMNS = (
+    "SELECT COLUMN_NAME, COLUMN_ID, DATA_TYPE, CHAR_LENGTH, DATA_LENGTH, DATA_PRECISION, DATA_SCALE, NULLABLE, "
+    "DATA_DEFAULT, IDENTITY_COLUMN FROM ALL_TAB_COLUMNS WHERE OWNER = :owner AND TABLE_NAME = :name "
+    "ORDER BY COLUMN_ID"
+)
+KEYS = (
+    "SELECT C.CONSTRAINT_TYPE, C.CONSTRAINT_NAME, K.COLUMN_NAME FROM ALL_CONSTRAINTS C JOIN ALL_CONS_COLUMNS K "
+    "ON K.OWNER = C.OWNER AND K.CONSTRAINT_NAME = C.CONSTRAINT_NAME AND K.TABLE_NAME = C.TABLE_NAME "
+    "WHERE C.OWNER = :owner AND C.TABLE_NAME = :name AND C.CONSTRAINT_TYPE IN ('P', 'U') AND C.STATUS = 'ENABLED' "
+    "ORDER BY C.CONSTRAINT_TYPE, C.CONSTRAINT_NAME, K.POSITION"
+)
+BUILT_IN = (
+    "SYS", "SYSTEM", "OUTLN", "XDB", "CTXSYS", "MDSYS", "ORDSYS", "ORDDATA", "OLAPSYS", "LBACSYS", "DVSYS", "DVF",
+    "WMSYS", "DBSNMP", "APPQOSSYS", "AUDSYS", "GSMADMIN_INTERNAL", "OJVMSYS", "GGSYS", "DBSFWUSER",
+    "REMOTE_SCHEDULER_AGENT",
+)  # fmt: skip
+"""Schemas that the database itself writes to."""
+_MOST_IN_A_LIST = 900
+"""Oracle takes a thousand (ORA-01795)."""
+_DATA = "1, 2, 3"
+_PIECES = ", 9, 10, 11, 28, 29, 68, 70, 71, 91, 92, 93"
+
+
+def container(pdb: str) -> str:
+    """The statement after which the session is in a pluggable database (or in the root)."""
+    return f"ALTER SESSION SET CONTAINER = {pdb}"
+
+
+def quoted(name: str) -> str:
+    """A name as it is."""
+    return '"' + name + '"'
+
+
+def flush(table: str) -> str:
+    """The write that makes the log writer put its buffer on disk."""
+    return f"UPDATE {table} SET SCN = :scn"
+
+
+def flush_parts(table: str) -> tuple[str, str]:
+    """How the flush table is made, and given its one row."""
+    return f"CREATE TABLE {table} (SCN NUMBER(19))", f"INSERT INTO {table} (SCN) VALUES (0)"
+
+
+def contents(tables: Sequence[tuple[str, str]], pdb: str, *, pieces: bool) -> str:
+    """The rows of one mined range: what begins and ends transactions, definitions, and changes of these tables."""
+    codes = _DATA + (_PIECES if pieces else "") + ", 255"
+    where = ["SCN > :low", "SCN <= :high"]
+    if pdb:
+        where.append("SRC_CON_NAME = :pdb")
+    built_in = ", ".join(map(literal, BUILT_IN))
+    named = ["SEG_OWNER IS NULL", "SEG_OWNER = 'UNKNOWN'", "TABLE_NAME LIKE 'OBJ#%'"]
+    for start in range(0, len(tables), _MOST_IN_A_LIST):
+        part = tables[start : start + _MOST_IN_A_LIST]
+        named.append(f"SEG_OWNER || '.' || TABLE_NAME IN ({', '.join(literal(f'{o}.{t}') for o, t in part)})")
+    where.append(
+        "(OPERATION_CODE IN (6, 7, 27, 34, 36)"
+        f" OR (OPERATION_CODE = 5 AND (SEG_OWNER IS NULL OR SEG_OWNER NOT IN ({built_in}))"
+        " AND (INFO IS NULL OR INFO NOT LIKE 'INTERNAL DDL%'))"
+        f" OR (OPERATION_CODE IN ({codes}) AND ({' OR '.join(named)})))"
+    )
+    return (
+        "SELECT TO_CHAR(SCN) AS SCN_TEXT, RAWTOHEX(XID) AS XID_TEXT, THREAD#, RS_ID, SSN, OPERATION_CODE, SEG_OWNER, "
+        'TABLE_NAME, ROW_ID, "ROLLBACK", TO_CHAR("TIMESTAMP", \'YYYY-MM-DD HH24:MI:SS\') AS TIME_TEXT, USERNAME, '
+        f"SQL_REDO, CSF, STATUS, INFO FROM V$LOGMNR_CONTENTS WHERE {' AND '.join(where)}"
+    )
+
+
+def literal(text: str) -> str:
+    """A text literal."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def table_name(table: OracleTable) -> str:
+    """The table's quoted name."""
+    return f"{quoted(table.id.schema)}.{quoted(table.id.name)}"
+
+
+def any_row(table: OracleTable) -> str:
+    """Whether the table has a row at an SCN."""
+    return f"SELECT 1 FROM {table_name(table)} AS OF SCN :scn FETCH FIRST 1 ROWS ONLY"
+
+
+def greatest_key(table: OracleTable) -> str:
+    """The table's last key at an SCN."""
+    shown = ", ".join(_key_columns(table))
+    order = ", ".join(f"{quoted(name)} DESC" for name in table.chunk_key)
+    return f"SELECT {shown} FROM {table_name(table)} AS OF SCN :scn ORDER BY {order} FETCH FIRST 1 ROWS ONLY"
+
+
+def chunk_bounds(table: OracleTable, lower: Key | None, rows: int, chunks: int) -> tuple[str, dict[str, object]]:
+    """The keys at which the next chunks end, by the server's own order; with the parameters."""
+    names = ", ".join(map(quoted, table.chunk_key))
+    where, parameters = _range(table, lower, None)
+    numbered = (
+        f"SELECT {names}, ROW_NUMBER() OVER (ORDER BY {names}) AS CHUNK_ROW FROM {table_name(table)} AS OF SCN :scn"
+        f"{where}"
+    )
+    shown = ", ".join(_key_columns(table))
+    sql = (
+        f"SELECT {shown} FROM ({numbered}) K WHERE MOD(CHUNK_ROW, {rows}) = 0 AND CHUNK_ROW <= {rows * chunks} "
+        f"ORDER BY CHUNK_ROW"
+    )
+    return sql, parameters
+
+
+def rows_in_range(table: OracleTable, lower: Key | None, upper: Key | None) -> tuple[str, dict[str, object]]:
+    """A chunk's rows at an SCN, by key; with the parameters."""
+    shown = ", ".join(
+        native.projection(quoted(column.name)) + f" AS C{number}"
+        for number, (column, native) in enumerate(zip(table.schema.columns, table.natives, strict=True))
+    )
+    where, parameters = _range(table, lower, upper)
+    order = f" ORDER BY {', '.join(map(quoted, table.chunk_key))}" if table.chunk_key else ""
+    return f"SELECT {shown} FROM {table_name(table)} AS OF SCN :scn{where}{order}", parameters
+
+
+def _key_columns(table: OracleTable) -> list[str]:
+    return [table.native(name).projection(quoted(name)) + f" AS K{n}" for n, name in enumerate(table.chunk_key)]
+
+
+def _range(table: OracleTable, lower: Key | None, upper: Key | None) -> tuple[str, dict[str, object]]:
+    parameters: dict[str, object] = {}
+    parts = []
+    for letter, key, comparison in (("l", lower, ">"), ("u", upper, "<")):
+        if key is None:
+            continue
+        markers = []
+        for number, (name, text) in enumerate(zip(table.chunk_key, key, strict=True)):
+            parameters[f"{letter}{number}"] = text
+            markers.append((quoted(name), table.native(name).marker(f"{letter}{number}")))
+        # Row by row, as Oracle compares no tuples: the first key column that differs decides.
+        choices = []
+        for number, (column, marker) in enumerate(markers):
+            same = [f"{c} = {m}" for c, m in markers[:number]]
+            last = number == len(markers) - 1 and letter == "u"
+            choices.append("(" + " AND ".join([*same, f"{column} {comparison}{'=' if last else ''} {marker}"]) + ")")
+        parts.append("(" + " OR ".join(choices) + ")")
+    return (" WHERE " + " AND ".join(parts) if parts else ""), parameters

@@ -1,0 +1,58 @@
+"""`headrace verify`: the sinks' tables against what the source gives when it is read anew."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from headrace_standins import commit_changes
+from typer.testing import CliRunner
+
+from headrace.cli.app import app
+from headrace.errors import OptionError
+from headrace.pipeline import load_pipeline
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def pipeline_file(folder: Path, sink: dict[str, Any]) -> Path:
+    file = folder / "pipeline.yaml"
+    text = {
+        "source": {"type": "folder", "hostname": str(folder / "commits"), "schema_rows": True, "commits_per_batch": 9},
+        "sink": sink,
+        "pipeline": {"name": "test", "checkpoint": "./checkpoint", "trigger": "50ms"},
+    }
+    file.write_text(json.dumps(text))
+    return file
+
+
+def test_equal_tables_and_then_the_rows_that_differ(spark: SparkSession, tmp_path: Path, commits: Path) -> None:
+    for number in range(1, 4):
+        commit_changes(commits, number, [("dbo.a", "c", f"{number}{n}") for n in "ab"])
+    commit_changes(commits, 4, [("dbo.a", "d", "1a")])
+    file = pipeline_file(tmp_path, {"type": "delta", "path": "./lake"})
+    assert load_pipeline(file).start(spark, once=True).wait(120)
+    before = sorted(path.name for path in (tmp_path / "checkpoint" / "commits").iterdir())
+    told = CliRunner().invoke(app, ["verify", str(file)])
+    assert (told.exit_code, told.stdout) == (
+        0,
+        "dbo.a in sink 1 (delta): 5 rows in the source, 5 in the target; equal\n",
+    )
+    spark.sql(f"update delta.`{tmp_path}/lake/dbo/a` set id = 'other' where id = '2b'")
+    told = CliRunner().invoke(app, ["verify", str(file)])
+    assert told.exit_code == 1
+    assert told.stdout.splitlines() == [
+        "dbo.a in sink 1 (delta): 5 rows in the source, 5 in the target; 2 differ",
+        '  missing {"id":"2b"}',
+        '  extra {"id":"other"}',
+    ]
+    assert sorted(path.name for path in (tmp_path / "checkpoint" / "commits").iterdir()) == before
+
+
+def test_a_pipeline_without_tables_to_compare_is_refused(spark: SparkSession, tmp_path: Path, commits: Path) -> None:
+    loaded = load_pipeline(pipeline_file(tmp_path, {"type": "list_changes", "path": "./c"}))
+    with pytest.raises(OptionError, match="no sink whose tables can be compared"):
+        list(loaded.verify(spark))

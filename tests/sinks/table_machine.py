@@ -1,0 +1,140 @@
+"""A source table with any course of events, a target that takes them in batches, and the plain model of both.
+
+The machine does what databases, schedulers and failures do: rows come, change, move and go, tables are emptied and get
+columns, batches are written, written again, fail in the middle, and hold changes that were there before. After each
+write the target must hold what the model has.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from change_history import Batch, Model, table
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+
+from headrace.changes import Column, LogicalType, TableSchema
+from headrace.faultpoints import InjectedFault
+
+KEYS = st.sampled_from("1234")
+VALUES = st.sampled_from(["x", "y", "ü'\n", "", None])
+
+
+class TableMachine(RuleBasedStateMachine):
+    """One table. Subclasses are made with a target (`machine_on`)."""
+
+    target: Any
+    arm: Callable[[str], None]
+    fault_point: str
+    made = 0
+
+    @initialize()
+    def create(self) -> None:
+        type(self).made += 1
+        self.schema: TableSchema = table(f"course_{self.made}", id="string", a="string", b="string")
+        self.rows: dict[str, dict[str, str | None]] = {}
+        self.model = Model(self.schema)
+        self.batch = Batch(self.schema)
+        self.written: list[Batch] = []
+        self.late: list[Any] = []
+        self.at = 0
+
+    def change(self, op: str, after: Any, before: Any = None) -> None:
+        self.at += 1
+        self.batch.add(op, self.schema, self.at, after, before)
+
+    @rule(key=KEYS, a=VALUES, b=VALUES)
+    def put(self, key: str, a: str | None, b: str | None) -> None:
+        old = self.rows.get(key)
+        row = {**(old or dict.fromkeys(c.name for c in self.schema.columns)), "id": key, "a": a, "b": b}
+        self.rows[key] = row
+        self.change("u" if old else "c", row, old)
+
+    @precondition(lambda self: self.rows)
+    @rule(key=KEYS, b=VALUES)
+    def put_one_column(self, key: str, b: str | None) -> None:
+        if key in self.rows:
+            self.rows[key] = {**self.rows[key], "b": b}
+            self.change("u", {"id": key, "b": b}, {"id": key})
+
+    @precondition(lambda self: self.rows)
+    @rule(key=KEYS, other=KEYS)
+    def move(self, key: str, other: str) -> None:
+        if key in self.rows and other not in self.rows:
+            old = self.rows.pop(key)
+            self.rows[other] = {**old, "id": other}
+            self.change("u", self.rows[other], old)
+
+    @precondition(lambda self: self.rows)
+    @rule(key=KEYS)
+    def delete(self, key: str) -> None:
+        if key in self.rows:
+            self.change("d", None, self.rows.pop(key))
+
+    @precondition(lambda self: len(self.rows) > 2)
+    @rule()
+    def truncate(self) -> None:
+        self.rows.clear()
+        self.change("t", None)
+
+    @precondition(lambda self: len(self.schema.columns) < 5)
+    @rule()
+    def add_a_column(self) -> None:
+        new = Column(f"c{len(self.schema.columns)}", len(self.schema.columns) + 1, LogicalType("string"))
+        self.schema = replace(self.schema, columns=(*self.schema.columns, new))
+        self.rows = {key: {**row, new.name: None} for key, row in self.rows.items()}
+        self.at += 1
+        self.batch.structure(self.schema, self.at)
+        self.model.schema = self.schema
+        for row in self.model.keyed.values():
+            row[new.name] = None
+
+    @precondition(lambda self: self.batch.lines)
+    @rule()
+    def write(self) -> None:
+        self.next_batch()
+        self.send(len(self.written) - 1)
+
+    @precondition(lambda self: self.written)
+    @rule()
+    def write_again(self) -> None:
+        self.send(len(self.written) - 1)
+
+    @precondition(lambda self: len(self.batch.lines) > 1)
+    @rule(moment=st.sampled_from(["before_commit", "after_commit"]))
+    def fail_and_write_again(self, moment: str) -> None:
+        batch = self.next_batch()
+        if any(line["op"] in "cudt" for line in batch.lines):
+            self.arm(f"{self.fault_point}.{moment}=raise")
+            with contextlib.suppress(InjectedFault):
+                self.target.write(batch, len(self.written) - 1, owner=self.schema.id.name)
+            self.arm("")
+        self.send(len(self.written) - 1)
+
+    @precondition(lambda self: self.written)
+    @rule()
+    def changes_come_late_once_more(self) -> None:
+        lines = [line for line in self.written[-1].lines if line["op"] in "cu" and len(line["after"] or {}) > 2]
+        self.late += [line for line in lines if (line["after"] or {}).get("id") in self.rows]
+
+    def next_batch(self) -> Batch:
+        batch, self.batch = self.batch, Batch(self.schema)
+        self.model.apply(batch.lines)
+        batch.lines += self.late
+        self.late = []
+        self.written.append(batch)
+        return batch
+
+    def send(self, number: int) -> None:
+        self.target.write(self.written[number], number, owner=self.schema.id.name)
+        assert self.target.content(self.schema) == self.model.content()
+
+
+def machine_on(target: Any, arm: Callable[[str], None], fault_point: str) -> type[TableMachine]:
+    """The machine for a target."""
+    return type(
+        "MachineOnTarget", (TableMachine,), {"target": target, "arm": staticmethod(arm), "fault_point": fault_point}
+    )

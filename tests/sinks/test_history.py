@@ -1,0 +1,161 @@
+"""Histories and change logs in lakehouse tables: versions are those of the plain model, whatever order changes come."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from change_history import Batch, pos, table
+from history_model import versions
+from test_histories import history
+from tests.sinks.table_contract import A, B, K, T
+from tests.sinks.test_delta import DeltaTarget
+from tests.sinks.test_iceberg import IcebergTarget
+
+from headrace.changes import TableSchema
+from headrace.errors import OptionError, SchemaError, SinkError
+
+TEXTS = {"id": "string", "a": "string", "b": "string"}
+S = table(**TEXTS)
+DELTA, ICEBERG = "delta", "iceberg"
+
+
+class Lake:
+    """A sink with histories, and the versions that its tables hold."""
+
+    def __init__(self, target: Any, **options: Any) -> None:
+        self.target = target
+        self.options = {"stored_as_scd_type": "2", **options}
+
+    def write(self, batch: Batch, number: int, **options: Any) -> None:
+        self.target.write(batch, number, **{**self.options, **options})
+
+    def versions(self, schema: TableSchema = S) -> list[Any]:
+        names = ", ".join(column.name for column in schema.columns)
+        rows = self.rows(schema).selectExpr(f"struct({names}) as row", "__START_AT.position", "__END_AT.position as e")
+        return sorted(((tuple(row[0]), row[1], row[2]) for row in rows.collect()), key=repr)
+
+    def rows(self, schema: TableSchema = S) -> Any:
+        if isinstance(self.target, IcebergTarget):
+            return self.target.table(schema).read()
+        return self.target.spark.read.format("delta").load(self.target.path(schema.id.name))
+
+
+@pytest.fixture
+def lake(spark: Any, tmp_path: Path, request: pytest.FixtureRequest) -> Lake:
+    kind = getattr(request, "param", DELTA)
+    return Lake(DeltaTarget(spark, tmp_path) if kind == DELTA else IcebergTarget(spark, tmp_path))
+
+
+def random_lines(seed: int, steps: int) -> list[Any]:
+    """Change rows that a database could have made of 12 rows, with partial images, key changes and truncates."""
+    choose = random.Random(seed)
+    doing = [
+        (
+            choose.choice(["put"] * 6 + ["move", "delete", "delete"] + ["truncate"] * (number % 40 == 0)),
+            choose.choice("123456789abc"),
+            choose.choice("123456789abc"),
+            choose.choice(["x", "y", None]),
+            choose.random() < 0.5,
+        )
+        for number in range(steps)
+    ]
+    return [line for change in history(doing, S, True) for line in change.lines]
+
+
+@pytest.mark.parametrize(("lake", "tracked"), [(DELTA, ("b",)), (ICEBERG, ("a", "b"))], indirect=["lake"])
+def test_versions_are_the_models_with_late_and_repeated_changes(lake: Lake, tracked: tuple[str, ...]) -> None:
+    lines = random_lines(seed=len(tracked), steps=120)
+    scrambled = lines[:]
+    random.Random(7).shuffle(scrambled)
+    batches = [scrambled[::2], scrambled[1::2] + scrambled[:40]]
+    options = {} if len(tracked) == 2 else {"track_history_column_list": tracked}
+    so_far: list[Any] = []
+    for number, found in enumerate(batches):
+        batch = Batch(S)
+        batch.lines += found
+        so_far += [line for line in found if line not in so_far]
+        # Late changes without all columns have no row before them yet.
+        lake.write(batch, number, missing_row="insert", **options)
+        assert lake.versions() == versions(so_far, S, tracked)
+
+
+def test_a_first_snapshot_then_changes_then_the_same_again(lake: Lake) -> None:
+    first = Batch(T).add("r", T, 1, A, snapshot="true").add("r", T, 2, B, snapshot="last")
+    then = (
+        Batch(T).add("u", T, 5, {**A, "a": "w"}).add("u", T, 6, {**A, "id": "9", "a": "w"}, A).add("d", T, 7, None, B)
+    )
+    expected = [
+        ((1, "w", "y"), pos(5), pos(6)),
+        ((1, "x", "y"), pos(1), pos(5)),
+        ((2, "z", None), pos(2), pos(7)),
+        ((9, "w", "y"), pos(6), None),
+    ]
+    lake.write(first, 0)
+    for _ in range(2):
+        lake.write(then, 1)
+        assert lake.versions(T) == expected
+    # Another checkpoint does not know the batch, but every event is known.
+    lake.target.write(then, 0, owner="q", takeover="true", **lake.options)
+    assert lake.versions(T) == expected
+
+
+def test_a_table_read_again_ends_the_versions_that_vanished_and_starts_none_for_the_rest(lake: Lake) -> None:
+    gone = {**A, "id": "7"}
+    lake.write(Batch(T).add("r", T, "1//1", A, snapshot="true").add("r", T, "1//2", gone, snapshot="last"), 0)
+    again = Batch(T).add("r", T, "5/r/1", A, snapshot="first")
+    lake.write(again, 1)
+    lake.write(Batch(T).add("r", T, "5/r/2", B, snapshot="last").add("d", T, "6//1", None, B), 2)
+    assert lake.versions(T) == [
+        ((1, "x", "y"), "1//1", None),
+        ((2, "z", None), "5/r/2", "6//1"),
+        ((7, "x", "y"), "1//2", "5/"),
+    ]
+
+
+def test_a_change_without_all_columns_and_without_a_row_before_it_stops(lake: Lake) -> None:
+    lake.write(Batch(T).add("c", T, 1, A), 0)
+    with pytest.raises(SchemaError, match="no row of its key"):
+        lake.write(Batch(T).add("u", T, 2, {"id": "7", "a": "q"}), 1)
+    assert lake.versions(T) == [((1, "x", "y"), pos(1), None)]
+
+
+def test_only_listed_columns_are_written_and_nulls_may_say_nothing(lake: Lake) -> None:
+    options = {"except_column_list": "t.b", "ignore_null_updates": "true", "stored_as_scd_type": "1"}
+    lake.write(Batch(T).add("c", T, 1, A).add("u", T, 2, {"id": "1", "a": None, "b": "q"}, A), 0, **options)
+    lake.write(
+        Batch(T).add("u", T, 3, {"id": "1", "a": None, "b": "r"}, A).add("c", T, 4, {**B, "a": None}), 1, **options
+    )
+    assert lake.target.content(T) == [(1, "x"), (2, None)]
+
+
+@pytest.mark.parametrize("lake", [DELTA, ICEBERG], indirect=True)
+def test_a_change_log_has_every_change_once_as_it_came(lake: Lake) -> None:
+    batch = Batch(T, K).add("c", T, 1, A).add("u", T, 2, {"id": "1", "b": None}, A).add("d", T, 3, None, {"id": "1"})
+    batch.add("t", T, 4).add("u", K, 5, B, A)
+    for _ in range(2):
+        lake.write(batch, 0, stored_as_scd_type="append")
+    rows = lake.rows(T).orderBy("_headrace_position").drop("_headrace_event_time").collect()
+    assert [tuple(row) for row in rows] == [
+        (1, "x", "y", pos(1), "c", None, None),
+        (1, None, None, pos(2), "u", ["a"], A),
+        (1, None, None, pos(3), "d", ["a", "b"], {"id": "1"}),
+        (None, None, None, pos(4), "t", None, None),
+    ]
+    assert [row["_headrace_before"] for row in lake.rows(K).collect()] == [A]
+
+
+def test_what_can_not_be_is_refused(lake: Lake) -> None:
+    with pytest.raises(SchemaError, match="has no key, so it can't have a history"):
+        lake.write(Batch(K).add("c", K, 1, A), 0)
+    for options in (
+        {"column_list": "a", "except_column_list": "b"},
+        {"stored_as_scd_type": "1", "track_history_column_list": "a"},
+    ):
+        with pytest.raises(OptionError):
+            lake.write(Batch(T), 0, **options)
+    lake.write(Batch(T).add("c", T, 1, A), 0)
+    with pytest.raises(SinkError, match="is stored as SCD type 2, not 1"):
+        lake.write(Batch(T).add("c", T, 2, B), 1, stored_as_scd_type="1")

@@ -1,0 +1,102 @@
+"""The Iceberg sink does what the contract of table sinks says; its batches stand in snapshot summaries."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+from change_history import Batch, table
+from tests.sinks.table_contract import A, B, T, TableSinkContract, TableTarget
+
+from headrace.changes import TableSchema
+from headrace.errors import OptionError
+from headrace.options import parse_options
+from headrace.sinks.base import BatchId
+from headrace.sinks.delta_table import escaped
+from headrace.sinks.iceberg import IcebergSink
+from headrace.sinks.iceberg_table import IcebergTable
+
+
+class IcebergTarget(TableTarget):
+    """A sink on a warehouse, and what its tables hold."""
+
+    def __init__(self, spark: Any, warehouse: Path, **given: str) -> None:
+        self.spark = spark
+        self.given = {"warehouse": str(warehouse), **given}
+
+    def sink(self, **options: Any) -> IcebergSink:
+        return IcebergSink(parse_options(IcebergSink.options, {**self.given, **options}, owner="sink 'iceberg'"))
+
+    def write(self, batch: Batch, number: int = 0, owner: str = "p", **options: Any) -> None:
+        self.sink(**options).write(batch.rows(self.spark), BatchId(owner, "checkpoint", number))
+
+    def table(self, schema: TableSchema = T) -> IcebergTable:
+        own = type(self.spark)(self.spark.sparkContext, self.spark._jsparkSession.cloneSession())
+        return self.sink().target(own, schema.id)
+
+    def content(self, schema: TableSchema) -> list[tuple[Any, ...]]:
+        found = self.table(schema)
+        if not found.exists:
+            return []
+        return sorted((tuple(row) for row in found.read().drop("_headrace_position").collect()), key=repr)
+
+    def snapshots(self) -> list[dict[str, str]]:
+        found = self.table()
+        return [dict(row["summary"]) for row in found.session.table(f"{found.sql_name}.snapshots").collect()]
+
+
+@pytest.fixture
+def target(spark: Any, tmp_path: Path) -> IcebergTarget:
+    return IcebergTarget(spark, tmp_path / "lake")
+
+
+class TestIceberg(TableSinkContract):
+    fault_point = "sink.iceberg"
+
+
+def test_a_batch_is_one_snapshot_that_names_it_and_a_replay_makes_none(target: IcebergTarget) -> None:
+    typed = table(id="int16", a="string", b="string")
+    batches = [Batch(typed).add("r", typed, 1, A, snapshot="last"), Batch(typed).add("u", typed, 2, {**A, "a": "w"})]
+    for number, batch in enumerate(batches):
+        for _ in range(2):
+            target.write(batch, number)
+    names = ("headrace.owner", "headrace.batch", "headrace.target")
+    assert [[found[name] for name in names] for found in target.snapshots()] == [
+        ["p/checkpoint", "0", "db.dbo.t"],
+        ["p/checkpoint", "1", "db.dbo.t"],
+    ]
+    assert target.table().types() == {"id": "int", "a": "string", "b": "string", "_headrace_position": "string"}
+    assert target.table().properties()["identifier-fields"] == "[id]"
+
+
+def test_odd_names_of_tables_and_columns_work(target: IcebergTarget) -> None:
+    name = "x]; DROP TABLE a.b ü`t'q"
+    odd = table(name, key=("k " + name,), **{"k " + name: "int32", name: "string", "plain": "string"})
+    target.write(Batch(odd).add("r", odd, 1, {"k " + name: "1", name: "v", "plain": None}, snapshot="true"), 0)
+    target.write(Batch(odd).add("u", odd, 2, {"k " + name: "1", name: "w"}), 1)
+    assert target.content(odd) == [(1, "w", None)]
+    assert target.table(odd).place == f"lake.dbo.{escaped(name)}"
+
+
+def test_the_user_keeps_the_sessions_settings(target: IcebergTarget) -> None:
+    before = dict(target.spark.conf.getAll)
+    target.write(Batch(T).add("u", T, 1, B), 0)
+    assert dict(target.spark.conf.getAll) == before
+
+
+def test_a_catalogue_in_a_database(spark: Any, tmp_path: Path) -> None:
+    given = {"catalog": "shelf", "catalog_type": "jdbc", "uri": f"jdbc:sqlite:{tmp_path}/catalog.db"}
+    target = IcebergTarget(spark, tmp_path / "lake", **given, namespace="own")
+    for _ in range(2):
+        target.write(Batch(T).add("c", T, 1, A).add("c", T, 2, B), 0)
+    assert target.content(T) == [(1, "x", "y"), (2, "z", None)]
+    assert target.table().place == "shelf.own.t"
+    with sqlite3.connect(tmp_path / "catalog.db") as catalog:
+        assert catalog.execute("select table_namespace, table_name from iceberg_tables").fetchall() == [("own", "t")]
+
+
+def test_a_catalogue_in_a_database_needs_its_address() -> None:
+    with pytest.raises(OptionError, match="needs the option 'uri'"):
+        IcebergSink(parse_options(IcebergSink.options, {"catalog_type": "jdbc"}, owner="sink 'iceberg'"))
