@@ -18,9 +18,11 @@ def python(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.slow
-def test_the_shop_is_mirrored_and_its_pipeline_goes_on(tmp_path: Path) -> None:
+@pytest.mark.parametrize("source", ["sqlserver", "db2"])
+def test_the_shop_is_mirrored_and_its_pipeline_goes_on(tmp_path: Path, source: str) -> None:
     folder = tmp_path / "demo"
-    done = python("headrace", "demo", "--database", "shop", "--seconds", "3", "--dir", str(folder))
+    chosen = ("--source", source, "--database", "shop")
+    done = python("headrace", "demo", *chosen, "--seconds", "3", "--dir", str(folder))
     assert "mirror equals source" in done.stdout, done.stdout + done.stderr
     assert (done.returncode, done.stderr) == (0, "")
     batches = sorted((folder / "messages").glob("batch=*"))

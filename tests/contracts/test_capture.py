@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from captured_shop import CapturedDatabase, Db2Database, SqlServerDatabase, closing, data, image, replay
+from tests.live.db2 import EXAMPLE, URL, LiveDb2, settings_from
 
 from headrace.errors import CaptureError, DataLossError, PositionMismatch
 from headrace.sources.health import CaptureState
@@ -22,12 +23,22 @@ GAPS = {
 T = "id int not null primary key, v varchar(20)"
 
 
-@pytest.fixture(params=SERVERS)
+LIVE_DB2 = settings_from()
+_NO_DB2 = pytest.mark.skipif(LIVE_DB2 is None, reason=f"no Db2 to run on: set {URL}, for example {EXAMPLE}")
+
+
+@pytest.fixture(params=[*SERVERS, pytest.param("db2 live", marks=[pytest.mark.live, _NO_DB2])])
 def database(request: pytest.FixtureRequest, tmp_path: Any) -> Iterator[CapturedDatabase]:
-    why = GAPS.get((request.param, request.node.originalname))
+    kind, _, live = request.param.partition(" ")
+    why = GAPS.get((kind, request.node.originalname))
     if why:
         request.applymarker(pytest.mark.xfail(reason=why, strict=True))
-    with closing(SERVERS[request.param](tmp_path / "server")) as made:
+    if live:
+        assert LIVE_DB2 is not None
+        made: CapturedDatabase = LiveDb2(LIVE_DB2)
+    else:
+        made = SERVERS[kind](tmp_path / "server")
+    with closing(made):
         yield made
 
 

@@ -92,7 +92,7 @@ class PipelineUnderTest:
         """The output of the last run."""
         return self.folder / f"run-{self.runs}.log"
 
-    def killed_at(self, point: str, seconds: float = 120) -> None:
+    def killed_at(self, point: str, seconds: float = 300) -> None:
         """Run until the armed point kills everything, and see the proof that it did."""
         name = point.partition("@")[0]
         run = self.start(fault=f"{name}=kill{point[len(name) :]}")
@@ -103,7 +103,7 @@ class PipelineUnderTest:
         """Run, and kill everything at a moment after it has begun a batch of its own."""
         before = len(self.batches)
         run = self.start()
-        until(lambda: len(self.batches) > before or run.poll() is not None, 60, "a batch is begun")
+        until(lambda: len(self.batches) > before or run.poll() is not None, 240, "a batch is begun")
         try:
             run.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -111,7 +111,7 @@ class PipelineUnderTest:
             kill_session(os.getsid(run.pid))
         assert run.wait(10) == -signal.SIGKILL, self.log.read_text(errors="replace")[-3000:]
 
-    def drain(self, seconds: float = 180) -> None:
+    def drain(self, seconds: float = 400) -> None:
         """Run until everything that is there now has gone through."""
         run = self.start("--once")
         assert run.wait(seconds) == 0, self.log.read_text(errors="replace")[-3000:]

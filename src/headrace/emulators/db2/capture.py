@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import datetime as dt
-import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from headrace.emulators.capture_thread import CaptureThread
 from headrace.emulators.db2.catalog import quoted
 from headrace.emulators.db2.errors import InternalError
 from headrace.emulators.db2.registrations import HEADER, REGISTER, SCHEMA, UOW, pending
@@ -129,7 +129,7 @@ def prune_old(session: Session, retention: dt.timedelta) -> None:
     prune(session, mark)
 
 
-class CaptureProgram:
+class CaptureProgram(CaptureThread["Session"]):
     """The Capture program in a thread with a connection of its own.
 
     Args:
@@ -143,58 +143,16 @@ class CaptureProgram:
     def __init__(
         self, open_session: Callable[[], Session], *, poll: float = 0.1, max_transactions: int | None = None
     ) -> None:
-        self._open_session = open_session
-        self._poll = poll
+        super().__init__("asncap", open_session, poll)
         self._max = max_transactions
-        self._stop = threading.Event()
-        self._paused = threading.Event()
-        self._thread: threading.Thread | None = None
-        self.error: Exception | None = None
 
-    def start(self) -> CaptureProgram:
-        """Begin to capture; a second start does nothing."""
-        if self._thread is None:
-            self._stop.clear()
-            self._thread = threading.Thread(target=self._run, name="asncap", daemon=True)
-            self._thread.start()
-        return self
-
-    def pause(self) -> None:
-        """Let the log grow without capturing it."""
-        self._paused.set()
-
-    def resume(self) -> None:
-        """Go on after a pause."""
-        self._paused.clear()
-
-    def stop(self) -> None:
-        """End the thread after its current look; raises what stopped it before, if something did."""
-        self._stop.set()
-        if self._thread is not None:
-            self._thread.join()
-            self._thread = None
-        if self.error is not None:
-            raise self.error
-
-    def __enter__(self) -> CaptureProgram:
-        return self.start()
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-
-    def _run(self) -> None:
-        session = self._open_session()
+    def look(self, session: Session) -> None:
+        """One look at the log, where nobody suspended the program."""
+        if session.state("capture", "running") != "running":
+            return
         try:
-            while not self._stop.is_set():
-                if not self._paused.is_set() and session.state("capture", "running") == "running":
-                    try:
-                        capture(session, self._max)
-                    except InternalError as error:
-                        # The writer held the database for long; the next look tries again.
-                        if error.number != _BUSY:
-                            raise
-                self._stop.wait(self._poll)
-        except Exception as error:
-            self.error = error
-        finally:
-            session.close()
+            capture(session, self._max)
+        except InternalError as error:
+            # The writer held the database for long; the next look tries again.
+            if error.number != _BUSY:
+                raise

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import datetime as dt
 import sqlite3
-import threading
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from headrace.emulators.capture_thread import CaptureThread
 from headrace.emulators.sqlserver import lsn as lsns
 from headrace.emulators.sqlserver import temporal
 from headrace.emulators.sqlserver.catalog import quoted
@@ -176,7 +176,7 @@ def clean_old(session: Session, retention: dt.timedelta) -> bytes | None:
     return bytes(mark)
 
 
-class CaptureJob:
+class CaptureJob(CaptureThread["Session"]):
     """The capture job in a thread with a connection of its own.
 
     Args:
@@ -197,67 +197,25 @@ class CaptureJob:
         idle: float | None = 300.0,
         max_transactions: int | None = None,
     ) -> None:
-        self._open_session = open_session
-        self._poll = poll
+        super().__init__("capture-job", open_session, poll)
         self._idle = idle
         self._max = max_transactions
-        self._stop = threading.Event()
-        self._paused = threading.Event()
-        self._thread: threading.Thread | None = None
-        self.error: Exception | None = None
+        self._last = time.monotonic()
 
-    def start(self) -> CaptureJob:
-        """Begin to scan; a second start does nothing."""
-        if self._thread is None:
-            self._stop.clear()
-            self._thread = threading.Thread(target=self._run, name="capture-job", daemon=True)
-            self._thread.start()
-        return self
-
-    def pause(self) -> None:
-        """Let the log grow without capturing it."""
-        self._paused.set()
-
-    def resume(self) -> None:
-        """Go on after a pause."""
-        self._paused.clear()
-
-    def stop(self) -> None:
-        """End the thread after its current scan; raises what stopped it before, if something did."""
-        self._stop.set()
-        if self._thread is not None:
-            self._thread.join()
-            self._thread = None
-        if self.error is not None:
-            raise self.error
-
-    def __enter__(self) -> CaptureJob:
-        return self.start()
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-
-    def _run(self) -> None:
-        session = self._open_session()
-        last = time.monotonic()
+    def look(self, session: Session) -> None:
+        """One scan of the log, where neither the job nor the Agent is stopped."""
+        if not self._running(session):
+            return
         try:
-            while not self._stop.is_set():
-                if not self._paused.is_set() and self._running(session):
-                    try:
-                        if capture(session, self._max):
-                            last = time.monotonic()
-                        elif self._idle is not None and time.monotonic() - last >= self._idle:
-                            mark_idle(session)
-                            last = time.monotonic()
-                    except OperationalError as error:
-                        # The writer held the database for long; the next scan tries again.
-                        if error.number != 1222:
-                            raise
-                self._stop.wait(self._poll)
-        except Exception as error:
-            self.error = error
-        finally:
-            session.close()
+            if capture(session, self._max):
+                self._last = time.monotonic()
+            elif self._idle is not None and time.monotonic() - self._last >= self._idle:
+                mark_idle(session)
+                self._last = time.monotonic()
+        except OperationalError as error:
+            # The writer held the database for long; the next scan tries again.
+            if error.number != 1222:
+                raise
 
     def _running(self, session: Session) -> bool:
         # A catalog written by hand has no job of its own; then this one is it.

@@ -130,12 +130,14 @@ class Advice:
 
     Args:
         capture: how a table is set up for capture.
+        enable: the same of one table, as the beginning of a sentence.
         keep: how changes are kept for longer.
         watch: what to look at when nothing is captured any more.
         see: the right by which a login sees that an idle server is captured; empty where it needs none.
     """
 
     capture: str
+    enable: str
     keep: str
     watch: str
     see: str = ""

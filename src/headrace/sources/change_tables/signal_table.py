@@ -48,7 +48,7 @@ def require_signal_table(
             return
         raise CaptureError(
             f"The signal table '{name}' is not among the captured tables of database '{database}'.",
-            remedy=f"{advice.capture} for it, and add it to 'tables'.",
+            remedy=f"{advice.enable} and add it to 'tables'.",
         )
     if len(catalog[path].newest.schema.columns) < _COLUMNS:
         raise CaptureError(

@@ -1,0 +1,84 @@
+"""What captures by itself beside a demo or a test: a thread with a connection of its own that looks at the log."""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Generic, Protocol, Self, TypeVar
+
+
+class Closing(Protocol):
+    """A connection's work."""
+
+    def close(self) -> None:
+        """End it."""
+
+
+Session = TypeVar("Session", bound=Closing)
+
+
+class CaptureThread(ABC, Generic[Session]):
+    """A program that looks at a database's log again and again.
+
+    Args:
+        name: of the thread.
+        open_session: gives the connection.
+        poll: seconds between two looks.
+    """
+
+    def __init__(self, name: str, open_session: Callable[[], Session], poll: float) -> None:
+        self._name = name
+        self._open_session = open_session
+        self._poll = poll
+        self._stop = threading.Event()
+        self._paused = threading.Event()
+        self._thread: threading.Thread | None = None
+        self.error: Exception | None = None
+
+    @abstractmethod
+    def look(self, session: Session) -> None:
+        """Capture what was committed since the last look."""
+
+    def start(self) -> Self:
+        """Begin to look at the log; a second start does nothing."""
+        if self._thread is None:
+            self._stop.clear()
+            self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+            self._thread.start()
+        return self
+
+    def pause(self) -> None:
+        """Let the log grow without capturing it."""
+        self._paused.set()
+
+    def resume(self) -> None:
+        """Go on after a pause."""
+        self._paused.clear()
+
+    def stop(self) -> None:
+        """End the thread after its current look; raises what stopped it before, if something did."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+        if self.error is not None:
+            raise self.error
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def _run(self) -> None:
+        session = self._open_session()
+        try:
+            while not self._stop.is_set():
+                if not self._paused.is_set():
+                    self.look(session)
+                self._stop.wait(self._poll)
+        except Exception as error:
+            self.error = error
+        finally:
+            session.close()
