@@ -42,6 +42,7 @@ class PipelineUnderTest:
     database: str
     sinks: list[dict[str, Any]]
     source_options: dict[str, Any] = field(default_factory=dict)
+    kind: str = "sqlserver"
     runs: int = 0
 
     @property
@@ -52,7 +53,7 @@ class PipelineUnderTest:
         """Write the pipeline file; relative paths in it are relative to it."""
         self.folder.mkdir(parents=True, exist_ok=True)
         source = {
-            "type": "sqlserver",
+            "type": self.kind,
             "driver": "emulator",
             "hostname": str(self.server),
             "database": self.database,
