@@ -139,7 +139,7 @@ class NativeType:
             return f"TO_CHAR({column})"
         if family == "ROWID":
             return f"ROWIDTOCHAR({column})"
-        return f"XMLTOCLOB({column})" if family == "XMLTYPE" else column
+        return f"XMLSERIALIZE(CONTENT {column} AS CLOB)" if family == "XMLTYPE" else column
 
     def marker(self, name: str) -> str:
         """The parameter for a key value that is given as canonical text."""
