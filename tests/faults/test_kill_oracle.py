@@ -27,7 +27,7 @@ TABLES = ("SHOP.CUSTOMERS", "SHOP.ORDERS")
 
 @pytest.fixture
 def shop(tmp_path):
-    with Workload(tmp_path / "server", "shop", 11, 10, "oracle") as workload:
+    with Workload(tmp_path / "server", "shop", 11, 5, "oracle") as workload:
         until(lambda: workload.ready, 120, "the shop is set up")
         yield workload
 
@@ -45,8 +45,8 @@ def subject(tmp_path):
         "tables": list(TABLES),
         "lob_enabled": True,
         "rac_nodes": ["instance:2"],
-        # So that a window is more than one range, and tasks mine it too.
-        "mining_range_scns": 300,
+        # So that tasks mine too while the stream is behind.
+        "mining_range_scns": 3_000,
     }
     made = PipelineUnderTest(tmp_path / "pipeline", tmp_path / "server", "SHOP", sinks, options, "oracle")
     made.write()
