@@ -54,7 +54,7 @@ class PipelineUnderTest:
         self.folder.mkdir(parents=True, exist_ok=True)
         source = {
             "type": self.kind,
-            "driver": {"sqlserver": "emulator", "db2": "db2-emulator"}[self.kind],
+            "driver": {"sqlserver": "emulator", "db2": "db2-emulator", "oracle": "oracle-emulator"}[self.kind],
             "hostname": str(self.server),
             "database": self.database,
             **self.source_options,

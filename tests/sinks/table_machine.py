@@ -120,6 +120,12 @@ class TableMachine(RuleBasedStateMachine):
         lines = [line for line in self.written[-1].lines if line["op"] in "cu" and len(line["after"] or {}) > 2]
         self.late += [line for line in lines if (line["after"] or {}).get("id") in self.rows]
 
+    def teardown(self) -> None:
+        # What was not written yet is, so that no course ends unseen.
+        if hasattr(self, "batch") and (self.batch.lines or self.late):
+            self.next_batch()
+            self.send(len(self.written) - 1)
+
     def next_batch(self) -> Batch:
         batch, self.batch = self.batch, Batch(self.schema)
         self.model.apply(batch.lines)

@@ -87,12 +87,12 @@ def test_the_user_keeps_the_sessions_settings(target: IcebergTarget) -> None:
 
 
 def test_a_catalogue_in_a_database(spark: Any, tmp_path: Path) -> None:
-    given = {"catalog": "shelf", "catalog_type": "jdbc", "uri": f"jdbc:sqlite:{tmp_path}/catalog.db"}
+    given = {"catalog": "cabinet", "catalog_type": "jdbc", "uri": f"jdbc:sqlite:{tmp_path}/catalog.db"}
     target = IcebergTarget(spark, tmp_path / "lake", **given, namespace="own")
     for _ in range(2):
         target.write(Batch(T).add("c", T, 1, A).add("c", T, 2, B), 0)
     assert target.content(T) == [(1, "x", "y"), (2, "z", None)]
-    assert target.table().place == "shelf.own.t"
+    assert target.table().place == "cabinet.own.t"
     with sqlite3.connect(tmp_path / "catalog.db") as catalog:
         assert catalog.execute("select table_namespace, table_name from iceberg_tables").fetchall() == [("own", "t")]
 

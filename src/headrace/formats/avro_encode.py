@@ -12,6 +12,7 @@ from __future__ import annotations
 import base64
 import io
 import json
+import re
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
+_NAMED = re.compile("\x02([0-9]+)\x03")
 _SIDES: tuple[Side, ...] = ("key", "value")
 _ENVELOPE = ',"payload":'
 _SPARK = {
@@ -81,16 +83,39 @@ class Written:
 
 
 @dataclass(frozen=True)
+class ShortTexts:
+    """Long texts under short names: messages that become Avro carry those in place of their schemas, which are longer
+    than they are. A name holds characters that stand in no JSON.
+
+    Args:
+        names: the names by text.
+    """
+
+    names: dict[str, str] = field(default_factory=dict)
+
+    def short(self, text: str) -> str:
+        """The name of a text."""
+        return self.names.setdefault(text, f"\x02{len(self.names)}\x03")
+
+    def whole(self, text: str) -> str:
+        """A text with the texts in place of their names."""
+        texts = list(self.names)
+        return _NAMED.sub(lambda found: texts[int(found[1])], text)
+
+
+@dataclass(frozen=True)
 class AvroWriter:
     """How messages are written; picklable.
 
     Args:
         framing: one of the names of `avro_framing.FRAMINGS`.
         registry: where schemas are registered.
+        texts: what stands for parts of schemas in the messages.
     """
 
     framing: str
     registry: Registry
+    texts: ShortTexts = field(default_factory=ShortTexts)
 
     def written(self, topic: str, side: Side, opening: str) -> Written:
         """Register a schema, the text of a message up to its payload.
@@ -99,7 +124,7 @@ class AvroWriter:
             ConnectError: the registry can't be asked, or refuses the schema.
             OptionError: a mapping that lacks it.
         """
-        connect = json.loads(opening + "}")["schema"]
+        connect = json.loads(self.texts.whole(opening) + "}")["schema"]
         if self.framing == "none":
             return Written(connect, b"", ())
         ids = self.registry.registered(f"{topic}-{side}", avro_text(connect))

@@ -16,7 +16,7 @@ from headrace.formats.avro_decode import (
     heads_of,
     with_json,
 )
-from headrace.formats.avro_encode import AvroWriter
+from headrace.formats.avro_encode import AvroWriter, ShortTexts
 from headrace.formats.avro_framing import FRAMING, Framing, Side
 from headrace.formats.avro_schema import WriterSchema
 from headrace.formats.base import Format
@@ -149,7 +149,9 @@ class DebeziumAvro(Format):
         name = self.settings["framing"]
         bare = name == "none" and self.settings["registry"] is None
         registry = Registry() if bare else registry_of(self.settings, f"format '{self.name}'")
-        return AvroWriter(name, registry).encode(self._json().encode(changes))
+        short = ShortTexts()
+        messages = self._json().encoded(changes, short.short)
+        return AvroWriter(name, registry, short).encode(messages)
 
     def _json(self) -> DebeziumJson:
         settings = self.settings

@@ -72,6 +72,7 @@ class EncodePlan:
         run_id: what stands in their `runId`.
         schema_changes: whether schema changes are written.
         structs: whether the images are structs (of the one table) and not maps.
+        schema_text: how the constant parts of schemas are written; as they are, but for messages that become Avro.
     """
 
     tables: Tables
@@ -89,6 +90,7 @@ class EncodePlan:
     run_id: str
     schema_changes: bool
     structs: bool
+    schema_text: Callable[[str], str] = str
 
     @property
     def _metadata(self) -> Metadata:
@@ -292,7 +294,8 @@ class EncodePlan:
 
     def _opening(self) -> str:
         """The value's schema, up to the payload: only the rows' own part depends on the table."""
-        row = self.tables.text(lambda s: self._cut(row_schema(s, _BASE, self.modes, self.rules))[0])
+        text = self.schema_text
+        row = self.tables.text(lambda s: text(self._cut(row_schema(s, _BASE, self.modes, self.rules))[0]))
         end = self._cut(row_schema(self.tables.any, _BASE, self.modes, self.rules))[1].removesuffix("}")
         rests = {
             with_block: ",".join(to_text(f) for f in envelope_fields(self.shape, transaction=with_block))
@@ -301,8 +304,8 @@ class EncodePlan:
 
         def behind(form: Block) -> str:
             source = f",{to_text(form.schema())},"
-            always = literal(f"{source}{rests[True]}")
-            return f"if(transaction is null, {literal(source + rests[False])}, {always})" if form.flag else always
+            always = literal(text(f"{source}{rests[True]}"))
+            return f"if(transaction is null, {literal(text(source + rests[False]))}, {always})" if form.flag else always
 
         version = f',"version":{self.shape.envelope_version}' if self.shape.envelope_version is not None else ""
         parts = [
@@ -358,7 +361,9 @@ class EncodePlan:
             return self._cut(found)
 
         opening = self.tables.choice(
-            lambda s: literal(f'{{"schema":{schema_text(s)[0]}') if s.key else images.unkeyed_schema(s)
+            lambda s: (
+                literal(f'{{"schema":{self.schema_text(schema_text(s)[0])}') if s.key else images.unkeyed_schema(s)
+            )
         )
         end = literal(f'{schema_text(self.tables.any)[1]},"payload":')
         return f"concat({opening}, {self._base(routed=not header)}, {end}, {payload}, '}}')"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from headrace.changes import TableSchema
@@ -69,6 +70,10 @@ class DebeziumJson(Format):
             OptionError: an option is missing or contradicts another; a streaming DataFrame of maps without the option
             `schema`; structs that are not of that schema; two columns of one field name.
         """
+        return self.encoded(changes)
+
+    def encoded(self, changes: DataFrame, schema_text: Callable[[str], str] = str) -> DataFrame:
+        """The same, with `schema_text` of the constant parts of schemas in their place."""
         settings = self.settings
         prefix = settings["topic_prefix"]
         if not prefix:
@@ -101,6 +106,7 @@ class DebeziumJson(Format):
             run_id=str(uuid.uuid5(uuid.NAMESPACE_URL, f"headrace:{prefix}")),
             schema_changes=settings["include_schema_changes"],
             structs=structs,
+            schema_text=schema_text,
         )
         return plan.apply(rows)
 

@@ -313,9 +313,12 @@ class TargetTables:
         dialect, source = self.database.dialect, mirror.source
         types = dialect.column_types(source)
         wanted = [TargetColumn(column.name, types[column.name]) for column in source.columns]
+        folded = str.lower if dialect.folds_names else str
+        # Ours is made with a collation, which catalogs tell apart from the type: that it is there is enough.
+        own = {folded(name): kind for name, kind in have.items()}.get(folded(mirror.position_column), types[""])
         return evolution(
             have,
-            (*wanted, TargetColumn(mirror.position_column, types[""])),
+            (*wanted, TargetColumn(mirror.position_column, own)),
             key=source.key,
             own=frozenset({mirror.position_column}),
             behavior=behavior,
@@ -323,7 +326,7 @@ class TargetTables:
             source=str(source.id),
             target=f"{mirror.name} of {self.database.address}",
             holds=holds,
-            folded=str.lower if dialect.folds_names else str,
+            folded=folded,
             can_cast=False,
         )
 

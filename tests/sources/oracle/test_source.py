@@ -591,3 +591,23 @@ def test_a_change_that_logminer_cannot_print_stops_or_is_left_out_as_the_options
         return
     assert data(run.until_level()) == [("c", "CUSTOMERS", row(2))]
     assert ("can't be read" in caplog.text) == (mode == "warn")
+
+
+@pytest.mark.parametrize(
+    ("tables", "excluded", "found"),
+    [
+        ("SHOP.*", "", ["CUSTOMERS", "CUSTOMERS_OLD", "ORDERS"]),
+        ("shop.cust*", "", ["CUSTOMERS", "CUSTOMERS_OLD"]),
+        ("SHOP.ORDERS,SHOP.CUSTOMERS", "", ["ORDERS", "CUSTOMERS"]),
+        (r"SHOP\.(ORDERS|CUSTOMERS)", "", ["CUSTOMERS", "ORDERS"]),
+        ("re:SHOP.CUST[A-Z]+", "", ["CUSTOMERS"]),
+        ("SHOP.*", "*.*_OLD", ["CUSTOMERS", "ORDERS"]),
+        # Without a list those that log all their columns.
+        ("", "", ["CUSTOMERS"]),
+    ],
+)
+def test_tables_are_chosen_as_globs_or_as_debezium_writes_them(database, tables, excluded, found):
+    for name in ("CUSTOMERS_OLD", "ORDERS"):
+        database.run(f"CREATE TABLE {name} (ID NUMBER(9) NOT NULL PRIMARY KEY)")
+    run = Run(database, tables=tables, tables_excluded=excluded)
+    assert [schema.id.name for schema in run.source.tables()] == found

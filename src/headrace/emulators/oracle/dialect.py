@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, ClassVar
 
 import sqlglot
@@ -15,6 +16,9 @@ KNOWN_FUNCTIONS = frozenset(
     ("TO_CHAR", "TO_NUMBER", "TO_DATE", "TO_TIMESTAMP", "RAWTOHEX", "HEXTORAW", "NVL", "ROWIDTOCHAR",
      "SYS_EXTRACT_UTC", "XMLTOCLOB", "COUNT", "MIN", "MAX", "MOD", "ROW_NUMBER", "COALESCE", "UPPER", "LENGTH")
 )  # fmt: skip
+
+
+_SERIALIZE = re.compile(r'XMLSERIALIZE\s*\(\s*CONTENT\s+("[^"]+"|\w+)\s+AS\s+CLOB\s*\)', re.IGNORECASE)
 
 
 class PlainOracle(Oracle):
@@ -42,6 +46,8 @@ def parsed(sql: str) -> Any:
     Raises:
         DatabaseError: it can't be read, or has a function that the emulator does not know.
     """
+    # Its arguments have a grammar of their own.
+    sql = _SERIALIZE.sub(r"XMLTOCLOB(\1)", sql)
     try:
         tree = sqlglot.parse_one(sql, read=PlainOracle)
     except sqlglot.errors.SqlglotError as error:

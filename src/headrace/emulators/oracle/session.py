@@ -292,7 +292,7 @@ class Session:
         sets = [(folded(pair.this.this), pair.expression) for pair in tree.expressions]
         new = dict(sets)
         rows = self._chosen(table, tree.args.get("where"), given, new)
-        return self.update(table, [(number, before, after) for number, before, after in rows])
+        return self.update(table, rows)
 
     def update(self, table: Table, rows: Sequence[tuple[int, dict[str, Any], dict[str, Any]]]) -> int:
         """Update rows: number, what they hold, and new values of some columns."""
@@ -308,7 +308,6 @@ class Session:
                 self._lock(table, number)
                 self._store(table, number, after)
                 self._undo.append(Undo(table, UPDATE, number, before, after, changed))
-                sql = redo_text.update(table.quoted, table.columns, before, changed, table.rowid(number))
                 small = {n: v for n, v in changed.items() if not redo_text.out_of_row(kinds[n], v)}
                 if small:
                     sql = redo_text.update(table.quoted, table.columns, before, small, table.rowid(number))
@@ -317,8 +316,8 @@ class Session:
             unique = {name for key in table.keys for name in key}
             for number, _, given in rows:
                 if set(given) & unique:
-                    after = next(u.after for u in reversed(self._undo) if u.row == number and u.table is table)
-                    self._check_keys(table, after or {}, number)
+                    written = next(u.after for u in reversed(self._undo) if u.row == number and u.table is table)
+                    self._check_keys(table, written or {}, number)
             self.log.append(self.thread, records, self.script)
         return len(rows)
 

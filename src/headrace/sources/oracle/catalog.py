@@ -17,6 +17,7 @@ from headrace.sources.oracle.structure import OracleTable
 from headrace.sources.oracle.types import NativeType
 
 _LONGEST_NAME = 30
+_REGULAR = re.compile(r"[\\^$|()\[\]{}+]")
 _CONSTANT = re.compile(r"'((?:[^']|'')*)'|([-+]?[0-9.]+)")
 _HELPERS = re.compile(r"MLOG\$_|RUPD\$_|SYS_IOT_OVER_|BIN\$|DR\$|LOG_MINING_FLUSH$")
 _LOG = logging.getLogger("headrace.sources")
@@ -29,7 +30,7 @@ class Selection:
         self._include = (settings["table"],) if settings["table"] else tuple(settings["tables"])
         self._exclude = tuple(settings["tables_excluded"])
         for pattern in (*self._include, *self._exclude):
-            if pattern.startswith("re:"):
+            if pattern.startswith("re:") or _REGULAR.search(pattern):
                 _expression(pattern)
 
     def means(self, owner: str, name: str) -> bool:
@@ -57,7 +58,10 @@ def _fits(owner: str, name: str, pattern: str) -> bool:
     path = f"{owner}.{name}"
     if pattern.startswith("re:"):
         return _expression(pattern).fullmatch(path) is not None
-    return path == pattern or fnmatch.fnmatchcase(path.upper(), pattern.upper())
+    if path == pattern or fnmatch.fnmatchcase(path.upper(), pattern.upper()):
+        return True
+    # Debezium's lists are regular expressions.
+    return _REGULAR.search(pattern) is not None and _expression(pattern).fullmatch(path) is not None
 
 
 def _expression(pattern: str) -> re.Pattern[str]:

@@ -93,6 +93,7 @@ class ChangeRows:
             "start_scn": None if transaction.start is None else str(transaction.start),
             "start_ts_ms": None if start is None else str(_millis(start)),
         }
+        common: Image = [(name, text) for name, text in facts.items() if text is not None]
         total, counts = 0, dict[str, int]()
         for event, place, number in in_free_order(events, self._keys):
             total += 1
@@ -106,7 +107,7 @@ class ChangeRows:
                 "table": table.id,
                 "position": Position(commit, f"{order}:1", sub).text,
                 "event_time": time,
-                "source": self._facts(facts, transaction, event, total),
+                "source": self._facts(common, transaction, event, total),
                 "schema_id": table.fingerprint,
             }
             if event.op != "t":
@@ -148,20 +149,23 @@ class ChangeRows:
             "transaction": (transaction.xid, None if counts is None else counts[0], None),
         }
 
-    def _facts(self, facts: Mapping[str, str | None], transaction: Transaction, event: Event, number: int) -> Image:
+    def _facts(self, facts: Image, transaction: Transaction, event: Event, number: int) -> Image:
         user = event.user if event.user not in (None, "UNKNOWN") else transaction.user
-        found = {
-            **facts,
-            "scn": str(event.scn),
-            "rs_id": event.rs_id,
-            "ssn": str(event.ssn),
-            "redo_thread": str(event.thread),
-            "user_name": user,
-            "row_id": event.row_id,
-            "txSeq": str(number),
-            "redo_sql": event.sql if self._settings["include_redo_sql"] else None,
-        }
-        return [(name, text) for name, text in found.items() if text is not None]
+        found = [
+            *facts,
+            ("scn", str(event.scn)),
+            ("rs_id", event.rs_id),
+            ("ssn", str(event.ssn)),
+            ("redo_thread", str(event.thread)),
+            ("txSeq", str(number)),
+        ]
+        if user is not None:
+            found.append(("user_name", user))
+        if event.row_id is not None:
+            found.append(("row_id", event.row_id))
+        if self._settings["include_redo_sql"]:
+            found.append(("redo_sql", event.sql))
+        return found
 
     def _batch(self, rows: list[dict[str, object]]) -> pa.RecordBatch:
         def column(name: str, kind: pa.DataType) -> pa.Array:
@@ -201,7 +205,7 @@ class _Reader:
         self.fingerprint = table.schema.fingerprint
         self._path = table.id.path
         self._columns = [
-            (column.name, native, _plain_reader(native))
+            (column.name, native, _plain_reader(native), native.large, native.family == "XMLTYPE")
             for column, native in zip(table.schema.columns, table.natives, strict=True)
         ]
         self._key = table.schema.key
@@ -218,7 +222,7 @@ class _Reader:
         after = self._image(event, row.after, row.shape.after_calls, large=True)
         found: dict[str, object] = {"before": before, "after": after}
         if event.op == "u":
-            names = {name for name, _, _ in self._columns}
+            names = {column[0] for column in self._columns}
             changed = [n for n in (*row.shape.changed, *event.values, *event.lost) if n in names]
             found["changed"] = list(dict.fromkeys(changed))
         if self._key:
@@ -256,17 +260,17 @@ class _Reader:
         row = event.row
         unsupported = row.shape.unsupported if row is not None else frozenset()
         found: Image = []
-        for name, native, plain in self._columns:
+        for name, native, plain, is_large, is_document in self._columns:
             if large and name in event.values:
                 found.append((name, _large(event.values[name])))
                 continue
             if name not in texts or name in unsupported or (large and name in event.lost):
                 continue
             text = texts[name]
-            if native.large and not large and event.op != "c":
+            if is_large and not large and event.op != "c":
                 # What is said of a large value before a change is never the value.
                 continue
-            if native.family == "XMLTYPE" and text is None and event.op == "u" and name not in event.values:
+            if is_document and text is None and event.op == "u":
                 found.append((name, None))
                 continue
             try:
@@ -288,7 +292,8 @@ def _plain_reader(native: NativeType) -> Callable[[str | None], str | None]:
     """Reads a literal of a type; most are what they stand for."""
     if native.logical.kind in ("string", "xml"):
         return lambda text: text or None
-    return lambda text: None if text is None else native.decoded([text])[0]
+    decode = native.decoder()
+    return lambda text: None if not text else decode(text)
 
 
 def _millis(time: dt.datetime) -> int:

@@ -76,8 +76,8 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "tables",
         list,
-        "The tables to capture: schema.table with shell wildcards, or regular expressions after `re:`; without it all "
-        "tables that log all their columns.",
+        "The tables to capture: schema.table with shell wildcards, or regular expressions (after `re:` where nothing "
+        "else tells); without it all tables that log all their columns.",
         default=(),
         aliases=("table.include.list",),
     ),

@@ -223,7 +223,7 @@ class Planner:
         rows = ledger.delivered_by(after, commit)
         quiet = not rows and not end.log["definitions"] and not mining and not start.tables
         recent = start.capture_time is not None and (now - start.capture_time).total_seconds() < QUIET_SECONDS
-        if quiet and ((recent and not self._restarted) or commit == after):
+        if quiet and ((recent and not self._restarted and not limit.upto) or commit == after):
             return start
         if end.structures is not start.structures:
             # What is mined of a range depends on the tables: it is mined again with those that are new.
@@ -247,7 +247,8 @@ class Planner:
             "window": _pairs(range for range in ranges if range.low < commit),
             "definitions": end.log["definitions"],
         }
-        times = [instant(t.time, t.zone) for t in rows]
+        # Of all commits, also those of no concern: our own to the flush table says how far an idle database was read.
+        times = [instant(t.time, t.zone) for t in ledger.committed if t.commit is not None and t.commit <= commit]
         time = max((t for t in times if t is not None), default=start.commit_time)
         self._ahead[:] = [range for range in self._ahead if range.high > int(told["mined"])]
         return replace(end, log=told, tables={}, commit_time=time)

@@ -34,6 +34,9 @@ def rs_order(rs_id: str) -> str:
     Raises:
         ValueError: it is none.
     """
+    if len(rs_id) == 23 and rs_id[:2] == "0x" and rs_id[8] == rs_id[17] == ".":
+        # As LogMiner prints it in nearly all cases.
+        return f"00{rs_id[2:8]}{rs_id[9:17]}{rs_id[18:]}"
     match = _RS_ID.fullmatch(rs_id.strip())
     if match is None:
         raise ValueError(f"not an RS_ID: {rs_id!r}")

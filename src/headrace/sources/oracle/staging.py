@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
@@ -107,7 +108,7 @@ class Staging:
         names = None if columns is None else [*dict.fromkeys(("xid", *columns))]
         with pq.ParquetFile(system.open_input_file(f"{folder}/{self._path(range, 'parquet')}")) as file:
             for batch in file.iter_batches(batch_size=ROW_GROUP // 5, columns=names):
-                found = batch.filter(pa.compute.is_in(batch.column("xid"), value_set=wanted))
+                found = batch.filter(pc.is_in(batch.column("xid"), value_set=wanted))
                 if found.num_rows:
                     yield found
 

@@ -139,7 +139,7 @@ class NativeType:
             return f"TO_CHAR({column})"
         if family == "ROWID":
             return f"ROWIDTOCHAR({column})"
-        return f"XMLTOCLOB({column})" if family == "XMLTYPE" else column
+        return f"XMLSERIALIZE(CONTENT {column} AS CLOB)" if family == "XMLTYPE" else column
 
     def marker(self, name: str) -> str:
         """The parameter for a key value that is given as canonical text."""
@@ -179,10 +179,12 @@ class NativeType:
         logical = self.logical
         if logical.kind in ("string", "xml"):
             return [text if text else None for text in printed]
-        make = self._decoder(logical)
+        make = self.decoder()
         return [None if text is None or text == "" else make(text) for text in printed]
 
-    def _decoder(self, logical: LogicalType) -> Callable[[str], str]:
+    def decoder(self) -> Callable[[str], str]:
+        """What makes canonical text of one printed value that is not NULL; it raises `Unreadable`."""
+        logical = self.logical
         if logical.kind in ("int8", "int16", "int32", "int64"):
             return _integer
         if logical.kind == "decimal":
