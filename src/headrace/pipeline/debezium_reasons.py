@@ -50,6 +50,7 @@ _NOT_NEEDED: Mapping[str, str] = {
     "offset.commit.policy": "progress is committed with every batch",
     "database.history*": "structures are read from the server's catalog",
     "schema.history.internal*": "structures are read from the server's catalog",
+    "cdc.change.tables.schema": "each registration says where its change table is",
     "include.schema.comments": "comments of tables and columns are always read",
     "max.batch.size": "batches are whole commits, bounded by max_commits_per_trigger",
     "max.queue.size*": "there is no queue between reading and writing",

@@ -7,7 +7,7 @@ import datetime as dt
 import pytest
 from captured_shop import Db2Database, Run, closing, data, image
 
-from headrace.errors import CaptureError
+from headrace.errors import CaptureError, OptionError
 from headrace.sources.health import CaptureState
 
 VALUES = [
@@ -205,6 +205,11 @@ def test_an_isolation_mode_reads_all_rows_and_sends_its_statement(database, mode
     assert ("LOCK TABLE" in sent) == (mode in ("exclusive", "repeatable_read"))
 
 
+def test_an_isolation_that_z_os_has_not_is_refused(database):
+    with pytest.raises(OptionError, match="can't be 'exclusive' on z/OS"):
+        database.run(platform="zos", snapshot_isolation_mode="exclusive")
+
+
 def test_a_snapshot_can_be_read_by_a_statement(database):
     database.create("t", "id int not null primary key, v varchar(5)", [(n, "x") for n in range(4)])
     select = "SELECT ID, V FROM SHOP.T WHERE ID > 1"
@@ -230,4 +235,12 @@ def test_runs_are_made_of_options_alone(database):
 
     run: Run = database.run()
     run.source = pickle.loads(pickle.dumps(run.source))
+    assert [row["id"] for _, _, row in data(run.all())] == ["1"]
+
+
+@pytest.mark.parametrize(("given", "platform"), [("LUW", "luw"), ("Z", "zos"), ("zos", "zos"), ("z/OS", "zos")])
+def test_platforms_have_the_names_that_debezium_gives_them_too(database, given, platform):
+    database.create("t", "id int not null primary key", [(1,)])
+    run = database.run(**{"db2.platform": given})
+    assert run.source.settings["platform"] == platform
     assert [row["id"] for _, _, row in data(run.all())] == ["1"]

@@ -7,6 +7,16 @@ from headrace.sources.change_tables.clock import parse_timezone
 from headrace.sources.change_tables.options import LOGIN, SHARED
 from headrace.sources.db2.statements import LUW, ZOS
 
+_PLATFORMS = {"z": ZOS, "z/os": ZOS}
+"""Other names of platforms, Debezium's among them."""
+
+
+def platform(text: str) -> str:
+    """A platform whatever its case; used as an option's kind."""
+    name = text.strip().lower()
+    return _PLATFORMS.get(name, name)
+
+
 OPTIONS: tuple[Option, ...] = (
     Option(
         "hostname",
@@ -56,7 +66,7 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "platform",
-        str,
+        platform,
         "Where the server runs: luw (Linux, UNIX, Windows) or zos. The catalog differs.",
         default=LUW,
         choices=(LUW, ZOS),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from headrace.errors import OptionError
 from headrace.options import Options
 from headrace.sources.change_tables import lsn
 from headrace.sources.change_tables.catalog import CatalogTable
@@ -15,7 +16,7 @@ from headrace.sources.db2.connection import Db2Connection
 from headrace.sources.db2.dialect import Db2
 from headrace.sources.db2.health import HealthProbe
 from headrace.sources.db2.options import OPTIONS
-from headrace.sources.db2.statements import Statements
+from headrace.sources.db2.statements import ZOS, Statements
 
 
 class Db2Source(ChangeTableSource):
@@ -26,6 +27,12 @@ class Db2Source(ChangeTableSource):
 
     def __init__(self, options: Options, *, databases: Sequence[str] = ()) -> None:
         super().__init__(options, databases=databases)
+        mode = options["snapshot_isolation_mode"]
+        if options["platform"] == ZOS and mode != "read_committed":
+            raise OptionError(
+                f"Option 'snapshot_isolation_mode' can't be '{mode}' on z/OS, where a session can't set its isolation.",
+                remedy="Leave it out: read_committed reads chunks in parallel, and the stream brings them up to date.",
+            )
         self._statements = Statements(options["platform"], options["capture_schema"])
         self.dialect: Db2 = Db2(self._statements)
 
