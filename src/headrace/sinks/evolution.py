@@ -109,7 +109,7 @@ def evolution(
     add, widen, left_out, casts = [], [], set(), {}
     for column in wanted:
         found = left.pop(folded(column.name), None)
-        kind = column.type.replace(" ", "")
+        kind = column.type
         if found is None:
             if column.name in own:
                 add.append(column)

@@ -135,6 +135,9 @@ class IcebergSink(LakeSink):
         session.conf.set(f"{place}.warehouse", absolute(self.settings["warehouse"]))
         # A catalogue that keeps tables would not see what another session of this process did.
         session.conf.set(f"{place}.cache-enabled", "false")
+        if self.settings["catalog_type"] == "jdbc":
+            # Spark asks a catalogue whether a name is a view, which the database's first layout can't answer.
+            session.conf.set(f"{place}.jdbc.schema-version", "V1")
         for name, value in (("uri", "uri"), ("jdbc.user", "user"), ("jdbc.password", "password")):
             if self.settings["catalog_type"] == "jdbc" and self.settings[value]:
                 session.conf.set(f"{place}.{name}", self.settings[value])
