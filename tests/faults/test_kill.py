@@ -75,7 +75,8 @@ def settle(subject, shop, broker, name):
     ("kind", "name", "points"),
     [
         ("sqlserver", "named", POINTS),
-        ("db2", "db2", POINTS),
+        # What these points are in is shared by both sources; all of them are in the soak.
+        ("db2", "db2", POINTS[-1:]),
         pytest.param("sqlserver", "more", (*POINTS, *MORE_POINTS), marks=pytest.mark.soak),
         pytest.param("db2", "db2more", (*POINTS, *MORE_POINTS), marks=pytest.mark.soak),
     ],
