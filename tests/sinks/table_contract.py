@@ -66,10 +66,10 @@ class TableSinkContract:
         batches: list[tuple[Batch, list[Any], list[Any]]] = [
             (
                 Batch(T, K)
-                .add("r", T, 1, A, snapshot="true")
-                .add("r", T, 2, B, snapshot="last")
-                .add("r", K, 3, A, snapshot="last")
-                .add("r", K, 4, A, snapshot="last"),
+                .add("r", T, "00000001/r/1", A, snapshot="true")
+                .add("r", T, "00000001/r/2", B, snapshot="last_in_data_collection")
+                .add("r", K, "00000001/r/1", A, snapshot="true")
+                .add("r", K, "00000001/r/2", A, snapshot="last"),
                 [(1, "x", "y"), (2, "z", None)],
                 [(1, "x", "y"), (1, "x", "y")],
             ),
