@@ -18,6 +18,7 @@ from headrace.changes.typed import literal, quote
 from headrace.formats.canal_types import mysql_type_of
 from headrace.formats.canal_values import PLAN, Entry, entry_of, names_sql, plan_of, wire_of, wire_text
 from headrace.formats.encoding import topic_of
+from headrace.local_rows import local_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -85,7 +86,7 @@ class EncodePlan:
         """
         from pyspark.sql import functions as F  # noqa: N812
 
-        known = changes.sparkSession.createDataFrame([self.facts(schema) for schema in schemas], _FACTS)
+        known = local_rows(changes.sparkSession, [self.facts(schema) for schema in schemas], _FACTS)
         rows = changes.where(self.taken).join(F.broadcast(known.withColumn("known", F.lit(True))), "schema_id", "left")
         unknown = (
             "raise_error(concat('Change rows of table ', concat_ws('.', table.database, table.schema, table.name), "

@@ -20,6 +20,7 @@ from headrace.formats.dts_types import number_of
 from headrace.formats.dts_values import let
 from headrace.formats.dts_written import PLAN, absent_value, plan_of, text_value, typed_value
 from headrace.formats.encoding import topic_of
+from headrace.local_rows import local_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -66,7 +67,7 @@ class EncodePlan:
         from pyspark.sql import functions as F  # noqa: N812
 
         facts = [(s.fingerprint, plan_of(s), list(s.key) or None) for s in schemas]
-        known = changes.sparkSession.createDataFrame(facts, _FACTS).withColumn("known", F.lit(True))
+        known = local_rows(changes.sparkSession, facts, _FACTS).withColumn("known", F.lit(True))
         rows = changes.where(TAKEN).join(F.broadcast(known), "schema_id", "left")
         unknown = (
             "raise_error(concat('Change rows of table ', concat_ws('.', table.database, table.schema, table.name), "

@@ -13,6 +13,7 @@ from headrace.changes import Column, TableSchema
 from headrace.changes.texts import canonical_text
 from headrace.changes.typed import literal, quote
 from headrace.formats.canal_encode import json_text, to_text
+from headrace.local_rows import local_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -38,7 +39,7 @@ def with_numbers(changes: DataFrame, schemas: Sequence[TableSchema]) -> DataFram
         for schema in schemas
     ]
     ddl = "schema_id string, numbers array<string>, booleans array<string>, schema_key array<string>, known boolean"
-    facts = changes.sparkSession.createDataFrame(lines, ddl)
+    facts = local_rows(changes.sparkSession, lines, ddl)
     return changes.join(F.broadcast(facts), "schema_id", "left")
 
 

@@ -18,6 +18,7 @@ from headrace.changes.typed import literal, quote
 from headrace.formats.canal_encode import json_text
 from headrace.formats.debezium_texts import let
 from headrace.formats.qlik_metadata import type_facts
+from headrace.local_rows import local_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -102,7 +103,7 @@ def with_metadata_rows(changes: DataFrame, schemas: Sequence[TableSchema]) -> Da
         "table_schema": "table_schema",
     }
     wanted = [f.name for f in spark_schema() if f.name in names] + [n for n in names if n not in spark_schema().names]
-    rows = changes.sparkSession.createDataFrame(lines, ddl).selectExpr(
+    rows = local_rows(changes.sparkSession, lines, ddl).selectExpr(
         *(f"cast({made.get(name, 'null')} as {kinds[name]}) as {quote(name)}" for name in wanted)
     )
     return rows.unionByName(changes)

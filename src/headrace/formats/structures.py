@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.changes import TableSchema
 from headrace.errors import HeadraceError
+from headrace.local_rows import local_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -83,25 +84,22 @@ def _collected(messages: DataFrame, text: str, read: Callable[[str], Structure],
             f"The messages have more than {MOST_STRUCTURES} different structures.",
             remedy="Check that the format is the right one, or decode fewer tables at once.",
         )
-    structures = {line.structure_text: read(line.structure_text) for line in found}
+    places: dict[str, list[tuple[str, int, int]]] = {}
+    for line in found:
+        places.setdefault(line.structure_text, []).append((line.topic, line.partition, line.first))
+    known = []
+    for text_found, firsts_found in places.items():
+        structure = read(text_found)
+        told = (structure.schema.fingerprint, structure.schema.to_text()) if structure.schema else (None, None)
+        known.append((text_found, told[0], structure.plan, told[1], firsts_found, True))
     spark = messages.sparkSession
-    known = [
-        (t, s.schema.fingerprint if s.schema else None, s.plan, s.schema.to_text() if s.schema else None)
-        for t, s in structures.items()
-    ]
-    names = ("structure_text", "found_id", "found_plan", "found_schema")
-    kinds = ("string", "string", plan, "string")
-    plans = spark.createDataFrame(known, ", ".join(f"{n} {k}" for n, k in zip(names, kinds, strict=True)))
-    firsts = spark.createDataFrame(
-        [(line.structure_text, line.topic, line.partition, line.first) for line in found],
-        "structure_text string, first_topic string, first_partition int, first_offset bigint",
+    ddl = (
+        f"structure_text string, found_id string, found_plan {plan}, found_schema string, "
+        "firsts array<struct<first_topic: string, first_partition: int, first_offset: bigint>>, joined boolean"
     )
-    firsts = firsts.groupBy("structure_text").agg(
-        F.collect_list(F.struct("first_topic", "first_partition", "first_offset")).alias("firsts")
-    )
-    found_frame = F.broadcast(plans.join(firsts, "structure_text").selectExpr("*", "true as joined"))
+    found_frame = local_rows(spark, known, ddl)
     here = "named_struct('first_topic', topic, 'first_partition', partition, 'first_offset', offset)"
-    joined = marked.join(found_frame, "structure_text", "left")
+    joined = marked.join(F.broadcast(found_frame), "structure_text", "left")
     return joined.selectExpr(
         *messages.columns,
         "found_id as schema_id",

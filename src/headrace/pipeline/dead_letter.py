@@ -24,6 +24,7 @@ from headrace.changes.row import CHANGE_ROW_DDL, spark_schema
 from headrace.changes.texts import canonical_text
 from headrace.changes.typed import literal
 from headrace.errors import SinkError
+from headrace.local_rows import local_rows
 from headrace.options import Option
 from headrace.pipeline.kafka_source import KafkaTopics
 from headrace.sinks.base import BatchId, Sink
@@ -156,7 +157,7 @@ class DeadLetters:
             "schema_id": schema.fingerprint,
             "table_schema": schema.to_text(),
         }
-        structure = errors.sparkSession.createDataFrame([tuple(given.get(name) for name in kinds)], CHANGE_ROW_DDL)
+        structure = local_rows(errors.sparkSession, [tuple(given.get(name) for name in kinds)], CHANGE_ROW_DDL)
         return structure.unionByName(rows)
 
     @property

@@ -93,6 +93,7 @@ def _settings(jars: Sequence[str], given: Mapping[str, str], master: str) -> dic
     if master.startswith("local"):
         settings["spark.driver.host"] = "127.0.0.1"
         settings["spark.driver.bindAddress"] = "127.0.0.1"
+        settings["spark.python.daemon.module"] = "headrace.python_daemon"
     if _asks_for_delta(jars):
         settings["spark.sql.catalog.spark_catalog"] = _DELTA_CATALOG
         # Delta spreads its log over 50 tasks otherwise, which takes longer than all other work on a small machine.

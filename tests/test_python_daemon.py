@@ -1,0 +1,56 @@
+"""The process that forks Python workers takes PySpark from its folder, not from archives."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+SPEC = importlib.util.find_spec("pyspark")
+assert SPEC and SPEC.origin
+ARCHIVE = Path(SPEC.origin).parent / "python" / "lib" / "pyspark.zip"
+
+
+def found(program: str, *options: str) -> str:
+    """What a new Python with the archive in front of its path prints."""
+    path = os.pathsep.join([str(ARCHIVE), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(
+        [sys.executable, *options, "-c", program],
+        env=os.environ | {"PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_archives_are_left_where_pyspark_is_installed() -> None:
+    program = (
+        "import pyspark.version as before, sys; from headrace.python_daemon import leave_archives; leave_archives();"
+        "print(str(before.__file__).count('.zip'), [p for p in [*sys.path, *sys.path_importer_cache] if '.zip' in p])"
+    )
+    assert found(program) == "1 []"
+
+
+def test_archives_stay_where_there_is_no_other_pyspark() -> None:
+    program = (
+        "import sys; from headrace import python_daemon as d; d._found_in = lambda folders: None;"
+        "d.leave_archives(); print(any('pyspark.zip' in p for p in sys.path))"
+    )
+    assert found(program) == "True"
+
+
+def test_workers_of_a_local_session_run_it(spark: Any) -> None:
+    assert spark.sparkContext.getConf().get("spark.python.daemon.module") == "headrace.python_daemon"
+
+    def archives(batches: Any) -> Any:
+        import pyarrow as pa
+
+        for _ in batches:
+            yield pa.RecordBatch.from_pydict({"n": [sum(p.endswith((".zip", ".jar")) for p in sys.path)]})
+
+    assert [row.n for row in spark.range(0, 1, 1, 1).mapInArrow(archives, "n long").collect()] == [0]
