@@ -33,6 +33,11 @@ def spark() -> SparkSession:
         "headrace-tests",
         jars=(KAFKA, DELTA, AVRO, ICEBERG, SQLITE),
         master="local[2]",
-        conf={"spark.driver.memory": "3g", "spark.sql.shuffle.partitions": "2"},
-        short_lived=True,
+        conf={
+            "spark.driver.memory": "3g",
+            "spark.driver.extraJavaOptions": "-XX:+UseParallelGC",
+            "spark.sql.shuffle.partitions": "2",
+            # Spark would compute on rows of the plan while it plans, and never run what runs on a batch.
+            "spark.sql.optimizer.excludedRules": "org.apache.spark.sql.catalyst.optimizer.ConvertToLocalRelation",
+        },
     )

@@ -9,6 +9,7 @@ from typing import Any
 from headrace.changes import Column, LogicalType, TableId, TableSchema
 from headrace.changes.key_text import key_text
 from headrace.changes.row import CHANGE_ROW_DDL
+from headrace.local_rows import local_rows
 
 Image = Mapping[str, str | None]
 
@@ -69,9 +70,9 @@ class Batch:
         return self
 
     def rows(self, spark: Any) -> Any:
-        names = spark.createDataFrame([], CHANGE_ROW_DDL).columns
+        names = local_rows(spark, [], CHANGE_ROW_DDL).columns
         data = [tuple(line.get(name) for name in names) for line in reversed(self.lines)]
-        return spark.createDataFrame(data, CHANGE_ROW_DDL).repartition(2, "position")
+        return local_rows(spark, data, CHANGE_ROW_DDL).repartition(2, "position")
 
 
 class Model:

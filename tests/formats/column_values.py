@@ -15,6 +15,7 @@ from headrace.changes import Column, LogicalType, TableId, TableSchema
 from headrace.changes.key_text import key_text
 from headrace.changes.row import CHANGE_ROW_DDL, spark_schema
 from headrace.formats.messages import KAFKA_COLUMNS
+from headrace.local_rows import local_rows
 
 TYPES = [
     "boolean", "int8", "int16", "int32", "int64", "uint64", "float32", "float64", "decimal", "decimal(5,0)",
@@ -145,7 +146,7 @@ def changes_of(
         tuple({**row, "position": f"{n:020}/1/"}.get(name) for name in names)
         for n, row in enumerate([announced, *rows])
     ]
-    return rows, spark.createDataFrame(lines, CHANGE_ROW_DDL)
+    return rows, local_rows(spark, lines, CHANGE_ROW_DDL)
 
 
 def of_kafka(messages: DataFrame) -> DataFrame:
@@ -153,7 +154,7 @@ def of_kafka(messages: DataFrame) -> DataFrame:
     at = dt.datetime(2024, 3, 1, tzinfo=dt.UTC)
     lines = [(m.topic, 0, n, at, m.key, m.value, m.headers) for n, m in enumerate(messages.collect())]
     kinds = ", ".join(f"{name} {kind}" for name, kind in KAFKA_COLUMNS.items())
-    return messages.sparkSession.createDataFrame(lines, kinds).coalesce(1)
+    return local_rows(messages.sparkSession, lines, kinds).coalesce(1)
 
 
 COMPARED = ("op", "table", "key", "key_text", "before", "after", "changed", "event_time", "snapshot", "source")

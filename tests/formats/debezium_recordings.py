@@ -16,6 +16,7 @@ from typing import Any
 from headrace.changes import Column, LogicalType, TableId, TableSchema
 from headrace.changes.key_text import key_text
 from headrace.changes.row import spark_schema
+from headrace.local_rows import local_rows
 
 FOLDER = Path(__file__).parents[1] / "golden" / "debezium_json"
 EPOCH = dt.datetime(1970, 1, 1)
@@ -189,7 +190,7 @@ def rows(spark: Any, data: Iterable[Mapping[str, Any]], schemas: Iterable[TableS
     # Python hands maps over without their order, so they travel as entries.
     ddl = ", ".join(f"{f.name} {_ENTRIES if f.name in maps else f.dataType.simpleString()}" for f in kind)
     data = [tuple(_entries(line.get(f.name)) if f.name in maps else line.get(f.name) for f in kind) for line in lines]
-    frame = spark.createDataFrame(data, ddl)
+    frame = local_rows(spark, data, ddl)
     return frame.selectExpr(
         *(f"map_from_entries({f.name}) as {f.name}" if f.name in maps else f"`{f.name}`" for f in kind)
     )

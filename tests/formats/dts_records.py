@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 import headrace
 from headrace.formats.dts_schema import record_schema
 from headrace.formats.messages import KAFKA_COLUMNS
+from headrace.local_rows import local_rows
 
 DDL = ", ".join(f"{name} {kind}" for name, kind in KAFKA_COLUMNS.items())
 _SPACE = "com.alibaba.dts.formats.avro."
@@ -102,7 +103,7 @@ def read(value: bytes) -> dict[str, Any]:
 
 def kafka(spark: SparkSession, values: Sequence[bytes | dict[str, Any] | None]) -> DataFrame:
     raw = [encoded(v) if isinstance(v, dict) else v for v in values]
-    return spark.createDataFrame([("t", 0, n, None, None, v, None) for n, v in enumerate(raw)], DDL).coalesce(1)
+    return local_rows(spark, [("t", 0, n, None, None, v, None) for n, v in enumerate(raw)], DDL).coalesce(1)
 
 
 def decoded(spark: SparkSession, values: Sequence[bytes | dict[str, Any] | None], **options: Any) -> list[Any]:

@@ -24,6 +24,7 @@ from headrace.changes.row import CHANGE_ROW_DDL, spark_schema
 from headrace.formats.base import Format
 from headrace.formats.convert import decode, encode
 from headrace.formats.features import Feature
+from headrace.local_rows import local_rows
 
 FORMATS = [
     name for name in registry.built_in_names("format") if registry.find("format", name).encode is not Format.encode
@@ -142,7 +143,7 @@ def changes_frame(spark: SparkSession) -> DataFrame:
         "table_schema": TABLE.to_text(),
     }
     lines = [tuple(row.get(f.name) for f in spark_schema()) for row in [schema_row, *CHANGES]]
-    return spark.createDataFrame(lines, CHANGE_ROW_DDL)
+    return local_rows(spark, lines, CHANGE_ROW_DDL)
 
 
 def features(*formats: str) -> frozenset[Feature]:
@@ -273,7 +274,7 @@ def as_messages(messages: DataFrame) -> DataFrame:
         "topic string, partition int, offset bigint, timestamp timestamp, key binary, value binary, "
         "headers array<struct<key:string,value:binary>>"
     )
-    return messages.sparkSession.createDataFrame(data, kinds)
+    return local_rows(messages.sparkSession, data, kinds)
 
 
 @pytest.fixture(scope="module")
@@ -329,7 +330,7 @@ def tagged(sources: Mapping[str, DataFrame]) -> DataFrame:
 def everything(through_kafka: dict[str, DataFrame]) -> DataFrame:
     """All of them, collected: planning what made them would take longer than all else."""
     frame = tagged(through_kafka)
-    return frame.sparkSession.createDataFrame(frame.collect(), frame.schema).cache()
+    return local_rows(frame.sparkSession, frame.collect(), frame.schema).cache()
 
 
 def untagged(row: dict[str, Any]) -> str:

@@ -18,6 +18,7 @@ from headrace.changes import Column, LogicalType, TableId, TableSchema
 from headrace.errors import OptionError
 from headrace.formats.canal_types import MysqlType, mysql_type_of
 from headrace.formats.messages import KAFKA_COLUMNS
+from headrace.local_rows import local_rows
 
 DDL = ", ".join(f"{name} {kind}" for name, kind in KAFKA_COLUMNS.items())
 SCHEMA = "id bigint, name string, weight decimal(9,2)"
@@ -26,7 +27,7 @@ SCHEMA = "id bigint, name string, weight decimal(9,2)"
 def kafka(spark: SparkSession, values: list[Any]) -> DataFrame:
     texts = [v if isinstance(v, bytes) or v is None else (v if isinstance(v, str) else json.dumps(v)) for v in values]
     rows = [("t", 0, n, None, None, t.encode() if isinstance(t, str) else t, None) for n, t in enumerate(texts)]
-    return spark.createDataFrame(rows, DDL).coalesce(1)
+    return local_rows(spark, rows, DDL).coalesce(1)
 
 
 def decoded(spark: SparkSession, values: list[Any], **options: Any) -> list[Any]:
@@ -365,7 +366,7 @@ def test_truncates_and_structures_of_other_sources(spark: SparkSession) -> None:
     names = "op string, table struct<database:string,schema:string,name:string>, ddl string, position string"
     from headrace.changes.row import spark_schema
 
-    frame = spark.createDataFrame(rows, names).selectExpr(
+    frame = local_rows(spark, rows, names).selectExpr(
         *(
             "if(ddl is null, null, map('ddl', ddl)) as source"
             if f.name == "source"

@@ -27,6 +27,7 @@ from headrace.formats import avro_decode, debezium_avro, schema_registry
 from headrace.formats.avro_schema import avro_text, writer_schema
 from headrace.formats.convert import decode, encode
 from headrace.formats.messages import KAFKA_COLUMNS
+from headrace.local_rows import local_rows
 from headrace.testing.schema_registry import SchemaRegistryServer
 
 DDL = ", ".join(f"{name} {kind}" for name, kind in KAFKA_COLUMNS.items())
@@ -80,7 +81,7 @@ def kafka(spark: Any, messages: Any) -> Any:
     """Encoded messages as Kafka gives them back, in the order of their positions."""
     lines = sorted(messages.collect(), key=lambda row: row.position)
     data = [(m.topic, 0, n, recordings.instant(10**15), m.key, m.value, m.headers) for n, m in enumerate(lines)]
-    return spark.createDataFrame(data, DDL)
+    return local_rows(spark, data, DDL)
 
 
 def rows_of(frame: Any) -> list[dict[str, Any]]:
@@ -205,7 +206,7 @@ def test_every_recorded_schema_comes_back_byte_for_byte() -> None:
 def test_a_schema_that_holds_itself_is_an_error_row(spark: Any) -> None:
     node = {"type": "record", "name": "Node", "fields": [{"name": "next", "type": ["null", "Node"]}]}
     union = {"type": "record", "name": "U", "fields": [{"name": "u", "type": ["int", "string"]}]}
-    messages = spark.createDataFrame(framed([b"\0\0\0\0\1\0", b"\0\0\0\0\2\0\0"]), DDL)
+    messages = local_rows(spark, framed([b"\0\0\0\0\1\0", b"\0\0\0\0\2\0\0"]), DDL)
     rows = rows_of(decode(messages, format="debezium_avro", registry={1: node, 2: union}))
     assert [r["error"] for r in rows] == [
         "The schema of id 1 can't be used to read the value: The type 'Node' of the schema holds itself.",
@@ -221,7 +222,7 @@ def test_what_is_no_datum_is_an_error_row_that_keeps_the_message(spark: Any, mon
     headers = [("h", b"1")]
     values = [good[:-1], good + b"\0", b"\0\0\0", huge, b"\0\0\0\0\1", b"", good, None]
     keys = [key, key, key, key, key, key, b"\0\0\0\0\3", key[:5] + b"\xff" * 12]
-    messages = spark.createDataFrame(framed(values, keys, headers), DDL)
+    messages = local_rows(spark, framed(values, keys, headers), DDL)
     # As in a session that does not limit what Avro allocates.
     monkeypatch.setattr(avro_decode, "avro_is_limited", lambda frame: False)
     rows = rows_of(decode(messages, format="debezium_avro", registry=REGISTRY))
@@ -244,7 +245,7 @@ def test_what_is_no_datum_is_an_error_row_that_keeps_the_message(spark: Any, mon
 def test_headers_of_rows_are_the_messages_own(spark: Any) -> None:
     line = list(sample("create").message)
     lines = [(*line[:6], None), (*line[:6], []), (*line[:6], [("a", b"1"), ("a", None)])]
-    rows = rows_of(decode(spark.createDataFrame(lines, DDL), format="debezium_avro", registry=REGISTRY))
+    rows = rows_of(decode(local_rows(spark, lines, DDL), format="debezium_avro", registry=REGISTRY))
     assert [pairs(r["message"]["headers"]) for r in rows] == [None, [], [("a", b"1"), ("a", None)]]
     assert [(r["message"]["key"], r["message"]["value"]) for r in rows] == [(None, None)] * 3
 
@@ -255,11 +256,11 @@ def test_a_registry_that_is_down_stops_the_batch_unless_the_ids_are_known(spark:
             server.store.put(id, schema)
         options = {"format": "debezium_avro", "registry": server.url, **IMPATIENT}
         lines = [s.message for s in samples_of("debezium_avro")][:2]
-        messages = spark.createDataFrame(lines, DDL)
+        messages = local_rows(spark, lines, DDL)
         assert [r["op"] for r in rows_of(decode(messages, **options))] == ["c", "d"]
         server.stop()
         assert [r["op"] for r in rows_of(decode(messages, **options))] == ["c", "d"]
-        new = spark.createDataFrame([sample("evolved_schema_id_2").message], DDL)
+        new = local_rows(spark, [sample("evolved_schema_id_2").message], DDL)
         with pytest.raises(ConnectError, match="can't be asked for schema id 2"):
             decode(new, **options)
         server.start()
@@ -275,12 +276,12 @@ def test_framing_none_takes_the_schema_of_an_option_or_of_a_header(spark: Any) -
     )
     assert REGISTRY is not None
     options = {"format": "debezium_avro", "framing": "none"}
-    both = spark.createDataFrame(bare, DDL)
+    both = local_rows(spark, bare, DDL)
     [row] = rows_of(decode(both, value_schema=REGISTRY[1], key_schema=REGISTRY[3], **options))
     assert (row["op"], row["key"], row["after"]["s"]) == ("c", {"id": "1"}, "x")
     [row] = rows_of(decode(both, registry={1: REGISTRY[1]}, **options))
     assert (row["op"], row["after"]["s"]) == ("c", "x")
-    [row] = rows_of(decode(spark.createDataFrame(named, DDL), registry=REGISTRY, **options))
+    [row] = rows_of(decode(local_rows(spark, named, DDL), registry=REGISTRY, **options))
     assert (row["op"], row["key"], row["after"]["s"]) == ("c", {"id": "1"}, "x")
     [row] = rows_of(decode(both, registry=REGISTRY, **options))
     assert row["error"] == "The value names no schema, and none is given for it."
@@ -309,7 +310,7 @@ def test_headers_that_name_no_schema_are_said(spark: Any) -> None:
     for framing in ("confluent-header", "apicurio-header"):
         mine = [case for case in cases if case[0] == framing]
         lines = [("t", 0, n, None, None, value, headers) for n, (_, headers, _) in enumerate(mine)]
-        messages = spark.createDataFrame(lines, DDL)
+        messages = local_rows(spark, lines, DDL)
         rows = rows_of(decode(messages, format="debezium_avro", framing=framing, registry=REGISTRY))
         assert [r["error"] for r in rows] == [said for _, _, said in mine]
 
@@ -340,7 +341,7 @@ def test_many_schemas_in_one_batch(spark: Any) -> None:
         )  # fmt: skip
         values.append(stream.getvalue())
         expected.append((f"t{number}", {name: str(value) for name, value in after.items()}))
-    messages = spark.createDataFrame(framed(values), DDL)
+    messages = local_rows(spark, framed(values), DDL)
     rows = rows_of(decode(messages, format="debezium_avro", registry=schemas))
     assert [(r["table"]["name"], r["after"]) for r in rows] == expected
 
@@ -350,12 +351,12 @@ def new_schema_arrives(server: SchemaRegistryServer, folder: Path, spark: Any, s
     assert REGISTRY is not None
     server.store.put(1, REGISTRY[1])
     server.store.put(3, REGISTRY[3])
-    spark.createDataFrame([sample("create").message], DDL).write.parquet(str(folder / "in" / "1"))
+    local_rows(spark, [sample("create").message], DDL).write.parquet(str(folder / "in" / "1"))
     query = start(spark.readStream.schema(DDL).option("recursiveFileLookup", "true").parquet(str(folder / "in")))
     try:
         query.processAllAvailable()
         server.store.put(2, REGISTRY[2])
-        spark.createDataFrame([sample("evolved_schema_id_2").message], DDL).write.parquet(str(folder / "in" / "2"))
+        local_rows(spark, [sample("evolved_schema_id_2").message], DDL).write.parquet(str(folder / "in" / "2"))
         query.processAllAvailable()
     finally:
         query.stop()
@@ -390,7 +391,7 @@ def test_a_new_schema_id_is_read_without_a_restart(spark: Any, tmp_path: Path) -
 
 @pytest.mark.usefixtures("read_by_spark")
 def test_python_workers_read_and_write_the_same(spark: Any, server: SchemaRegistryServer, monkeypatch: Any) -> None:
-    messages = spark.createDataFrame([s.message for s in samples_of("debezium_avro")], DDL)
+    messages = local_rows(spark, [s.message for s in samples_of("debezium_avro")], DDL)
     options = {"format": "debezium_avro", "registry": REGISTRY}
     direct = recordings.collected(decode(messages, **options))
     changes = recordings.rows(spark, [change("c", 1), change("d", 1)], [TABLE])
@@ -430,7 +431,7 @@ def test_one_tables_events_become_structs(spark: Any) -> None:
     lines = [s.message for s in samples_of("debezium_avro") if s.data["framing"] == "confluent" and s.case != "type_v"]
     offset = len(lines)
     lines.append((None, 0, 900 + offset, None, sample("create").message[4], None, None))
-    messages = spark.createDataFrame(lines, DDL)
+    messages = local_rows(spark, lines, DDL)
     maps = {
         (r["position"], r["op"]): r
         for r in recordings.collected(decode(messages, format="debezium_avro", registry=REGISTRY))
@@ -487,7 +488,7 @@ def test_a_decimal_that_avro_refuses_is_read(spark: Any) -> None:
     fastavro.schemaless_writer(
         stream, plain, {"after": {"id": 1, "dec": b"\x0c"}, "source": source | {"snapshot": None}, "op": "c"}
     )
-    messages = spark.createDataFrame(framed([stream.getvalue()]), DDL)
+    messages = local_rows(spark, framed([stream.getvalue()]), DDL)
     [row] = rows_of(decode(messages, format="debezium_avro", registry={1: odd}))
     assert row["after"]["dec"] == "0.0012"
 
@@ -497,7 +498,7 @@ def test_random_bytes_end_no_executor(spark: Any, monkeypatch: Any) -> None:
     monkeypatch.setattr(avro_decode, "avro_is_limited", lambda frame: False)
     rng = random.Random(11)
     values = [b"\0\0\0\0" + bytes([rng.choice([1, 2, 4, 5])]) + rng.randbytes(rng.randrange(120)) for _ in range(2000)]
-    messages = spark.createDataFrame(framed(values), DDL)
+    messages = local_rows(spark, framed(values), DDL)
     rows = decode(messages, format="debezium_avro", registry=REGISTRY).where("op <> 'schema'")
     found = rows.groupBy("op").count().collect()
     assert sum(row["count"] for row in found) == 2000

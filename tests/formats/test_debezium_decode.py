@@ -10,6 +10,7 @@ import debezium_recordings as recordings
 import pytest
 
 from headrace.formats.convert import decode
+from headrace.local_rows import local_rows
 
 KAFKA = (
     "topic string, partition int, offset long, timestamp timestamp, key binary, value binary, "
@@ -25,7 +26,7 @@ def text(value: Any, spaced: bool = False) -> bytes | None:
 
 def kafka(spark: Any, messages: list[tuple[str, Any, Any]], spaced: bool = False) -> Any:
     rows = [(t, 0, n, None, text(k, spaced), text(v, spaced), None) for n, (t, k, v) in enumerate(messages)]
-    return spark.createDataFrame(rows, KAFKA)
+    return local_rows(spark, rows, KAFKA)
 
 
 def decoded(frame: Any, **options: Any) -> list[dict[str, Any]]:
@@ -100,7 +101,8 @@ def test_what_is_no_data_change_becomes_an_error_row(
     spark: Any, key: bytes | None, value: bytes | None, error: str
 ) -> None:
     good = next(e for e in recordings.events("3.6.1") if e["value"] is not None)
-    frame = spark.createDataFrame(
+    frame = local_rows(
+        spark,
         [
             (good["topic"], 0, 0, None, text(good["key"]), text(good["value"]), None),
             ("other", 0, 1, None, bytearray(key) if key else None, bytearray(value) if value else None, None),

@@ -9,6 +9,7 @@ import debezium_recordings as recordings
 from test_debezium_decode_values import KAFKA
 
 from headrace.formats.convert import decode
+from headrace.local_rows import local_rows
 
 
 def decoded(spark: Any, values: list[Any], key: Any = None, **options: Any) -> list[dict[str, Any]]:
@@ -16,7 +17,7 @@ def decoded(spark: Any, values: list[Any], key: Any = None, **options: Any) -> l
         ("s.d.t", 0, n, None, key and json.dumps(key).encode(), None if v is None else json.dumps(v).encode(), None)
         for n, v in enumerate(values)
     ]
-    frame = spark.createDataFrame(rows, KAFKA).coalesce(1)
+    frame = local_rows(spark, rows, KAFKA).coalesce(1)
     return recordings.collected(decode(frame, format="debezium_json", unwrapped=True, **options))
 
 

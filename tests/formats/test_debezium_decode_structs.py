@@ -17,6 +17,7 @@ from test_debezium_decode_values import DECIMAL, KAFKA, TIME, WORD, message, nam
 from headrace.changes import Column, LogicalType, TableId, TableSchema
 from headrace.changes.texts import text_image
 from headrace.formats.convert import decode, encode
+from headrace.local_rows import local_rows
 
 DDL = (
     "id int, name string, amount decimal(10,2), big decimal(38,4), day date, made timestamp_ntz, seen timestamp, "
@@ -54,7 +55,7 @@ def decoded(
 ) -> list[dict[str, Any]]:
     lines = zip(message_keys or [None] * len(values), values, strict=True)
     rows = [("s.d.dbo.t", 0, n, None, dumped(k), dumped(v), None) for n, (k, v) in enumerate(lines)]
-    frame = spark.createDataFrame(rows, KAFKA).coalesce(1)
+    frame = local_rows(spark, rows, KAFKA).coalesce(1)
     found = recordings.collected(decode(frame, format="debezium_json", **{"schema": DDL} | options))
     assert [row["message"]["offset"] for row in found] == list(range(len(values)))
     return found

@@ -12,6 +12,7 @@ import pytest
 
 from headrace.changes import TableSchema
 from headrace.formats.convert import decode
+from headrace.local_rows import local_rows
 
 KAFKA = (
     "topic string, partition int, offset long, timestamp timestamp, key binary, value binary, "
@@ -143,7 +144,7 @@ def kafka(spark: Any, values: list[Any]) -> Any:
         ("s.d.t", 0, n, None, None, json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode(), None)
         for n, value in enumerate(values)
     ]
-    return spark.createDataFrame(rows, KAFKA).coalesce(1)
+    return local_rows(spark, rows, KAFKA).coalesce(1)
 
 
 def by_offset(rows: Any) -> dict[int, list[dict[str, Any]]]:
@@ -210,7 +211,7 @@ def test_without_a_schema_values_stay_as_they_came(spark: Any) -> None:
         f'{{"before":null,"after":{{"id":1,"n":{number},"s":1.50,"d":{{"scale":2,"value":"AQ=="}},"l":[1.10,"x"]}},'
         '"source":{"db":"d","schema":null,"table":"t","ts_us":-1},"op":"c"}'
     )
-    frame = spark.createDataFrame([("s.d.t", 0, 0, None, b'{"id":1.10}', text.encode(), None)], KAFKA)
+    frame = local_rows(spark, [("s.d.t", 0, 0, None, b'{"id":1.10}', text.encode(), None)], KAFKA)
     (row,) = recordings.collected(decode(frame, format="debezium_json"))
     assert row["after"] == {
         "id": "1", "n": number, "s": "1.50", "d": '{"scale":2,"value":"AQ=="}', "l": '[1.10,"x"]'

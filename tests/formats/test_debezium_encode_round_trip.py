@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from headrace.changes import Column, LogicalType, TableId, TableSchema
 from headrace.formats.convert import decode, encode
+from headrace.local_rows import local_rows
 
 WRITTEN_AS = {
     # Debezium has no form of its own for these: what decoding gives is another type of the same text.
@@ -172,7 +173,7 @@ def test_decoding_what_was_encoded_gives_the_rows_back(
     lines = sorted(messages.collect(), key=lambda row: row.position)
     kafka = [(m.topic, 0, n, None, m.key, m.value) for n, m in enumerate(lines)]
     ddl = "topic string, partition int, offset long, timestamp timestamp, key binary, value binary"
-    decoded = recordings.collected(decode(spark.createDataFrame(kafka, ddl), format="debezium_json"))
+    decoded = recordings.collected(decode(local_rows(spark, kafka, ddl), format="debezium_json"))
     assert [row["error"] for row in decoded if row["op"] == "error"] == []
     found = [row for row in decoded if row["op"] != "schema"]
     assert len(found) == len(rows)

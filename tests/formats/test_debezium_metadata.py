@@ -12,6 +12,7 @@ from headrace.changes import TableSchema
 from headrace.formats.convert import decode, encode, format_named
 from headrace.formats.debezium_schema import SHAPES
 from headrace.formats.debezium_topics import topics
+from headrace.local_rows import local_rows
 
 SECOND = 1_559_729_470_000_000
 NAMES = ("connector", "change_lsn", "commit_lsn", "event_serial_no")
@@ -216,7 +217,7 @@ def test_metadata_is_read_back(spark: Any, shape: str, schemas: bool, known: dic
     moment = recordings.instant(1)
     lines = [(m["topic"], 0, n, moment, text(m["key"]), text(m["value"])) for n, m in enumerate(written)]
     lines.append(("server1.other", 0, len(lines), None, None, b'{"ts_ms":1}'))
-    rows_found = recordings.collected(decode(spark.createDataFrame(lines, KAFKA), format="debezium_json", **known))
+    rows_found = recordings.collected(decode(local_rows(spark, lines, KAFKA), format="debezium_json", **known))
     *found, other = (row for row in rows_found if row["op"] != "schema" or row["source"])
     assert other["op"] == "error"
     originals = sorted(rows, key=lambda row: row["position"])

@@ -15,6 +15,7 @@ import pytest
 from headrace.changes import Column, LogicalType, TableId, TableSchema
 from headrace.changes.key_text import key_text
 from headrace.formats.convert import decode, encode
+from headrace.local_rows import local_rows
 
 TYPES = [
     "boolean", "int8", "int16", "int32", "int64", "float32", "float64", "decimal(5,0)", "decimal(9,3)",
@@ -122,7 +123,7 @@ def as_kafka(messages: Any, spark: Any) -> Any:
         for n, m in enumerate(lines)
     ]
     ddl = "topic string, partition int, offset long, timestamp timestamp, key binary, value binary, "
-    return spark.createDataFrame(data, ddl + "headers array<struct<key:string,value:binary>>")
+    return local_rows(spark, data, ddl + "headers array<struct<key:string,value:binary>>")
 
 
 def number_of(name: str, text: str) -> str:

@@ -13,6 +13,7 @@ from headrace.changes import Column, LogicalType, TableId, TableSchema
 from headrace.errors import OptionError
 from headrace.formats.convert import decode, encode, format_named
 from headrace.formats.debezium_topics import Substitution, pattern
+from headrace.local_rows import local_rows
 
 ID = Column("id", 1, LogicalType("int32"), "int identity", 10, 0, nullable=False, identity=True)
 TABLES = [
@@ -119,8 +120,8 @@ def test_tables_of_one_topic_are_told_apart_by_their_keys(spark: Any) -> None:
     assert parsed(header.value)["schema"]["name"] == "server1.testDB.dbo.orders_2.Key"
 
     lines = [(row.topic, 0, n, None, row.key, row.value) for n, row in enumerate(found)]
-    kafka = spark.createDataFrame(
-        lines, "topic string, partition int, offset long, timestamp timestamp, key binary, value binary"
+    kafka = local_rows(
+        spark, lines, "topic string, partition int, offset long, timestamp timestamp, key binary, value binary"
     )
     back = [row for row in recordings.collected(decode(kafka, format="debezium_json")) if row["op"] != "schema"]
     assert [(row["op"], row["table"]["name"], row["key"]) for row in back if row["op"] != "tombstone"] == [
@@ -199,8 +200,8 @@ def test_field_names_are_made_fit_for_avro_and_read_back(spark: Any) -> None:
     assert list(value["payload"]["after"]) == names
     assert [field["field"] for field in value["schema"]["fields"][1]["fields"]] == names
     assert parsed(row.key)["payload"] == {"_2nd": "x"}
-    kafka = spark.createDataFrame(
-        [(row.topic, 0, row.key, row.value)], "topic string, offset int, key binary, value binary"
+    kafka = local_rows(
+        spark, [(row.topic, 0, row.key, row.value)], "topic string, offset int, key binary, value binary"
     )
     options = {"schema": [key], "topic_prefix": "server1", "field_name_adjustment_mode": "avro"}
     back = recordings.collected(decode(kafka, format="debezium_json", **options))[-1]

@@ -33,6 +33,7 @@ import headrace
 from headrace.changes import Column, LogicalType, TableId, TableSchema
 from headrace.formats import dts_decode, dts_structs
 from headrace.formats.convert import format_named
+from headrace.local_rows import local_rows
 
 ONE = [integer(1)]
 WHOLE = record("UPDATE", ONE, [integer(2)])
@@ -417,7 +418,7 @@ def test_a_value_that_its_column_cannot_hold_is_an_error_row(spark: SparkSession
 
 def test_a_stream_is_read_as_a_batch_is(spark: SparkSession, tmp_path: Path) -> None:
     samples = samples_of("dts_avro")
-    spark.createDataFrame([s.message for s in samples], DDL).coalesce(1).write.parquet(str(tmp_path / "in"))
+    local_rows(spark, [s.message for s in samples], DDL).coalesce(1).write.parquet(str(tmp_path / "in"))
     batch = {
         row.position: row
         for row in headrace.decode(spark.read.parquet(str(tmp_path / "in")), format="dts_avro").collect()

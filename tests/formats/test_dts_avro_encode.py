@@ -18,6 +18,7 @@ import headrace
 from headrace.changes import Column, LogicalType, TableId, TableSchema
 from headrace.changes.row import CHANGE_ROW_DDL, spark_schema
 from headrace.errors import OptionError
+from headrace.local_rows import local_rows
 
 _NUMBERS = ("c float32's", "c float64's")
 
@@ -111,7 +112,7 @@ def row_of(op: str, **columns: Any) -> dict[str, Any]:
 
 def frame_of(spark: SparkSession, rows: list[dict[str, Any]]) -> Any:
     names = [field.name for field in spark_schema()]
-    return spark.createDataFrame([tuple(row.get(name) for name in names) for row in rows], CHANGE_ROW_DDL)
+    return local_rows(spark, [tuple(row.get(name) for name in names) for row in rows], CHANGE_ROW_DDL)
 
 
 def test_control_records_and_facts(spark: SparkSession) -> None:
@@ -237,7 +238,7 @@ def test_a_stream_needs_a_schema_and_a_row_a_known_structure(spark: SparkSession
 
 def test_no_record_is_as_long_as_a_filler(spark: SparkSession) -> None:
     edges = [{"op": "begin", "position": f"{n:020}//", "transaction": {"id": "x" * n}} for n in range(30)]
-    frame = spark.createDataFrame([tuple(row.get(f.name) for f in spark_schema()) for row in edges], CHANGE_ROW_DDL)
+    frame = local_rows(spark, [tuple(row.get(f.name) for f in spark_schema()) for row in edges], CHANGE_ROW_DDL)
     sent = headrace.encode(frame, format="dts_avro").orderBy("position").collect()
     lengths = {len(m.value) for m in sent}
     assert 48 not in lengths and {47, 49} <= lengths

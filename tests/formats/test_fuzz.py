@@ -16,6 +16,7 @@ from samples import formats_with_samples, registry_of, samples_of
 
 from headrace.formats.convert import format_named
 from headrace.formats.messages import KAFKA_COLUMNS
+from headrace.local_rows import local_rows
 
 DDL = ", ".join(f"{name} {kind}" for name, kind in KAFKA_COLUMNS.items())
 WORDS = [
@@ -69,7 +70,7 @@ def account_for(spark: SparkSession, format: str, count: int, seed: int) -> None
     options: dict[str, Any] = {}
     if (registry := registry_of(format)) is not None:
         options = {"registry": registry, "framing": "confluent"}
-    frame = spark.createDataFrame(messages(format, count, seed), DDL).repartition(2).cache()
+    frame = local_rows(spark, messages(format, count, seed), DDL).repartition(2).cache()
     rows = format_named(format, options).decode(frame)
     found = rows.selectExpr("message.offset as o", "length(to_json(struct(*))) as size").groupBy("o").count().collect()
     frame.unpersist()

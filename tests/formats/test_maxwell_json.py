@@ -15,6 +15,7 @@ from samples import samples_of
 import headrace
 from headrace.errors import OptionError
 from headrace.formats.messages import KAFKA_COLUMNS
+from headrace.local_rows import local_rows
 
 DDL = ", ".join(f"{name} {kind}" for name, kind in KAFKA_COLUMNS.items())
 SCHEMA = "id bigint, name string, amount decimal(9,2)"
@@ -28,7 +29,7 @@ def kafka(spark: SparkSession, messages: list[tuple[str | None, Any]]) -> DataFr
         return (given if isinstance(given, str) else json.dumps(given)).encode()
 
     rows = [("t", 0, n, None, raw(key), raw(value), None) for n, (key, value) in enumerate(messages)]
-    return spark.createDataFrame(rows, DDL).coalesce(1)
+    return local_rows(spark, rows, DDL).coalesce(1)
 
 
 def decoded(spark: SparkSession, messages: list[tuple[str | None, Any]], **options: Any) -> list[Any]:

@@ -16,6 +16,7 @@ import headrace
 from headrace.changes import TableId, TableSchema
 from headrace.errors import OptionError
 from headrace.formats.messages import KAFKA_COLUMNS
+from headrace.local_rows import local_rows
 
 DDL = ", ".join(f"{name} {kind}" for name, kind in KAFKA_COLUMNS.items())
 SCHEMA = "id bigint, name string, amount decimal(9,2)"
@@ -25,7 +26,7 @@ TABLE = TableSchema(TableId("pdb", "own", "every `type`"), EVERY_TYPE.columns, E
 def kafka(spark: SparkSession, values: list[Any]) -> DataFrame:
     texts = [v if isinstance(v, (bytes, str)) or v is None else json.dumps(v) for v in values]
     rows = [("t", 0, n, None, None, t.encode() if isinstance(t, str) else t, None) for n, t in enumerate(texts)]
-    return spark.createDataFrame(rows, DDL).coalesce(1)
+    return local_rows(spark, rows, DDL).coalesce(1)
 
 
 def decoded(spark: SparkSession, values: list[Any], **options: Any) -> list[Any]:

@@ -15,6 +15,7 @@ from samples import Sample, difference, formats_with_samples, registry_of, sampl
 
 import headrace
 from headrace.formats.messages import KAFKA_COLUMNS
+from headrace.local_rows import local_rows
 
 DDL = ", ".join(f"{name} {kind}" for name, kind in KAFKA_COLUMNS.items())
 
@@ -30,7 +31,7 @@ def decoded_samples(spark: SparkSession, format: str) -> dict[int, list[Any]]:
         given = json.loads(options)
         if registry is not None and (given.get("framing") or format.startswith("debezium")):
             given["registry"] = registry
-        messages = spark.createDataFrame([sample.message for sample in samples], DDL).coalesce(1)
+        messages = local_rows(spark, [sample.message for sample in samples], DDL).coalesce(1)
         rows = headrace.decode(messages, format=format, **given)
         frames.append(rows.selectExpr("*", "unix_millis(event_time) as event_ms", "map_keys(key) as key_names"))
     all_rows = frames[0]

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+from headrace.local_rows import local_rows
 from headrace.pipeline.comparison import Comparison, Difference, compare
 
 DDL = "id int, a string, b decimal(5,2)"
 
 
 def found(spark: Any, expected: list[Any], actual: list[Any], key: tuple[str, ...] = ("id",), **how: Any) -> Comparison:
-    left = spark.createDataFrame(expected, "id int, a string, b string").selectExpr(
+    left = local_rows(spark, expected, "id int, a string, b string").selectExpr(
         "id", "a", "cast(b as decimal(5,2)) as b"
     )
-    right = spark.createDataFrame(actual, "a string, b string, id bigint")
+    right = local_rows(spark, actual, "a string, b string, id bigint")
     return compare(left, right, key, chunks=4, **how)
 
 

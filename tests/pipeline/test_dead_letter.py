@@ -13,6 +13,7 @@ import pytest
 from headrace.errors import FormatError, OptionError, SinkError
 from headrace.formats.base import Format
 from headrace.formats.messages import change_rows, kafka_columns, table
+from headrace.local_rows import local_rows
 from headrace.observe.messages import MessageCounts
 from headrace.observe.progress import ProgressBoard
 from headrace.options import parse_options
@@ -93,7 +94,7 @@ class Run:
 
     def batch(self, *values: bytes | None, number: int = 0, topic: str = "orders", headers: Any = None) -> None:
         rows = [(topic, 3, 100 + n, AT, b"k\xff", value, headers) for n, value in enumerate(values)]
-        self.writer(self.spark.createDataFrame(rows, KAFKA_DDL), number)
+        self.writer(local_rows(self.spark, rows, KAFKA_DDL), number)
 
     @property
     def rows(self) -> list[tuple[str, str | None]]:
@@ -295,8 +296,8 @@ def test_through_kafka_and_back(spark: SparkSession, tmp_path: Path) -> None:
 
         def send(*values: bytes | None) -> None:
             rows = [("orders", None if v == good else b"k\xff", v, [("trace", b"\xfe")]) for v in values]
-            frame = spark.createDataFrame(
-                rows, "topic string, key binary, value binary, headers array<struct<key:string,value:binary>>"
+            frame = local_rows(
+                spark, rows, "topic string, key binary, value binary, headers array<struct<key:string,value:binary>>"
             )
             frame.coalesce(1).write.format("kafka").option("kafka.bootstrap.servers", broker.bootstrap).save()
 

@@ -11,6 +11,7 @@ import pytest
 from headrace_standins import written
 
 from headrace.errors import ConnectError
+from headrace.local_rows import local_rows
 from headrace.pipeline import Pipeline, load_pipeline
 from headrace.pipeline.kafka_source import reached
 
@@ -69,7 +70,7 @@ def test_once_reads_to_the_end_and_goes_on_there(spark: SparkSession, tmp_path: 
     from headrace.emulators.kafka_broker import KafkaBroker
 
     def send(*lines: tuple[str, str]) -> None:
-        rows = spark.createDataFrame(lines, "topic string, value string")
+        rows = local_rows(spark, lines, "topic string, value string")
         rows.write.format("kafka").option("kafka.bootstrap.servers", broker.bootstrap).save()
 
     with KafkaBroker(tmp_path / "broker") as broker:

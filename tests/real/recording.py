@@ -16,6 +16,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from headrace.local_rows import local_rows
+
 KAFKA = (
     "topic string, partition int, offset bigint, timestamp timestamp, key binary, value binary, "
     "headers array<struct<key:string,value:binary>>"
@@ -34,7 +36,7 @@ def messages(spark: Any, records: Iterable[Mapping[str, Any]]) -> Any:
         )
         for record in records
     ]  # fmt: skip
-    return spark.createDataFrame(rows, KAFKA)
+    return local_rows(spark, rows, KAFKA)
 
 
 def read_records(file: Path) -> list[dict[str, Any]]:

@@ -11,6 +11,7 @@ from tests.sinks.table_contract import A, B, T
 
 import headrace
 from headrace.errors import OptionError, SchemaError
+from headrace.local_rows import local_rows
 
 FLAT = "id int, name string, city string, op string, n bigint"
 
@@ -29,7 +30,7 @@ def iceberg(spark: Any, tmp_path: Path) -> str:
 
 def apply(spark: Any, target: str, lines: list[Any], **words: Any) -> None:
     words = {"apply_as_deletes": "op = 'D'", "except_column_list": ["op", "n"], **words}
-    headrace.apply_changes(spark.createDataFrame(lines, FLAT), target, ["id"], "n", **words)
+    headrace.apply_changes(local_rows(spark, lines, FLAT), target, ["id"], "n", **words)
 
 
 def rows(spark: Any, target: str, *columns: str) -> list[Any]:
@@ -121,7 +122,7 @@ def test_a_stream_of_change_rows_goes_into_a_target_for_each_table_once(spark: A
 def test_words_that_do_not_fit_are_refused(spark: Any, words: dict[str, Any], message: str) -> None:
     given = {"target": "/nowhere/t", "keys": ["id"], "sequence_by": "n", **words}
     with pytest.raises(OptionError, match=message):
-        headrace.apply_changes(spark.createDataFrame([], FLAT), **given)
+        headrace.apply_changes(local_rows(spark, [], FLAT), **given)
 
 
 def test_a_change_without_a_place_in_the_order_stops(spark: Any, tmp_path: Path) -> None:

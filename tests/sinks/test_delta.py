@@ -14,6 +14,7 @@ from tests.sinks.table_contract import A, B, T, TableSinkContract, TableTarget
 
 from headrace.changes import TableSchema
 from headrace.errors import SchemaError, SinkError
+from headrace.local_rows import local_rows
 from headrace.options import parse_options
 from headrace.sinks.base import BatchId
 from headrace.sinks.delta import DeltaSink
@@ -145,9 +146,7 @@ def test_any_other_change_of_structure_is_refused_before_anything(
 
 
 def test_a_table_that_is_not_ours_is_refused(target: DeltaTarget) -> None:
-    target.spark.createDataFrame([(1, "x", "y")], "id int, a string, b string").write.format("delta").save(
-        target.path("t")
-    )
+    local_rows(target.spark, [(1, "x", "y")], "id int, a string, b string").write.format("delta").save(target.path("t"))
     with pytest.raises(SinkError, match="to no Headrace pipeline"):
         target.write(Batch(T).add("c", T, 1, B), 0)
     target.write(Batch(T).add("c", T, 1, B), 0, takeover=True)

@@ -10,6 +10,7 @@ from change_history import pos
 
 from headrace.errors import SinkError
 from headrace.formats.base import MESSAGE_DDL
+from headrace.local_rows import local_rows
 from headrace.options import parse_options
 from headrace.pipeline.recover import recover
 from headrace.sinks.base import BatchId
@@ -43,7 +44,7 @@ def kafka_sink(bootstrap: str, **options: Any) -> KafkaSink:
 
 def messages(spark: Any, rows: list[tuple[str, bytes | None, bytes]]) -> Any:
     made = [(topic, None, key, value, None, pos(n)) for n, (topic, key, value) in enumerate(rows)]
-    return spark.createDataFrame(made, MESSAGE_DDL).repartition(3, "position")
+    return local_rows(spark, made, MESSAGE_DDL).repartition(3, "position")
 
 
 def read(spark: Any, bootstrap: str, topic: str) -> list[Any]:
@@ -80,7 +81,7 @@ def test_topics_are_made_and_keys_lie_where_another_producer_puts_them(spark: An
         messages(spark, [(topic, key, b"1") for key in KEYS for topic in ("made", "theirs")]), BatchId("p", "c", 0)
     )
     # Spark's writer leaves the partition to Kafka's producer.
-    rows = spark.createDataFrame([("theirs", key, b"2") for key in KEYS], "topic string, key binary, value binary")
+    rows = local_rows(spark, [("theirs", key, b"2") for key in KEYS], "topic string, key binary, value binary")
     rows.write.format("kafka").option("kafka.bootstrap.servers", bootstrap).save()
     homes: dict[bytes, set[int]] = {}
     for row in [*read(spark, bootstrap, "made"), *read(spark, bootstrap, "theirs")]:

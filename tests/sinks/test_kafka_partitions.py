@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.formats.base import MESSAGE_DDL
+from headrace.local_rows import local_rows
 from headrace.sinks.kafka import in_order
 from headrace.sinks.kafka_limits import LARGE, batch_size, checked, estimated_size, quickly_checked, told
 from headrace.sinks.kafka_partitions import _spark_hash, murmur2, partition_of, task_of
@@ -31,7 +32,7 @@ KNOWN = {b"21": -973932308, b"foobar": -790332482, b"a-little-bit-long-string": 
 
 
 def hashes(spark: Any, keys: list[bytes]) -> list[int]:
-    frame = spark.createDataFrame([(n, key) for n, key in enumerate(keys)], "n int, key binary")
+    frame = local_rows(spark, [(n, key) for n, key in enumerate(keys)], "n int, key binary")
     return [row["h"] for row in frame.selectExpr("n", f"{murmur2('key')} as h").orderBy("n").collect()]
 
 
@@ -50,7 +51,7 @@ def test_the_hash_of_any_key_is_kafkas(spark: Any, keys: list[bytes]) -> None:
 def test_partitions_are_those_of_kafkas_partitioner(spark: Any) -> None:
     rows = [(topic, None, key) for topic in ("one", "many", "others") for key in KEYS]
     counts = {"one": 1, "many": 7, "others": 12}
-    frame = spark.createDataFrame(rows, "topic string, partition int, key binary")
+    frame = local_rows(spark, rows, "topic string, partition int, key binary")
     builtin = spark._jvm.org.apache.kafka.clients.producer.internals.BuiltInPartitioner
     got = frame.selectExpr("topic", "key", f"{partition_of(counts, 5)} as p").collect()
     assert len(got) == len(rows)
@@ -60,7 +61,7 @@ def test_partitions_are_those_of_kafkas_partitioner(spark: Any) -> None:
 
 def test_a_named_partition_stays_and_no_key_goes_round_with_the_batches(spark: Any) -> None:
     rows = [(1, "t", 2, b"k"), (2, "t", None, None), (3, "t", None, None), (4, "u", None, None)]
-    frame = spark.createDataFrame(rows, "n int, topic string, partition int, key binary")
+    frame = local_rows(spark, rows, "n int, topic string, partition int, key binary")
     for batch, expected in ((0, [2, 0, 0, 0]), (5, [2, 1, 1, 2]), (4_000_000_007, [2, 3, 3, 2])):
         sql = partition_of({"t": 4, "u": 3}, batch)
         assert [row["p"] for row in frame.orderBy("n").selectExpr(f"{sql} as p").collect()] == expected
@@ -70,7 +71,7 @@ def test_a_spark_task_gets_its_share_of_partitions(spark: Any) -> None:
     from pyspark.sql.functions import expr
 
     numbers = [0, 1, 2, 77, 2**31 - 1]
-    frame = spark.createDataFrame([(n,) for n in numbers], "n int").selectExpr("n", "hash(n) as h")
+    frame = local_rows(spark, [(n,) for n in numbers], "n int").selectExpr("n", "hash(n) as h")
     assert {row["n"]: row["h"] for row in frame.collect()} == {n: _spark_hash(n) for n in numbers}
     for tasks in (1, 3, 8):
         frame = spark.range(24).selectExpr("'t' as topic", "cast(id as int) as partition")
@@ -80,7 +81,7 @@ def test_a_spark_task_gets_its_share_of_partitions(spark: Any) -> None:
 
 def test_each_partition_is_in_one_task_in_position_order(spark: Any) -> None:
     rows = [("t", None, f"k{n % 29}".encode() if n % 4 else None, str(n).encode(), None, pos(n)) for n in range(80)]
-    frame = spark.createDataFrame(rows, MESSAGE_DDL).repartition(3, "position")
+    frame = local_rows(spark, rows, MESSAGE_DDL).repartition(3, "position")
     parts = in_order(frame, 1, {"t": Topic(4, None)}).rdd.glom().collect()
     home: dict[int, int] = {}
     last: dict[int, int] = {}
@@ -107,7 +108,8 @@ SIZES = [
 def test_sizes_are_those_of_kafkas_records(spark: Any) -> None:
     kafka = spark._jvm.org.apache.kafka.common
     none = kafka.record.CompressionType.NONE
-    frame = spark.createDataFrame(
+    frame = local_rows(
+        spark,
         [(n, *row) for n, row in enumerate(SIZES)],
         "n int, key binary, value binary, headers array<struct<key:string,value:binary>>",
     )

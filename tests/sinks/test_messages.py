@@ -14,6 +14,7 @@ from change_history import Batch, pos, table
 from headrace.errors import OptionError, SinkError
 from headrace.faultpoints import InjectedFault
 from headrace.formats.base import MESSAGE_DDL
+from headrace.local_rows import local_rows
 from headrace.options import parse_options
 from headrace.sinks.base import BatchId
 from headrace.sinks.files import FilesSink
@@ -30,7 +31,7 @@ def message(
 
 
 def frame(spark: Any, messages: list[Message]) -> Any:
-    return spark.createDataFrame(list(messages), MESSAGE_DDL).repartition(3, "position")
+    return local_rows(spark, list(messages), MESSAGE_DDL).repartition(3, "position")
 
 
 def files_sink(path: Path) -> FilesSink:
@@ -138,7 +139,7 @@ def test_messages_of_a_key_stay_together_in_order(spark: Any) -> None:
 
 def test_messages_of_one_row_keep_their_order(spark: Any) -> None:
     rows = [message(1, "k", b"delete"), message(1, "k", None), message(1, "k", b"create")]
-    ordered = in_order(spark.createDataFrame(rows, MESSAGE_DDL).coalesce(1)).collect()
+    ordered = in_order(local_rows(spark, rows, MESSAGE_DDL).coalesce(1)).collect()
     assert [None if r["value"] is None else bytes(r["value"]) for r in ordered] == [b"delete", None, b"create"]
 
 
