@@ -21,7 +21,6 @@ import pytest
 import headrace
 from headrace.emulators.sqlserver import EmulatedServer
 from headrace.java import spark_environment
-from headrace.local_rows import local_rows
 
 SECONDS = 300
 SETTINGS = {
@@ -111,7 +110,7 @@ def client(folder: str) -> None:
         "current_timestamp() as timestamp", "cast(key as binary) as key", "cast(value as binary) as value", "headers",
     )  # fmt: skip
     # As from a topic: otherwise the encoding would be computed again by each question that the decoder asks.
-    consumed = local_rows(spark, consumed.toArrow().to_pylist(), consumed.schema)
+    consumed = spark.createDataFrame(consumed.toArrow())
     back = headrace.typed(headrace.decode(consumed, format="debezium_json"), table)
     seen = {
         "session": type(spark).__module__,

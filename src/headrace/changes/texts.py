@@ -24,7 +24,7 @@ def canonical_text(value: str, column: Column) -> str:
         return float_text(value)
     if kind.startswith("decimal"):
         plain = f"replace(format_number({value}, {column.logical.scale or 0}), ',', '')"
-        return f"if(instr(cast({value} as string), 'E') > 0, {plain}, cast({value} as string))"
+        return f"if(contains(cast({value} as string), 'E'), {plain}, cast({value} as string))"
     if kind == "timestamp_ntz":
         return _local(value, column.logical.digits)
     if kind == "timestamp":
@@ -78,7 +78,7 @@ def float_text(value: str) -> str:
     )
     scientific = f"regexp_replace({scientific}, 'e-([0-9])$', 'e-0$1')"
     middling = f"(abs({value}) >= 1e7D and abs({value}) < 1e16D) or (abs({value}) < 1e-3D and abs({value}) >= 1e-4D)"
-    return f"case when instr({java}, 'E') = 0 then {java} when {middling} then {plain} else {scientific} end"
+    return f"case when not contains({java}, 'E') then {java} when {middling} then {plain} else {scientific} end"
 
 
 def _local(value: str, digits: int) -> str:
@@ -87,5 +87,5 @@ def _local(value: str, digits: int) -> str:
     whole = f"substring_index({text}, '.', 1)"
     if not digits:
         return whole
-    fraction = f"if(instr({text}, '.') > 0, substring_index({text}, '.', -1), '')"
+    fraction = f"if(contains({text}, '.'), substring_index({text}, '.', -1), '')"
     return f"concat({whole}, '.', rpad({fraction}, {digits}, '0'))"

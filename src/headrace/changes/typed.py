@@ -36,7 +36,7 @@ def typed_value(text: str, column: Column) -> str:
         return f"unbase64({text})"
     if kind in ("date", "timestamp", "timestamp_ntz"):
         # Behind the first character, which may be the sign of a year.
-        text = f"if(instr(substr({text}, 2, 9), '-00') > 0, null, {text})"
+        text = f"if(contains(substr({text}, 2, 9), '-00'), null, {text})"
     return f"cast({text} as {kind})"
 
 

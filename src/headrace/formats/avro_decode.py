@@ -252,7 +252,7 @@ def _json_of(body: str, schema: WriterSchema, *, careful: bool) -> str:
     opening = literal('{"schema":' + schema.connect_text + ",")
     cut = f"substr(cast(t as binary), 2, octet_length(t) - {2 + len(_MARK_END) - 1})"
     # A replacement character that the bytes do not hold stands for bytes that are no UTF-8.
-    unreadable = f"(instr(t, '\\uFFFD') > 0 and not contains({body}, X'EFBFBD'))"
+    unreadable = f"(contains(t, '\\uFFFD') and not contains({body}, X'EFBFBD'))"
     made = f"concat(cast({opening} as binary), {cut}, X'7D')"
     return (
         f"get(transform(array({written}), t -> if(endswith(t, '{_MARK_END}') and not {unreadable}, {made}, null)), 0)"

@@ -93,7 +93,7 @@ def _inexact(schema: TableSchema) -> str:
     The parser gives those as a binary number's digits, always with a point. A text with a point that could be one must
     stand in the message as a string.
     """
-    tests = [f"instr(m.{name}, '.') > 0" for name in ("es", "ts", "id")]
+    tests = [f"contains(m.{name}, '.')" for name in ("es", "ts", "id")]
     for column in schema.columns:
         if column.logical.spark_type != "string" and column.logical.kind not in ("decimal", "float32"):
             continue
@@ -101,8 +101,8 @@ def _inexact(schema: TableSchema) -> str:
         for row, text in ((_FIRST, "head"), (_SECOND, "tail")):
             value = f"{row}.{quote(column.name)}"
             tests.append(
-                f"(instr({value}, '.') > 0 and (ascii({value}) between 45 and 57 or ascii({value}) in (91, 123)) "
-                f"and instr({text}, concat({literal(start)}, substr({value}, 1, 1))) = 0)"
+                f"(contains({value}, '.') and (ascii({value}) between 45 and 57 or ascii({value}) in (91, 123)) "
+                f"and not contains({text}, concat({literal(start)}, substr({value}, 1, 1))))"
             )
     return " or ".join(f"coalesce({test}, false)" for test in tests)
 
@@ -118,7 +118,7 @@ def _plain(image: str) -> str:
     names = f"get(from_json(concat('{{{_OLD}', tail), {ddl}, {exact_json.OPTIONS}).old, 0)"
     return (
         f"array(named_struct('d', {_FIRST}, 'o', {_SECOND}, 'data_names', cast(null as map<string,string>), "
-        f"'old_names', if(instr(tail, 'null') > 0, {names}, null), "
+        f"'old_names', if(contains(tail, 'null'), {names}, null), "
         "'problem', cast(null as string), 'text', cast(null as string), 'plain', true))"
     )
 
@@ -246,7 +246,7 @@ def _decimal(text: str, column: Column) -> str:
         precision, scale = column.logical.precision or 38, column.logical.scale or 0
     cast = f"try_cast({text} as {kind})"
     wide = f"try_cast({text} as decimal(38,{38 - (precision - scale)}))"
-    plain = f"instr({text}, '.') = 0 or octet_length({text}) - instr({text}, '.') <= {scale}"
+    plain = f"not contains({text}, '.') or octet_length({text}) - instr({text}, '.') <= {scale}"
     return f"if({plain}, {cast}, if({cast} = {wide}, {cast}, null))"
 
 
@@ -261,7 +261,7 @@ def _problem(image: str, typed: str, schema: TableSchema) -> str:
         if kind == "string":
             continue
         text = f"{image}.{quote(column.name)}"
-        zero = f" and instr({text}, '-00') = 0" if kind in ("date", "timestamp", "timestamp_ntz") else ""
+        zero = f" and not contains({text}, '-00')" if kind in ("date", "timestamp", "timestamp_ntz") else ""
         sentence = literal(f"A value of column '{column.name}' does not fit its type {kind}.")
         branches.append(f"when {text} is not null and {typed}.{quote(column.name)} is null{zero} then {sentence}")
     return f"case {' '.join(branches)} end" if branches else "cast(null as string)"

@@ -92,7 +92,7 @@ class FastColumn:
         of_kind = [p for p in placeholders if (p[:1] in "[{" or p == placeholders[0]) == (self.kind == "string")]
         found.append(f"{parsed} in ({', '.join(map(literal, of_kind))})")
         if self.kind == "string":
-            found.append(f"instr({parsed}, '{REPLACED}') > 0")
+            found.append(f"contains({parsed}, '{REPLACED}')")
             # Such a text may have been a number, or hold one: then its digits are no longer those of the wire.
             # What most texts begin with answers first: it costs next to nothing.
             begins = f"(ascii({parsed}) between 45 and 57 or ascii({parsed}) in (91, 123))"

@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.formats.debezium_decode_maps import map_rows, parsed_messages, with_images, with_kinds
 from headrace.formats.debezium_decode_structs import struct_rows
-from headrace.formats.debezium_structures import PLAN_DDL, StructureReader, given_reader, structure_text
+from headrace.formats.debezium_parts import with_places
+from headrace.formats.debezium_structures import (
+    DESCRIBED,
+    PLAN_DDL,
+    StructureReader,
+    given_reader,
+    structure_text,
+    with_described,
+)
 from headrace.formats.messages import kafka_columns
 from headrace.formats.structures import with_structures
 
@@ -43,6 +51,7 @@ def decode(messages: DataFrame, settings: Mapping[str, Any]) -> DataFrame:
     else:
         reader = given_reader(settings, given.tables)
     text = structure_text(given=given is not None, unwrapped=unwrapped)
-    found = with_structures(kafka_columns(messages), text, reader, PLAN_DDL)
+    described = with_described(with_places(kafka_columns(messages)), given=given is not None)
+    found = with_structures(described, text, reader, PLAN_DDL, without=DESCRIBED)
     made = with_images(with_kinds(parsed_messages(found, unwrapped), settings), settings)
     return map_rows(made, settings, by_topic=given is not None)

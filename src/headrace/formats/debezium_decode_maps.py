@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.changes.typed import literal
 from headrace.formats import debezium_envelope as envelope
 from headrace.formats import debezium_flat as flat
-from headrace.formats.debezium_structures import parts
+from headrace.formats.debezium_parts import PLACES, parts
 from headrace.formats.debezium_table_changes import CHANGES_DDL
 from headrace.formats.debezium_texts import (
     BOOLEAN,
@@ -44,10 +44,10 @@ _LENIENT = ", ".join(str(code) for code in (INTEGER, BOOLEAN, FLOAT, DATE, TIME,
 
 
 def parsed_messages(found: DataFrame, unwrapped: str | None, skip: str = "false") -> DataFrame:
-    """Beside the messages: the envelope as `v`, the images `old` and `new`, `key_fields`, and whether the texts are
-    JSON of the form (`whole`). Where `skip` (SQL) is true nothing is parsed."""
+    """Beside the messages, which have their places: the envelope as `v`, the images `old` and `new`, `key_fields`, and
+    whether the texts are JSON of the form (`whole`). Where `skip` (SQL) is true nothing is parsed."""
     value, key = parts("value"), parts("key")
-    kept = found.columns
+    kept = [name for name in found.columns if name not in PLACES]
     texts = found.selectExpr(
         "*",
         f"if({skip}, null, {value.schema}) as vo",
@@ -109,7 +109,7 @@ def with_images(
         lenient: whether a value that is not as the plan says keeps its text (to be typed later).
     """
     forms = placeholders(settings["unavailable_value_placeholder"])
-    holds = " or ".join(f"instr(vp, {literal(form)}) > 0" for form in (forms[0], forms[1], forms[3], forms[5]))
+    holds = " or ".join(f"contains(vp, {literal(form)})" for form in (forms[0], forms[1], forms[3], forms[5]))
     absent = ", ".join(map(literal, dict.fromkeys(forms)))
     old, new = (
         f"if(holds and {image} is not null, map_filter({image}, (k, x) -> x is null or x not in ({absent})), {image})"

@@ -27,8 +27,8 @@ from headrace.formats.debezium_decode_maps import (
     with_images,
     with_kinds,
 )
+from headrace.formats.debezium_parts import PLACES, parts, with_places
 from headrace.formats.debezium_schema_plans import same_forms, single_plan
-from headrace.formats.debezium_structures import parts
 from headrace.formats.debezium_table_changes import CHANGES_DDL
 from headrace.formats.debezium_texts import AS_IS, BOOLEAN, DECIMAL, INTEGER
 from headrace.formats.debezium_typed import absent_columns, misfit, table_of_one, typed_images
@@ -55,7 +55,7 @@ def struct_rows(found: DataFrame, settings: Mapping[str, Any], schema: TableSche
     unwrapped = settings["unwrapped_prefix"] if settings["unwrapped"] else None
     first = _first_reading(found, settings, schema, columns)
     done = f"if(sure, {finished_row(_columns(schema))}, null) as done"
-    ready = first.selectExpr(*only_unfinished("sure"), "sure", done)
+    ready = first.selectExpr(*only_unfinished("sure"), *PLACES, "sure", done)
     value_plan = f"if(sure, null, {single_plan(schema, columns, settings)})"
     planned = ready.selectExpr("*", f"{value_plan} as plan", "cast(null as string) as schema_id")
     parsed = parsed_messages(planned, unwrapped, skip="sure")
@@ -74,10 +74,10 @@ def _first_reading(
     """Beside the messages: the typed parse `fast`, its images `old_row` and `new_row`, the key where it has to be read
     (`fast_key`), and whether they are sure."""
     text = "cast(value as string)"
-    head = f"substring_index({text}, '}},\"payload\":', 1)"
-    enveloped = f"startswith({text}, '{{\"schema\":{{') and octet_length({head}) < octet_length(value)"
-    opened = found.selectExpr("*", f"if({enveloped}, {head}, null) as vo")
-    start = "(octet_length(vo) + 12)"
+    enveloped = f"value_at <= octet_length(value) and startswith({text}, '{{\"schema\":{{')"
+    head = "cast(substr(value, 1, value_at - 12) as string)"
+    opened = with_places(found).selectExpr("*", f"if({enveloped}, {head}, null) as vo")
+    start = "value_at"
     # The last brace gives way to one more member: it is missing where the text ends early or goes on behind its end.
     body = (
         f"if(vo is null, cast(substr(value, 1, octet_length(value) - 1) as string), "
@@ -110,7 +110,7 @@ def _first_reading(
             placeholders(settings["unavailable_value_placeholder"]),
         )
     ]
-    doubts += [f"instr({text_}, '{REPLACED}') > 0" for text_ in blocks.texts_of("fast.source")]
+    doubts += [f"contains({text_}, '{REPLACED}')" for text_ in blocks.texts_of("fast.source")]
     certain = [
         f"fast.{BAD} is null and fast.{_END} is not null",
         "(fast.op in ('c', 'r', 'u') and fast.after is not null or fast.op = 'd' and fast.before is not null)",

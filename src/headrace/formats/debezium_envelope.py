@@ -45,7 +45,7 @@ def kind(heartbeats: str) -> str:
         heartbeats: what the topics of heartbeats begin with.
     """
     beat = (
-        "try_element_at(key_fields, 'serverName') is not null or instr(vo, '.Heartbeat\"') > 0 "
+        "try_element_at(key_fields, 'serverName') is not null or contains(vo, '.Heartbeat\"') "
         f"or startswith(topic, {literal(heartbeats)})"
     )
     return (

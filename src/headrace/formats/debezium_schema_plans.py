@@ -13,7 +13,8 @@ from headrace.changes.typed import literal
 from headrace.formats import debezium_texts as texts
 from headrace.formats.debezium_columns import FastColumn
 from headrace.formats.debezium_fields import NAMED_FORMS, PLAIN_FORMS, field_text
-from headrace.formats.debezium_structures import PLAN_DDL, parts
+from headrace.formats.debezium_parts import parts
+from headrace.formats.debezium_structures import PLAN_DDL
 
 _FORM = "type:string,name:string,parameters:map<string,string>"
 _FIELD = f"struct<field:string,{_FORM},items:struct<{_FORM}>>"
@@ -32,7 +33,7 @@ def same_forms(opening: str, columns: Sequence[FastColumn]) -> str:
     # The row's fields come first, so that the rest of the schema need not be read.
     before = ',"field":"before"'
     short = f"concat(substring_index({opening}, {literal(before)}, 1), '}}]}}}}')"
-    text = f"if(instr({opening}, {literal(before)}) > 0, {short}, concat({opening}, '}}}}'))"
+    text = f"if(contains({opening}, {literal(before)}), {short}, concat({opening}, '}}}}'))"
     fields = f"from_json({text}, {literal(_SCHEMA)}).schema.fields[0].fields"
     # How wide a number is does not matter: one that does not fit is found by the parse.
     plain = (

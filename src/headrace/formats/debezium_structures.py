@@ -11,18 +11,22 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headrace.changes import TableId, TableSchema
 from headrace.changes.typed import literal
 from headrace.errors import OptionError
 from headrace.formats.debezium_fields import FieldText, field_text, table_of
 from headrace.formats.debezium_options import field_rules, value_modes
+from headrace.formats.debezium_parts import parts
 from headrace.formats.debezium_schema import SHAPES, key_schema, value_schema
 from headrace.formats.debezium_table_changes import CHANGES_DDL, payload_of, table_changes
 from headrace.formats.debezium_texts import FIELD_DDL
 from headrace.formats.debezium_topics import topics
 from headrace.formats.structures import Structure
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 PLAN_DDL = (
     f"struct<names:array<string>,columns:array<string>,fields:array<{FIELD_DDL}>,key_names:array<string>,"
@@ -31,91 +35,52 @@ PLAN_DDL = (
 """What the expressions need: the fields of a row and of a key in order (name on the wire, column, how it is read), or
 the tables of a schema change."""
 
+DESCRIBED = ("value_schema", "key_schema", "source_block")
+"""The columns that `with_described` adds."""
+
 _SEPARATOR = "\x1e"
-_OPENINGS = (('{"schema":{', '},"payload":'), ('{"schema": {', '}, "payload": '))
-
-
-@dataclass(frozen=True)
-class Parts:
-    """Spark SQL for the parts of a message's key or value.
-
-    Args:
-        schema: `{"schema":{...` without its last two braces; null where the message carries none.
-        payload: the payload's JSON text, the whole text without a schema.
-    """
-
-    schema: str
-    payload: str
-
-
-def parts(column: str) -> Parts:
-    """The parts of a binary column, cut as bytes where the converter wrote them in its own order.
-
-    That spares a parser the schema, which is longer than the payload. Another spelling is parsed.
-    """
-    text = f"cast({column} as string)"
-    schema, payload = [], []
-    for opening, middle in _OPENINGS:
-        head = f"substring_index({text}, {literal(middle)}, 1)"
-        fits = (
-            f"startswith({text}, {literal(opening)}) and endswith({text}, '}}') "
-            f"and octet_length({head}) < octet_length({column})"
-        )
-        start = f"(octet_length({head}) + {len(middle)})"
-        cut = f"cast(substr({column}, {start} + 1, octet_length({column}) - {start} - 1) as string)"
-        schema.append(f"when {fits} then {head}")
-        payload.append(f"when {fits} then {cut}")
-    # Only texts that name both are parsed for them.
-    odd = (
-        f"instr({text}, '\"payload\"') > 0 and instr({text}, '\"schema\"') > 0 and startswith(ltrim({text}), '{{') "
-        f"and from_json({text}, 'payload string').payload is not null and from_json({text}, 'op string').op is null"
-    )
-    found = f"from_json({text}, '`schema` string, payload string')"
-    inner = f"nullif(rtrim('}}', {found}.schema), '')"
-    whole = f"concat('{{\"schema\":', substr({found}.schema, 1, length({found}.schema) - 1))"
-    schema.append(f"when {odd} and {inner} is not null then {whole}")
-    payload.append(f"when {odd} then {found}.payload")
-    return Parts(f"case {' '.join(schema)} end", f"case {' '.join(payload)} else {text} end")
+_HAS_SCHEMA = "(value_schema is not null or key_schema is not null)"
 
 
 def structure_text(*, given: bool, unwrapped: str | None) -> str:
-    """Spark SQL for the text by which a message's structure is found; null where it says none.
+    """Spark SQL for the text by which a message's structure is found; null where it says none. It speaks of the columns
+    that `with_described` adds.
 
     Args:
         given: whether the user gave structures.
         unwrapped: what the names of added fields begin with, where rows are flat.
     """
-    value, key = parts("value").schema, parts("key").schema
     text = "cast(value as string)"
     change = (
-        f"instr({text}, '\"tableChanges\"') > 0 and instr({text}, '\"databaseName\"') > 0 "
-        f"and instr({text}, '\"op\":') = 0 and instr({text}, '\"op\" :') = 0"
+        f"contains({text}, '\"tableChanges\"') and contains({text}, '\"databaseName\"') "
+        f"and not contains({text}, '\"op\":') and not contains({text}, '\"op\" :')"
     )
+    names = ("db", "schema", "table")
     if unwrapped is None:
-        place = [_fact(text, '"source":{', '"source": {', name) for name in ("db", "schema", "table")]
+        place = [f"regexp_extract(source_block, {_member(name)}, 1)" for name in names]
     else:
-        prefix = unwrapped
-        place = [_any_fact(text, (f"{prefix}{name}", f"{prefix}source_{name}")) for name in ("db", "schema", "table")]
-    described = _joined("if(value is null, 'T', 'E')", value, key, *place, "topic")
-    found = f"when {value} is not null or {key} is not null then {described}"
-    if given:
-        found = f"else {described}"
+        place = [_any_fact(text, (f"{unwrapped}{name}", f"{unwrapped}source_{name}")) for name in names]
+    described = _joined("if(value is null, 'T', 'E')", "value_schema", "key_schema", *place, "topic")
+    found = f"else {described}" if given else f"when {_HAS_SCHEMA} then {described}"
     return f"case when {change} then {_joined(literal('C'), text)} {found} end"
+
+
+def with_described(messages: DataFrame, *, given: bool) -> DataFrame:
+    """Beside the messages with their places: the schemas' texts, and the text from the source block on, where the block
+    is asked for its table. Each is looked for once, because the texts are long."""
+    text = "cast(value as string)"
+    blocks = (
+        f"when contains({text}, {literal(start)}) then substring_index({text}, {literal(start)}, -1)"
+        for start in ('"source":{', '"source": {')
+    )
+    schemas = messages.selectExpr("*", *(f"{parts(name).schema} as {name}_schema" for name in ("value", "key")))
+    asked = "true" if given else _HAS_SCHEMA
+    return schemas.selectExpr("*", f"if({asked}, case {' '.join(blocks)} end, null) as source_block")
 
 
 def _joined(*values: str) -> str:
     filled = ", ".join(f"coalesce({value}, '')" for value in values)
     return f"concat_ws('\\u001e', {filled})"
-
-
-def _fact(text: str, compact: str, spaced: str, name: str) -> str:
-    """A name in the source block, as JSON wrote it: behind the last place where a block of that name begins."""
-    blocks = [
-        f"when instr({text}, {literal(start)}) > 0 then "
-        f"regexp_extract(substring_index({text}, {literal(start)}, -1), {_member(name)}, 1)"
-        for start in (compact, spaced)
-    ]
-    return f"case {' '.join(blocks)} end"
 
 
 def _member(name: str) -> str:

@@ -176,7 +176,7 @@ def text_by_code(code: int, value: str, *, unit: str, digits: str, scale: str) -
     if code == BOOLEAN:
         return f"if({value} in ('true', 'false'), {value}, null)"
     if code == FLOAT:
-        plain = f"{value} in ('NaN', 'Infinity', '-Infinity') or instr({value}, '.') > 0 and instr({value}, 'E') = 0"
+        plain = f"{value} in ('NaN', 'Infinity', '-Infinity') or contains({value}, '.') and not contains({value}, 'E')"
         number = let(f"try_cast({value} as double)", "d", float_text("d"))
         return f"if({plain} and try_cast({value} as double) is not null, {value}, {number})"
     if code == DATE:

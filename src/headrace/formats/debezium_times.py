@@ -65,7 +65,7 @@ def _long_time(text: str, cut: int) -> str:
     seconds = " + ".join(
         f"cast(split_part({clock}, ':', {n}) as bigint) * {unit}L" for n, unit in ((1, 3600), (2, 60), (3, 1))
     )
-    fraction = f"cast(rpad(if(instr({text}, '.') > 0, substring_index({text}, '.', -1), ''), 9, '0') as bigint)"
+    fraction = f"cast(rpad(if(contains({text}, '.'), substring_index({text}, '.', -1), ''), 9, '0') as bigint)"
     count = f"(({seconds}) * 1000000000L + {fraction}) div {10**cut}L"
     signed = f"if(startswith({text}, '-'), -1L, 1L) * ({count})"
     return f"if({text} rlike '^-?[0-9]{{1,6}}:[0-9]{{2}}:[0-9]{{2}}([.][0-9]{{1,9}})?$', {signed}, null)"

@@ -62,7 +62,7 @@ def exact_decimal(text: str, column: Column) -> str:
     """Spark SQL for plain digits as the column's decimal; null where it would lose digits after the point."""
     kind, scale = column.logical.spark_type, column.logical.scale or 0
     fraction = f"rtrim('0', substring_index({text}, '.', -1))"
-    fits = f"instr({text}, '.') = 0 or instr({lower(text)}, 'e') > 0 or length({fraction}) <= {scale}"
+    fits = f"not contains({text}, '.') or contains({lower(text)}, 'e') or length({fraction}) <= {scale}"
     return f"if({fits}, try_cast({text} as {kind}), null)"
 
 

@@ -251,7 +251,7 @@ def _connect_decimal(column: Column, precision: int, scale: int) -> WireType:
 
 def _variable_decimal() -> WireType:
     def sql(text: str) -> str:
-        scale = f"if(instr({text}, '.') > 0, length({text}) - instr({text}, '.'), 0)"
+        scale = f"if(contains({text}, '.'), length({text}) - instr({text}, '.'), 0)"
         unscaled = numbers.digit_bytes(f"replace({text}, '.', '')", None)
         struct = f"named_struct('scale', {scale}, 'value', {unscaled})"
         return f"if({text} rlike '{numbers.NUMBER}', {struct}, null)"

@@ -105,7 +105,7 @@ def _replaced(text: str, value: str, charset: str) -> str:
     """Whether Java met bytes that are no text: U+FFFD is in the result, and was not in the bytes."""
     meant = f"hex({value}) like if({charset} = 'UTF-16LE', '%FDFF%', if({charset} = 'GB18030', '%8431A437%', '%FFFD%'))"
     unicode = f"{charset} in ('UTF-16BE', 'UTF-16LE', 'UTF-32BE', 'GB18030')"
-    return f"instr({text}, '\\uFFFD') > 0 and not ({unicode} and {meant})"
+    return f"contains({text}, '\\uFFFD') and not ({unicode} and {meant})"
 
 
 def _list(names: tuple[str, ...]) -> str:

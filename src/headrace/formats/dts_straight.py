@@ -149,10 +149,10 @@ def _typed(taken: str, n: int, column: Column) -> str:
         return f"case {text} when '1' then true when '0' then false end"
     if column.logical.kind == "decimal":
         # A cast rounds: only digits that the scale holds are taken here.
-        digits = f"(instr({text}, '.') = 0 or length({text}) - instr({text}, '.') <= {column.logical.scale or 0})"
-        plain = f"instr({text}, 'e') = 0 and instr({text}, 'E') = 0"
+        digits = f"(not contains({text}, '.') or length({text}) - instr({text}, '.') <= {column.logical.scale or 0})"
+        plain = f"not contains({text}, 'e') and not contains({text}, 'E')"
         return f"if({digits} and {plain}, try_cast({text} as {kind}), null)"
-    return f"if(instr({text}, '.') = 0, try_cast({text} as {kind}), null)"
+    return f"if(not contains({text}, '.'), try_cast({text} as {kind}), null)"
 
 
 def _instant(x: str) -> str:
@@ -162,7 +162,7 @@ def _instant(x: str) -> str:
 
 def _local(d: str) -> str:
     """A DateTime with day and clock as a local timestamp; null where it has something that Spark's has not."""
-    micro = "(f.type in ('MySQL', 'PostgreSQL') and instr(f.position, '<->') = 0)"
+    micro = "(f.type in ('MySQL', 'PostgreSQL') and not contains(f.position, '<->'))"
     clock = (
         f"{d}.hour between 0 and 23 and coalesce({d}.minute, 0) between 0 and 59 "
         f"and coalesce({d}.second, 0) between 0 and 59 and coalesce({d}.millis, 0) >= 0 and "
@@ -195,7 +195,7 @@ def _fits(schema: TableSchema) -> str:
     )
     facts = ", ".join(map(literal, (*FACTS, *MORE_FACTS)))
     return (
-        f"f is not null and {_points()} in (1, 2) and instr(f.path, '\\\\') = 0 "
+        f"f is not null and {_points()} in (1, 2) and not contains(f.path, '\\\\') "
         f"and is_valid_utf8(concat_ws('', f.path, f.position, f.safe, f.txid, f.version, map_keys(f.tags), "
         f"map_values(f.tags))) and f.seconds between 1L and {LAST_SECOND}L and f.type <> 'OTHER' "
         f"and not arrays_overlap(map_keys(f.tags), array({facts})) and {images}"

@@ -50,7 +50,7 @@ def exact(text: str, mark: str = "mark") -> tuple[str, str]:
     """
     # A text that spells a mark's character as an escape gets another mark.
     free = "case " + " ".join(
-        f"when instr({text}, {literal(escape)}) = 0 then '\\u000{n}'"
+        f"when not contains({text}, {literal(escape)}) then '\\u000{n}'"
         for n, escape in ((1, "\\u0001"), (2, "\\u0002"), (3, "\\u0003"))
     )
     chosen = f"if({text} rlike {literal(_NUMBER)}, {free} else '\\u0004' end, null)"
@@ -63,7 +63,7 @@ def unmarked(value: str, mark: str = "mark") -> str:
     inner = f"concat('\"\\\\\\\\u000', ascii({mark}), '([^\"]*)\"')"
     return (
         f"case when {mark} is null then {value} when startswith({value}, {mark}) then substr({value}, 2) "
-        f"when instr({value}, concat('\\\\u000', ascii({mark}))) > 0 then regexp_replace({value}, {inner}, '$1') "
+        f"when contains({value}, concat('\\\\u000', ascii({mark}))) then regexp_replace({value}, {inner}, '$1') "
         f"else {value} end"
     )
 

@@ -175,7 +175,7 @@ def decode_structs(messages: DataFrame, schema: TableSchema, keys: Sequence[str]
     maps = f"from_json(text, 'data map<string,string>, old map<string,string>', {exact_json.OPTIONS})"
     texts = looked.selectExpr(
         *(name for name in looked.columns if name not in ("head", "tail")),
-        f"if({readable} and ({unclear} or instr(tail, 'null') > 0), {maps}, null) as maps",
+        f"if({readable} and ({unclear} or contains(tail, 'null')), {maps}, null) as maps",
         f"{overlaid_structs.unmarked('m.data', schema)} as texts",
         f"if(operation = 'u', {overlaid_structs.unmarked('m.old', schema)}, null) as old_texts",
     )

@@ -44,7 +44,7 @@ def unclear(schema: TableSchema, row: str, elsewhere: frozenset[str]) -> str:
     for column in schema.columns:
         value, word = f"{row}.{quote(column.name)}", literal(f"{to_text(column.name)}:null")
         tests.append(
-            f"{value} is null" if column.name in elsewhere else f"({value} is null and instr(head, {word}) = 0)"
+            f"{value} is null" if column.name in elsewhere else f"({value} is null and not contains(head, {word}))"
         )
     return f"({' or '.join(tests) or 'false'} or (tail is not null and octet_length(tail) = octet_length(text)))"
 

@@ -90,7 +90,7 @@ def _table(name: str) -> str:
     quoted = messages.table(*(f"get(parts, size(parts) - {n})" for n in (3, 2, 1)))
     whole = f"{name} rlike {literal(f'^(?:{_TABLE_PART})(?:[.](?:{_TABLE_PART})){{0,2}}$')}"
     return (
-        f"case when instr({name}, '\"') > 0 then if({whole}, transform(array({parts}), parts -> {quoted})[0], null) "
+        f"case when contains({name}, '\"') then if({whole}, transform(array({parts}), parts -> {quoted})[0], null) "
         f"when {valid} then {plain} end"
     )
 

@@ -222,7 +222,7 @@ class StructImages:
             return " and ".join(tests) or "true"
 
         # A set NULL in `data` of an update is rare enough to be looked up.
-        both = f"instr(head, 'null') = 0 and {_ONE} and {words('k', 'tail')}"
+        both = f"not contains(head, 'null') and {_ONE} and {words('k', 'tail')}"
         one = f"if(d is null, {words('k', 'text')}, {words('d', 'text')})"
         seen = f"case when d is null and k is null then true when d is null or k is null then {one} else {both} end"
         return f"coalesce(unread or {seen}, false)"

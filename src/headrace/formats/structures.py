@@ -44,7 +44,11 @@ class Structure:
 
 
 def with_structures(
-    messages: DataFrame, text: str, read: Callable[[str], Structure], plan: str = "string"
+    messages: DataFrame,
+    text: str,
+    read: Callable[[str], Structure],
+    plan: str = "string",
+    without: Sequence[str] = (),
 ) -> DataFrame:
     """The messages with `schema_id`, `plan` and `new_schema` beside their columns; all three are null without a text.
 
@@ -54,6 +58,7 @@ def with_structures(
         read: reads one text; runs on the driver (batch) or in executors (stream), so it must be picklable and must not
             raise: for a text that is no structure it returns `Structure(None, ...)`.
         plan: the Spark type of the plan, as DDL.
+        without: columns of the messages that only `text` speaks of; they are left out.
 
     Returns:
         The same messages, lazily, to be given to `messages.change_rows` with `announced`. `new_schema` is the
@@ -62,23 +67,21 @@ def with_structures(
     Raises:
         HeadraceError: a batch has more than `MOST_STRUCTURES` distinct structures.
     """
+    kept = [name for name in messages.columns if name not in without]
+    marked = messages.selectExpr(*kept, f"{text} as structure_text")
     if messages.isStreaming:
-        return _streamed(messages, text, read, plan)
-    return _collected(messages, text, read, plan)
+        return _streamed(marked, read, plan)
+    return _collected(marked, read, plan)
 
 
-def _collected(messages: DataFrame, text: str, read: Callable[[str], Structure], plan: str) -> DataFrame:
+def _collected(marked: DataFrame, read: Callable[[str], Structure], plan: str) -> DataFrame:
     from pyspark.sql import functions as F  # noqa: N812
 
-    marked = messages.selectExpr("*", f"{text} as structure_text")
-    # Grouped by the texts themselves: aggregating a text instead would sort the batch.
-    found = (
-        marked.where("structure_text is not null")
-        .groupBy("structure_text", "topic", "partition")
-        .agg(F.min("offset").alias("first"))
-        .limit(MOST_STRUCTURES + 1)
-        .collect()
-    )
+    # Grouped by the texts themselves: aggregating a text instead would sort the batch. Messages without one are groups
+    # too, left out by an aggregate: a filter on the text would go before the grouping, and compute the text twice.
+    first, told = F.min("offset").alias("first"), F.bool_or(F.col("structure_text").isNotNull()).alias("told")
+    groups = marked.groupBy("structure_text", "topic", "partition").agg(first, told)
+    found = groups.where("told").limit(MOST_STRUCTURES + 1).collect()
     if len(found) > MOST_STRUCTURES:
         raise HeadraceError(
             f"The messages have more than {MOST_STRUCTURES} different structures.",
@@ -92,7 +95,7 @@ def _collected(messages: DataFrame, text: str, read: Callable[[str], Structure],
         structure = read(text_found)
         told = (structure.schema.fingerprint, structure.schema.to_text()) if structure.schema else (None, None)
         known.append((text_found, told[0], structure.plan, told[1], firsts_found, True))
-    spark = messages.sparkSession
+    spark = marked.sparkSession
     ddl = (
         f"structure_text string, found_id string, found_plan {plan}, found_schema string, "
         "firsts array<struct<first_topic: string, first_partition: int, first_offset: bigint>>, joined boolean"
@@ -101,22 +104,21 @@ def _collected(messages: DataFrame, text: str, read: Callable[[str], Structure],
     here = "named_struct('first_topic', topic, 'first_partition', partition, 'first_offset', offset)"
     joined = marked.join(F.broadcast(found_frame), "structure_text", "left")
     return joined.selectExpr(
-        *messages.columns,
+        *(name for name in marked.columns if name != "structure_text"),
         "found_id as schema_id",
         "found_plan as plan",
         f"if(joined and array_contains(firsts, {here}), found_schema, null) as new_schema",
     )
 
 
-def _streamed(messages: DataFrame, text: str, read: Callable[[str], Structure], plan: str) -> DataFrame:
+def _streamed(marked: DataFrame, read: Callable[[str], Structure], plan: str) -> DataFrame:
     from pyspark.sql.pandas.types import to_arrow_type
     from pyspark.sql.types import StructType
 
-    names = tuple(messages.columns)
-    marked = messages.selectExpr("*", f"{text} as structure_text")
+    names = tuple(name for name in marked.columns if name != "structure_text")
     added = StructType.fromDDL(_COLUMNS.format(plan=plan))
     assert isinstance(added, StructType)
-    out = StructType([*messages.schema.fields, *added.fields])
+    out = StructType([*(marked.schema[name] for name in names), *added.fields])
     kinds = [to_arrow_type(field.dataType) for field in added.fields]
 
     def extend(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -22,7 +22,7 @@ _ZONED = "(Z|[+-][0-9]{2}:?[0-9]{2}(:?[0-9]{2})?)$"
 def instant(text: str) -> str:
     """Spark SQL for a timestamp of a text that says its zone or means UTC; null where it is none."""
     # A day alone ends like an offset; only a clock can have one.
-    zoned = f"if(instr({text}, ':') > 0 and {text} rlike {literal(_ZONED)}, try_cast({text} as timestamp), null)"
+    zoned = f"if(contains({text}, ':') and {text} rlike {literal(_ZONED)}, try_cast({text} as timestamp), null)"
     return f"coalesce(try_cast(concat({text}, 'Z') as timestamp), {zoned})"
 
 
@@ -145,7 +145,7 @@ def _canonical(text: str, code: str) -> str:
         f"case {code} when 'd' then if(length({text}) > 10 and {midnight}, "
         f"regexp_replace({text}, '[T Z].*$', ''), {text}) "
         f"when 't' then replace(regexp_replace({text}, 'Z$', ''), 'T', ' ') "
-        f"when 'i' then concat({zoned}, if(instr({text}, ':') = 0 or {text} rlike {literal(_ZONED)}, '', 'Z')) "
+        f"when 'i' then concat({zoned}, if(not contains({text}, ':') or {text} rlike {literal(_ZONED)}, '', 'Z')) "
         f"when 'b' then coalesce(replace(base64(try_to_binary({text}, 'hex')), '\\r\\n', ''), {text}) else {text} end"
     )
 
