@@ -11,6 +11,7 @@ from headrace.emulators.db2 import EmulatedDb2, connect
 from headrace.emulators.db2.driver import (
     DataError,
     IntegrityError,
+    InternalError,
     NotSupportedError,
     OperationalError,
     ProgrammingError,
@@ -133,3 +134,29 @@ def test_transactions_hold_until_they_are_committed(database):
     other.set_autocommit(True)
     assert database.execute("SELECT MAX(ID) FROM S.T").fetchone() == (6,)
     other.close()
+
+
+@pytest.mark.parametrize(
+    ("ending", "holds"),
+    [
+        (" WITH RR USE AND KEEP SHARE LOCKS", True),
+        (" WITH RS USE AND KEEP UPDATE LOCKS", True),
+        (" WITH CS", False),
+        ("", False),
+    ],
+)
+def test_a_read_that_keeps_its_locks_holds_writers_off_until_its_transaction_ends(database, ending, holds):
+    reader, writer = database.connect(), database.connect()
+    reader.set_autocommit(False)
+    read = reader.cursor()
+    read.execute(f"SELECT ID FROM S.T ORDER BY ID{ending}")
+    assert read.fetchall() == [(1,), (2,)]
+    write = writer.cursor()
+    write.execute("SET CURRENT LOCK TIMEOUT 0")
+    insert = "INSERT INTO S.T (ID, B) VALUES (3, 'x')"
+    if holds:
+        with pytest.raises(InternalError, match="timeout"):
+            write.execute(insert)
+        reader.commit()
+    write.execute(insert)
+    assert database.execute("SELECT COUNT(*) FROM S.T").fetchall() == [(3,)]

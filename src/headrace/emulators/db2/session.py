@@ -27,7 +27,7 @@ from headrace.emulators.db2.errors import (
 )
 from headrace.emulators.db2.log import TransactionLog
 from headrace.emulators.db2.registrations import Registrations
-from headrace.emulators.db2.syntax import Reader
+from headrace.emulators.db2.syntax import Reader, keeps_locks
 from headrace.emulators.db2.translation import Output, Translation, Translator
 
 QUERY_LOG = "HEADRACE_EMULATOR_QUERY_LOG"
@@ -160,6 +160,8 @@ class Session:
             )
         used = [values[place] for place in found.parameters]
         if found.written is None:
+            if keeps_locks(text):
+                self._hold_writers()
             return Result(found.columns, self._rows(self._sqlite(found.sql, used)))
         with self.writing():
             rows = self._sqlite(found.sql, used).rowcount
@@ -226,6 +228,10 @@ class Session:
         reader.expect("MODE")
         reader.finish()
         self.definitions.table(schema, name)
+        self._hold_writers()
+
+    def _hold_writers(self) -> None:
+        """Keep others from writing until the transaction ends; with autocommit it ends with the statement."""
         if not self.autocommit and not self.sqlite.in_transaction:
             # There is one writer at a time here, so a lock of a table is one of the database.
             self._begin()

@@ -34,6 +34,13 @@ _ENDING = re.compile(
     re.IGNORECASE,
 )
 
+_KEPT_LOCKS = re.compile(r"\sWITH\s+R[RS]\s+USE\s+AND\s+KEEP\s+\w+\s+LOCKS(?:\s*;)?\s*$", re.IGNORECASE)
+
+
+def keeps_locks(statement: str) -> bool:
+    """Whether a SELECT holds off writers until its transaction ends."""
+    return _KEPT_LOCKS.search(statement) is not None
+
 
 class _Tokenizer(sqlglot.Tokenizer):
     HEX_STRINGS = [("x'", "'"), ("X'", "'")]  # noqa: RUF012
