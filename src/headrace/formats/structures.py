@@ -93,8 +93,9 @@ def _collected(marked: DataFrame, read: Callable[[str], Structure], plan: str) -
     known = []
     for text_found, firsts_found in places.items():
         structure = read(text_found)
-        told = (structure.schema.fingerprint, structure.schema.to_text()) if structure.schema else (None, None)
-        known.append((text_found, told[0], structure.plan, told[1], firsts_found, True))
+        schema = structure.schema
+        id, text = (schema.fingerprint, schema.to_text()) if schema else (None, None)
+        known.append((text_found, id, structure.plan, text, firsts_found, True))
     spark = marked.sparkSession
     ddl = (
         f"structure_text string, found_id string, found_plan {plan}, found_schema string, "
