@@ -27,13 +27,13 @@ from headrace.options import Options
 from headrace.sources.ad_hoc import INCREMENTAL, AdHoc, Candidate, Chunk, Request
 from headrace.sources.change_tables import lsn
 from headrace.sources.change_tables.chunks import columns_there, keys
-from headrace.sources.change_tables.column_masks import Masks
 from headrace.sources.change_tables.connection import Connection, MissingObject, PassingRefusal, StatementError
 from headrace.sources.change_tables.retention import require_still_retained
 from headrace.sources.change_tables.rewind import ROUNDING, wait_until_captured
 from headrace.sources.change_tables.signal_table import read_signals, signal_table
 from headrace.sources.change_tables.snapshot_read import read_batch
 from headrace.sources.change_tables.structure import CapturedTable, History, column_texts, named_texts
+from headrace.sources.column_masks import Masks
 from headrace.sources.health import CaptureState, Health
 from headrace.sources.offset import Offset
 from headrace.sources.rows import repeat, schema_batch
