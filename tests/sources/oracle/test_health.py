@@ -50,7 +50,9 @@ def test_what_was_mined_and_is_not_delivered_waits(database, run):
         run.batch(acknowledge=False)
     # Its batch is planned but in no sink, and what was mined is in staging.
     assert run.source.health(before).waiting_since is not None
+    assert run.source.health(before).quiet_until is None
     assert run.source.health(run.offset).waiting_since is None
+    assert run.source.health(run.offset).quiet_until is not None
 
 
 def test_logs_that_are_gone_before_they_were_mined_are_told(database, run):

@@ -99,6 +99,17 @@ def test_a_restart_after_a_quiet_time_needs_no_log_that_was_mined(database, run,
     assert [values["ID"] for _, _, values in data(run.until_level())] == ["1"]
 
 
+def test_a_table_that_is_created_after_a_quiet_time_needs_no_log_that_was_mined(database, run, session):
+    idle(run, 20)
+    database.switch_log()
+    idle(run, 2)
+    database.delete_archived()
+    session.execute("CREATE TABLE LATE (ID NUMBER(9) PRIMARY KEY)")
+    session.execute("INSERT INTO LATE VALUES (7)")
+    session.commit()
+    assert [(name, values["ID"]) for _, name, values in data(run.until_level())] == [("LATE", "7")]
+
+
 def test_with_staging_and_the_logs_lost_a_restart_says_so(database, run):
     idle(run, 20)
     database.switch_log()

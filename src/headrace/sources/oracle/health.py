@@ -93,7 +93,8 @@ class HealthProbe:
                 "with a new checkpoint.",
             )
         lost = tuple(offset.known) if gone else ()
-        return replace(health, waiting_since=first, captured_until=until, lost=lost)
+        quiet = until if first is None else None
+        return replace(health, waiting_since=first, quiet_until=quiet, captured_until=until, lost=lost)
 
     @staticmethod
     def _unmined(connection: Connection, reached: int) -> Range:
@@ -104,7 +105,8 @@ class HealthProbe:
         if range.low == range.high:
             return False
         try:
-            logs_of(connection, range, self._settings)
+            # Logs that are not archived yet are there all the same.
+            logs_of(connection, range, self._settings.replaced(archive_log_only=False))
         except DataLossError:
             return True
         return False

@@ -38,6 +38,7 @@ from headrace.sources.oracle.change_rows import instant
 from headrace.sources.oracle.connection import Connection
 from headrace.sources.oracle.incremental import AdHocPlanner, require_signal_table, signals_of
 from headrace.sources.oracle.ledger import Ledger, Transaction, of_ranges
+from headrace.sources.oracle.mining import mine
 from headrace.sources.oracle.snapshot_read import more_chunks, readable
 from headrace.sources.oracle.staging import Range, Staging
 from headrace.sources.oracle.structure import OracleTable, tables_of
@@ -246,6 +247,9 @@ class Planner:
         indexes = {range: self._mine(range, start.structures) for range in ranges}
         ledger = of_ranges(log["open"], indexes.items(), left_out(self._settings))
         end = self._delivery(start, ledger, indexes, reached, limit)
+        cut = self._cut(start, end, ledger)
+        if cut > after:
+            end = self._delivery(start, ledger, indexes, cut, limit)
         commit = scn.number(end.commit)
         rows = ledger.delivered_by(after, commit)
         quiet = not rows and not end.log["definitions"] and not mining and not start.tables
@@ -254,7 +258,7 @@ class Planner:
         asked, blocking = self._ad_hoc.blocking(self._ad_hoc.asked(settled, end, signals), end)
         end = replace(end, tables={path: TableProgress(commit=end.commit) for path in blocking})
         asked = self._ad_hoc.more(asked, end, limit.chunks or self._settings["snapshot_chunks_per_batch"])
-        idle = quiet and asked == settled and not blocking
+        idle = quiet and asked == settled and not blocking and cut <= after
         if idle and (commit == after or not (limit.upto or self._beats(start, now))):
             # Its SCN moves on without end. What was mined stays in staging, also for the next process.
             self._join(start.structures)
@@ -297,7 +301,12 @@ class Planner:
         having = {range for range, index in indexes.items() if own in {(o, n) for o, n in index["tables"]}}
         parts = [replace(t, ranges=[range for range in t.ranges if range in having]) for t in delivered]
         parts = [part for part in parts if part.ranges]
-        return signals_of(parts, table, self._staging(end.structures), self._settings) if parts else []
+        staging = self._staging(end.structures)
+        paths = [(path.partition(".")[0], path.partition(".")[2]) for path in sorted(end.structures)]
+        for range in sorted({range for part in parts for range in part.ranges}):
+            if staging.index(range) is None:
+                mine(lambda: self._connect(""), range, paths, self._settings, staging)
+        return signals_of(parts, table, staging, self._settings)
 
     def _join(self, structures: Mapping[str, Any]) -> None:
         """Make few ranges of the many that a quiet hour leaves and that no offset names."""
@@ -365,6 +374,18 @@ class Planner:
         told = [d for d in taking_effect if d["commit"] <= end]
         result = replace(start, commit=scn.to_text(max(end, after)), log={"definitions": told})
         return self._redefined(result, told) if told else result
+
+    @staticmethod
+    def _cut(start: Offset, end: Offset, ledger: Ledger) -> int:
+        """The SCN before which a batch has to end that takes tables in or loses some; 0 where none does.
+
+        With other tables ranges are mined again. So that a quiet time is not, the batch before ends where the range
+        begins in which they are defined.
+        """
+        if set(end.structures) == set(start.structures):
+            return 0
+        xids = {definition["xid"] for definition in end.log["definitions"]}
+        return min((t.ranges[0].low for t in ledger.committed if t.xid in xids and t.ranges), default=0)
 
     def _only_defines(self, transaction: Transaction, indexes: Mined) -> bool:
         count = sum(1 for r in transaction.ranges for d in indexes[r]["definitions"] if d[0] == transaction.xid)
