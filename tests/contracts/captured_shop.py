@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
+import itertools
 import json
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -27,7 +29,10 @@ class CapturedDatabase(ABC):
 
     source: str
     schema: str
-    integer = "int"
+    capitals = False
+    """Whether the catalog has names in capitals."""
+    small_slices: Row = {"commits_per_slice": 2}  # noqa: RUF012
+    """Options with which a few commits make several slices."""
 
     @property
     @abstractmethod
@@ -83,6 +88,10 @@ class CapturedDatabase(ABC):
         """A delete in a transaction of its own."""
         self.execute(f"DELETE FROM {self.schema}.{table} WHERE {where}")
 
+    def named(self, table: str) -> str:
+        """A table as the catalog has it."""
+        return f"{self.schema}.{table.upper() if self.capitals else table}"
+
     def run(self, **options: Any) -> Run:
         """A run of the source."""
         return Run(self, **options)
@@ -94,7 +103,6 @@ class Run:
     def __init__(self, database: CapturedDatabase, **options: Any) -> None:
         self.options = {
             **database.options,
-            "capture_timeout_seconds": "5",
             **{name: str(value) for name, value in options.items()},
         }
         self._name = database.source
@@ -170,7 +178,7 @@ class SqlServerDatabase(CapturedDatabase):
 
     @property
     def options(self) -> dict[str, str]:
-        return {"driver": "emulator", **self.emulated.settings}
+        return {"driver": "emulator", "capture_timeout_seconds": "5", **self.emulated.settings}
 
     def execute(self, sql: str, parameters: Sequence[Any] = ()) -> None:
         self.emulated.execute(sql, parameters)
@@ -202,7 +210,7 @@ class SqlServerDatabase(CapturedDatabase):
 class Db2Database(CapturedDatabase):
     """Db2, emulated."""
 
-    source, schema = "db2", "SHOP"
+    source, schema, capitals = "db2", "SHOP", True
 
     def __init__(self, folder: Any, **settings: Any) -> None:
         from headrace.emulators.db2 import EmulatedDb2
@@ -211,7 +219,8 @@ class Db2Database(CapturedDatabase):
 
     @property
     def options(self) -> dict[str, str]:
-        return {"driver": "db2-emulator", "server_timezone": "UTC", **self.emulated.settings}
+        settings = self.emulated.settings
+        return {"driver": "db2-emulator", "capture_timeout_seconds": "5", "server_timezone": "UTC", **settings}
 
     def execute(self, sql: str, parameters: Sequence[Any] = ()) -> None:
         self.emulated.execute(sql, parameters)
@@ -233,6 +242,71 @@ class Db2Database(CapturedDatabase):
 
     def capturing(self) -> AbstractContextManager[Any]:
         return self.emulated.capture_program(poll=0.05)
+
+
+class OracleDatabase(CapturedDatabase):
+    """Oracle, emulated. What is captured are the tables that log all their columns."""
+
+    source, schema, capitals = "oracle", "SHOP", True
+    small_slices: Row = {"rows_per_slice": 4}  # noqa: RUF012
+    _TYPES = (
+        (r"\bvarchar\(", "VARCHAR2("), (r"\bvarbinary\(", "RAW("), (r"\bdecimal\(", "NUMBER("),
+        (r"\bbigint\b", "NUMBER(19)"), (r"\bint\b", "NUMBER(9)"), (r"\breal\b", "BINARY_FLOAT"),
+    )  # fmt: skip
+
+    def __init__(self, folder: Any) -> None:
+        from headrace.emulators.oracle import EmulatedOracle
+
+        self.emulated = EmulatedOracle(folder)
+        self._folder = folder
+
+    @property
+    def options(self) -> dict[str, str]:
+        return {"staging_location": str(self._folder / "staging"), "user": "C##MINER", **self.emulated.settings}
+
+    def execute(self, sql: str, parameters: Sequence[Any] = ()) -> None:
+        with self.transaction() as cursor:
+            cursor.execute(sql, parameters)
+
+    @contextmanager
+    def transaction(self) -> Iterator[Any]:
+        with self.emulated.connect() as connection:
+            yield _Numbered(connection)
+            connection.commit()
+
+    def create(self, table: str, columns: str, rows: Sequence[Sequence[Any]] = ()) -> None:
+        for pattern, kind in self._TYPES:
+            columns = re.sub(pattern, kind, columns)
+        super().create(table, columns, rows)
+
+    def enable(self, table: str) -> None:
+        self.execute(f"ALTER TABLE {self.schema}.{table} ADD SUPPLEMENTAL LOG DATA (ALL) COLUMNS")
+
+    def disable(self, table: str) -> None:
+        self.execute(f"ALTER TABLE {self.schema}.{table} DROP SUPPLEMENTAL LOG DATA (ALL) COLUMNS")
+
+    def capture(self) -> None:
+        """A change is in the log when it is committed."""
+
+    def clean(self) -> None:
+        self.emulated.switch_log()
+        self.emulated.delete_archived()
+
+    @contextmanager
+    def capturing(self) -> Iterator[None]:
+        yield
+
+
+class _Numbered:
+    """A cursor that takes question marks for parameters."""
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+
+    def execute(self, sql: str, parameters: Sequence[Any] = ()) -> None:
+        numbers = itertools.count()
+        text = re.sub(r"\?", lambda _: f":p{next(numbers)}", sql)
+        self._connection.execute(text, **{f"p{n}": value for n, value in enumerate(parameters)})
 
 
 @contextmanager

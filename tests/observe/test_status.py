@@ -31,6 +31,11 @@ def test_lag_is_the_age_of_the_first_change_that_waits() -> None:
     assert lag(LEVEL, "06", WELL) == 3600
 
 
+def test_lag_counts_from_where_it_is_known_that_nothing_waits() -> None:
+    quiet = Health(CaptureState.CAPTURING, asked=NOON, quiet_until=NOON - dt.timedelta(seconds=5))
+    assert lag(LEVEL, "06", quiet) == 5
+
+
 def test_lag_of_a_snapshot_counts_from_where_it_began() -> None:
     begun = Offset(source="s", commit="05", commit_time=NOON - dt.timedelta(minutes=9), known=("dbo.a",))
     waiting = Health(CaptureState.CAPTURING, asked=NOON, waiting_since=NOON - dt.timedelta(seconds=20))

@@ -174,6 +174,8 @@ def _lag(name: str, offset: Offset, head: str | None, health: Health | None, now
     if offset.is_level and health is not None and health.waiting_since is not None:
         # After a quiet hour the last commit is an hour old, but the first one after it is what is late.
         since = health.waiting_since
+    elif offset.is_level and since is not None and health is not None and health.quiet_until is not None:
+        since = max(since, health.quiet_until)
     if since is None:
         return None
     clock = health.asked if health is not None and health.asked is not None else now

@@ -33,6 +33,8 @@ class Health:
         captured_until: everything that was committed before this can be read; null when unknown.
         waiting_since: when the oldest change was committed that is captured and not in all sinks yet; null when there
             is none, or when nobody said how far the sinks are.
+        quiet_until: nothing waits that was committed before this; null where the source does not say, or where its
+            head stands still while nothing is committed.
         retention_seconds: how long a captured change is kept; null when unknown or for ever.
         headroom_seconds: how long until the source may delete a change that is not in all sinks yet, at all its tables;
             the whole retention when nothing waits, zero or less when it may happen at any moment.
@@ -48,6 +50,7 @@ class Health:
     asked: dt.datetime | None = None
     captured_until: dt.datetime | None = None
     waiting_since: dt.datetime | None = None
+    quiet_until: dt.datetime | None = None
     retention_seconds: float | None = None
     headroom_seconds: float | None = None
     lost: tuple[str, ...] = ()

@@ -8,11 +8,13 @@ signal does is decided in `headrace.sources.ad_hoc`.
 from __future__ import annotations
 
 import json
+import logging
 import re
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -32,6 +34,23 @@ _WATERMARKS = ("snapshot-window-open", "snapshot-window-close")
 """Rows that other programs write into the same table for their own sake."""
 _SUFFIX = ".json"
 _CORRECT = "Correct it and send it again."
+
+
+_LOG = logging.getLogger("headrace.sources")
+
+
+def say(sentence: str) -> None:
+    """Tell the user by the log.
+
+    A line that a signal asks for is a warning too: Spark's Python processes show nothing below that.
+    """
+    _LOG.warning("%s", sentence)
+
+
+@lru_cache(maxsize=256)
+def say_once(sentence: str) -> None:
+    """The same, once per process."""
+    say(sentence)
 
 
 @dataclass(frozen=True)
@@ -240,6 +259,52 @@ def new_files(folder: Path, last: str) -> list[str]:
         # The folder is made by the first signal.
         return []
     return sorted(name for name in found if not name.startswith("."))
+
+
+def has_files(folder: str, last: str) -> bool:
+    """Whether a signal folder has files that were not taken yet; a folder that can't be read has none."""
+    try:
+        return bool(folder) and bool(new_files(Path(folder), last))
+    except OSError:
+        # The planner says so.
+        return False
+
+
+def files_after(folder: str, last: str, say: Callable[[str], None]) -> list[tuple[str, Signal | None]]:
+    """The signal files after the last one that was taken, in order; null for one that can't be read, which is said.
+
+    Args:
+        folder: the signal folder; empty for none.
+        last: the name of the last file that was taken.
+        say: is given one sentence for each thing that the user should know.
+    """
+    if not folder:
+        return []
+    found: list[tuple[str, Signal | None]] = []
+    try:
+        names = new_files(Path(folder), last)
+    except OSError as error:
+        say_once(f"Signal folder '{folder}' can't be read ({error.strerror}); nothing is taken from it.")
+        return []
+    for name in names:
+        try:
+            found.append((name, read_file(Path(folder), name)))
+        except FormatError as error:
+            say(str(error))
+            found.append((name, None))
+    return found
+
+
+def signal_table(name: str, database: str, paths: Iterable[str]) -> str | None:
+    """The path of the signal table that an option names, as the catalog spells it; null when this database has none.
+
+    Args:
+        name: `schema.table` or `database.schema.table`.
+        database: the database that is asked about.
+        paths: its captured tables.
+    """
+    wanted = name.strip().casefold()
+    return next((path for path in paths if wanted in (path.casefold(), f"{database}.{path}".casefold())), None)
 
 
 def read_file(folder: Path, name: str) -> Signal:

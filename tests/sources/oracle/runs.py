@@ -34,10 +34,10 @@ class Run:
         self.offset = Offset.from_json(json.loads(self.offset.to_text()))
         return self
 
-    def batch(self, *, acknowledge=True):
+    def batch(self, *, acknowledge=True, upto=""):
         """The rows of the next batch; none when there is nothing new."""
         self.now += dt.timedelta(seconds=10)
-        end = self.source.advance(self.offset, Limit(), self.now)
+        end = self.source.advance(self.offset, Limit(upto=upto), self.now)
         rows = [] if end == self.offset else self.rows_of(self.offset, end)
         if acknowledge:
             self.source.acknowledge(end)
@@ -53,7 +53,7 @@ class Run:
         """The rows of all batches up to what the log offers now."""
         rows, head = [], self.source.head()
         while self.offset.is_nothing or self.offset.commit < head or not self.offset.is_level:
-            rows += self.batch()
+            rows += self.batch(upto=head)
         return rows
 
 

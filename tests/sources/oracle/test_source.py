@@ -11,7 +11,6 @@ from tests.sources.oracle.runs import Run, data, image
 
 from headrace.emulators.oracle import EmulatedOracle, driver
 from headrace.errors import CaptureError, ConnectError, DataLossError, OptionError, PositionMismatch
-from headrace.sources.base import Limit
 
 INSERT = "INSERT INTO CUSTOMERS (ID, NAME, CREDIT) VALUES (:id, :name, :credit)"
 
@@ -343,16 +342,6 @@ def test_ranges_are_mined_side_by_side_by_tasks_each_once(database, session, log
     mined = log()
     assert most == 3
     assert sorted(set(mined)) == sorted(mined)
-
-
-def test_an_idle_source_makes_no_batches_but_follows_the_log_now_and_then(database):
-    run = Run(database)
-    run.until_level()
-    run.batch()
-    before = run.offset
-    assert run.source.advance(before, Limit(), run.now) is before
-    assert run.batch() == []
-    assert run.offset.commit > before.commit
 
 
 def test_logs_are_followed_through_switches_and_archives(database, session):

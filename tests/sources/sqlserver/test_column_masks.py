@@ -8,7 +8,7 @@ import pytest
 from headrace.changes import Column, TableId, TableSchema
 from headrace.errors import OptionError
 from headrace.options import REDACTED, parse_options
-from headrace.sources.change_tables.column_masks import Masks, serialized
+from headrace.sources.column_masks import Masks, serialized
 from headrace.sources.sqlserver.options import OPTIONS
 from headrace.sources.sqlserver.types import NativeType
 

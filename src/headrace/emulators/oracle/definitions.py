@@ -17,7 +17,7 @@ _ALTER = re.compile(rf"ALTER\s+TABLE\s+{_TABLE}\s+(?P<rest>.*)", re.IGNORECASE |
 _DROP = re.compile(rf"DROP\s+TABLE\s+{_TABLE}(?:\s+PURGE)?\s*", re.IGNORECASE)
 _TRUNCATE = re.compile(rf"TRUNCATE\s+TABLE\s+{_TABLE}\s*", re.IGNORECASE)
 _SUPPLEMENTAL = re.compile(r"(ADD|DROP)\s+SUPPLEMENTAL\s+LOG\s+DATA\s*\(\s*ALL\s*\)\s*COLUMNS\s*", re.IGNORECASE)
-_ADD = re.compile(r"ADD\s*\(?(?P<column>.*?)\)?\s*", re.IGNORECASE | re.DOTALL)
+_ADD = re.compile(r"ADD\s*(?:\((?P<within>.*)\)|(?P<plain>[^(].*))\s*", re.IGNORECASE | re.DOTALL)
 _DROP_COLUMN = re.compile(rf"DROP\s+(?:COLUMN\s+(?P<one>{_NAME})|\(\s*(?P<other>{_NAME})\s*\))\s*", re.IGNORECASE)
 _RENAME = re.compile(rf"RENAME\s+COLUMN\s+(?P<old>{_NAME})\s+TO\s+(?P<new>{_NAME})\s*", re.IGNORECASE)
 _KEY = re.compile(
@@ -158,7 +158,7 @@ def _alter(connection: sqlite3.Connection, owner: str, name: str, found: re.Matc
         execute('DELETE FROM "sys.columns" WHERE object_id = ? AND name = ?', (table.number, old))
         execute(f'ALTER TABLE "data.{table.number}" DROP COLUMN {_quoted(old)}')
     elif hit := _ADD.fullmatch(rest):
-        _add_column(connection, table.number, len(table.columns) + 1, hit["column"])
+        _add_column(connection, table.number, len(table.columns) + 1, hit["within"] or hit["plain"])
     else:
         raise NotSupportedError(f"ALTER TABLE {rest}")
     execute('UPDATE "sys.objects" SET version = version + 1, changed_scn = ? WHERE object_id = ?', (scn, table.number))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+
 
 class Told:
     """What an error of the driver carries as its first argument.
@@ -46,3 +48,15 @@ class NotSupportedError(DatabaseError):
 
     def __init__(self, what: str) -> None:
         super().__init__(3001, f"unimplemented feature in the emulator: {what}")
+
+
+def refusal_of(error: sqlite3.Error) -> DatabaseError:
+    """What Oracle would answer where SQLite refused."""
+    text = str(error)
+    if "no such table" in text:
+        return DatabaseError(942, "table or view does not exist")
+    if "no such column" in text:
+        return DatabaseError(904, f'"{text.rpartition(": ")[2]}": invalid identifier')
+    if "user-defined function" in text:
+        return DatabaseError(1722, "invalid number")
+    return DatabaseError(600, f"internal error in the emulator: {text}")

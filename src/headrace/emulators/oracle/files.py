@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sqlite3
 from decimal import Decimal
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -123,11 +124,18 @@ def to_char(value: Any, form: str | None = None, _: str | None = None) -> str | 
         return None
     if form is None or form == "TM9":
         text = str(value)
+        if type(value) is int:
+            return text
         return re.sub(r"^(-?)0\.", r"\1.", text)
+    return _time_shown(str(value), form)
+
+
+@lru_cache(maxsize=1024)
+def _time_shown(value: str, form: str) -> str:
     if form not in _SHOWN:
         raise DatabaseError(1821, "date format not recognized")
     pattern, shown = _SHOWN[form]
-    match = pattern.match(str(value))
+    match = pattern.match(value)
     if match is None:
         raise DatabaseError(1481, "invalid number format model")
     return shown.format(*(part or "" for part in match.groups()))

@@ -181,7 +181,11 @@ class LogMiner:
         text, flag = columns.index("SQL_REDO"), columns.index("CSF")
         most = int(self._connection.execute("SELECT value FROM \"sys.facts\" WHERE name = 'csf_bytes'").fetchone()[0])
         for row in rows:
-            pieces = list(_pieces(row[text], most)) if row[text] else [row[text]]
+            if not row[text] or len(row[text]) * 4 <= most:
+                # Most statements are short enough in any encoding.
+                yield row
+                continue
+            pieces = list(_pieces(row[text], most))
             for number, piece in enumerate(pieces, 1):
                 shown = list(row)
                 shown[text], shown[flag] = piece, int(number < len(pieces))
@@ -190,9 +194,6 @@ class LogMiner:
 
 def _pieces(text: str, most: int) -> Iterator[str]:
     """A text in pieces of so many bytes at the most; characters stay whole."""
-    if len(text) * 4 <= most:
-        yield text
-        return
     data = text.encode()
     start = 0
     while start < len(data):

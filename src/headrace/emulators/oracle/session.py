@@ -22,7 +22,7 @@ from sqlglot import exp
 from headrace.emulators.oracle import definitions, files, redo_text
 from headrace.emulators.oracle.catalog import Table, find_table
 from headrace.emulators.oracle.dialect import folded, parsed, sqlite_text
-from headrace.emulators.oracle.errors import DatabaseError, IntegrityError, NotSupportedError
+from headrace.emulators.oracle.errors import DatabaseError, IntegrityError, NotSupportedError, refusal_of
 from headrace.emulators.oracle.logminer import LogMiner
 from headrace.emulators.oracle.redo_log import RedoLog, Scripted
 
@@ -110,7 +110,7 @@ class Session:
         try:
             return self._run(text, given)
         except sqlite3.Error as error:
-            raise _answered(error) from None
+            raise refusal_of(error) from None
 
     def _run(self, text: str, given: dict[str, Any]) -> Result:
         if found := _ALTER_SESSION.fullmatch(text):
@@ -593,14 +593,3 @@ def _bound(value: Any) -> Any:
     if isinstance(value, (dt.datetime, dt.date)):
         return value.isoformat(" ") if isinstance(value, dt.datetime) else f"{value} 00:00:00"
     return value if value is None or isinstance(value, (int, float, str, bytes)) else str(value)
-
-
-def _answered(error: sqlite3.Error) -> DatabaseError:
-    text = str(error)
-    if "no such table" in text:
-        return DatabaseError(942, "table or view does not exist")
-    if "no such column" in text:
-        return DatabaseError(904, f'"{text.rpartition(": ")[2]}": invalid identifier')
-    if "user-defined function" in text:
-        return DatabaseError(1722, "invalid number")
-    return DatabaseError(600, f"internal error in the emulator: {text}")

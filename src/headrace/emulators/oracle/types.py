@@ -10,6 +10,7 @@ import datetime as dt
 import re
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
+from functools import cached_property
 from typing import Any
 
 from headrace.emulators.oracle.errors import DatabaseError, NotSupportedError
@@ -44,7 +45,7 @@ class Declared:
     precision: int | None = None
     scale: int | None = None
 
-    @property
+    @cached_property
     def family(self) -> str:
         """The name without what stands in parentheses."""
         return re.sub(r"\(\d+\)", "", self.name)

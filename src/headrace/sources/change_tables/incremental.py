@@ -13,8 +13,6 @@ import logging
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -22,36 +20,26 @@ import pyarrow.compute as pc
 
 from headrace import faultpoints
 from headrace.changes.key_text import key_texts
-from headrace.errors import CaptureError, DataLossError, FormatError, HeadraceError
+from headrace.errors import CaptureError, DataLossError, HeadraceError
 from headrace.options import Options
 from headrace.sources.ad_hoc import INCREMENTAL, AdHoc, Candidate, Chunk, Request
 from headrace.sources.change_tables import lsn
 from headrace.sources.change_tables.chunks import columns_there, keys
-from headrace.sources.change_tables.column_masks import Masks
 from headrace.sources.change_tables.connection import Connection, MissingObject, PassingRefusal, StatementError
 from headrace.sources.change_tables.retention import require_still_retained
 from headrace.sources.change_tables.rewind import ROUNDING, wait_until_captured
-from headrace.sources.change_tables.signal_table import read_signals, signal_table
+from headrace.sources.change_tables.signal_table import read_signals
 from headrace.sources.change_tables.snapshot_read import read_batch
 from headrace.sources.change_tables.structure import CapturedTable, History, column_texts, named_texts
+from headrace.sources.column_masks import Masks
 from headrace.sources.health import CaptureState, Health
 from headrace.sources.offset import Offset
 from headrace.sources.rows import repeat, schema_batch
-from headrace.sources.signals import Signal, new_files, read_file
+from headrace.sources.signals import Signal, files_after, say, say_once, signal_table
 
 _LOG = logging.getLogger("headrace.sources")
 _PASSING = re.compile(r"deadlock|lock request time ?out", re.IGNORECASE)
 """Refusals that say nothing about the statement: it is sent again with the next batch."""
-
-
-def _say(sentence: str) -> None:
-    # A line that a signal asks for is a warning too: Spark's Python processes show nothing below that.
-    _LOG.warning("%s", sentence)
-
-
-@lru_cache(maxsize=256)
-def _say_once(sentence: str) -> None:
-    _say(sentence)
 
 
 class AdHocPlanner:
@@ -78,19 +66,19 @@ class AdHocPlanner:
         """
         state = AdHoc.from_json(start.ad_hoc).behind()
         signals = self._rows(start, commit, histories)
-        files = self._files(state)
+        files = files_after(self._settings["signal_path"], state.file, say)
         if files:
             signals += [signal for _, signal in files if signal is not None]
             state = replace(state, file=files[-1][0])
         tables = [Candidate(history.newest.id, history.newest.chunk_key) for history in histories.values()]
-        return state.take(signals, tables, _say, at=commit)
+        return state.take(signals, tables, say, at=commit)
 
     def _rows(self, start: Offset, commit: str, histories: Mapping[str, History]) -> list[Signal]:
         name = self._settings["signal_data_collection"]
         path = signal_table(name, self._settings["database"], histories) if name else None
         if name and path is None:
             database = self._settings["database"]
-            _say_once(f"The signal table '{name}' is not among the captured tables of database '{database}'.")
+            say_once(f"The signal table '{name}' is not among the captured tables of database '{database}'.")
         if path is None or path not in start.known:
             return []
         progress = start.tables.get(path)
@@ -98,25 +86,6 @@ class AdHocPlanner:
             return []
         after = start.commit if progress is None else progress.commit
         return read_signals(self._connection, histories[path].windows(after, commit)) if after < commit else []
-
-    def _files(self, state: AdHoc) -> list[tuple[str, Signal | None]]:
-        """The files that were not taken yet; null for one that can't be read, which is said."""
-        if not self._settings["signal_path"]:
-            return []
-        folder = Path(self._settings["signal_path"])
-        found: list[tuple[str, Signal | None]] = []
-        try:
-            names = new_files(folder, state.file)
-        except OSError as error:
-            _say_once(f"Signal folder '{folder}' can't be read ({error.strerror}); nothing is taken from it.")
-            return []
-        for name in names:
-            try:
-                found.append((name, read_file(folder, name)))
-            except FormatError as error:
-                _say(str(error))
-                found.append((name, None))
-        return found
 
     @staticmethod
     def blocking(state: AdHoc, start: Offset, histories: Mapping[str, History]) -> tuple[AdHoc, list[str]]:
@@ -127,7 +96,7 @@ class AdHocPlanner:
         ready = [path for path in state.blocking if path not in start.tables]
         for path in ready:
             if path not in histories:
-                _say(f"Table '{path}' is not captured any more; its snapshot is left out.")
+                say(f"Table '{path}' is not captured any more; its snapshot is left out.")
         waiting = tuple(path for path in state.blocking if path not in ready)
         return replace(state, blocking=waiting), [path for path in ready if path in histories]
 
@@ -145,7 +114,7 @@ class AdHocPlanner:
         stalled = self._stalled()
         if stalled:
             if not state.stalled:
-                _say(f"Ad-hoc snapshots wait, because no change is captured: {stalled}")
+                say(f"Ad-hoc snapshots wait, because no change is captured: {stalled}")
             return replace(state, stalled=True)
         requests: list[Request] = []
         held = False
@@ -218,7 +187,7 @@ class AdHocPlanner:
 
 
 def _ended(request: Request, why: str) -> None:
-    _say(f"The ad-hoc snapshot of table '{request.table}' ends after {request.chunk} chunks: {why}")
+    say(f"The ad-hoc snapshot of table '{request.table}' ends after {request.chunk} chunks: {why}")
 
 
 def read_incremental(
@@ -249,7 +218,7 @@ def read_incremental(
     key = table.chunk_key
     present = columns_there(connection, table)
     if not present.issuperset(key):
-        _say(f"Table '{table.id.path}' or its key went away while its ad-hoc snapshot was read; the run goes on.")
+        say(f"Table '{table.id.path}' or its key went away while its ad-hoc snapshot was read; the run goes on.")
         return
     sql, parameters = connection.statements.rows_in_range(
         table, key, chunk.lower, chunk.upper, present=present, condition=chunk.filter, ordered=True
@@ -264,7 +233,7 @@ def read_incremental(
         # Where nothing was read there is nothing to wait for.
         kept = _unchanged(connection, table, found, commit, settings) if found else []
     except MissingObject:
-        _say(f"Table '{table.id.path}' went away while its ad-hoc snapshot was read; the run goes on.")
+        say(f"Table '{table.id.path}' went away while its ad-hoc snapshot was read; the run goes on.")
         return
     if chunk.opening:
         yield schema_batch(table.schema, chunk.schema_position(commit), capture_time, connection.dialect.connector)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from headrace.options import Option
-from headrace.sources.change_tables.column_rules import patterns
-from headrace.sources.change_tables.message_keys import message_keys
 from headrace.sources.change_tables.select_overrides import selects
-from headrace.sources.change_tables.table_rules import operations
+from headrace.sources.stream_options import COLUMNS, HEARTBEAT, SIGNALS
 
 _OLD_MODES = {"schema_only": "no_data", "schema_only_recovery": "recovery"}
 
@@ -28,6 +26,9 @@ LOGIN: tuple[Option, ...] = (
 )
 """Who connects."""
 SHARED: tuple[Option, ...] = (
+    *HEARTBEAT,
+    *SIGNALS,
+    *COLUMNS,
     Option(
         "errors_max_retries",
         int,
@@ -120,14 +121,6 @@ SHARED: tuple[Option, ...] = (
         aliases=("provide.transaction.metadata",),
     ),
     Option(
-        "heartbeat_interval_ms",
-        int,
-        "How often a heartbeat says how far the source was read, in milliseconds; 0 for never.",
-        default=0,
-        minimum=0,
-        aliases=("heartbeat.interval.ms",),
-    ),
-    Option(
         "snapshot_chunk_rows",
         int,
         "Rows per snapshot chunk; one chunk is read by one task.",
@@ -140,31 +133,6 @@ SHARED: tuple[Option, ...] = (
         "Snapshot chunks per batch. A batch is what is lost when a run is killed.",
         default=4,
         minimum=1,
-    ),
-    Option(
-        "signal_data_collection",
-        str,
-        "The signal table: schema.table or database.schema.table with three columns id, type, data. It must be "
-        "captured; rows inserted into it ask for ad-hoc snapshots. Filters in it go to the server as SQL, so mind who "
-        "may write to it.",
-        default="",
-        aliases=("signal.data.collection",),
-    ),
-    Option(
-        "signal_path",
-        str,
-        "A folder that the driver can read, whose files are signals, for those who write nothing to the source. In a "
-        "pipeline whose checkpoint is a local folder it is beside that, with -signals after its name.",
-        default="",
-    ),
-    Option(
-        "incremental_snapshot_chunk_size",
-        int,
-        "Rows per chunk of an ad-hoc snapshot; a task holds one chunk in memory. A batch has up to "
-        "'snapshot_chunks_per_batch' of them.",
-        default=1024,
-        minimum=1,
-        aliases=("incremental.snapshot.chunk.size",),
     ),
     Option(
         "max_commits_per_trigger",
@@ -180,73 +148,6 @@ SHARED: tuple[Option, ...] = (
         "Commits of one table that one task reads; a larger window is read by several tasks at once.",
         default=10_000,
         minimum=1,
-    ),
-    Option(
-        "column_include_list",
-        patterns,
-        "The columns whose values are captured, as regular expressions of schema.table.column that match as a whole, "
-        "with commas between. Key columns are captured whatever this says.",
-        default=(),
-        aliases=("column.include.list",),
-    ),
-    Option(
-        "column_exclude_list",
-        patterns,
-        "The columns whose values are not captured, in the same form; they are not read from the server. Key columns "
-        "are captured all the same.",
-        default=(),
-        aliases=("column.exclude.list",),
-    ),
-    Option(
-        "message_key_columns",
-        message_keys,
-        "The key of tables that should have another one than their primary key: schema.table:column,column with "
-        "semicolons between, tables and columns as regular expressions. Chunks of snapshots follow the primary key or "
-        "a unique index all the same.",
-        default=(),
-        aliases=("message.key.columns",),
-    ),
-    Option(
-        "column.mask.with.*",
-        patterns,
-        "`column.mask.with.<n>.chars`: character columns, in the form of 'column_include_list', whose values become n "
-        "asterisks. Null stays null.",
-        default=None,
-    ),
-    Option(
-        "column.mask.hash.*",
-        patterns,
-        "`column.mask.hash.v2.<algorithm>.with.salt.<salt>`: character columns whose values become a salted hash in "
-        "hex, cut to the column's length. Without `v2.` the hash is that of the value as Java serialises it. "
-        "`.with.salt.<salt>` may be left out where 'column_mask_salt' is set.",
-        default=None,
-    ),
-    Option(
-        "column.truncate.to.*",
-        patterns,
-        "`column.truncate.to.<n>.chars`: character columns whose values keep their first n characters (code points).",
-        default=None,
-    ),
-    Option(
-        "column_mask_salt",
-        str,
-        "The salt of hashes. Needed where Spark passes the options on and the salt has letters: it makes names of "
-        "options, but not their values, lower-case.",
-        default="",
-    ),
-    Option(
-        "skipped_operations",
-        operations,
-        "Changes that are not read: c, u, d, with commas between; none for all changes.",
-        default=(),
-        aliases=("skipped.operations",),
-    ),
-    Option(
-        "skip_messages_without_change",
-        bool,
-        "Whether an update gives no row when the columns that are captured have the same values before and after it.",
-        default=False,
-        aliases=("skip.messages.without.change",),
     ),
     Option(
         "snapshot_select_statement_overrides",

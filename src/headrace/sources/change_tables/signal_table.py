@@ -14,21 +14,9 @@ from headrace.sources.change_tables.catalog import CatalogTable
 from headrace.sources.change_tables.connection import Connection, Denied, MissingObject
 from headrace.sources.change_tables.dialect import Advice
 from headrace.sources.change_tables.structure import CapturedTable, Window, named_texts
-from headrace.sources.signals import Signal
+from headrace.sources.signals import Signal, signal_table
 
 _COLUMNS = 3
-
-
-def signal_table(name: str, database: str, paths: Iterable[str]) -> str | None:
-    """The path of the signal table that the option names, as the catalog spells it; null when this database has none.
-
-    Args:
-        name: `schema.table` or `database.schema.table`.
-        database: the database that is asked about.
-        paths: its captured tables.
-    """
-    wanted = name.strip().casefold()
-    return next((path for path in paths if wanted in (path.casefold(), f"{database}.{path}".casefold())), None)
 
 
 def require_signal_table(

@@ -27,14 +27,14 @@ from headrace.sources.change_tables.dialect import Dialect
 from headrace.sources.change_tables.planner import Planner
 from headrace.sources.change_tables.retries import Retries
 from headrace.sources.change_tables.server_clock import ServerZone
-from headrace.sources.change_tables.signal_table import insert_signal, require_signal_table, signal_table
+from headrace.sources.change_tables.signal_table import insert_signal, require_signal_table
 from headrace.sources.change_tables.slices import SAME_ROWS, read_slice
 from headrace.sources.change_tables.slicing import Slicing
 from headrace.sources.change_tables.snapshot_read import structure_lock
 from headrace.sources.change_tables.table_rules import TableRules
 from headrace.sources.health import Health
 from headrace.sources.offset import Offset
-from headrace.sources.signals import Signal, new_files, write_file
+from headrace.sources.signals import Signal, has_files, signal_table, write_file
 
 
 class HealthProbe(Protocol):
@@ -163,12 +163,7 @@ class ChangeTableSource(Source):
 
     def has_signals(self, offset: Offset) -> bool:
         """Whether the signal folder has files that were not taken yet; rows of a signal table are commits."""
-        folder = self.settings["signal_path"]
-        try:
-            return bool(folder) and bool(new_files(Path(folder), AdHoc.from_json(offset.ad_hoc).file))
-        except OSError:
-            # The planner says so.
-            return False
+        return has_files(self.settings["signal_path"], AdHoc.from_json(offset.ad_hoc).file)
 
     def _insert(self, signal: Signal) -> list[str]:
         with self._connect() as connection:

@@ -8,28 +8,12 @@ from dataclasses import replace
 from headrace.changes import Column, TableId, TableSchema
 from headrace.errors import OptionError
 from headrace.options import Options
-from headrace.sources.change_tables.column_masks import Masks
-from headrace.sources.change_tables.column_rules import ColumnFilter, say_left_out
-from headrace.sources.change_tables.message_keys import UniqueKey, choose_keys
 from headrace.sources.change_tables.native import NativeType
 from headrace.sources.change_tables.select_overrides import SelectOverrides
 from headrace.sources.change_tables.structure import CapturedTable, CaptureInstance
-
-_OPERATIONS = ("c", "u", "d", "t")
-
-
-def operations(given: object) -> tuple[str, ...]:
-    """Operations by their letters, with commas between; used as an option's kind.
-
-    Raises:
-        ValueError: a letter is none of c, u, d and t.
-    """
-    parts = given if isinstance(given, (list, tuple)) else str(given).split(",")
-    found = tuple(str(part).strip().lower() for part in parts if str(part).strip())
-    unknown = next((letter for letter in found if letter not in (*_OPERATIONS, "none")), None)
-    if unknown is not None:
-        raise ValueError(f"'{unknown}' is none of c, u, d, t and none")
-    return tuple(letter for letter in found if letter != "none")
+from headrace.sources.column_masks import Masks
+from headrace.sources.column_rules import ColumnFilter, say_left_out
+from headrace.sources.message_keys import UniqueKey, choose_keys
 
 
 class TableRules:

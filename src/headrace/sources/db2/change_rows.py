@@ -18,11 +18,11 @@ from headrace.changes import TableSchema
 from headrace.changes.key_text import key_texts
 from headrace.errors import CaptureError
 from headrace.sources.change_tables import lsn
-from headrace.sources.change_tables.column_masks import NO_MASKS, TableMasks
 from headrace.sources.change_tables.events import differ, same, sources, weights
 from headrace.sources.change_tables.native import NativeType
 from headrace.sources.change_tables.structure import column_texts
 from headrace.sources.change_tables.windows import CommitTimes
+from headrace.sources.column_masks import NO_MASKS, TableMasks
 from headrace.sources.images import Images
 from headrace.sources.rows import change_batch, instants, repeat, table_column
 

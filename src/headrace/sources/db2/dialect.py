@@ -10,10 +10,10 @@ import pyarrow as pa
 
 from headrace.options import Options
 from headrace.sources.change_tables import lsn
-from headrace.sources.change_tables.column_masks import NO_MASKS, Masks
 from headrace.sources.change_tables.connection import Connection
 from headrace.sources.change_tables.structure import CapturedTable, Window
 from headrace.sources.change_tables.windows import CommitTimes
+from headrace.sources.column_masks import NO_MASKS, Masks
 from headrace.sources.db2.advice import ADVICE
 from headrace.sources.db2.change_rows import CONNECTOR, ChangeReader
 from headrace.sources.db2.statements import Statements

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -337,3 +337,13 @@ def _same_row(event: Event, piece: RedoPiece) -> bool:
         return False
     after = event.row.after
     return all(name in after and after[name] == text for name, text in (piece.after or {}).items())
+
+
+def own_rows(transaction: Transaction, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """A transaction's rows without those of an earlier transaction that had the same id."""
+    for batch in batches:
+        if transaction.start is None:
+            yield batch
+            continue
+        own = pc.greater_equal(batch.column("scn"), pa.scalar(transaction.start, pa.uint64()))
+        yield batch if pc.all(own).as_py() else batch.filter(own)

@@ -8,12 +8,15 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from headrace.changes import Column, TableId, TableSchema
+from headrace.changes import Column, TableId
 from headrace.errors import CaptureError, OptionError
+from headrace.options import Options
 from headrace.registry import did_you_mean
+from headrace.sources.message_keys import UniqueKey
 from headrace.sources.oracle import statements
 from headrace.sources.oracle.connection import Connection
 from headrace.sources.oracle.structure import OracleTable
+from headrace.sources.oracle.table_rules import TableRules
 from headrace.sources.oracle.types import NativeType
 
 _LONGEST_NAME = 30
@@ -72,7 +75,7 @@ def _expression(pattern: str) -> re.Pattern[str]:
 
 
 def captured_tables(
-    connection: Connection, database: str, settings: Mapping[str, Any], *, strict: bool
+    connection: Connection, database: str, settings: Options, *, strict: bool
 ) -> dict[str, OracleTable]:
     """The tables that the options mean, by path, in the order of the include list.
 
@@ -80,6 +83,7 @@ def captured_tables(
         CaptureError: a named table is not there, or there is none at all (where `strict`).
     """
     selection = Selection(settings)
+    rules = TableRules(settings)
     found = [(str(owner), str(name)) for owner, name in connection.rows(statements.TABLES)]
     logged = {(str(owner), str(name)) for owner, name in connection.rows(statements.ALL_COLUMN_LOGGING)}
     whole = str(connection.rows(statements.DATABASE)[0][4]) == "YES"
@@ -99,7 +103,7 @@ def captured_tables(
     chosen.sort(key=lambda table: selection.order(*table))
     tables = {}
     for owner, name in chosen:
-        table = _table(connection, TableId(database, owner, name), lobs=settings["lob_enabled"])
+        table = _table(connection, TableId(database, owner, name), rules, lobs=settings["lob_enabled"])
         tables[table.id.path] = table
         if strict and not whole and (owner, name) not in logged:
             _LOG.warning(
@@ -112,9 +116,8 @@ def captured_tables(
     return tables
 
 
-def _table(connection: Connection, id: TableId, *, lobs: bool) -> OracleTable:
-    columns: list[Column] = []
-    natives: list[NativeType] = []
+def _table(connection: Connection, id: TableId, rules: TableRules, *, lobs: bool) -> OracleTable:
+    columns: list[tuple[Column, NativeType]] = []
     left_out = []
     long = max((len(name) for name in (id.name,)), default=0)
     for name, _, kind, characters, size, precision, scale, nullable, default, identity in connection.rows(
@@ -125,44 +128,38 @@ def _table(connection: Connection, id: TableId, *, lobs: bool) -> OracleTable:
         if not native.supported or (native.large and not lobs):
             left_out.append(f"{name} ({kind})")
             continue
-        natives.append(native)
-        columns.append(
-            Column(
-                name=str(name),
-                position=len(columns) + 1,
-                logical=native.logical,
-                native_type=native.name.lower(),
-                length=native.shown_length,
-                scale=native.scale,
-                nullable=nullable == "Y",
-                default=_constant(default, native),
-                default_expression=None if default is None else str(default).strip(),
-                identity=identity == "YES",
-                jdbc_type=native.jdbc_type,
-                large=native.large,
-            )
+        column = Column(
+            name=str(name),
+            position=len(columns) + 1,
+            logical=native.logical,
+            native_type=native.name.lower(),
+            length=native.shown_length,
+            scale=native.scale,
+            nullable=nullable == "Y",
+            default=_constant(default, native),
+            default_expression=None if default is None else str(default).strip(),
+            identity=identity == "YES",
+            jdbc_type=native.jdbc_type,
+            large=native.large,
         )
+        columns.append((column, native))
     if left_out:
         _LOG.warning("Columns of table %s that are not captured: %s.", id.path, ", ".join(left_out))
     if long > _LONGEST_NAME:
         _LOG.warning("Table %s has a name of more than 30 characters: LogMiner does not print its changes.", id.path)
-    keys = _keys(connection.rows(statements.KEYS, owner=id.schema, name=id.name), {c.name: c for c in columns})
-    key = keys[0] if keys else ()
-    schema = TableSchema(id, tuple(columns), key)
-    table = OracleTable(schema, tuple(natives), ())
-    chunks = bool(key) and all(table.native(name).chunks for name in key)
-    return OracleTable(schema, tuple(natives), key if chunks else ())
+    keys = _keys(connection.rows(statements.KEYS, owner=id.schema, name=id.name), {c.name: c for c, _ in columns})
+    return rules.table(id, columns, keys)
 
 
-def _keys(rows: Sequence[tuple[Any, ...]], columns: Mapping[str, Column]) -> list[tuple[str, ...]]:
-    """The primary key, else unique constraints of columns that are never NULL."""
+def _keys(rows: Sequence[tuple[Any, ...]], columns: Mapping[str, Column]) -> list[UniqueKey]:
+    """The primary key, and unique constraints of columns that are never NULL."""
     found: dict[tuple[str, str], list[str]] = {}
     for kind, constraint, column in rows:
         found.setdefault((str(kind), str(constraint)), []).append(str(column))
     keys = []
     for (kind, _), names in found.items():
         if all(name in columns for name in names) and (kind == "P" or not any(columns[n].nullable for n in names)):
-            keys.append(tuple(names))
+            keys.append(UniqueKey(tuple(names), primary=kind == "P"))
     return keys
 
 

@@ -19,6 +19,7 @@ from headrace.changes import Position
 from headrace.changes.key_text import key_text
 from headrace.errors import CaptureError
 from headrace.options import Options
+from headrace.sources.column_masks import Change, Masks
 from headrace.sources.oracle import scn
 from headrace.sources.oracle.assembly import Event
 from headrace.sources.oracle.key_shifts import Key, in_free_order
@@ -62,10 +63,13 @@ class ChangeRows:
     """
 
     def __init__(self, tables: Mapping[str, OracleTable], settings: Options, capture_time: dt.datetime | None) -> None:
-        self._tables = {path: _Reader(table) for path, table in tables.items()}
+        masks = Masks.of(settings)
+        self._tables = {path: ImageReader(table, masks) for path, table in tables.items()}
         self._settings = settings
         self._capture_time = capture_time
         self._numbered = settings["provide_transaction_metadata"]
+        self._skipped = frozenset(settings["skipped_operations"])
+        self._skips_unchanged = settings["skip_messages_without_change"]
 
     def rows(self, transactions: Iterable[tuple[Transaction, Iterator[Event]]]) -> Iterator[pa.RecordBatch]:
         """The change rows of some transactions, in the order given."""
@@ -95,9 +99,12 @@ class ChangeRows:
         }
         common: Image = [(name, text) for name, text in facts.items() if text is not None]
         total, counts = 0, dict[str, int]()
-        for event, place, number in in_free_order(events, self._keys):
-            total += 1
+        wanted = (event for event in events if event.op not in self._skipped)
+        for event, place, number in in_free_order(wanted, self._keys):
             table = self._tables[event.path]
+            if self._skips_unchanged and event.op == "u" and not table.changes(event):
+                continue
+            total += 1
             if self._numbered and total == 1:
                 yield self._edge("begin", transaction, f"{order}:0", time, facts, None)
             counts[event.path] = counts.get(event.path, 0) + 1
@@ -196,10 +203,15 @@ class ChangeRows:
         return change_batch(count, columns)
 
 
-class _Reader:
-    """Reads the images of one table."""
+class ImageReader:
+    """Reads the images of one table.
 
-    def __init__(self, table: OracleTable) -> None:
+    Args:
+        table: it.
+        masks: what is done to values before they are given out.
+    """
+
+    def __init__(self, table: OracleTable, masks: Masks) -> None:
         self.id = {"database": table.id.database, "schema": table.id.schema, "name": table.id.name}
         self.full_path = table.id.full_path
         self.fingerprint = table.schema.fingerprint
@@ -209,6 +221,9 @@ class _Reader:
             for column, native in zip(table.schema.columns, table.natives, strict=True)
         ]
         self._key = table.schema.key
+        names = [column.name for column in table.schema.columns]
+        changes = masks.of_table(table.schema, table.natives).changes
+        self._masks = {names[place]: _single(change, length) for place, change, length in changes}
 
     def images(self, event: Event) -> dict[str, object]:
         """Before, after, key and what changed.
@@ -238,6 +253,18 @@ class _Reader:
             found["key"] = list(zip(self._key, values, strict=True))
             found["key_text"] = key_text(values)
         return found
+
+    def changes(self, event: Event) -> bool:
+        """Whether an update changes a captured column, or may do so."""
+        row = event.row
+        assert row is not None
+        before, after = row.before or {}, row.after or {}
+        for name, *_ in self._columns:
+            if name in event.values or name in event.lost:
+                return True
+            if name in row.shape.changed and (name not in before or before[name] != after.get(name)):
+                return True
+        return False
 
     def keys(self, event: Event) -> tuple[Key, Key] | None:
         """The keys before and after an update as they are printed; null when it does not change the key."""
@@ -280,7 +307,20 @@ class _Reader:
                     f"The value of column '{name}' of table {self._path} can't be read: {error} (SCN {event.scn}).",
                     remedy="Leave the table out, or report it with the column's type.",
                 ) from None
+        if not self._masks:
+            return found
+        return [(name, self._masks[name](text) if name in self._masks else text) for name, text in found]
+
+
+def _single(change: Change, length: int | None) -> Callable[[str | None], str | None]:
+    """A mask for one value at a time."""
+
+    @lru_cache(maxsize=4096)
+    def masked(text: str | None) -> str | None:
+        found: str | None = change(pa.array([text], pa.string()), length)[0].as_py()
         return found
+
+    return masked
 
 
 def _large(value: str | bytes | None) -> str | None:

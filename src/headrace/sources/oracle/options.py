@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from headrace.options import Option
+from headrace.sources.stream_options import COLUMNS, HEARTBEAT, SIGNALS
 
 
 def snapshot_mode(text: str) -> str:
@@ -12,6 +13,9 @@ def snapshot_mode(text: str) -> str:
 
 
 OPTIONS: tuple[Option, ...] = (
+    *HEARTBEAT,
+    *SIGNALS,
+    *COLUMNS,
     Option(
         "hostname",
         str,

@@ -15,6 +15,7 @@ structures, and the ranges that hold its rows. `Offset.log` has
 | `resetlogs` | the database's incarnation |
 | `window` | the ranges that say what is in the batch that ends here |
 | `definitions` | definitions of captured tables that take effect in the batch |
+| `rules` | the options by which tables were shaped |
 """
 
 from __future__ import annotations
@@ -28,20 +29,26 @@ from typing import Any
 
 from headrace.errors import CaptureError, PositionMismatch
 from headrace.options import Options
+from headrace.sources.ad_hoc import AdHoc
 from headrace.sources.base import Limit
 from headrace.sources.offset import Offset, TableProgress
 from headrace.sources.oracle import scn, statements
 from headrace.sources.oracle.catalog import Selection, captured_tables
 from headrace.sources.oracle.change_rows import instant
 from headrace.sources.oracle.connection import Connection
+from headrace.sources.oracle.incremental import AdHocPlanner, require_signal_table, signals_of
 from headrace.sources.oracle.ledger import Ledger, Transaction, of_ranges
+from headrace.sources.oracle.mining import mine
 from headrace.sources.oracle.snapshot_read import more_chunks, readable
-from headrace.sources.oracle.staging import Range
+from headrace.sources.oracle.staging import Range, Staging
 from headrace.sources.oracle.structure import OracleTable, tables_of
+from headrace.sources.oracle.table_rules import TableRules
+from headrace.sources.signals import Signal
 from headrace.sources.snapshot import snapshot_finished
 
-QUIET_SECONDS = 5.0
-"""The SCN moves on without end; with nothing to deliver the offset follows it this often."""
+_JOINED = 8
+"""So many ranges that no offset names are made one, as long as they have few rows."""
+_JOINED_ROWS = 100_000
 _LOG = logging.getLogger("headrace.sources")
 Mined = dict[Range, dict[str, Any]]
 
@@ -55,6 +62,7 @@ class Planner:
         identity: what stands in `Offset.source`.
         mine: mines a range, or says what is known of it already.
         upper: the SCN up to which the log is complete.
+        staging: where mined ranges of tables of these structures are.
         ahead: ranges that this process mined beyond the last offset, in order; it is added to.
         restarted: whether this is the first batch that this process plans.
     """
@@ -67,6 +75,7 @@ class Planner:
         *,
         mine: Callable[[Range, Mapping[str, Any]], dict[str, Any]],
         upper: Callable[[], int],
+        staging: Callable[[Mapping[str, Any]], Staging],
         ahead: list[Range],
         restarted: bool,
     ) -> None:
@@ -75,8 +84,11 @@ class Planner:
         self._identity = identity
         self._mine = mine
         self._upper = upper
+        self._staging = staging
         self._ahead = ahead
         self._restarted = restarted
+        self._rules = TableRules(settings)
+        self._ad_hoc = AdHocPlanner(lambda: connect(settings["pdb"]), settings, self.database)
 
     def advance(self, start: Offset, limit: Limit, now: dt.datetime) -> Offset:
         """The end of the batch that begins at `start`; `start` itself when nothing is new."""
@@ -95,10 +107,19 @@ class Planner:
                 return known
             else:
                 end = self._stream(start, limit, now)
+            if end is start:
+                # Nothing is told again that the batch before told.
+                end = known if start is known else replace(start, log=_settled(start.log))
             if end == known:
                 return known
         end = replace(end, initial=end.initial and not snapshot_finished(end))
-        return replace(end, capture_time=now)
+        return replace(end, capture_time=now, heartbeat=now if self._beats(start, now) else end.heartbeat)
+
+    def _beats(self, start: Offset, now: dt.datetime) -> bool:
+        every = self._settings["heartbeat_interval_ms"]
+        if not every:
+            return False
+        return start.heartbeat is None or now - start.heartbeat >= dt.timedelta(milliseconds=every)
 
     # Snapshots.
 
@@ -114,6 +135,8 @@ class Planner:
                 )
             with self._connect(self._settings["pdb"]) as connection:
                 tables = captured_tables(connection, self.database, self._settings, strict=True)
+                if self._settings["signal_data_collection"]:
+                    require_signal_table(self._settings["signal_data_collection"], self.database, tables)
             # In this order: whatever was open at the snapshot began before the second look, or is among those seen.
             before = int(root.value(statements.CURRENT_SCN))
             oldest = root.value(statements.OLDEST_TRANSACTION)
@@ -122,7 +145,7 @@ class Planner:
         commit = scn.to_text(at)
         log = {
             "scn": str(begin), "mined": str(begin), "ranges": [], "mining": [], "open": {}, "commit_scn": {},
-            "resetlogs": str(resetlogs), "window": [], "definitions": [],
+            "resetlogs": str(resetlogs), "window": [], "definitions": [], "rules": self._rules.digest,
         }  # fmt: skip
         end = Offset(
             source=self._identity,
@@ -170,12 +193,17 @@ class Planner:
                 for path, table in found.items()
                 if path not in start.known and readable(connection, table, start.commit)
             }
-        if not fresh and not gone:
-            return start
-        wanted = self._settings["snapshot_mode"] != "no_data"
-        log = self._mined_again(start.log) if fresh else start.log
         kept = tuple(path for path in start.known if path not in gone)
         structures = {path: data for path, data in start.structures.items() if path not in gone}
+        if start.log.get("rules", "") != self._rules.digest:
+            known = tables_of(start.structures)
+            structures |= {
+                path: self._rules.reshaped(known[path], found[path]).to_json() for path in structures if path in found
+            }
+        elif not fresh and not gone:
+            return start
+        wanted = self._settings["snapshot_mode"] != "no_data"
+        log = {**(self._mined_again(start.log) if fresh else start.log), "rules": self._rules.digest}
         return replace(
             start,
             known=(*kept, *fresh),
@@ -204,7 +232,7 @@ class Planner:
         after = scn.number(start.commit)
         kept = [Range(*pair) for pair in (*log["ranges"], *log["mining"])]
         reached = int(log["mined"])
-        ranges = [*kept, *self._known_ahead(reached)]
+        ranges = [*kept, *self._known_ahead(reached, start.structures)]
         reached = ranges[-1].high if ranges and ranges[-1].high > reached else reached
         upper = self._upper()
         wanted = self._wanted(reached, upper, limit, after)
@@ -219,11 +247,21 @@ class Planner:
         indexes = {range: self._mine(range, start.structures) for range in ranges}
         ledger = of_ranges(log["open"], indexes.items(), left_out(self._settings))
         end = self._delivery(start, ledger, indexes, reached, limit)
+        cut = self._cut(start, end, ledger)
+        if cut > after:
+            end = self._delivery(start, ledger, indexes, cut, limit)
         commit = scn.number(end.commit)
         rows = ledger.delivered_by(after, commit)
         quiet = not rows and not end.log["definitions"] and not mining and not start.tables
-        recent = start.capture_time is not None and (now - start.capture_time).total_seconds() < QUIET_SECONDS
-        if quiet and ((recent and not self._restarted and not limit.upto) or commit == after):
+        settled = AdHoc.from_json(start.ad_hoc).behind()
+        signals = self._signals(end, indexes, rows)
+        asked, blocking = self._ad_hoc.blocking(self._ad_hoc.asked(settled, end, signals), end)
+        end = replace(end, tables={path: TableProgress(commit=end.commit) for path in blocking})
+        asked = self._ad_hoc.more(asked, end, limit.chunks or self._settings["snapshot_chunks_per_batch"])
+        idle = quiet and asked == settled and not blocking and cut <= after
+        if idle and (commit == after or not (limit.upto or self._beats(start, now))):
+            # Its SCN moves on without end. What was mined stays in staging, also for the next process.
+            self._join(start.structures)
             return start
         if end.structures is not start.structures:
             # What is mined of a range depends on the tables: it is mined again with those that are new.
@@ -246,20 +284,62 @@ class Planner:
             "resetlogs": log["resetlogs"],
             "window": _pairs(range for range in ranges if range.low < commit),
             "definitions": end.log["definitions"],
+            "rules": log.get("rules", ""),
         }
         # Of all commits, also those of no concern: our own to the flush table says how far an idle database was read.
         times = [instant(t.time, t.zone) for t in ledger.committed if t.commit is not None and t.commit <= commit]
         time = max((t for t in times if t is not None), default=start.commit_time)
         self._ahead[:] = [range for range in self._ahead if range.high > int(told["mined"])]
-        return replace(end, log=told, tables={}, commit_time=time)
+        return replace(end, log=told, commit_time=time, ad_hoc=asked.to_json())
 
-    def _known_ahead(self, reached: int) -> list[Range]:
-        """What this process mined already beyond an offset; forgotten where it does not follow on it."""
+    def _signals(self, end: Offset, indexes: Mined, delivered: Sequence[Transaction]) -> list[Signal]:
+        """The rows of the signal table in a batch."""
+        table = self._ad_hoc.table(end)
+        if table is None or table.id.path not in end.known:
+            return []
+        own = (table.id.schema, table.id.name)
+        having = {range for range, index in indexes.items() if own in {(o, n) for o, n in index["tables"]}}
+        parts = [replace(t, ranges=[range for range in t.ranges if range in having]) for t in delivered]
+        parts = [part for part in parts if part.ranges]
+        staging = self._staging(end.structures)
+        paths = [(path.partition(".")[0], path.partition(".")[2]) for path in sorted(end.structures)]
+        for range in sorted({range for part in parts for range in part.ranges}):
+            if staging.index(range) is None:
+                mine(lambda: self._connect(""), range, paths, self._settings, staging)
+        return signals_of(parts, table, staging, self._settings)
+
+    def _join(self, structures: Mapping[str, Any]) -> None:
+        """Make few ranges of the many that a quiet hour leaves and that no offset names."""
+        groups: list[list[Range]] = [[]]
+        size = 0
+        for range in self._ahead:
+            rows = self._mine(range, structures)["rows"]
+            if size + rows > _JOINED_ROWS and groups[-1]:
+                groups.append([])
+                size = 0
+            groups[-1].append(range)
+            size += rows
+        for group in groups:
+            joined = self._staging(structures).joined(group) if len(group) >= _JOINED else None
+            if joined is not None:
+                place = self._ahead.index(group[0])
+                self._ahead[place : place + len(group)] = [joined[0]]
+
+    def _known_ahead(self, reached: int, structures: Mapping[str, Any]) -> list[Range]:
+        """What this process, or one before it, mined already beyond an offset; forgotten where it does not follow."""
+        if self._restarted:
+            return self._staged_ahead(reached, structures)
         found = [range for range in self._ahead if range.low >= reached]
         if found and found[0].low != reached:
             found = []
         self._ahead[:] = found
         return found
+
+    def _staged_ahead(self, reached: int, structures: Mapping[str, Any]) -> list[Range]:
+        """What staging has beyond an offset: an idle stream names nothing of it, and its logs may be gone."""
+        found = self._staging(structures).following(reached)
+        self._ahead[:] = found
+        return list(found)
 
     def _wanted(self, reached: int, upper: int, limit: Limit, after: int) -> list[Range]:
         """The ranges to be mined next."""
@@ -294,6 +374,18 @@ class Planner:
         told = [d for d in taking_effect if d["commit"] <= end]
         result = replace(start, commit=scn.to_text(max(end, after)), log={"definitions": told})
         return self._redefined(result, told) if told else result
+
+    @staticmethod
+    def _cut(start: Offset, end: Offset, ledger: Ledger) -> int:
+        """The SCN before which a batch has to end that takes tables in or loses some; 0 where none does.
+
+        With other tables ranges are mined again. So that a quiet time is not, the batch before ends where the range
+        begins in which they are defined.
+        """
+        if set(end.structures) == set(start.structures):
+            return 0
+        xids = {definition["xid"] for definition in end.log["definitions"]}
+        return min((t.ranges[0].low for t in ledger.committed if t.xid in xids and t.ranges), default=0)
 
     def _only_defines(self, transaction: Transaction, indexes: Mined) -> bool:
         count = sum(1 for r in transaction.ranges for d in indexes[r]["definitions"] if d[0] == transaction.xid)

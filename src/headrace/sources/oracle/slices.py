@@ -16,12 +16,14 @@ import pyarrow.compute as pc
 
 from headrace.changes import Operation, Position, TableId
 from headrace.options import Options
+from headrace.sources import ad_hoc
 from headrace.sources.base import Slice
 from headrace.sources.offset import Offset
 from headrace.sources.oracle import scn
-from headrace.sources.oracle.assembly import Assembly, Event
+from headrace.sources.oracle.assembly import Assembly, Event, own_rows
 from headrace.sources.oracle.change_rows import CONNECTOR, ChangeRows, instant
 from headrace.sources.oracle.connection import Connection
+from headrace.sources.oracle.incremental import read_incremental
 from headrace.sources.oracle.ledger import Transaction
 from headrace.sources.oracle.mining import mine
 from headrace.sources.oracle.snapshot_read import read_chunk
@@ -31,11 +33,15 @@ from headrace.sources.rows import change_batch, schema_batch, table_column
 from headrace.sources.snapshot import Chunk
 
 MINE, SNAPSHOT, STRUCTURES, TRANSACTIONS = "mine", "snapshot", "structures", "transactions"
+ASKED, HEARTBEAT = "asked", "heartbeat"
 _SCHEMA_ORDER = "s"
 """Order of a stream's schema row: after everything of the commit before the window."""
 _DEFINITION_ORDER = "0"
 """Order of a definition in its commit: before every change."""
+_HEARTBEAT_ORDER = "z"
+"""Order of a heartbeat: after everything of its commit."""
 _ROWS_IN_MEMORY = 200_000
+_CHANGES = {"CREATE": "CREATE", "DROP": "DROP"}
 Connect = Callable[[str], Connection]
 
 
@@ -47,6 +53,23 @@ def mine_slice(range: Range, tables: Sequence[str], mark: Sequence[str]) -> Slic
 def snapshot_slice(table: Mapping[str, Any], chunk: Chunk, end: Offset) -> Slice:
     """The task that reads one chunk."""
     return Slice(SNAPSHOT, {**table, "chunk": asdict(chunk), "capture_time": _time_text(end.capture_time)})
+
+
+def asked_slice(table: Mapping[str, Any], chunk: ad_hoc.Chunk, end: Offset) -> Slice:
+    """The task that reads one chunk of an ad-hoc snapshot."""
+    details = {
+        "table": table,
+        "asked": asdict(chunk),
+        "commit": end.commit,
+        "capture_time": _time_text(end.capture_time),
+    }
+    return Slice(ASKED, details)
+
+
+def heartbeat_slice(end: Offset) -> Slice:
+    """The task that says how far the source was read."""
+    details = {"commit": end.commit, "time": _time_text(end.commit_time), "capture_time": _time_text(end.heartbeat)}
+    return Slice(HEARTBEAT, details)
 
 
 def structures_slice(tables: Sequence[Mapping[str, Any]], after: str, definitions: Sequence[Any], end: Offset) -> Slice:
@@ -89,7 +112,17 @@ def read_slice(connect: Connect, slice: Slice, settings: Options) -> Iterator[pa
     capture_time = _time(details["capture_time"])
     if slice.kind == SNAPSHOT:
         with connect(settings["pdb"]) as connection:
-            yield from read_chunk(connection, OracleTable.from_json(details), _chunk(details["chunk"]), capture_time)
+            yield from read_chunk(
+                connection, OracleTable.from_json(details), _chunk(details["chunk"]), settings, capture_time
+            )
+    elif slice.kind == ASKED:
+        asked = ad_hoc.Chunk(**_with_keys(details["asked"]))
+        with connect(settings["pdb"]) as connection:
+            yield from read_incremental(
+                connection, OracleTable.from_json(details["table"]), asked, details["commit"], settings, capture_time
+            )
+    elif slice.kind == HEARTBEAT:
+        yield _heartbeat(details["commit"], _time(details["time"]), capture_time)
     elif slice.kind == STRUCTURES:
         for data in details["tables"]:
             schema = OracleTable.from_json(data).schema
@@ -118,8 +151,8 @@ def _changes(
         def read(columns: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
             if held is not None:
                 found = held.get(transaction.xid)
-                return iter([] if found is None else _since(transaction, found))
-            return _since(transaction, _streamed(staging, transaction, columns))
+                return iter([] if found is None else own_rows(transaction, found))
+            return own_rows(transaction, _streamed(staging, transaction, columns))
 
         return Assembly(transaction, read, paths, settings).events()
 
@@ -155,14 +188,19 @@ def _streamed(staging: Staging, transaction: Transaction, columns: Sequence[str]
         yield from staging.rows(range, [transaction.xid], names)
 
 
-def _since(transaction: Transaction, batches: Any) -> Iterator[pa.RecordBatch]:
-    """Without rows of an earlier transaction that had the same id."""
-    for batch in batches:
-        if transaction.start is None:
-            yield batch
-            continue
-        own = pc.greater_equal(batch.column("scn"), pa.scalar(transaction.start, pa.uint64()))
-        yield batch if pc.all(own).as_py() else batch.filter(own)
+def _heartbeat(commit: str, time: dt.datetime | None, capture_time: dt.datetime | None) -> pa.RecordBatch:
+    return change_batch(
+        1,
+        {
+            "op": pa.array([Operation.HEARTBEAT.value]),
+            "position": pa.array([Position(commit, _HEARTBEAT_ORDER).text]),
+            "event_time": pa.array([time], pa.timestamp("us", tz="UTC")),
+            "capture_time": pa.array([capture_time], pa.timestamp("us", tz="UTC")),
+            "source": pa.array(
+                [[("connector", CONNECTOR), ("commit_scn", str(scn.number(commit)))]], pa.map_(pa.string(), pa.string())
+            ),
+        },
+    )
 
 
 def _definition(definition: Mapping[str, Any], capture_time: dt.datetime | None) -> pa.RecordBatch:
@@ -172,6 +210,7 @@ def _definition(definition: Mapping[str, Any], capture_time: dt.datetime | None)
     owner, _, name = str(definition["table"]).partition(".")
     facts = {
         "connector": CONNECTOR,
+        "change": _CHANGES.get(str(definition["sql"]).split(maxsplit=1)[0].upper(), "ALTER"),
         "ddl": definition["sql"],
         "scn": str(definition["scn"]),
         "commit_scn": str(definition["commit"]),
@@ -201,14 +240,13 @@ def _pairs(paths: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def _chunk(details: Mapping[str, Any]) -> Chunk:
-    lower, upper = details["lower"], details["upper"]
-    return Chunk(
-        **{
-            **details,
-            "lower": None if lower is None else tuple(lower),
-            "upper": None if upper is None else tuple(upper),
-        }
-    )
+    return Chunk(**_with_keys(details))
+
+
+def _with_keys(details: Mapping[str, Any]) -> dict[str, Any]:
+    """A chunk's description with its bounds as tuples, which JSON does not know."""
+    bounds = {name: details[name] for name in ("lower", "upper")}
+    return {**details, **{name: None if key is None else tuple(key) for name, key in bounds.items()}}
 
 
 def _time_text(time: dt.datetime | None) -> str | None:

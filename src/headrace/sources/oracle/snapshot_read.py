@@ -15,6 +15,8 @@ from headrace import faultpoints
 from headrace.changes import Operation, Position
 from headrace.changes.key_text import key_texts
 from headrace.errors import CaptureError, DataLossError
+from headrace.options import Options
+from headrace.sources.column_masks import Masks, TableMasks
 from headrace.sources.images import Images, constant_map
 from headrace.sources.offset import Key, TableProgress
 from headrace.sources.oracle import scn, statements
@@ -24,7 +26,7 @@ from headrace.sources.oracle.structure import OracleTable
 from headrace.sources.rows import change_batch, instants, repeat, schema_batch, table_column
 from headrace.sources.snapshot import BETWEEN, Chunk, mark
 
-_TOO_OLD, _CHANGED, _NO_TABLE, _NO_SCN = 1555, 1466, 942, 8181
+TOO_OLD, CHANGED, NO_TABLE, NO_SCN = 1555, 1466, 942, 8181
 _SCHEMA_ORDER = "q"
 
 
@@ -33,7 +35,7 @@ def readable(connection: Connection, table: OracleTable, commit: str) -> bool:
     try:
         connection.rows(statements.any_row(table), scn=scn.number(commit))
     except OracleError as error:
-        if error.number in (_CHANGED, _NO_TABLE, _NO_SCN):
+        if error.number in (CHANGED, NO_TABLE, NO_SCN):
             return False
         raise
     return True
@@ -61,9 +63,9 @@ def _more(connection: Connection, table: OracleTable, progress: TableProgress, r
         return progress
     if not table.chunk_key:
         return replace(progress, bounds=(None,), done=True)
-    last = progress.last or _keys(connection, table, statements.greatest_key(table), {"scn": at})[0]
+    last = progress.last or keys(connection, table, statements.greatest_key(table), {"scn": at})[0]
     sql, parameters = statements.chunk_bounds(table, progress.lower, rows, budget)
-    found = _keys(connection, table, sql, {**parameters, "scn": at})
+    found = keys(connection, table, sql, {**parameters, "scn": at})
     done = len(found) < budget or found[-1] == last
     bounds: tuple[Key | None, ...] = tuple(found) if found and found[-1] == last else (*found, last)
     if not done:
@@ -73,7 +75,8 @@ def _more(connection: Connection, table: OracleTable, progress: TableProgress, r
     return replace(progress, last=last, bounds=bounds, done=done)
 
 
-def _keys(connection: Connection, table: OracleTable, sql: str, parameters: dict[str, object]) -> list[Key]:
+def keys(connection: Connection, table: OracleTable, sql: str, parameters: dict[str, object]) -> list[Key]:
+    """The keys that a statement gives, as canonical texts."""
     natives = [table.native(name) for name in table.chunk_key]
     found: list[Key] = []
     for batch in connection.batches(sql, **dict[str, Any](parameters)):
@@ -83,7 +86,7 @@ def _keys(connection: Connection, table: OracleTable, sql: str, parameters: dict
 
 
 def read_chunk(
-    connection: Connection, table: OracleTable, chunk: Chunk, capture_time: dt.datetime | None
+    connection: Connection, table: OracleTable, chunk: Chunk, settings: Options, capture_time: dt.datetime | None
 ) -> Iterator[pa.RecordBatch]:
     """The rows of one chunk, with the table's structure first.
 
@@ -92,30 +95,31 @@ def read_chunk(
     """
     yield schema_batch(table.schema, Position(chunk.commit, _SCHEMA_ORDER), capture_time, CONNECTOR)
     sql, parameters = statements.rows_in_range(table, chunk.lower, chunk.upper)
+    masks = Masks.of(settings).of_table(table.schema, table.natives)
     row = 0
     pending: list[pa.Array] | None = None
     try:
         for batch in connection.batches(sql, rows=ARROW_ROWS, **parameters, scn=scn.number(chunk.commit)):
             # The last row of a chunk can carry a mark, so one batch is always held back.
             if pending is not None:
-                yield _batch(table, chunk, pending, row, capture_time, last=False)
+                yield _batch(table, chunk, masks, pending, row, capture_time, last=False)
                 row += len(pending[0])
             pending = [native.texts(batch.column(n)) for n, native in enumerate(table.natives)]
             faultpoints.reach("source.snapshot.batch")
     except OracleError as error:
         raise _told(error, table, chunk.commit) from error
     if pending is not None:
-        yield _batch(table, chunk, pending, row, capture_time, last=True)
+        yield _batch(table, chunk, masks, pending, row, capture_time, last=True)
     faultpoints.reach("source.snapshot.chunk")
 
 
 def _told(error: OracleError, table: OracleTable, commit: str) -> CaptureError | DataLossError:
-    if error.number == _TOO_OLD:
+    if error.number == TOO_OLD:
         return DataLossError(
             f"What table {table.id.path} held at SCN {scn.number(commit)} is no longer in the undo (ORA-01555).",
             remedy="Raise UNDO_RETENTION and the size of the undo tablespace, and start with a new checkpoint.",
         )
-    if error.number == _CHANGED:
+    if error.number == CHANGED:
         return CaptureError(
             f"Table {table.id.path} was altered while its snapshot was read (ORA-01466).",
             remedy="Start with a new checkpoint, and alter it when the snapshot is done.",
@@ -124,7 +128,14 @@ def _told(error: OracleError, table: OracleTable, commit: str) -> CaptureError |
 
 
 def _batch(
-    table: OracleTable, chunk: Chunk, texts: list[pa.Array], row: int, capture_time: dt.datetime | None, *, last: bool
+    table: OracleTable,
+    chunk: Chunk,
+    masks: TableMasks,
+    texts: list[pa.Array],
+    row: int,
+    capture_time: dt.datetime | None,
+    *,
+    last: bool,
 ) -> pa.RecordBatch:
     count = len(texts[0])
     marks = [BETWEEN] * count
@@ -132,17 +143,40 @@ def _batch(
         marks[0] = mark(chunk, first=True, last=last and count == 1)
     if last and not (row == 0 and count == 1):
         marks[-1] = mark(chunk, first=False, last=True)
+    positions = pa.array([chunk.position(number).text for number in range(row, row + count)], pa.string())
+    return read_batch(table, masks.apply(texts), chunk.commit, pa.array(marks, pa.string()), positions, capture_time)
+
+
+def read_batch(
+    table: OracleTable,
+    texts: list[pa.Array],
+    commit: str,
+    marks: pa.Array,
+    positions: pa.Array,
+    capture_time: dt.datetime | None,
+) -> pa.RecordBatch:
+    """Rows that were read from the table itself.
+
+    Args:
+        table: whose they are.
+        texts: canonical text per column, masked already.
+        commit: the SCN at which they stand.
+        marks: the snapshot mark of each row.
+        positions: of each row.
+        capture_time: when the batch was planned.
+    """
+    count = len(texts[0])
     rows = np.arange(count)
     names = [column.name for column in table.schema.columns]
-    facts = {"connector": CONNECTOR, "scn": str(scn.number(chunk.commit))}
+    facts = {"connector": CONNECTOR, "scn": str(scn.number(commit))}
     columns = {
         "op": repeat(Operation.READ.value, pa.string(), count),
         "table": table_column(table.id, count),
         "after": Images(names, texts).maps(rows, count, rows),
-        "position": pa.array([chunk.position(number).text for number in range(row, row + count)], pa.string()),
+        "position": positions,
         "event_time": instants(capture_time, count),
         "capture_time": instants(capture_time, count),
-        "snapshot": pa.array(marks, pa.string()),
+        "snapshot": marks,
         "source": constant_map(facts, count),
         "schema_id": repeat(table.schema.fingerprint, pa.string(), count),
     }

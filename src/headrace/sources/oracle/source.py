@@ -10,23 +10,31 @@ from __future__ import annotations
 import datetime as dt
 import logging
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from headrace import faultpoints
 from headrace.changes import TableSchema
+from headrace.errors import CaptureError, OptionError
 from headrace.options import Options
+from headrace.sources.ad_hoc import AdHoc
 from headrace.sources.base import Limit, Slice, Source
+from headrace.sources.health import Health
 from headrace.sources.offset import Offset
 from headrace.sources.oracle import scn, statements
 from headrace.sources.oracle.catalog import Selection, captured_tables
 from headrace.sources.oracle.connection import Connection, OracleError
+from headrace.sources.oracle.health import HealthProbe
+from headrace.sources.oracle.incremental import COLUMNS, require_signal_table
 from headrace.sources.oracle.ledger import Transaction, of_ranges
 from headrace.sources.oracle.mining import mine
 from headrace.sources.oracle.options import OPTIONS
 from headrace.sources.oracle.planner import Planner, left_out
 from headrace.sources.oracle.slices import (
+    asked_slice,
+    heartbeat_slice,
     mine_slice,
     read_slice,
     snapshot_slice,
@@ -34,6 +42,8 @@ from headrace.sources.oracle.slices import (
     transactions_slice,
 )
 from headrace.sources.oracle.staging import Range, Staging
+from headrace.sources.oracle.table_rules import TableRules
+from headrace.sources.signals import Signal, has_files, write_file
 from headrace.sources.snapshot import plan_chunks
 
 _NO_TABLE = 942
@@ -51,6 +61,7 @@ class OracleSource(Source):
         super().__init__(options)
         # Here only to say at once what can't be.
         Selection(options)
+        TableRules(options)
         self._planned = False
         self._ahead: list[Range] = []
         self._indexes: dict[tuple[Range, str], dict[str, Any]] = {}
@@ -78,13 +89,15 @@ class OracleSource(Source):
     def advance(self, start: Offset, limit: Limit, now: dt.datetime) -> Offset:
         """Where the next batch ends: more snapshot chunks, or the commits of the ranges that are mined."""
         # Here only to say at once that it is not named.
-        self._staging({})
+        self._staging({}, "")
+        resetlogs = str(start.log.get("resetlogs", ""))
         planner = Planner(
             self._connect,
             self.settings,
             f"{self.name}:{self._database}",
-            mine=self._index,
+            mine=lambda range, structures: self._index(range, structures, resetlogs),
             upper=self._upper,
+            staging=lambda structures: self._staging(structures, resetlogs),
             ahead=self._ahead,
             restarted=not self._planned,
         )
@@ -100,13 +113,19 @@ class OracleSource(Source):
         slices += self._stream_slices(start, end)
         ranges = [Range(*pair) for pair in end.log["mining"]]
         paths = sorted(end.structures)
-        return slices + [mine_slice(range, paths, self._mark(end.structures)) for range in ranges]
+        if end.ad_hoc != start.ad_hoc:
+            chunks = AdHoc.from_json(end.ad_hoc).chunks()
+            slices += [asked_slice(end.structures[chunk.table], chunk, end) for chunk in chunks]
+        if end.heartbeat != start.heartbeat:
+            slices.append(heartbeat_slice(end))
+        mark = self._mark(end.structures, end.log["resetlogs"])
+        return slices + [mine_slice(range, paths, mark) for range in ranges]
 
     def _stream_slices(self, start: Offset, end: Offset) -> list[Slice]:
         if start.is_nothing or not (end.log["window"] or end.log["definitions"]):
             return []
         window = [Range(*pair) for pair in end.log["window"]]
-        indexes = {range: self._index(range, end.structures) for range in window}
+        indexes = {range: self._index(range, end.structures, end.log["resetlogs"]) for range in window}
         transactions = of_ranges(start.log["open"], indexes.items(), left_out(self.settings)).delivered_by(
             scn.number(start.commit), scn.number(end.commit)
         )
@@ -120,7 +139,7 @@ class OracleSource(Source):
         if (told and transactions) or definitions:
             slices.append(structures_slice(told if transactions else [], start.commit, definitions, end))
         structures = {path: end.structures[path] for path in end.structures if path in touched}
-        mark = self._mark(end.structures)
+        mark = self._mark(end.structures, end.log["resetlogs"])
         for group in _grouped(transactions, self.settings["rows_per_slice"]):
             slices.append(transactions_slice(group, structures, mark, end))
         return slices
@@ -129,12 +148,48 @@ class OracleSource(Source):
         """The change rows of one slice; opens connections of its own and closes them at the end."""
         yield from read_slice(self._connect, slice, self.settings)
 
+    def health(self, offset: Offset | None = None) -> Health:
+        """Whether the database writes a log that can be mined, up to where it was mined, and whether logs are gone."""
+        return HealthProbe(self._connect, self.settings, self._staging).ask(offset)
+
+    def signal(self, signal: Signal) -> Sequence[str]:
+        """Ask by a row in the signal table; by a file where there is none."""
+        if self.settings["signal_data_collection"]:
+            return [self._insert(signal)]
+        if self.settings["signal_path"]:
+            return [f"file {write_file(Path(self.settings['signal_path']), signal)}"]
+        raise OptionError(
+            "The pipeline has no place for signals.",
+            remedy="Set 'signal_data_collection' (a captured table) or 'signal_path' (a folder) in its source.",
+        )
+
+    def has_signals(self, offset: Offset) -> bool:
+        """Whether the signal folder has files that were not taken yet; rows of a signal table are commits."""
+        return has_files(self.settings["signal_path"], AdHoc.from_json(offset.ad_hoc).file)
+
+    def _insert(self, signal: Signal) -> str:
+        with self._connect(self.settings["pdb"]) as connection:
+            tables = captured_tables(connection, self._database, self.settings, strict=True)
+            table = require_signal_table(self.settings["signal_data_collection"], self._database, tables)
+            names = [column.name for column in table.schema.columns[:COLUMNS]]
+            values = {"v0": signal.id, "v1": signal.type, "v2": signal.data}
+            try:
+                connection.run(statements.insert(table, names), **values)
+                connection.commit()
+            except OracleError as error:
+                raise CaptureError(
+                    f"The signal can't be inserted into table '{table.id.path}': {error.message}",
+                    remedy=f"Run GRANT INSERT ON {statements.table_name(table)} TO the user, give the signal an id "
+                    "that is not there yet, or use 'signal_path'.",
+                ) from error
+        return f"table {table.id.path} of database {self._database}"
+
     def acknowledge(self, offset: Offset) -> None:
         """Staging forgets ranges whose transactions are all delivered."""
         if offset.is_nothing:
             return
         keep = [Range(*pair) for pair in (*offset.log["ranges"], *offset.log["mining"])]
-        self._staging(offset.structures).forget(keep, int(offset.log["mined"]))
+        self._staging(offset.structures, offset.log["resetlogs"]).forget(keep, int(offset.log["mined"]))
 
     @property
     def _database(self) -> str:
@@ -142,16 +197,16 @@ class OracleSource(Source):
 
     # Mining.
 
-    def _mark(self, structures: Mapping[str, Any]) -> list[str]:
-        """What is mined: ranges of another database or of other tables are other ranges."""
-        return [self._database, str(self.settings["lob_enabled"]), *sorted(structures)]
+    def _mark(self, structures: Mapping[str, Any], resetlogs: str) -> list[str]:
+        """What is mined: ranges of another database, another incarnation of it or of other tables are other ranges."""
+        return [self._database, resetlogs, str(self.settings["lob_enabled"]), *sorted(structures)]
 
-    def _staging(self, structures: Mapping[str, Any]) -> Staging:
-        return Staging(self.settings["staging_location"], self._mark(structures))
+    def _staging(self, structures: Mapping[str, Any], resetlogs: str) -> Staging:
+        return Staging(self.settings["staging_location"], self._mark(structures, resetlogs))
 
-    def _index(self, range: Range, structures: Mapping[str, Any]) -> dict[str, Any]:
+    def _index(self, range: Range, structures: Mapping[str, Any], resetlogs: str) -> dict[str, Any]:
         """What a range says; it is mined where it is not there."""
-        mark = self._mark(structures)
+        mark = self._mark(structures, resetlogs)
         key = (range, "\n".join(mark))
         found = self._indexes.get(key)
         if found is None:

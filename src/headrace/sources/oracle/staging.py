@@ -11,7 +11,7 @@ import json
 import logging
 import uuid
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -97,6 +97,48 @@ class Staging:
             _LOG.warning("Mined range %s is damaged and is mined again: %s", self._path(range, "json"), error)
             return None
 
+    def following(self, low: int) -> list[Range]:
+        """The ranges that are there and follow on each other from an SCN on, the longest first where there are several.
+
+        A process that was killed mined further than its last offset says.
+        """
+        system, folder = self._opened()
+        longest: dict[int, int] = {}
+        for info in system.get_file_info(pafs.FileSelector(folder, allow_not_found=True)):
+            first, _, rest = info.base_name.partition("-")
+            last, _, tail = rest.partition("-")
+            if tail == f"{self._mark}.json" and first.isdigit() and last.isdigit():
+                longest[int(first)] = max(longest.get(int(first), 0), int(last))
+        found: list[Range] = []
+        while low in longest and longest[low] > low:
+            found.append(Range(low, longest[low]))
+            low = longest[low]
+        return found
+
+    def joined(self, ranges: Sequence[Range]) -> tuple[Range, dict[str, Any]] | None:
+        """Make one range of some that follow on each other, and remove them; null where one of them is not there.
+
+        Only for ranges that no offset names.
+        """
+        indexes = [self.index(range) for range in ranges]
+        known = [index for index in indexes if index is not None]
+        index = joined_index(known) if len(known) == len(ranges) else None
+        if index is None:
+            return None
+        whole = Range(ranges[0].low, ranges[-1].high)
+        self.write(whole, (batch for range in ranges for batch in self._all(range)), index)
+        system, folder = self._opened()
+        for range in ranges:
+            # The index first: without it the range is not there.
+            for suffix in ("json", "parquet"):
+                system.delete_file(f"{folder}/{self._path(range, suffix)}")
+        return whole, index
+
+    def _all(self, range: Range) -> Iterator[pa.RecordBatch]:
+        system, folder = self._opened()
+        with pq.ParquetFile(system.open_input_file(f"{folder}/{self._path(range, 'parquet')}")) as file:
+            yield from file.iter_batches(batch_size=ROW_GROUP // 5)
+
     def rows(self, range: Range, xids: Iterable[str], columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         """The rows of some transactions in a range, in mined order.
 
@@ -139,3 +181,31 @@ class Staging:
                 continue
             if parts[1].isdigit() and int(parts[1]) <= upto:
                 system.delete_file(info.path)
+
+
+def joined_index(indexes: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+    """The index of a range that is made of others, oldest first; null where they can't be told as one.
+
+    That is where an id ends in one and is used again in a later one: an index knows an id once.
+    """
+    transactions: dict[str, dict[str, Any]] = {}
+    for index in indexes:
+        for xid, entry in index["transactions"].items():
+            known = transactions.get(xid)
+            if known is None:
+                transactions[xid] = dict(entry)
+                continue
+            if "end" in known or "start" in entry:
+                return None
+            rows = {name: known.get(name, 0) + entry.get(name, 0) for name in ("rows", "undo") if name in known | entry}
+            user = {"user": known.get("user") or entry.get("user")} if "user" in known | entry else {}
+            transactions[xid] = {**entry, **known, **rows, **user}
+    if len({index["zone"] for index in indexes}) > 1:
+        return None
+    return {
+        "transactions": transactions,
+        "definitions": [definition for index in indexes for definition in index["definitions"]],
+        "tables": sorted({tuple(table) for index in indexes for table in index["tables"]}),
+        "zone": indexes[0]["zone"],
+        "rows": sum(index["rows"] for index in indexes),
+    }

@@ -27,6 +27,7 @@ LAST_REDO = "SELECT TO_CHAR(MIN(LAST_REDO_CHANGE#)) FROM V$THREAD WHERE STATUS =
 THREADS = "SELECT THREAD# FROM V$THREAD WHERE STATUS = 'OPEN'"
 OLDEST_TRANSACTION = "SELECT TO_CHAR(MIN(START_SCN)) FROM V$TRANSACTION WHERE START_SCN > 0"
 ZONE = "SELECT TO_CHAR(SYSTIMESTAMP, 'TZH:TZM') FROM DUAL"
+CLOCK = "SELECT TO_CHAR(SYSTIMESTAMP, 'YYYY-MM-DD HH24:MI:SS'), TO_CHAR(SYSTIMESTAMP, 'TZH:TZM') FROM DUAL"
 ONLINE_LOGS = (
     "SELECT MIN(F.MEMBER), L.THREAD#, L.SEQUENCE#, TO_CHAR(L.FIRST_CHANGE#), TO_CHAR(L.NEXT_CHANGE#), L.STATUS, "
     "L.ARCHIVED FROM V$LOG L JOIN V$LOGFILE F ON F.GROUP# = L.GROUP# "
@@ -127,22 +128,46 @@ def table_name(table: OracleTable) -> str:
     return f"{quoted(table.id.schema)}.{quoted(table.id.name)}"
 
 
+def insert(table: OracleTable, columns: Sequence[str]) -> str:
+    """One row into a table of the user's; values are :v0, :v1 and so on."""
+    places = ", ".join(f":v{number}" for number in range(len(columns)))
+    return f"INSERT INTO {table_name(table)} ({', '.join(map(quoted, columns))}) VALUES ({places})"
+
+
 def any_row(table: OracleTable) -> str:
     """Whether the table has a row at an SCN."""
     return f"SELECT 1 FROM {table_name(table)} AS OF SCN :scn FETCH FIRST 1 ROWS ONLY"
 
 
-def greatest_key(table: OracleTable) -> str:
-    """The table's last key at an SCN."""
+def greatest_key(table: OracleTable, condition: str | None = None) -> str:
+    """The table's last key at an SCN, among the rows that meet a condition."""
     shown = ", ".join(_key_columns(table))
     order = ", ".join(f"{quoted(name)} DESC" for name in table.chunk_key)
-    return f"SELECT {shown} FROM {table_name(table)} AS OF SCN :scn ORDER BY {order} FETCH FIRST 1 ROWS ONLY"
+    where = f" WHERE ({condition})" if condition else ""
+    return f"SELECT {shown} FROM {table_name(table)} AS OF SCN :scn{where} ORDER BY {order} FETCH FIRST 1 ROWS ONLY"
 
 
-def chunk_bounds(table: OracleTable, lower: Key | None, rows: int, chunks: int) -> tuple[str, dict[str, object]]:
-    """The keys at which the next chunks end, by the server's own order; with the parameters."""
+def chunk_bounds(
+    table: OracleTable,
+    lower: Key | None,
+    rows: int,
+    chunks: int,
+    *,
+    last: Key | None = None,
+    condition: str | None = None,
+) -> tuple[str, dict[str, object]]:
+    """The keys at which the next chunks end, by the server's own order; with the parameters.
+
+    Args:
+        table: it.
+        lower: keys after this; null from the beginning.
+        rows: how many rows a chunk has.
+        chunks: how many keys at the most.
+        last: keys up to and with this; null to the end.
+        condition: a predicate of the user's that rows must meet; null for all.
+    """
     names = ", ".join(map(quoted, table.chunk_key))
-    where, parameters = _range(table, lower, None)
+    where, parameters = _range(table, lower, last, condition)
     numbered = (
         f"SELECT {names}, ROW_NUMBER() OVER (ORDER BY {names}) AS CHUNK_ROW FROM {table_name(table)} AS OF SCN :scn"
         f"{where}"
@@ -155,24 +180,28 @@ def chunk_bounds(table: OracleTable, lower: Key | None, rows: int, chunks: int) 
     return sql, parameters
 
 
-def rows_in_range(table: OracleTable, lower: Key | None, upper: Key | None) -> tuple[str, dict[str, object]]:
-    """A chunk's rows at an SCN, by key; with the parameters."""
+def rows_in_range(
+    table: OracleTable, lower: Key | None, upper: Key | None, *, condition: str | None = None, now: bool = False
+) -> tuple[str, dict[str, object]]:
+    """A chunk's rows by key, at an SCN or as they are now; with the parameters."""
     shown = ", ".join(
         native.projection(quoted(column.name)) + f" AS C{number}"
         for number, (column, native) in enumerate(zip(table.schema.columns, table.natives, strict=True))
     )
-    where, parameters = _range(table, lower, upper)
+    where, parameters = _range(table, lower, upper, condition)
     order = f" ORDER BY {', '.join(map(quoted, table.chunk_key))}" if table.chunk_key else ""
-    return f"SELECT {shown} FROM {table_name(table)} AS OF SCN :scn{where}{order}", parameters
+    return f"SELECT {shown} FROM {table_name(table)}{'' if now else ' AS OF SCN :scn'}{where}{order}", parameters
 
 
 def _key_columns(table: OracleTable) -> list[str]:
     return [table.native(name).projection(quoted(name)) + f" AS K{n}" for n, name in enumerate(table.chunk_key)]
 
 
-def _range(table: OracleTable, lower: Key | None, upper: Key | None) -> tuple[str, dict[str, object]]:
+def _range(
+    table: OracleTable, lower: Key | None, upper: Key | None, condition: str | None = None
+) -> tuple[str, dict[str, object]]:
     parameters: dict[str, object] = {}
-    parts = []
+    parts = [f"({condition})"] if condition else []
     for letter, key, comparison in (("l", lower, ">"), ("u", upper, "<")):
         if key is None:
             continue

@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -52,7 +53,7 @@ class NativeType:
     precision: int | None = None
     scale: int | None = None
 
-    @property
+    @cached_property
     def family(self) -> str:
         """The name without what stands in parentheses."""
         return re.sub(r"\(\d+\)", "", self.name)

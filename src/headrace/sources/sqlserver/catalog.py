@@ -16,11 +16,11 @@ from headrace.changes import Column, TableId
 from headrace.errors import CaptureError
 from headrace.sources.change_tables import lsn
 from headrace.sources.change_tables.catalog import CatalogTable, choose
-from headrace.sources.change_tables.column_rules import say_left_out
 from headrace.sources.change_tables.connection import Connection
-from headrace.sources.change_tables.message_keys import UniqueKey
 from headrace.sources.change_tables.structure import CapturedTable, CaptureInstance
 from headrace.sources.change_tables.table_rules import TableRules
+from headrace.sources.column_rules import say_left_out
+from headrace.sources.message_keys import UniqueKey
 from headrace.sources.sqlserver import statements
 from headrace.sources.sqlserver.advice import ADVICE
 from headrace.sources.sqlserver.types import NativeType, constant_default

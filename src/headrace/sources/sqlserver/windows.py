@@ -9,10 +9,10 @@ import pyarrow as pa
 
 from headrace.options import Options
 from headrace.sources.change_tables import lsn
-from headrace.sources.change_tables.column_masks import NO_MASKS, Masks
 from headrace.sources.change_tables.connection import ARROW_ROWS, Connection
 from headrace.sources.change_tables.structure import CapturedTable, Window
 from headrace.sources.change_tables.windows import CommitTimes
+from headrace.sources.column_masks import NO_MASKS, Masks
 from headrace.sources.sqlserver import statements
 from headrace.sources.sqlserver.change_rows import ChangeReader
 

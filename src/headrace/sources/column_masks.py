@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,8 +20,7 @@ import pyarrow.compute as pc
 from headrace.changes import LogicalType, TableId, TableSchema
 from headrace.errors import OptionError
 from headrace.options import Options, shown_name
-from headrace.sources.change_tables.column_rules import matching
-from headrace.sources.change_tables.native import NativeType
+from headrace.sources.column_rules import matching
 
 FAMILIES = ("column.mask.with.*", "column.mask.hash.*", "column.truncate.to.*")
 _WITH = re.compile(r"column\.mask\.with\.(\d+)\.chars", re.IGNORECASE)
@@ -35,6 +35,22 @@ _ALGORITHMS = {
 }
 _CHARACTERS = frozenset(("string", "uuid", "xml"))
 Change = Callable[[pa.Array, int | None], pa.Array]
+
+
+class Declared(Protocol):
+    """What is asked of a column's declared type."""
+
+    @property
+    def name(self) -> str:
+        """The type's name."""
+
+    @property
+    def logical(self) -> LogicalType:
+        """What the values mean."""
+
+    @property
+    def length(self) -> int | None:
+        """How many characters a value has at the most."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +115,7 @@ class Masks:
         }
         return cls(tuple(Rule(shown_name(name), columns, _change(name, salt)) for name, columns in given.items()))
 
-    def of_table(self, schema: TableSchema, natives: tuple[NativeType, ...]) -> TableMasks:
+    def of_table(self, schema: TableSchema, natives: Sequence[Declared]) -> TableMasks:
         """What is done to the columns of a table.
 
         Raises:
@@ -127,7 +143,7 @@ class Masks:
             found.append((place, rule.change, native.length))
         return TableMasks(tuple(found))
 
-    def described(self, schema: TableSchema, natives: tuple[NativeType, ...]) -> TableSchema:
+    def described(self, schema: TableSchema, natives: Sequence[Declared]) -> TableSchema:
         """The structure with masked columns as plain text, because a masked uniqueidentifier or xml is none any more.
 
         Raises:

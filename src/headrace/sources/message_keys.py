@@ -16,7 +16,7 @@ from typing import Any
 
 from headrace.changes import Column, TableId
 from headrace.errors import CaptureError
-from headrace.sources.change_tables.column_rules import matching, patterns
+from headrace.sources.column_rules import matching, patterns
 
 _LOG = logging.getLogger("headrace.sources")
 

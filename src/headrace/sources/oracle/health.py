@@ -1,0 +1,112 @@
+"""What the database says of its log, and staging of how far it was mined.
+
+A change is in the log when it is committed, so nothing can be late on the server's side but the log itself. What waits
+is known as far as it was mined; nothing is mined to answer a question.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from headrace.errors import DataLossError, HeadraceError
+from headrace.options import Options
+from headrace.sources.health import CaptureState, Health
+from headrace.sources.offset import Offset
+from headrace.sources.oracle import scn, statements
+from headrace.sources.oracle.change_rows import instant
+from headrace.sources.oracle.connection import Connection
+from headrace.sources.oracle.ledger import of_ranges
+from headrace.sources.oracle.mining import logs_of
+from headrace.sources.oracle.staging import Range, Staging
+
+
+class HealthProbe:
+    """Asks one database how its log is. Runs in the driver.
+
+    Args:
+        connect: opens a connection; with the pluggable database's name when that is to be its container.
+        settings: the source's options.
+        staging: where mined ranges of tables of these structures and this incarnation are.
+    """
+
+    def __init__(
+        self,
+        connect: Callable[[str], Connection],
+        settings: Options,
+        staging: Callable[[Mapping[str, Any], str], Staging],
+    ) -> None:
+        self._connect = connect
+        self._settings = settings
+        self._staging = staging
+
+    def ask(self, offset: Offset | None) -> Health:
+        """How it is now; `offset` says what is in all sinks. Raises nothing that a server may answer."""
+        try:
+            with self._connect("") as connection:
+                health = self._judged(connection)
+                if offset is None or offset.is_nothing or self._settings["snapshot_mode"] == "initial_only":
+                    return health
+                return self._with_log(connection, health, offset)
+        except HeadraceError as error:
+            return Health(CaptureState.UNKNOWN, f"The source can't be asked: {error.message}", error.remedy)
+
+    def _judged(self, connection: Connection) -> Health:
+        name, mode, _, minimal, *_ = connection.rows(statements.DATABASE)[0]
+        local, zone = connection.rows(statements.CLOCK)[0]
+        now = instant(str(local), str(zone))
+        if mode != "ARCHIVELOG":
+            sentence = f"Database '{name}' is not in ARCHIVELOG mode: logs are overwritten before they are read."
+            return Health(CaptureState.NOT_CAPTURING, sentence, "ALTER DATABASE ARCHIVELOG.", asked=now)
+        if minimal == "NO":
+            sentence = f"Database '{name}' does not log what LogMiner needs."
+            remedy = "Run ALTER DATABASE ADD SUPPLEMENTAL LOG DATA."
+            return Health(CaptureState.NOT_CAPTURING, sentence, remedy, asked=now)
+        return Health(CaptureState.CAPTURING, f"Database '{name}' archives its log and logs what is needed.", asked=now)
+
+    def _with_log(self, connection: Connection, health: Health, offset: Offset) -> Health:
+        staging = self._staging(offset.structures, offset.log["resetlogs"])
+        named = [Range(*pair) for pair in (*offset.log["ranges"], *offset.log["mining"])]
+        mined = [*named, *staging.following(int(offset.log["mined"]))]
+        known: dict[Range, dict[str, Any]] = {}
+        missing: list[Range] = []
+        for range in mined:
+            index = staging.index(range)
+            if index is None:
+                missing.append(range)
+            else:
+                known[range] = index
+        users = ("SYS", "SYSTEM", *self._settings["users_excluded"])
+        ledger = of_ranges(offset.log["open"], known.items(), users)
+        reached = max([int(offset.log["mined"]), *(range.high for range in mined)])
+        waiting = ledger.delivered_by(scn.number(offset.commit), reached)
+        first = instant(waiting[0].time, waiting[0].zone) if waiting else None
+        times = [instant(t.time, t.zone) for t in ledger.committed]
+        until = max((time for time in [*times, offset.commit_time] if time is not None), default=None)
+        gone = [range for range in [*missing, self._unmined(connection, reached)] if self._is_gone(connection, range)]
+        if gone:
+            health = replace(
+                health,
+                sentence=f"Redo logs with SCNs after {gone[0].low} are gone before they were mined.",
+                remedy="Restore the archived logs and register them (RMAN RESTORE ARCHIVELOG), or take a new snapshot "
+                "with a new checkpoint.",
+            )
+        lost = tuple(offset.known) if gone else ()
+        quiet = until if first is None else None
+        return replace(health, waiting_since=first, quiet_until=quiet, captured_until=until, lost=lost)
+
+    @staticmethod
+    def _unmined(connection: Connection, reached: int) -> Range:
+        current = int(connection.value(statements.CURRENT_SCN))
+        return Range(reached, max(reached, current - 1))
+
+    def _is_gone(self, connection: Connection, range: Range) -> bool:
+        if range.low == range.high:
+            return False
+        try:
+            # Logs that are not archived yet are there all the same.
+            logs_of(connection, range, self._settings.replaced(archive_log_only=False))
+        except DataLossError:
+            return True
+        return False

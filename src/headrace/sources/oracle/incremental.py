@@ -1,0 +1,271 @@
+"""Ad-hoc snapshots beside the stream, without a write to the source.
+
+A chunk is read as of the SCN at which its batch ends, and stands behind everything of that SCN: changes up to it come
+before the rows, those after it follow. So nothing has to be compared, and a chunk has the table as it was at one
+moment. The chunks of one table are read at different moments, each at that of its batch.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace import faultpoints
+from headrace.errors import CaptureError
+from headrace.options import Options
+from headrace.sources.ad_hoc import INCREMENTAL, AdHoc, Candidate, Chunk, Request
+from headrace.sources.column_masks import Masks
+from headrace.sources.offset import Offset
+from headrace.sources.oracle import scn, statements
+from headrace.sources.oracle.assembly import Assembly, own_rows
+from headrace.sources.oracle.change_rows import CONNECTOR, ImageReader
+from headrace.sources.oracle.connection import Connection, OracleError
+from headrace.sources.oracle.ledger import Transaction
+from headrace.sources.oracle.snapshot_read import CHANGED, NO_SCN, NO_TABLE, TOO_OLD, keys, read_batch, readable
+from headrace.sources.oracle.staging import Staging
+from headrace.sources.oracle.structure import OracleTable, tables_of
+from headrace.sources.rows import repeat, schema_batch
+from headrace.sources.signals import Signal, files_after, say, say_once, signal_table
+
+COLUMNS = 3
+"""A signal table's columns: id, type and data, whatever their names."""
+_MOMENT_GONE = frozenset((TOO_OLD, CHANGED, NO_SCN))
+"""Refusals to read a table as it was at an SCN, which say nothing of it as it is."""
+
+
+class AdHocPlanner:
+    """What signals ask for, and the chunks that answer it, for one batch. Runs in the driver.
+
+    Args:
+        connect: opens a connection to the database in which the tables are.
+        settings: the source's options.
+        database: that database's name.
+    """
+
+    def __init__(self, connect: Callable[[], Connection], settings: Options, database: str) -> None:
+        self._connect = connect
+        self._settings = settings
+        self._database = database
+
+    def table(self, offset: Offset) -> OracleTable | None:
+        """The signal table as the offset knows it, when its rows are streamed; null where there is none."""
+        name = self._settings["signal_data_collection"]
+        if not name:
+            return None
+        path = signal_table(name, self._database, offset.structures)
+        if path is None:
+            say_once(f"The signal table '{name}' is not among the captured tables of database '{self._database}'.")
+            return None
+        return tables_of(offset.structures)[path]
+
+    def asked(self, state: AdHoc, end: Offset, signals: Sequence[Signal]) -> AdHoc:
+        """The state after signals of the batch's commits and the files that came since.
+
+        Args:
+            state: before, as no batch has read a chunk of it yet.
+            end: the batch's end.
+            signals: rows of the signal table in the batch.
+        """
+        found = list(signals)
+        files = files_after(self._settings["signal_path"], state.file, say)
+        if files:
+            found += [signal for _, signal in files if signal is not None]
+            state = replace(state, file=files[-1][0])
+        if not found:
+            return state
+        tables = [Candidate(table.id, table.chunk_key) for table in tables_of(end.structures).values()]
+        return state.take(found, tables, say, at=end.commit)
+
+    def blocking(self, state: AdHoc, end: Offset) -> tuple[AdHoc, list[str]]:
+        """The state without the blocking snapshots that can begin behind the batch, and their tables.
+
+        One whose table was altered after the batch's end waits until the stream is there.
+        """
+        if not state.blocking:
+            return state, []
+        tables = tables_of(end.structures)
+        for path in state.blocking:
+            if path not in tables:
+                say(f"Table '{path}' is not captured any more; its snapshot is left out.")
+        known = [path for path in state.blocking if path in tables]
+        with self._connect() as connection:
+            ready = [path for path in known if readable(connection, tables[path], end.commit)]
+        return replace(state, blocking=tuple(path for path in known if path not in ready)), ready
+
+    def more(self, state: AdHoc, end: Offset, budget: int) -> AdHoc:
+        """The state with up to `budget` further chunks as of the batch's end, tables one after another."""
+        if not state.requests or state.paused or end.tables:
+            return state
+        tables = tables_of(end.structures)
+        requests: list[Request] = []
+        held = False
+        with self._connect() as connection:
+            for request in state.requests:
+                if held or not budget:
+                    requests.append(request)
+                    continue
+                table = tables.get(request.table)
+                if table is None:
+                    _ended(request, "it is not captured any more")
+                    continue
+                try:
+                    moved = self._moved(connection, request, table, end.commit, budget)
+                except OracleError as error:
+                    if error.number in _MOMENT_GONE:
+                        # The stream is too far behind, or the table was altered since: both pass when it moves on.
+                        say_once(f"The ad-hoc snapshot of table '{request.table}' waits: {error.message}")
+                        held = True
+                        requests.append(request)
+                        continue
+                    _ended(request, error.message)
+                    continue
+                except CaptureError as error:
+                    _ended(request, error.message)
+                    continue
+                budget -= len(moved.bounds)
+                held = not moved.done
+                requests.append(moved)
+        return state.with_requests(tuple(requests))
+
+    def _moved(self, connection: Connection, request: Request, table: OracleTable, commit: str, budget: int) -> Request:
+        """A request with up to `budget` further chunks; their bounds are keys that the server found."""
+        key, condition, at = table.chunk_key, request.filter, scn.number(commit)
+        if not key or request.key not in ((), key):
+            raise CaptureError("its key is not what it was when the snapshot began; ask for it again.")
+        last = request.last
+        if last is None:
+            found = keys(connection, table, statements.greatest_key(table, condition), {"scn": at})
+            if not found:
+                return replace(request, key=key, done=True)
+            last = found[0]
+        rows = self._settings["incremental_snapshot_chunk_size"]
+        sql, parameters = statements.chunk_bounds(table, request.lower, rows, budget, last=last, condition=condition)
+        bounds = keys(connection, table, sql, {**parameters, "scn": at})
+        if bounds and bounds[-1] == last:
+            return replace(request, key=key, last=last, bounds=tuple(bounds), done=True)
+        done = len(bounds) < budget
+        return replace(request, key=key, last=last, bounds=(*bounds, last) if done else tuple(bounds), done=done)
+
+
+def _ended(request: Request, why: str) -> None:
+    say(f"The ad-hoc snapshot of table '{request.table}' ends after {request.chunk} chunks: {why}")
+
+
+def require_signal_table(name: str, database: str, tables: Mapping[str, OracleTable]) -> OracleTable:
+    """The signal table.
+
+    Args:
+        name: as the option names it.
+        database: where it has to be.
+        tables: the captured tables by path.
+
+    Raises:
+        CaptureError: it is not among the captured tables, or has fewer than three columns.
+    """
+    path = signal_table(name, database, tables)
+    if path is None:
+        raise CaptureError(
+            f"The signal table '{name}' is not among the captured tables of database '{database}'.",
+            remedy="Run ALTER TABLE ... ADD SUPPLEMENTAL LOG DATA (ALL) COLUMNS for it, and add it to 'tables'.",
+        )
+    if len(tables[path].schema.columns) < COLUMNS:
+        raise CaptureError(
+            f"The signal table '{path}' has fewer than three captured columns.",
+            remedy="It needs three: ID VARCHAR2(42), TYPE VARCHAR2(32), DATA VARCHAR2(2048), in this order.",
+        )
+    return tables[path]
+
+
+def signals_of(
+    transactions: Sequence[Transaction], table: OracleTable, staging: Staging, settings: Options
+) -> list[Signal]:
+    """The rows that transactions inserted into the signal table, in order.
+
+    Args:
+        transactions: committed ones, in commit order; those of their ranges only that have rows of the table.
+        table: the signal table.
+        staging: where the ranges are.
+        settings: the source's options.
+    """
+    found: list[Signal] = []
+    reader = ImageReader(table, Masks())
+    names = [column.name for column in table.schema.columns[:COLUMNS]]
+    for transaction in transactions:
+
+        def read(columns: Sequence[str] | None, transaction: Transaction = transaction) -> Iterator[pa.RecordBatch]:
+            wanted = None if columns is None else [*columns, "scn", "owner", "name"]
+            for range in transaction.ranges:
+                for batch in own_rows(transaction, staging.rows(range, [transaction.xid], wanted)):
+                    own = pc.and_(
+                        pc.equal(batch.column("owner"), table.id.schema), pc.equal(batch.column("name"), table.id.name)
+                    )
+                    if pc.any(own).as_py():
+                        yield batch.filter(own)
+
+        counts = [(batch.num_rows, pc.sum(batch.column("undo")).as_py() or 0) for batch in read(("undo",))]
+        rows, undo = (sum(column) for column in zip(*counts, strict=True)) if counts else (0, 0)
+        if not rows:
+            continue
+        part = replace(transaction, rows=rows, undo=undo)
+        for event in Assembly(part, read, frozenset([table.id.path]), settings).events():
+            if event.op == "c":
+                image: Mapping[str, str | None] = dict(reader.images(event)["after"])  # type: ignore[call-overload]
+                id, kind, data = (image.get(name) for name in names)
+                found.append(Signal(id or "", kind or "", data))
+    return found
+
+
+def read_incremental(
+    connection: Connection,
+    table: OracleTable,
+    chunk: Chunk,
+    commit: str,
+    settings: Options,
+    capture_time: dt.datetime | None,
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a chunk at the SCN where its batch ends, with the table's structure before the first ones.
+
+    Where what the table held then can't be read any more (a batch that is done again much later), its rows are read
+    as they are now: they may be ahead of the changes that follow, which bring every row where it has to be.
+    """
+    try:
+        batches = _rows(connection, table, chunk, scn.number(commit))
+    except OracleError as error:
+        if error.number not in _MOMENT_GONE | {NO_TABLE}:
+            raise
+        if not _is_there(connection, table):
+            say(f"Table '{table.id.path}' went away, or a column of it, while its ad-hoc snapshot was read: one chunk "
+                "of it is left out. Ask for it again when the stream has the definition.")  # fmt: skip
+            return
+        say(f"A chunk of table '{table.id.path}' is read as it is now, not as of SCN {scn.number(commit)}: {error}")
+        batches = _rows(connection, table, chunk, None)
+    faultpoints.reach("source.incremental.read")
+    if chunk.opening:
+        yield schema_batch(table.schema, chunk.schema_position(commit), capture_time, CONNECTOR)
+    masks = Masks.of(settings).of_table(table.schema, table.natives)
+    for texts in batches:
+        count = len(texts[0])
+        positions = repeat(chunk.position(commit).text, pa.string(), count)
+        marks = repeat(INCREMENTAL, pa.string(), count)
+        yield read_batch(table, masks.apply(texts), commit, marks, positions, capture_time)
+    faultpoints.reach("source.incremental.chunk")
+
+
+def _rows(connection: Connection, table: OracleTable, chunk: Chunk, at: int | None) -> list[list[pa.Array]]:
+    """A chunk's rows, all of them, so that a refusal in their midst leaves nothing half said."""
+    sql, parameters = statements.rows_in_range(table, chunk.lower, chunk.upper, condition=chunk.filter, now=at is None)
+    given: dict[str, Any] = parameters if at is None else {**parameters, "scn": at}
+    return [
+        [native.texts(batch.column(n)) for n, native in enumerate(table.natives)]
+        for batch in connection.batches(sql, **given)
+    ]
+
+
+def _is_there(connection: Connection, table: OracleTable) -> bool:
+    rows = connection.rows(statements.COLUMNS, owner=table.id.schema, name=table.id.name)
+    return {str(row[0]) for row in rows}.issuperset(column.name for column in table.schema.columns)
