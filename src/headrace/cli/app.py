@@ -8,9 +8,11 @@ from typing import Annotated
 import typer
 
 from headrace import __version__
+from headrace.cli.check import check
 from headrace.cli.convert import convert
 from headrace.cli.decode import decode
 from headrace.cli.demo import demo
+from headrace.cli.plan import plan
 from headrace.cli.run import run
 from headrace.cli.signal import signal
 from headrace.cli.status import status
@@ -23,6 +25,8 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.command()(check)
+app.command()(plan)
 app.command()(run)
 app.command()(status)
 app.command()(verify)

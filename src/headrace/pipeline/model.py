@@ -19,14 +19,16 @@ same from any folder.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from headrace import registry
+from headrace.changes import TableId
 from headrace.errors import OptionError
 from headrace.formats.base import Format
 from headrace.options import Option, is_secret, parse_options, secret_in_name
@@ -48,11 +50,24 @@ EXTRAS = {
 }
 """Which extra of Headrace brings a package."""
 
+Made = TypeVar("Made")
+_ANY_TABLE = TableId("database", "schema", "table")
 _TRIGGER = re.compile(r"(\d+) ?(ms|milliseconds?|s|seconds?|m|min|minutes?|h|hours?)")
 _UNITS = {"ms": "milliseconds", "s": "seconds", "m": "minutes", "h": "hours"}
 _SIGNALS = "signal_path"
 _STAGING = "staging_location"
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]+:")
+
+
+def missing_package(error: ModuleNotFoundError, owner: str = "This") -> OptionError | None:
+    """What to install for a package that is missing; null for one that no extra of Headrace brings."""
+    package = (error.name or "").partition(".")[0]
+    if package not in EXTRAS:
+        return None
+    return OptionError(
+        f"{owner} needs the Python package {package}, which is not installed.",
+        remedy=f"Run pip install 'headrace[{EXTRAS[package]}]'.",
+    )
 
 
 class RunSettings(BaseModel):
@@ -153,6 +168,47 @@ def read_model(path: Path) -> Model:
         dead_letters=_dead_letters(document, sections.dead_letter, source),
         hidden=tuple(dict.fromkeys([*document.filled, *_secrets(document.data)])),
     )
+
+
+def find_mistakes(path: Path) -> list[OptionError]:
+    """Every mistake of a pipeline file, where `read_model` stops at the first: one for each source, sink and format.
+
+    Touches no server, no sink and no Spark. What a format only says when it writes (where messages go) is asked for.
+    """
+    try:
+        document = read_yaml(path)
+        sections = _sections(document)
+    except OptionError as error:
+        return [error]
+    checkpoint = _absolute(sections.pipeline.checkpoint, path)
+    found: list[OptionError] = []
+
+    def tried(part: Callable[[], Made]) -> Made | None:
+        try:
+            return part()
+        except OptionError as error:
+            found.append(error)
+            return None
+
+    made = tried(lambda: _source(document, sections.source, checkpoint))
+    kind = "" if made is None else made[0]
+    given = sections.format
+    common = None if given is None else tried(lambda: _format(document, given, ("format",)))
+    for number, (section, place) in enumerate(_listed_sinks(sections), 1):
+        if given is not None and common is None and "format" not in section:
+            # Its own mistake is told already.
+            continue
+        target = tried(partial(_target, document, section, place, common, number))
+        if target is not None and target.format is not None:
+            named = (*place, "format") if "format" in section else ("format",)
+            tried(partial(_made, document, named, partial(target.format.topic_for, _ANY_TABLE, kind)))
+    if made is not None:
+        tried(partial(_dead_letters, document, sections.dead_letter, made[1]))
+    tried(lambda: _trigger(document, sections.pipeline.trigger))
+    if not found:
+        # What concerns several parts at once.
+        tried(lambda: read_model(path))
+    return list({error.message: error for error in found}.values())
 
 
 def _sections(document: Document) -> Sections:
@@ -289,18 +345,19 @@ def _with_folder(given: dict[str, Any], name: str, suffix: str, file: Path, chec
 
 
 def _targets(document: Document, sections: Sections) -> tuple[Target, ...]:
-    if sections.sinks is not None:
-        listed: list[tuple[dict[str, Any], Place]] = [
-            (section, ("sinks", n)) for n, section in enumerate(sections.sinks)
-        ]
-    else:
-        assert sections.sink is not None
-        listed = [(sections.sink, ("sink",))]
+    listed = _listed_sinks(sections)
     common = _format(document, sections.format, ("format",)) if sections.format is not None else None
     targets = [_target(document, section, place, common, n) for n, (section, place) in enumerate(listed, 1)]
     if common is not None and not any(target.format is common[0] for target in targets):
         raise document.error(("format",), "No sink uses 'format'.", "Remove it, or add a sink that takes messages.")
     return tuple(targets)
+
+
+def _listed_sinks(sections: Sections) -> list[tuple[dict[str, Any], Place]]:
+    if sections.sinks is not None:
+        return [(section, ("sinks", n)) for n, section in enumerate(sections.sinks)]
+    assert sections.sink is not None
+    return [(sections.sink, ("sink",))]
 
 
 def _target(
@@ -361,14 +418,10 @@ def _find(document: Document, kind: str, name: str, place: Place) -> Any:
     try:
         return registry.find(kind, name)
     except ModuleNotFoundError as error:
-        package = (error.name or "").partition(".")[0]
-        if package not in EXTRAS:
+        missing = missing_package(error, f"The {kind} '{name}'")
+        if missing is None:
             raise
-        raise document.error(
-            place,
-            f"The {kind} '{name}' needs the Python package {package}, which is not installed.",
-            f"Run pip install 'headrace[{EXTRAS[package]}]'.",
-        ) from None
+        raise document.error(place, missing.message, missing.remedy) from None
 
 
 def _options(document: Document, declared: tuple[Option, ...], given: dict[str, Any], place: Place, owner: str) -> Any:

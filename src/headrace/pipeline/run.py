@@ -20,6 +20,7 @@ from headrace.pipeline.batch import BatchWriter, wait_for
 from headrace.pipeline.checkpoint import Checkpoint, check_free, owned
 from headrace.pipeline.kafka_source import KafkaTopics, reached
 from headrace.pipeline.model import Model, read_model
+from headrace.pipeline.plan import PipelinePlan, needs_spark, plan_pipeline
 from headrace.pipeline.recover import recover
 from headrace.pipeline.status import pipeline_status
 from headrace.pipeline.verify import Verified, verify
@@ -132,6 +133,22 @@ class Pipeline:
             PositionMismatch: another release wrote the checkpoint.
         """
         return pipeline_status(self._model, spark, ask_source=ask_source)
+
+    @property
+    def looks_with_spark(self) -> bool:
+        """Whether `plan` needs a session to look at the targets."""
+        return needs_spark(self._model)
+
+    def plan(self, *, spark: SparkSession | None = None) -> PipelinePlan:
+        """What a run would do from the checkpoint. Nothing is written, locked or mined, and a run is not disturbed.
+
+        Args:
+            spark: a classic session, for checkpoints and targets that are looked at with one.
+
+        Raises:
+            HeadraceError: as the first batch of a run would.
+        """
+        return plan_pipeline(self._model, spark)
 
     def verify(self, spark: SparkSession, *, most: int = 20) -> Iterator[Verified]:
         """Compare the tables of the sinks with the source; see `headrace.pipeline.verify`. Nothing is written."""

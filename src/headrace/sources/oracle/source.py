@@ -26,6 +26,7 @@ from headrace.sources.oracle.ledger import Transaction, of_ranges
 from headrace.sources.oracle.mining import mine
 from headrace.sources.oracle.options import OPTIONS
 from headrace.sources.oracle.planner import Planner, left_out
+from headrace.sources.oracle.rights import table_rights, view_rights
 from headrace.sources.oracle.slices import (
     mine_slice,
     read_slice,
@@ -34,6 +35,7 @@ from headrace.sources.oracle.slices import (
     transactions_slice,
 )
 from headrace.sources.oracle.staging import Range, Staging
+from headrace.sources.rights import MissingRight
 from headrace.sources.snapshot import plan_chunks
 
 _NO_TABLE = 942
@@ -75,11 +77,37 @@ class OracleSource(Source):
             return scn.ZERO
         return scn.to_text(self._upper())
 
+    def connect(self) -> None:
+        """Log in and out again, and into the pluggable database too where there is one."""
+        self._connect("").close()
+        self._connect(self.settings["pdb"]).close()
+
+    def missing_rights(self) -> Sequence[MissingRight]:
+        """What the user may not read; whether he may run LogMiner is not asked."""
+        user = self.settings["user"] or "?"
+        with self._connect("") as root:
+            missing = list(view_rights(root, user))
+            if missing:
+                return missing
+            at = scn.to_text(int(root.value(statements.CURRENT_SCN)))
+        with self._connect(self.settings["pdb"]) as connection:
+            tables = captured_tables(connection, self._database, self.settings, strict=False)
+            return list(table_rights(connection, tables.values(), at, user))
+
+    def preview(self, start: Offset, now: dt.datetime) -> Offset:
+        """What the next batch would begin with; no range is mined for it."""
+        return self._planner().preview(start)
+
     def advance(self, start: Offset, limit: Limit, now: dt.datetime) -> Offset:
         """Where the next batch ends: more snapshot chunks, or the commits of the ranges that are mined."""
         # Here only to say at once that it is not named.
         self._staging({})
-        planner = Planner(
+        end = self._planner().advance(start, limit, now)
+        self._planned = True
+        return end
+
+    def _planner(self) -> Planner:
+        return Planner(
             self._connect,
             self.settings,
             f"{self.name}:{self._database}",
@@ -88,9 +116,6 @@ class OracleSource(Source):
             ahead=self._ahead,
             restarted=not self._planned,
         )
-        end = planner.advance(start, limit, now)
-        self._planned = True
-        return end
 
     def plan(self, start: Offset, end: Offset) -> list[Slice]:
         """Snapshot chunks, structures, groups of whole transactions, and ranges to be mined for the next batch."""
