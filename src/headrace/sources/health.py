@@ -33,6 +33,8 @@ class Health:
         captured_until: everything that was committed before this can be read; null when unknown.
         waiting_since: when the oldest change was committed that is captured and not in all sinks yet; null when there
             is none, or when nobody said how far the sinks are.
+        waiting_commits: how many captured commits are not in all sinks yet; not all are counted where they are very
+            many. Null when nobody said how far the sinks are, or where commits can't be counted.
         retention_seconds: how long a captured change is kept; null when unknown or for ever.
         headroom_seconds: how long until the source may delete a change that is not in all sinks yet, at all its tables;
             the whole retention when nothing waits, zero or less when it may happen at any moment.
@@ -48,6 +50,7 @@ class Health:
     asked: dt.datetime | None = None
     captured_until: dt.datetime | None = None
     waiting_since: dt.datetime | None = None
+    waiting_commits: int | None = None
     retention_seconds: float | None = None
     headroom_seconds: float | None = None
     lost: tuple[str, ...] = ()
@@ -90,6 +93,7 @@ def combined(healths: Mapping[str, Health]) -> Health:
         key=lambda health: health.headroom_seconds or 0.0,
         default=Health(),
     )
+    waiting = [health.waiting_commits for health in healths.values() if health.waiting_commits is not None]
     sizes = [health.log_used_bytes for health in healths.values() if health.log_used_bytes is not None]
     return replace(
         worst,
@@ -97,6 +101,7 @@ def combined(healths: Mapping[str, Health]) -> Health:
         asked=furthest.asked,
         captured_until=furthest.captured_until,
         waiting_since=min((h.waiting_since for h in healths.values() if h.waiting_since is not None), default=None),
+        waiting_commits=sum(waiting) if waiting else None,
         retention_seconds=tightest.retention_seconds,
         headroom_seconds=tightest.headroom_seconds,
         lost=tuple(f"{database}.{table}" for database, health in healths.items() for table in health.lost),

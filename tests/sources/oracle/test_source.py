@@ -654,13 +654,17 @@ def test_a_right_that_is_missing_comes_with_its_grant(database, monkeypatch, wan
 def test_a_preview_mines_nothing_and_shows_new_tables(database, session, log):
     add(session, 1)
     session.commit()
-    run = Run(database)
-    assert run.source.preview(run.offset, run.now).known == ("SHOP.CUSTOMERS",)
-    run.until_level()
-    log()
     database.run(
         "CREATE TABLE ORDERS (ID NUMBER(9) NOT NULL PRIMARY KEY)",
         "ALTER TABLE ORDERS ADD SUPPLEMENTAL LOG DATA (ALL) COLUMNS",
     )
-    found = run.restarted().source.preview(run.offset, run.now)
+    run = Run(database, tables="SHOP.CUSTOMERS")
+    assert run.source.preview(run.offset, run.now).known == ("SHOP.CUSTOMERS",)
+    run.until_level()
+    add(session, 2)
+    session.commit()
+    log()
+    found = run.restarted(tables="SHOP.*").source.preview(run.offset, run.now)
     assert log() == []
+    assert found.known == ("SHOP.CUSTOMERS", "SHOP.ORDERS")
+    assert [path for path, progress in found.tables.items() if not progress.done] == ["SHOP.ORDERS"]

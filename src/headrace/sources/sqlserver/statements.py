@@ -140,6 +140,11 @@ FIRST_TRANSACTION_AFTER = (
     "SELECT TOP (1) m.start_lsn, m.tran_end_time FROM cdc.lsn_time_mapping AS m "
     "WHERE m.start_lsn > ? AND m.tran_id <> 0x00 ORDER BY m.start_lsn"
 )
+TRANSACTIONS_AFTER = (
+    "SELECT COUNT_BIG(*) FROM (SELECT TOP (100000) m.start_lsn FROM cdc.lsn_time_mapping AS m "
+    "WHERE m.start_lsn > ? AND m.tran_id <> 0x00 ORDER BY m.start_lsn) AS x"
+)
+"""Bounded, because it is asked every few seconds however much waits."""
 NEWEST_SCAN = (
     "SELECT TOP (1) s.end_time, s.tran_count, s.empty_scan_count, s.error_count "
     "FROM sys.dm_cdc_log_scan_sessions AS s WHERE s.session_id > 0 ORDER BY s.session_id DESC"
