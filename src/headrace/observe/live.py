@@ -116,7 +116,8 @@ def _snapshot_cell(state: TableState) -> RenderableType:
 
 def batch_line(batch: BatchDone, progress: Progress) -> str:
     """A batch in one line: `batch 12: 40,000 read, 3 inserts in dbo.orders; 1.2 s; snapshot of dbo.orders 33%`."""
-    rows = ", ".join(f"{batch.rows[op]:,} {word}" for op, word in _WORDS.items() if batch.rows.get(op))
+    counts = ((batch.rows.get(op, 0), word) for op, word in _WORDS.items())
+    rows = ", ".join(f"{n:,} {word.removesuffix('s') if n == 1 else word}" for n, word in counts if n)
     named = ", ".join(batch.tables[:3]) + (f" and {len(batch.tables) - 3} more" if len(batch.tables) > 3 else "")
     parts = [f"batch {batch.number:,}: {rows}{' in ' + named if named else ''}", f"{batch.seconds:.1f} s"]
     reading = {state.table: state for state in progress.tables if state.snapshot == "running" and state.estimate > 0}

@@ -134,7 +134,7 @@ def _handler(routes: Mapping[str, Route], *, local: bool) -> type[BaseHTTPReques
             self.send_header("Content-Length", str(len(answer.body)))
             self.send_header("Cache-Control", "no-store")
             self.send_header("X-Content-Type-Options", "nosniff")
-            self.send_header("Content-Security-Policy", "default-src 'self' 'unsafe-inline'")
+            self.send_header("Content-Security-Policy", "default-src 'self' 'unsafe-inline'; img-src 'self' data:")
             self.end_headers()
             self.wfile.write(answer.body)
 

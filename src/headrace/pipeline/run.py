@@ -197,7 +197,7 @@ class RunningPipeline:
             dead_letters=model.dead_letters,
             keep=self._checkpoint.keep_message_counts,
         )
-        self.watch = Watch(model.name, self.progress)
+        self.watch = Watch(model.name, self.progress, model.hide)
         """What is served of this run."""
         with ExitStack() as held:
             held.enter_context(owned(self._checkpoint.local_folder, model.name))
