@@ -261,7 +261,9 @@ def summary(plan: PipelinePlan) -> str:
 def table_text(table: TablePlan, *, targets: bool = True) -> str:
     """What would be done with a table, in one sentence, with its targets where they are wanted."""
     key = f"key {', '.join(table.key)}" if table.key else "no key"
-    rows = f"about {table.rows:,} rows" if table.rows >= 0 else "an unknown number of rows"
+    rows = (
+        "an unknown number of rows" if table.rows < 0 else f"about {table.rows:,} row{'' if table.rows == 1 else 's'}"
+    )
     chunks = "" if table.chunks is None else f" in {table.chunks:,} chunk{'' if table.chunks == 1 else 's'}"
     work = {
         "begins": f"reads {rows}{chunks}",
