@@ -12,7 +12,9 @@ from typing import Any
 
 from headrace import registry
 from headrace.formats.features import Feature, lost
+from headrace.observe.server import parse_address
 from headrace.options import Option
+from headrace.pipeline import watch
 
 FOLDER = Path(__file__).parent / "reference"
 _HEAD = """# Options
@@ -47,6 +49,9 @@ def options_page() -> str:
             parts.append(f"\n{_first_line(owner)}\n")
             parts.append("\n| option | also | type | default | meaning |\n|---|---|---|---|---|\n")
             parts.extend(_row(option) for option in owner.options)
+    parts.append("\n## Section `observe` of a pipeline\n\nWho may watch a run.\n")
+    parts.append("\n| option | also | type | default | meaning |\n|---|---|---|---|---|\n")
+    parts.extend(_row(option) for option in watch.OPTIONS)
     return "".join(parts)
 
 
@@ -69,13 +74,21 @@ def formats_page() -> str:
 PAGES = {FOLDER / "options.md": options_page, FOLDER / "formats.md": formats_page}
 
 
+_KINDS = {parse_address: "host:port"}
+"""Kinds whose function is not named for readers."""
+
+
 def _first_line(owner: type[Any]) -> str:
     return (owner.__doc__ or "").strip().splitlines()[0]
 
 
 def _row(option: Option) -> str:
     also = ", ".join(f"`{alias}`" for alias in option.aliases)
-    kind = " \\| ".join(f"`{c}`" for c in option.choices) or getattr(option.kind, "__name__", "text")
+    kind = (
+        " \\| ".join(f"`{c}`" for c in option.choices)
+        or _KINDS.get(option.kind)
+        or getattr(option.kind, "__name__", "text")
+    )
     default = "**required**" if option.required else _shown(option.default)
     text = option.doc.replace("|", "\\|")
     return f"| `{option.name}` | {also} | {kind} | {default} | {text} |\n"

@@ -131,8 +131,10 @@ def test_once_then_ctrl_c_then_resume(tmp_path: Path) -> None:
     assert out.endswith(f"Stopped. To go on where it stopped, run: {again}\n")
     assert len(written(tmp_path / "out")) < 3 or (tmp_path / "state/commits/2").exists()
 
-    done = headrace("run", str(file), "--once")
+    done = headrace("run", str(file), "--once", "--ui", "--ui-port", "0")
     assert (done.returncode, done.stderr) == (0, "")
+    assert "Watch it at http://127.0.0.1:" in done.stdout
+    assert "batch 2: 1 insert in dbo.a; " in out + done.stdout
     assert done.stdout.endswith("Everything that the source offered is in the sinks.\n")
     assert [texts for _, _, texts in written(tmp_path / "out")] == [["c 1"], ["c 2"], ["c 3"]]
 

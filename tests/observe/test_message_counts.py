@@ -51,11 +51,10 @@ def test_counts_that_can_not_be_read_are_none() -> None:
 
 def test_metrics() -> None:
     found = metrics(Progress(messages=MessageCounts({'A "quoted" \\ one.': 2}, 4, 1)))
-    assert found["headrace_unreadable_messages_total"] == 2
-    assert found['headrace_unreadable_messages_total{reason="A \\"quoted\\" \\\\ one."}'] == 2
+    assert found['headrace_rejected_rows_total{reason="A \\"quoted\\" \\\\ one."}'] == 2
     assert found["headrace_no_event_messages_total"] == 4
     assert found["headrace_dead_letters_total"] == 1
-    assert not [name for name in metrics(Progress()) if "messages" in name]
+    assert not [name for name in metrics(Progress()) if "messages" in name or "rejected" in name]
 
 
 def test_in_words() -> None:

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from headrace.observe.live import LiveView, health_text, line, table
 from headrace.observe.metrics import metrics
-from headrace.observe.progress import BatchCount, Progress, ProgressBoard
+from headrace.observe.progress import BatchCount, Progress, ProgressBoard, TableState
 from headrace.sources.health import CaptureState, Health
 from headrace.sources.offset import Offset, TableProgress
 
@@ -50,6 +50,22 @@ def test_a_snapshot_from_its_first_chunk_to_its_end() -> None:
     assert (done.tables[0].snapshot, done.snapshotting) == ("done", False)
 
 
+def test_a_resumed_snapshot_counts_what_earlier_runs_read() -> None:
+    clock = Clock()
+    board = ProgressBoard(lambda: clock.seconds, lambda: NOON, chunk_rows=40)
+    lagging = TableProgress("01", 2, bounds=(("9",),), rows=200)
+    state = board.progress(offset(**{"dbo.a": lagging}), False).tables[0]
+    assert (state.read, state.snapshot_left) == (120, 80)
+    board.add([BatchCount("dbo.a", "r", 150)])
+    state = board.progress(offset(**{"dbo.a": lagging}), False).tables[0]
+    assert (state.read, state.snapshot_left) == (150, 50)
+    # An estimate that was too small leaves nothing, and less than nothing is never left.
+    many = TableProgress("01", 9, rows=200)
+    assert board.progress(offset(**{"dbo.a": many}), False).tables[0].snapshot_left == 0
+    unknown = TableProgress("01", 9, rows=-1)
+    assert board.progress(offset(**{"dbo.b": unknown}), False).tables[1].snapshot_left is None
+
+
 def test_lag_is_zero_at_the_head_however_old_the_last_commit() -> None:
     clock = Clock()
     board = clock.board()
@@ -85,24 +101,52 @@ def test_the_rate_forgets() -> None:
     assert board.progress(offset(), True).rows_per_second == 0
 
 
-def test_a_log_gets_lines_and_a_terminal_a_table() -> None:
+def test_a_log_gets_a_line_for_each_batch_and_the_sums_at_the_end() -> None:
     board = Clock().board()
-    board.add([BatchCount("dbo.a", "u", 1234), BatchCount("", "error", 2)])
-    progress = board.progress(offset(), True)
-    plain = Console(force_terminal=False, width=200, record=True)
+    plain = Console(force_terminal=False, width=300, record=True)
     with LiveView(plain, "sales") as view:
-        view.update(progress)
-        view.update(progress)
-        view.update(progress, last=True)
-    assert plain.export_text().splitlines() == [line(progress)] * 2
-    assert line(
-        progress
-    ) == "0 inserts, 1,234 updates, 0 deletes; 2 unreadable; 0 rows/s; lag 0.0 s; 2 batches".replace(
-        "2 batches", "1 batches"
-    )
-    drawn = Console(width=100, record=True)
+        view.update(board.progress(offset(), True))
+        board.add([BatchCount("dbo.a", "u", 1234), BatchCount("", "error", 2)], number=0, seconds=0.26)
+        board.add([], number=1)
+        board.add([BatchCount(f"dbo.t{n}", "c", n) for n in range(1, 6)], number=2, seconds=2)
+        view.update(board.progress(offset(), True))
+        view.update(board.progress(offset(), True))
+        lagging = offset(**{"dbo.a": TableProgress("01", 1, rows=200)})
+        board.add([BatchCount("dbo.a", "r", 50)], number=3, seconds=61)
+        view.update(board.progress(lagging, None))
+        view.update(board.progress(lagging, None), last=True)
+    assert plain.export_text().splitlines() == [
+        "batch 0: 1,234 updates, 2 unreadable in dbo.a; 0.3 s",
+        "batch 2: 15 inserts in dbo.t5, dbo.t4, dbo.t3 and 2 more; 2.0 s; lag 0.0 s",
+        "batch 3: 50 read in dbo.a; 61.0 s; snapshot of dbo.a 25%; lag unknown",
+        line(board.progress(lagging, None)),
+    ]
+
+
+def test_of_very_many_batches_the_last_hundred_are_told() -> None:
+    board = Clock().board()
+    plain = Console(force_terminal=False, width=300, record=True)
+    with LiveView(plain, "sales") as view:
+        for number in range(250):
+            board.add([BatchCount("dbo.a", "c", 1)], number=number)
+        view.update(board.progress(offset(), True))
+    lines = plain.export_text().splitlines()
+    assert (lines[0], lines[1].startswith("batch 150: "), len(lines)) == ("150 batches more", True, 101)
+
+
+def test_a_terminal_gets_a_table_with_bars_for_snapshots() -> None:
+    board = Clock().board()
+    board.add([BatchCount("dbo.a", "r", 50), BatchCount("dbo.b", "u", 1234), BatchCount("", "error", 2)])
+    progress = board.progress(offset(**{"dbo.a": TableProgress("01", 1, rows=200)}), True)
+    drawn = Console(width=120, record=True)
     drawn.print(table(progress, "sales"))
-    assert "1,234" in drawn.export_text()
+    text = drawn.export_text()
+    row = next(found for found in text.splitlines() if "dbo.a" in found)
+    assert "50 of about 200 (25%)" in row
+    # A quarter of the bar's twenty places is drawn full.
+    assert row.count("\N{BOX DRAWINGS HEAVY HORIZONTAL}") >= 5
+    assert "1,234" in text
+    assert "lag 0.0 s; 1 batch" in text
 
 
 def test_nothing_yet() -> None:
@@ -164,9 +208,15 @@ def test_what_clean_up_threatens_is_told() -> None:
 def test_metrics_have_stable_names_and_leave_out_what_is_unknown() -> None:
     assert metrics(Progress()) == {
         "headrace_batches_total": 0.0,
-        "headrace_rows_total": 0.0,
         "headrace_rows_per_second": 0.0,
     }
+    tables = (TableState("dbo.a", {"r": 3, "u": 2, "error": 1}, 10, "running", read=4), TableState("dbo.b", {"c": 1}))
+    found = metrics(Progress(tables=tables, behind_commits=7))
+    assert found['headrace_rows_total{table="dbo.a",op="r"}'] == 3
+    assert found['headrace_rows_total{table="dbo.b",op="c"}'] == 1
+    assert found['headrace_snapshot_rows_remaining{table="dbo.a"}'] == 6
+    assert found["headrace_behind_commits"] == 7
+    assert not [name for name in found if "error" in name or ("remaining" in name and "dbo.b" in name)]
     found = metrics(Progress(batches=2, rows=5, lag_seconds=40.0, health=STOPPED, complete_until=NOON))
     assert found["headrace_capturing"] == 0
     assert found["headrace_capture_behind_seconds"] == found["headrace_lag_seconds"] == 40

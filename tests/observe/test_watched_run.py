@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import socket
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,13 +34,38 @@ def until(ask: Callable[[], Progress], wanted: Callable[[Progress], bool], secon
     return found
 
 
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+def numbers_of(port: int, wanted: str) -> str:
+    """A scrape that holds a text, but for the label `pipeline`."""
+    deadline = time.monotonic() + 30
+    while True:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+                text = str(answer.read().decode())
+        except urllib.error.HTTPError as error:
+            # Before the first look.
+            assert error.code == 503
+            text = ""
+        if wanted in text.replace('{pipeline="watched"}', ""):
+            return text
+        assert time.monotonic() < deadline, text
+        time.sleep(0.05)
+
+
 @pytest.mark.slow
 def test_a_stopped_agent_is_seen_within_a_heartbeat(spark: SparkSession, tmp_path: Path) -> None:
     server = EmulatedServer(tmp_path / "server")
     file = tmp_path / "pipeline.yaml"
     source = {"type": "sqlserver", "driver": "emulator", "hostname": str(tmp_path / "server"), "database": "shop"}
     pipeline = {"name": "watched", "checkpoint": "state", "trigger": "100ms"}
-    file.write_text(json.dumps({"source": source, "sink": {"type": "memory"}, "pipeline": pipeline}))
+    observe = {"prometheus": str(free_port())}
+    text = {"source": source, "sink": {"type": "memory"}, "pipeline": pipeline, "observe": observe}
+    file.write_text(json.dumps(text))
     with server.create_database("shop") as database:
         database.execute("CREATE TABLE dbo.t (id int NOT NULL PRIMARY KEY)")
         database.execute("EXEC sys.sp_cdc_enable_table @source_schema='dbo', @source_name='t', @role_name=NULL")
@@ -48,6 +76,9 @@ def test_a_stopped_agent_is_seen_within_a_heartbeat(spark: SparkSession, tmp_pat
             try:
                 well = until(running.progress, lambda p: p.lag_seconds == 0, 120)
                 assert well.health is not None
+                scraped = numbers_of(int(observe["prometheus"]), "headrace_lag_seconds 0.0")
+                assert 'headrace_rows_total{op="r",pipeline="watched",table="dbo.t"} 1.0' in scraped
+                assert 'headrace_behind_commits{pipeline="watched"} 0.0' in scraped
                 assert well.health.state is CaptureState.CAPTURING
                 server.set_agent(running=False)
                 database.execute("INSERT INTO dbo.t VALUES (2)")
@@ -63,6 +94,8 @@ def test_a_stopped_agent_is_seen_within_a_heartbeat(spark: SparkSession, tmp_pat
                 again = until(running.progress, lambda p: p.rows == 2 and p.lag_seconds == 0, 120)
             finally:
                 running.stop()
+    with pytest.raises(urllib.error.URLError):
+        urllib.request.urlopen(f"http://127.0.0.1:{observe['prometheus']}/metrics", timeout=10)
     found = headrace.complete_until(tmp_path / "state")
     assert found.overall == found.of("dbo.t")
     assert again.complete_until is not None

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from headrace.errors import OptionError
-from headrace.pipeline import load_pipeline
+from headrace.pipeline import load_pipeline, watch
 from headrace.pipeline.model import Model, read_model
 
 SOURCE = "source: {type: folder, hostname: there}\n"
@@ -50,7 +50,24 @@ def test_triggers(tmp_path: Path, text: str, trigger: str) -> None:
     assert model(tmp_path, f"{SOURCE}{SINKS}pipeline: {{name: a, checkpoint: c, trigger: {text}}}").trigger == trigger
 
 
+def test_metrics_are_served_only_where_it_is_said(tmp_path: Path) -> None:
+    assert model(tmp_path, SOURCE + SINKS + RUN).prometheus is None
+    assert model(tmp_path, SOURCE + SINKS + RUN + "observe: {}").prometheus is None
+    read = model(tmp_path, SOURCE + SINKS + RUN + "observe: {prometheus: 9464}")
+    assert str(read.prometheus) == "127.0.0.1:9464"
+
+
 ERRORS = [
+    (
+        SOURCE + SINKS + RUN + "observe: {prometeus: 1}",
+        4,
+        "Unknown option 'prometeus' for section 'observe'. Did you mean 'prometheus'?",
+    ),
+    (
+        SOURCE + SINKS + RUN + "observe: {prometheus: here}",
+        4,
+        "Option 'prometheus' can't be 'here': write 127.0.0.1:9464, or a port alone. See: " + watch.PROMETHEUS.doc,
+    ),
     ("", 1, "The file is empty. A pipeline has source, sinks and pipeline."),
     ("- a\n", 1, "A pipeline file is a mapping. Begin with `source:`, `sinks:` and `pipeline:`."),
     (
@@ -63,7 +80,7 @@ ERRORS = [
     (
         SOURCE + SINKS + RUN + "route: []\n",
         4,
-        "Unknown key 'route'. Known: dead_letter, format, pipeline, sink, sinks, source.",
+        "Unknown key 'route'. Known: dead_letter, format, observe, pipeline, sink, sinks, source.",
     ),
     (
         SINKS + RUN,

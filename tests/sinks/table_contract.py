@@ -23,6 +23,7 @@ from tests.sinks.table_machine import machine_on
 from headrace.changes import Column, LogicalType, TableSchema
 from headrace.errors import SchemaError, SinkError
 from headrace.faultpoints import InjectedFault
+from headrace.sinks.base import BatchId, Sink
 
 T = table()
 K = table("k", key=())
@@ -39,6 +40,12 @@ FEW = settings(
 
 class TableTarget(ABC):
     """A sink, and what its tables hold."""
+
+    spark: Any
+
+    @abstractmethod
+    def sink(self, **options: Any) -> Sink:
+        """A new sink with these options beside those that every test needs."""
 
     @abstractmethod
     def write(self, batch: Batch, number: int = 0, owner: str = "p", **options: Any) -> None:
@@ -198,6 +205,28 @@ class TableSinkContract:
             target.write(batch, 1)
         assert target.content(T) == [(1, "x", "y")]
         assert target.content(other) == []
+
+    def test_a_preview_says_what_a_write_then_does(self, target: TableTarget) -> None:
+        def preview(schema: TableSchema, owner: str = "p", **options: Any) -> tuple[bool | None, tuple[str, ...]]:
+            found = target.sink(**options).preview(schema, BatchId(owner, "checkpoint", 1), target.spark)
+            assert found is not None
+            assert schema.id.name in found.place
+            return found.exists, found.changes
+
+        assert preview(T) == (False, ())
+        assert target.content(T) == []
+        target.write(Batch(T).add("c", T, 1, A))
+        assert preview(T) == (True, ())
+        wider = replace(T, columns=(*T.columns, Column("extra", 4, LogicalType("int32"))))
+        exists, (change,) = preview(wider)
+        assert (exists, change.startswith("adds column 'extra'")) == (True, True)
+        with pytest.raises(SchemaError, match="extra"):
+            preview(wider, schema_change_behavior="exception")
+        with pytest.raises(SinkError, match="belongs"):
+            preview(T, owner="q")
+        # Nothing was done.
+        assert preview(wider) == (True, (change,))
+        assert target.content(T) == [(1, "x", "y")]
 
     def test_a_target_of_another_owner_is_refused_unless_taken_over(self, target: TableTarget) -> None:
         target.write(Batch(T).add("c", T, 5, A), 7)

@@ -28,10 +28,12 @@ class DeltaTarget(TableTarget):
         self.spark = spark
         self.folder = folder
 
-    def write(self, batch: Batch, number: int = 0, owner: str = "p", **options: Any) -> None:
+    def sink(self, **options: Any) -> DeltaSink:
         given = {"path": str(self.folder), **options}
-        sink = DeltaSink(parse_options(DeltaSink.options, given, owner="sink 'delta'"))
-        sink.write(batch.rows(self.spark), BatchId(owner, "checkpoint", number))
+        return DeltaSink(parse_options(DeltaSink.options, given, owner="sink 'delta'"))
+
+    def write(self, batch: Batch, number: int = 0, owner: str = "p", **options: Any) -> None:
+        self.sink(**options).write(batch.rows(self.spark), BatchId(owner, "checkpoint", number))
 
     def path(self, name: str) -> str:
         return str(self.folder / "dbo" / name)

@@ -16,6 +16,7 @@ from headrace.changes import TableSchema
 from headrace.errors import ConnectError, SchemaError, SinkError
 from headrace.faultpoints import InjectedFault
 from headrace.sinks.base import BatchId
+from headrace.sinks.jdbc import JdbcSink
 
 
 class JdbcTarget(TableTarget):
@@ -25,8 +26,11 @@ class JdbcTarget(TableTarget):
         self.spark = spark
         self.running = running
 
+    def sink(self, **options: Any) -> JdbcSink:
+        return self.running.sink(**options)
+
     def write(self, batch: Batch, number: int = 0, owner: str = "p", **options: Any) -> None:
-        self.running.sink(**options).write(batch.rows(self.spark), BatchId(owner, "checkpoint", number))
+        self.sink(**options).write(batch.rows(self.spark), BatchId(owner, "checkpoint", number))
 
     def content(self, schema: TableSchema) -> list[tuple[Any, ...]]:
         name = schema.id.name

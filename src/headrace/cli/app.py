@@ -8,9 +8,12 @@ from typing import Annotated
 import typer
 
 from headrace import __version__
+from headrace.cli.check import check
 from headrace.cli.convert import convert
 from headrace.cli.decode import decode
 from headrace.cli.demo import demo
+from headrace.cli.init import init
+from headrace.cli.plan import plan
 from headrace.cli.run import run
 from headrace.cli.signal import signal
 from headrace.cli.status import status
@@ -23,6 +26,9 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.command()(init)
+app.command()(check)
+app.command()(plan)
 app.command()(run)
 app.command()(status)
 app.command()(verify)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 import typer
 
-from headrace.pipeline.model import EXTRAS
+from headrace.pipeline.model import missing_package
 from headrace.pipeline.recover import one_line, recover
 
 USER_ERROR = 2
@@ -50,12 +50,7 @@ def told(error: BaseException) -> tuple[str, int]:
     if ours is not None:
         return str(ours), USER_ERROR
     if isinstance(error, ModuleNotFoundError):
-        package = (error.name or "").partition(".")[0]
-        if package in EXTRAS:
-            extra = EXTRAS[package]
-            return (
-                f"This needs the Python package {package}, which is not installed. "
-                f"Run pip install 'headrace[{extra}]'.",
-                USER_ERROR,
-            )
+        missing = missing_package(error)
+        if missing is not None:
+            return str(missing), USER_ERROR
     return f"Headrace was stopped by an unexpected error ({type(error).__name__}): {one_line(error)}", UNEXPECTED

@@ -31,6 +31,11 @@ def run(
     once: Annotated[
         bool, typer.Option("--once", help="End when everything is there that the source offers now.")
     ] = False,
+    ui: Annotated[
+        bool,
+        typer.Option("--ui", help="Show lag and throughput in a browser, on a page that only this machine reaches."),
+    ] = False,
+    ui_port: Annotated[int, typer.Option(help="The port of that page; 0 for any free one.", min=0, max=65535)] = 8480,
     debug: Debug = False,
 ) -> None:
     """Run a pipeline. It goes on where it stopped; Ctrl-C ends it after the batch that is being written."""
@@ -48,6 +53,8 @@ def run(
             spark = session_for([loaded], debug)
             with interruption() as asked:
                 running = loaded.start(spark, once=once)
+                if ui:
+                    show_page(running, out, ui_port)
                 show_until(running, out, loaded.name, asked, lambda: running.wait(_SHOW_SECONDS))
     except KeyboardInterrupt:
         # Before the first batch, or at the second Ctrl-C: what was not finished comes again.
@@ -58,6 +65,18 @@ def run(
         asked_to_end(out, pipeline, once)
     elif once:
         out.print("Everything that the source offered is in the sinks.")
+
+
+def show_page(running: RunningPipeline, out: Console, port: int) -> None:
+    """Serve the page of a run, and say where; a run whose page can't be served is ended."""
+    from headrace.observe.server import LOOPBACK, Address
+
+    try:
+        page = running.watch.serve_page(Address(LOOPBACK, port))
+    except BaseException:
+        running.stop(STOP_SECONDS)
+        raise
+    out.print(f"Watch it at {page.url}", soft_wrap=True)
 
 
 def session_for(pipelines: Sequence[Pipeline], debug: bool, *, short_lived: bool = False) -> SparkSession:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from abc import ABC
 from typing import TYPE_CHECKING, ClassVar
 
+from headrace.changes import TableId
 from headrace.errors import OptionError
+from headrace.formats.encoding import topic_for
 from headrace.formats.features import Feature
 from headrace.formats.given import given_schema
 from headrace.options import Option, Options
@@ -105,3 +107,18 @@ class Format(ABC):
             OptionError: this format can't be encoded.
         """
         raise OptionError(f"Format '{self.name}' can't be encoded.", remedy="Choose a format that can.")
+
+    def topic_for(self, table: TableId, connector: str = "") -> str | None:
+        """The topic that `encode` gives the data rows of a table; null where that can't be said without the rows.
+
+        Asks nobody, so that a plan can be told before Spark is there.
+
+        Args:
+            table: the table.
+            connector: which kind of source its rows come from, as `source['connector']` names it.
+
+        Raises:
+            OptionError: an option is missing or malformed that says where messages go.
+        """
+        template = self.settings.get("topic")
+        return None if template is None else topic_for(template, table)

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from headrace.changes import TableSchema
+from headrace.changes import TableId, TableSchema
 from headrace.formats.avro_decode import (
     Resolved,
     Schemas,
@@ -152,6 +152,10 @@ class DebeziumAvro(Format):
         short = ShortTexts()
         messages = self._json().encoded(changes, short.short)
         return AvroWriter(name, registry, short).encode(messages)
+
+    def topic_for(self, table: TableId, connector: str = "") -> str:
+        """The topic of a table's events."""
+        return self._json().topic_for(table, connector)
 
     def _json(self) -> DebeziumJson:
         settings = self.settings

@@ -6,9 +6,10 @@ import uuid
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from headrace.changes import TableSchema
+from headrace.changes import TableId, TableSchema
 from headrace.errors import OptionError
 from headrace.formats.base import Format
+from headrace.formats.debezium_connectors import CONNECTORS, OTHER
 from headrace.formats.debezium_decode import decode
 from headrace.formats.debezium_encode import EncodePlan
 from headrace.formats.debezium_options import OPTIONS, field_rules, value_modes
@@ -75,12 +76,7 @@ class DebeziumJson(Format):
     def encoded(self, changes: DataFrame, schema_text: Callable[[str], str] = str) -> DataFrame:
         """The same, with `schema_text` of the constant parts of schemas in their place."""
         settings = self.settings
-        prefix = settings["topic_prefix"]
-        if not prefix:
-            raise OptionError(
-                "Option 'topic_prefix' of format 'debezium_json' is missing.",
-                remedy="Set it to the server's logical name, the first part of the topics.",
-            )
+        prefix = self._prefix()
         shape = SHAPES[settings["shape"]]
         if settings["time_precision_mode"] not in shape.time_modes:
             raise OptionError(
@@ -113,6 +109,22 @@ class DebeziumJson(Format):
     def decode(self, messages: DataFrame) -> DataFrame:
         """Debezium events to change rows; `debezium_decode.decode` says how."""
         return decode(messages, self.settings)
+
+    def topic_for(self, table: TableId, connector: str = "") -> str:
+        """The topic of a table's events."""
+        self._prefix()
+        kind = next((one for one in CONNECTORS if one.name == connector), OTHER)
+        names = topics(self.settings, SHAPES[self.settings["shape"]])
+        return names.of(table, database=kind.database_in_topic)
+
+    def _prefix(self) -> str:
+        prefix: str = self.settings["topic_prefix"]
+        if not prefix:
+            raise OptionError(
+                "Option 'topic_prefix' of format 'debezium_json' is missing.",
+                remedy="Set it to the server's logical name, the first part of the topics.",
+            )
+        return prefix
 
     def _tables(self, changes: DataFrame, *, structs: bool) -> tuple[DataFrame, Tables]:
         """The rows, each with the `schema_id` of one of the structures."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -169,13 +169,32 @@ def topic_of(template: str) -> str:
         "table": "coalesce(table.name, '')",
         "path": "concat_ws('.', nullif(table.database, ''), nullif(table.schema, ''), nullif(table.name, ''))",
     }
+    return f"concat({', '.join(_template_parts(template, known, literal))})"
+
+
+def topic_for(template: str, table: TableId) -> str:
+    """The same topic for a table that is known.
+
+    Raises:
+        OptionError: the template names something else.
+    """
+    known = {
+        "database": table.database,
+        "schema": table.schema,
+        "table": table.name,
+        "path": ".".join(part for part in (table.database, table.schema, table.name) if part),
+    }
+    return "".join(_template_parts(template, known, str))
+
+
+def _template_parts(template: str, known: Mapping[str, str], constant: Callable[[str], str]) -> list[str]:
     parts, at = [], 0
     for match in _PLACEHOLDER.finditer(template):
         if match[1] not in known:
             raise OptionError(
                 f"Option 'topic' can't hold '{match[0]}'.", remedy=f"Known: {', '.join('${' + k + '}' for k in known)}."
             )
-        parts += [literal(template[at : match.start()]), known[match[1]]]
+        parts += [constant(template[at : match.start()]), known[match[1]]]
         at = match.end()
-    parts.append(literal(template[at:]))
-    return f"concat({', '.join(parts)})"
+    parts.append(constant(template[at:]))
+    return parts

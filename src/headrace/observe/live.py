@@ -1,21 +1,29 @@
-"""Progress on a screen: a table that is drawn anew in a terminal, a plain line every few seconds elsewhere."""
+"""Progress on a screen: a table that is drawn anew in a terminal, a plain line for each batch elsewhere."""
 
 from __future__ import annotations
 
-import time
 from types import TracebackType
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.live import Live
+from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
 from headrace.changes.operation import Operation
 from headrace.observe.messages import MessageCounts
-from headrace.observe.progress import Progress, TableState
+from headrace.observe.progress import BatchDone, Progress, TableState
 from headrace.sources.health import CaptureState, Health, span_text
 
-_LINE_SECONDS = 5.0
+_WORDS = {
+    Operation.READ: "read",
+    Operation.CREATE: "inserts",
+    Operation.UPDATE: "updates",
+    Operation.DELETE: "deletes",
+    Operation.TRUNCATE: "truncates",
+    Operation.ERROR: "unreadable",
+}
+_BAR_WIDTH = 20
 
 
 class LiveView:
@@ -30,7 +38,8 @@ class LiveView:
         self._console = console
         self._title = title
         self._live = Live(console=console, refresh_per_second=4, transient=False) if console.is_terminal else None
-        self._last_line = float("-inf")
+        self._told = 0
+        self._told_number = -1
         self._last_state: CaptureState | None = None
 
     def __enter__(self) -> LiveView:
@@ -45,19 +54,31 @@ class LiveView:
             self._live.stop()
 
     def update(self, progress: Progress, *, last: bool = False) -> None:
-        """Show the state of now.
+        """Show the state of now: in a terminal the table; elsewhere a line for each batch since the last time.
 
-        `last` shows it even when the previous line is only a moment old, and so does a change of the source's health.
+        A change of the source's health, and the end (`last`), give a line with the sums.
         """
         if self._live is not None:
             self._live.update(table(progress, self._title), refresh=last)
             return
-        now = time.monotonic()
+        for text in self._batches(progress):
+            self._console.print(text, highlight=False, soft_wrap=True)
         state = None if progress.health is None else progress.health.state
-        if last or state is not self._last_state or now - self._last_line >= _LINE_SECONDS:
-            self._last_line = now
+        if last or state is not self._last_state:
             self._last_state = state
             self._console.print(line(progress), highlight=False, soft_wrap=True)
+
+    def _batches(self, progress: Progress) -> list[str]:
+        """A line for each batch that was not told yet. The lag is the one of now, so it stands behind the newest."""
+        fresh = [batch for batch in progress.recent if batch.number > self._told_number]
+        if not fresh:
+            return []
+        # Only the last ones are kept.
+        missed = progress.done - self._told - len(fresh)
+        self._told, self._told_number = progress.done, fresh[-1].number
+        lines = [batch_line(batch, progress) for batch in fresh]
+        more = [f"{missed:,} batches more"] if missed else []
+        return [*more, *lines[:-1], f"{lines[-1]}; lag {_lag(progress)}"]
 
 
 def table(progress: Progress, title: str) -> Table:
@@ -75,12 +96,40 @@ def table(progress: Progress, title: str) -> Table:
     if odd:
         drawn.add_column("unreadable", justify="right", style="red")
     for state in progress.tables:
-        cells = [state.table or "(no table)", snapshot_text(state)]
+        cells: list[RenderableType] = [state.table or "(no table)", _snapshot_cell(state)]
         cells += [f"{state.rows.get(op, 0):,}" for op in (Operation.CREATE, Operation.UPDATE, Operation.DELETE)]
         if odd:
             cells.append(f"{state.rows.get(Operation.ERROR, 0):,}")
         drawn.add_row(*cells)
     return drawn
+
+
+def _snapshot_cell(state: TableState) -> RenderableType:
+    """A bar beside the words while the snapshot runs and its end is known."""
+    if state.snapshot != "running" or state.estimate <= 0:
+        return snapshot_text(state)
+    cell = Table.grid(padding=(0, 1))
+    bar = ProgressBar(total=state.estimate, completed=min(state.read, state.estimate), width=_BAR_WIDTH)
+    cell.add_row(bar, snapshot_text(state))
+    return cell
+
+
+def batch_line(batch: BatchDone, progress: Progress) -> str:
+    """A batch in one line: `batch 12: 40,000 read, 3 inserts in dbo.orders; 1.2 s; snapshot of dbo.orders 33%`."""
+    counts = ((batch.rows.get(op, 0), word) for op, word in _WORDS.items())
+    rows = ", ".join(f"{n:,} {word.removesuffix('s') if n == 1 else word}" for n, word in counts if n)
+    named = ", ".join(batch.tables[:3]) + (f" and {len(batch.tables) - 3} more" if len(batch.tables) > 3 else "")
+    parts = [f"batch {batch.number:,}: {rows}{' in ' + named if named else ''}", f"{batch.seconds:.1f} s"]
+    reading = {state.table: state for state in progress.tables if state.snapshot == "running" and state.estimate > 0}
+    if batch.rows.get(Operation.READ):
+        shown = [f"{name} {_percent(reading[name])}%" for name in batch.tables[:3] if name in reading]
+        parts += [f"snapshot of {', '.join(shown)}"] if shown else []
+    return "; ".join(parts)
+
+
+def _percent(state: TableState) -> int:
+    # Not 100 before it is done: the estimate may be too small.
+    return min(99, 100 * state.read // state.estimate)
 
 
 def line(progress: Progress) -> str:
@@ -105,9 +154,9 @@ def line(progress: Progress) -> str:
 
 def snapshot_text(state: TableState) -> str:
     """`120,000 of about 336,776 (35%)` while it runs, the count when it is done."""
-    read = state.rows.get(Operation.READ, 0)
+    read = max(state.read, state.rows.get(Operation.READ, 0))
     if state.snapshot == "running" and state.estimate > 0:
-        return f"{read:,} of about {state.estimate:,} ({min(99, 100 * read // state.estimate)}%)"
+        return f"{read:,} of about {state.estimate:,} ({_percent(state)}%)"
     if state.snapshot == "running":
         return f"{read:,} so far"
     if state.snapshot == "catching up":
@@ -152,7 +201,11 @@ def health_text(health: Health | None) -> str:
 
 
 def _foot(progress: Progress) -> str:
-    lag = "unknown" if progress.lag_seconds is None else f"{progress.lag_seconds:.1f} s"
     source = health_text(progress.health)
-    counts = f"{progress.rows_per_second:,.0f} rows/s; lag {lag}; {progress.batches:,} batches"
+    batches = "1 batch" if progress.batches == 1 else f"{progress.batches:,} batches"
+    counts = f"{progress.rows_per_second:,.0f} rows/s; lag {_lag(progress)}; {batches}"
     return f"{counts}; {source}" if source else counts
+
+
+def _lag(progress: Progress) -> str:
+    return "unknown" if progress.lag_seconds is None else f"{progress.lag_seconds:.1f} s"

@@ -2,59 +2,141 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
 from headrace.observe.progress import Progress
 from headrace.sources.health import CaptureState
 
+_ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One number, or several that labels tell apart.
+
+    Args:
+        name: by Prometheus' customs.
+        kind: `counter` only grows while the run lasts, `gauge` does not.
+        doc: what it says, with the unit.
+        values: each value with its labels.
+    """
+
+    name: str
+    kind: Literal["counter", "gauge"]
+    doc: str
+    values: tuple[tuple[Mapping[str, str], float], ...]
+
+
+def all_metrics(progress: Progress) -> list[Metric]:
+    """The numbers of now; what is not known is left out."""
+    health = progress.health
+    known = health is not None and health.state is not CaptureState.UNKNOWN
+    messages = progress.messages
+    complete = progress.complete_until
+    found = [
+        _one("headrace_batches_total", "counter", "Batches in all sinks since the start of the run.", progress.batches),
+        Metric(
+            "headrace_rows_total",
+            "counter",
+            "Rows in all sinks since the start of the run, by table and operation "
+            "(r read, c create, u update, d delete, t truncate).",
+            tuple(
+                ({"table": state.table, "op": op}, float(rows))
+                for state in progress.tables
+                for op, rows in state.rows.items()
+                if op != "error"
+            ),
+        ),
+        _one("headrace_rows_per_second", "gauge", "Rows per second over the last seconds.", progress.rows_per_second),
+        _one(
+            "headrace_lag_seconds", "gauge", "Age of the oldest change that is not in all sinks.", progress.lag_seconds
+        ),
+        _one(
+            "headrace_behind_commits", "gauge", "Captured commits that are not in all sinks.", progress.behind_commits
+        ),
+        _one("headrace_behind_messages", "gauge", "Messages that are not in all sinks.", progress.behind_messages),
+        Metric(
+            "headrace_snapshot_rows_remaining",
+            "gauge",
+            "About how many rows of a table's snapshot are not read yet.",
+            tuple(
+                ({"table": state.table}, float(state.snapshot_left))
+                for state in progress.tables
+                if state.snapshot_left is not None
+            ),
+        ),
+        _one(
+            "headrace_complete_until_seconds",
+            "gauge",
+            "All that was committed before this is in all sinks; seconds since 1970.",
+            None if complete is None else complete.timestamp(),
+        ),
+    ]
+    if health is not None:
+        found += [
+            _one(
+                "headrace_capturing",
+                "gauge",
+                "1, or 0 when the source does not capture.",
+                float(health.state is not CaptureState.NOT_CAPTURING) if known else None,
+            ),
+            _one(
+                "headrace_capture_behind_seconds",
+                "gauge",
+                "How far the source's own capture is behind.",
+                health.behind_seconds,
+            ),
+            _one("headrace_retention_seconds", "gauge", "How long the source keeps changes.", health.retention_seconds),
+            _one(
+                "headrace_retention_headroom_seconds",
+                "gauge",
+                "How long until the source may delete a change that is not in all sinks.",
+                health.headroom_seconds,
+            ),
+            _one("headrace_lost_tables", "gauge", "Tables of which needed changes are deleted.", len(health.lost)),
+            _one(
+                "headrace_source_log_used_bytes",
+                "gauge",
+                "The source's own log in use, while capture is not well.",
+                health.log_used_bytes,
+            ),
+        ]
+    if messages:
+        reasons = tuple(({"reason": reason}, float(count)) for reason, count in messages.errors.items())
+        found += [
+            Metric("headrace_rejected_rows_total", "counter", "Messages that could not be read, by reason.", reasons),
+            _one(
+                "headrace_no_event_messages_total",
+                "counter",
+                "Messages that say that nothing happened.",
+                messages.no_event,
+            ),
+            _one(
+                "headrace_dead_letters_total",
+                "counter",
+                "Messages that could not be read and are in the dead-letter sink.",
+                messages.dead_letters,
+            ),
+        ]
+    return [metric for metric in found if metric.values]
+
 
 def metrics(progress: Progress) -> dict[str, float]:
-    """The numbers by name, in seconds, bytes and counts; what is not known is left out.
-
-    Names follow Prometheus' customs, and stay:
-
-    - `headrace_batches_total`, `headrace_rows_total`: in all sinks since the start of the run;
-    - `headrace_rows_per_second`: over the last seconds;
-    - `headrace_lag_seconds`, `headrace_capture_behind_seconds`: of the sinks, and of the source's own capture;
-    - `headrace_capturing`: 1, or 0 when the source does not capture;
-    - `headrace_complete_until_seconds`: the completeness of all tables, since 1970;
-    - `headrace_retention_seconds`, `headrace_retention_headroom_seconds`: how long changes are kept, and how long those
-      that are not in the sinks yet will be;
-    - `headrace_lost_tables`: tables of which needed changes are deleted;
-    - `headrace_source_log_used_bytes`: while capture is not well;
-    - `headrace_unreadable_messages_total`, and the same with a label `reason`: messages that could not be read;
-      `headrace_dead_letters_total`: how many of them the dead-letter sink has; `headrace_no_event_messages_total`:
-      messages that say that nothing happened. For topics, and from the first such message on.
-    """
-    health = progress.health
-    found: dict[str, float | None] = {
-        "headrace_batches_total": progress.batches,
-        "headrace_rows_total": progress.rows,
-        "headrace_rows_per_second": progress.rows_per_second,
-        "headrace_lag_seconds": progress.lag_seconds,
-        "headrace_complete_until_seconds": (
-            None if progress.complete_until is None else progress.complete_until.timestamp()
-        ),
+    """The same numbers by name; labels stand behind a name as in `headrace_rows_total{table="dbo.t",op="c"}`."""
+    return {
+        f"{metric.name}{_labels_text(labels)}": value
+        for metric in all_metrics(progress)
+        for labels, value in metric.values
     }
-    if health is not None:
-        known = health.state is not CaptureState.UNKNOWN
-        found |= {
-            "headrace_capturing": float(health.state is not CaptureState.NOT_CAPTURING) if known else None,
-            "headrace_capture_behind_seconds": health.behind_seconds,
-            "headrace_retention_seconds": health.retention_seconds,
-            "headrace_retention_headroom_seconds": health.headroom_seconds,
-            "headrace_lost_tables": len(health.lost),
-            "headrace_source_log_used_bytes": health.log_used_bytes,
-        }
-    messages = progress.messages
-    if messages:
-        found |= {
-            "headrace_unreadable_messages_total": messages.unreadable,
-            "headrace_no_event_messages_total": messages.no_event,
-            "headrace_dead_letters_total": messages.dead_letters,
-        }
-        found |= {_labelled(reason): count for reason, count in messages.errors.items()}
-    return {name: float(value) for name, value in found.items() if value is not None}
 
 
-def _labelled(reason: str) -> str:
-    escaped = reason.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-    return f'headrace_unreadable_messages_total{{reason="{escaped}"}}'
+def _one(name: str, kind: Literal["counter", "gauge"], doc: str, value: float | None) -> Metric:
+    return Metric(name, kind, doc, () if value is None else (({}, float(value)),))
+
+
+def _labels_text(labels: Mapping[str, str]) -> str:
+    if not labels:
+        return ""
+    return "{" + ",".join(f'{name}="{value.translate(_ESCAPES)}"' for name, value in labels.items()) + "}"

@@ -15,6 +15,7 @@ from headrace.sources.health import Health
 from headrace.sources.offset import Offset
 
 _WINDOW_SECONDS = 10.0
+_RECENT = 100
 _COUNTED = (*DATA_OPERATIONS, Operation.ERROR)
 
 
@@ -36,6 +37,23 @@ class BatchCount:
 
 
 @dataclass(frozen=True)
+class BatchDone:
+    """A batch that is in all sinks.
+
+    Args:
+        number: Spark's number.
+        rows: rows by operation, `error` for messages that could not be read.
+        tables: the tables that have rows in it, most rows first.
+        seconds: how long it took from its first row to the last sink.
+    """
+
+    number: int
+    rows: Mapping[str, int]
+    tables: tuple[str, ...]
+    seconds: float
+
+
+@dataclass(frozen=True)
 class TableState:
     """One table's progress since this run started.
 
@@ -46,12 +64,21 @@ class TableState:
         estimate: the table's rows when its snapshot began, as the source's catalog said; -1 when unknown.
         snapshot: `running`, `catching up` (complete, changes made meanwhile follow), `done`, or empty when this run
             took none.
+        read: about how many rows of the table its snapshot has read, by earlier runs too.
     """
 
     table: str
     rows: Mapping[str, int]
     estimate: int = -1
     snapshot: str = ""
+    read: int = 0
+
+    @property
+    def snapshot_left(self) -> int | None:
+        """About how many rows the snapshot has still to read; null where it is not running or nobody knows."""
+        if self.snapshot != "running" or self.estimate < 0:
+            return None
+        return max(0, self.estimate - self.read)
 
 
 @dataclass(frozen=True)
@@ -70,6 +97,10 @@ class Progress:
         health: what the source says of its capture; None for topics.
         complete_until: everything that was committed in the source before this is in all sinks, in every table; None
             while that can't be said of each.
+        behind_commits: captured commits that are not in all sinks; None for topics, or when unknown.
+        behind_messages: for topics, messages that are not in all sinks, as of the last batch; None when unknown.
+        done: how many batches had rows that count.
+        recent: the last of them, oldest first.
         messages: for topics, the messages that gave no change: unreadable ones by reason, and those that are no event.
     """
 
@@ -82,6 +113,10 @@ class Progress:
     tables: tuple[TableState, ...] = field(default_factory=tuple)
     health: Health | None = None
     complete_until: dt.datetime | None = None
+    behind_commits: int | None = None
+    behind_messages: int | None = None
+    done: int = 0
+    recent: tuple[BatchDone, ...] = ()
     messages: MessageCounts = field(default_factory=MessageCounts)
 
 
@@ -91,13 +126,17 @@ class ProgressBoard:
     Args:
         clock: seconds that only grow.
         now: the time of day in UTC.
+        chunk_rows: how many rows a snapshot's chunk has; 0 where that is unknown.
     """
 
     def __init__(
         self,
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], dt.datetime] = lambda: dt.datetime.now(dt.UTC),
+        *,
+        chunk_rows: int = 0,
     ) -> None:
+        self._chunk_rows = chunk_rows
         self._clock = clock
         self._now = now
         self._lock = threading.Lock()
@@ -105,26 +144,50 @@ class ProgressBoard:
         self._estimates: dict[str, int] = {}
         self._recent: deque[tuple[float, int]] = deque([(clock(), 0)])
         self._batches = 0
+        self._done_count = 0
+        self._done: deque[BatchDone] = deque(maxlen=_RECENT)
         self._messages = MessageCounts()
         self._newest: dt.datetime | None = None
         self._level_since: dt.datetime | None = None
 
-    def add(self, counts: Iterable[BatchCount], messages: MessageCounts | None = None) -> None:
-        """Count a batch that is in all sinks, and its messages that gave no change."""
+    def add(
+        self,
+        counts: Iterable[BatchCount],
+        messages: MessageCounts | None = None,
+        *,
+        number: int = -1,
+        seconds: float = 0.0,
+    ) -> None:
+        """Count a batch that is in all sinks, and its messages that gave no change.
+
+        Args:
+            counts: its rows by table and operation.
+            messages: those that gave no change.
+            number: the batch's.
+            seconds: how long it took.
+        """
         with self._lock:
             total = 0
+            by_operation: dict[str, int] = {}
+            by_table: dict[str, int] = {}
             for count in counts:
                 if count.op not in _COUNTED:
                     continue
                 by_op = self._counts.setdefault(count.table, {})
                 by_op[count.op] = by_op.get(count.op, 0) + count.rows
                 total += count.rows
+                by_operation[count.op] = by_operation.get(count.op, 0) + count.rows
+                by_table[count.table] = by_table.get(count.table, 0) + count.rows
                 if count.newest is not None and (self._newest is None or count.newest > self._newest):
                     self._newest = count.newest
             self._batches += 1
             if messages is not None:
                 self._messages = self._messages.plus(messages)
             self._recent.append((self._clock(), total))
+            if by_operation:
+                tables = tuple(sorted((name for name in by_table if name), key=lambda name: (-by_table[name], name)))
+                self._done_count += 1
+                self._done.append(BatchDone(number, by_operation, tables, seconds))
 
     def progress(
         self,
@@ -132,6 +195,7 @@ class ProgressBoard:
         level: bool | None,
         health: Health | None = None,
         complete_until: dt.datetime | None = None,
+        behind_messages: int | None = None,
     ) -> Progress:
         """The state of now.
 
@@ -141,6 +205,7 @@ class ProgressBoard:
                 asked.
             health: what the source says of its capture, where it does.
             complete_until: the completeness that the committed batches have.
+            behind_messages: for topics, how many messages wait.
         """
         with self._lock:
             lagging = offset.tables if offset is not None else {}
@@ -159,6 +224,10 @@ class ProgressBoard:
                 tables=tables,
                 health=health,
                 complete_until=complete_until,
+                behind_commits=None if health is None else health.waiting_commits,
+                behind_messages=behind_messages,
+                done=self._done_count,
+                recent=tuple(self._done),
                 messages=self._messages,
             )
 
@@ -169,7 +238,13 @@ class ProgressBoard:
             snapshot = "catching up" if lagging.done else "running"
         else:
             snapshot = "done" if rows.get(Operation.READ) else ""
-        return TableState(name, rows, self._estimates.get(name, -1), snapshot)
+        read = rows.get(Operation.READ, 0)
+        if lagging is not None:
+            # Chunks of earlier runs count too; the last one of a table may be smaller.
+            read = max(read, (lagging.chunk + len(lagging.bounds)) * self._chunk_rows)
+            if lagging.rows >= 0:
+                read = min(read, max(lagging.rows, rows.get(Operation.READ, 0)))
+        return TableState(name, rows, self._estimates.get(name, -1), snapshot, read)
 
     def _rate(self) -> float:
         now = self._clock()

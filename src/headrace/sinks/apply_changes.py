@@ -192,6 +192,10 @@ class _Targets(LakeSink):
             return IcebergTable(session, named)
         return DeltaTable(session, ".".join(quote(part) for part in named), named=True)
 
+    def place(self, id: TableId) -> str:
+        """The text with the table's names in it."""
+        return str(self.settings["target"].format(database=id.database, schema=id.schema, table=id.name))
+
     def new_table_properties(self) -> dict[str, str]:
         """Those of the formats' own defaults."""
         return {}

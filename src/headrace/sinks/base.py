@@ -6,10 +6,11 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
+from headrace.changes.table import TableSchema
 from headrace.options import Option, Options
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,21 @@ class BatchId:
         return f"{self.pipeline}/{self.checkpoint}"
 
 
+@dataclass(frozen=True)
+class TargetPreview:
+    """What a sink would do with a table's target before the first row.
+
+    Args:
+        place: the target as messages name it.
+        exists: whether it is there; null where nobody looked.
+        changes: what would be done to its structure, each as a short sentence; empty where nothing.
+    """
+
+    place: str
+    exists: bool | None = None
+    changes: tuple[str, ...] = ()
+
+
 class Sink(ABC):
     """Where changes rest. Message sinks take encoded messages (`MESSAGE_DDL`), table sinks take change rows.
 
@@ -40,12 +56,14 @@ class Sink(ABC):
         guarantee: what a replayed batch does. `exactly-once`: nothing. `at-least-once`: the same messages again, byte
             for byte.
         takes: `messages` or `changes`.
+        looks_with_spark: whether `preview` needs a session to look at a target.
     """
 
     name: ClassVar[str]
     options: ClassVar[tuple[Option, ...]]
     guarantee: ClassVar[Literal["exactly-once", "at-least-once"]]
     takes: ClassVar[Literal["messages", "changes"]]
+    looks_with_spark: ClassVar[bool] = False
 
     def __init__(self, options: Options) -> None:
         self.settings = options
@@ -57,6 +75,22 @@ class Sink(ABC):
         Raises:
             SinkError: it can't; one sentence with a remedy. Nothing was created.
         """
+
+    def preview(self, schema: TableSchema, batch: BatchId, spark: SparkSession | None) -> TargetPreview | None:
+        """What would be done to the target of a table; null for a sink that has no target per table.
+
+        Runs in the driver; changes nothing.
+
+        Args:
+            schema: the table as the source has it now.
+            batch: the batch that would be written next.
+            spark: a session, for sinks that look with one; without it they only say the place.
+
+        Raises:
+            SinkError: the target belongs to another pipeline or checkpoint, or can't be looked at.
+            SchemaError: the target can't carry the structure.
+        """
+        return None
 
     @abstractmethod
     def write(self, rows: DataFrame, batch: BatchId) -> None:

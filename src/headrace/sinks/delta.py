@@ -67,7 +67,11 @@ class DeltaSink(LakeSink):
 
     def target(self, session: SparkSession, id: TableId) -> DeltaTable:
         """The table in its folder."""
-        return DeltaTable(session, folder_of(absolute(self.settings["path"]), id))
+        return DeltaTable(session, self.place(id))
+
+    def place(self, id: TableId) -> str:
+        """The folder."""
+        return folder_of(absolute(self.settings["path"]), id)
 
     def new_table_properties(self) -> dict[str, str]:
         """Whether there are deletion vectors."""

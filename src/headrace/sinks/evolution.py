@@ -58,6 +58,17 @@ class Evolution:
     casts: Mapping[str, str] | None = None
 
 
+def changes_told(found: Evolution) -> tuple[str, ...]:
+    """What would be done to a target's structure, for people."""
+    return (
+        *(f"adds column '{column.name}' ({column.type})" for column in found.add),
+        *(f"widens column '{column.name}' to {column.type}" for column in found.widen),
+        *(f"drops column '{name}'" for name in found.drop),
+        *(f"leaves column '{name}' out" for name in sorted(found.left_out)),
+        *(f"writes column '{name}' as {kind}" for name, kind in sorted((found.casts or {}).items())),
+    )
+
+
 def holds_spark(wide: str, narrow: str) -> bool:
     """Whether every value of one Spark type is one of the other, exactly."""
     if wide == narrow:

@@ -113,8 +113,15 @@ class IcebergSink(LakeSink):
                 remedy="Run the pipeline on a classic Spark session.",
             )
         self._set_up(session)
+        return IcebergTable(session, self._names(id))
+
+    def place(self, id: TableId) -> str:
+        """The name in the catalogue."""
+        return ".".join(self._names(id))
+
+    def _names(self, id: TableId) -> tuple[str, str, str]:
         namespace = self.settings["namespace"] or escaped(id.schema or id.database or "default")
-        return IcebergTable(session, (self.settings["catalog"], namespace, escaped(id.name)))
+        return self.settings["catalog"], namespace, escaped(id.name)
 
     def new_table_properties(self) -> dict[str, str]:
         """Format 2, which has deletes; and how changes are written."""

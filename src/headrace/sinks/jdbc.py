@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from uuid import uuid4
 
 from headrace.apply import TableBatch, fold, fold_keyless, survey, upserts
-from headrace.changes.table import TableId
+from headrace.changes.table import TableId, TableSchema
 from headrace.changes.typed import literal, quote
 from headrace.errors import OptionError, SchemaError, SinkError
 from headrace.options import Option, Options
-from headrace.sinks.base import BatchId, Sink
+from headrace.sinks.base import BatchId, Sink, TargetPreview
 from headrace.sinks.jdbc_address import Address, parse_address
 from headrace.sinks.jdbc_database import Database
 from headrace.sinks.jdbc_dialect import Mirror, TableName
@@ -34,7 +34,7 @@ from headrace.sinks.table_sink import (
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 
 _DATABASES: dict[str, Callable[[Address], Database]] = {"postgresql": Postgres, "mariadb": MariaDb}
@@ -115,6 +115,22 @@ class JdbcSink(Sink):
         """
         with closing(self.database.connect()) as connection:
             self.database.default_schema(connection)
+
+    def preview(self, schema: TableSchema, batch: BatchId, spark: SparkSession | None) -> TargetPreview:
+        """Whether the mirror is there, and how its structure would change; the database is asked without Spark."""
+        with self.database.connected(schema.id, TableName("", schema.id.path)) as connection:
+            default = self.database.default_schema(connection)
+            targets = TargetTables(self.database, _named(self._progress_parts, default, schema.id))
+            mirror = Mirror(_named(self._name_parts, default, schema.id), schema, self.settings["position_column"])
+            takeover, behavior = self.settings["takeover"], self.settings["schema_change_behavior"]
+            plan = targets.plan(connection, mirror, batch, takeover=takeover, behavior=behavior)
+            connection.rollback()
+        changes = (
+            *(f"adds column '{column.name}'" for column in plan.add),
+            *(f"widens column '{column.name}'" for column in plan.widen),
+            *(f"drops column '{name}'" for name in plan.drop),
+        )
+        return TargetPreview(str(mirror.name), plan.exists, changes)
 
     def write(self, rows: DataFrame, batch: BatchId) -> None:
         """Bring the mirrors of all tables in the batch up to its end: tables side by side, each in its own transaction.

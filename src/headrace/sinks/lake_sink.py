@@ -13,12 +13,12 @@ from headrace import faultpoints
 from headrace.apply import TableBatch, change_log, history, survey
 from headrace.apply.auto_cdc import SEQUENCE_MISSING
 from headrace.apply.change_log import ABSENT, BEFORE, EVENT_TIME, OPERATION
-from headrace.changes.table import TableId
+from headrace.changes.table import TableId, TableSchema
 from headrace.errors import SchemaError, SinkError
 from headrace.options import Option, Options
 from headrace.sinks import lake_history, lake_merge
-from headrace.sinks.base import BatchId, Sink
-from headrace.sinks.evolution import TargetColumn
+from headrace.sinks.base import BatchId, Sink, TargetPreview
+from headrace.sinks.evolution import TargetColumn, changes_told
 from headrace.sinks.lake_options import AUTO_CDC, refuse_contradictions, tracked, written
 from headrace.sinks.lake_table import LakeTable, Shape, TargetPlan
 from headrace.sinks.table_sink import (
@@ -66,6 +66,7 @@ class LakeSink(Sink):
         *AUTO_CDC,
         MAX_PARALLEL_TABLES,
     )
+    looks_with_spark: ClassVar[bool] = True
     fault_point: ClassVar[str]
 
     def __init__(self, options: Options) -> None:
@@ -75,6 +76,10 @@ class LakeSink(Sink):
     @abstractmethod
     def target(self, session: SparkSession, id: TableId) -> LakeTable:
         """The mirror of a source table, in a session of its own."""
+
+    @abstractmethod
+    def place(self, id: TableId) -> str:
+        """Where the mirror of a source table lies, as messages name it; asks nobody."""
 
     @abstractmethod
     def new_table_properties(self) -> dict[str, str]:
@@ -98,6 +103,14 @@ class LakeSink(Sink):
         _refuse_shared(target for _, target in targets)
         works = side_by_side(spark, targets, lambda found: self._look(*found, batch), workers=workers)
         side_by_side(spark, works, lambda work: self._bring(rows, work, batch), workers=workers)
+
+    def preview(self, schema: TableSchema, batch: BatchId, spark: SparkSession | None) -> TargetPreview:
+        """Whether the mirror is there, and how its structure would change."""
+        if spark is None:
+            return TargetPreview(self.place(schema.id))
+        table = written(self.settings, TableBatch(schema.id, schema, {}))
+        work = self._look(table, self.target(session_for(spark, 0), schema.id), batch)
+        return TargetPreview(work.target.place, work.plan.exists, changes_told(work.plan.evolution))
 
     def now(self, spark: SparkSession, id: TableId) -> DataFrame | None:
         """The rows of a source table's mirror that are true now, without our columns; None where there is no mirror.

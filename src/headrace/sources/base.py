@@ -20,6 +20,7 @@ from headrace.errors import OptionError
 from headrace.options import Option, Options
 from headrace.sources.health import Health
 from headrace.sources.offset import Offset
+from headrace.sources.rights import MissingRight
 from headrace.sources.signals import Signal
 
 
@@ -79,6 +80,35 @@ class Source(ABC):
             CaptureError: an included table does not exist or is not set up for capture.
             ConnectError: the server can't be reached or refuses the login.
         """
+
+    def connect(self) -> None:
+        """Log in and out again: whether the server is there and takes the login. Runs in the driver.
+
+        Raises:
+            ConnectError: the server can't be reached or refuses the login.
+        """
+        self.head()
+
+    def missing_rights(self) -> Sequence[MissingRight] | None:
+        """What the login may not do that this source needs or would use; null for a source that can't say.
+
+        Asked by `headrace check`: it only reads, and little. Runs in the driver.
+
+        Raises:
+            CaptureError: the server is not set up for capture.
+            ConnectError: the server can't be reached or refuses the login.
+        """
+        return None
+
+    def preview(self, start: Offset, now: dt.datetime) -> Offset | None:
+        """What the next batch would begin with, as the end of a batch of one chunk; null for a source that can't say.
+
+        As `advance`, but nothing is locked, mined or noted, so that a later `advance` does what it would have done.
+
+        Raises:
+            HeadraceError: as `advance`.
+        """
+        return None
 
     @abstractmethod
     def head(self) -> str:

@@ -35,6 +35,8 @@ class Health:
             is none, or when nobody said how far the sinks are.
         quiet_until: nothing waits that was committed before this; null where the source does not say, or where its
             head stands still while nothing is committed.
+        waiting_commits: how many captured commits are not in all sinks yet; not all are counted where they are very
+            many. Null when nobody said how far the sinks are, or where commits can't be counted.
         retention_seconds: how long a captured change is kept; null when unknown or for ever.
         headroom_seconds: how long until the source may delete a change that is not in all sinks yet, at all its tables;
             the whole retention when nothing waits, zero or less when it may happen at any moment.
@@ -51,6 +53,7 @@ class Health:
     captured_until: dt.datetime | None = None
     waiting_since: dt.datetime | None = None
     quiet_until: dt.datetime | None = None
+    waiting_commits: int | None = None
     retention_seconds: float | None = None
     headroom_seconds: float | None = None
     lost: tuple[str, ...] = ()
@@ -93,6 +96,7 @@ def combined(healths: Mapping[str, Health]) -> Health:
         key=lambda health: health.headroom_seconds or 0.0,
         default=Health(),
     )
+    waiting = [health.waiting_commits for health in healths.values() if health.waiting_commits is not None]
     sizes = [health.log_used_bytes for health in healths.values() if health.log_used_bytes is not None]
     return replace(
         worst,
@@ -100,6 +104,7 @@ def combined(healths: Mapping[str, Health]) -> Health:
         asked=furthest.asked,
         captured_until=furthest.captured_until,
         waiting_since=min((h.waiting_since for h in healths.values() if h.waiting_since is not None), default=None),
+        waiting_commits=sum(waiting) if waiting else None,
         retention_seconds=tightest.retention_seconds,
         headroom_seconds=tightest.headroom_seconds,
         lost=tuple(f"{database}.{table}" for database, health in healths.items() for table in health.lost),

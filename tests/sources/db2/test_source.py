@@ -8,6 +8,8 @@ import pytest
 from captured_shop import Db2Database, Run, closing, data, image
 
 from headrace.errors import CaptureError, OptionError
+from headrace.sources.change_tables.connection import Denied
+from headrace.sources.db2.connection import Db2Connection
 from headrace.sources.health import CaptureState
 
 VALUES = [
@@ -244,3 +246,36 @@ def test_platforms_have_the_names_that_debezium_gives_them_too(database, given, 
     run = database.run(**{"db2.platform": given})
     assert run.source.settings["platform"] == platform
     assert [row["id"] for _, _, row in data(run.all())] == ["1"]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "right", "grant", "required"),
+    [
+        ("IBMSNAP_CAPPARMS", "SELECT on ASNCDC.IBMSNAP_CAPPARMS", '"ASNCDC"."IBMSNAP_CAPPARMS"', False),
+        ("IBMSNAP_UOW", "SELECT on ASNCDC.IBMSNAP_UOW", '"ASNCDC"."IBMSNAP_UOW"', True),
+        ('FROM "SHOP"."T"', "SELECT on SHOP.T", '"SHOP"."T"', True),
+        ("CDC_SHOP_T", "SELECT on the change table of", '"ASNCDC"."CDC_SHOP_T"', True),
+    ],
+)
+def test_a_right_that_is_missing_comes_with_its_grant(database, monkeypatch, wanted, right, grant, required):
+    database.create("t", "id int not null primary key", [(1,)])
+    source = database.run(user="cdc").source
+    assert source.missing_rights() == []
+    rows = Db2Connection.rows
+
+    def refused(connection, sql, parameters=()):
+        if wanted in sql:
+            raise Denied("User 'cdc' may not do that.", remedy="Grant what it names.")
+        return rows(connection, sql, parameters)
+
+    monkeypatch.setattr(Db2Connection, "rows", refused)
+    (found,) = source.missing_rights()
+    assert (right in found.right, found.required) == (True, required)
+    assert found.grant == f'Run: GRANT SELECT ON TABLE {grant} TO USER "cdc".'
+
+
+def test_a_preview_begins_as_the_next_batch_does(database):
+    database.create("t", "id int not null primary key", [(n,) for n in range(3)])
+    run = database.run()
+    run.source.connect()
+    assert run.source.preview(run.offset, dt.datetime.now(dt.UTC)).known == ("SHOP.T",)

@@ -325,12 +325,18 @@ def health(server, database, sent):
     Run(database, tables="dbo.log").source.health(Offset.nothing())
 
 
+def rights(database):
+    run = Run(database, signal_data_collection="dbo.signals", snapshot_isolation_mode="snapshot", user="cdc")
+    assert run.source.missing_rights() == []
+
+
 def test_every_statement_is_sent_and_no_other(server, sent):
     with server.create_database("shop") as database:
         snapshots(database)
         streams(database)
         signals(database)
         health(server, database, sent)
+        rights(database)
     assert {name for name, sql in constants().items() if sql not in sent.texts} == set()
     assert {name for name in BUILDERS if not sent.made.get(name, set()) & sent.texts} == set()
     listed = set(constants().values()).union(*sent.made.values())

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
+from headrace.changes import TableId
 from headrace.options import Options
 from headrace.sources.change_tables.native import NativeType
 
@@ -170,6 +171,12 @@ class Dialect(Protocol):
 
     def native(self, *parts: Any) -> NativeType:
         """A type out of its JSON form."""
+
+    def grant_table(self, table: TableId, user: str) -> str:
+        """What to run so that a user may read a table, as a sentence."""
+
+    def grant_changes(self, instance: str, user: str) -> str:
+        """What to run so that a user may read the changes of a capture instance, as a sentence."""
 
     def zone(self, connection: Connection, local: dt.datetime, minutes: int) -> str | None:
         """The time zone that the server says; null when it can't, or when its clock is not in it."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime as dt
 import time
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -26,6 +26,7 @@ from headrace.sources.change_tables.connection import Connection
 from headrace.sources.change_tables.dialect import Dialect
 from headrace.sources.change_tables.planner import Planner
 from headrace.sources.change_tables.retries import Retries
+from headrace.sources.change_tables.rights import table_rights
 from headrace.sources.change_tables.server_clock import ServerZone
 from headrace.sources.change_tables.signal_table import insert_signal, require_signal_table
 from headrace.sources.change_tables.slices import SAME_ROWS, read_slice
@@ -34,6 +35,7 @@ from headrace.sources.change_tables.snapshot_read import structure_lock
 from headrace.sources.change_tables.table_rules import TableRules
 from headrace.sources.health import Health
 from headrace.sources.offset import Offset
+from headrace.sources.rights import MissingRight
 from headrace.sources.signals import Signal, has_files, signal_table, write_file
 
 
@@ -89,6 +91,35 @@ class ChangeTableSource(Source):
             return self.dialect.zero
         with self._connect() as connection:
             return self._newest_transaction(connection) or connection.dialect.zero
+
+    def connect(self) -> None:
+        """Log in and out again."""
+        self._connect().close()
+
+    def missing_rights(self) -> Sequence[MissingRight]:
+        """What the login may not read, or see of the server's jobs."""
+        with self._connect() as connection:
+            missing = list(self._database_rights(connection))
+            if any(right.required for right in missing):
+                # Without them the catalog can't be read, so which tables are meant is not known.
+                return missing
+            tables = self._captured(connection, strict=False)
+            return [*missing, *table_rights(connection, tables, self.settings, self.settings["user"] or "?")]
+
+    def preview(self, start: Offset, now: dt.datetime) -> Offset:
+        """What the next batch would begin with; tables are not locked, whatever the isolation of the snapshot."""
+        with self._connect() as connection:
+            catalog = self._read_catalog(connection, strict=start.is_nothing)
+            planner = Planner(
+                connection,
+                self.settings,
+                self._identity,
+                catalog,
+                health=self.health,
+                zone=ServerZone(self.settings),
+                restarted=True,
+            )
+            return planner.advance(start, Limit(chunks=1), now)
 
     def advance(self, start: Offset, limit: Limit, now: dt.datetime) -> Offset:
         """Where the next batch ends: more snapshot chunks, a window of commits, or both."""
@@ -208,6 +239,10 @@ class ChangeTableSource(Source):
         Raises:
             CaptureError: where it is strict, a named table is missing or not captured.
         """
+
+    @abstractmethod
+    def _database_rights(self, connection: Connection) -> Iterable[MissingRight]:
+        """What the login lacks beside the right to read captured tables and their change tables."""
 
     @abstractmethod
     def _state(self, connection: Connection) -> object:

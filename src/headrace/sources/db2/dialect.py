@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from headrace.changes import TableId
 from headrace.options import Options
 from headrace.sources.change_tables import lsn
 from headrace.sources.change_tables.connection import Connection
@@ -16,7 +17,7 @@ from headrace.sources.change_tables.windows import CommitTimes
 from headrace.sources.column_masks import NO_MASKS, Masks
 from headrace.sources.db2.advice import ADVICE
 from headrace.sources.db2.change_rows import CONNECTOR, ChangeReader
-from headrace.sources.db2.statements import Statements
+from headrace.sources.db2.statements import Statements, change_table, quote
 from headrace.sources.db2.types import NativeType
 
 
@@ -45,6 +46,14 @@ class Db2:
     def native(self, *parts: Any) -> NativeType:
         """A type out of its JSON form."""
         return NativeType(*parts)
+
+    def grant_table(self, table: TableId, user: str) -> str:
+        """The GRANT of a table."""
+        return grant_select(f"{quote(table.schema)}.{quote(table.name)}", user)
+
+    def grant_changes(self, instance: str, user: str) -> str:
+        """The GRANT of a change table."""
+        return grant_select(change_table(instance), user)
 
     def zone(self, connection: Connection, local: dt.datetime, minutes: int) -> str | None:
         """None: Db2 says its offset from UTC and not its zone."""
@@ -83,3 +92,8 @@ class Db2:
             skipped=() if settings is None else settings["skipped_operations"],
             skip_unchanged=settings is not None and settings["skip_messages_without_change"],
         )
+
+
+def grant_select(table: str, user: str) -> str:
+    """What to run so that a user may read a table, which is quoted, as a sentence."""
+    return f"Run: GRANT SELECT ON TABLE {table} TO USER {quote(user)}."

@@ -104,7 +104,11 @@ class HealthProbe:
             self._statements.FIRST_TRANSACTION_AFTER, (lsn.to_bytes(delivered),)
         )
         waiting = clock.end(lsn.read(rows[0][0]), rows[0][1]) if rows else None
-        health = replace(health, waiting_since=waiting, lost=self._lost(connection, offset))
+        commits = 0
+        if waiting is not None:
+            commits = int(connection.value(self._statements.TRANSACTIONS_AFTER, (lsn.to_bytes(delivered),)))
+        lost = self._lost(connection, offset)
+        health = replace(health, waiting_since=waiting, waiting_commits=commits, lost=lost)
         if health.retention_seconds is None or health.asked is None:
             return health
         used = 0.0 if waiting is None else max(0.0, (health.asked - waiting).total_seconds())

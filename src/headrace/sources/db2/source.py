@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from headrace.errors import OptionError
 from headrace.options import Options
@@ -16,7 +16,9 @@ from headrace.sources.db2.connection import Db2Connection
 from headrace.sources.db2.dialect import Db2
 from headrace.sources.db2.health import HealthProbe
 from headrace.sources.db2.options import OPTIONS
+from headrace.sources.db2.rights import database_rights
 from headrace.sources.db2.statements import ZOS, Statements
+from headrace.sources.rights import MissingRight
 
 
 class Db2Source(ChangeTableSource):
@@ -47,6 +49,10 @@ class Db2Source(ChangeTableSource):
             databases=self._names,
             strict=strict,
         )
+
+    def _database_rights(self, connection: Connection) -> Iterable[MissingRight]:
+        user = self.settings["user"] or "?"
+        return database_rights(connection, self._statements, self.settings["capture_schema"], user)
 
     def _state(self, connection: Connection) -> object:
         return [connection.rows(self._statements.INSTANCES), connection.rows(self._statements.CATALOG_STATE)]

@@ -226,6 +226,11 @@ class Statements:
             f"ORDER BY u.IBMSNAP_COMMITSEQ FETCH FIRST 1 ROWS ONLY{tail}"
         )
 
+        self.TRANSACTIONS_AFTER = (
+            f"SELECT COUNT(*) FROM (SELECT u.IBMSNAP_COMMITSEQ FROM {uow} AS u WHERE u.IBMSNAP_COMMITSEQ > ? "
+            f"ORDER BY u.IBMSNAP_COMMITSEQ FETCH FIRST 100000 ROWS ONLY) AS x{tail}"
+        )
+
         # Sessions.
 
         self.ISOLATION = {

@@ -121,6 +121,16 @@ class Planner:
             return False
         return start.heartbeat is None or now - start.heartbeat >= dt.timedelta(milliseconds=every)
 
+    def preview(self, start: Offset) -> Offset:
+        """What the next batch would begin with: the first one with a chunk, a later one with the tables that are new.
+
+        Nothing is mined, so changes that wait are not looked for.
+        """
+        if start.is_nothing:
+            return self._first(Limit(chunks=1))
+        self._require_same_database(start)
+        return self._with_fresh(start)
+
     # Snapshots.
 
     def _first(self, limit: Limit) -> Offset:

@@ -32,6 +32,7 @@ from headrace.sources.oracle.ledger import Transaction, of_ranges
 from headrace.sources.oracle.mining import mine
 from headrace.sources.oracle.options import OPTIONS
 from headrace.sources.oracle.planner import Planner, left_out
+from headrace.sources.oracle.rights import table_rights, view_rights
 from headrace.sources.oracle.slices import (
     asked_slice,
     heartbeat_slice,
@@ -43,6 +44,7 @@ from headrace.sources.oracle.slices import (
 )
 from headrace.sources.oracle.staging import Range, Staging
 from headrace.sources.oracle.table_rules import TableRules
+from headrace.sources.rights import MissingRight
 from headrace.sources.signals import Signal, has_files, write_file
 from headrace.sources.snapshot import plan_chunks
 
@@ -86,12 +88,38 @@ class OracleSource(Source):
             return scn.ZERO
         return scn.to_text(self._upper())
 
+    def connect(self) -> None:
+        """Log in and out again, and into the pluggable database too where there is one."""
+        self._connect("").close()
+        self._connect(self.settings["pdb"]).close()
+
+    def missing_rights(self) -> Sequence[MissingRight]:
+        """What the user may not read; whether he may run LogMiner is not asked."""
+        user = self.settings["user"] or "?"
+        with self._connect("") as root:
+            missing = list(view_rights(root, user))
+            if missing:
+                return missing
+            at = scn.to_text(int(root.value(statements.CURRENT_SCN)))
+        with self._connect(self.settings["pdb"]) as connection:
+            tables = captured_tables(connection, self._database, self.settings, strict=False)
+            return list(table_rights(connection, tables.values(), at, user))
+
+    def preview(self, start: Offset, now: dt.datetime) -> Offset:
+        """What the next batch would begin with; no range is mined for it."""
+        return self._planner(start).preview(start)
+
     def advance(self, start: Offset, limit: Limit, now: dt.datetime) -> Offset:
         """Where the next batch ends: more snapshot chunks, or the commits of the ranges that are mined."""
         # Here only to say at once that it is not named.
         self._staging({}, "")
+        end = self._planner(start).advance(start, limit, now)
+        self._planned = True
+        return end
+
+    def _planner(self, start: Offset) -> Planner:
         resetlogs = str(start.log.get("resetlogs", ""))
-        planner = Planner(
+        return Planner(
             self._connect,
             self.settings,
             f"{self.name}:{self._database}",
@@ -101,9 +129,6 @@ class OracleSource(Source):
             ahead=self._ahead,
             restarted=not self._planned,
         )
-        end = planner.advance(start, limit, now)
-        self._planned = True
-        return end
 
     def plan(self, start: Offset, end: Offset) -> list[Slice]:
         """Snapshot chunks, structures, groups of whole transactions, and ranges to be mined for the next batch."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from headrace.changes import TableId
 from headrace.options import Options
 from headrace.sources.change_tables import lsn
 from headrace.sources.change_tables.connection import Connection
@@ -40,6 +41,16 @@ class SqlServer:
     def native(self, *parts: Any) -> NativeType:
         """A type out of its JSON form."""
         return NativeType(*parts)
+
+    def grant_table(self, table: TableId, user: str) -> str:
+        """The GRANT of a table."""
+        path = f"{statements.quote(table.schema)}.{statements.quote(table.name)}"
+        return f"Run: GRANT SELECT ON OBJECT::{path} TO {statements.quote(user)}."
+
+    def grant_changes(self, instance: str, user: str) -> str:
+        """The GRANT of the schema that all change tables are in."""
+        del instance
+        return f"Run: GRANT SELECT ON SCHEMA::cdc TO {statements.quote(user)}."
 
     def zone(self, connection: Connection, local: dt.datetime, minutes: int) -> str | None:
         """The time zone that the server says."""

@@ -252,7 +252,11 @@ class _Questions:
         waiting = self._commit_time(
             self._connection.rows(statements.FIRST_TRANSACTION_AFTER, (lsn.to_bytes(delivered),))
         )
-        health = replace(health, waiting_since=waiting, lost=self._lost(offset, delivered))
+        commits = 0
+        if waiting is not None:
+            commits = int(self._connection.value(statements.TRANSACTIONS_AFTER, (lsn.to_bytes(delivered),)))
+        lost = self._lost(offset, delivered)
+        health = replace(health, waiting_since=waiting, waiting_commits=commits, lost=lost)
         kept = health.retention_seconds
         if kept is None or health.asked is None:
             return health

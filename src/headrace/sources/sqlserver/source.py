@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from headrace.sources.change_tables import lsn
 from headrace.sources.change_tables.catalog import CatalogTable
 from headrace.sources.change_tables.connection import Connection
 from headrace.sources.change_tables.source import ChangeTableSource
 from headrace.sources.change_tables.table_rules import TableRules
+from headrace.sources.rights import MissingRight
 from headrace.sources.sqlserver import statements
 from headrace.sources.sqlserver.catalog import captured_tables
 from headrace.sources.sqlserver.connection import SqlServerConnection
 from headrace.sources.sqlserver.dialect import SqlServer
 from headrace.sources.sqlserver.health import HealthProbe
 from headrace.sources.sqlserver.options import OPTIONS
+from headrace.sources.sqlserver.rights import database_rights
 
 
 class SqlServerSource(ChangeTableSource):
@@ -34,6 +36,9 @@ class SqlServerSource(ChangeTableSource):
             databases=self._names,
             strict=strict,
         )
+
+    def _database_rights(self, connection: Connection) -> Iterable[MissingRight]:
+        return database_rights(connection, self.settings)
 
     def _state(self, connection: Connection) -> object:
         return [connection.rows(statements.INSTANCES), connection.rows(statements.DDL_STATE)]

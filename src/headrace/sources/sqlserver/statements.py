@@ -140,6 +140,11 @@ FIRST_TRANSACTION_AFTER = (
     "SELECT TOP (1) m.start_lsn, m.tran_end_time FROM cdc.lsn_time_mapping AS m "
     "WHERE m.start_lsn > ? AND m.tran_id <> 0x00 ORDER BY m.start_lsn"
 )
+TRANSACTIONS_AFTER = (
+    "SELECT COUNT_BIG(*) FROM (SELECT TOP (100000) m.start_lsn FROM cdc.lsn_time_mapping AS m "
+    "WHERE m.start_lsn > ? AND m.tran_id <> 0x00 ORDER BY m.start_lsn) AS x"
+)
+"""Bounded, because it is asked every few seconds however much waits."""
 NEWEST_SCAN = (
     "SELECT TOP (1) s.end_time, s.tran_count, s.empty_scan_count, s.error_count "
     "FROM sys.dm_cdc_log_scan_sessions AS s WHERE s.session_id > 0 ORDER BY s.session_id DESC"
@@ -152,6 +157,23 @@ JOBS_TABLE = (
 )
 NEWEST_INSTANCE_START = "SELECT MAX(t.start_lsn) FROM cdc.change_tables AS t"
 LOG_USED = "SELECT u.used_log_space_in_bytes FROM sys.dm_db_log_space_usage AS u"
+
+# What the login may do.
+
+CAPTURE_READ = {
+    "change_tables": "SELECT TOP (0) * FROM cdc.change_tables",
+    "captured_columns": "SELECT TOP (0) * FROM cdc.captured_columns",
+    "lsn_time_mapping": "SELECT TOP (0) * FROM cdc.lsn_time_mapping",
+    "ddl_history": "SELECT TOP (0) * FROM cdc.ddl_history",
+}
+"""Reads that find nothing, for which the right to read is asked all the same."""
+HIDDEN_INSTANCES = (
+    "SELECT t.capture_instance FROM cdc.change_tables AS t WHERE t.source_object_id IS NOT NULL "
+    "AND NOT EXISTS (SELECT 1 FROM sys.tables AS s WHERE s.object_id = t.source_object_id) ORDER BY t.capture_instance"
+)
+"""Capture instances of tables that the login does not see in the catalog."""
+SNAPSHOT_ISOLATION = "SELECT d.snapshot_isolation_state FROM sys.databases AS d WHERE d.name = ?"
+MAY_INSERT = "SELECT HAS_PERMS_BY_NAME(?, 'OBJECT', 'INSERT')"
 
 # Sessions.
 

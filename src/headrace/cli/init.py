@@ -1,0 +1,73 @@
+"""`headrace init`: a pipeline file to begin with."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headrace.cli.failure import failures_told
+from headrace.cli.invocation import program
+from headrace.cli.run import Debug
+
+
+def init(
+    pipeline: Annotated[Path, typer.Argument(help="The file to write; - prints it.")] = Path("pipeline.yaml"),
+    source: Annotated[str, typer.Option(help="Where changes come from: sqlserver, db2, oracle, kafka.")] = "sqlserver",
+    sink: Annotated[
+        list[str] | None,
+        typer.Option(help="Where they go: kafka, files, delta, iceberg, jdbc; as often as needed. By default delta."),
+    ] = None,
+    format: Annotated[
+        str, typer.Option(help="Of messages, where the sink takes or the source gives them.")
+    ] = "debezium_json",
+    option: Annotated[
+        list[str] | None,
+        typer.Option("-o", "--option", help="An option of the source, as -o hostname=db; as often as needed."),
+    ] = None,
+    password_env: Annotated[
+        str, typer.Option(help="The environment variable with the source's password.")
+    ] = "HEADRACE_PASSWORD",
+    name: Annotated[
+        str | None, typer.Option(help="The pipeline's name; by default the database's, or the file's.")
+    ] = None,
+    ask: Annotated[
+        bool, typer.Option("--ask/--no-ask", help="Ask the source for its tables, when -o says where it is.")
+    ] = True,
+    force: Annotated[bool, typer.Option("--force", help="Replace the file when it exists.")] = False,
+    debug: Debug = False,
+) -> None:
+    """Write a pipeline file with comments, for a source and sinks. With hostname and database given, its tables too."""
+    with failures_told(debug):
+        from headrace.errors import OptionError
+        from headrace.pipeline.new_file import new_file
+
+        printed = str(pipeline) == "-"
+        if not printed and pipeline.exists() and not force:
+            raise OptionError(f"'{pipeline}' exists.", remedy="Choose another file, or say --force.")
+        given: dict[str, str] = {}
+        for one in option or []:
+            key, equals, value = one.partition("=")
+            if not equals:
+                raise OptionError(f"'{one}' is no option.", remedy="Write -o name=value, such as -o hostname=db.")
+            given[key.strip()] = value.strip()
+        called = name or given.get("database") or ("pipeline" if printed else pipeline.stem)
+        called = name or re.sub(r"[^\w.-]+", "-", called)
+        made = new_file(called, source, sink or ["delta"], format, given, password_env, ask=ask)
+        if printed:
+            sys.stdout.write(made.text)
+        else:
+            try:
+                pipeline.write_text(made.text, encoding="utf-8")
+            except OSError as error:
+                raise OptionError(
+                    f"'{pipeline}' can't be written: {error.strerror}.", remedy="Check the path."
+                ) from None
+        told = list(made.notes)
+        if not printed:
+            told = [f"Written: {pipeline}.", *told, f"Next: {program('headrace')} check {shlex.quote(str(pipeline))}"]
+        sys.stderr.write("".join(f"{note}\n" for note in told))

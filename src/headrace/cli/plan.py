@@ -1,0 +1,73 @@
+"""`headrace plan`: what a run would do from the checkpoint, before it does it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from headrace.cli.failure import USER_ERROR, failures_told
+from headrace.cli.run import Debug, session_for
+
+if TYPE_CHECKING:
+    from headrace.pipeline.plan import PipelinePlan, TargetPlan
+
+
+def plan(
+    pipeline: Annotated[Path, typer.Argument(help="The pipeline's YAML file.", show_default=False)],
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object, for programs.")] = False,
+    debug: Debug = False,
+) -> None:
+    """Tell what a run would do: tables, snapshots, positions, and what becomes of the targets. Nothing is written.
+
+    Ends with 2 when the run would stop.
+    """
+    out = Console(highlight=False, markup=False, soft_wrap=True)
+    with failures_told(debug) as shown:
+        from headrace.observe.checkpoint import local_path
+        from headrace.pipeline import load_pipeline
+
+        loaded = load_pipeline(pipeline)
+        shown.hide = loaded.hide
+        wanted = loaded.looks_with_spark or local_path(loaded.checkpoint) is None
+        found = loaded.plan(spark=session_for([loaded], debug, short_lived=True) if wanted else None)
+        if as_json:
+            out.print(loaded.hide(json.dumps(found.to_json(), indent=2, ensure_ascii=False)))
+        else:
+            for line in lines(found):
+                out.print(loaded.hide(line))
+        stops = found.stops
+        # More than one sentence on stderr would be told by `failures_told` as one.
+        if stops:
+            raise typer.Exit(USER_ERROR)
+
+
+def lines(plan: PipelinePlan) -> list[str]:
+    """A plan as a person reads it."""
+    from headrace.pipeline.check import summary, table_text
+
+    begun = "has not been started yet" if plan.batch is None else f"goes on after batch {plan.batch:,}"
+    found = [f"{plan.name}: {begun} (checkpoint {plan.checkpoint})", f"  source  {plan.source}; {summary(plan)}"]
+    for topic, ends in sorted((plan.begin or {}).items()):
+        at = ", ".join(f"partition {partition} from {end:,}" for partition, end in sorted(ends.items()))
+        found.append(f"  topic   {topic}: {at}")
+    found += [f"  sink    {sink}" for sink in plan.sinks]
+    for table in plan.tables:
+        found.append(f"  table   {table.table}: {table_text(table, targets=False)}")
+        found += [f"            {_target(target)}" for target in table.targets if target.place or target.stop]
+    found += [f"  gone    {table} was captured up to now and would not be any more" for table in plan.gone]
+    stops = len(plan.stops)
+    if stops:
+        found.append(f"The run would stop at {stops} target{'' if stops == 1 else 's'}.")
+    return found
+
+
+def _target(target: TargetPlan) -> str:
+    if target.stop:
+        return f"{target.sink}: STOPS. {target.stop} {target.remedy}".rstrip()
+    state = {None: "", True: ", which is there", False: ", which would be made"}[target.exists]
+    changes = f": {', '.join(target.changes)}" if target.changes else ""
+    return f"{target.sink}: {target.place}{state}{changes}"

@@ -1,0 +1,95 @@
+"""The progress of a run, looked at once a second and kept for a while: what pages and scrapes are answered from.
+
+So that any number of them asks the source no more often than one screen does, and none waits for it.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from headrace.observe.progress import Progress
+
+_MOST = 3600
+
+
+@dataclass(frozen=True)
+class Moment:
+    """One look.
+
+    Args:
+        time: seconds since 1970.
+        progress: what it showed.
+    """
+
+    time: float
+    progress: Progress
+
+
+class ProgressHistory:
+    """Looks at a run from a thread of its own, until it is closed or the run can't be asked any more.
+
+    Args:
+        ask: gives the progress of now.
+        every: seconds between two looks.
+        most: how many are kept; the oldest go first.
+        clock: seconds since 1970.
+    """
+
+    def __init__(
+        self,
+        ask: Callable[[], Progress],
+        *,
+        every: float = 1.0,
+        most: int = _MOST,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._ask = ask
+        self._every = every
+        self._clock = clock
+        self._moments: deque[Moment] = deque(maxlen=most)
+        self._lock = threading.Lock()
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._look, name="headrace-history", daemon=True)
+        self.failure: Exception | None = None
+        """Why it looks no more, where it was not closed."""
+
+    def start(self) -> None:
+        """Begin to look."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Look no more; a look that goes on is waited for."""
+        self._closed.set()
+        if self._thread.is_alive() and threading.current_thread() is not self._thread:
+            self._thread.join()
+
+    def moments(self, since: float = 0.0) -> list[Moment]:
+        """What was seen after a time, oldest first."""
+        with self._lock:
+            return [moment for moment in self._moments if moment.time > since]
+
+    @property
+    def newest(self) -> Moment | None:
+        """The last look; null before the first."""
+        with self._lock:
+            return self._moments[-1] if self._moments else None
+
+    def look(self) -> None:
+        """Look now."""
+        moment = Moment(self._clock(), self._ask())
+        with self._lock:
+            self._moments.append(moment)
+
+    def _look(self) -> None:
+        while not self._closed.is_set():
+            try:
+                self.look()
+            except Exception as error:
+                # The run ends, with Spark under it; whoever asks is told.
+                self.failure = error
+                return
+            self._closed.wait(self._every)

@@ -1,0 +1,299 @@
+"""Whether a pipeline can run, found out in four steps, each of which includes those before it.
+
+| level | what is looked at |
+|---|---|
+| `static` | the file: sections, options, names, types, topics. Nobody is asked |
+| `connect` | whether the source and the sinks are reachable and the source takes the login |
+| `privileges` | what the login may not do, each right with the statement that grants it |
+| `plan` | what would be captured, and where it would go |
+
+Nothing is written and no Spark is started. A level that finds something wrong is the last one.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from headrace import registry
+from headrace.errors import HeadraceError
+from headrace.observe.checkpoint import local_path
+from headrace.pipeline.checkpoint import holder
+from headrace.pipeline.kafka_source import KafkaTopics
+from headrace.pipeline.model import Model, find_mistakes, missing_package, read_model
+from headrace.pipeline.plan import PipelinePlan, TablePlan, plan_pipeline
+from headrace.sinks.base import Sink
+from headrace.sources.databases import Databases
+
+
+class Level(StrEnum):
+    """How far a check goes."""
+
+    STATIC = "static"
+    CONNECT = "connect"
+    PRIVILEGES = "privileges"
+    PLAN = "plan"
+
+
+class Verdict(StrEnum):
+    """What a finding means."""
+
+    OK = "ok"
+    NOTE = "note"
+    """Worth knowing; a run starts all the same."""
+    WRONG = "wrong"
+    """A run would stop."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was looked at.
+
+    Args:
+        level: at which level.
+        verdict: what it means.
+        subject: what it is about: `file`, `source`, `sink 1 (delta)`, a table.
+        sentence: what was found.
+        remedy: what to do about it; empty where nothing.
+    """
+
+    level: Level
+    verdict: Verdict
+    subject: str
+    sentence: str
+    remedy: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON values under stable names."""
+        return {
+            "level": self.level.value,
+            "verdict": self.verdict.value,
+            "subject": self.subject,
+            "sentence": self.sentence,
+            "remedy": self.remedy or None,
+        }
+
+
+@dataclass(frozen=True)
+class Check:
+    """What a check found.
+
+    Args:
+        file: the pipeline file.
+        level: how far it was to go.
+        reached: how far it got.
+        findings: in the order of looking.
+    """
+
+    file: Path
+    level: Level
+    reached: Level
+    findings: tuple[Finding, ...]
+
+    @property
+    def passed(self) -> bool:
+        """Whether nothing is wrong."""
+        return all(finding.verdict is not Verdict.WRONG for finding in self.findings)
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON values under stable names."""
+        return {
+            "file": str(self.file),
+            "level": self.level.value,
+            "reached": self.reached.value,
+            "passed": self.passed,
+            "findings": [finding.to_json() for finding in self.findings],
+        }
+
+
+def check_file(path: Path, level: Level = Level.PLAN) -> Check:
+    """Check a pipeline file up to a level. Secrets stand in no finding."""
+    mistakes = find_mistakes(path)
+    findings = [Finding(Level.STATIC, Verdict.WRONG, "file", error.message, error.remedy) for error in mistakes]
+    if mistakes:
+        return Check(path, level, Level.STATIC, tuple(findings))
+    model = read_model(path)
+    reached = Level.STATIC
+    for reached in list(Level)[: list(Level).index(level) + 1]:
+        found = [_hidden(model, finding) for finding in _STEPS[reached](model)]
+        findings += found
+        if any(finding.verdict is Verdict.WRONG for finding in found):
+            break
+    return Check(path, level, reached, tuple(findings))
+
+
+def _hidden(model: Model, finding: Finding) -> Finding:
+    return Finding(
+        finding.level, finding.verdict, finding.subject, model.hide(finding.sentence), model.hide(finding.remedy)
+    )
+
+
+def _static(model: Model) -> Iterator[Finding]:
+    sinks = ", ".join(target.type for target in model.targets)
+    yield Finding(Level.STATIC, Verdict.OK, "file", f"Pipeline '{model.name}' from {model.source_type} to {sinks}.")
+    if not isinstance(model.source, KafkaTopics):
+        driver = model.source.settings.get("driver")
+        if driver is not None:
+            yield from _tried(Level.STATIC, "source", lambda: _find_driver(driver), silent=True)
+    if importlib.util.find_spec("pyspark") is None:
+        yield Finding(
+            Level.STATIC,
+            Verdict.NOTE,
+            "file",
+            "PySpark is not installed here, so the pipeline can't run here.",
+            "Run pip install 'headrace[spark]'.",
+        )
+
+
+def _find_driver(name: str) -> str:
+    registry.find("driver", name)
+    return ""
+
+
+def _connect(model: Model) -> Iterator[Finding]:
+    if isinstance(model.source, KafkaTopics):
+        yield from _tried(Level.CONNECT, "source", lambda: _asked_broker(model.source))
+    else:
+        for name, source in Databases(model.source).sources.items():
+
+            def connected(name: str = name, source: Any = source) -> str:
+                source.connect()
+                return f"Database '{name}' takes the login."
+
+            yield from _tried(Level.CONNECT, "source", connected)
+    for label, sink in _sinks(model):
+
+        def reachable(sink: Sink = sink) -> str:
+            sink.check()
+            return "Can be used."
+
+        yield from _tried(Level.CONNECT, label, reachable)
+    if local_path(model.checkpoint) is None:
+        yield Finding(Level.CONNECT, Verdict.NOTE, "checkpoint", "It is elsewhere and was not looked at.")
+    elif (by := holder(model.checkpoint)) is not None:
+        running = f"The pipeline runs now (process {by[0]})."
+        yield Finding(Level.CONNECT, Verdict.NOTE, "checkpoint", running, "A second run would be refused.")
+
+
+def _asked_broker(topics: Any) -> str:
+    topics.check()
+    return "A broker answers; whether it takes the login shows when a run starts."
+
+
+def _sinks(model: Model) -> list[tuple[str, Sink]]:
+    letters = model.dead_letters
+    named = [(target.label, target.sink) for target in model.targets]
+    return [*named, *([] if letters is None else [(f"dead_letter ({letters.type})", letters.sink)])]
+
+
+def _privileges(model: Model) -> Iterator[Finding]:
+    level = Level.PRIVILEGES
+    if isinstance(model.source, KafkaTopics):
+        yield Finding(level, Verdict.NOTE, "source", "What the login may do in Kafka is not asked.")
+    else:
+        for name, source in Databases(model.source).sources.items():
+            try:
+                missing = source.missing_rights()
+            except Exception as error:
+                yield _failed(level, "source", error)
+                continue
+            if missing is None:
+                yield Finding(level, Verdict.NOTE, "source", f"Source '{source.name}' can't say what its login may do.")
+            elif not missing:
+                yield Finding(level, Verdict.OK, "source", f"The login has every right in database '{name}'.")
+            for right in missing or ():
+                verdict = Verdict.WRONG if right.required else Verdict.NOTE
+                yield Finding(
+                    level, verdict, "source", f"The login lacks {right.right} ({right.purpose}).", right.grant
+                )
+    for label, sink in _sinks(model):
+        if sink.name in _ASKED_BY_NOBODY:
+            yield Finding(
+                level, Verdict.NOTE, label, "What its login may create is not asked; the first write shows it."
+            )
+
+
+_ASKED_BY_NOBODY = ("kafka", "jdbc")
+"""Sinks with a login whose rights are not looked at."""
+
+
+def _plan(model: Model) -> Iterator[Finding]:
+    try:
+        plan = plan_pipeline(model)
+    except Exception as error:
+        yield _failed(Level.PLAN, "source", error)
+        return
+    yield Finding(Level.PLAN, Verdict.OK, "source", summary(plan))
+    for table in plan.tables:
+        yield Finding(Level.PLAN, Verdict.OK, table.table, table_text(table))
+        for target in table.targets:
+            if target.stop:
+                yield Finding(Level.PLAN, Verdict.WRONG, f"{table.table} in {target.sink}", target.stop, target.remedy)
+    for table_gone in plan.gone:
+        yield Finding(Level.PLAN, Verdict.NOTE, table_gone, "It was captured up to now and would not be any more.")
+
+
+_STEPS: dict[Level, Callable[[Model], Iterator[Finding]]] = {
+    Level.STATIC: _static,
+    Level.CONNECT: _connect,
+    Level.PRIVILEGES: _privileges,
+    Level.PLAN: _plan,
+}
+
+
+def summary(plan: PipelinePlan) -> str:
+    """What would be read, in one sentence."""
+    if plan.topics:
+        return (
+            f"Topics {', '.join(plan.topics)}; {'from the beginning' if plan.batch is None else 'from the checkpoint'}."
+        )
+    count = len(plan.tables)
+    fresh = [table for table in plan.tables if table.snapshot in ("begins", "goes on")]
+    rows = sum(max(table.rows, 0) for table in fresh)
+    known = f", about {rows:,} rows" if fresh and all(table.rows >= 0 for table in fresh) else ""
+    return f"{count:,} table{'' if count == 1 else 's'}, {len(fresh):,} with a snapshot{known}."
+
+
+def table_text(table: TablePlan, *, targets: bool = True) -> str:
+    """What would be done with a table, in one sentence, with its targets where they are wanted."""
+    key = f"key {', '.join(table.key)}" if table.key else "no key"
+    rows = (
+        "an unknown number of rows" if table.rows < 0 else f"about {table.rows:,} row{'' if table.rows == 1 else 's'}"
+    )
+    chunks = "" if table.chunks is None else f" in {table.chunks:,} chunk{'' if table.chunks == 1 else 's'}"
+    work = {
+        "begins": f"reads {rows}{chunks}",
+        "goes on": f"goes on with its snapshot of {rows} after {table.chunks_done:,} chunks",
+        "catches up": "its snapshot is complete, changes made meanwhile follow",
+        "none": "no snapshot",
+    }[table.snapshot]
+    follow = f", then changes after {table.after}" if table.after else ", and no changes"
+    if table.snapshot in ("none", "catches up") and table.after:
+        follow = f", changes after {table.after}"
+    places = "; ".join(f"{target.sink}: {target.place}" for target in table.targets if target.place and targets)
+    columns = "1 column" if table.columns == 1 else f"{table.columns:,} columns"
+    return f"{key}, {columns}; {work}{follow}{'; to ' + places if places else ''}."
+
+
+def _tried(level: Level, subject: str, look: Callable[[], str], *, silent: bool = False) -> Iterator[Finding]:
+    try:
+        sentence = look()
+    except Exception as error:
+        yield _failed(level, subject, error)
+    else:
+        if not silent:
+            yield Finding(level, Verdict.OK, subject, sentence)
+
+
+def _failed(level: Level, subject: str, error: Exception) -> Finding:
+    """An error as a finding; what nobody expected is raised."""
+    ours: HeadraceError | None = error if isinstance(error, HeadraceError) else None
+    if isinstance(error, ModuleNotFoundError):
+        ours = missing_package(error)
+    if ours is None:
+        raise error
+    return Finding(level, Verdict.WRONG, subject, ours.message, ours.remedy)

@@ -1,0 +1,267 @@
+"""A pipeline file to begin with: what was said, what the source answers, and comments for the rest."""
+
+from __future__ import annotations
+
+import os
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from headrace import registry
+from headrace.changes import TableSchema
+from headrace.errors import HeadraceError, OptionError
+from headrace.options import Option, is_secret, parse_options
+from headrace.pipeline.kafka_source import KafkaTopics
+from headrace.pipeline.model import missing_package
+from headrace.registry import did_you_mean
+from headrace.sources.databases import Databases
+
+_WIDTH = 118
+_EXAMPLES: Mapping[tuple[str, str], Mapping[str, str]] = {
+    ("source", "sqlserver"): {"hostname": "db.example.com", "database": "sales", "user": "cdc"},
+    ("source", "db2"): {"hostname": "db.example.com", "database": "SALES", "user": "cdc"},
+    ("source", "oracle"): {
+        "hostname": "db.example.com",
+        "database": "ORCL",
+        "user": "C##HEADRACE",
+        "staging_location": "./staging",
+    },
+    ("source", "kafka"): {"bootstrap_servers": "kafka.example.com:9092", "topics": "sales.orders"},
+    ("sink", "kafka"): {"bootstrap_servers": "kafka.example.com:9092"},
+    ("sink", "files"): {"path": "./messages"},
+    ("sink", "delta"): {"path": "./lake"},
+    ("sink", "iceberg"): {"warehouse": "./warehouse"},
+    ("sink", "jdbc"): {"url": "postgresql://localhost:5432/sales", "user": "headrace"},
+    ("format", "debezium_avro"): {"registry": "http://localhost:8081"},
+    ("format", "qlik_avro"): {"registry": "http://localhost:8081"},
+}
+"""Values to be replaced, for options that a file can't do without."""
+_OFFERED: Mapping[tuple[str, str], tuple[str, ...]] = {
+    ("source", "sqlserver"): (
+        "port",
+        "snapshot_mode",
+        "snapshot_chunk_rows",
+        "server_timezone",
+        "signal_data_collection",
+    ),
+    ("source", "db2"): ("port", "snapshot_mode", "snapshot_chunk_rows", "capture_schema", "signal_data_collection"),
+    ("source", "oracle"): ("port", "pdb", "snapshot_mode", "lob_enabled"),
+    ("source", "kafka"): ("starting_offsets", "max_offsets_per_trigger", "fail_on_data_loss"),
+    ("sink", "kafka"): ("topic.creation.*", "on_oversized"),
+    ("sink", "delta"): ("stored_as_scd_type", "schema_change_behavior", "deletion_vectors"),
+    ("sink", "iceberg"): ("namespace", "stored_as_scd_type", "schema_change_behavior"),
+    ("sink", "jdbc"): ("table_name", "schema_change_behavior"),
+}
+"""Options that many want to know of; they stand in the file as comments, at their defaults."""
+
+
+@dataclass(frozen=True)
+class NewFile:
+    """A pipeline file to begin with.
+
+    Args:
+        text: the file.
+        notes: what a person should know, each as a sentence: what was found, and what has to be filled in.
+    """
+
+    text: str
+    notes: tuple[str, ...]
+
+
+def new_file(
+    name: str,
+    source: str,
+    sinks: Sequence[str],
+    format: str,
+    given: Mapping[str, str],
+    password_variable: str,
+    *,
+    ask: bool = True,
+) -> NewFile:
+    """Write a pipeline file that `headrace check --level static` accepts. Nothing is created.
+
+    Args:
+        name: the pipeline's.
+        source: the kind of source.
+        sinks: kinds of sinks.
+        format: of messages, where a sink takes or the source gives them.
+        given: options of the source.
+        password_variable: the environment variable with the source's password, which stands in no file.
+        ask: whether the source is asked for its tables, when `given` says where it is.
+
+    Raises:
+        OptionError: a kind or an option is unknown, or an option's value is wrong.
+    """
+    notes: list[str] = []
+    lines = [
+        f"# Pipeline '{name}', written by headrace init. What each option means: docs/reference/options.md.",
+        "#",
+        "#   headrace check <this file>     whether it can run, and what to do where it can't",
+        "#   headrace plan <this file>      what a run would do",
+        "#   headrace run <this file>       until Ctrl-C; the next run goes on where it stopped",
+        "#",
+        "# Relative paths are relative to this file. ${env:NAME} stands for an environment variable.",
+        "",
+        "source:",
+        f"  type: {source}",
+    ]
+    declared = KafkaTopics.options if source == "kafka" else _kind("source", source).options
+    filled = _filled("source", source, declared, given, notes)
+    lines += _options(declared, filled)
+    if any(option.name == "password" for option in declared):
+        lines += _password(password_variable, notes)
+    if source == "kafka":
+        _kind("format", format)
+        lines += ["  format:                     # how the messages are read", f"    type: {format}"]
+        lines += [f"  {line}" for line in _reading(format)]
+    else:
+        # Here only to say at once what can't be.
+        parse_options(declared, filled, owner=f"source '{source}'")
+        lines += list(_tables(source, filled, password_variable, notes, ask=ask and _is_known(source, given)))
+    lines += _offered("source", source, declared, filled, "  ")
+    kinds = [_kind("sink", sink) for sink in sinks]
+    if any(kind.takes == "messages" for kind in kinds):
+        lines += ["", "format:                         # of the messages", f"  type: {format}"]
+        found = _kind("format", format)
+        prefix = {"topic_prefix": name} if any(option.name == "topic_prefix" for option in found.options) else {}
+        lines += _options(found.options, _filled("format", format, found.options, prefix, notes))
+    lines += ["", "sinks:"]
+    for sink, kind in zip(sinks, kinds, strict=True):
+        values = _filled("sink", sink, kind.options, {}, notes)
+        lines.append(f"  - type: {sink}")
+        lines += [f"  {line}" for line in _options(kind.options, values)]
+        lines += _offered("sink", sink, kind.options, values, "    ")
+    lines += [
+        "",
+        "pipeline:",
+        f"  name: {_scalar(name)}",
+        "  checkpoint: ./checkpoint    # the only state: keep it, and give each pipeline its own",
+        "  trigger: 1s                 # how often it looks for changes",
+        "",
+        "# observe: {prometheus: 9464}   # GET /metrics on this machine; needs headrace[prometheus]",
+    ]
+    return NewFile("\n".join(lines) + "\n", tuple(dict.fromkeys(notes)))
+
+
+def _kind(kind: str, name: str) -> Any:
+    if name not in registry.names(kind):
+        known = [*registry.names(kind), *(["kafka"] if kind == "source" else [])]
+        raise OptionError(f"Unknown {kind} '{name}'.", remedy=did_you_mean(name, known))
+    try:
+        return registry.find(kind, name)
+    except ModuleNotFoundError as error:
+        missing = missing_package(error, f"The {kind} '{name}'")
+        if missing is None:
+            raise
+        raise missing from None
+
+
+def _filled(
+    kind: str, name: str, declared: Sequence[Option], given: Mapping[str, str], notes: list[str]
+) -> dict[str, str]:
+    """What was given under the options' own names, and examples for what a file can't do without."""
+    values: dict[str, str] = {}
+    for option in declared:
+        for spelling in (option.name, *option.aliases):
+            if spelling in given:
+                values[option.name] = given[spelling]
+    unknown = [one for one in given if one not in {s for o in declared for s in (o.name, *o.aliases)}]
+    if unknown:
+        known = [spelling for option in declared for spelling in (option.name, *option.aliases)]
+        raise OptionError(f"Unknown option '{unknown[0]}' for {kind} '{name}'.", remedy=did_you_mean(unknown[0], known))
+    secret = next((one for one in values if is_secret(one)), None)
+    if secret is not None:
+        raise OptionError(
+            f"Option '{secret}' is a secret, which is written to no file.",
+            remedy="Put it into an environment variable, and name that with --password-env.",
+        )
+    examples = _EXAMPLES.get((kind, name), {})
+    required = [option.name for option in declared if option.required]
+    for missing in dict.fromkeys([*examples, *required]):
+        if missing not in values:
+            values[missing] = examples.get(missing, "change-me")
+            if not values[missing].startswith("./"):
+                notes.append(f"Change '{missing}' of {kind} '{name}': '{values[missing]}' is an example.")
+    return values
+
+
+def _options(declared: Sequence[Option], values: Mapping[str, str]) -> list[str]:
+    lines = []
+    for option in declared:
+        if option.name in values and option.name != "tables":
+            listed = option.kind is list and "," in values[option.name]
+            value: Any = [part.strip() for part in values[option.name].split(",")] if listed else values[option.name]
+            lines.append(f"  {option.name}: {_scalar(value)}")
+    return lines
+
+
+def _reading(format: str) -> list[str]:
+    """The options of a format that reads, and can't do without them."""
+    values = {name: value for name, value in _EXAMPLES.get(("format", format), {}).items() if name == "registry"}
+    return [f"  {name}: {_scalar(value)}" for name, value in values.items()]
+
+
+def _password(variable: str, notes: list[str]) -> list[str]:
+    line = f'password: "${{env:{variable}}}"'
+    if variable in os.environ:
+        return [f"  {line}"]
+    notes.append(f"Set the password (export {variable}=...) and remove the # before 'password'.")
+    return [f"  # {line}   # export {variable}=..., then remove the # at the beginning"]
+
+
+def _is_known(source: str, given: Mapping[str, str]) -> bool:
+    """Whether the user said where the source is, so that it may be asked."""
+    return "database" in given and ("hostname" in given or "dsn" in given)
+
+
+def _tables(source: str, values: Mapping[str, str], variable: str, notes: list[str], *, ask: bool) -> Iterator[str]:
+    chosen = values.get("tables", "")
+    found: Sequence[TableSchema] = ()
+    if ask:
+        kind = _kind("source", source)
+        login = {"password": os.environ[variable]} if variable in os.environ else {}
+        try:
+            made = kind(parse_options(kind.options, {**values, **login}, owner=f"source '{source}'"))
+            found = Databases(made).tables()
+        except (HeadraceError, ModuleNotFoundError) as error:
+            ours = missing_package(error) if isinstance(error, ModuleNotFoundError) else error
+            if ours is None:
+                raise
+            notes.append(f"The tables are not known: {ours}")
+    if found:
+        notes.append(f"{len(found)} captured table{' was' if len(found) == 1 else 's were'} found.")
+        yield "  tables:                     # those that are captured now; a pattern does too: dbo.cust*"
+        for schema in found:
+            key = f"key {', '.join(schema.key)}" if schema.key else "no key"
+            columns = "1 column" if len(schema.columns) == 1 else f"{len(schema.columns):,} columns"
+            yield f"    - {_scalar(schema.id.path)}   # {key}; {columns}".replace("\n", " ")
+    elif chosen:
+        yield f"  tables: {_scalar([part.strip() for part in chosen.split(',')])}"
+    else:
+        yield "  # tables: [dbo.orders, dbo.cust*]   # without it all tables that are set up for capture"
+
+
+def _offered(kind: str, name: str, declared: Sequence[Option], values: Mapping[str, str], indent: str) -> list[str]:
+    lines = []
+    for offered in _OFFERED.get((kind, name), ()):
+        option = next(option for option in declared if option.name == offered)
+        if option.name in values:
+            continue
+        default = "" if option.default in (None, "", ()) else _shown(option.default)
+        shown = option.name.replace(".*", ".default.partitions")
+        lines += [f"{indent}# {shown}: {default}".rstrip()]
+        lines += [f"{indent}#     {line}" for line in textwrap.wrap(option.doc, _WIDTH - len(indent) - 6)]
+    return lines
+
+
+def _shown(default: Any) -> str:
+    return str(default).lower() if isinstance(default, bool) else str(default)
+
+
+def _scalar(value: Any) -> str:
+    """A value as YAML on one line."""
+    text = yaml.safe_dump(value, default_flow_style=True, width=10**6, allow_unicode=True)
+    return text.removesuffix("\n").removesuffix("\n...").strip()

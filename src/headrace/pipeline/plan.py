@@ -1,0 +1,250 @@
+"""What a run would do from its checkpoint: asked of the source, the checkpoint and the targets. Nothing is changed."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+from headrace.changes import TableSchema
+from headrace.errors import HeadraceError
+from headrace.observe.checkpoint import Folder, batch_offsets, committed_batch, open_folder
+from headrace.observe.completeness import offsets_of
+from headrace.pipeline.kafka_source import KafkaTopics
+from headrace.pipeline.model import Model, Target
+from headrace.sinks.base import BatchId
+from headrace.sources.base import Source
+from headrace.sources.databases import Databases, Offsets
+from headrace.sources.offset import Offset
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Snapshot = Literal["none", "begins", "goes on", "catches up"]
+_NO_SNAPSHOT = ("no_data", "recovery")
+_NEW = "a checkpoint that is not there yet"
+
+
+@dataclass(frozen=True)
+class TargetPlan:
+    """Where a table's changes would go in one sink.
+
+    Args:
+        sink: the sink as messages name it.
+        place: topic or table; empty where the sink has no place per table, or where nobody can say before the rows.
+        exists: whether the target is there; null where nobody looked.
+        changes: what would be done to its structure.
+        stop: why the run would stop there; empty where it would not.
+        remedy: what to do about that.
+    """
+
+    sink: str
+    place: str = ""
+    exists: bool | None = None
+    changes: tuple[str, ...] = ()
+    stop: str = ""
+    remedy: str = ""
+
+
+@dataclass(frozen=True)
+class TablePlan:
+    """One table.
+
+    Args:
+        table: `schema.name`; with several databases the database stands in front.
+        key: the names of its key columns; empty for a table without a key.
+        columns: how many columns are captured.
+        snapshot: whether its rows would be read: `begins`, `goes on`, `catches up` (they are, and changes made
+            meanwhile follow), or `none`.
+        rows: about how many rows the table has, as the source's catalog says; -1 where nobody asked or knows.
+        chunks: in how many key ranges they are read, at the least; null where that is unknown or nothing is read.
+        chunks_done: chunks that are in all sinks already.
+        after: the position after which its changes follow; empty where none do.
+        targets: one for each sink, in order.
+    """
+
+    table: str
+    key: tuple[str, ...]
+    columns: int
+    snapshot: Snapshot
+    rows: int = -1
+    chunks: int | None = None
+    chunks_done: int = 0
+    after: str = ""
+    targets: tuple[TargetPlan, ...] = ()
+
+
+@dataclass(frozen=True)
+class PipelinePlan:
+    """What a run would do.
+
+    Args:
+        name: the pipeline's.
+        checkpoint: path or URL.
+        batch: the newest batch that is in all sinks; null for a pipeline that was never started.
+        source: what the source is, in words.
+        tables: what is captured; empty where the source is Kafka.
+        gone: tables that were captured up to now and would not be any more.
+        topics: for Kafka the topics that are read, or the pattern.
+        begin: for Kafka where reading would begin, by topic and partition; empty before the first batch.
+        sinks: each sink with its format and what a repeated batch does.
+    """
+
+    name: str
+    checkpoint: str
+    batch: int | None
+    source: str
+    tables: tuple[TablePlan, ...] = ()
+    gone: tuple[str, ...] = ()
+    topics: tuple[str, ...] = ()
+    begin: Mapping[str, Mapping[str, int]] | None = None
+    sinks: tuple[str, ...] = ()
+
+    @property
+    def stops(self) -> list[tuple[str, TargetPlan]]:
+        """The targets at which the run would stop, with their tables."""
+        return [(table.table, target) for table in self.tables for target in table.targets if target.stop]
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON values under stable names."""
+        return {
+            "name": self.name,
+            "checkpoint": self.checkpoint,
+            "batch": self.batch,
+            "source": self.source,
+            "tables": [_table_json(table) for table in self.tables],
+            "gone": list(self.gone),
+            "topics": list(self.topics),
+            "begin": None if self.begin is None else {topic: dict(ends) for topic, ends in self.begin.items()},
+            "sinks": list(self.sinks),
+        }
+
+
+def plan_pipeline(model: Model, spark: SparkSession | None = None) -> PipelinePlan:
+    """What a run of a pipeline would do now. Nothing is written, locked or mined, and a run is not disturbed.
+
+    Args:
+        model: the checked file.
+        spark: a classic session, for sinks and checkpoints that are looked at with one; of such sinks only the places
+            are said without it.
+
+    Raises:
+        HeadraceError: as a run's first batch: the source can't be reached, a table is not captured, changes are lost.
+    """
+    folder = open_folder(model.checkpoint, spark)
+    batch = committed_batch(folder)
+    lines = [] if batch is None else batch_offsets(folder, batch)
+    line = lines[0] if lines else None
+    plan = PipelinePlan(
+        name=model.name,
+        checkpoint=model.checkpoint,
+        batch=batch,
+        source=model.source_type,
+        sinks=tuple(_sink_text(target) for target in model.targets),
+    )
+    if isinstance(model.source, KafkaTopics):
+        topics = tuple(model.source.settings["topics"]) or (model.source.settings["topics_pattern"],)
+        begin: Mapping[str, Mapping[str, int]] = json.loads(line) if line else {}
+        return replace(plan, source=f"kafka, read as {model.source.format.name}", topics=topics, begin=begin)
+    offsets = (offsets_of(line) if line else None) or Offsets()
+    next_batch = BatchId(model.name, _checkpoint_id(folder), 0 if batch is None else batch + 1)
+    sources = Databases(model.source).sources
+    tables: list[TablePlan] = []
+    gone: list[str] = []
+    for name, source in sources.items():
+        prefix = f"{name}." if len(sources) > 1 else ""
+        start = offsets.of(name)
+        found = {schema.id.path: schema for schema in source.tables()}
+        end = source.preview(start, dt.datetime.now(dt.UTC)) or _guessed(source, start, found)
+        for path, schema in found.items():
+            targets = tuple(_target(model, target, schema, next_batch, spark) for target in model.targets)
+            tables.append(replace(_table(source, path, schema, start, end), table=prefix + path, targets=targets))
+        gone += [prefix + path for path in start.known if path not in end.known and path not in found]
+    return replace(
+        plan, source=f"{model.source_type}, database {', '.join(sources)}", tables=tuple(tables), gone=tuple(gone)
+    )
+
+
+def _guessed(source: Source, start: Offset, found: Mapping[str, TableSchema]) -> Offset:
+    """What the next batch would begin with, for a source that can't say."""
+    known = tuple(dict.fromkeys([*(path for path in start.known if path in found), *found]))
+    return replace(start, known=known, commit=start.commit or source.head())
+
+
+def _table(source: Source, path: str, schema: TableSchema, start: Offset, end: Offset) -> TablePlan:
+    settings = source.settings
+    mode = settings.get("snapshot_mode", "")
+    before, progress = start.tables.get(path), end.tables.get(path)
+    plan = TablePlan(
+        path, schema.key, len(schema.columns), "none", after=end.commit if start.is_nothing else start.commit
+    )
+    if progress is not None:
+        plan = replace(plan, rows=progress.rows)
+    if progress is not None and end.takes_in(start, path) and mode not in _NO_SNAPSHOT:
+        rows = settings.get("snapshot_chunk_rows") if schema.key else None
+        chunks = None if progress.rows < 0 else -(-progress.rows // int(rows)) if rows else 1
+        plan = replace(plan, snapshot="begins", chunks=chunks, after=progress.commit)
+    elif before is not None and not before.done:
+        done = before.chunk + len(before.bounds)
+        plan = replace(plan, snapshot="goes on", rows=before.rows, chunks_done=done, after=before.commit)
+    elif before is not None and before.commit < start.commit:
+        plan = replace(plan, snapshot="catches up", after=before.commit)
+    elif path not in start.known:
+        plan = replace(plan, after=end.commit if progress is None else progress.commit)
+    return replace(plan, after="") if mode == "initial_only" else plan
+
+
+def _target(
+    model: Model, target: Target, schema: TableSchema, batch: BatchId, spark: SparkSession | None
+) -> TargetPlan:
+    try:
+        if target.format is not None:
+            return TargetPlan(target.label, target.format.topic_for(schema.id, model.source_type) or "")
+        found = target.sink.preview(schema, batch, spark)
+    except HeadraceError as error:
+        return TargetPlan(target.label, stop=error.message, remedy=error.remedy)
+    if found is None:
+        return TargetPlan(target.label)
+    return TargetPlan(target.label, found.place, found.exists, found.changes)
+
+
+def _checkpoint_id(folder: Folder) -> str:
+    """The id that Spark keeps in the checkpoint, by which targets know who writes to them."""
+    text = folder.text("metadata")
+    return str(json.loads(text)["id"]) if text else _NEW
+
+
+def _sink_text(target: Target) -> str:
+    format = "" if target.format is None else f" as {target.format.name}"
+    return f"{target.label}{format}, {target.sink.guarantee}"
+
+
+def _table_json(table: TablePlan) -> dict[str, Any]:
+    return {
+        "table": table.table,
+        "key": list(table.key),
+        "columns": table.columns,
+        "snapshot": table.snapshot,
+        "rows": table.rows if table.rows >= 0 else None,
+        "chunks": table.chunks,
+        "chunks_done": table.chunks_done,
+        "after": table.after or None,
+        "targets": [
+            {
+                "sink": target.sink,
+                "place": target.place or None,
+                "exists": target.exists,
+                "changes": list(target.changes),
+                "stop": target.stop or None,
+                "remedy": target.remedy or None,
+            }
+            for target in table.targets
+        ],
+    }
+
+
+def needs_spark(model: Model) -> bool:
+    """Whether the targets of a pipeline can only be looked at with Spark."""
+    return any(target.sink.looks_with_spark for target in model.targets)

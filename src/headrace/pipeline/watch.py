@@ -1,0 +1,103 @@
+"""The section `observe` of a pipeline file, and the servers of a run that others watch."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from http import HTTPStatus
+
+from headrace.observe.history import ProgressHistory
+from headrace.observe.page import HTML_TYPE, JSON_TYPE, page, seen
+from headrace.observe.progress import Progress
+from headrace.observe.prometheus import CONTENT_TYPE, prometheus_text, require_prometheus
+from headrace.observe.server import Address, Answer, WatchServer, parse_address
+from headrace.options import Option
+
+_TEXT = "text/plain; charset=utf-8"
+
+
+PROMETHEUS = Option(
+    "prometheus",
+    parse_address,
+    "Where a run answers `GET /metrics` in Prometheus' text format: `127.0.0.1:9464`, or a port alone, which only this "
+    "machine reaches. Without it nothing listens. There is no login and no TLS, so name another address only where "
+    "others may read it.",
+    default=None,
+)
+OPTIONS = (PROMETHEUS,)
+
+
+class Watch:
+    """What is served of one run. Nothing listens before it is asked for, and everything ends with `close`.
+
+    Args:
+        name: the pipeline's.
+        ask: gives the progress of now; called from a thread of its own, once a second, while something is served.
+        hide: takes secrets out of a text.
+    """
+
+    def __init__(self, name: str, ask: Callable[[], Progress], hide: Callable[[str], str]) -> None:
+        self._name = name
+        self._hide = hide
+        self._history = ProgressHistory(ask)
+        self._open = ExitStack()
+        self._begun = False
+        self._wanted = False
+
+    def serve_metrics(self, address: Address) -> WatchServer:
+        """Answer Prometheus.
+
+        Raises:
+            OptionError: the address can't be listened on, or Prometheus' client is not installed.
+        """
+        require_prometheus()
+        return self._serve(address, {"/metrics": self._metrics})
+
+    def serve_page(self, address: Address) -> WatchServer:
+        """Show the run to a browser: lag and throughput over time, and its tables.
+
+        Raises:
+            OptionError: the address can't be listened on.
+        """
+        return self._serve(address, {"/": self._page, "/progress.json": self._seen})
+
+    def begin(self) -> None:
+        """The run is there and can be asked."""
+        self._begun = True
+        if self._wanted:
+            self._history.start()
+
+    def close(self) -> None:
+        """Listen no more."""
+        self._open.close()
+        self._history.close()
+
+    def _serve(self, address: Address, routes: Mapping[str, Callable[[Mapping[str, str]], Answer]]) -> WatchServer:
+        server = WatchServer(address, routes)
+        self._open.callback(server.close)
+        if self._begun and not self._wanted:
+            self._history.start()
+        self._wanted = True
+        return server
+
+    def _page(self, query: Mapping[str, str]) -> Answer:
+        return Answer(HTML_TYPE, page())
+
+    def _seen(self, query: Mapping[str, str]) -> Answer:
+        try:
+            since = float(query.get("since", "0"))
+        except ValueError:
+            return Answer(_TEXT, b"'since' is a time in seconds.\n", HTTPStatus.BAD_REQUEST)
+        if self._history.failure is not None:
+            return Answer(_TEXT, b"The run can't be asked any more.\n", HTTPStatus.SERVICE_UNAVAILABLE)
+        found = seen(self._name, self._history.moments(since), self._history.newest)
+        return Answer(JSON_TYPE, self._hide(json.dumps(found, ensure_ascii=False)).encode())
+
+    def _metrics(self, query: Mapping[str, str]) -> Answer:
+        newest = self._history.newest
+        if newest is None or self._history.failure is not None:
+            why = "The run has just begun.\n" if self._history.failure is None else "The run can't be asked any more.\n"
+            return Answer(_TEXT, why.encode(), HTTPStatus.SERVICE_UNAVAILABLE)
+        text = prometheus_text(newest.progress, self._name)
+        return Answer(CONTENT_TYPE, self._hide(text.decode()).encode())

@@ -1,0 +1,28 @@
+"""What a login may not read of SQL Replication's control tables (spec/db2.md section 1); found out by reading."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from headrace.sources.change_tables.connection import Connection
+from headrace.sources.change_tables.rights import missing_select, refused
+from headrace.sources.db2.dialect import grant_select
+from headrace.sources.db2.statements import Statements, quote
+from headrace.sources.rights import MissingRight
+
+
+def database_rights(connection: Connection, statements: Statements, schema: str, user: str) -> Iterator[MissingRight]:
+    """What is missing beside the captured tables and their change tables."""
+    wanted = (
+        ("IBMSNAP_REGISTER", statements.STATES, "which tables are captured, and how far"),
+        ("IBMSNAP_UOW", statements.OLDEST_MAPPED, "commits and their times"),
+    )
+    for name, sql, purpose in wanted:
+        refusal = refused(connection, sql)
+        if refusal is not None:
+            grant = grant_select(f"{quote(schema)}.{quote(name)}", user)
+            yield missing_select(refusal, f"{schema}.{name}", purpose, grant)
+    if refused(connection, statements.RETENTION) is not None:
+        name = "IBMSNAP_CAPPARMS"
+        grant = grant_select(f"{quote(schema)}.{quote(name)}", user)
+        yield MissingRight(f"the right SELECT on {schema}.{name}", "how long changes are kept", grant, required=False)

@@ -1,0 +1,259 @@
+"""Rule: `headrace check` says what would stop a run and what to do about it, without a run; `headrace plan` what it
+would do. Neither writes anything."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.cli.test_status_command import Shop
+from typer.testing import CliRunner
+
+from headrace.cli.app import app
+from headrace.errors import ConnectError
+from headrace.sources.change_tables import lsn
+
+
+class Checked(Shop):
+    """The shop of `headrace status`, captured by a login that can be refused things, into messages and tables."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.options |= {"user": "cdc", "password": "hunter2", "snapshot_chunk_rows": "2"}
+
+    @property
+    def head(self) -> str:
+        """The newest LSN that is captured."""
+        newest = self.database.max_lsn()
+        assert newest is not None
+        return lsn.to_text(newest)
+
+    def write(self, **changes: Any) -> Path:
+        """The pipeline's file with sections changed, null for left out."""
+        sections: dict[str, Any] = {
+            "source": {"type": "sqlserver", **self.options},
+            "format": {"type": "debezium_json", "topic.prefix": "sales"},
+            "sinks": [{"type": "files", "path": "messages"}, {"type": "delta", "path": "lake"}],
+            "pipeline": {"name": "shop", "checkpoint": "state"},
+        }
+        for name, change in changes.items():
+            sections[name] = {**sections[name], **change} if isinstance(change, dict) else change
+        file = self.folder / "pipeline.yaml"
+        file.write_text(json.dumps({n: s for n, s in sections.items() if s is not None}, indent=1))
+        return file
+
+    def ask(self, command: str, *arguments: str, **changes: Any) -> tuple[int, str]:
+        """Exit code and what was printed; nothing may be left behind, and no secret told."""
+        file = self.write(**changes)
+        before = sorted(path.name for path in self.folder.iterdir())
+        done = CliRunner().invoke(app, [command, str(file), *arguments])
+        assert sorted(path.name for path in self.folder.iterdir()) == before
+        assert "hunter2" not in done.output
+        return done.exit_code, done.output
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Iterator[Checked]:
+    made = Checked(tmp_path)
+    yield made
+    made.database.close()
+
+
+def test_all_four_levels_of_a_pipeline_that_can_run(shop: Checked) -> None:
+    code, text = shop.ask("check")
+    place = shop.folder / "lake/dbo/t"
+    assert code == 0, text
+    assert text.splitlines() == [
+        "ok    static     Pipeline 'shop' from sqlserver to files, delta.",
+        "ok    connect    source: Database 'shop' takes the login.",
+        "ok    connect    sink 1 (files): Can be used.",
+        "ok    connect    sink 2 (delta): Can be used.",
+        "ok    privileges source: The login has every right in database 'shop'.",
+        "ok    plan       source: 1 table, 1 with a snapshot, about 5 rows.",
+        "ok    plan       dbo.t: key id, 1 column; reads about 5 rows in 3 chunks, then changes after "
+        f"{shop.head}; to sink 1 (files): sales.shop.dbo.t; sink 2 (delta): {place}.",
+        "Nothing is wrong up to level plan.",
+    ]
+
+
+def test_every_mistake_of_the_file_is_told_at_once_with_its_line(shop: Checked) -> None:
+    code, text = shop.ask(
+        "check",
+        "--level",
+        "static",
+        source={"snapshot_chunk_row": "2"},
+        format={"topic.prefix": ""},
+        sinks=[
+            {"type": "files", "paht": "m"},
+            {"type": "delta", "path": "lake"},
+            {"type": "kafka", "bootstrap.servers": "k:1"},
+        ],
+        pipeline={"trigger": "soon"},
+    )
+    assert code == 2
+    lines = text.splitlines()
+    assert [line for line in lines if "Unknown option 'snapshot_chunk_row'" in line and "line " in line]
+    assert [line for line in lines if "Unknown option 'paht' for sink 'files'. Did you mean 'path'?" in line]
+    assert [line for line in lines if "Option 'topic_prefix' of format 'debezium_json' is missing." in line]
+    assert [line for line in lines if "A trigger can't be 'soon'. Write 500ms" in line]
+    assert lines[-1] == "4 things are wrong at level static."
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"source": {"driver": "mssql-pyton"}}, "Unknown driver 'mssql-pyton'. Did you mean 'mssql-python'?"),
+        ({"sinks": [{"type": "detla"}]}, "Unknown sink 'detla'. Did you mean 'delta'?"),
+        ({"sinks": None}, "Key 'sinks' is missing."),
+        ({"format": {"topic.prefix": "x", "shape": "9"}}, "Option 'shape' can't be '9'."),
+        ({"format": {"type": "canal_json", "topic.prefix": None, "topic": "${tabel}"}}, "can't hold '${tabel}'"),
+    ],
+)
+def test_a_mistake_of_the_file(shop: Checked, changes: dict[str, Any], told: str) -> None:
+    code, text = shop.ask("check", "--level", "static", **changes)
+    assert (code, told in text) == (2, True), text
+
+
+def test_nobody_is_asked_about_the_file_alone(shop: Checked) -> None:
+    assert shop.ask("check", "--level", "static", source={"hostname": "/nowhere"})[0] == 0
+    code, text = shop.ask("check", "--level", "connect", source={"hostname": "/nowhere"})
+    assert (code, "wrong connect    source: Server '/nowhere' can't be reached" in text) == (2, True)
+
+
+def test_what_can_not_be_reached_is_told_for_source_and_sinks(shop: Checked, monkeypatch: pytest.MonkeyPatch) -> None:
+    from headrace.sources.sqlserver.source import SqlServerSource
+
+    def refuse(source: SqlServerSource) -> None:
+        raise ConnectError("Server 'db' refused the login of user 'cdc' (password hunter2).", remedy="Check it.")
+
+    monkeypatch.setattr(SqlServerSource, "connect", refuse)
+    sinks = [{"type": "kafka", "bootstrap.servers": "127.0.0.1:1"}, {"type": "delta", "path": "lake"}]
+    code, text = shop.ask("check", sinks=sinks)
+    assert code == 2
+    assert "wrong connect    source: Server 'db' refused the login of user 'cdc'" in text
+    assert "wrong connect    sink 1 (kafka): No Kafka broker answers at 127.0.0.1:1." in text
+    assert text.endswith("2 things are wrong at level connect. Later levels were not looked at.\n")
+
+
+def test_a_right_that_is_missing_comes_with_its_grant(shop: Checked) -> None:
+    shop.database.execute("DENY SELECT ON dbo.t TO cdc")
+    code, text = shop.ask("check")
+    assert code == 2
+    assert (
+        "wrong privileges source: The login lacks the right SELECT on dbo.t (its snapshot and its structure). "
+        "Run: GRANT SELECT ON OBJECT::[dbo].[t] TO [cdc]." in text
+    )
+    shop.database.execute("GRANT SELECT ON OBJECT::[dbo].[t] TO [cdc]")
+    assert shop.ask("check")[0] == 0
+
+
+def test_a_right_that_only_hides_something_is_a_note(shop: Checked) -> None:
+    shop.database.execute("DENY SELECT ON sys.dm_server_services TO cdc")
+    code, text = shop.ask("check", "--level", "privileges")
+    assert code == 0
+    assert (
+        "note  privileges source: The login lacks the right VIEW SERVER STATE (whether SQL Server Agent runs)." in text
+    )
+    assert "GRANT VIEW SERVER STATE TO [cdc]." in text
+
+
+def test_a_table_that_is_not_captured_shows_in_the_plan(shop: Checked) -> None:
+    shop.database.execute("CREATE TABLE dbo.plain (id int NOT NULL PRIMARY KEY)")
+    code, text = shop.ask("check", source={"tables": ["dbo.plain"]})
+    assert code == 2
+    assert "wrong plan       source: Table 'dbo.plain' of database 'shop' has no change data capture." in text
+    assert "@source_name = N'plain'" in text
+
+
+def test_json_says_the_same(shop: Checked) -> None:
+    code, text = shop.ask("check", "--json", "--level", "connect")
+    found = json.loads(text)
+    assert (code, found["passed"], found["level"], found["reached"]) == (0, True, "connect", "connect")
+    assert found["findings"][0] == {
+        "level": "static",
+        "verdict": "ok",
+        "subject": "file",
+        "sentence": "Pipeline 'shop' from sqlserver to files, delta.",
+        "remedy": None,
+    }
+    assert shop.ask("check", "--level", "everything")[0] == 2
+
+
+def test_check_starts_no_spark(shop: Checked) -> None:
+    program = (
+        "import sys\nfrom headrace.cli import main\n"
+        "try:\n    main()\nexcept SystemExit as end:\n    sys.exit(end.code or 'pyspark' in sys.modules)\n"
+    )
+    file = shop.write(sinks=[{"type": "files", "path": "messages"}])
+    done = subprocess.run([sys.executable, "-c", program, "check", str(file)], capture_output=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+
+
+# The plan.
+
+
+def planned(shop: Checked, **changes: Any) -> Any:
+    code, text = shop.ask("plan", "--json", sinks=[{"type": "files", "path": "messages"}], **changes)
+    assert code == 0, text
+    return json.loads(text)
+
+
+def test_a_plan_from_nothing_through_the_snapshot_to_the_stream(shop: Checked) -> None:
+    (table,) = planned(shop)["tables"]
+    begin = shop.head
+    assert (table["snapshot"], table["rows"], table["chunks"], table["after"]) == ("begins", 5, 3, begin)
+    assert table["targets"][0]["place"] == "sales.shop.dbo.t"
+    shop.batch()
+    (table,) = planned(shop)["tables"]
+    assert (table["snapshot"], table["chunks_done"], table["after"]) == ("goes on", 1, begin)
+    shop.level()
+    found = planned(shop)
+    (table,) = found["tables"]
+    assert (table["snapshot"], table["after"], found["batch"]) == ("none", shop.offset.commit, 4)
+
+
+def test_a_plan_without_a_snapshot_and_without_a_stream(shop: Checked) -> None:
+    (table,) = planned(shop, source={"snapshot_mode": "no_data"})["tables"]
+    assert (table["snapshot"], table["after"]) == ("none", shop.head)
+    (table,) = planned(shop, source={"snapshot_mode": "initial_only"})["tables"]
+    assert (table["snapshot"], table["after"]) == ("begins", None)
+
+
+def test_a_plan_with_a_new_table_and_one_that_is_left_out(shop: Checked) -> None:
+    shop.level()
+    shop.database.execute("CREATE TABLE dbo.u (a int)")
+    shop.database.execute("EXEC sys.sp_cdc_enable_table @source_schema='dbo', @source_name='u', @role_name=NULL")
+    shop.database.execute("INSERT INTO dbo.u VALUES (1), (2)")
+    shop.database.capture()
+    found = planned(shop, source={"tables": ["dbo.u"]})
+    (table,) = found["tables"]
+    assert (table["table"], table["key"], table["snapshot"], table["chunks"]) == ("dbo.u", [], "begins", 1)
+    assert found["gone"] == ["dbo.t"]
+
+
+def test_a_plan_that_can_not_be_carried_out_is_the_error_of_the_run(shop: Checked) -> None:
+    shop.level()
+    for key in (10, 11):
+        shop.database.execute("INSERT INTO dbo.t VALUES (?)", (key,))
+        shop.database.capture()
+    shop.database.cleanup()
+    code, text = shop.ask("plan", sinks=[{"type": "files", "path": "messages"}])
+    assert (code, text.count("\n")) == (2, 1)
+    assert text.startswith("Changes of table 'dbo.t'"), text
+
+
+def test_a_plan_of_topics(shop: Checked) -> None:
+    source = {"type": "kafka", "bootstrap.servers": "127.0.0.1:1", "topics": "a,b", "format": {"type": "canal_json"}}
+    file = shop.folder / "feed.yaml"
+    sections = {"source": source, "sink": {"type": "memory"}, "pipeline": {"name": "feed", "checkpoint": "state"}}
+    file.write_text(json.dumps(sections))
+    done = CliRunner().invoke(app, ["plan", str(file)])
+    assert done.exit_code == 0
+    assert "Topics a, b; from the beginning." in done.output
+    checked = CliRunner().invoke(app, ["check", str(file), "--level", "connect"])
+    assert (checked.exit_code, "No Kafka broker answers at 127.0.0.1:1" in checked.output) == (2, True)

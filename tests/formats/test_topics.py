@@ -1,0 +1,77 @@
+"""Rule: the topic that a format says of a table is the one that its messages go to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.sql.functions import expr
+from tests.formats.test_any_to_any import ENCODING, TABLE, changes_frame
+
+from headrace import registry
+from headrace.changes import TableId
+from headrace.errors import OptionError
+from headrace.formats.base import Format
+from headrace.formats.encoding import topic_for, topic_of
+from headrace.options import parse_options
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+CASES: list[tuple[str, dict[str, Any], str, str]] = [
+    ("debezium_json", {"topic_prefix": "srv"}, "sqlserver", "srv.shop.dbo.orders"),
+    ("debezium_json", {"topic_prefix": "srv", "shape": "1.7"}, "sqlserver", "srv.dbo.orders"),
+    ("debezium_json", {"topic_prefix": "srv"}, "postgresql", "srv.dbo.orders"),
+    (
+        "debezium_json",
+        {"topic_prefix": "srv", "topic_route_regex": r"(.*)\.orders", "topic_route_replacement": "$1.all"},
+        "sqlserver",
+        "srv.shop.dbo.all",
+    ),
+    ("canal_json", {}, "sqlserver", "shop.dbo.orders"),
+    ("maxwell_json", {}, "sqlserver", "maxwell"),
+    ("ogg_json", {"topic": "a-${schema}-${table}"}, "sqlserver", "a-dbo-orders"),
+    ("qlik_json", {"topic": "${database}"}, "sqlserver", "shop"),
+    ("shareplex_json", {}, "sqlserver", "shop.dbo.orders"),
+    ("dts_avro", {}, "sqlserver", "dts"),
+]
+
+
+def made(name: str, options: dict[str, Any]) -> Format:
+    kind = registry.find("format", name)
+    given = {**ENCODING.get(name, {}), **options}
+    found: Format = kind(parse_options(kind.options, given, owner=f"format '{name}'"))
+    return found
+
+
+@pytest.mark.parametrize(("name", "options", "connector", "topic"), CASES)
+def test_the_topic_of_a_table(name: str, options: dict[str, Any], connector: str, topic: str) -> None:
+    assert made(name, options).topic_for(TABLE.id, connector) == topic
+
+
+def test_templates_say_of_a_table_what_they_say_of_its_rows(spark: SparkSession) -> None:
+    templates = ["dts", "${path}", "x.${database}.${schema}.${table}.y", "${schema}", "it's ${table}"]
+    tables = [TableId("shop", "dbo", "orders"), TableId("", "dbo", "o'x"), TableId("d", "", "t")]
+    rows = spark.createDataFrame(
+        [((t.database, t.schema, t.name),) for t in tables], "table struct<database:string,schema:string,name:string>"
+    )
+    found = rows.selectExpr(*(f"{topic_of(template)} as t{n}" for n, template in enumerate(templates))).collect()
+    assert [list(row) for row in found] == [[topic_for(template, table) for template in templates] for table in tables]
+
+
+def test_debeziums_topic_is_the_one_of_its_messages(spark: SparkSession) -> None:
+    format = made("debezium_json", {"topic_prefix": "srv", "include_schema_changes": False})
+    rows = changes_frame(spark).where("op in ('schema', 'c')").drop("source")
+    ours = rows.withColumn("source", expr("map('connector', 'sqlserver')")).select(*changes_frame(spark).columns)
+    topics = format.encode(ours).select("topic").distinct().collect()
+    assert [row["topic"] for row in topics] == [format.topic_for(TABLE.id, "sqlserver")]
+
+
+def test_options_that_say_no_topic_are_refused_before_there_are_rows() -> None:
+    table = TableId("shop", "dbo", "orders")
+    with pytest.raises(OptionError, match="topic_prefix"):
+        made("debezium_json", {"topic_prefix": ""}).topic_for(table)
+    with pytest.raises(OptionError, match=r"can't hold '\$\{tabel\}'"):
+        made("canal_json", {"topic": "${tabel}"}).topic_for(table)
+    # Parts that a table does not have leave no point behind.
+    assert made("canal_json", {}).topic_for(TableId("", "dbo", "orders")) == "dbo.orders"
