@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from uuid import uuid4
 
 from headrace.apply import TableBatch, fold, fold_keyless, survey, upserts
-from headrace.changes.table import TableId
+from headrace.changes.table import TableId, TableSchema
 from headrace.changes.typed import literal, quote
 from headrace.errors import OptionError, SchemaError, SinkError
 from headrace.options import Option, Options
@@ -21,6 +21,7 @@ from headrace.sinks.jdbc_database import Database
 from headrace.sinks.jdbc_dialect import Mirror, TableName
 from headrace.sinks.jdbc_mariadb import MariaDb
 from headrace.sinks.jdbc_postgres import Postgres
+from headrace.sinks.jdbc_reading import mirrored_rows
 from headrace.sinks.jdbc_target import StagedBatch, TargetPlan, TargetTables
 from headrace.sinks.table_sink import (
     MAX_PARALLEL_TABLES,
@@ -34,7 +35,7 @@ from headrace.sinks.table_sink import (
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 
 _DATABASES: dict[str, Callable[[Address], Database]] = {"postgresql": Postgres, "mariadb": MariaDb}
@@ -135,6 +136,12 @@ class JdbcSink(Sink):
         works = list(zip(tables, plans, strict=True))
         workers = self.settings["max_parallel_tables"]
         side_by_side(spark, works, lambda work: self._bring(rows, *work, targets, batch), workers=workers)
+
+    def now(self, spark: SparkSession, schema: TableSchema) -> DataFrame | None:
+        """The rows of a source table's mirror, without our column; None where there is no mirror. Lazy."""
+        with closing(self.database.connect()) as connection:
+            name = _named(self._name_parts, self.database.default_schema(connection), schema.id)
+        return mirrored_rows(spark, self.database, name, schema)
 
     def _look(self, tables: Sequence[TableBatch], batch: BatchId) -> tuple[TargetTables, list[TargetPlan]]:
         """Look at every target before the first is touched, then claim those that are new."""
