@@ -150,7 +150,7 @@ def test_without_a_key_the_number_of_equal_rows_counts(tmp_path: Path) -> None:
 def test_a_missing_mirror_is_a_difference(tmp_path: Path) -> None:
     found = compare(source_file(tmp_path, SOURCE), tmp_path / "nowhere")
     assert [d.table for d in found.differences] == ["dbo.goods"]
-    assert "there is no Delta table" in str(found)
+    assert "there is no mirror" in str(found)
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

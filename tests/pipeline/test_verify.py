@@ -52,6 +52,25 @@ def test_equal_tables_and_then_the_rows_that_differ(spark: SparkSession, tmp_pat
     assert sorted(path.name for path in (tmp_path / "checkpoint" / "commits").iterdir()) == before
 
 
+def test_a_change_log_is_compared_by_the_rows_that_its_changes_leave(
+    spark: SparkSession, tmp_path: Path, commits: Path
+) -> None:
+    for number in range(1, 4):
+        commit_changes(commits, number, [("dbo.a", "c", f"{number}{n}") for n in "ab"])
+    commit_changes(commits, 4, [("dbo.a", "d", "1a")])
+    file = pipeline_file(tmp_path, {"type": "delta", "path": "./log", "stored_as_scd_type": "append"})
+    assert load_pipeline(file).start(spark, once=True).wait(120)
+    told = CliRunner().invoke(app, ["verify", str(file)])
+    assert (told.exit_code, told.stdout) == (
+        0,
+        "dbo.a in sink 1 (delta): 5 rows in the source, 5 in the target; equal\n",
+    )
+    spark.sql(f"delete from delta.`{tmp_path}/log/dbo/a` where _headrace_op = 'd' or id = '2b'")
+    told = CliRunner().invoke(app, ["verify", str(file)])
+    assert told.exit_code == 1
+    assert told.stdout.splitlines()[1:] == ['  extra {"id":"1a"}', '  missing {"id":"2b"}']
+
+
 def test_a_pipeline_without_tables_to_compare_is_refused(spark: SparkSession, tmp_path: Path, commits: Path) -> None:
     loaded = load_pipeline(pipeline_file(tmp_path, {"type": "list_changes", "path": "./c"}))
     with pytest.raises(OptionError, match="no sink whose tables can be compared"):

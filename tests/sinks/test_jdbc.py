@@ -110,6 +110,29 @@ def test_every_type_arrives_exactly_whatever_the_sessions_zone(target: JdbcTarge
     assert found == {name: expected[place] for name, expected in TYPES.items()}
 
 
+def test_a_mirror_is_read_back_as_the_source_has_it(target: JdbcTarget) -> None:
+    from headrace.apply import survey, upserts
+    from headrace.pipeline.comparison import compare
+    from headrace.sinks.jdbc_reading import as_compared
+
+    typed = table(**{name: kind for name, (kind, *_) in TYPES.items()})
+    row = {name: text for name, (_, text, *_) in TYPES.items()}
+    batch = Batch(typed).add("r", typed, "1//1", row, snapshot="true")
+    batch.add("r", typed, "1//2", {"id": "1", **{name: None for name in TYPES if name != "id"}}, snapshot="last")
+    target.write(batch)
+    rows = batch.rows(target.spark)
+    (found,) = survey(rows)
+    columns = [f"{as_compared(f'row.{column.name}', column)} as {column.name}" for column in typed.columns]
+    expected = upserts(rows, found).selectExpr(*columns).persist()
+    actual = target.running.sink().now(target.spark, typed)
+    assert compare(expected, actual, typed.key).equal
+    raw = "'\\x00'" if target.running.kind == "postgresql" else "x'00'"
+    target.running.run(f"UPDATE t SET raw = {raw}, small = 1 WHERE id < 0", "DELETE FROM t WHERE id = 1")
+    told = compare(expected, actual, typed.key)
+    assert {(one.kind, one.columns) for one in told.differences} == {("different", ("small", "raw")), ("missing", ())}
+    assert target.running.sink().now(target.spark, table("absent")) is None
+
+
 @pytest.mark.parametrize("name", ["x]; DROP TABLE y-- a.b %s", "ü`t'q\"{d}\\"])
 def test_odd_names_of_tables_and_columns_work(target: JdbcTarget, name: str) -> None:
     odd = table(name, key=("k " + name,), **{"k " + name: "int32", name: "string", "o": "string"})

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
-from change_history import pos
+from change_history import Batch, pos, table
 
+from headrace import registry
 from headrace.errors import SinkError
 from headrace.formats.base import MESSAGE_DDL
 from headrace.local_rows import local_rows
+from headrace.observe.progress import ProgressBoard
 from headrace.options import parse_options
+from headrace.pipeline.batch import BatchWriter
+from headrace.pipeline.model import Target
 from headrace.pipeline.recover import recover
 from headrace.sinks.base import BatchId
 from headrace.sinks.kafka import KafkaSink
@@ -159,6 +166,50 @@ def test_a_message_over_the_limit_of_its_topic_stops_the_batch_before_any_is_sen
     fitting = [(topic, key, value[:10]) for topic, key, value in rows]
     sink.write(messages(spark, fitting), BatchId("p", "c", 0))
     assert len(read(spark, bootstrap, "narrow")) == 40
+
+
+def test_messages_over_the_limit_are_kept_beside_where_that_is_asked_and_the_others_sent(
+    spark: Any, bootstrap: str, tmp_path: Path
+) -> None:
+    options = {"topic.creation.default.max.message.bytes": "2000", "on_oversized": "dead_letter"}
+    sink = kafka_sink(bootstrap, **options, oversized_path=f"{tmp_path}/aside")
+    rows = [("shorter", f"k{n}".encode(), b"x" * (3000 if n in (3, 7) else 10)) for n in range(10)]
+    for _ in range(2):
+        sink.write(messages(spark, rows), BatchId("p", "c", 4))
+    sink.write(messages(spark, [("shorter", b"k3", b"later")]), BatchId("p", "c", 5))
+    sent = [bytes(row["key"]) for row in read(spark, bootstrap, "shorter")]
+    assert sorted(sent) == sorted([key for _, key, value in rows if len(value) == 10] * 2 + [b"k3"])
+    aside = spark.read.parquet(f"{tmp_path}/aside").orderBy("position").collect()
+    assert [(row["topic"], bytes(row["key"]), bytes(row["value"]), row["position"]) for row in aside] == [
+        ("shorter", key, value, pos(n)) for n, (_, key, value) in enumerate(rows) if len(value) == 3000
+    ]
+    why = r"A Kafka message for topic shorter \(key k\d\) has 31\d\d bytes, more than its max\.message\.bytes of 2000\."
+    assert all(re.fullmatch(why, row["reason"]) for row in aside)
+
+
+def test_a_change_over_the_limit_is_sent_without_its_large_columns_where_that_is_asked(
+    spark: Any, bootstrap: str
+) -> None:
+    schema = table(key=("id",), id="int32", a="string", b="string")
+    batch = Batch(schema).add("c", schema, 1, {"id": "1", "a": "x" * 1500, "b": "y"})
+    batch.add("u", schema, 2, {"id": "2", "a": "x" * 3000, "b": "z"}, {"id": "2", "a": "w" * 900, "b": None})
+    options = {"topic.creation.default.max.message.bytes": "2500", "on_oversized": "drop_columns"}
+    sink = kafka_sink(bootstrap, **options, oversized_column_bytes=1000)
+    format = registry.find("format", "maxwell_json")
+    format = format(parse_options(format.options, {"topic": "trimmed"}, owner="format"))
+    writer = BatchWriter("p", [Target("kafka", sink, format, "maxwell", "sink 1 (kafka)")], ProgressBoard())
+    writer.begin("c")
+    for number in range(2):
+        writer(batch.rows(spark), number)
+    found = [json.loads(row["value"]) for row in read(spark, bootstrap, "trimmed")]
+    whole = {"id": 1, "a": "x" * 1500, "b": "y"}
+    assert [one["data"] for one in found] == [whole, {"id": 2, "b": "z"}] * 2
+    # What is still too large stops the batch.
+    tight = kafka_sink(bootstrap, **options, oversized_column_bytes=2900)
+    with pytest.raises(SinkError, match=r"topic trimmed .* more than its max\.message\.bytes of 2500"):
+        again = BatchWriter("p", [Target("kafka", tight, format, "maxwell", "sink 1 (kafka)")], ProgressBoard())
+        again.begin("c")
+        again(Batch(schema).add("c", schema, 3, {"id": "3", "a": "x" * 2800, "b": "y"}).rows(spark), 2)
 
 
 def test_a_refusal_of_kafka_shows_no_secret(spark: Any, bootstrap: str) -> None:

@@ -95,9 +95,9 @@ def test_options_of_topics_that_can_not_be_are_refused(options: dict[str, str], 
 @pytest.mark.parametrize(
     ("option", "value", "message"),
     [
-        ("on_oversized", "dead_letter", "would make its consumers wrong"),
-        ("on_oversized", "drop_columns", "would make its consumers wrong"),
-        ("on_oversized", "ignore", "it can only be fail"),
+        ("on_oversized", "dead_letter", "'on_oversized: dead_letter' and 'oversized_path' of sink 'kafka' go together"),
+        ("oversized_path", "/aside", "go together"),
+        ("on_oversized", "ignore", "on_oversized"),
         ("kafka.partitioner.class", "org.example.Mine", "'kafka.partitioner.class' of sink 'kafka' can't be given"),
         ("kafka.partitioner.ignore.keys", "true", "can't be 'true'"),
         ("kafka.enable.idempotence", "false", "can't be 'false'"),

@@ -6,9 +6,15 @@ the rest; what of a row was not sent is named, so that absent and NULL stay two 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from headrace.apply.survey import TableBatch
+from headrace.apply.fold import fold
+from headrace.apply.keyless import fold_keyless
+from headrace.apply.survey import TableBatch, survey
+from headrace.changes.row import spark_schema
+from headrace.changes.table import TableSchema
+from headrace.changes.texts import text_image
 from headrace.changes.typed import literal, quote, typed_value
 
 if TYPE_CHECKING:
@@ -47,3 +53,50 @@ def change_log(rows: DataFrame, table: TableBatch, position_column: str) -> Data
             f"before as {BEFORE}",
         )
     )
+
+
+def rows_left(log: DataFrame, schema: TableSchema, position_column: str) -> DataFrame:
+    """The rows that the changes of a log leave, typed: what the table holds after the last of them.
+
+    A read of the whole table says nothing of rows that vanished before it; a log that has two of them still has such
+    rows. Runs one Spark job over the log to see what is in it; the answer is lazy.
+
+    Args:
+        log: the rows of a change log.
+        schema: the table's structure; columns that the log does not have are left out.
+        position_column: the name of the column that holds the position.
+
+    Raises:
+        SchemaError: the table has no key and the log not its whole rows.
+    """
+    have = {name.lower() for name in log.columns}
+    schema = replace(schema, columns=tuple(c for c in schema.columns if c.name.lower() in have))
+    id = schema.id
+    image = text_image(f"struct({', '.join(quote(column.name) for column in schema.columns)})", schema, ABSENT)
+    columns = {
+        "op": OPERATION,
+        "table": f"named_struct('database', {literal(id.database)}, 'schema', {literal(id.schema)}, "
+        f"'name', {literal(id.name)})",
+        "before": f"if({OPERATION} = 'd', {image}, {BEFORE})",
+        "after": f"if({OPERATION} in ('r', 'c', 'u'), {image}, null)",
+        "position": quote(position_column),
+        "event_time": EVENT_TIME,
+        "schema_id": literal(schema.fingerprint),
+    }
+    kinds = {field.name: field.dataType.simpleString() for field in spark_schema()}
+    changes = log.selectExpr(*(f"cast({columns.get(n, 'null')} as {kind}) as {n}" for n, kind in kinds.items()))
+    told = {
+        "op": "'schema'",
+        "table": columns["table"],
+        "position": "''",
+        "schema_id": columns["schema_id"],
+        "table_schema": literal(schema.to_text()),
+    }
+    structure = log.sparkSession.range(1).selectExpr(
+        *(f"cast({told.get(n, 'null')} as {kind}) as {n}" for n, kind in kinds.items())
+    )
+    both = structure.unionByName(changes)
+    (table,) = survey(both)
+    folded = fold(both, table) if schema.key else fold_keyless(both, table)
+    left = folded.where("op <> 'delete'")
+    return left.selectExpr(*(f"row.{quote(column.name)} as {quote(column.name)}" for column in schema.columns))

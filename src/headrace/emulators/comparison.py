@@ -13,7 +13,7 @@ import json
 import re
 import sqlite3
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -103,12 +103,14 @@ class Comparison:
         return "\n".join(["mirror differs from source", *lines, *(f"  {d}" for d in self.differences[:_SHOWN])])
 
 
-def compare(source: Path, lake: Path, tables: Sequence[str] | None = None) -> Comparison:
-    """Compare an emulated database with the Delta tables at `<lake>/<schema>/<table>`.
+def compare(
+    source: Path, lake: Path | Callable[[str], pa.Table | None], tables: Sequence[str] | None = None
+) -> Comparison:
+    """Compare an emulated database with the Delta tables at `<lake>/<schema>/<table>`, or with tables of another kind.
 
     Args:
         source: the database's file; it is opened read-only.
-        lake: the folder of the mirrors.
+        lake: the folder of the mirrors; or what gives the rows of a mirror by `schema.name`, None where there is none.
         tables: `schema.name` of the tables to compare; by default all user tables of the source.
 
     Raises:
@@ -119,7 +121,8 @@ def compare(source: Path, lake: Path, tables: Sequence[str] | None = None) -> Co
     database = sqlite3.connect(f"file:{quote(str(source.absolute()))}?mode=ro", uri=True)
     try:
         names = list(tables) if tables is not None else _user_tables(database)
-        return Comparison([_compare_table(database, lake, name) for name in names])
+        rows = lake if callable(lake) else lambda name: _delta_rows(lake, name)
+        return Comparison([_compare_table(database, rows, name) for name in names])
     finally:
         database.close()
 
@@ -136,18 +139,24 @@ def _user_tables(database: sqlite3.Connection) -> list[str]:
     return [name for (name,) in found if "." in name and not _INTERNAL.match(name)]
 
 
-def _compare_table(database: sqlite3.Connection, lake: Path, name: str) -> TableComparison:
+def _delta_rows(lake: Path, name: str) -> pa.Table | None:
     from deltalake import DeltaTable
 
-    result = TableComparison(name)
     folder = lake.joinpath(*(_ESCAPE.sub(_escaped, part) for part in name.split(".", 1)))
+    return pa.table(DeltaTable(str(folder)).to_pyarrow_table()) if DeltaTable.is_deltatable(str(folder)) else None
+
+
+def _compare_table(
+    database: sqlite3.Connection, mirrored: Callable[[str], pa.Table | None], name: str
+) -> TableComparison:
+    result = TableComparison(name)
     cursor = database.execute(f"SELECT * FROM {_identifier(name)}")
     columns = [described[0] for described in cursor.description]
     rows = cursor.fetchall()
     result.source_rows = len(rows)
-    if not DeltaTable.is_deltatable(str(folder)):
-        return _whole(result, f"there is no Delta table at {folder}", len(rows))
-    mirror = pa.table(DeltaTable(str(folder)).to_pyarrow_table())
+    mirror = mirrored(name)
+    if mirror is None:
+        return _whole(result, "there is no mirror", len(rows))
     if OURS in mirror.column_names:
         mirror = mirror.drop_columns([OURS])
     result.mirror_rows = mirror.num_rows

@@ -13,11 +13,14 @@ from typing import TYPE_CHECKING
 from headrace.changes.operation import Operation
 from headrace.errors import FormatError
 from headrace.faultpoints import reach
+from headrace.formats.base import Format
 from headrace.observe.messages import MOST_REASONS, OTHER_REASONS, MessageCounts
 from headrace.observe.progress import BatchCount, ProgressBoard
 from headrace.pipeline.dead_letter import DeadLetters
+from headrace.pipeline.large_values import without_large_values
 from headrace.pipeline.model import Target
 from headrace.sinks.base import BatchId
+from headrace.sinks.kafka import KafkaSink
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -128,11 +131,16 @@ class BatchWriter:
                     if target.format is not None:
                         if target.format_key not in encoded:
                             messages = target.format.encode(rows)
-                            if self._uses[target.format_key] > 1:
+                            # A sink that weighs its messages looks at them twice.
+                            weighs = target.sink.settings.get("on_oversized") == "drop_columns"
+                            if weighs or self._uses[target.format_key] > 1:
                                 messages = messages.persist(StorageLevel.MEMORY_AND_DISK)
                                 cleanup.callback(messages.unpersist)
                             encoded[target.format_key] = messages
                         given = encoded[target.format_key]
+                        if isinstance(target.sink, KafkaSink):
+                            again = _again(rows, target.format)
+                            given = target.sink.fitting(given, again)
                     target.sink.write(given, batch)
                     reach(f"pipeline.sink.{number}.written")
             if self._dead_letters is not None and without.unreadable:
@@ -171,6 +179,11 @@ class BatchWriter:
         if left:
             reasons[OTHER_REASONS] = reasons.get(OTHER_REASONS, 0) + left
         return MessageCounts(reasons, no_event, unreadable if self._dead_letters is not None else 0)
+
+
+def _again(rows: DataFrame, format: Format) -> Callable[[list[str], int], DataFrame]:
+    """Makes a batch's messages anew, with changes at some positions lacking their large values."""
+    return lambda positions, most: format.encode(without_large_values(rows, positions, most))
 
 
 def count_rows(changes: DataFrame) -> list[BatchCount]:

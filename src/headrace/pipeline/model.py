@@ -14,8 +14,8 @@ A section `observe` may say where metrics are served: `observe: {prometheus: 127
 Where the source is Kafka, its format may say `on_error: dead_letter`; then a section `dead_letter` is the sink of
 messages that can't be read.
 
-Relative paths (checkpoint, and `path` or `warehouse` of sinks) are relative to the file, so that a pipeline runs the
-same from any folder.
+Relative paths (checkpoint, and `path`, `warehouse` or `oversized_path` of sinks) are relative to the file, so that a
+pipeline runs the same from any folder.
 """
 
 from __future__ import annotations
@@ -402,7 +402,7 @@ def _sink_class(document: Document, section: dict[str, Any], place: Place) -> tu
 
 
 def _sink(document: Document, kind: type[Sink], given: dict[str, Any], place: Place, name: str) -> Sink:
-    for place_option in ("path", "warehouse"):
+    for place_option in ("path", "warehouse", "oversized_path"):
         if isinstance(given.get(place_option), str):
             given = {**given, place_option: _absolute(given[place_option], document.path)}
     made: Sink = _made(document, place, lambda: kind(_options(document, kind.options, given, place, f"sink '{name}'")))

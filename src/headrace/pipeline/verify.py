@@ -18,6 +18,8 @@ from headrace.pipeline.comparison import Comparison, compare
 from headrace.pipeline.kafka_source import KafkaTopics
 from headrace.pipeline.model import Model, Target
 from headrace.sinks.base import BatchId, Sink
+from headrace.sinks.jdbc import JdbcSink
+from headrace.sinks.jdbc_reading import as_compared
 from headrace.sinks.lake_options import written
 from headrace.sinks.lake_sink import LakeSink
 
@@ -51,11 +53,11 @@ def verify(model: Model, spark: SparkSession, *, most: int) -> Iterator[Verified
         OptionError: no sink keeps tables that can be read back.
         HeadraceError: the source can't be read.
     """
-    targets = [target for target in model.targets if isinstance(target.sink, LakeSink)]
+    targets = [target for target in model.targets if isinstance(target.sink, LakeSink | JdbcSink)]
     if not targets:
         raise OptionError(
             f"Pipeline '{model.name}' has no sink whose tables can be compared.",
-            remedy="verify compares tables of the sinks delta and iceberg.",
+            remedy="verify compares tables of the sinks delta, iceberg and jdbc.",
         )
     folder = Path(tempfile.mkdtemp(prefix="headrace-verify-"))
     try:
@@ -65,8 +67,8 @@ def verify(model: Model, spark: SparkSession, *, most: int) -> Iterator[Verified
         rows.persist()
         for table in survey(rows):
             for target in targets:
-                assert isinstance(target.sink, LakeSink)
-                yield _verified(rows, written(target.sink.settings, table), target, target.sink, spark, most)
+                assert isinstance(target.sink, LakeSink | JdbcSink)
+                yield _verified(rows, table, target, target.sink, spark, most)
         rows.unpersist()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -101,18 +103,24 @@ def _read_anew(model: Model, spark: SparkSession, folder: Path) -> DataFrame | N
 
 
 def _verified(
-    rows: DataFrame, table: TableBatch, target: Target, sink: LakeSink, spark: SparkSession, most: int
+    rows: DataFrame, table: TableBatch, target: Target, sink: LakeSink | JdbcSink, spark: SparkSession, most: int
 ) -> Verified:
-    names = [quote(column.name) for column in table.schema.columns]
+    from pyspark import StorageLevel
+
+    in_database = isinstance(sink, JdbcSink)
+    table = table if in_database else written(sink.settings, table)
+    values = {column.name: f"row.{quote(column.name)}" for column in table.schema.columns}
+    if in_database:
+        values = {column.name: as_compared(values[column.name], column) for column in table.schema.columns}
     if not table.schema.key:
         expected = fold_keyless(rows, table).where("op = 'insert'")
     elif table.initial:
         expected = upserts(rows, table)
     else:
-        ignore = sink.settings["ignore_null_updates"]
+        ignore = not in_database and sink.settings["ignore_null_updates"]
         expected = fold(rows, table, ignore_nulls=ignore).where("op = 'upsert'")
-    expected = expected.selectExpr(*(f"row.{name} as {name}" for name in names))
-    actual = sink.now(spark, table.id)
+    expected = expected.selectExpr(*(f"{value} as {quote(name)}" for name, value in values.items()))
+    actual = sink.now(spark, table.schema)
     if actual is None:
         raise SinkError(
             f"Table {table.id} is not in {target.label}.",
@@ -124,7 +132,12 @@ def _verified(
             f"Table {table.id} has no column '{missing[0]}' in {target.label}.",
             remedy="Leave it out with 'except_column_list', or let the pipeline catch up.",
         )
-    return Verified(table.id, target.label, compare(expected, actual, table.schema.key, most=most))
+    # A database is read once, so that what is compared is the state of one moment.
+    actual = actual.persist(StorageLevel.MEMORY_AND_DISK) if in_database else actual
+    try:
+        return Verified(table.id, target.label, compare(expected, actual, table.schema.key, most=most))
+    finally:
+        actual.unpersist()
 
 
 def _plain(name: str) -> str:

@@ -21,6 +21,7 @@ from headrace.sinks.jdbc_database import Database
 from headrace.sinks.jdbc_dialect import Mirror, TableName
 from headrace.sinks.jdbc_mariadb import MariaDb
 from headrace.sinks.jdbc_postgres import Postgres
+from headrace.sinks.jdbc_reading import mirrored_rows
 from headrace.sinks.jdbc_target import StagedBatch, TargetPlan, TargetTables
 from headrace.sinks.table_sink import (
     MAX_PARALLEL_TABLES,
@@ -151,6 +152,12 @@ class JdbcSink(Sink):
         works = list(zip(tables, plans, strict=True))
         workers = self.settings["max_parallel_tables"]
         side_by_side(spark, works, lambda work: self._bring(rows, *work, targets, batch), workers=workers)
+
+    def now(self, spark: SparkSession, schema: TableSchema) -> DataFrame | None:
+        """The rows of a source table's mirror, without our column; None where there is no mirror. Lazy."""
+        with closing(self.database.connect()) as connection:
+            name = _named(self._name_parts, self.database.default_schema(connection), schema.id)
+        return mirrored_rows(spark, self.database, name, schema)
 
     def _look(self, tables: Sequence[TableBatch], batch: BatchId) -> tuple[TargetTables, list[TargetPlan]]:
         """Look at every target before the first is touched, then claim those that are new."""

@@ -84,6 +84,10 @@ class Database(ABC):
         """Load rows spelled as `spelling` says into a table."""
 
     @abstractmethod
+    def stream(self, connection: Any, query: str, rows: int) -> Iterator[list[tuple[Any, ...]]]:
+        """The rows of a query, so many at a time, however many there are."""
+
+    @abstractmethod
     def logical_for(self, column: Column) -> LogicalType:
         """By which type the column's values are spelled for this database."""
 

@@ -126,15 +126,15 @@ class Dialect(ABC):
             SchemaError: a name is too long, is ours, or two columns would be one.
         """
         source = mirror.source
-        ours = self._folded(mirror.position_column)
+        ours = self.folded(mirror.position_column)
         seen: dict[str, str] = {}
         for column in source.columns:
-            if self._folded(column.name) == ours:
+            if self.folded(column.name) == ours:
                 raise SchemaError(
                     f"Table {source.id} has a column '{column.name}', which is Headrace's own in a mirror.",
                     remedy="Set the sink's option 'position_column' to another name.",
                 )
-            twin = seen.setdefault(self._folded(column.name), column.name)
+            twin = seen.setdefault(self.folded(column.name), column.name)
             if twin != column.name:
                 raise SchemaError(
                     f"Columns '{twin}' and '{column.name}' of table {source.id} differ only in case; "
@@ -152,7 +152,8 @@ class Dialect(ABC):
     def _length(self, name: str) -> int:
         return len(name.encode()) if self.name_unit == "bytes" else len(name)
 
-    def _folded(self, name: str) -> str:
+    def folded(self, name: str) -> str:
+        """A name as two names are compared."""
         return name.lower() if self.folds_names else name
 
     def _position(self, mirror: Mirror) -> str:
@@ -230,6 +231,10 @@ class LiveDialect(Dialect):
     @abstractmethod
     def add_column(self, mirror: Mirror, column: Column) -> list[str]:
         """Add a column to the mirror."""
+
+    @abstractmethod
+    def text_of(self, value: str, column: Column) -> str:
+        """SQL for the text of a mirror's value that Spark reads as the source's type; of bytes their hex digits."""
 
     @abstractmethod
     def widen_column(self, mirror: Mirror, column: Column) -> str:

@@ -30,6 +30,7 @@ _TYPES = {
     "date": "date",
 }
 _TIMES = {"time": "time", "timestamp": "datetime", "instant": "datetime", "zoned_timestamp": "datetime"}
+_MOMENTS = ("instant", "zoned_timestamp")
 _KEY_BYTES = 3072
 """How many bytes an index entry of InnoDB may have."""
 _FIXED_BYTES = 30
@@ -129,6 +130,16 @@ class MariaDbDialect(LiveDialect):
         if not column.name and not mirror.source.key:
             adding += f", ADD KEY ({self._position(mirror)})"
         return [adding]
+
+    def text_of(self, value: str, column: Column) -> str:
+        """Its own spelling; instants get the zone that they have, floats the digits of a double, which keep all."""
+        kind = column.logical.kind
+        if kind == "bytes":
+            return f"HEX({value})"
+        if kind == "float32":
+            return f"CAST(CAST({value} AS DOUBLE) AS CHAR)"
+        text = f"CAST({value} AS CHAR)"
+        return f"CONCAT({text}, 'Z')" if kind in _MOMENTS and column.logical.digits <= 6 else text
 
     def widen_column(self, mirror: Mirror, column: Column) -> str:
         """Give a column its newer, wider type."""
@@ -301,6 +312,15 @@ class MariaDb(Database):
         begin = f"INSERT INTO {self.dialect.table(stage)} ({', '.join(columns)}) VALUES ".encode()
         for text in texts:
             connection.query(begin + memoryview(text)[:-1])
+
+    def stream(self, connection: Any, query: str, rows: int) -> Iterator[list[tuple[Any, ...]]]:
+        """Read row by row from the connection."""
+        from pymysql.cursors import SSCursor
+
+        with connection.cursor(SSCursor) as cursor:
+            cursor.execute(query)
+            while found := cursor.fetchmany(rows):
+                yield list(found)
 
     def logical_for(self, column: Column) -> LogicalType:
         """Canonical text, but instants without `T` and `Z`, which come in UTC, and floats with the digits of a double.

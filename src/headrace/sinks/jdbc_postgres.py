@@ -107,6 +107,10 @@ class PostgresDialect(LiveDialect):
         adding = f"ALTER TABLE {self.table(mirror.name)} ADD COLUMN IF NOT EXISTS {self.quote(name)} {kind}"
         return [adding, self._comment(mirror, name, column.comment)] if column.comment else [adding]
 
+    def text_of(self, value: str, column: Column) -> str:
+        """Its own spelling, in UTC as connections of ours have it."""
+        return f"encode({value}, 'hex')" if column.logical.kind == "bytes" else f"{value}::text"
+
     def widen_column(self, mirror: Mirror, column: Column) -> str:
         """Give a column its newer, wider type."""
         kind = self.column_types(mirror.source)[column.name]
@@ -250,6 +254,13 @@ class Postgres(Database):
         ):
             for text in texts:
                 copy.write(memoryview(text))
+
+    def stream(self, connection: Any, query: str, rows: int) -> Iterator[list[tuple[Any, ...]]]:
+        """Read by a cursor of the server."""
+        with connection.cursor(name="headrace_reading") as cursor:
+            cursor.execute(query)
+            while found := cursor.fetchmany(rows):
+                yield found
 
     def logical_for(self, column: Column) -> LogicalType:
         """Canonical text is what PostgreSQL reads."""

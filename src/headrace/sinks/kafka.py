@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import socket
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -13,7 +13,10 @@ from headrace import faultpoints
 from headrace.errors import OptionError, SinkError
 from headrace.options import REDACTED, Option, Options
 from headrace.sinks.base import BatchId, Sink
+from headrace.sinks.delta_table import escaped
+from headrace.sinks.folder import absolute, refuse_read_only
 from headrace.sinks.kafka_limits import LARGE, checked, fitting_batches, quickly_checked, told
+from headrace.sinks.kafka_limits import reason as too_large
 from headrace.sinks.kafka_partitions import UNKNOWN, partition_of, task_of
 from headrace.sinks.kafka_topics import Topic, Topics, limits_of, topic_creation
 
@@ -23,6 +26,8 @@ if TYPE_CHECKING:
 POSITION_HEADER = "headrace.position"
 """The header by which a consumer knows a repeated change."""
 
+_HEADER = f"array(named_struct('key', '{POSITION_HEADER}', 'value', cast(position as binary)))"
+_HEADERS = f"if(headers is null, {_HEADER}, concat(headers, {_HEADER}))"
 _CONNECT_SECONDS = 5.0
 _FRESH_SECONDS = 300.0
 _PROMISED = {
@@ -44,16 +49,6 @@ class _Hidden(str):
         return repr(REDACTED)
 
 
-def oversized(given: Any) -> str:
-    """What becomes of a message that is too large; used as an option's kind."""
-    text = str(given).strip().lower()
-    if text == "fail":
-        return text
-    if text in ("dead_letter", "drop_columns"):
-        raise ValueError("a change that is left out, or without its large columns, would make its consumers wrong")
-    raise ValueError("it can only be fail")
-
-
 class KafkaSink(Sink):
     """Writes messages to Kafka with Spark's own Kafka writer, at least once.
 
@@ -62,7 +57,7 @@ class KafkaSink(Sink):
     a partition are written by one task in position order, so a consumer sees each key's changes in order; a retry
     repeats a prefix and then goes on. Idempotence: a replayed batch repeats its messages byte for byte, each with the
     header `headrace.position`, by which consumers can drop them. Size: a message that the producer or its topic would
-    refuse stops the batch before any of it is sent.
+    refuse stops the batch before any of it is sent, unless an option says otherwise.
 
     Runs in the driver, which asks Kafka for its topics (and makes them, when that is asked for) and starts Spark jobs;
     executors write. The sink gets bytes and does not know their format. On Spark Connect the driver's Kafka client is
@@ -99,11 +94,31 @@ class KafkaSink(Sink):
         ),
         Option(
             "on_oversized",
-            oversized,
+            str,
             "What becomes of a message over the limit of the producer (`kafka.max.request.size`) or of its topic "
             "(`max.message.bytes`): `fail` stops before anything of its batch is sent, and names topic, key, size and "
-            "limit. With `kafka.compression.type` only the producer's limit is known beforehand.",
+            "limit. `dead_letter` keeps it whole in `oversized_path` with the reason and sends the others: consumers "
+            "of the topic miss that change. `drop_columns` sends the change without its values of more than "
+            "`oversized_column_bytes`, as columns that were not sent (absent), and stops where it is still too large; "
+            "only in a pipeline, with messages made by a format. With `kafka.compression.type` only the producer's "
+            "limit is known beforehand.",
             default="fail",
+            choices=("fail", "dead_letter", "drop_columns"),
+        ),
+        Option(
+            "oversized_path",
+            str,
+            "With `on_oversized: dead_letter`: the folder of the messages that were too large, as Parquet files with "
+            "topic, key, value, headers, position and reason; one folder per batch, which a replay writes anew.",
+            default=None,
+        ),
+        Option(
+            "oversized_column_bytes",
+            int,
+            "With `on_oversized: drop_columns`: values of more bytes than this, as text, are left out of a change that "
+            "is too large; those of the key never are.",
+            default=65_536,
+            minimum=1,
         ),
     )
 
@@ -121,6 +136,11 @@ class KafkaSink(Sink):
                     f"Option '{name}' of sink 'kafka' can't be '{value}'.",
                     remedy=f"Messages could be lost or change order; leave it out, or set it to '{allowed[0]}'.",
                 )
+        if (options["on_oversized"] == "dead_letter") != bool(options["oversized_path"]):
+            raise OptionError(
+                "The options 'on_oversized: dead_letter' and 'oversized_path' of sink 'kafka' go together.",
+                remedy="Give both, or neither.",
+            )
         hidden = {name: _Hidden(value) if name.lower() == _PEM_KEY else value for name, value in given.items()}
         super().__init__(options.replaced(**{"kafka.*": hidden or None}))
         self._known: Mapping[str, Topic] = {}
@@ -139,8 +159,10 @@ class KafkaSink(Sink):
         """Whether one of the brokers can be reached. Runs in the driver; writes nothing.
 
         Raises:
-            SinkError: none answers on its port within five seconds each.
+            SinkError: none answers on its port within five seconds each, or `oversized_path` can't be written.
         """
+        if self.settings["oversized_path"]:
+            refuse_read_only(self.settings["oversized_path"])
         servers = [server.strip() for server in self.settings["bootstrap_servers"].split(",") if server.strip()]
         failures = []
         for server in servers:
@@ -168,13 +190,54 @@ class KafkaSink(Sink):
             self._send(messages, batch)
         faultpoints.reach("sink.kafka.after_write")
 
+    def fitting(self, messages: DataFrame, again: Callable[[list[str], int], DataFrame]) -> DataFrame:
+        """The messages to write, those that are too large made anew without their large columns, where that is asked.
+
+        Looks at all messages in a Spark job of its own; persist them if they are dear to compute.
+
+        Args:
+            messages: those of a batch.
+            again: makes all of them anew, leaving out values of more than so many bytes in the changes at these
+                positions.
+        """
+        if self.settings["on_oversized"] != "drop_columns":
+            return messages
+        weighed = self._weighed(messages, self._topics_of(messages))
+        # Few, because their messages are large.
+        large = weighed.where("reason is not null").select("position").distinct().collect()
+        if not large:
+            return messages
+        return again(sorted(row["position"] for row in large), self.settings["oversized_column_bytes"])
+
+    def _set_aside(self, rows: DataFrame, topics: Mapping[str, Topic], batch: BatchId) -> DataFrame:
+        """Keep the messages that are too large in a folder of their batch; the others are given back."""
+        weighed = self._weighed(rows, topics)
+        large = weighed.where("reason is not null").select("topic", "key", "value", "headers", "position", "reason")
+        if large.isEmpty():
+            return rows
+        place = f"{absolute(self.settings['oversized_path'])}/{escaped(batch.owner)}/batch={batch.number}"
+        large.write.mode("overwrite").parquet(place)
+        faultpoints.reach("sink.kafka.set_aside")
+        return weighed.where("reason is null").selectExpr(
+            *(f"given as {name}" if name == "headers" else name for name in rows.columns)
+        )
+
+    def _weighed(self, rows: DataFrame, topics: Mapping[str, Topic]) -> DataFrame:
+        """Messages as they are sent, with why they are too large, if they are, and the headers that were given."""
+        sent = rows.selectExpr("*", "headers as given").selectExpr(
+            *(f"{_HEADERS} as headers" if name == "headers" else name for name in (*rows.columns, "given"))
+        )
+        return sent.selectExpr("*", f"{too_large(self._client_settings, limits_of(topics))} as reason")
+
     def _send(self, rows: DataFrame, batch: BatchId) -> None:
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
 
         while True:
             topics = self._topics_of(rows)
-            placed = in_order(rows, batch.number, topics, self._client_settings, exactly=self._exactly)
+            aside = self._exactly and self.settings["on_oversized"] == "dead_letter"
+            sent = self._set_aside(rows, topics, batch) if aside else rows
+            placed = in_order(sent, batch.number, topics, self._client_settings, exactly=self._exactly)
             failure: Exception | None = None
             try:
                 placed.write.format("kafka").options(**self._producer_settings(topics)).save()
@@ -277,13 +340,12 @@ def in_order(
     """
     from pyspark.sql import functions as sf
 
-    header = f"array(named_struct('key', '{POSITION_HEADER}', 'value', cast(position as binary)))"
     messages = rows.selectExpr(
         "topic",
         "partition",
         "key",
         "value",
-        f"if(headers is null, {header}, concat(headers, {header})) as headers",
+        f"{_HEADERS} as headers",
         "position",
         "monotonically_increasing_id() as _nth",
     )

@@ -64,15 +64,34 @@ def checked(partition: str, settings: Mapping[str, str], limits: Mapping[str, in
         settings: those of the producer, by Kafka's names.
         limits: the `max.message.bytes` of each topic; null where it is unknown.
     """
-    name, most = producer_limit(settings)
-    told = [(f"{estimated_size()} > {most}", _sentence(estimated_size(), f"the producer's {name}", f"{most}", name))]
-    compressed = _compressed(settings)
-    known = [limit for limit in limits.values() if limit is not None]
-    if known and not compressed:
-        limit = by_topic(limits)
-        told.append((f"{batch_size()} > {limit}", _sentence(batch_size(), "its max.message.bytes", limit, None)))
-    branches = " ".join(f"when {too_large} then raise_error({sentence})" for too_large, sentence in told)
+    branches = " ".join(
+        f"when {too_large} then raise_error(concat({sentence}, {_ending(setting)}))"
+        for too_large, sentence, setting in _findings(settings, limits)
+    )
     return f"case {branches} else {partition} end"
+
+
+def reason(settings: Mapping[str, str], limits: Mapping[str, int | None]) -> str:
+    """Spark SQL for the sentence that says why Kafka would refuse a message for its size; null where it would not.
+
+    Args:
+        settings: those of the producer, by Kafka's names.
+        limits: the `max.message.bytes` of each topic; null where it is unknown.
+    """
+    findings = _findings(settings, limits)
+    return f"case {' '.join(f'when {large} then {sentence}' for large, sentence, _ in findings)} end"
+
+
+def _findings(settings: Mapping[str, str], limits: Mapping[str, int | None]) -> list[tuple[str, str, str | None]]:
+    """Spark SQL for whether a message is over a limit and the sentence that says so; and the producer's setting."""
+    name, most = producer_limit(settings)
+    found: list[tuple[str, str, str | None]] = [
+        (f"{estimated_size()} > {most}", _sentence(estimated_size(), f"the producer\\'s {name}", f"{most}"), name)
+    ]
+    if any(limit is not None for limit in limits.values()) and not _compressed(settings):
+        limit = by_topic(limits)
+        found.append((f"{batch_size()} > {limit}", _sentence(batch_size(), "its max.message.bytes", limit), None))
+    return found
 
 
 def producer_limit(settings: Mapping[str, str]) -> tuple[str, int]:
@@ -108,10 +127,17 @@ def _compressed(settings: Mapping[str, str]) -> bool:
     return settings.get("compression.type", "none").strip().lower() != "none"
 
 
-def _sentence(size: str, limit: str, bytes: str, producer_setting: str | None) -> str:
+def _sentence(size: str, limit: str, bytes: str) -> str:
     shown = f"regexp_replace(left(cast(key as string), {_MOST_KEY_SHOWN}), '\\\\p{{Cntrl}}', '?')"
     coded = f"concat('0x', left(hex(key), {_MOST_KEY_SHOWN}))"
     key = f"case when key is null then 'none' when is_valid_utf8(cast(key as string)) then {shown} else {coded} end"
+    return (
+        f"concat('{_OPENING} for topic ', topic, ' (key ', {key}, ') has ', {size}, ' bytes, more than {limit} of ', "
+        f"{bytes}, '.')"
+    )
+
+
+def _ending(producer_setting: str | None) -> str:
     if producer_setting is None:
         remedy = "Raise max.message.bytes of the topic (kafka-configs --alter), or capture fewer large columns"
     else:
@@ -119,10 +145,7 @@ def _sentence(size: str, limit: str, bytes: str, producer_setting: str | None) -
             f"Raise kafka.{producer_setting} of the sink, and max.message.bytes of the topic with it, or capture fewer "
             "large columns"
         )
-    return (
-        f"concat('{_OPENING} for topic ', topic, ' (key ', {key}, ') has ', {size}, ' bytes, more than {limit} of ', "
-        f"{bytes}, '. Nothing of its batch was sent. {remedy}.')".replace("producer's", "producer\\'s")
-    )
+    return f"' Nothing of its batch was sent. {remedy}.'"
 
 
 def _content() -> str:

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from headrace.sinks.lake_table import LakeTable
 
 SMALL = 20_000
+BROADCAST = 250_000
+"""Up to how many changes a batch is sent to every task, so that the target is not shuffled to find its rows; less
+where rows may have large values, which would be sent too."""
 MISSING_ROW = "HEADRACE_ROW_MISSING"
 """Stands in Spark's error when a change without all columns met no row of its key in the target."""
 
@@ -73,7 +76,8 @@ def merge(
 ) -> Callable[[], None]:
     """The MERGE of a batch into the target of a table with a key."""
     folded = fold(rows, table, ignore_nulls=ignore_nulls)
-    if table.size <= SMALL and table.truncate_at is None:
+    most = SMALL if any(column.large for column in table.schema.columns) else BROADCAST
+    if table.size <= most and table.truncate_at is None:
         from pyspark.sql import functions as sf
 
         folded = sf.broadcast(folded)
@@ -184,6 +188,8 @@ def fold_keys(rows: DataFrame, table: TableBatch) -> tuple[str, Any, Any] | None
     column = table.schema.key_columns[0]
     if table.key_changed or column.logical.spark_type not in _RANGED:
         return None
+    if table.keys is not None:
+        return (column.name, *table.keys)
     found = (
         rows.where(table.where)
         .selectExpr(f"{key_of(column)} as k")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from headrace import faultpoints
 from headrace.apply import TableBatch, change_log, history, survey
 from headrace.apply.auto_cdc import SEQUENCE_MISSING
-from headrace.apply.change_log import ABSENT, BEFORE, EVENT_TIME, OPERATION
+from headrace.apply.change_log import ABSENT, BEFORE, EVENT_TIME, OPERATION, rows_left
 from headrace.changes.table import TableId, TableSchema
 from headrace.errors import SchemaError, SinkError
 from headrace.options import Option, Options
@@ -35,6 +35,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _STATE_PARTITIONS = "spark.databricks.delta.snapshotPartitions"
+_HASH_JOINS = {
+    "spark.sql.join.preferSortMergeJoin": "false",
+    # Up to this size in each task; beyond it Spark sorts, which needs less memory.
+    "spark.sql.adaptive.maxShuffledHashJoinLocalMapThreshold": "64m",
+}
 
 LOG_COLUMNS = (
     TargetColumn(OPERATION, "string", "Headrace: r read, c create, u update, d delete, t truncate"),
@@ -112,22 +117,21 @@ class LakeSink(Sink):
         work = self._look(table, self.target(session_for(spark, 0), schema.id), batch)
         return TargetPreview(work.target.place, work.plan.exists, changes_told(work.plan.evolution))
 
-    def now(self, spark: SparkSession, id: TableId) -> DataFrame | None:
+    def now(self, spark: SparkSession, schema: TableSchema) -> DataFrame | None:
         """The rows of a source table's mirror that are true now, without our columns; None where there is no mirror.
 
+        Of a change log that are the rows that its changes leave, laid over one another in order.
+
         Raises:
-            SinkError: the sink keeps a change log, which has no such rows.
+            SchemaError: a change log of a table without a key does not have whole rows.
         """
         stored_as = self.settings["stored_as_scd_type"]
-        if stored_as == "append":
-            raise SinkError(
-                f"The sink '{self.name}' keeps a change log, which can't be compared with the source.",
-                remedy="Compare a sink of type 1 or 2.",
-            )
-        target = self.target(session_for(spark, lake_merge.SMALL + 1), id)
+        target = self.target(session_for(spark, lake_merge.SMALL + 1), schema.id)
         if not target.exists:
             return None
         rows = target.read()
+        if stored_as == "append":
+            return rows_left(rows, schema, self.settings["position_column"])
         rows = rows.where(f"{lake_history.END} is null") if stored_as == "2" else rows
         return rows.drop(*(column.name for column in self._own_columns(stored_as)))
 
@@ -238,6 +242,10 @@ def session_for(spark: SparkSession, size: int) -> SparkSession:
     # The log of a small table would be spread over 50 tasks otherwise, which takes longer than a small batch itself.
     if own.conf.get(_STATE_PARTITIONS, None) is None:
         own.conf.set(_STATE_PARTITIONS, str(max(2, min(50, cores))))
+    # The target is far larger than the batch, so it must not be sorted to be joined with it.
+    for name, value in _HASH_JOINS.items():
+        if own.conf.get(name, None) is None:
+            own.conf.set(name, value)
     if size <= lake_merge.SMALL and cores < int(own.conf.get("spark.sql.shuffle.partitions") or 200):
         own.conf.set("spark.sql.shuffle.partitions", str(cores))
     return own
