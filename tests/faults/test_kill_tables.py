@@ -1,0 +1,118 @@
+"""Rule: whatever kills the pipeline, after the next run Iceberg's and a database's tables equal the source.
+
+Fault 1, 2 and 4 of the fault list for these targets: kill -9 of everything inside a sink after its commit, and between
+two sinks. The oracle reads the tables with Iceberg's own reader and with the database's driver, and compares rows as a
+multiset: a batch that was applied twice shows in the table without a key.
+"""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from harness import PipelineUnderTest, until
+from tests.sinks.databases import KINDS, fresh_database, serving
+
+from headrace.cli.workload import Workload
+from headrace.emulators.comparison import compare
+from headrace.sinks.jdbc_dialect import TableName
+
+AFTER_COMMITS = ("sink.iceberg.after_commit@3", "sink.jdbc.after_commit@3")
+ALL = (
+    *AFTER_COMMITS,
+    # Between the sinks, and after both but before Spark's own commit.
+    "pipeline.sink.1.written@2",
+    "pipeline.batch.done@2",
+    "sink.iceberg.before_commit@4",
+    # The rows are in the staging table, or in a transaction that is still open.
+    "sink.jdbc.staged@4",
+    "sink.jdbc.before_commit@4",
+)
+
+
+@pytest.fixture(params=KINDS)
+def running(request):
+    with serving(request.param) as server:
+        yield fresh_database(request.param, server)
+
+
+@pytest.fixture
+def shop(tmp_path):
+    with Workload(tmp_path / "server", "shop", 13, 30) as workload:
+        until(lambda: workload.ready, 60, "the shop is set up")
+        yield workload
+
+
+@pytest.mark.parametrize(
+    "points", [AFTER_COMMITS, pytest.param(ALL, marks=pytest.mark.soak)], ids=["after commits", "all"]
+)
+def test_killed_at_named_points_iceberg_and_a_database_equal_the_source(tmp_path, spark, shop, running, points):
+    subject = PipelineUnderTest(
+        tmp_path / "pipeline",
+        tmp_path / "server",
+        "shop",
+        [
+            {"type": "iceberg", "warehouse": "./warehouse"},
+            {"type": "jdbc", "url": running.url, "user": "cdc", "password": "cdc", "table_name": "{table}"},
+        ],
+        {"snapshot_chunk_rows": 100, "snapshot_chunks_per_batch": 3},
+    )
+    subject.write()
+    shop.change()
+    for point in points:
+        subject.killed_at(point)
+    shop.stop()
+    until(lambda: shop.captured, 60, "everything is captured")
+    subject.drain()
+    lake = _Warehouse(spark, str(subject.folder / "warehouse"))
+    for mirrored in (lake.rows, lambda name: _database_rows(running, name.partition(".")[2])):
+        comparison = compare(shop.file, mirrored)
+        assert comparison.equal, str(comparison)
+        assert sum(table.source_rows for table in comparison.tables) > 100
+    for name in ("customers", "audit_log"):
+        batches = lake.batches(name)
+        assert batches, name
+        assert len(batches) == len(set(batches)), f"a batch is in {name} twice: {batches}"
+
+
+class _Warehouse:
+    """Iceberg's own reader on a folder of tables."""
+
+    def __init__(self, spark: Any, folder: str) -> None:
+        self._session = type(spark)(spark.sparkContext, spark._jsparkSession.cloneSession())
+        place = "spark.sql.catalog.oracle"
+        self._session.conf.set(place, "org.apache.iceberg.spark.SparkCatalog")
+        self._session.conf.set(f"{place}.type", "hadoop")
+        self._session.conf.set(f"{place}.warehouse", folder)
+
+    def rows(self, name: str) -> pa.Table:
+        return self._session.table(f"oracle.{name}").toArrow()
+
+    def batches(self, name: str) -> list[str]:
+        found = self._session.table(f"oracle.dbo.{name}.snapshots").selectExpr("summary['headrace.batch'] as batch")
+        return [row["batch"] for row in found.collect() if row["batch"] is not None]
+
+
+def _database_rows(running: Any, table: str) -> pa.Table:
+    """A table as its driver gives it, each column as the type that the source's texts are read as."""
+    database = running.at
+    with closing(database.connect()) as connection:
+        name = database.default_schema(connection)
+        types = dict(database.structure(connection, TableName(name, table)).types)
+        names = ", ".join(database.dialect.quote(column) for column in types)
+        lines = database.ask(connection, f"SELECT {names} FROM {database.dialect.quote(table)}")
+    columns = list(zip(*lines, strict=True)) if lines else [()] * len(types)
+    return pa.table({name: _column(values, kind) for (name, kind), values in zip(types.items(), columns, strict=True)})
+
+
+def _column(values: Any, kind: str) -> pa.Array:
+    if kind in ("real", "float"):
+        return pa.array(values, pa.float32())
+    if kind in ("boolean", "tinyint(1)"):
+        return pa.array([None if value is None else bool(value) for value in values], pa.bool_())
+    if kind == "uuid":
+        return pa.array([None if value is None else str(value) for value in values], pa.string())
+    found = pa.array(values)
+    return found.cast(pa.string()) if pa.types.is_null(found.type) else found
