@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
 from headrace.errors import SinkError
+from headrace.local_rows import local_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -35,8 +34,7 @@ def without_large_values(rows: DataFrame, positions: Sequence[str], most: int) -
             "Large columns can't be left out of changes whose images are structs.",
             remedy="Remove the format's option 'schema', or the sink's 'on_oversized: drop_columns'.",
         )
-    # Of Arrow, because rows of Python would be handed over by a process of their own in every action.
-    named = rows.sparkSession.createDataFrame(pa.table({"_large": pa.array(positions, pa.string())}))
+    named = local_rows(rows.sparkSession, [(position,) for position in positions], "_large string")
     joined = rows.join(sf.broadcast(named), sf.expr("position = _large"), "left")
     small = f"(k, v) -> v is null or octet_length(v) <= {most} or coalesce(map_contains_key(key, k), false)"
     for image in ("before", "after"):
