@@ -222,3 +222,25 @@ def test_zoned_times_are_compared_without_zeros_at_their_end(tmp_path: Path, mir
     table = pa.table({"id": [1, 2], "at": [mirror, None]})
     deltalake.write_deltalake(str(tmp_path / "lake/dbo/times"), table)
     assert compare(file, tmp_path / "lake").equal is equal
+
+
+@pytest.mark.parametrize(
+    ("source", "mirror", "equal"),
+    [
+        ("08:00:00.1230000", dt.time(8, 0, 0, 123000), True),
+        ("08:00:00", dt.time(8), True),
+        ("08:00:00.123", dt.time(8, 0, 0, 123001), False),
+        ("08:00:00.1230001", dt.time(8, 0, 0, 123000), False),
+    ],
+)
+def test_times_of_a_day_are_compared_to_the_last_digit(
+    tmp_path: Path, source: str, mirror: dt.time, equal: bool
+) -> None:
+    file = tmp_path / "source.sqlite"
+    database = sqlite3.connect(file)
+    database.execute('CREATE TABLE "dbo.times" (id INTEGER PRIMARY KEY, at TEXT)')
+    database.execute('INSERT INTO "dbo.times" VALUES (1, ?), (2, NULL)', (source,))
+    database.commit()
+    database.close()
+    table = pa.table({"id": [1, 2], "at": pa.array([mirror, None], pa.time64("us"))})
+    assert compare(file, lambda name: table).equal is equal

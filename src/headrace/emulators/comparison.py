@@ -287,12 +287,22 @@ def _as_arrow(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
         return pa.array(values, kind)
     if pa.types.is_timestamp(kind) and kind.tz is not None:
         return pa.array([None if v is None else _instant(str(v)) for v in values], kind)
+    if pa.types.is_time(kind):
+        return pa.array([None if v is None else _clock(str(v)) for v in values], kind)
     texts = pa.array([v if v is None or isinstance(v, str) else str(v) for v in values], pa.string())
     return texts if pa.types.is_string(kind) else pc.cast(texts, kind)
 
 
 def _texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return pa.chunked_array([pa.array([None if v is None else str(v) for v in column.to_pylist()], pa.string())])
+
+
+def _clock(text: str) -> dt.time:
+    """A time of day; finer ones than Python has are refused, and so compared as text."""
+    clock, _, fraction = text.partition(".")
+    if fraction[6:].strip("0"):
+        raise ValueError(f"{text} is finer than microseconds")
+    return dt.time.fromisoformat(f"{clock}.{fraction[:6]:0<6}")
 
 
 def _instant(text: str) -> dt.datetime:
