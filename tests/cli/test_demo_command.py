@@ -18,7 +18,7 @@ def python(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("source", ["sqlserver", "db2"])
+@pytest.mark.parametrize("source", ["sqlserver", *(pytest.param(n, marks=pytest.mark.soak) for n in ("db2", "oracle"))])
 def test_the_shop_is_mirrored_and_its_pipeline_goes_on(tmp_path: Path, source: str) -> None:
     folder = tmp_path / "demo"
     chosen = ("--source", source, "--database", "shop")
