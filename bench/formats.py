@@ -149,9 +149,9 @@ def avro_written(rows: DataFrame, registry: dict[str, Any]) -> DataFrame:
 def dts_by_hand(messages: DataFrame, registry: dict[str, Any]) -> DataFrame:
     from pyspark.sql.avro.functions import from_avro
 
-    from headrace.formats.dts_avro import RECORD_SCHEMA
+    from headrace.formats.dts_schema import record_text
 
-    return messages.select(from_avro("value", RECORD_SCHEMA, {"mode": "PERMISSIVE"}).alias("row"))
+    return messages.select(from_avro("value", record_text(), {"mode": "PERMISSIVE"}).alias("row"))
 
 
 def dts_written(rows: DataFrame, registry: dict[str, Any]) -> DataFrame:
