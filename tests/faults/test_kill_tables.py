@@ -113,6 +113,6 @@ def _column(values: Any, kind: str) -> pa.Array:
     if kind in ("boolean", "tinyint(1)"):
         return pa.array([None if value is None else bool(value) for value in values], pa.bool_())
     if kind == "uuid":
-        return pa.array([None if value is None else str(value) for value in values], pa.string())
+        return pa.array([None if value is None else str(value).upper() for value in values], pa.string())
     found = pa.array(values)
     return found.cast(pa.string()) if pa.types.is_null(found.type) else found

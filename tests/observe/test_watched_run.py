@@ -78,7 +78,8 @@ def test_a_stopped_agent_is_seen_within_a_heartbeat(spark: SparkSession, tmp_pat
                 assert well.health is not None
                 scraped = numbers_of(int(observe["prometheus"]), "headrace_lag_seconds 0.0")
                 assert 'headrace_rows_total{op="r",pipeline="watched",table="dbo.t"} 1.0' in scraped
-                assert 'headrace_behind_commits{pipeline="watched"} 0.0' in scraped
+                # A commit without changes may be captured at any moment; the next look is past it.
+                numbers_of(int(observe["prometheus"]), "headrace_behind_commits 0.0")
                 assert well.health.state is CaptureState.CAPTURING
                 server.set_agent(running=False)
                 database.execute("INSERT INTO dbo.t VALUES (2)")
