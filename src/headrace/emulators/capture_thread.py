@@ -35,6 +35,8 @@ class CaptureThread(ABC, Generic[Session]):
         self._paused = threading.Event()
         self._thread: threading.Thread | None = None
         self.error: Exception | None = None
+        self.looks = 0
+        """How many times it has looked."""
 
     @abstractmethod
     def look(self, session: Session) -> None:
@@ -77,6 +79,7 @@ class CaptureThread(ABC, Generic[Session]):
             while not self._stop.is_set():
                 if not self._paused.is_set():
                     self.look(session)
+                    self.looks += 1
                 self._stop.wait(self._poll)
         except Exception as error:
             self.error = error

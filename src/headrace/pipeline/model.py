@@ -75,6 +75,21 @@ def missing_package(error: ModuleNotFoundError, owner: str = "This") -> OptionEr
     )
 
 
+def find_kind(kind: str, name: str) -> Any:
+    """A source, format or sink by its name.
+
+    Raises:
+        OptionError: it needs a package that is not installed.
+    """
+    try:
+        return registry.find(kind, name)
+    except ModuleNotFoundError as error:
+        missing = missing_package(error, f"The {kind} '{name}'")
+        if missing is None:
+            raise
+        raise missing from None
+
+
 class RunSettings(BaseModel):
     """The section `pipeline`: the name under which sinks know it, where its state is kept, how often it looks."""
 
@@ -430,12 +445,9 @@ def _type(document: Document, section: dict[str, Any], place: Place, kind: str, 
 
 def _find(document: Document, kind: str, name: str, place: Place) -> Any:
     try:
-        return registry.find(kind, name)
-    except ModuleNotFoundError as error:
-        missing = missing_package(error, f"The {kind} '{name}'")
-        if missing is None:
-            raise
-        raise document.error(place, missing.message, missing.remedy) from None
+        return find_kind(kind, name)
+    except OptionError as error:
+        raise document.error(place, error.message, error.remedy) from None
 
 
 def _options(document: Document, declared: tuple[Option, ...], given: dict[str, Any], place: Place, owner: str) -> Any:

@@ -15,7 +15,7 @@ from headrace.changes import TableSchema
 from headrace.errors import HeadraceError, OptionError
 from headrace.options import Option, is_secret, parse_options
 from headrace.pipeline.kafka_source import KafkaTopics
-from headrace.pipeline.model import missing_package
+from headrace.pipeline.model import find_kind, missing_package
 from headrace.registry import did_you_mean
 from headrace.sources.databases import Databases
 
@@ -150,13 +150,7 @@ def _kind(kind: str, name: str) -> Any:
     if name not in registry.names(kind):
         known = [*registry.names(kind), *(["kafka"] if kind == "source" else [])]
         raise OptionError(f"Unknown {kind} '{name}'.", remedy=did_you_mean(name, known))
-    try:
-        return registry.find(kind, name)
-    except ModuleNotFoundError as error:
-        missing = missing_package(error, f"The {kind} '{name}'")
-        if missing is None:
-            raise
-        raise missing from None
+    return find_kind(kind, name)
 
 
 def _filled(

@@ -230,6 +230,20 @@ def signal_data(
 # Signals as files.
 
 
+def signal_file(folder: str, signal: Signal) -> Path:
+    """Ask by a file in the source's folder of signals, where it has one.
+
+    Raises:
+        OptionError: it has none (`folder` is empty), or the folder can't be written.
+    """
+    if not folder:
+        raise OptionError(
+            "The pipeline has no place for signals.",
+            remedy="Set 'signal_data_collection' (a captured table) or 'signal_path' (a folder) in its source.",
+        )
+    return write_file(Path(folder), signal)
+
+
 def write_file(folder: Path, signal: Signal) -> Path:
     """Leave a signal in a folder, whole or not at all; its name sorts after those that were there before.
 

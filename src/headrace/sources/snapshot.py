@@ -81,6 +81,23 @@ def snapshot_finished(offset: Offset) -> bool:
     return all(progress.done for progress in offset.tables.values())
 
 
+def marks(chunk: Chunk, row: int, count: int, *, last: bool) -> list[str]:
+    """The snapshot marks of some rows of a chunk that follow one another.
+
+    Args:
+        chunk: the chunk.
+        row: the number of the first of them in the chunk.
+        count: how many they are, at least one.
+        last: whether no more rows of the chunk follow.
+    """
+    found = [BETWEEN] * count
+    if row == 0:
+        found[0] = mark(chunk, first=True, last=last and count == 1)
+    if last and not (row == 0 and count == 1):
+        found[-1] = mark(chunk, first=False, last=True)
+    return found
+
+
 def mark(chunk: Chunk, *, first: bool, last: bool) -> str:
     """The snapshot mark of a chunk's first or last row (or its only one).
 

@@ -138,17 +138,27 @@ def test_the_catalog_tells_types_and_keys_on_both_platforms(database):
 
 
 def test_the_capture_program_can_be_suspended(database):
-    with database.capture_program(poll=0.02):
+    with database.capture_program(poll=0.02) as program:
         database.execute("VALUES ASNCDC.ASNCDCSERVICES('suspend', 'asncdc')")
-        time.sleep(0.1)
+        # A look may have begun before; the next one has not.
+        _wait_for_looks(program, 1)
         database.execute("INSERT INTO S.T VALUES (1, 'a')")
-        time.sleep(0.1)
+        _wait_for_looks(program, 2)
         assert changes(database) == []
         database.execute("VALUES ASNCDC.ASNCDCSERVICES('resume', 'asncdc')")
-        deadline = time.monotonic() + 20
-        while not changes(database):
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+        _wait(lambda: changes(database))
+
+
+def _wait_for_looks(program, count):
+    seen = program.looks
+    _wait(lambda: program.looks >= seen + count)
+
+
+def _wait(condition):
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def test_the_shop_is_the_same_for_the_same_seed(tmp_path):

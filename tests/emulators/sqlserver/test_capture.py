@@ -259,16 +259,19 @@ def test_an_idle_job_writes_dummy_rows(items: EmulatedDatabase) -> None:
 
 
 def test_the_job_runs_apart_and_can_be_stopped(items: EmulatedDatabase) -> None:
-    with items.capture_job(poll=0.01, idle=0.05):
+    with items.capture_job(poll=0.01, idle=0.05) as job:
         items.execute("INSERT INTO items VALUES (1, 'a', 1)")
         _wait(lambda: len(changes(items)) == 1)
         count = "SELECT COUNT(*) FROM cdc.lsn_time_mapping WHERE tran_id = 0x00"
         before = items.execute(count).fetchval()
         _wait(lambda: items.execute(count).fetchval() > before)
         items.execute("EXEC sys.sp_cdc_stop_job @job_type = N'capture'")
-        time.sleep(0.05)
+        # A look may have begun before; the next one has not.
+        seen = job.looks
+        _wait(lambda: job.looks > seen)
         items.execute("INSERT INTO items VALUES (2, 'a', 1)")
-        time.sleep(0.1)
+        seen = job.looks
+        _wait(lambda: job.looks >= seen + 2)
         assert len(changes(items)) == 1
         items.execute("EXEC sys.sp_cdc_start_job")
         _wait(lambda: len(changes(items)) == 2)

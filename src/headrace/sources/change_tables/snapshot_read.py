@@ -28,7 +28,7 @@ from headrace.sources.change_tables.structure import CapturedTable, column_texts
 from headrace.sources.column_masks import Masks
 from headrace.sources.images import Images
 from headrace.sources.rows import change_batch, instants, repeat, schema_batch, table_column
-from headrace.sources.snapshot import BETWEEN, Chunk, mark
+from headrace.sources.snapshot import Chunk, marks
 
 _SCHEMA_ORDER = "q"
 """Order of a snapshot's schema row: before the rows read at its commit."""
@@ -215,13 +215,16 @@ def snapshot_batch(
         last: whether no more rows of the chunk follow.
     """
     count = len(texts[0])
-    marks = [BETWEEN] * count
-    if row == 0:
-        marks[0] = mark(chunk, first=True, last=last and count == 1)
-    if last and not (row == 0 and count == 1):
-        marks[-1] = mark(chunk, first=False, last=True)
     positions = _positions(table, chunk, row, count)
-    return read_batch(connector, table, texts, chunk.commit, pa.array(marks, pa.string()), positions, capture_time)
+    return read_batch(
+        connector,
+        table,
+        texts,
+        chunk.commit,
+        pa.array(marks(chunk, row, count, last=last), pa.string()),
+        positions,
+        capture_time,
+    )
 
 
 def read_batch(

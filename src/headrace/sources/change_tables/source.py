@@ -11,7 +11,6 @@ import datetime as dt
 import time
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -36,7 +35,7 @@ from headrace.sources.change_tables.table_rules import TableRules
 from headrace.sources.health import Health
 from headrace.sources.offset import Offset
 from headrace.sources.rights import MissingRight
-from headrace.sources.signals import Signal, has_files, signal_table, write_file
+from headrace.sources.signals import Signal, has_files, signal_file, signal_table
 
 
 class HealthProbe(Protocol):
@@ -185,12 +184,7 @@ class ChangeTableSource(Source):
         if self.settings["signal_data_collection"]:
             sources = [source for source in self.databases().values() if isinstance(source, ChangeTableSource)]
             return [place for source in sources for place in source._insert(signal)]
-        if self.settings["signal_path"]:
-            return [f"file {write_file(Path(self.settings['signal_path']), signal)}"]
-        raise OptionError(
-            "The pipeline has no place for signals.",
-            remedy="Set 'signal_data_collection' (a captured table) or 'signal_path' (a folder) in its source.",
-        )
+        return [f"file {signal_file(self.settings['signal_path'], signal)}"]
 
     def has_signals(self, offset: Offset) -> bool:
         """Whether the signal folder has files that were not taken yet; rows of a signal table are commits."""

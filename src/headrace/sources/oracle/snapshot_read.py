@@ -24,7 +24,7 @@ from headrace.sources.oracle.change_rows import CONNECTOR
 from headrace.sources.oracle.connection import ARROW_ROWS, Connection, OracleError
 from headrace.sources.oracle.structure import OracleTable
 from headrace.sources.rows import change_batch, instants, repeat, schema_batch, table_column
-from headrace.sources.snapshot import BETWEEN, Chunk, mark
+from headrace.sources.snapshot import Chunk, marks
 
 TOO_OLD, CHANGED, NO_TABLE, NO_SCN = 1555, 1466, 942, 8181
 _SCHEMA_ORDER = "q"
@@ -138,13 +138,15 @@ def _batch(
     last: bool,
 ) -> pa.RecordBatch:
     count = len(texts[0])
-    marks = [BETWEEN] * count
-    if row == 0:
-        marks[0] = mark(chunk, first=True, last=last and count == 1)
-    if last and not (row == 0 and count == 1):
-        marks[-1] = mark(chunk, first=False, last=True)
     positions = pa.array([chunk.position(number).text for number in range(row, row + count)], pa.string())
-    return read_batch(table, masks.apply(texts), chunk.commit, pa.array(marks, pa.string()), positions, capture_time)
+    return read_batch(
+        table,
+        masks.apply(texts),
+        chunk.commit,
+        pa.array(marks(chunk, row, count, last=last), pa.string()),
+        positions,
+        capture_time,
+    )
 
 
 def read_batch(

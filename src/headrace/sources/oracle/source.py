@@ -10,14 +10,13 @@ from __future__ import annotations
 import datetime as dt
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from headrace import faultpoints
 from headrace.changes import TableSchema
-from headrace.errors import CaptureError, OptionError
+from headrace.errors import CaptureError
 from headrace.options import Options
 from headrace.sources.ad_hoc import AdHoc
 from headrace.sources.base import Limit, Slice, Source
@@ -45,7 +44,7 @@ from headrace.sources.oracle.slices import (
 from headrace.sources.oracle.staging import Range, Staging
 from headrace.sources.oracle.table_rules import TableRules
 from headrace.sources.rights import MissingRight
-from headrace.sources.signals import Signal, has_files, write_file
+from headrace.sources.signals import Signal, has_files, signal_file
 from headrace.sources.snapshot import plan_chunks
 
 _NO_TABLE = 942
@@ -181,12 +180,7 @@ class OracleSource(Source):
         """Ask by a row in the signal table; by a file where there is none."""
         if self.settings["signal_data_collection"]:
             return [self._insert(signal)]
-        if self.settings["signal_path"]:
-            return [f"file {write_file(Path(self.settings['signal_path']), signal)}"]
-        raise OptionError(
-            "The pipeline has no place for signals.",
-            remedy="Set 'signal_data_collection' (a captured table) or 'signal_path' (a folder) in its source.",
-        )
+        return [f"file {signal_file(self.settings['signal_path'], signal)}"]
 
     def has_signals(self, offset: Offset) -> bool:
         """Whether the signal folder has files that were not taken yet; rows of a signal table are commits."""
