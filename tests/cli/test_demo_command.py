@@ -13,7 +13,7 @@ import pytest
 def python(*arguments: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
     return subprocess.run(
-        [sys.executable, "-m", *arguments], capture_output=True, text=True, env=environment, timeout=400
+        [sys.executable, "-m", *arguments], capture_output=True, text=True, env=environment, timeout=1800
     )
 
 

@@ -65,16 +65,20 @@ def test_without_autocommit_a_transaction_lasts_until_commit(items: EmulatedData
     connection.close()
 
 
-def test_a_held_lock_gives_a_stable_read(items: EmulatedDatabase) -> None:
-    connection = items.connect()
+def test_a_held_lock_keeps_writers_off_until_the_transaction_ends(items: EmulatedDatabase) -> None:
+    connection, writer = items.connect(), items.connect()
     connection.autocommit = False
-    count = "SELECT COUNT(*) FROM dbo.items{}"
-    assert connection.execute(count.format(" WITH (TABLOCK, HOLDLOCK)")).fetchval() == 0
-    items.execute("INSERT INTO items VALUES (1, 'a', 1)")
-    assert connection.execute(count.format("")).fetchval() == 0
+    assert connection.execute("SELECT COUNT(*) FROM dbo.items WITH (TABLOCK, HOLDLOCK)").fetchval() == 0
+    writer.execute("SET LOCK_TIMEOUT 0")
+    with pytest.raises(OperationalError) as caught:
+        writer.execute("INSERT INTO items VALUES (1, 'a', 1)")
+    assert caught.value.number == 1222
+    assert connection.execute("SELECT COUNT(*) FROM dbo.items").fetchval() == 0
     connection.commit()
-    assert connection.execute(count.format("")).fetchval() == 1
+    writer.execute("INSERT INTO items VALUES (1, 'a', 1)")
+    assert connection.execute("SELECT COUNT(*) FROM dbo.items").fetchval() == 1
     connection.close()
+    writer.close()
 
 
 def test_tables_of_another_database_can_be_read(server: EmulatedServer, items: EmulatedDatabase) -> None:

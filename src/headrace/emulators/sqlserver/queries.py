@@ -17,7 +17,8 @@ from headrace.emulators.sqlserver.types import SqlType
 Finder = Callable[[str, str, str], tuple[TableInfo, str]]
 """(database or empty, schema, name) -> the table and its SQLite name; raises error 208."""
 
-_STABLE_HINTS = frozenset(("HOLDLOCK", "SERIALIZABLE", "TABLOCKX", "REPEATABLEREAD"))
+_SHARED_HINTS = frozenset(("HOLDLOCK", "SERIALIZABLE", "REPEATABLEREAD"))
+_STABLE_HINTS = _SHARED_HINTS | {"TABLOCKX"}
 _CHANGES = "fn_cdc_get_all_changes_"
 _MEMBERS = 400
 
@@ -50,7 +51,7 @@ class QueryTranslator(ExpressionTranslator):
         self.called = ""
         self._read: list[TableInfo] = []
         self._computed: set[str] = set()
-        self._stable = False
+        self._stable = self._shared = False
 
     def constant(self, text: str, scope: Scope | None = None) -> Value:
         """An expression on its own, such as a default."""
@@ -291,6 +292,7 @@ class QueryTranslator(ExpressionTranslator):
         for hint in node.args.get("hints") or []:
             for word in hint.expressions:
                 self._stable |= word.name.upper() in _STABLE_HINTS
+                self._shared |= word.name.upper() in _SHARED_HINTS
         if isinstance(node.this, exp.Anonymous):
             return self._changes(node, scope)
         name, schema, database = node.name, node.db, node.catalog

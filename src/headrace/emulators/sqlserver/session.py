@@ -274,9 +274,13 @@ class Session:
 
     def _ran(self, translation: Translation, used: list[object]) -> Result:
         if translation.kind == "query":
-            stable = translation.stable or self.isolation in _STABLE
-            if stable and self.explicit and not self.sqlite.in_transaction:
-                self.sqlite.execute("BEGIN")
+            if self.explicit and not self.sqlite.in_transaction:
+                if translation.shared:
+                    # There is one writer at a time here, so a lock that keeps writers off one table keeps them off all.
+                    self.begin_write()
+                elif translation.stable or self.isolation in _STABLE:
+                    # An exclusive lock is a stable read only: beside it a session may lock another table.
+                    self.sqlite.execute("BEGIN")
             rows = self._sqlite(translation.sql, used)
             if translation.sets:
                 found = rows.fetchall()

@@ -27,6 +27,7 @@ class Translation:
         written: the table it changes.
         computed: names of system views whose rows are made before it runs.
         stable: whether its table hints ask that nothing changes until the transaction ends.
+        shared: whether they ask so by shared locks that are kept.
         sets_identity: whether it gives the identity column a value itself.
         assigned: the columns an UPDATE assigns.
         variables: the variables whose values follow the parameters, in order.
@@ -42,6 +43,7 @@ class Translation:
     written: TableInfo | None = None
     computed: set[str] = field(default_factory=set)
     stable: bool = False
+    shared: bool = False
     sets_identity: bool = False
     assigned: tuple[str, ...] = ()
     variables: list[str] = field(default_factory=list)
@@ -80,7 +82,8 @@ class StatementTranslator(QueryTranslator):
             made = Translation(sql, "query", outputs, sets=tuple(self._sets))
         made.sequences = tuple(dict.fromkeys(self._sequences))
         made.parameters, made.variables = self._parameters, self._variables
-        made.read, made.computed, made.stable = self._read, self._computed, self._stable
+        made.read, made.computed = self._read, self._computed
+        made.stable, made.shared = self._stable, self._shared
         return made
 
     # Changes.
