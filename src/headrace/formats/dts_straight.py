@@ -35,14 +35,17 @@ if TYPE_CHECKING:
 
 _EPOCH = "timestamp_ntz'1970-01-01 00:00:00'"
 _MOMENTS = ("time", "timestamp", "instant", "zoned_timestamp")
-# Stands for a value that is there, and no text.
-_NO_TEXT = "'\\0\\0no text\\0\\0'"
+# Before what is no text of the source: the word of a boolean, or what stands for a value that is there and no text.
+_MARK = "'\\0\\0'"
+_NO_TEXT = "'\\0\\0no text'"
 
 _TEXTS = (
     f"v -> case when v is null then null when v.{INTEGER} is not null then v.{INTEGER}.value "
-    f"when v.{CHARACTER}.charset = 'utf8mb4' then cast(v.{CHARACTER}.value as string) "
+    f"when v.{CHARACTER}.charset in ('utf8mb4', 'utf8', 'utf8mb3') then cast(v.{CHARACTER}.value as string) "
     f"when v.{DECIMAL} is not null then v.{DECIMAL}.value "
-    f"when v.{TEXT_OBJECT}.type in ('JSON', 'ENUM', 'SET') then v.{TEXT_OBJECT}.value else {_NO_TEXT} end"
+    f"when v.{TEXT_OBJECT}.type in ('JSON', 'ENUM', 'SET', 'UUID', 'XML') then v.{TEXT_OBJECT}.value "
+    f"when v.{TEXT_OBJECT}.type in ('BOOL', 'BOOLEAN') then concat({_MARK}, v.{TEXT_OBJECT}.value) "
+    f"else {_NO_TEXT} end"
 )
 _OTHERS = {
     "numbers": f"v -> v.{INTEGER} is not null or v.{DECIMAL} is not null",
@@ -144,9 +147,10 @@ def _typed(taken: str, n: int, column: Column) -> str:
             return f"if({text} rlike {literal(DECIMAL_TEXT)}, {text}, null)"
         # A number in a column of texts has to be looked at: it may be none.
         number = f"get({taken}.numbers, {n})"
-        return f"try_validate_utf8(if({text} = {_NO_TEXT} or {number}, null, {text}))"
+        return f"try_validate_utf8(if(startswith({text}, {_MARK}) or {number}, null, {text}))"
     if kind == "boolean":
-        return f"case {text} when '1' then true when '0' then false end"
+        yes, no = (", ".join(["'1'" if w == "true" else "'0'", f"concat({_MARK}, '{w}')"]) for w in ("true", "false"))
+        return f"case when {text} in ({yes}) then true when {text} in ({no}) then false end"
     if column.logical.kind == "decimal":
         # A cast rounds: only digits that the scale holds are taken here.
         digits = f"(not contains({text}, '.') or length({text}) - instr({text}, '.') <= {column.logical.scale or 0})"
