@@ -19,6 +19,7 @@ from headrace.observe.progress import BatchCount, ProgressBoard
 from headrace.pipeline.dead_letter import DeadLetters
 from headrace.pipeline.large_values import without_large_values
 from headrace.pipeline.model import Target
+from headrace.pipeline.shaping import Shaping, explained
 from headrace.sinks.base import BatchId
 from headrace.sinks.kafka import KafkaSink
 
@@ -126,11 +127,18 @@ class BatchWriter:
             rows = changes if self._decode is None else changes.where(self._wanted)
             if self._holds_wanted(counts):
                 encoded: dict[str, DataFrame] = {}
+                shaped: dict[str, DataFrame | None] = {"": rows}
                 for number, target in enumerate(self._targets, 1):
-                    given = rows
+                    way = target.shaping.key
+                    if way not in shaped:
+                        shaped[way] = _shaped(rows, target.shaping, cleanup)
+                    own = shaped[way]
+                    if own is None:
+                        continue
+                    given = own
                     if target.format is not None:
                         if target.format_key not in encoded:
-                            messages = target.format.encode(rows)
+                            messages = target.format.encode(own)
                             # A sink that weighs its messages looks at them twice.
                             weighs = target.sink.settings.get("on_oversized") == "drop_columns"
                             if weighs or self._uses[target.format_key] > 1:
@@ -139,7 +147,7 @@ class BatchWriter:
                             encoded[target.format_key] = messages
                         given = encoded[target.format_key]
                         if isinstance(target.sink, KafkaSink):
-                            again = _again(rows, target.format)
+                            again = _again(own, target.format)
                             given = target.sink.fitting(given, again)
                     target.sink.write(given, batch)
                     reach(f"pipeline.sink.{number}.written")
@@ -179,6 +187,24 @@ class BatchWriter:
         if left:
             reasons[OTHER_REASONS] = reasons.get(OTHER_REASONS, 0) + left
         return MessageCounts(reasons, no_event, unreadable if self._dead_letters is not None else 0)
+
+
+def _shaped(rows: DataFrame, shaping: Shaping, cleanup: ExitStack) -> DataFrame | None:
+    """The rows as a sink gets them, computed once; null where it gets none.
+
+    Raises:
+        HeadraceError: a transform or a route can't be applied; no sink that comes after has anything of the batch.
+    """
+    from pyspark import StorageLevel
+    from pyspark.errors import PySparkException
+
+    made = shaping.rows(rows).persist(StorageLevel.MEMORY_AND_DISK)
+    cleanup.callback(made.unpersist)
+    try:
+        # Here and not in the sink, which would take the failure of an expression for its own.
+        return made if made.count() else None
+    except PySparkException as error:
+        raise explained(error) from error
 
 
 def _again(rows: DataFrame, format: Format) -> Callable[[list[str], int], DataFrame]:
