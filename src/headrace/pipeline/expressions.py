@@ -79,7 +79,7 @@ def read_expression(spark: SparkSession, text: str, columns: Sequence[Column], o
             f"{owner} looks at more than one row.",
             remedy="Leave out aggregates, windows, generators and subqueries.",
         )
-    resolved = plan.projectList().apply(0).toString()
+    resolved = re.sub(r"#\d+L?", "", plan.projectList().apply(0).toString())
     if not plan.deterministic() or _OF_THE_MOMENT.search(resolved):
         raise OptionError(
             f"{owner} would be another value when a batch is repeated.",

@@ -87,15 +87,14 @@ class Shaping:
         return any(transform.has_sql for transform in self.transforms)
 
     def expect(self, tables: Iterable[TableSchema]) -> None:
-        """Take note of the source's tables, so that two that would become one are found before the first row.
+        """Take note of the source's tables, so that what does not suit them is found before the first row.
 
         Raises:
-            OptionError: two tables would become one, or a name would be empty.
+            OptionError: two tables would become one, a name would be empty, or a transform without expressions can't be
+                applied to a table.
         """
         for schema in tables:
-            destination = self.routes.destination(schema.id)
-            if destination is not None:
-                self._destinations.claim(schema.id, destination)
+            self.structure(schema, None)
 
     def structure(self, schema: TableSchema, spark: SparkSession | None) -> TableSchema | None:
         """What a table is in the sink; null where it is left out.
@@ -143,14 +142,7 @@ class Shaping:
     def _transform(self, schema: TableSchema, spark: SparkSession | None) -> TableTransform | None:
         id = schema.fingerprint
         if id not in self._known:
-            if not any(transform.matches(schema.id) for transform in self.transforms):
-                self._known[id] = None
-            else:
-                from pyspark.sql import SparkSession as Session
-
-                session = spark or Session.getActiveSession()
-                assert session is not None
-                self._known[id] = transform_table(self.transforms, schema, session)
+            self._known[id] = transform_table(self.transforms, schema, spark)
         return self._known[id]
 
     def _facts(self, changes: DataFrame) -> Iterable[_Fact]:

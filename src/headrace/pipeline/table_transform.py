@@ -150,8 +150,15 @@ class TableTransform:
         return f"concat({', '.join(parts)})"
 
 
-def transform_table(transforms: Iterable[Transform], schema: TableSchema, spark: SparkSession) -> TableTransform | None:
+def transform_table(
+    transforms: Iterable[Transform], schema: TableSchema, spark: SparkSession | None
+) -> TableTransform | None:
     """What transforms make of a table; null where none is for it. Runs in the driver; runs no job.
+
+    Args:
+        transforms: in order.
+        schema: the table's structure.
+        spark: a classic session, which reads expressions; only transforms without any can do without it.
 
     Raises:
         OptionError: a transform names a column that is not there, leaves out, replaces or masks one of the key, masks
@@ -169,7 +176,7 @@ def transform_table(transforms: Iterable[Transform], schema: TableSchema, spark:
 class _Work:
     """Steps one after the other, each over the columns that the one before it left."""
 
-    def __init__(self, schema: TableSchema, spark: SparkSession) -> None:
+    def __init__(self, schema: TableSchema, spark: SparkSession | None) -> None:
         self._schema = schema
         self._spark = spark
         self._state = {column.name: _State(column, (column.name,)) for column in schema.columns}
@@ -223,6 +230,7 @@ class _Work:
 
     def _read(self, transform: Transform, text: str, what: str) -> tuple[Expression, tuple[str, ...]]:
         """An expression over the columns as they are now, and the source's columns that it is made of."""
+        assert self._spark is not None
         owner = f"{what} of {transform.label} for table '{self._schema.id.path}'"
         found = read_expression(self._spark, text, [state.column for state in self._state.values()], owner)
         origins = self._in_order(name for column in found.columns for name in self._state[column].origins)
