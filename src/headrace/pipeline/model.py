@@ -268,6 +268,8 @@ def _frame_error(document: Document, error: ValidationError) -> OptionError:
     place: Place = first["loc"]
     name = ".".join(str(part) for part in place)
     kind = first["type"]
+    if kind == "extra_forbidden" and place == ("routes",):
+        return document.error(place, "Key 'routes' stands in no sink.", "Put it into the sink that it is for.")
     if kind == "extra_forbidden":
         model = RunSettings if len(place) > 1 else Sections
         where = f" in section '{place[0]}'" if len(place) > 1 else ""
@@ -442,8 +444,9 @@ def _shaping(
     """What rows go through before a sink: the transforms of all sinks, its own, and its routes."""
     own = _transforms(document, section.get("transforms"), (*place, "transforms"), f" of {label}")
     found = []
-    for where, line in _mappings(document, section.get("routes"), (*place, "routes"), "{tables: dbo.orders, to: ...}"):
-        settings = _options(document, routes.OPTIONS, line, where, "a route")
+    listed = _mappings(document, section.get("routes"), (*place, "routes"), "{tables: dbo.orders, to: ...}")
+    for number, (where, line) in enumerate(listed, 1):
+        settings = _options(document, routes.OPTIONS, line, where, f"route {number} of {label}")
         found.append(_made(document, where, partial(Route.of, settings)))
     given = {option.name: section.get(option.name) for option in routes.SINK_OPTIONS}
     settings = _options(document, routes.SINK_OPTIONS, given, place, label)
