@@ -181,8 +181,7 @@ def test_where_routes_send_a_table_and_what_a_transform_can_not_do(shop: Checked
     assert code == 0, text
     assert "to sink 1 (files): sales.shop.crm.t; sink 2 (delta): left out by its routes.\n" in text
     assert text.splitlines()[-2] == (
-        "note  plan       Expressions of transforms were not looked at, which takes Spark. "
-        "headrace plan looks at them."
+        "note  plan       Expressions of transforms were not looked at, which takes Spark. headrace plan looks at them."
     )
     code, text = shop.ask("check", sinks=sinks, transforms=[{"exclude_columns": ["id"]}])
     assert code == 2

@@ -41,6 +41,9 @@ class TablePattern:
         except re.error as error:
             raise ValueError(f"'{self.text}' is no regular expression ({error})") from error
 
+    def __str__(self) -> str:
+        return self.text
+
     @property
     def is_name(self) -> bool:
         """Whether it names one table."""
