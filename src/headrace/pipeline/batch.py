@@ -19,7 +19,7 @@ from headrace.observe.progress import BatchCount, ProgressBoard
 from headrace.pipeline.dead_letter import DeadLetters
 from headrace.pipeline.large_values import without_large_values
 from headrace.pipeline.model import Target
-from headrace.pipeline.shaping import Shaping, explained
+from headrace.pipeline.shaping import Found, Shaping, explained, tables_in
 from headrace.sinks.base import BatchId
 from headrace.sinks.kafka import KafkaSink
 
@@ -128,10 +128,12 @@ class BatchWriter:
             if self._holds_wanted(counts):
                 encoded: dict[str, DataFrame] = {}
                 shaped: dict[str, DataFrame | None] = {"": rows}
+                found: Found | None = None
                 for number, target in enumerate(self._targets, 1):
                     way = target.shaping.key
                     if way not in shaped:
-                        shaped[way] = _shaped(rows, target.shaping, cleanup)
+                        found = tables_in(rows) if found is None else found
+                        shaped[way] = _shaped(rows, target.shaping, cleanup, found)
                     own = shaped[way]
                     if own is None:
                         continue
@@ -189,7 +191,7 @@ class BatchWriter:
         return MessageCounts(reasons, no_event, unreadable if self._dead_letters is not None else 0)
 
 
-def _shaped(rows: DataFrame, shaping: Shaping, cleanup: ExitStack) -> DataFrame | None:
+def _shaped(rows: DataFrame, shaping: Shaping, cleanup: ExitStack, found: Found | None = None) -> DataFrame | None:
     """The rows as a sink gets them, computed once; null where it gets none.
 
     Raises:
@@ -198,7 +200,7 @@ def _shaped(rows: DataFrame, shaping: Shaping, cleanup: ExitStack) -> DataFrame 
     from pyspark import StorageLevel
     from pyspark.errors import PySparkException
 
-    made = shaping.rows(rows).persist(StorageLevel.MEMORY_AND_DISK)
+    made = shaping.rows(rows, found).persist(StorageLevel.MEMORY_AND_DISK)
     cleanup.callback(made.unpersist)
     try:
         # Here and not in the sink, which would take the failure of an expression for its own.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
@@ -29,6 +29,27 @@ _FACTS = (
     f"f_plan int, {SALTS} array<string>"
 )
 _ENDS = "snapshot in ('last', 'last_in_data_collection')"
+
+
+@dataclass(frozen=True)
+class Structure:
+    """A structure that rows of a table follow in one batch.
+
+    Args:
+        schema_id: as the rows name it; empty for rows that name none.
+        schema: what `schema` rows say of it; null where none does.
+        order: by which the newest is known.
+        has_rows: whether rows of data follow it.
+    """
+
+    schema_id: str
+    schema: TableSchema | None
+    order: tuple[str, str, str]
+    has_rows: bool
+
+
+Found = Mapping[TableId, Sequence[Structure]]
+"""What a batch holds: the structures of each table."""
 
 
 @dataclass(frozen=True)
@@ -114,11 +135,12 @@ class Shaping:
         self._destinations.claim(schema.id, destination)
         return replace(made, id=destination.id)
 
-    def rows(self, changes: DataFrame) -> DataFrame:
-        """A batch's rows as the sink gets them. Runs one small Spark job over `changes` (persist them); lazy after it.
+    def rows(self, changes: DataFrame, found: Found | None = None) -> DataFrame:
+        """A batch's rows as the sink gets them; lazy.
 
         Args:
             changes: change rows of any tables, each with its table's `schema` row among them.
+            found: what `tables_in` says of them, where it was asked already.
 
         Raises:
             OptionError: a transform or a route can't be applied to a table of the batch.
@@ -132,7 +154,7 @@ class Shaping:
                 "'schema' for one table.",
                 remedy="Give that option as a list of structures, or leave it out.",
             )
-        facts = list(self._facts(changes))
+        facts = list(self._facts(tables_in(changes) if found is None else found, changes.sparkSession))
         plans = {f.transform.source.fingerprint: f.transform for f in facts if f.transform is not None}
         joined = _joined(changes, facts, list(plans))
         if plans:
@@ -145,77 +167,85 @@ class Shaping:
             self._known[id] = transform_table(self.transforms, schema, spark)
         return self._known[id]
 
-    def _facts(self, changes: DataFrame) -> Iterable[_Fact]:
-        """What the batch holds, by table and structure."""
-        from pyspark.sql import functions as sf
-
-        told = "op = 'schema' and table_schema is not null"
-        found = (
-            changes.where("table is not null")
-            .selectExpr(
-                "coalesce(table.database, '') as d",
-                "coalesce(table.schema, '') as s",
-                "coalesce(table.name, '') as n",
-                "coalesce(schema_id, '') as id",
-                "op",
-                "position",
-                f"if({told}, table_schema, null) as structure",
-            )
-            .groupBy("d", "s", "n", "id")
-            .agg(
-                sf.expr("max_by(structure, position) filter (where structure is not null) as structure"),
-                sf.expr("coalesce(max(position) filter (where structure is not null), '') as told_at"),
-                sf.expr("coalesce(max(position), '') as last_at"),
-                sf.expr("count_if(op in ('r', 'c', 'u', 'd')) as rows"),
-            )
-            .collect()
-        )
-        tables: dict[TableId, list[tuple[str, str, str, TableSchema | None, int]]] = {}
-        for line in found:
-            schema = None if line["structure"] is None else TableSchema.from_text(line["structure"])
-            place = (line["told_at"], line["last_at"], line["id"], schema, line["rows"])
-            tables.setdefault(TableId(line["d"], line["s"], line["n"]), []).append(place)
+    def _facts(self, found: Found, spark: SparkSession) -> Iterable[_Fact]:
+        """What becomes of what the batch holds, by table and structure."""
         shared: dict[TableId, list[tuple[TableId, TableSchema]]] = {}
-        for table, lines in sorted(tables.items()):
+        for table, lines in sorted(found.items()):
             destination = self.routes.destination(table)
             if destination is not None:
                 self._destinations.claim(table, destination)
-            known = sorted(((*line[:3], line[3]) for line in lines if line[3] is not None), key=lambda line: line[:3])
-            newest = known[-1][3] if known else None
-            for *_, schema_id, own, rows in lines:
-                schema = own if own is not None or schema_id else newest
+            known = sorted((line for line in lines if line.schema is not None), key=lambda line: line.order)
+            newest = known[-1].schema if known else None
+            for line in lines:
                 if destination is None:
-                    yield _Fact(table, schema_id, None)
+                    yield _Fact(table, line.schema_id, None)
                     continue
-                yield self._fact(table, schema_id, destination, schema, rows, changes.sparkSession)
+                # A row that says no structure follows its table's newest.
+                schema = line.schema if line.schema is not None or line.schema_id else newest
+                yield self._fact(table, line, destination, schema, spark)
             if destination is not None and newest is not None and destination.merge:
                 others = shared.setdefault(destination.id, [])
-                others.append((table, self._shaped(newest, changes.sparkSession)))
+                others.append((table, self._shaped(newest, spark)))
                 refuse_different(destination.id, others)
 
     def _fact(
         self,
         table: TableId,
-        schema_id: str,
+        line: Structure,
         destination: Destination,
         schema: TableSchema | None,
-        rows: int,
         spark: SparkSession,
     ) -> _Fact:
         if schema is None:
-            if rows and any(transform.matches(table) for transform in self.transforms):
+            if line.has_rows and any(transform.matches(table) for transform in self.transforms):
                 raise SchemaError(
                     f"The structure of table '{table}' is not known: the batch has rows of it but no schema row, so it "
                     "can't be transformed.",
                     remedy="Let the source or decoder emit schema rows, or give the table's structure to the format.",
                 )
-            return _Fact(table, schema_id, destination)
+            return _Fact(table, line.schema_id, destination)
         shaped = self._shaped(schema, spark)
-        return _Fact(table, schema_id, destination, replace(shaped, id=destination.id), self._transform(schema, spark))
+        return _Fact(
+            table, line.schema_id, destination, replace(shaped, id=destination.id), self._transform(schema, spark)
+        )
 
     def _shaped(self, schema: TableSchema, spark: SparkSession) -> TableSchema:
         transform = self._transform(schema, spark)
         return schema if transform is None else transform.schema
+
+
+def tables_in(changes: DataFrame) -> Found:
+    """What a batch holds, by one small Spark job over `changes` (persist them). Runs in the driver."""
+    from pyspark.sql import functions as sf
+
+    told = "op = 'schema' and table_schema is not null"
+    lines = (
+        changes.where("table is not null")
+        .selectExpr(
+            "coalesce(table.database, '') as d",
+            "coalesce(table.schema, '') as s",
+            "coalesce(table.name, '') as n",
+            "coalesce(schema_id, '') as id",
+            "op",
+            "position",
+            f"if({told}, table_schema, null) as structure",
+        )
+        .groupBy("d", "s", "n", "id")
+        .agg(
+            sf.expr("max_by(structure, position) filter (where structure is not null) as structure"),
+            sf.expr("coalesce(max(position) filter (where structure is not null), '') as told_at"),
+            sf.expr("coalesce(max(position), '') as last_at"),
+            sf.expr("count_if(op in ('r', 'c', 'u', 'd')) > 0 as has_rows"),
+        )
+        .collect()
+    )
+    found: dict[TableId, list[Structure]] = {}
+    for line in lines:
+        schema = None if line["structure"] is None else TableSchema.from_text(line["structure"])
+        order = (line["told_at"], line["last_at"], line["id"])
+        one = Structure(line["id"], schema, order, line["has_rows"])
+        found.setdefault(TableId(line["d"], line["s"], line["n"]), []).append(one)
+    return found
 
 
 def _joined(changes: DataFrame, facts: Sequence[_Fact], plans: Sequence[str]) -> DataFrame:

@@ -17,6 +17,7 @@ from headrace.options import Option, Options
 from headrace.pipeline.comparison import Comparison, compare
 from headrace.pipeline.kafka_source import KafkaTopics
 from headrace.pipeline.model import Model, Target
+from headrace.pipeline.shaping import tables_in
 from headrace.sinks.base import BatchId, Sink
 from headrace.sinks.jdbc import JdbcSink
 from headrace.sinks.jdbc_reading import as_compared
@@ -68,7 +69,8 @@ def verify(model: Model, spark: SparkSession, *, most: int) -> Iterator[Verified
         rows.persist()
         # As each sink should hold them: transformed and under the names of its routes.
         ways = {target.shaping.key: target.shaping for target in targets}
-        shaped = {key: shaping.rows(rows).persist() if key else rows for key, shaping in ways.items()}
+        found_tables = tables_in(rows) if any(ways) else {}
+        shaped = {key: way.rows(rows, found_tables).persist() if key else rows for key, way in ways.items()}
         tables = {key: survey(of_way) for key, of_way in shaped.items()}
         for id in sorted({table.id for found in tables.values() for table in found}):
             for target in targets:
