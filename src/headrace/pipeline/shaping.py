@@ -15,7 +15,7 @@ from headrace.formats.encoding import has_struct_images
 from headrace.local_rows import local_rows
 from headrace.pipeline.recover import recover
 from headrace.pipeline.routes import Destination, Destinations, Routes, refuse_different
-from headrace.pipeline.table_transform import SALTS, TableTransform, transform_table
+from headrace.pipeline.table_transform import SALTS, Read, TableTransform, transform_table
 from headrace.pipeline.transforms import Transform
 
 if TYPE_CHECKING:
@@ -83,6 +83,7 @@ class Shaping:
     takes: Literal["messages", "changes"] = "changes"
     _destinations: Destinations = field(init=False, repr=False)
     _known: dict[str, TableTransform | None] = field(init=False, repr=False, default_factory=dict)
+    _read: Read = field(init=False, repr=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self._destinations = Destinations(self.owner)
@@ -164,7 +165,7 @@ class Shaping:
     def _transform(self, schema: TableSchema, spark: SparkSession | None) -> TableTransform | None:
         id = schema.fingerprint
         if id not in self._known:
-            self._known[id] = transform_table(self.transforms, schema, spark)
+            self._known[id] = transform_table(self.transforms, schema, spark, self._read)
         return self._known[id]
 
     def _facts(self, found: Found, spark: SparkSession) -> Iterable[_Fact]:
@@ -220,7 +221,7 @@ def tables_in(changes: DataFrame) -> Found:
 
     told = "op = 'schema' and table_schema is not null"
     lines = (
-        changes.where("table is not null")
+        changes.where("coalesce(table.name, '') <> ''")
         .selectExpr(
             "coalesce(table.database, '') as d",
             "coalesce(table.schema, '') as s",
@@ -320,8 +321,9 @@ def _filtered(
 ) -> DataFrame:
     """The rows that go on, with `f_do`: `keep`, or `c` or `d` for rows that become that.
 
-    The last row of a snapshot says to a table that the snapshot is at its end, so that what vanished meanwhile can be
-    removed. Where a filter leaves that row out, tables get it as a delete, of a row that they do not have.
+    Tables get two kinds of rows that a filter leaves out as deletes. The last row of a snapshot says that the snapshot
+    is at its end, so that what vanished meanwhile can be removed. And a row of an ad-hoc snapshot may be in the table
+    still, from a time when the filter was another.
     """
     rest = [name for name in opened.columns if name not in ("before", "after", "o_before", "key", "key_text")]
 
@@ -344,7 +346,7 @@ def _filtered(
     now = f"if(after is not null and {by_plan(lambda p: known(p, 'after', 'before'), 'true')}, o_after.kept, null)"
     decided = opened.selectExpr("*", f"{has_filter} as f_has_filter", f"{was} as f_was", f"{now} as f_now")
     unknown = by_plan(refusal, "'keep'")
-    left = f"if({_ENDS}, 'end', 'drop')" if takes == "changes" else "'drop'"
+    left = f"if({_ENDS} or snapshot = 'incremental', 'end', 'drop')" if takes == "changes" else "'drop'"
     # What was before is unknown where the source does not say it: then the target may have the row, or not.
     decision = (
         "case when not f_has_filter or op not in ('r', 'c', 'u', 'd') then 'keep' "

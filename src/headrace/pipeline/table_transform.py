@@ -27,6 +27,9 @@ SALTS = "__headrace_salts"
 """The column with the salts of a table's hashes, so that none stands in a query's plan."""
 _KEPT = "__headrace_kept"
 
+Read = dict[tuple[str, tuple[tuple[str, str], ...]], Expression]
+"""Expressions that were read, by their text and the columns that they may name."""
+
 
 @dataclass(frozen=True)
 class _State:
@@ -151,7 +154,7 @@ class TableTransform:
 
 
 def transform_table(
-    transforms: Iterable[Transform], schema: TableSchema, spark: SparkSession | None
+    transforms: Iterable[Transform], schema: TableSchema, spark: SparkSession | None, known: Read
 ) -> TableTransform | None:
     """What transforms make of a table; null where none is for it. Runs in the driver; runs no job.
 
@@ -159,6 +162,7 @@ def transform_table(
         transforms: in order.
         schema: the table's structure.
         spark: a classic session, which reads expressions; only transforms without any can do without it.
+        known: expressions that were read already; those that are read now are put there.
 
     Raises:
         OptionError: a transform names a column that is not there, leaves out, replaces or masks one of the key, masks
@@ -167,7 +171,7 @@ def transform_table(
     mine = [transform for transform in transforms if transform.matches(schema.id)]
     if not mine:
         return None
-    work = _Work(schema, spark)
+    work = _Work(schema, spark, known)
     for transform in mine:
         work.take(transform)
     return work.done()
@@ -176,7 +180,8 @@ def transform_table(
 class _Work:
     """Steps one after the other, each over the columns that the one before it left."""
 
-    def __init__(self, schema: TableSchema, spark: SparkSession | None) -> None:
+    def __init__(self, schema: TableSchema, spark: SparkSession | None, known: Read) -> None:
+        self._known = known
         self._schema = schema
         self._spark = spark
         self._state = {column.name: _State(column, (column.name,)) for column in schema.columns}
@@ -232,7 +237,12 @@ class _Work:
         """An expression over the columns as they are now, and the source's columns that it is made of."""
         assert self._spark is not None
         owner = f"{what} of {transform.label} for table '{self._schema.id.path}'"
-        found = read_expression(self._spark, text, [state.column for state in self._state.values()], owner)
+        columns = [state.column for state in self._state.values()]
+        # Tables that are alike are many where there are many, and Spark takes a twentieth of a second for each.
+        asked = (text, tuple((column.name, column.logical.spark_type) for column in columns))
+        if asked not in self._known:
+            self._known[asked] = read_expression(self._spark, text, columns, owner)
+        found = self._known[asked]
         origins = self._in_order(name for column in found.columns for name in self._state[column].origins)
         self._used.update(origins)
         return found, origins
