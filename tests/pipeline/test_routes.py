@@ -13,7 +13,7 @@ from headrace.changes import TableId, TableSchema
 from headrace.errors import OptionError, SchemaError
 from headrace.options import parse_options
 from headrace.pipeline import routes
-from headrace.pipeline.batch import _shaped
+from headrace.pipeline.batch import shape
 from headrace.pipeline.routes import Route, Routes
 from headrace.pipeline.shaping import Shaping
 
@@ -171,7 +171,7 @@ def test_a_truncate_of_one_of_several_tables_stops_the_batch(spark: Any) -> None
         ExitStack() as cleanup,
         pytest.raises(SchemaError, match=r"^Table db.shard_1.orders was emptied by a truncate"),
     ):
-        _shaped(rows, ONE, cleanup)
+        shape(rows, ONE, cleanup)
     as_messages = Shaping(routes=ONE.routes, takes="messages")
     assert as_messages.rows(rows).where("op = 't'").count() == 1
 

@@ -18,7 +18,7 @@ from headrace.changes import TableId, TableSchema
 from headrace.errors import OptionError, SchemaError
 from headrace.options import parse_options
 from headrace.pipeline import transforms
-from headrace.pipeline.batch import _shaped
+from headrace.pipeline.batch import shape
 from headrace.pipeline.shaping import Shaping
 from headrace.pipeline.transforms import Transform
 from headrace.sources.column_masks import Masks
@@ -122,7 +122,7 @@ def test_a_change_that_lacks_what_the_filter_needs_stops_the_batch(spark: Any) -
 
     batch = Batch(T).add("u", T, 1, NO_STATUS, {"id": "1"})
     with ExitStack() as cleanup, pytest.raises(SchemaError) as caught:
-        _shaped(batch.rows(spark), Shaping((transform(filter="status = 'open'"),)), cleanup)
+        shape(batch.rows(spark), Shaping((transform(filter="status = 'open'"),)), cleanup)
     assert str(caught.value) == (
         "A change of table db.dbo.orders does not carry all columns that the filter of its transforms needs "
         "('status'). Let the source send whole rows, or filter by columns that are always there."
@@ -243,6 +243,21 @@ def test_the_structure_is_transformed_as_the_rows_are(spark: Any) -> None:
     assert created["after"]["due"] == deleted["before"]["due"] == "2024-01-04"
 
 
+def test_columns_may_have_the_names_of_a_change_rows_own(spark: Any) -> None:
+    names = ("id", "after", "before", "op", "position", "changed", "table")
+    schema = schema_of(TableId("db", "dbo", "log"), dict.fromkeys(names, "string"), ("id",))
+    image = {name: name.upper() for name in names}
+    batch = Batch(schema).add("u", schema, 1, image, {**image, "after": "z"})
+    steps = [
+        transform(filter="after = 'AFTER' or before = 'never'", computed_columns={"x": "concat(after, op, position)"}),
+        transform(computed_columns={"y": "concat(x, changed, table)"}, exclude_columns=["table"]),
+    ]
+    [_, row] = shaped(spark, batch, *steps)
+    kept = {name: text for name, text in image.items() if name != "table"}
+    made = {"x": "AFTEROPPOSITION", "y": "AFTEROPPOSITIONCHANGEDTABLE"}
+    assert (row["op"], row["before"], row["after"]) == ("c", None, {**kept, **made})
+
+
 def test_the_names_of_changed_columns_follow(spark: Any) -> None:
     batch = Batch(T)
     for at, changed in enumerate((["n", "email"], ["email"], ["status"], None), 1):
@@ -264,7 +279,7 @@ def test_a_change_with_some_of_the_columns_of_a_computed_one_stops_the_batch(spa
 
     batch = Batch(T).add("u", T, 1, {"id": "1", "n": "4"}, {"id": "1"})
     with ExitStack() as cleanup, pytest.raises(SchemaError) as caught:
-        _shaped(batch.rows(spark), Shaping((transform(computed_columns={"total": "price * n"}),)), cleanup)
+        shape(batch.rows(spark), Shaping((transform(computed_columns={"total": "price * n"}),)), cleanup)
     assert str(caught.value) == (
         "A change of table db.dbo.orders carries some and not all of the columns of which column 'total' is computed "
         "(price, n). Let the source send whole rows, or leave the column out."
@@ -277,7 +292,7 @@ def test_a_value_that_an_expression_does_not_bear_stops_the_batch_and_is_not_tol
     batch = Batch(T).add("c", T, 1, {**OPEN, "n": "0", "email": "geheim"})
     given = (transform(computed_columns={"each": "price / n", "mail": "cast(email as int)"}),)
     with ExitStack() as cleanup, pytest.raises(SchemaError) as caught:
-        _shaped(batch.rows(spark), Shaping(given), cleanup)
+        shape(batch.rows(spark), Shaping(given), cleanup)
     assert str(caught.value).startswith("An expression of the transforms can't be computed for a row of the batch (")
     assert "geheim" not in str(caught.value)
 

@@ -127,14 +127,9 @@ class BatchWriter:
             rows = changes if self._decode is None else changes.where(self._wanted)
             if self._holds_wanted(counts):
                 encoded: dict[str, DataFrame] = {}
-                shaped: dict[str, DataFrame | None] = {"": rows}
-                found: Found | None = None
+                shaped = self._shaped(rows, cleanup)
                 for number, target in enumerate(self._targets, 1):
-                    way = target.shaping.key
-                    if way not in shaped:
-                        found = tables_in(rows) if found is None else found
-                        shaped[way] = _shaped(rows, target.shaping, cleanup, found)
-                    own = shaped[way]
+                    own = shaped[target.shaping.key]
                     if own is None:
                         continue
                     given = own
@@ -160,6 +155,15 @@ class BatchWriter:
                 self._keep(batch.number, without)
             reach("pipeline.batch.done")
         self._board.add(counts, without, number=batch.number, seconds=time.monotonic() - begun)
+
+    def _shaped(self, rows: DataFrame, cleanup: ExitStack) -> dict[str, DataFrame | None]:
+        """The rows as sinks get them, by `Shaping.key`; null where a sink gets none.
+
+        All are computed before the first sink gets its own, so that one that can't be stops the batch before.
+        """
+        ways = {target.shaping.key: target.shaping for target in self._targets}
+        found = tables_in(rows) if any(ways) else None
+        return {key: shape(rows, way, cleanup, found) if key else rows for key, way in ways.items()}
 
     @property
     def _wanted(self) -> str:
@@ -191,11 +195,11 @@ class BatchWriter:
         return MessageCounts(reasons, no_event, unreadable if self._dead_letters is not None else 0)
 
 
-def _shaped(rows: DataFrame, shaping: Shaping, cleanup: ExitStack, found: Found | None = None) -> DataFrame | None:
+def shape(rows: DataFrame, shaping: Shaping, cleanup: ExitStack, found: Found | None = None) -> DataFrame | None:
     """The rows as a sink gets them, computed once; null where it gets none.
 
     Raises:
-        HeadraceError: a transform or a route can't be applied; no sink that comes after has anything of the batch.
+        HeadraceError: a transform or a route can't be applied.
     """
     from pyspark import StorageLevel
     from pyspark.errors import PySparkException

@@ -28,6 +28,7 @@ _FACTS = (
     "f_table struct<database: string, schema: string, name: string>, f_new_id string, f_structure string, "
     f"f_plan int, {SALTS} array<string>"
 )
+_BEFORE, _AFTER = "__headrace_before", "__headrace_after"
 _ENDS = "snapshot in ('last', 'last_in_data_collection')"
 
 
@@ -292,10 +293,12 @@ def _transformed(joined: DataFrame, plans: Sequence[TableTransform], takes: str)
         return f"case f_plan {branches} else {otherwise} end" if branches else otherwise
 
     nothing = "cast(null as struct<kept: boolean, made: array<string>>)"
-    opened = joined.selectExpr(
+    # Under names that no table's column has, because a column would come before the image.
+    images = joined.selectExpr("*", f"before as {_BEFORE}", f"after as {_AFTER}")
+    opened = images.selectExpr(
         "*",
-        f"if(after is null, {nothing}, {by_plan(lambda p: _opened(p, 'after', 'before'), nothing)}) as o_after",
-        f"if(before is null, {nothing}, {by_plan(lambda p: _opened(p, 'before', 'after'), nothing)}) as o_before",
+        f"if(after is null, {nothing}, {by_plan(lambda p: _opened(p, _AFTER, _BEFORE), nothing)}) as o_after",
+        f"if(before is null, {nothing}, {by_plan(lambda p: _opened(p, _BEFORE, _AFTER), nothing)}) as o_before",
     )
     filtered = [plan for plan in plans if plan.needed is not None]
     opened = _filtered(opened, by_plan, takes) if filtered else opened.selectExpr("*", "'keep' as f_do")
