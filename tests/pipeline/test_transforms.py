@@ -13,13 +13,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.apply.change_history import Batch, Model, pos, schema_of
 
+import headrace
 from headrace.apply import fold, survey
 from headrace.changes import TableId, TableSchema
 from headrace.errors import OptionError, SchemaError
+from headrace.local_rows import local_rows
 from headrace.options import parse_options
 from headrace.pipeline import transforms
 from headrace.pipeline.batch import shape
+from headrace.pipeline.routes import Route, Routes
 from headrace.pipeline.shaping import Shaping
+from headrace.pipeline.table_patterns import table_patterns
 from headrace.pipeline.transforms import Transform
 from headrace.sources.column_masks import Masks
 from headrace.sources.sqlserver.options import OPTIONS
@@ -378,6 +382,23 @@ REFUSED = [
         "Cast to decimal before (whole numbers divide by 'div'), or write cast(... as double).",
     ),
     (
+        {"computed_columns": {"x": "cast(price as decimal(38,9)) + 1"}},
+        "Column 'x' of transform 1 for table 'dbo.orders' loses digits, because Spark computes a part of it "
+        "with fewer: (cast(price as decimal(38,9)) + cast(1 as decimal(1,0))). "
+        "Cast its parts to decimals with fewer digits before.",
+    ),
+    (
+        {"computed_columns": {"x": "-cast(price as decimal(38,9))"}},
+        "Column 'x' of transform 1 for table 'dbo.orders' loses digits, because Spark computes a part of it "
+        "with fewer: -cast(price as decimal(38,9)). Cast its parts to decimals with fewer digits before.",
+    ),
+    (
+        {"computed_columns": {"x": "price * cast(n as decimal(38,6))"}},
+        "Column 'x' of transform 1 for table 'dbo.orders' loses digits, because Spark computes a part of it "
+        "with fewer: (price * cast(n as decimal(38,6))). "
+        "Cast its parts to decimals with fewer digits before.",
+    ),
+    (
         {"computed_columns": {"x": "max(n)"}},
         "Column 'x' of transform 1 for table 'dbo.orders' looks at more than one row. "
         "Leave out aggregates, windows, generators and subqueries.",
@@ -421,6 +442,40 @@ def test_rows_whose_structure_is_not_known_are_refused(spark: Any) -> None:
     batch = Batch().add("c", T, 1, OPEN)
     with pytest.raises(SchemaError, match=r"^The structure of table 'db.dbo.orders' is not known: "):
         shaped(spark, batch, transform(exclude_columns=["email"]))
+
+
+def test_rows_of_a_feed_are_transformed_by_the_structures_that_come_with_them(spark: Any) -> None:
+    shared = (
+        '"database":"shop","table":"orders","pkNames":["id"],"isDdl":false,"sql":"","es":1700000000000,"ts":1,"id":1,'
+        '"mysqlType":{"id":"int(11)","amount":"decimal(38,9)","note":"text"},"sqlType":{"id":4,"amount":3,"note":2005}'
+    )
+    large = "12345678901234567890123456789.123456789"
+    inserted, updated = ('{"type":"INSERT","data":[', '{"type":"UPDATE","data":[')
+    values = [
+        inserted + f'{{"id":"1","amount":"{large}","note":"a"}}],"old":null,{shared}}}',
+        updated + f'{{"id":"1","amount":"{large}","note":"b"}}],"old":[{{"note":"a"}}],{shared}}}',
+        updated + f'{{"id":"1","amount":"-1.000000000","note":"b"}}],"old":[{{"amount":"{large}"}}],{shared}}}',
+        "no message",
+    ]
+    lines = [("orders", 0, n, value.encode()) for n, value in enumerate(values)]
+    messages = local_rows(spark, lines, "topic string, partition int, offset bigint, value binary")
+    decoded = headrace.decode(messages, format="canal_json")
+    steps = (transform(tables="shop.orders", filter="amount > 0", computed_columns={"text": "concat('=', amount)"}),)
+    shaping = Shaping(steps, Routes((Route(table_patterns("shop.*"), "{database}_{table}"),)))
+    rows = sorted(shaping.rows(decoded).collect(), key=lambda row: row["position"])
+    text = f"={large}"
+    assert [
+        (row["op"], row["table"] and row["table"]["name"], row["after"] and row["after"]["text"]) for row in rows
+    ] == [
+        ("schema", "shop_orders", None),
+        ("c", "shop_orders", text),
+        ("u", "shop_orders", text),
+        ("d", "shop_orders", None),
+        ("error", None, None),
+    ]
+    schema = TableSchema.from_text(rows[0]["table_schema"])
+    assert (schema.id, str(schema.column("text").logical)) == (TableId("shop", "", "shop_orders"), "string")
+    assert rows[3]["before"]["text"] == text
 
 
 IDS = st.integers(1, 3).map(str)

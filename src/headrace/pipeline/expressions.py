@@ -24,6 +24,7 @@ _OF_THE_MOMENT = re.compile(
     r"current_schema|session_user|user|now|curdate|localtimestamp|version)\(",
     re.IGNORECASE,
 )
+_SCALA_DIGITS = 34
 _NAMED = re.compile(r"with name (`[^`]*(?:``[^`]*)*`(?:\.`[^`]*`)*) cannot be resolved")
 
 
@@ -53,7 +54,8 @@ def read_expression(spark: SparkSession, text: str, columns: Sequence[Column], o
 
     Raises:
         OptionError: Spark can't read it, it is more than an expression over one row, it would be another value when a
-            batch is repeated, it takes an exact number through a double, or its type has no place in a table.
+            batch is repeated, it takes an exact number through a double or rounds one unasked, or its type has no place
+            in a table.
     """
     from pyspark.errors import ParseException, PySparkException
     from pyspark.sql import functions as sf
@@ -90,6 +92,12 @@ def read_expression(spark: SparkSession, text: str, columns: Sequence[Column], o
             f"{owner} takes a number through a double, which loses digits: {resolved.rpartition(' AS ')[0]}.",
             remedy="Cast to decimal before (whole numbers divide by 'div'), or write cast(... as double).",
         )
+    cut = _rounded(plan.projectList().apply(0), spark)
+    if cut is not None:
+        raise OptionError(
+            f"{owner} loses digits, because Spark computes a part of it with fewer: {re.sub(r'#[0-9]+L?', '', cut)}.",
+            remedy="Cast its parts to decimals with fewer digits before.",
+        )
     try:
         logical = logical_type(kind, "")
     except OptionError:
@@ -98,6 +106,35 @@ def read_expression(spark: SparkSession, text: str, columns: Sequence[Column], o
             remedy="Cast it to a plain type, or make it text (to_json).",
         ) from None
     return Expression(sql, _columns_of(plan, columns), logical)
+
+
+def _rounded(node: Any, spark: SparkSession) -> str | None:
+    """The first part of an expression that Spark rounds without being asked to; null where none is. Division always
+    is rounded, to the digits of its type."""
+    kind, inner = _scale(node), node.children()
+    children = [inner.apply(n) for n in range(inner.size())]
+    scales = [_scale(child) for child in children]
+    name = node.getClass().getSimpleName()
+    if kind is not None and None not in scales[:2]:
+        exact = [scale for scale in scales[:2] if scale is not None]
+        if name in ("Add", "Subtract") and kind < max(exact):
+            return str(node.toString())
+        # Spark negates in Scala's arithmetic, which has 34 digits.
+        if name in ("UnaryMinus", "Abs") and node.dataType().precision() > _SCALA_DIGITS:
+            return str(node.toString())
+        if name == "Multiply" and kind < sum(exact):
+            return str(node.toString())
+        jvm: Any = spark._jvm
+        asked = jvm.org.apache.spark.sql.catalyst.expressions.Cast.USER_SPECIFIED_CAST()
+        if name == "Cast" and kind < exact[0] and node.getTagValue(asked).isEmpty():
+            return str(node.toString())
+    return next((cut for child in children if (cut := _rounded(child, spark)) is not None), None)
+
+
+def _scale(node: Any) -> int | None:
+    """The digits after the point of a decimal; null for other types."""
+    found = node.dataType()
+    return int(found.scale()) if found.typeName().startswith("decimal") else None
 
 
 def _columns_of(plan: Any, columns: Sequence[Column]) -> tuple[str, ...]:
