@@ -14,7 +14,8 @@ from headrace import registry
 from headrace.formats.features import Feature, lost
 from headrace.observe.server import parse_address
 from headrace.options import Option
-from headrace.pipeline import watch
+from headrace.pipeline import routes, transforms, watch
+from headrace.pipeline.table_patterns import table_patterns
 
 FOLDER = Path(__file__).parent / "reference"
 _HEAD = """# Options
@@ -26,6 +27,13 @@ the other names of its row. An unknown name is an error that tells the nearest k
 says password, secret or token are never shown.
 """
 
+
+_SHAPING_HEAD = """
+## Transforms and routes
+
+`transforms` is a list at the top of a pipeline file, for all sinks, or in a sink; `routes` a list in a sink, with
+`unrouted_tables` beside it. [What they mean](../routes-and-transforms.md).
+"""
 
 _FORMATS_HEAD = """# What each wire format carries
 
@@ -49,6 +57,14 @@ def options_page() -> str:
             parts.append(f"\n{_first_line(owner)}\n")
             parts.append("\n| option | also | type | default | meaning |\n|---|---|---|---|---|\n")
             parts.extend(_row(option) for option in owner.options)
+    parts.append(_SHAPING_HEAD)
+    for title, declared in (
+        ("`transforms` of a pipeline", transforms.OPTIONS),
+        ("`routes` of a sink", routes.OPTIONS),
+        ("A sink with routes", routes.SINK_OPTIONS),
+    ):
+        parts.append(f"\n## {title}\n\n| option | also | type | default | meaning |\n|---|---|---|---|---|\n")
+        parts.extend(_row(option) for option in declared)
     parts.append("\n## Section `observe` of a pipeline\n\nWho may watch a run.\n")
     parts.append("\n| option | also | type | default | meaning |\n|---|---|---|---|---|\n")
     parts.extend(_row(option) for option in watch.OPTIONS)
@@ -74,7 +90,11 @@ def formats_page() -> str:
 PAGES = {FOLDER / "options.md": options_page, FOLDER / "formats.md": formats_page}
 
 
-_KINDS = {parse_address: "host:port"}
+_KINDS = {
+    parse_address: "host:port",
+    table_patterns: "patterns",
+    transforms.computed_columns: "mapping",
+}
 """Kinds whose function is not named for readers."""
 
 

@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 from headrace.cli.app import app
 from headrace.errors import ConnectError
+from headrace.pipeline import load_pipeline
 from headrace.sources.change_tables import lsn
 
 
@@ -39,6 +40,7 @@ class Checked(Shop):
             "source": {"type": "sqlserver", **self.options},
             "format": {"type": "debezium_json", "topic.prefix": "sales"},
             "sinks": [{"type": "files", "path": "messages"}, {"type": "delta", "path": "lake"}],
+            "transforms": None,
             "pipeline": {"name": "shop", "checkpoint": "state"},
         }
         for name, change in changes.items():
@@ -168,6 +170,41 @@ def test_a_table_that_is_not_captured_shows_in_the_plan(shop: Checked) -> None:
     assert code == 2
     assert "wrong plan       source: Table 'dbo.plain' of database 'shop' has no change data capture." in text
     assert "@source_name = N'plain'" in text
+
+
+def test_where_routes_send_a_table_and_what_a_transform_can_not_do(shop: Checked) -> None:
+    sinks = [
+        {"type": "files", "path": "messages", "routes": [{"tables": "dbo.*", "to": "crm.{table}"}]},
+        {"type": "delta", "path": "lake", "routes": [{"tables": "dbo.u"}], "unrouted_tables": "leave_out"},
+    ]
+    code, text = shop.ask("check", sinks=sinks, transforms=[{"filter": "id > 1"}])
+    assert code == 0, text
+    assert "to sink 1 (files): sales.shop.crm.t; sink 2 (delta): left out by its routes.\n" in text
+    assert text.splitlines()[-2] == (
+        "note  plan       Expressions of transforms were not looked at, which takes Spark. headrace plan looks at them."
+    )
+    code, text = shop.ask("check", sinks=sinks, transforms=[{"exclude_columns": ["id"]}])
+    assert code == 2
+    assert (
+        "wrong plan       dbo.t in sink 1 (files): Transform 1 leaves out column 'id' of table 'dbo.t', which is in "
+        "the table's key. Take it out of 'exclude_columns'."
+    ) in text
+
+
+def test_a_plan_says_what_is_wrong_with_an_expression(shop: Checked, spark: Any) -> None:
+    sinks = [{"type": "delta", "path": "lake", "routes": [{"to": "{table}"}], "transforms": [{"filter": "nr > 1"}]}]
+    loaded = load_pipeline(shop.write(format=None, sinks=sinks))
+    assert loaded.looks_with_spark
+    [(table, target)] = loaded.plan(spark=spark).stops
+    assert (table, target.stop, target.remedy) == (
+        "dbo.t",
+        "The filter of transform 1 of sink 1 (delta) for table 'dbo.t' names `nr`, which is not there.",
+        "Its columns: `id`.",
+    )
+    sinks[0]["transforms"] = [{"computed_columns": {"twice": "id * 2"}}]
+    [table_plan] = load_pipeline(shop.write(format=None, sinks=sinks)).plan(spark=spark).tables
+    [target] = table_plan.targets
+    assert (target.place, target.exists) == (str(shop.folder / "lake/t"), False)
 
 
 def test_json_says_the_same(shop: Checked) -> None:

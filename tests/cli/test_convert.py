@@ -237,7 +237,14 @@ AVRO = "io.confluent.connect.avro.AvroConverter"
             {"transforms": "u", "transforms.u.type": "io.debezium.transforms.ExtractNewRecordState"},
             r"'u' \(io.debezium.transforms.ExtractNewRecordState\) can't be converted. .*no flat rows",
         ),
-        ({"transforms": "f", "transforms.f.type": "io.debezium.transforms.Filter"}, "no filter of messages"),
+        (
+            {"transforms": "f", "transforms.f.type": "io.debezium.transforms.Filter"},
+            "write the condition in SQL as 'filter'",
+        ),
+        (
+            {"transforms": "m", "transforms.m.type": "org.apache.kafka.connect.transforms.MaskField$Value"},
+            r"the event's envelope and not at columns. Leave it out, and write 'column.mask.with.<n>.chars'",
+        ),
         ({"transforms": "x", "transforms.x.type": "org.example.Mine"}, "no such transform"),
         ({"transforms": "x"}, "transforms.x.type is missing"),
         (

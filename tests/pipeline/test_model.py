@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from headrace.changes import TableId
 from headrace.errors import OptionError
-from headrace.pipeline import load_pipeline, watch
+from headrace.pipeline import load_pipeline, transforms, watch
 from headrace.pipeline.model import Model, read_model
+from headrace.pipeline.routes import Destination
 
 SOURCE = "source: {type: folder, hostname: there}\n"
 SINKS = "sinks: [{type: list_changes, path: ./lake}]\n"
@@ -57,7 +59,104 @@ def test_metrics_are_served_only_where_it_is_said(tmp_path: Path) -> None:
     assert str(read.prometheus) == "127.0.0.1:9464"
 
 
+def test_transforms_of_all_sinks_go_before_a_sinks_own_and_routes_are_the_sinks(tmp_path: Path) -> None:
+    text = """
+transforms: [{tables: dbo.*, filter: id > 1}]
+sinks:
+- {type: list_changes, path: a}
+- type: list_changes
+  path: b
+  transforms: [{exclude_columns: [note], column.mask.hash.v2.SHA-256.with.salt.aBc: [mail]}]
+  routes: [{tables: dbo.a, to: "x.{table}"}]
+  unrouted_tables: leave_out
+"""
+    plain, own = model(tmp_path, SOURCE + RUN + text).targets
+    assert [one.label for one in plain.shaping.transforms] == ["transform 1"]
+    assert [one.label for one in own.shaping.transforms] == ["transform 1", "transform 1 of sink 2 (list_changes)"]
+    assert [mask.option for mask in own.shaping.transforms[1].masks] == [
+        "column.mask.hash.v2.SHA-256.with.salt.*********(redacted)"
+    ]
+    assert own.shaping.routes.destination(TableId("d", "dbo", "a")) == Destination(TableId("d", "x", "a"))
+    assert own.shaping.routes.destination(TableId("d", "dbo", "b")) is None
+    # Sinks with the same way share what it makes; another salt is another way.
+    other = model(tmp_path, SOURCE + RUN + text.replace("aBc", "aBd")).targets
+    assert (other[0].shaping.key == plain.shaping.key, other[1].shaping.key == own.shaping.key) == (True, False)
+    assert model(tmp_path, SOURCE + SINKS + RUN).targets[0].shaping.key == ""
+
+
 ERRORS = [
+    (
+        SOURCE + SINKS + RUN + "transforms: [{tables: dbo.a, fliter: id > 1}]",
+        4,
+        "Unknown option 'fliter' for transform 1. Did you mean 'filter'?",
+    ),
+    (
+        SOURCE + SINKS + RUN + "transforms: [{tables: dbo.a}]",
+        4,
+        "Transform 1 does nothing. Give filter, computed_columns, include_columns, exclude_columns or a mask.",
+    ),
+    (
+        SOURCE + SINKS + RUN + "transforms:\n- filter: id > 1\n- {include_columns: [a], exclude_columns: [b]}",
+        6,
+        "Options 'include_columns' and 'exclude_columns' are both given. Keep one.",
+    ),
+    (
+        SOURCE + SINKS + RUN + "transforms: [{computed_columns: [a]}]",
+        4,
+        "Option 'computed_columns' can't be ['a']: write {name: SQL expression}. See: " + transforms.COMPUTED.doc,
+    ),
+    (
+        SOURCE + SINKS + RUN + "transforms: [{column.mask.hash.v2.SHA-256: [a]}]",
+        4,
+        "Option 'column.mask.hash.v2.SHA-256' has no salt. Set 'column_mask_salt'.",
+    ),
+    (
+        SOURCE + SINKS + RUN + "transforms: [{column.mask.hash.v2.SHA3-256: [a], column_mask_salt: S}]",
+        4,
+        "Option 'column.mask.hash.v2.SHA3-256' can't be done by a transform. "
+        "Write column.mask.hash.v2.SHA-256, or mask the column in the source.",
+    ),
+    (
+        SOURCE + SINKS + RUN + "transforms: [{column.mask.with.2.chars: [a], column.truncate.to.2.chars: [b, a]}]",
+        4,
+        "Options 'column.mask.with.2.chars' and 'column.truncate.to.2.chars' both name column 'a'. "
+        "Leave the column out of one of them.",
+    ),
+    (
+        SOURCE + SINKS + RUN + "transforms: [{column.mask.with.2.chars: [a], column_mask_salt: geheim}]",
+        4,
+        "Option 'column_mask_salt' is for hashes only. Remove it, or add a hash.",
+    ),
+    (
+        SOURCE + SINKS + RUN + "transforms: {filter: a}",
+        4,
+        "Key 'transforms' must be a list. See the example in the documentation of pipelines.",
+    ),
+    (
+        SOURCE + "sinks:\n- type: list_changes\n  path: ./lake\n  routes: [{tables: a, target: b}]\n" + RUN,
+        5,
+        "Unknown option 'target' for route 1 of sink 1 (list_changes). Known: merge, tables, to.",
+    ),
+    (
+        SOURCE + SINKS + RUN + "routes: [{tables: a}]",
+        4,
+        "Key 'routes' stands in no sink. Put it into the sink that it is for.",
+    ),
+    (
+        SOURCE + "sinks:\n- type: list_changes\n  path: ./lake\n  routes: {tables: a}\n" + RUN,
+        5,
+        "Key 'routes' must be a list of mappings. Write: - {tables: dbo.orders, to: ...}.",
+    ),
+    (
+        SOURCE + "sinks:\n- type: list_changes\n  path: ./lake\n  unrouted_tables: drop\n" + RUN,
+        5,
+        "Option 'unrouted_tables' can't be 'drop'. Known: keep, leave_out.",
+    ),
+    (
+        SOURCE + "sinks:\n- type: list_changes\n  path: ./lake\n  transforms: [{filter: a > 1, fitler: b}]\n" + RUN,
+        5,
+        "Unknown option 'fitler' for transform 1 of sink 1 (list_changes). Did you mean 'filter'?",
+    ),
     (
         SOURCE + SINKS + RUN + "observe: {prometeus: 1}",
         4,
@@ -80,7 +179,7 @@ ERRORS = [
     (
         SOURCE + SINKS + RUN + "route: []\n",
         4,
-        "Unknown key 'route'. Known: dead_letter, format, observe, pipeline, sink, sinks, source.",
+        "Unknown key 'route'. Known: dead_letter, format, observe, pipeline, sink, sinks, source, transforms.",
     ),
     (
         SINKS + RUN,

@@ -57,7 +57,11 @@ def lines(plan: PipelinePlan) -> list[str]:
     found += [f"  sink    {sink}" for sink in plan.sinks]
     for table in plan.tables:
         found.append(f"  table   {table.table}: {table_text(table, targets=False)}")
-        found += [f"            {_target(target)}" for target in table.targets if target.place or target.stop]
+        found += [
+            f"            {_target(target)}"
+            for target in table.targets
+            if target.place or target.stop or target.left_out
+        ]
     found += [f"  gone    {table} was captured up to now and would not be any more" for table in plan.gone]
     stops = len(plan.stops)
     if stops:
@@ -68,6 +72,8 @@ def lines(plan: PipelinePlan) -> list[str]:
 def _target(target: TargetPlan) -> str:
     if target.stop:
         return f"{target.sink}: STOPS. {target.stop} {target.remedy}".rstrip()
+    if target.left_out:
+        return f"{target.sink}: left out by its routes"
     state = {None: "", True: ", which is there", False: ", which would be made"}[target.exists]
     changes = f": {', '.join(target.changes)}" if target.changes else ""
     return f"{target.sink}: {target.place}{state}{changes}"

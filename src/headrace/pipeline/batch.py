@@ -19,6 +19,7 @@ from headrace.observe.progress import BatchCount, ProgressBoard
 from headrace.pipeline.dead_letter import DeadLetters
 from headrace.pipeline.large_values import without_large_values
 from headrace.pipeline.model import Target
+from headrace.pipeline.shaping import Found, Shaping, explained, tables_in
 from headrace.sinks.base import BatchId
 from headrace.sinks.kafka import KafkaSink
 
@@ -126,11 +127,15 @@ class BatchWriter:
             rows = changes if self._decode is None else changes.where(self._wanted)
             if self._holds_wanted(counts):
                 encoded: dict[str, DataFrame] = {}
+                shaped = self._shaped(rows, cleanup)
                 for number, target in enumerate(self._targets, 1):
-                    given = rows
+                    own = shaped[target.shaping.key]
+                    if own is None:
+                        continue
+                    given = own
                     if target.format is not None:
                         if target.format_key not in encoded:
-                            messages = target.format.encode(rows)
+                            messages = target.format.encode(own)
                             # A sink that weighs its messages looks at them twice.
                             weighs = target.sink.settings.get("on_oversized") == "drop_columns"
                             if weighs or self._uses[target.format_key] > 1:
@@ -139,7 +144,7 @@ class BatchWriter:
                             encoded[target.format_key] = messages
                         given = encoded[target.format_key]
                         if isinstance(target.sink, KafkaSink):
-                            again = _again(rows, target.format)
+                            again = _again(own, target.format)
                             given = target.sink.fitting(given, again)
                     target.sink.write(given, batch)
                     reach(f"pipeline.sink.{number}.written")
@@ -150,6 +155,15 @@ class BatchWriter:
                 self._keep(batch.number, without)
             reach("pipeline.batch.done")
         self._board.add(counts, without, number=batch.number, seconds=time.monotonic() - begun)
+
+    def _shaped(self, rows: DataFrame, cleanup: ExitStack) -> dict[str, DataFrame | None]:
+        """The rows as sinks get them, by `Shaping.key`; null where a sink gets none.
+
+        All are computed before the first sink gets its own, so that one that can't be stops the batch before.
+        """
+        ways = {target.shaping.key: target.shaping for target in self._targets}
+        found = tables_in(rows) if any(ways) else None
+        return {key: shape(rows, way, cleanup, found) if key else rows for key, way in ways.items()}
 
     @property
     def _wanted(self) -> str:
@@ -179,6 +193,24 @@ class BatchWriter:
         if left:
             reasons[OTHER_REASONS] = reasons.get(OTHER_REASONS, 0) + left
         return MessageCounts(reasons, no_event, unreadable if self._dead_letters is not None else 0)
+
+
+def shape(rows: DataFrame, shaping: Shaping, cleanup: ExitStack, found: Found | None = None) -> DataFrame | None:
+    """The rows as a sink gets them, computed once; null where it gets none.
+
+    Raises:
+        HeadraceError: a transform or a route can't be applied.
+    """
+    from pyspark import StorageLevel
+    from pyspark.errors import PySparkException
+
+    made = shaping.rows(rows, found).persist(StorageLevel.MEMORY_AND_DISK)
+    cleanup.callback(made.unpersist)
+    try:
+        # Here and not in the sink, which would take the failure of an expression for its own.
+        return made if made.count() else None
+    except PySparkException as error:
+        raise explained(error) from error
 
 
 def _again(rows: DataFrame, format: Format) -> Callable[[list[str], int], DataFrame]:

@@ -233,6 +233,9 @@ def _plan(model: Model) -> Iterator[Finding]:
         for target in table.targets:
             if target.stop:
                 yield Finding(Level.PLAN, Verdict.WRONG, f"{table.table} in {target.sink}", target.stop, target.remedy)
+    if any(target.shaping.has_sql for target in model.targets):
+        said = "Expressions of transforms were not looked at, which takes Spark."
+        yield Finding(Level.PLAN, Verdict.NOTE, "file", said, "headrace plan looks at them.")
     for table_gone in plan.gone:
         yield Finding(Level.PLAN, Verdict.NOTE, table_gone, "It was captured up to now and would not be any more.")
 
@@ -274,7 +277,11 @@ def table_text(table: TablePlan, *, targets: bool = True) -> str:
     follow = f", then changes after {table.after}" if table.after else ", and no changes"
     if table.snapshot in ("none", "catches up") and table.after:
         follow = f", changes after {table.after}"
-    places = "; ".join(f"{target.sink}: {target.place}" for target in table.targets if target.place and targets)
+    places = "; ".join(
+        f"{target.sink}: {target.place or 'left out by its routes'}"
+        for target in table.targets
+        if (target.place or target.left_out) and targets
+    )
     columns = "1 column" if table.columns == 1 else f"{table.columns:,} columns"
     return f"{key}, {columns}; {work}{follow}{'; to ' + places if places else ''}."
 

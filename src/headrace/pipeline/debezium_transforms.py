@@ -12,7 +12,20 @@ _MISSING = {
         "Headrace writes whole events to Kafka and no flat rows.",
         "Leave the transform out and let readers unwrap the events, or write a table with the sink delta.",
     ),
-    "io.debezium.transforms.Filter": ("Headrace has no filter of messages.", "Leave the transform out."),
+    "io.debezium.transforms.Filter": (
+        "Its condition is a script in another language.",
+        "Leave it out, and write the condition in SQL as 'filter' of the pipeline's transforms.",
+    ),
+    **{
+        f"org.apache.kafka.connect.transforms.{kind}$Value": (
+            "It looks at the fields of the event's envelope and not at columns.",
+            f"Leave it out, and write {options} in the pipeline's transforms.",
+        )
+        for kind, options in (
+            ("ReplaceField", "'include_columns' or 'exclude_columns'"),
+            ("MaskField", "'column.mask.with.<n>.chars'"),
+        )
+    },
     "io.debezium.transforms.ContentBasedRouter": ("Headrace routes by the table only.", "Use ByLogicalTableRouter."),
     "io.debezium.transforms.outbox.EventRouter": ("Headrace has no outbox router.", "Leave the transform out."),
 }

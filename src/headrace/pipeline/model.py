@@ -9,6 +9,9 @@ sinks:                                                    # or `sink:` for one; 
 pipeline: {name: sales, checkpoint: ./checkpoint, trigger: 1s}
 ```
 
+A list `transforms` may say which rows and columns go on and what is masked, and each sink may have `routes`, which
+say what it gets and under which names (`headrace.pipeline.transforms`, `headrace.pipeline.routes`).
+
 A section `observe` may say where metrics are served: `observe: {prometheus: 127.0.0.1:9464}`.
 
 Where the source is Kafka, its format may say `on_error: dead_letter`; then a section `dead_letter` is the sink of
@@ -35,9 +38,12 @@ from headrace.errors import OptionError
 from headrace.formats.base import Format
 from headrace.observe.server import Address
 from headrace.options import Option, is_secret, parse_options, secret_in_name
-from headrace.pipeline import watch
+from headrace.pipeline import routes, transforms, watch
 from headrace.pipeline.dead_letter import TABLE, TOPIC, DeadLetters
 from headrace.pipeline.kafka_source import ON_ERROR, KafkaTopics
+from headrace.pipeline.routes import Route, Routes
+from headrace.pipeline.shaping import Shaping
+from headrace.pipeline.transforms import Transform
 from headrace.pipeline.yaml_file import Document, Place, hide, read_yaml
 from headrace.registry import did_you_mean
 from headrace.sinks.base import Sink
@@ -109,6 +115,7 @@ class Sections(BaseModel):
     format: dict[str, Any] | None = None
     sink: dict[str, Any] | None = None
     sinks: list[dict[str, Any]] | None = None
+    transforms: list[dict[str, Any]] | None = None
     dead_letter: dict[str, Any] | None = None
     observe: dict[str, Any] | None = None
     pipeline: RunSettings
@@ -124,6 +131,7 @@ class Target:
         format: None for a sink that takes change rows.
         format_key: the same text for the same format with the same options, so that a batch is encoded once for both.
         label: how messages call it (`sink 2 (delta)`).
+        shaping: what rows go through before: transforms and routes.
     """
 
     type: str
@@ -131,6 +139,7 @@ class Target:
     format: Format | None
     format_key: str
     label: str
+    shaping: Shaping = field(default_factory=Shaping)
 
 
 @dataclass(frozen=True)
@@ -218,11 +227,12 @@ def find_mistakes(path: Path) -> list[OptionError]:
     kind = "" if made is None else made[0]
     given = sections.format
     common = None if given is None else tried(lambda: _format(document, given, ("format",)))
+    transforms = tried(lambda: _transforms(document, sections.transforms, ("transforms",))) or ()
     for number, (section, place) in enumerate(_listed_sinks(sections), 1):
         if given is not None and common is None and "format" not in section:
             # Its own mistake is told already.
             continue
-        target = tried(partial(_target, document, section, place, common, number))
+        target = tried(partial(_target, document, section, place, common, number, transforms))
         if target is not None and target.format is not None:
             named = (*place, "format") if "format" in section else ("format",)
             tried(partial(_made, document, named, partial(target.format.topic_for, _ANY_TABLE, kind)))
@@ -258,6 +268,8 @@ def _frame_error(document: Document, error: ValidationError) -> OptionError:
     place: Place = first["loc"]
     name = ".".join(str(part) for part in place)
     kind = first["type"]
+    if kind == "extra_forbidden" and place == ("routes",):
+        return document.error(place, "Key 'routes' stands in no sink.", "Put it into the sink that it is for.")
     if kind == "extra_forbidden":
         model = RunSettings if len(place) > 1 else Sections
         where = f" in section '{place[0]}'" if len(place) > 1 else ""
@@ -376,7 +388,8 @@ def _with_folder(given: dict[str, Any], name: str, suffix: str, file: Path, chec
 def _targets(document: Document, sections: Sections) -> tuple[Target, ...]:
     listed = _listed_sinks(sections)
     common = _format(document, sections.format, ("format",)) if sections.format is not None else None
-    targets = [_target(document, section, place, common, n) for n, (section, place) in enumerate(listed, 1)]
+    shared = _transforms(document, sections.transforms, ("transforms",))
+    targets = [_target(document, section, place, common, n, shared) for n, (section, place) in enumerate(listed, 1)]
     if common is not None and not any(target.format is common[0] for target in targets):
         raise document.error(("format",), "No sink uses 'format'.", "Remove it, or add a sink that takes messages.")
     return tuple(targets)
@@ -390,10 +403,17 @@ def _listed_sinks(sections: Sections) -> list[tuple[dict[str, Any], Place]]:
 
 
 def _target(
-    document: Document, section: dict[str, Any], place: Place, common: tuple[Format, str] | None, number: int
+    document: Document,
+    section: dict[str, Any],
+    place: Place,
+    common: tuple[Format, str] | None,
+    number: int,
+    transforms: tuple[Transform, ...],
 ) -> Target:
     kind, found = _sink_class(document, section, place)
-    given = {name: value for name, value in section.items() if name not in ("type", "format")}
+    label = f"sink {number} ({kind})"
+    shaping = _shaping(document, section, place, label, found, transforms)
+    given = {name: value for name, value in section.items() if name not in ("type", "format", *_SHAPING)}
     sink = _sink(document, found, given, place, kind)
     own = section.get("format")
     if found.takes == "changes":
@@ -401,13 +421,56 @@ def _target(
             raise document.error(
                 (*place, "format"), f"Sink '{kind}' takes change rows and no messages.", "Remove its format."
             )
-        return Target(kind, sink, None, "", f"sink {number} ({kind})")
+        return Target(kind, sink, None, "", label, shaping)
     format, key = _format(document, own, (*place, "format")) if own is not None else common or (None, "")
     if format is None:
         raise document.error(
             place, f"Sink '{kind}' takes messages and has no format.", "Add format: {type: debezium_json}."
         )
-    return Target(kind, sink, format, key, f"sink {number} ({kind})")
+    return Target(kind, sink, format, f"{key} {shaping.key}", label, shaping)
+
+
+_SHAPING = ("routes", "transforms", *(option.name for option in routes.SINK_OPTIONS))
+
+
+def _shaping(
+    document: Document,
+    section: dict[str, Any],
+    place: Place,
+    label: str,
+    kind: type[Sink],
+    shared: tuple[Transform, ...],
+) -> Shaping:
+    """What rows go through before a sink: the transforms of all sinks, its own, and its routes."""
+    own = _transforms(document, section.get("transforms"), (*place, "transforms"), f" of {label}")
+    found = []
+    listed = _mappings(document, section.get("routes"), (*place, "routes"), "{tables: dbo.orders, to: ...}")
+    for number, (where, line) in enumerate(listed, 1):
+        settings = _options(document, routes.OPTIONS, line, where, f"route {number} of {label}")
+        found.append(_made(document, where, partial(Route.of, settings)))
+    given = {option.name: section.get(option.name) for option in routes.SINK_OPTIONS}
+    settings = _options(document, routes.SINK_OPTIONS, given, place, label)
+    leave_out = settings[routes.UNROUTED.name] == "leave_out"
+    made: Routes = _made(document, (*place, "routes"), lambda: Routes(tuple(found), leave_out))
+    return Shaping((*shared, *own), made, label, kind.takes)
+
+
+def _transforms(document: Document, listed: Any, place: Place, owner: str = "") -> tuple[Transform, ...]:
+    found = []
+    for number, (where, section) in enumerate(_mappings(document, listed, place, "{tables: dbo.*, filter: ...}"), 1):
+        label = f"transform {number}{owner}"
+        settings = _options(document, transforms.OPTIONS, section, where, label)
+        found.append(_made(document, where, partial(Transform.of, settings, label)))
+    return tuple(found)
+
+
+def _mappings(document: Document, listed: Any, place: Place, example: str) -> list[tuple[Place, dict[str, Any]]]:
+    """The entries of a list of mappings, each with its place."""
+    if listed is None:
+        return []
+    if not isinstance(listed, list) or not listed or not all(isinstance(entry, dict) for entry in listed):
+        raise document.error(place, f"Key '{place[-1]}' must be a list of mappings.", f"Write: - {example}.")
+    return [((*place, number), entry) for number, entry in enumerate(listed)]
 
 
 def _sink_class(document: Document, section: dict[str, Any], place: Place) -> tuple[str, type[Sink]]:

@@ -128,12 +128,21 @@ def new_file(
         found = _kind("format", format)
         prefix = {"topic_prefix": name} if any(option.name == "topic_prefix" for option in found.options) else {}
         lines += _options(found.options, _filled("format", format, found.options, prefix, notes))
-    lines += ["", "sinks:"]
+    lines += [
+        "",
+        "# transforms:                 # rows, columns and masks, for all sinks: docs/routes-and-transforms.md",
+        "#   - tables: dbo.orders      # or a pattern",
+        "#     filter: \"status <> 'draft'\"",
+        "#     exclude_columns: [note]",
+        "",
+        "sinks:                        # each may have routes, which say what it gets and under which names",
+    ]
     for sink, kind in zip(sinks, kinds, strict=True):
         values = _filled("sink", sink, kind.options, {}, notes)
         lines.append(f"  - type: {sink}")
         lines += [f"  {line}" for line in _options(kind.options, values)]
         lines += _offered("sink", sink, kind.options, values, "    ")
+        lines.append('    # routes: [{tables: dbo.*, to: "{schema}_{table}"}]')
     lines += [
         "",
         "pipeline:",

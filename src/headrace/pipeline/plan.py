@@ -36,6 +36,7 @@ class TargetPlan:
         place: topic or table; empty where the sink has no place per table, or where nobody can say before the rows.
         exists: whether the target is there; null where nobody looked.
         changes: what would be done to its structure.
+        left_out: whether the sink's routes keep the table from it.
         stop: why the run would stop there; empty where it would not.
         remedy: what to do about that.
     """
@@ -44,6 +45,7 @@ class TargetPlan:
     place: str = ""
     exists: bool | None = None
     changes: tuple[str, ...] = ()
+    left_out: bool = False
     stop: str = ""
     remedy: str = ""
 
@@ -200,9 +202,12 @@ def _target(
     model: Model, target: Target, schema: TableSchema, batch: BatchId, spark: SparkSession | None
 ) -> TargetPlan:
     try:
+        shaped = target.shaping.structure(schema, spark)
+        if shaped is None:
+            return TargetPlan(target.label, left_out=True)
         if target.format is not None:
-            return TargetPlan(target.label, target.format.topic_for(schema.id, model.source_type) or "")
-        found = target.sink.preview(schema, batch, spark)
+            return TargetPlan(target.label, target.format.topic_for(shaped.id, model.source_type) or "")
+        found = target.sink.preview(shaped, batch, spark)
     except HeadraceError as error:
         return TargetPlan(target.label, stop=error.message, remedy=error.remedy)
     if found is None:
@@ -237,6 +242,7 @@ def _table_json(table: TablePlan) -> dict[str, Any]:
                 "place": target.place or None,
                 "exists": target.exists,
                 "changes": list(target.changes),
+                "left_out": target.left_out,
                 "stop": target.stop or None,
                 "remedy": target.remedy or None,
             }
@@ -246,5 +252,5 @@ def _table_json(table: TablePlan) -> dict[str, Any]:
 
 
 def needs_spark(model: Model) -> bool:
-    """Whether the targets of a pipeline can only be looked at with Spark."""
-    return any(target.sink.looks_with_spark for target in model.targets)
+    """Whether the targets of a pipeline, or expressions of its transforms, can only be looked at with Spark."""
+    return any(target.sink.looks_with_spark or target.shaping.has_sql for target in model.targets)

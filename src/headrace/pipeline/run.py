@@ -101,7 +101,8 @@ class Pipeline:
             ConnectError: a server can't be reached or refuses the login.
             CaptureError: a table does not exist or is not set up for capture.
             SinkError: a sink can't be written.
-            OptionError: the checkpoint is in use by another run.
+            OptionError: the checkpoint is in use by another run, or a route or transform does not suit a table. What
+                an expression says is read at the first batch.
         """
         check_free(self.checkpoint)
         source = self._model.source
@@ -110,6 +111,8 @@ class Pipeline:
             source.check()
         else:
             tables = Databases(source).tables()
+            for target in self._model.targets:
+                target.shaping.expect(tables)
         for sink in self._sinks:
             sink.check()
         self._checked = True

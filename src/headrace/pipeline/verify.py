@@ -17,6 +17,7 @@ from headrace.options import Option, Options
 from headrace.pipeline.comparison import Comparison, compare
 from headrace.pipeline.kafka_source import KafkaTopics
 from headrace.pipeline.model import Model, Target
+from headrace.pipeline.shaping import tables_in
 from headrace.sinks.base import BatchId, Sink
 from headrace.sinks.jdbc import JdbcSink
 from headrace.sinks.jdbc_reading import as_compared
@@ -41,8 +42,9 @@ def verify(model: Model, spark: SparkSession, *, most: int) -> Iterator[Verified
 
     A database is asked for a snapshot of its own (`initial_only`), topics are read from their beginning; both into a
     temporary folder, by a checkpoint of their own. Nothing of the pipeline's state is touched and no sink is written.
-    Where changes go on meanwhile, rows that were changed since the sinks' last batch are told as different: verify when
-    the pipeline has caught up.
+    What is read goes through the transforms and each sink's routes, so a table is compared with what the sink should
+    hold. Where changes go on meanwhile, rows that were changed since the sinks' last batch are told as different:
+    verify when the pipeline has caught up.
 
     Args:
         model: the pipeline.
@@ -65,11 +67,20 @@ def verify(model: Model, spark: SparkSession, *, most: int) -> Iterator[Verified
         if rows is None:
             return
         rows.persist()
-        for table in survey(rows):
+        # As each sink should hold them: transformed and under the names of its routes.
+        ways = {target.shaping.key: target.shaping for target in targets}
+        found_tables = tables_in(rows) if any(ways) else {}
+        shaped = {key: way.rows(rows, found_tables).persist() if key else rows for key, way in ways.items()}
+        tables = {key: survey(of_way) for key, of_way in shaped.items()}
+        for id in sorted({table.id for found in tables.values() for table in found}):
             for target in targets:
+                key = target.shaping.key
                 assert isinstance(target.sink, LakeSink | JdbcSink)
-                yield _verified(rows, table, target, target.sink, spark, most)
-        rows.unpersist()
+                for table in tables[key]:
+                    if table.id == id:
+                        yield _verified(shaped[key], table, target, target.sink, spark, most)
+        for of_way in shaped.values():
+            of_way.unpersist()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

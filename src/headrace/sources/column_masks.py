@@ -12,7 +12,7 @@ import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Literal, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -33,7 +33,8 @@ _ALGORITHMS = {
     **{f"sha{n}": f"sha{n}" for n in (1, 224, 256, 384, 512)},
     **{f"sha3-{n}": f"sha3_{n}" for n in (224, 256, 384, 512)},
 }
-_CHARACTERS = frozenset(("string", "uuid", "xml"))
+CHARACTERS = frozenset(("string", "uuid", "xml"))
+"""Logical types whose values can be masked."""
 Change = Callable[[pa.Array, int | None], pa.Array]
 
 
@@ -113,7 +114,9 @@ class Masks:
         given: Mapping[str, tuple[str, ...]] = {
             name: columns for family in FAMILIES for name, columns in (settings[family] or {}).items()
         }
-        return cls(tuple(Rule(shown_name(name), columns, _change(name, salt)) for name, columns in given.items()))
+        return cls(
+            tuple(Rule(shown_name(name), columns, _change(mask_of(name, salt))) for name, columns in given.items())
+        )
 
     def of_table(self, schema: TableSchema, natives: Sequence[Declared]) -> TableMasks:
         """What is done to the columns of a table.
@@ -134,7 +137,7 @@ class Masks:
                     "the table's key and would stand there as it is.",
                     remedy="Set 'message_key_columns' to other columns, or leave the column out of the option.",
                 )
-            if native.logical.kind not in _CHARACTERS:
+            if native.logical.kind not in CHARACTERS:
                 raise OptionError(
                     f"Option '{rule.option}' matches column '{column.name}' of table '{schema.id.path}', whose type "
                     f"{native.name} has no characters.",
@@ -169,18 +172,39 @@ class Masks:
         return found[0] if found else None
 
 
-def _change(name: str, salt: str) -> Change:
-    """What an option does, by its name."""
+@dataclass(frozen=True)
+class Mask:
+    """What an option does to a value.
+
+    Args:
+        kind: `asterisks`, `truncate` or `hash`.
+        size: how many asterisks, or how many characters stay.
+        algorithm: of a hash, as Python's `hashlib` names it.
+        salt: of a hash.
+        serialized: whether the value is hashed as Java serialises it, and not in UTF-8.
+    """
+
+    kind: Literal["asterisks", "truncate", "hash"]
+    size: int = 0
+    algorithm: str = ""
+    salt: str = field(default="", repr=False)
+    serialized: bool = False
+
+
+def mask_of(name: str, salt: str) -> Mask:
+    """What an option does, by its name; `salt` is the option 'column_mask_salt'.
+
+    Raises:
+        OptionError: a name is not of the form that its family has, an algorithm is unknown, or there is no salt.
+    """
     if match := _WITH.fullmatch(name):
-        asterisks = "*" * int(match[1])
-        return lambda texts, _: pc.if_else(pc.is_null(texts), pa.scalar(None, pa.string()), asterisks)
+        return Mask("asterisks", int(match[1]))
     if match := _TRUNCATE.fullmatch(name):
-        size = int(match[1])
-        return lambda texts, _: pc.utf8_slice_codeunits(texts, 0, size)
+        return Mask("truncate", int(match[1]))
     match = _HASH.fullmatch(name)
     if match is None:
         raise OptionError(
-            f"Unknown option '{shown_name(name)}' of the source.",
+            f"Unknown option '{shown_name(name)}' of a mask.",
             remedy="Known are column.mask.with.<n>.chars, column.truncate.to.<n>.chars and "
             "column.mask.hash.v2.<algorithm>.with.salt.<salt>.",
         )
@@ -189,11 +213,21 @@ def _change(name: str, salt: str) -> Change:
         raise OptionError(
             f"Option '{shown_name(name)}' names an unknown algorithm.", remedy="Take SHA-256, SHA-512 or SHA3-256."
         )
-    return _hashing(
-        _ALGORITHMS[algorithm.lower()],
-        _salt(shown_name(name), own, salt).encode(),
-        _utf8 if version else serialized,
+    return Mask(
+        "hash",
+        algorithm=_ALGORITHMS[algorithm.lower()],
+        salt=_salt(shown_name(name), own, salt),
+        serialized=not version,
     )
+
+
+def _change(mask: Mask) -> Change:
+    if mask.kind == "asterisks":
+        asterisks = "*" * mask.size
+        return lambda texts, _: pc.if_else(pc.is_null(texts), pa.scalar(None, pa.string()), asterisks)
+    if mask.kind == "truncate":
+        return lambda texts, _: pc.utf8_slice_codeunits(texts, 0, mask.size)
+    return _hashing(mask.algorithm, mask.salt.encode(), serialized if mask.serialized else _utf8)
 
 
 def _salt(option: str, own: str | None, apart: str) -> str:
