@@ -50,7 +50,7 @@ class Batch:
         snapshot: str | None = None,
     ) -> Batch:
         image = after or before or {}
-        key = {name: image.get(name) for name in schema.key} if schema.key else None
+        key = {name: image.get(name) for name in schema.key} if schema.key and image else None
         return self._add(op, schema, at, after=after, before=before, key=key, snapshot=snapshot)
 
     def _add(self, op: str, schema: TableSchema, at: int | str, **given: Any) -> Batch:
