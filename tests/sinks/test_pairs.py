@@ -23,7 +23,7 @@ from typing import Any
 import pytest
 from change_history import Batch, Model
 from tests.formats.column_values import random_text
-from tests.formats.test_any_to_any import DECODING, FORMATS, Way, as_messages, features
+from tests.formats.test_any_to_any import FORMATS, Way, as_messages, features
 from tests.sinks.databases import KINDS, fresh_database, serving
 from tests.sinks.test_delta import DeltaTarget
 from tests.sinks.test_iceberg import IcebergTarget
@@ -31,7 +31,7 @@ from tests.sinks.test_jdbc import JdbcTarget
 from tests.sinks.test_memory import MemoryTarget
 
 from headrace.changes import Column, LogicalType, TableId, TableSchema
-from headrace.formats.convert import decode
+from headrace.formats.convert import format_named, read
 from headrace.formats.features import Feature
 from headrace.sinks.base import BatchId
 from headrace.sinks.memory import MemorySink
@@ -233,7 +233,8 @@ class Feed:
             rows = self.way.decode(messages, self.format, on_error="fail")
         else:
             given = [TableSchema(self.named(s.id.name), s.columns, s.key) for s in schemas]
-            rows = decode(messages, format=self.format, schema=given, on_error="fail", **DECODING.get(self.format, {}))
+            # As a pipeline reads: with the given structures in front.
+            rows = read(format_named(self.format, {"schema": given}), messages)
         return rows.persist()
 
     def named(self, table: str) -> TableId:

@@ -211,7 +211,7 @@ def _table_batch(id: TableId, lines: Iterable[Any], given: Mapping[str, str]) ->
     if not structures:
         raise SchemaError(
             f"The structure of table {id} is not known: the batch has rows of it but no schema row.",
-            remedy="Give the format's option 'schema' a list of the tables' structures, and decode in foreachBatch.",
+            remedy="Give the format of the pipeline's source the option 'schema', a list of the tables' structures.",
         )
     schemas = {
         # The user may have left the database out.

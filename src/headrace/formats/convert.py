@@ -67,7 +67,7 @@ def decoded(format: Format, messages: DataFrame) -> DataFrame:
     """
     from pyspark.sql import functions as F  # noqa: N812
 
-    rows = read(format, messages)
+    rows = format.decode(messages)
     counted = rows.observe(
         f"headrace.decode.{format.name}.{next(_numbers)}",
         F.expr("count_if(op = 'error')").alias("errors"),
