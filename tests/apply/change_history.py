@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -38,8 +37,8 @@ class Batch:
         for schema in schemas:
             self.structure(schema)
 
-    def structure(self, schema: TableSchema, at: int = 0) -> Batch:
-        return self._add("schema", schema, at, table_schema=schema.to_text())
+    def structure(self, schema: TableSchema, at: int | str = 0, snapshot: str | None = None) -> Batch:
+        return self._add("schema", schema, at, table_schema=schema.to_text(), snapshot=snapshot)
 
     def add(
         self,
@@ -51,7 +50,7 @@ class Batch:
         snapshot: str | None = None,
     ) -> Batch:
         image = after or before or {}
-        key = {name: image.get(name) for name in schema.key} if schema.key else None
+        key = {name: image.get(name) for name in schema.key} if schema.key and image else None
         return self._add(op, schema, at, after=after, before=before, key=key, snapshot=snapshot)
 
     def _add(self, op: str, schema: TableSchema, at: int | str, **given: Any) -> Batch:
@@ -81,33 +80,43 @@ class Model:
     def __init__(self, schema: TableSchema) -> None:
         self.schema = schema
         self.keyed: dict[tuple[str | None, ...], dict[str, str | None]] = {}
-        self.bag: Counter[tuple[str | None, ...]] = Counter()
+        self.bag: list[tuple[str, tuple[str | None, ...]]] = []
+        self.changed_at: dict[tuple[str | None, ...], str] = {}
 
     def apply(self, lines: Iterable[Mapping[str, Any]]) -> None:
         for line in sorted(lines, key=lambda found: found["position"]):
-            op, before, after = line["op"], line.get("before"), line.get("after")
+            op, at, before, after = line["op"], line["position"], line.get("before"), line.get("after")
             if op == "t":
-                self.keyed.clear()
-                self.bag.clear()
+                self._empty(at)
             elif op in ("r", "c", "u", "d"):
-                self._row(op, before, after)
+                self._row(op, at, before, after)
+            # Only a source's own read is known to be of the whole table, and when it began.
+            if line.get("snapshot") in ("last", "last_in_data_collection") and line.get("message") is None:
+                self._empty(at.partition("/")[0] + "/")
 
-    def _row(self, op: str, before: Image | None, after: Image | None) -> None:
+    def _empty(self, before: str) -> None:
+        """What was last changed before a position is gone."""
+        self.keyed = {key: row for key, row in self.keyed.items() if self.changed_at[key] >= before}
+        self.bag = [(at, row) for at, row in self.bag if at >= before]
+
+    def _row(self, op: str, at: str, before: Image | None, after: Image | None) -> None:
         names = [column.name for column in self.schema.columns]
         if not self.schema.key:
             if op in ("u", "d") and before is not None:
-                self.bag[tuple(before.get(n) for n in names)] -= 1
+                gone = tuple(before.get(n) for n in names)
+                self.bag.remove(min(found for found in self.bag if found[1] == gone))
             if op != "d" and after is not None:
-                self.bag[tuple(after.get(n) for n in names)] += 1
+                self.bag.append((at, tuple(after.get(n) for n in names)))
             return
         old = tuple((before or after or {}).get(n) for n in self.schema.key)
         row = self.keyed.pop(old, None) if op in ("u", "d") else None
         if op != "d" and after is not None:
             new = tuple(after.get(n) for n in self.schema.key)
             self.keyed[new] = {**(row or dict.fromkeys(names)), **after}
+            self.changed_at[new] = at
 
     def content(self) -> list[tuple[str | None, ...]]:
         if not self.schema.key:
-            return sorted(self.bag.elements(), key=repr)
+            return sorted((row for _, row in self.bag), key=repr)
         names = [column.name for column in self.schema.columns]
         return sorted((tuple(row[n] for n in names) for row in self.keyed.values()), key=repr)

@@ -9,7 +9,7 @@ import pytest
 from change_history import Batch, pos, table
 
 from headrace.apply import survey
-from headrace.changes import Column, LogicalType
+from headrace.changes import Column, LogicalType, TableId
 from headrace.errors import SchemaError
 
 T = table()
@@ -33,6 +33,30 @@ def test_a_batch_without_data_says_only_the_structure(spark: Any) -> None:
 def test_rows_without_any_structure_are_refused(spark: Any) -> None:
     with pytest.raises(SchemaError, match=r"structure of table db\.dbo\.t is not known"):
         survey(Batch().add("c", T, 1, {"id": "1", "a": "x", "b": "y"}).rows(spark))
+
+
+def test_a_structure_that_only_a_truncate_follows_does_not_take_the_key_away(spark: Any) -> None:
+    keyless = replace(T, key=())
+    batch = Batch(T).add("c", T, 1, {"id": "1", "a": "x", "b": "y"}).structure(keyless, 2).add("t", keyless, 3)
+    (found,) = survey(batch.rows(spark))
+    assert (found.schema, found.truncate_at) == (T, pos(3))
+
+
+def test_rows_with_struct_images_are_refused(spark: Any) -> None:
+    rows = Batch(T).rows(spark).selectExpr("op", "struct(1 as id) as after")
+    with pytest.raises(SchemaError, match="these are structs of one table"):
+        survey(rows)
+
+
+@pytest.mark.parametrize("op", ["c", "t"])
+def test_a_structure_that_the_user_gave_is_that_of_the_rows_that_have_it(spark: Any, op: str) -> None:
+    given = replace(T, id=TableId("", "dbo", "t"))
+    other = replace(T, id=TableId("", "dbo", "other"))
+    batch = Batch().structure(given, "").structure(other, "")
+    batch.add(op, T, 1, None if op == "t" else {"id": "1", "a": "x", "b": "y"})
+    batch.lines[-1]["schema_id"] = None if op == "t" else given.fingerprint
+    (found,) = survey(batch.rows(spark))
+    assert (found.id, found.schema) == (T.id, T)
 
 
 def test_rows_of_a_structure_that_is_not_there_are_refused(spark: Any) -> None:

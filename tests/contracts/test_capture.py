@@ -8,10 +8,21 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from captured_shop import CapturedDatabase, Db2Database, OracleDatabase, SqlServerDatabase, closing, data, image, replay
+from captured_shop import (
+    NOW,
+    CapturedDatabase,
+    Db2Database,
+    OracleDatabase,
+    SqlServerDatabase,
+    closing,
+    data,
+    image,
+    replay,
+)
 from tests.live.db2 import EXAMPLE, URL, LiveDb2, settings_from
 
 from headrace.errors import CaptureError, DataLossError, PositionMismatch
+from headrace.sources.base import Limit
 from headrace.sources.health import CaptureState
 from headrace.sources.offset import Offset
 from headrace.sources.signals import Signal
@@ -70,6 +81,24 @@ def test_a_snapshot_in_chunks_reads_every_row_once(database: CapturedDatabase, c
     assert sorted(row["b"] for _, _, row in data(found)) == [f"k{n}" for n in range(7)]
     marks = [row["snapshot"] for row in found if row["op"] == "r"]
     assert (marks[0], marks[-1]) == ("first", "last")
+
+
+def test_a_table_that_is_empty_when_it_is_read_says_that_its_snapshot_is_complete(database: CapturedDatabase) -> None:
+    database.create("e", T)
+    database.create("t", T, [(1, "one")])
+    run = database.run(tables=f"{database.schema}.*")
+    end = run.source.advance(run.offset, Limit(), NOW)
+    for _ in range(2):
+        rows = run.rows(run.offset, end)
+        ends = [row for row in rows if (row["snapshot"] or "").startswith("last") and row["op"] == "schema"]
+        assert [(row["table"]["name"].lower(), row["snapshot"]) for row in ends] == [("e", "last_in_data_collection")]
+        assert ends[0]["position"].partition("/")[0] == end.commit
+        assert ends[0]["position"] > max(row["position"] for row in rows if row["table"] == ends[0]["table"])[:-1]
+    # Once per snapshot, not with what follows.
+    run.offset = end
+    database.insert("e", 1, "one")
+    database.capture()
+    assert [row["snapshot"] for row in run.restarted().all()] == [None] * 2
 
 
 KEYS = [

@@ -251,8 +251,9 @@ class Way:
     def encode(self, rows: DataFrame, format: str) -> DataFrame:
         return encode(rows, format=format, **ENCODING.get(format, {}), **self.registry.get(format, {}))
 
-    def decode(self, messages: DataFrame, format: str) -> DataFrame:
-        return decode(messages, format=format, **DECODING.get(format, {}), **self.registry.get(format, {}))
+    def decode(self, messages: DataFrame, format: str, **options: Any) -> DataFrame:
+        given = {**DECODING.get(format, {}), **self.registry.get(format, {}), **options}
+        return decode(messages, format=format, **given)
 
 
 @pytest.fixture(scope="module")
@@ -264,11 +265,12 @@ def way() -> Iterator[Way]:
         yield Way(server.url)
 
 
-def as_messages(messages: DataFrame) -> DataFrame:
-    """Encoded messages as Kafka would give them back, in order, without a broker."""
+def as_messages(messages: DataFrame, first: int = 0) -> DataFrame:
+    """Encoded messages as Kafka would give them back, in order, without a broker; offsets begin with `first`."""
     lines = sorted(messages.collect(), key=lambda line: line.position)
     data = [
-        (m.topic, 0, n, TIME, m.key, m.value, [(h.key, h.value) for h in m.headers or ()]) for n, m in enumerate(lines)
+        (m.topic, 0, n, TIME, m.key, m.value, [(h.key, h.value) for h in m.headers or ()])
+        for n, m in enumerate(lines, first)
     ]
     kinds = (
         "topic string, partition int, offset bigint, timestamp timestamp, key binary, value binary, "

@@ -88,7 +88,7 @@ def rows_left(log: DataFrame, schema: TableSchema, position_column: str) -> Data
     told = {
         "op": "'schema'",
         "table": columns["table"],
-        "position": "''",
+        "position": "'0'",
         "schema_id": columns["schema_id"],
         "table_schema": literal(schema.to_text()),
     }

@@ -126,11 +126,17 @@ def survey(rows: DataFrame) -> list[TableBatch]:
     few lines per table. Changes nothing; the same rows give the same answer.
 
     Args:
-        rows: change rows of any tables with images as maps. Each table's `schema` row is among them.
+        rows: change rows of any tables with images as maps. Each table's `schema` row is among them. One without a
+            position was given by the user: it is that of all rows that have its `schema_id`, and of no table alone.
 
     Raises:
-        SchemaError: data rows follow a structure that no `schema` row of the batch carries.
+        SchemaError: data rows follow a structure that no `schema` row of the batch carries, or images are structs.
     """
+    if rows.schema["after"].dataType.typeName() == "struct":
+        raise SchemaError(
+            "Tables are kept from change rows whose images are maps; these are structs of one table.",
+            remedy="Give the format's option 'schema' a list, also of one structure.",
+        )
     counts = ", ".join(f"count_if(op = '{op}') as n_{op}" for op in DATA_OPERATIONS)
     found = (
         rows.where(
@@ -158,7 +164,12 @@ def survey(rows: DataFrame) -> list[TableBatch]:
     by_table: dict[TableId, list[Any]] = {}
     for line in found:
         by_table.setdefault(TableId(line["database"], line["schema"], line["name"]), []).append(line)
-    return [_table_batch(id, lines) for id, lines in sorted(by_table.items())]
+    given = {line["schema_id"]: line["structure"] for line in found if line["structure"] and not line["structure_at"]}
+    return [
+        _table_batch(id, lines, given)
+        for id, lines in sorted(by_table.items())
+        if any(line["last_at"] for line in lines)
+    ]
 
 
 def _aggregates(counts: str) -> list[Any]:
@@ -182,24 +193,37 @@ def _aggregates(counts: str) -> list[Any]:
     ]
 
 
-def _table_batch(id: TableId, lines: Iterable[Any]) -> TableBatch:
+def _table_batch(id: TableId, lines: Iterable[Any], given: Mapping[str, str]) -> TableBatch:
     lines = list(lines)
     # Structures told at one position are ordered by the rows that follow them.
     structures = [
         (line["structure_at"] or "", line["last_at"] or "", line["schema_id"] or "", line)
         for line in lines
-        if line["structure"]
+        if line["structure"] or line["schema_id"] in given
     ]
     counts: Counter[str] = Counter()
     for line in lines:
         counts.update({str(op): line[f"n_{op}"] for op in DATA_OPERATIONS if line[f"n_{op}"]})
     if not structures:
+        # A truncate follows no structure, and may be all that there is of a table whose name was given in part.
+        found = [key for key, text in given.items() if _means(TableSchema.from_text(text).id, id)]
+        structures = [("", "", key, {**lines[0].asDict(), "schema_id": key}) for key in found]
+    if not structures:
         raise SchemaError(
             f"The structure of table {id} is not known: the batch has rows of it but no schema row.",
-            remedy="Let the source or decoder emit schema rows, or give the table's structure.",
+            remedy="Give the format of the pipeline's source the option 'schema', a list of the tables' structures.",
         )
-    schemas = {line["schema_id"]: TableSchema.from_text(line["structure"]) for *_, line in structures}
-    newest_id = max(structures, key=lambda found: found[:3])[3]["schema_id"]
+    schemas = {
+        # The user may have left the database out.
+        line["schema_id"]: replace(TableSchema.from_text(line["structure"] or given[line["schema_id"]]), id=id)
+        for *_, line in structures
+    }
+    # A truncate in a message has no key, and so has the structure that is read from it.
+    followed = {
+        line["schema_id"] for line in lines if any(line[f"n_{op}"] for op in DATA_OPERATIONS if op != _TRUNCATE)
+    }
+    keyed = [found for found in structures if schemas[found[3]["schema_id"]].key or found[3]["schema_id"] in followed]
+    newest_id = max(keyed or structures, key=lambda found: found[:3])[3]["schema_id"]
     schema = schemas[newest_id]
     columns = {schema_id: len(known.columns) for schema_id, known in schemas.items()}
     names = {column.name for column in schema.columns}
@@ -229,6 +253,12 @@ def _table_batch(id: TableId, lines: Iterable[Any]) -> TableBatch:
         keys=_key_range(schema, lines),
         read_again_from=max((f"{line['read_commit']}/" for line in lines if line["read_commit"]), default=None),
     )
+
+
+def _means(given: TableId, id: TableId) -> bool:
+    """Whether two names, of which either may lack parts, can be of one table."""
+    parts = ((given.database, id.database), (given.schema, id.schema), (given.name, id.name))
+    return all(not ours or not theirs or ours == theirs for ours, theirs in parts)
 
 
 def _key_range(schema: TableSchema, lines: Iterable[Any]) -> tuple[int, int] | None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace import registry
 from headrace.formats.base import Format
+from headrace.formats.given import GivenSchema, with_structures_told
 from headrace.options import parse_options
 
 if TYPE_CHECKING:
@@ -44,6 +45,19 @@ def decode(messages: DataFrame, /, *, format: str, **options: Any) -> DataFrame:
         OptionError: the format or an option is unknown or malformed.
     """
     return decoded(format_named(format, options), messages)
+
+
+def read(format: Format, messages: DataFrame) -> DataFrame:
+    """What the format decodes, and in front of a batch the structures that its option `schema` lists.
+
+    So that what keeps tables knows them as if the messages had said them. A stream is decoded without.
+    """
+    rows = format.decode(messages)
+    # A format of a third party may have another option of that name, or none.
+    given = format.settings["schema"] if "schema" in set(format.settings) else None
+    if not isinstance(given, GivenSchema) or not given.several or not given.tables or rows.isStreaming:
+        return rows
+    return with_structures_told(rows, given.tables)
 
 
 def decoded(format: Format, messages: DataFrame) -> DataFrame:

@@ -21,6 +21,7 @@ from headrace.formats.dts_types import KIND, column_of, expected_form
 from headrace.formats.dts_values import ABSENT, let, read_value
 from headrace.formats.messages import KAFKA_COLUMNS, change_rows, kafka_columns, key_text
 from headrace.formats.structures import Structure, with_structures
+from headrace.formats.text_values import is_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -347,9 +348,5 @@ def _read_structure(text: str) -> Structure:
 
 def _given_id(tables: Sequence[TableSchema]) -> str:
     """The fingerprint of the given structure of the row's table."""
-    branches = " ".join(
-        f"when coalesce(table.database, '') = {literal(t.id.database)} and coalesce(table.schema, '') = "
-        f"{literal(t.id.schema)} and coalesce(table.name, '') = {literal(t.id.name)} then {literal(t.fingerprint)}"
-        for t in tables
-    )
+    branches = " ".join(f"when {is_table(t, 'table')} then {literal(t.fingerprint)}" for t in tables)
     return f"case {branches} end" if branches else "null"

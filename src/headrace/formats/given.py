@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.changes import Column, LogicalType, TableId, TableSchema
 from headrace.errors import OptionError
+from headrace.local_rows import local_rows
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
     from pyspark.sql.types import DataType
 
 _LOGICAL = {
@@ -102,6 +104,24 @@ def _from_json(data: Mapping[str, Any]) -> TableSchema:
         return TableSchema.from_json(data)
     except (KeyError, TypeError) as error:
         raise ValueError(f"its JSON lacks {error}") from error
+
+
+def with_structures_told(rows: DataFrame, tables: Sequence[TableSchema]) -> DataFrame:
+    """Decoded change rows of a batch, with a `schema` row in front for each structure that the user gave.
+
+    Who keeps tables then knows them as if the messages had said them. The rows must not be a stream.
+    """
+    lines = [("schema", s.id.database, s.id.schema, s.id.name, s.fingerprint, s.to_text()) for s in tables]
+    ddl = "op string, database string, schema string, name string, schema_id string, table_schema string"
+    made = {
+        "op": "op",
+        "table": "named_struct('database', database, 'schema', schema, 'name', name)",
+        "position": "''",
+        "schema_id": "schema_id",
+        "table_schema": "table_schema",
+    }
+    columns = (f"cast({made.get(f.name, 'null')} as {f.dataType.simpleString()}) as {f.name}" for f in rows.schema)
+    return local_rows(rows.sparkSession, lines, ddl).selectExpr(*columns).unionByName(rows)
 
 
 def table_of_ddl(ddl: str, id: TableId | None = None, key: Sequence[str] = ()) -> TableSchema:

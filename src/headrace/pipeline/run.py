@@ -7,12 +7,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headrace.changes import TableSchema
 from headrace.errors import HeadraceError
+from headrace.formats.convert import read
 from headrace.observe.completeness import completeness
 from headrace.observe.progress import Progress, ProgressBoard
 from headrace.observe.status import PipelineStatus
@@ -195,7 +197,7 @@ class RunningPipeline:
             model.name,
             model.targets,
             self._board,
-            None if topics is None else topics.format.decode,
+            None if topics is None else partial(read, topics.format),
             on_error="row" if topics is None else topics.on_error,
             dead_letters=model.dead_letters,
             keep=self._checkpoint.keep_message_counts,

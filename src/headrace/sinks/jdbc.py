@@ -196,7 +196,8 @@ class JdbcSink(Sink):
             )
 
         with self.database.connected(table.id, plan.mirror.name) as connection:
-            targets.write(connection, plan, batch, load if table.size else None)
+            vanished = plan.exists and table.truncate_at is not None
+            targets.write(connection, plan, batch, load if table.size or vanished else None)
 
     def _stage(self, rows: DataFrame, table: TableBatch, mirror: Mirror) -> tuple[str, ...]:
         """Let executors load the folded rows; the labels of the attempts that succeeded.

@@ -176,7 +176,8 @@ class LakeSink(Sink):
             if work.plan.done:
                 return
             target.prepare(work.plan, properties=self.new_table_properties())
-            if not table.size:
+            vanished = work.plan.exists and table.read_again_from is not None
+            if not table.size and (not vanished or self.settings["stored_as_scd_type"] == "append"):
                 return
             values = lake_merge.Values(
                 columns=tuple(column.name for column in table.schema.columns),

@@ -208,7 +208,7 @@ class LakeTable(ABC):
             properties = {**identity, PHASE: INITIAL}
         change = {name: value for name, value in identity.items() if properties.get(name) != value}
         initial = owner is not None and properties.get(PHASE) == INITIAL and properties.get(OWNER) == owner
-        if rows and initial and (first_read_ends or not first_read):
+        if initial and (first_read_ends or (rows and not first_read)):
             change[PHASE] = STREAMING
         elif not exists:
             change[PHASE] = INITIAL if owner is not None else STREAMING

@@ -41,6 +41,7 @@ class TableProgress:
             texts (an element may be null); null for "to the end of the table".
         rows: an estimate of the table's rows when its snapshot began, for progress displays; -1 when unknown.
         done: the snapshot is complete with this batch; changes after `commit` follow.
+        empty: it is complete because the table had no row.
     """
 
     commit: str
@@ -50,6 +51,7 @@ class TableProgress:
     bounds: tuple[Key | None, ...] = ()
     rows: int = -1
     done: bool = False
+    empty: bool = False
 
     def behind(self) -> TableProgress:
         """The same place, seen from a batch that holds no chunk of this table."""
@@ -66,6 +68,7 @@ class TableProgress:
             "bounds": [None if b is None else list(b) for b in self.bounds],
             "rows": self.rows,
             "done": self.done,
+            **({"empty": True} if self.empty else {}),
         }
 
     @classmethod
@@ -73,7 +76,8 @@ class TableProgress:
         """Read `to_json`'s form back."""
         bounds = tuple(_key(bound) for bound in data["bounds"])
         lower, last = _key(data["lower"]), _key(data["last"])
-        return cls(data["commit"], data["chunk"], lower, last, bounds, data["rows"], data["done"])
+        empty = data.get("empty", False)
+        return cls(data["commit"], data["chunk"], lower, last, bounds, data["rows"], data["done"], empty)
 
 
 @dataclass(frozen=True)
@@ -123,6 +127,13 @@ class Offset:
         if progress is None:
             return False
         return earlier is None or progress.commit != earlier.commit or (earlier.done and not progress.done)
+
+    def finds_empty(self, before: Offset, table: str) -> bool:
+        """Whether the batch that ends here found a table empty whose snapshot was to be read."""
+        progress, earlier = self.tables.get(table), before.tables.get(table)
+        if progress is None or not progress.empty:
+            return False
+        return earlier is None or not earlier.empty or earlier.commit != progress.commit
 
     @property
     def is_nothing(self) -> bool:

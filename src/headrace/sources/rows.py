@@ -39,9 +39,22 @@ def instants(time: dt.datetime | None, length: int) -> pa.Array:
 
 
 def schema_batch(
-    schema: TableSchema, position: Position, capture_time: dt.datetime | None, connector: str
+    schema: TableSchema,
+    position: Position,
+    capture_time: dt.datetime | None,
+    connector: str,
+    *,
+    snapshot: str | None = None,
 ) -> pa.RecordBatch:
-    """One `schema` row: how the rows of a table that follow it are to be read."""
+    """One `schema` row: how the rows of a table that follow it are to be read.
+
+    Args:
+        schema: the structure.
+        position: where the row stands.
+        capture_time: when the batch was planned.
+        connector: the connector's name in events.
+        snapshot: the mark that ends the table's snapshot, where no row is left to carry it.
+    """
     return change_batch(
         1,
         {
@@ -50,6 +63,7 @@ def schema_batch(
             "position": pa.array([position.text]),
             "capture_time": instants(capture_time, 1),
             "source": pa.array([[("connector", connector)]], _schema().field("source").type),
+            "snapshot": pa.array([snapshot], pa.string()),
             "schema_id": pa.array([schema.fingerprint]),
             "table_schema": pa.array([schema.to_text()]),
         },

@@ -76,6 +76,23 @@ def plan_chunks(start: Offset, end: Offset) -> list[Chunk]:
     return chunks
 
 
+def found_empty(start: Offset, end: Offset) -> list[tuple[int, str, str]]:
+    """The tables whose snapshot the batch (start, end] completes without a row: ordinal, `schema.name`, commit."""
+    return [
+        (ordinal, table, end.tables[table].commit)
+        for ordinal, table in enumerate(end.known)
+        if end.finds_empty(start, table)
+    ]
+
+
+def end_position(commit: str, ordinal: int) -> Position:
+    """The position of the `schema` row that ends a table's snapshot where no row is there to do it.
+
+    After every row of the table's snapshot.
+    """
+    return Position(commit, f"{SNAPSHOT_ORDER}{ordinal:05x}:z")
+
+
 def snapshot_finished(offset: Offset) -> bool:
     """Whether every table's snapshot is complete with the batch that ends here."""
     return all(progress.done for progress in offset.tables.values())

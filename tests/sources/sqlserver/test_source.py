@@ -303,6 +303,36 @@ def test_a_table_without_a_key_is_snapshotted_as_it_was_at_the_commit(database):
     assert +held == {(("a", "1"), ("b", "x")): 3, (("a", "3"), ("b", "z")): 1}
 
 
+def test_a_table_without_a_key_is_put_back_where_all_its_rows_are_others_by_now(database):
+    create(database, "log", "a int", [(1,)])
+    run = Run(database)
+    end = run.source.advance(run.offset, Limit(), NOW)
+    database.execute("DELETE FROM dbo.log")
+    database.execute("INSERT INTO dbo.log VALUES (2)")
+    with database.capture_job(poll=0.05, idle=0.2):
+        rows = rows_of(run.source, run.offset, end)
+    assert data(rows) == [("r", "log", {"a": "1"})]
+
+
+def test_a_chunk_whose_rows_went_before_it_was_read_ends_the_snapshot_all_the_same(database):
+    create(database, "t", "id int not null primary key", [(1,), (2,)])
+    run = Run(database)
+    end = run.source.advance(run.offset, Limit(), NOW)
+    database.execute("DELETE FROM dbo.t")
+    rows = rows_of(run.source, run.offset, end)
+    assert data(rows) == []
+    assert [row["snapshot"] for row in rows if row["snapshot"] != "true"] == [None, "last"]
+    assert {row["position"].partition("/")[0] for row in rows} == {end.commit}
+
+
+def test_a_table_that_went_away_before_its_snapshot_was_read_is_not_said_to_be_empty(database):
+    create(database, "t", "id int not null primary key", [(1,)])
+    run = Run(database)
+    end = run.source.advance(run.offset, Limit(), NOW)
+    database.execute("DROP TABLE dbo.t")
+    assert {row["snapshot"] for row in rows_of(run.source, run.offset, end)} == {"true", None}
+
+
 def test_a_table_without_a_key_says_when_capture_does_not_move(database):
     create(database, "log", "a int", [(1,)])
     run = Run(database, capture_timeout_seconds=1)

@@ -57,7 +57,7 @@ def _more(
     if progress.chunk == 0 and connection.value(connection.statements.any_row(table, select)) is None:
         # Done at once even without budget, so that the last row of the last table that has rows is known to be the
         # last.
-        return replace(progress, done=True)
+        return replace(progress, done=True, empty=True)
     if budget == 0:
         return progress
     key = table.chunk_key
@@ -67,8 +67,8 @@ def _more(
         [progress.last] if progress.last else keys(connection, table, *connection.statements.greatest_key(table, key))
     )
     if not greatest:
-        # Emptied since it was looked at: what went is in the stream.
-        return replace(progress, done=True)
+        # Emptied since it was looked at.
+        return replace(progress, done=True, empty=True)
     last = greatest[0]
     found = keys(connection, table, *connection.statements.chunk_bounds(table, key, progress.lower, last, rows, budget))
     done = len(found) < budget

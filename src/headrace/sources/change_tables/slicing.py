@@ -30,7 +30,7 @@ from headrace.sources.change_tables.slices import (
 )
 from headrace.sources.change_tables.structure import CapturedTable, Window, histories
 from headrace.sources.offset import Offset
-from headrace.sources.snapshot import plan_chunks
+from headrace.sources.snapshot import LAST_OF_TABLE, end_position, found_empty, plan_chunks
 
 _TABLES_PER_QUERY = 500
 _COMMITS_BACK = 10
@@ -63,6 +63,7 @@ class Slicing:
     def slices(self) -> list[Slice]:
         """All of them; notices first."""
         self._note_structures()
+        self._note_empty()
         self._note_gaps()
         self._note_heartbeat()
         found = self._snapshot() + self._stream() + self._asked()
@@ -230,6 +231,12 @@ class Slicing:
         source = {"change": "DROP", "ddl": "N/A", **source}
         position = Position(self._end.commit, "s", f"{ordinal:05x}")
         self._note(Operation.SCHEMA, position, table=table.schema, source=source, event_time=at)
+
+    def _note_empty(self) -> None:
+        for ordinal, path, commit in found_empty(self._start, self._end):
+            position, source = end_position(commit, ordinal), {"commit_lsn": commit}
+            table = self._histories[path].newest.schema
+            self._note(Operation.SCHEMA, position, table=table, source=source, snapshot=LAST_OF_TABLE)
 
     def _note_gaps(self) -> None:
         for path, (after, oldest) in self._end.gaps.items():

@@ -28,7 +28,7 @@ from headrace.sources.change_tables.structure import CapturedTable, column_texts
 from headrace.sources.column_masks import Masks
 from headrace.sources.images import Images
 from headrace.sources.rows import change_batch, instants, repeat, schema_batch, table_column
-from headrace.sources.snapshot import Chunk, marks
+from headrace.sources.snapshot import Chunk, end_position, marks
 
 _SCHEMA_ORDER = "q"
 """Order of a snapshot's schema row: before the rows read at its commit."""
@@ -169,6 +169,8 @@ def _data(
     row = 0
     pending: list[pa.Array] | None = None
     for texts in columns:
+        if not len(texts[0]):
+            continue
         # The last row of a chunk can carry a mark, so one batch is always held back.
         if pending is not None:
             yield snapshot_batch(connector, table, chunk, masks.apply(pending), row, capture_time, last=False)
@@ -177,6 +179,10 @@ def _data(
         faultpoints.reach("source.snapshot.batch")
     if pending is not None:
         yield snapshot_batch(connector, table, chunk, masks.apply(pending), row, capture_time, last=True)
+    elif chunk.closing is not None:
+        # Its rows went since the chunk was planned, and with them who would have carried the mark.
+        position = end_position(chunk.commit, chunk.ordinal)
+        yield schema_batch(table.schema, position, capture_time, connector, snapshot=chunk.closing)
 
 
 def _overridden(connection: Connection, table: CapturedTable, select: str) -> Iterator[list[pa.Array]]:

@@ -30,10 +30,10 @@ from headrace.sources.oracle.snapshot_read import read_chunk
 from headrace.sources.oracle.staging import Range, Staging
 from headrace.sources.oracle.structure import OracleTable
 from headrace.sources.rows import change_batch, schema_batch, table_column
-from headrace.sources.snapshot import Chunk
+from headrace.sources.snapshot import LAST_OF_TABLE, Chunk, end_position
 
 MINE, SNAPSHOT, STRUCTURES, TRANSACTIONS = "mine", "snapshot", "structures", "transactions"
-ASKED, HEARTBEAT = "asked", "heartbeat"
+ASKED, HEARTBEAT, EMPTY = "asked", "heartbeat", "empty"
 _SCHEMA_ORDER = "s"
 """Order of a stream's schema row: after everything of the commit before the window."""
 _DEFINITION_ORDER = "0"
@@ -53,6 +53,12 @@ def mine_slice(range: Range, tables: Sequence[str], mark: Sequence[str]) -> Slic
 def snapshot_slice(table: Mapping[str, Any], chunk: Chunk, end: Offset) -> Slice:
     """The task that reads one chunk."""
     return Slice(SNAPSHOT, {**table, "chunk": asdict(chunk), "capture_time": _time_text(end.capture_time)})
+
+
+def empty_slice(table: Mapping[str, Any], ordinal: int, commit: str, end: Offset) -> Slice:
+    """The task that says that a table to be read has no row."""
+    details = {"table": table, "ordinal": ordinal, "commit": commit, "capture_time": _time_text(end.capture_time)}
+    return Slice(EMPTY, details)
 
 
 def asked_slice(table: Mapping[str, Any], chunk: ad_hoc.Chunk, end: Offset) -> Slice:
@@ -121,6 +127,10 @@ def read_slice(connect: Connect, slice: Slice, settings: Options) -> Iterator[pa
             yield from read_incremental(
                 connection, OracleTable.from_json(details["table"]), asked, details["commit"], settings, capture_time
             )
+    elif slice.kind == EMPTY:
+        schema = OracleTable.from_json(details["table"]).schema
+        position = end_position(details["commit"], details["ordinal"])
+        yield schema_batch(schema, position, capture_time, CONNECTOR, snapshot=LAST_OF_TABLE)
     elif slice.kind == HEARTBEAT:
         yield _heartbeat(details["commit"], _time(details["time"]), capture_time)
     elif slice.kind == STRUCTURES:

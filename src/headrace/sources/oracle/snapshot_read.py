@@ -58,7 +58,7 @@ def more_chunks(
 def _more(connection: Connection, table: OracleTable, progress: TableProgress, rows: int, budget: int) -> TableProgress:
     at = scn.number(progress.commit)
     if progress.chunk == 0 and not connection.rows(statements.any_row(table), scn=at):
-        return replace(progress, done=True)
+        return replace(progress, done=True, empty=True)
     if budget == 0:
         return progress
     if not table.chunk_key:

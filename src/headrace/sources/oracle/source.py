@@ -34,6 +34,7 @@ from headrace.sources.oracle.planner import Planner, left_out
 from headrace.sources.oracle.rights import table_rights, view_rights
 from headrace.sources.oracle.slices import (
     asked_slice,
+    empty_slice,
     heartbeat_slice,
     mine_slice,
     read_slice,
@@ -45,7 +46,7 @@ from headrace.sources.oracle.staging import Range, Staging
 from headrace.sources.oracle.table_rules import TableRules
 from headrace.sources.rights import MissingRight
 from headrace.sources.signals import Signal, has_files, signal_file
-from headrace.sources.snapshot import plan_chunks
+from headrace.sources.snapshot import found_empty, plan_chunks
 
 _NO_TABLE = 942
 _KEPT_INDEXES = 256
@@ -134,6 +135,10 @@ class OracleSource(Source):
         if start == end:
             return []
         slices = [snapshot_slice(end.structures[chunk.table], chunk, end) for chunk in plan_chunks(start, end)]
+        slices += [
+            empty_slice(end.structures[table], ordinal, commit, end)
+            for ordinal, table, commit in found_empty(start, end)
+        ]
         slices += self._stream_slices(start, end)
         ranges = [Range(*pair) for pair in end.log["mining"]]
         paths = sorted(end.structures)
