@@ -244,6 +244,13 @@ class Db2Database(CapturedDatabase):
         return self.emulated.capture_program(poll=0.05)
 
 
+class Db2WithImages(Db2Database):
+    """The same, with updates captured as one row that holds the values before in columns of their own."""
+
+    def enable(self, table: str) -> None:
+        self.emulated.register(self.schema, table.upper(), split_updates=False, before_prefix="X")
+
+
 class OracleDatabase(CapturedDatabase):
     """Oracle, emulated. What is captured are the tables that log all their columns."""
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import datetime as dt
 
 import pytest
-from captured_shop import Db2Database, Run, closing, data, image
+from captured_shop import NOW, Db2Database, Run, closing, data, image
 
 from headrace.errors import CaptureError, OptionError
+from headrace.sources.base import Limit
 from headrace.sources.change_tables.connection import Denied
 from headrace.sources.db2.connection import Db2Connection
 from headrace.sources.health import CaptureState
@@ -144,6 +145,50 @@ def test_updates_that_are_captured_as_one_row_have_no_image_before(database):
     database.capture()
     _, update = [row for row in run.all() if row["op"] != "schema"]
     assert (update["op"], update["before"], image(update)) == ("u", None, {"id": "1", "v": "b"})
+
+
+@pytest.mark.parametrize(
+    ("columns", "before"),
+    [(None, {"id": "1", "v": "a"}), (["V"], {"v": "a"}), (["ID"], {"id": "1"})],
+    ids=["all", "without the key", "the key"],
+)
+def test_columns_that_hold_values_before_give_an_update_its_image_before(database, columns, before):
+    database.execute("CREATE TABLE SHOP.T (ID INTEGER NOT NULL PRIMARY KEY, V VARCHAR(5))")
+    database.emulated.register("SHOP", "T", split_updates=False, before_prefix="X", before_columns=columns)
+    run = database.run()
+    run.all()
+    database.insert("t", 1, "a")
+    database.update("t", "ID = 2, V = NULL", "ID = 1")
+    database.delete("t", "ID = 2")
+    database.capture()
+    rows = [row for row in run.restarted().all() if row["op"] != "schema"]
+    assert [row["op"] for row in rows] == ["c", "u", "d"]
+    assert (image(rows[1], "before"), image(rows[1], "after")) == (before, {"id": "2", "v": None})
+    assert (rows[0]["before"], rows[2]["after"], image(rows[2], "before")) == (None, None, {"id": "2", "v": None})
+
+
+def test_a_column_that_is_called_like_one_of_an_image_before_is_what_it_is_called(database):
+    database.execute("CREATE TABLE SHOP.T (ID INTEGER NOT NULL PRIMARY KEY, XID INTEGER)")
+    database.emulated.register("SHOP", "T", split_updates=False, before_prefix="X", before_columns=["XID"])
+    run = database.run()
+    run.all()
+    database.insert("t", 1, 7)
+    database.update("t", "XID = 8", "ID = 1")
+    database.capture()
+    _, update = [row for row in run.all() if row["op"] != "schema"]
+    assert (image(update, "before"), image(update, "after")) == ({"xid": "7"}, {"id": "1", "xid": "8"})
+
+
+def test_a_table_without_a_key_stops_where_an_update_in_its_snapshot_does_not_say_the_row_before(database):
+    database.execute("CREATE TABLE SHOP.T (A INTEGER)")
+    database.insert("t", 1)
+    database.emulated.register("SHOP", "T", split_updates=False)
+    run = database.run()
+    start = run.offset
+    end = run.source.advance(start, Limit(), NOW)
+    database.update("t", "A = 2", "A = 1")
+    with database.capturing(), pytest.raises(CaptureError, match="does not say the row before"):
+        run.rows(start, end)
 
 
 def test_updates_are_known_by_the_tables_own_key_whatever_the_messages_key(database):
