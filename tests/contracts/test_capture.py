@@ -33,7 +33,6 @@ SERVERS = {
     "oracle": OracleDatabase,
 }
 _NOT_SAID = "Db2's change tables do not say it"
-_ONE_LOG = "Oracle's log is one for all tables, so what was lost of a table is not known"
 _NO_REGISTRATION = "Oracle logs every table; which are captured is said by the options"
 GAPS = {
     ("db2", "test_an_update_names_the_columns_that_it_changed"): _NOT_SAID,
@@ -41,8 +40,6 @@ GAPS = {
     ("oracle", "test_a_table_that_is_deregistered_is_said_and_the_others_go_on"): _NO_REGISTRATION,
     ("oracle", "test_a_table_that_is_registered_again_is_snapshotted_again"): _NO_REGISTRATION,
     ("oracle", "test_a_table_that_is_not_captured_is_an_error_with_the_way_out"): _NO_REGISTRATION,
-    ("oracle", "test_what_was_cleaned_is_a_gap_where_the_user_wants_to_go_on"): _ONE_LOG,
-    ("oracle", "test_when_needed_reads_a_table_again_whose_changes_were_cleaned"): _ONE_LOG,
     (
         "oracle",
         "test_the_clean_up_of_what_was_delivered_stops_nothing",
@@ -64,7 +61,11 @@ _NO_DB2 = pytest.mark.skipif(LIVE_DB2 is None, reason=f"no Db2 to run on: set {U
 
 
 @pytest.fixture(params=[*SERVERS, pytest.param("db2 live", marks=[pytest.mark.live, _NO_DB2])])
-def database(request: pytest.FixtureRequest, tmp_path: Any) -> Iterator[CapturedDatabase]:
+def database(
+    request: pytest.FixtureRequest, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[CapturedDatabase]:
+    # How long a log that is gone is waited for.
+    monkeypatch.setattr("headrace.sources.oracle.mining._BACK_OFF_SECONDS", 0)
     kind, _, live = request.param.partition(" ")
     why = GAPS.get((kind, request.node.originalname))
     if why:
