@@ -51,7 +51,7 @@ GAPS = {
     (
         "oracle",
         "test_health_says_that_capture_works_and_how_long_changes_are_kept",
-    ): "how long logs are kept is decided by backups, and what waits is known when it is mined",
+    ): "how long logs are kept is known when some were deleted, and what waits when it is mined",
 }
 T = "id int not null primary key, v varchar(20)"
 
