@@ -25,7 +25,6 @@ import yaml
 
 from headrace.faultpoints import kill_session
 
-
 _STARTS = 5
 
 
@@ -116,17 +115,20 @@ class PipelineUnderTest:
     def killed_after(self, seconds: float) -> None:
         """Run, and kill everything at a moment after it has begun a batch of its own."""
         for _ in range(_STARTS):
-            before = len(self.batches)
-            with self.running() as run:
-                until(lambda: len(self.batches) > before or run.poll() is not None, 240, "a batch is begun")
-                try:
-                    run.wait(seconds)
-                except subprocess.TimeoutExpired:
-                    _kill(run)
-                if run.wait(10) == -signal.SIGKILL:
-                    return
+            if self._killed_after(seconds):
+                return
             assert self._starved, self.log.read_text(errors="replace")[-3000:]
         raise AssertionError(f"the machine is too busy: Spark could not start a worker in {_STARTS} runs")
+
+    def _killed_after(self, seconds: float) -> bool:
+        before = len(self.batches)
+        with self.running() as run:
+            until(lambda: len(self.batches) > before or run.poll() is not None, 240, "a batch is begun")
+            try:
+                run.wait(seconds)
+            except subprocess.TimeoutExpired:
+                _kill(run)
+            return run.wait(10) == -signal.SIGKILL
 
     def drain(self, seconds: float = 400) -> None:
         """Run until everything that is there now has gone through."""
