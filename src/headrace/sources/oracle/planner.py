@@ -47,8 +47,11 @@ from headrace.sources.signals import Signal
 from headrace.sources.snapshot import snapshot_finished
 
 _JOINED = 8
-"""So many ranges that no offset names are made one, as long as they have few rows."""
+"""So many ranges are made one, as long as they have few rows."""
 _JOINED_ROWS = 100_000
+_FEW_ROWS = 1_000
+_MOST_RANGES = 64
+"""So many ranges' SCNs a joined one may span: where staging is lost, one session mines them."""
 _NO_ROWS = ("no_data", "recovery")
 """The modes in which only changes are taken."""
 _LOG = logging.getLogger("headrace.sources")
@@ -371,7 +374,7 @@ class Planner:
         told = {
             "scn": str(min([commit, *(begin - 1 for begin in begins)])),
             "mined": str(mining[-1].high if mining else reached),
-            "ranges": _pairs(range for range in ranges if range in needed),
+            "ranges": _pairs(self._fewer([r for r in ranges if r in needed], pending, indexes, end)),
             "mining": _pairs(mining),
             "open": {
                 t.xid: [t.start, t.start_time, t.user] for t in pending if t.start is not None and t.start <= commit
@@ -420,6 +423,33 @@ class Planner:
             if joined is not None:
                 place = self._ahead.index(group[0])
                 self._ahead[place : place + len(group)] = [joined[0]]
+
+    def _fewer(self, ranges: list[Range], pending: Sequence[Transaction], indexes: Mined, end: Offset) -> list[Range]:
+        """The ranges that open transactions need, the newest small ones of them made one.
+
+        Otherwise a transaction that writes all the time would name one for each batch. A range is put together with
+        newer ones when they have as many rows, so a row is written a few times and not once per batch.
+        """
+        commit = scn.number(end.commit)
+        xids = {transaction.xid for transaction in pending}
+        group: list[Range] = []
+        total = 0
+        for range in reversed([range for range in ranges if range.high <= commit]):
+            entries = indexes[range]["transactions"]
+            rows = sum(entries[xid].get("rows", 0) for xid in xids if xid in entries)
+            span = (group[0].high if group else range.high) - range.low
+            much = rows > total + _FEW_ROWS or total + rows > _JOINED_ROWS
+            if group and (much or span > _MOST_RANGES * self._settings["mining_range_scns"]):
+                break
+            group.append(range)
+            total += rows
+        group.reverse()
+        if len(group) < _JOINED:
+            return ranges
+        merged = self._staging(end.structures).merged(group, xids, [indexes[range] for range in group])
+        if merged is None:
+            return ranges
+        return [merged if range == group[0] else range for range in ranges if range not in group[1:]]
 
     def _known_ahead(self, reached: int, structures: Mapping[str, Any]) -> list[Range]:
         """What this process, or one before it, mined already beyond an offset; forgotten where it does not follow."""
