@@ -159,6 +159,12 @@ def replay(rows: Sequence[Row]) -> dict[tuple[str, str], dict[str, Any]]:
     held: dict[tuple[str, str], dict[str, Any]] = {}
     for row in sorted((row for row in rows if row["op"] in "rcud"), key=lambda row: row["position"]):
         key = (row["table"]["name"].lower(), row["key_text"])
+        if row["op"] == "u" and row["before"] and row["key"]:
+            # An update may carry a row to another key.
+            before = dict(row["before"])
+            old = [before[name] for name, _ in row["key"] if name in before]
+            if len(old) == len(row["key"]):
+                held.pop((key[0], json.dumps(old, separators=(",", ":"))), None)
         if row["op"] == "d":
             held.pop(key, None)
         else:
