@@ -8,6 +8,7 @@ import pytest
 from tests.sources.oracle.runs import Run, data
 
 from headrace.errors import DataLossError
+from headrace.sources.base import Limit
 from headrace.sources.oracle.logs import LogFile, whole_after
 from headrace.sources.reader import source_named
 
@@ -115,6 +116,21 @@ def test_several_ranges_whose_logs_are_gone_are_seen_before_tasks_are_given_them
     run.until_level()
     lose(database, session)
     assert [op for op, _ in told(run.batch())] == ["gap"]
+
+
+def test_logs_that_go_between_plan_and_task_are_missed_by_the_next_batch(database, session):
+    run = Run(database, snapshot_mode="when_needed", mining_range_scns=2)
+    run.until_level()
+    for id in (1, 2, 3):
+        add(session, id)
+        session.commit()
+    end = run.source.advance(run.offset, Limit(), run.now)
+    assert len(end.log["mining"]) > 1
+    lose(database, session)
+    assert data(run.rows_of(run.offset, end)) == []
+    run.offset = end
+    assert [op for op, _ in told(run.batch())] == ["gap"]
+    assert data(run.until_level()) == [("r", "CUSTOMERS", row(id)) for id in (1, 2, 3, 7)]
 
 
 def test_when_needed_stops_where_a_transaction_is_open_that_began_in_what_is_gone(database, session):
