@@ -159,6 +159,12 @@ def replay(rows: Sequence[Row]) -> dict[tuple[str, str], dict[str, Any]]:
     held: dict[tuple[str, str], dict[str, Any]] = {}
     for row in sorted((row for row in rows if row["op"] in "rcud"), key=lambda row: row["position"]):
         key = (row["table"]["name"].lower(), row["key_text"])
+        if row["op"] == "u" and row["before"] and row["key"]:
+            # An update may carry a row to another key.
+            before = dict(row["before"])
+            old = [before[name] for name, _ in row["key"] if name in before]
+            if len(old) == len(row["key"]):
+                held.pop((key[0], json.dumps(old, separators=(",", ":"))), None)
         if row["op"] == "d":
             held.pop(key, None)
         else:
@@ -242,6 +248,13 @@ class Db2Database(CapturedDatabase):
 
     def capturing(self) -> AbstractContextManager[Any]:
         return self.emulated.capture_program(poll=0.05)
+
+
+class Db2WithImages(Db2Database):
+    """The same, with updates captured as one row that holds the values before in columns of their own."""
+
+    def enable(self, table: str) -> None:
+        self.emulated.register(self.schema, table.upper(), split_updates=False, before_prefix="X")
 
 
 class OracleDatabase(CapturedDatabase):

@@ -15,7 +15,8 @@ import subprocess
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,8 @@ from typing import Any
 import yaml
 
 from headrace.faultpoints import kill_session
+
+_STARTS = 5
 
 
 def until(condition: Callable[[], bool], seconds: float, what: str) -> None:
@@ -92,34 +95,65 @@ class PipelineUnderTest:
         """The output of the last run."""
         return self.folder / f"run-{self.runs}.log"
 
+    @contextmanager
+    def running(self, *arguments: str, fault: str | None = None) -> Iterator[subprocess.Popen[bytes]]:
+        """A run that outlives no test, however the test ends."""
+        run = self.start(*arguments, fault=fault)
+        try:
+            yield run
+        finally:
+            if run.poll() is None:
+                _kill(run)
+
     def killed_at(self, point: str, seconds: float = 300) -> None:
         """Run until the armed point kills everything, and see the proof that it did."""
         name = point.partition("@")[0]
-        run = self.start(fault=f"{name}=kill{point[len(name) :]}")
-        assert run.wait(seconds) == -signal.SIGKILL, self.log.read_text(errors="replace")[-3000:]
+        with self.running(fault=f"{name}=kill{point[len(name) :]}") as run:
+            assert run.wait(seconds) == -signal.SIGKILL, self.log.read_text(errors="replace")[-3000:]
         assert (self.folder / f"faults-{self.runs}" / f"{name}.hit").exists()
 
     def killed_after(self, seconds: float) -> None:
         """Run, and kill everything at a moment after it has begun a batch of its own."""
+        for _ in range(_STARTS):
+            if self._killed_after(seconds):
+                return
+            assert self._starved, self.log.read_text(errors="replace")[-3000:]
+        raise AssertionError(f"the machine is too busy: Spark could not start a worker in {_STARTS} runs")
+
+    def _killed_after(self, seconds: float) -> bool:
         before = len(self.batches)
-        run = self.start()
-        until(lambda: len(self.batches) > before or run.poll() is not None, 240, "a batch is begun")
-        try:
-            run.wait(seconds)
-        except subprocess.TimeoutExpired:
-            os.environ["HEADRACE_FAULT_SPARE"] = str(os.getsid(0))
-            kill_session(os.getsid(run.pid))
-        assert run.wait(10) == -signal.SIGKILL, self.log.read_text(errors="replace")[-3000:]
+        with self.running() as run:
+            until(lambda: len(self.batches) > before or run.poll() is not None, 240, "a batch is begun")
+            try:
+                run.wait(seconds)
+            except subprocess.TimeoutExpired:
+                _kill(run)
+            return run.wait(10) == -signal.SIGKILL
 
     def drain(self, seconds: float = 400) -> None:
         """Run until everything that is there now has gone through."""
-        run = self.start("--once")
-        assert run.wait(seconds) == 0, self.log.read_text(errors="replace")[-3000:]
+        for _ in range(_STARTS):
+            with self.running("--once") as run:
+                if run.wait(seconds) == 0:
+                    return
+            assert self._starved, self.log.read_text(errors="replace")[-3000:]
+        raise AssertionError(f"the machine is too busy: Spark could not start a worker in {_STARTS} runs")
+
+    @property
+    def _starved(self) -> bool:
+        """Whether the last run ended because Spark gives a worker ten seconds to start: a fault of its own."""
+        return "Python worker failed to connect back" in self.log.read_text(errors="replace")
 
     @property
     def batches(self) -> list[Path]:
         """The entries of Spark's offset log."""
         return [f for f in (self.folder / "checkpoint" / "offsets").glob("*") if f.name.isdigit()]
+
+
+def _kill(run: subprocess.Popen[bytes]) -> None:
+    os.environ["HEADRACE_FAULT_SPARE"] = str(os.getsid(0))
+    kill_session(os.getsid(run.pid))
+    run.wait(10)
 
 
 def read_topics(bootstrap: str) -> list[dict[str, Any]]:

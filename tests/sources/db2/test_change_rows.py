@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from headrace.changes import Column, LogicalType, TableId, TableSchema
 from headrace.errors import CaptureError
 from headrace.sources.change_tables.windows import CommitTimes
+from headrace.sources.column_masks import NO_MASKS, TableMasks
 from headrace.sources.db2.change_rows import ChangeReader
 from headrace.sources.db2.types import NativeType
 
@@ -100,3 +102,42 @@ def test_operations_and_updates_without_a_change_are_left_out_where_options_say_
 def test_a_row_that_no_capture_program_writes_is_an_error():
     with pytest.raises(CaptureError, match="operation other than I, U and D"):
         rows_of(["1 X 1 a"])
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 100])
+@pytest.mark.parametrize("masked", [False, True])
+def test_values_before_are_put_to_their_update_wherever_a_batch_ends(size, masked):
+    raw = [
+        # sequence, operation, ID, V, value of V before, value of ID before
+        ("1", "U", 1, "b", "a", 1), ("1", "D", 2, "x", "x", 2), ("1", "I", 2, "y", None, None),
+        ("1", "U", 4, None, "z", 3),
+        ("2", "D", 4, None, None, 4), ("2", "U", 5, "n", None, 5), ("2", "I", 6, "m", None, None),
+    ]  # fmt: skip
+    rows = [(f"{int(c):032X}", f"{n:032X}", *rest) for n, (c, *rest) in enumerate(raw)]
+    batches = [
+        pa.RecordBatch.from_arrays(
+            [pa.array(column) for column in zip(*rows[start : start + size], strict=True)], names=list("csoivwj")
+        )
+        for start in range(0, len(rows), size)
+    ]
+    schema = TableSchema(TableId("db", "S", "T"), COLUMNS, ("ID",))
+    masks = TableMasks(((1, lambda texts, _: pc.utf8_upper(texts), None),)) if masked else NO_MASKS
+    options = {"before_columns": ["V", "ID"], "weighted": True, "masks": masks}
+    reader = ChangeReader(schema, NATIVES, ("ID",), "t", CommitTimes.unknown(), None, **options)
+    found = [row for batch in reader.read(iter(batches)) for row in batch.to_pylist()]
+    expected = [
+        ("u", ["1", "a"], ["1", "b"], 1), ("u", ["2", "x"], ["2", "y"], 1), ("u", ["3", "z"], ["4", None], 2),
+        ("d", ["4", None], None, 1), ("u", ["5", None], ["5", "n"], 1), ("c", None, ["6", "m"], 1),
+    ]  # fmt: skip
+
+    def shown(values):
+        return values and [values[0], values[1].upper() if masked and values[1] else values[1]]
+
+    images = [
+        [None if row[name] is None else [v for _, v in row[name]] for name in ("before", "after")] for row in found
+    ]
+    assert [(row["op"], *pair, row["transaction"]["total_order"]) for row, pair in zip(found, images, strict=True)] == [
+        (op, shown(before), shown(after), weight) for op, before, after, weight in expected
+    ]
+    positions = [row["position"] for row in found]
+    assert positions == sorted(set(positions))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from captured_shop import Db2Database, closing, replay
+from captured_shop import Db2Database, Db2WithImages, closing, replay
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -39,9 +39,10 @@ def change(cursor: Any, held: dict[int, Any], changes: list[Any]) -> None:
 
 
 @settings(max_examples=25, deadline=None, print_blob=True, suppress_health_check=list(HealthCheck))
-@given(steps=st.lists(STEP, max_size=14), chunk=st.integers(1, 3), together=st.booleans())
-def test_any_interleaving_leaves_the_mirror_equal(tmp_path_factory, steps, chunk, together):
-    with closing(Db2Database(tmp_path_factory.mktemp("server"))) as database:
+@given(steps=st.lists(STEP, max_size=14), chunk=st.integers(1, 3), together=st.booleans(), images=st.booleans())
+def test_any_interleaving_leaves_the_mirror_equal(tmp_path_factory, steps, chunk, together, images):
+    kind = Db2WithImages if images else Db2Database
+    with closing(kind(tmp_path_factory.mktemp("server"))) as database:
         database.create("t", "id int not null primary key, v varchar(5)", [(1, "a"), (3, "b")])
         held = {1: "a", 3: "b"}
         run = database.run(

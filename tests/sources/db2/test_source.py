@@ -5,9 +5,10 @@ from __future__ import annotations
 import datetime as dt
 
 import pytest
-from captured_shop import Db2Database, Run, closing, data, image
+from captured_shop import NOW, Db2Database, Run, closing, data, image
 
 from headrace.errors import CaptureError, OptionError
+from headrace.sources.base import Limit
 from headrace.sources.change_tables.connection import Denied
 from headrace.sources.db2.connection import Db2Connection
 from headrace.sources.health import CaptureState
@@ -146,6 +147,50 @@ def test_updates_that_are_captured_as_one_row_have_no_image_before(database):
     assert (update["op"], update["before"], image(update)) == ("u", None, {"id": "1", "v": "b"})
 
 
+@pytest.mark.parametrize(
+    ("columns", "before"),
+    [(None, {"id": "1", "v": "a"}), (["V"], {"v": "a"}), (["ID"], {"id": "1"})],
+    ids=["all", "without the key", "the key"],
+)
+def test_columns_that_hold_values_before_give_an_update_its_image_before(database, columns, before):
+    database.execute("CREATE TABLE SHOP.T (ID INTEGER NOT NULL PRIMARY KEY, V VARCHAR(5))")
+    database.emulated.register("SHOP", "T", split_updates=False, before_prefix="X", before_columns=columns)
+    run = database.run()
+    run.all()
+    database.insert("t", 1, "a")
+    database.update("t", "ID = 2, V = NULL", "ID = 1")
+    database.delete("t", "ID = 2")
+    database.capture()
+    rows = [row for row in run.restarted().all() if row["op"] != "schema"]
+    assert [row["op"] for row in rows] == ["c", "u", "d"]
+    assert (image(rows[1], "before"), image(rows[1], "after")) == (before, {"id": "2", "v": None})
+    assert (rows[0]["before"], rows[2]["after"], image(rows[2], "before")) == (None, None, {"id": "2", "v": None})
+
+
+def test_a_column_that_is_called_like_one_of_an_image_before_is_what_it_is_called(database):
+    database.execute("CREATE TABLE SHOP.T (ID INTEGER NOT NULL PRIMARY KEY, XID INTEGER)")
+    database.emulated.register("SHOP", "T", split_updates=False, before_prefix="X", before_columns=["XID"])
+    run = database.run()
+    run.all()
+    database.insert("t", 1, 7)
+    database.update("t", "XID = 8", "ID = 1")
+    database.capture()
+    _, update = [row for row in run.all() if row["op"] != "schema"]
+    assert (image(update, "before"), image(update, "after")) == ({"xid": "7"}, {"id": "1", "xid": "8"})
+
+
+def test_a_table_without_a_key_stops_where_an_update_in_its_snapshot_does_not_say_the_row_before(database):
+    database.execute("CREATE TABLE SHOP.T (A INTEGER)")
+    database.insert("t", 1)
+    database.emulated.register("SHOP", "T", split_updates=False)
+    run = database.run()
+    start = run.offset
+    end = run.source.advance(start, Limit(), NOW)
+    database.update("t", "A = 2", "A = 1")
+    with database.capturing(), pytest.raises(CaptureError, match="does not say the row before"):
+        run.rows(start, end)
+
+
 def test_updates_are_known_by_the_tables_own_key_whatever_the_messages_key(database):
     database.create("t", "id int not null primary key, region varchar(5)", [(1, "a"), (3, "a")])
     run = database.run(message_key_columns="SHOP.T:REGION")
@@ -217,6 +262,26 @@ def test_a_snapshot_can_be_read_by_a_statement(database):
     select = "SELECT ID, V FROM SHOP.T WHERE ID > 1"
     run = database.run(**{"snapshot.select.statement.overrides.SHOP.T": select})
     assert [row["id"] for _, _, row in data(run.all())] == ["2", "3"]
+
+
+@pytest.mark.parametrize("kind", ["ROWID", "DATALINK", "MONEY_OF_OURS"])
+def test_a_column_of_a_type_that_is_not_captured_is_left_out_and_said(database, monkeypatch, caplog, kind):
+    database.create("t", "id int not null primary key, v varchar(5)", [(1, "a")])
+    rows = Db2Connection.rows
+
+    def told(connection, sql, parameters=()):
+        found = rows(connection, sql, parameters)
+        # The emulator has no column of such a type; the catalog says that V is one.
+        of_columns = sql in (connection.statements.COLUMNS, connection.statements.CHANGE_COLUMNS)
+        return [(*row[:3], kind, *row[4:]) if row[2] == "V" else row for row in found] if of_columns else found
+
+    monkeypatch.setattr(Db2Connection, "rows", told)
+    run = database.run()
+    found = run.all()
+    database.insert("t", 2, "b")
+    database.capture()
+    assert [row for _, _, row in data(found + run.all())] == [{"id": "1"}, {"id": "2"}]
+    assert any("SHOP.T" in said and "V" in said and kind in said for said in caplog.messages)
 
 
 def test_health_says_that_nothing_is_captured(database):

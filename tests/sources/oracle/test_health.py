@@ -3,6 +3,10 @@ and whether logs are gone before they were mined. It never mines."""
 
 from __future__ import annotations
 
+import datetime as dt
+import sqlite3
+from dataclasses import replace
+
 import pytest
 from tests.sources.oracle.runs import Run
 
@@ -53,6 +57,38 @@ def test_what_was_mined_and_is_not_delivered_waits(database, run):
     assert run.source.health(before).quiet_until is None
     assert run.source.health(run.offset).waiting_since is None
     assert run.source.health(run.offset).quiet_until is not None
+
+
+def test_commits_that_wait_are_counted(database, run):
+    before = run.offset
+    with database.connect() as session:
+        for id in range(3):
+            session.execute(INSERT, id=id)
+            session.commit()
+    while run.offset == before:
+        run.batch(acknowledge=False)
+    assert run.source.health(before).waiting_commits == 3
+    assert run.source.health(run.offset).waiting_commits == 0
+
+
+@pytest.mark.parametrize(("behind", "headroom"), [(0, 5), (2, 3), (9, 0)], ids=["level", "behind", "far behind"])
+def test_how_long_logs_are_kept_is_how_far_back_they_reach_once_some_were_deleted(database, run, behind, headroom):
+    health = run.source.health(run.offset)
+    assert (health.retention_seconds, health.headroom_seconds) == (None, None)
+    for _ in range(3):
+        database.switch_log()
+    run.until_level()
+    database.delete_archived(keep=1)
+    now = dt.datetime.now(dt.UTC)
+    with sqlite3.connect(database.path) as file:
+        file.execute(
+            'UPDATE "sys.logs" SET first_time = ? WHERE NOT deleted AND archived',
+            (f"{now - dt.timedelta(hours=5):%Y-%m-%d %H:%M:%S}",),
+        )
+    health = run.source.health(replace(run.offset, commit_time=now - dt.timedelta(hours=behind)))
+    assert health.lost == ()
+    assert health.retention_seconds == pytest.approx(5 * 3600, abs=120)
+    assert health.headroom_seconds == pytest.approx(headroom * 3600, abs=120)
 
 
 def test_logs_that_are_gone_before_they_were_mined_are_told(database, run):

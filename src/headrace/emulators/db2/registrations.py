@@ -25,7 +25,8 @@ CREATE TABLE {REGISTER} (SOURCE_OWNER VARCHAR(128) NOT NULL, SOURCE_TABLE VARCHA
   STATE CHAR(1) NOT NULL, SYNCHPOINT VARCHAR(16) FOR BIT DATA, SYNCHTIME TIMESTAMP,
   CD_OWNER VARCHAR(128), CD_TABLE VARCHAR(128), PHYS_CHANGE_OWNER VARCHAR(128), PHYS_CHANGE_TABLE VARCHAR(128),
   CD_OLD_SYNCHPOINT VARCHAR(16) FOR BIT DATA, CD_NEW_SYNCHPOINT VARCHAR(16) FOR BIT DATA,
-  CHG_UPD_TO_DEL_INS CHAR(1), CHGONLY CHAR(1), RECAPTURE CHAR(1), CONFLICT_LEVEL CHAR(1), ARCH_LEVEL CHAR(4),
+  BEFORE_IMG_PREFIX VARCHAR(4), CHG_UPD_TO_DEL_INS CHAR(1), CHGONLY CHAR(1),
+  RECAPTURE CHAR(1), CONFLICT_LEVEL CHAR(1), ARCH_LEVEL CHAR(4),
   PRIMARY KEY (SOURCE_OWNER, SOURCE_TABLE, SOURCE_VIEW_QUAL));
 CREATE TABLE {UOW} (IBMSNAP_UOWID CHAR(10) FOR BIT DATA NOT NULL, IBMSNAP_COMMITSEQ VARCHAR(16) FOR BIT DATA NOT NULL,
   IBMSNAP_LOGMARKER TIMESTAMP NOT NULL, IBMSNAP_AUTHTKN VARCHAR(30) NOT NULL, IBMSNAP_AUTHID VARCHAR(128) NOT NULL,
@@ -152,17 +153,19 @@ class Registrations:
         ).fetchall():
             execute(f"DROP TRIGGER {quoted(trigger)}")
         wanted = set()
-        for owner, name, cd_owner, cd_name, split in execute(
-            "SELECT SOURCE_OWNER, SOURCE_TABLE, CD_OWNER, CD_TABLE, CHG_UPD_TO_DEL_INS"
+        for owner, name, cd_owner, cd_name, split, prefix in execute(
+            "SELECT SOURCE_OWNER, SOURCE_TABLE, CD_OWNER, CD_TABLE, CHG_UPD_TO_DEL_INS, BEFORE_IMG_PREFIX"
             f" FROM {quoted(REGISTER)} WHERE GLOBAL_RECORD = 'N'"
         ).fetchall():
             source, changes = session.catalog.find(owner, name), session.catalog.find(cd_owner, cd_name)
             if source is None or changes is None:
                 continue
             columns = [c for c in changes.columns if c.name not in HEADER and source.column(c.name) is not None]
+            before = {c.name: changes.column(f"{prefix}{c.name}") for c in columns if prefix}
+            befores = {name: c for name, c in before.items() if c is not None and source.column(c.name) is None}
             wanted.add(pending(changes.path))
-            self._pending(changes, columns)
-            for sql in self._triggers(source, changes, columns, split == "Y"):
+            self._pending(changes, [*columns, *befores.values()])
+            for sql in self._triggers(source, changes, columns, befores, split == "Y"):
                 execute(sql)
         for (name,) in execute(
             "SELECT name FROM sqlite_master WHERE type = 'table' AND name LIKE 'emulator.pending.%'"
@@ -184,11 +187,15 @@ class Registrations:
                 execute(f"ALTER TABLE {table} ADD COLUMN {quoted(column.name)} {column.type.column}")
 
     @staticmethod
-    def _triggers(source: Table, changes: Table, columns: list[Column], split: bool) -> list[str]:
-        names = "".join(f", {quoted(c.name)}" for c in columns)
+    def _triggers(
+        source: Table, changes: Table, columns: list[Column], befores: dict[str, Column], split: bool
+    ) -> list[str]:
+        names = "".join(f", {quoted(c.name)}" for c in (*columns, *befores.values()))
 
         def record(operation: str, image: str) -> str:
             values = "".join(f", {image}.{quoted(c.name)}" for c in columns)
+            # Of an inserted row there is nothing before; of a deleted one both columns have the value that it had.
+            values += "".join(", NULL" if operation == "I" else f", OLD.{quoted(name)}" for name in befores)
             target = quoted(pending(changes.path))
             return (
                 f'INSERT INTO {target} ("emulator tran", "emulator seq", "emulator op"{names})'

@@ -167,19 +167,38 @@ class EmulatedDb2Database:
         finally:
             session.autocommit = True
 
-    def register(self, schema: str, table: str, *, active: bool = True, split_updates: bool = True) -> None:
+    def register(
+        self,
+        schema: str,
+        table: str,
+        *,
+        active: bool = True,
+        split_updates: bool = True,
+        before_prefix: str = "",
+        before_columns: Sequence[str] | None = None,
+    ) -> None:
         """Register a table with the setup's procedures, and activate it.
 
         Args:
             schema: its schema.
             table: its name.
             active: whether it is captured from now on.
-            split_updates: whether an update is a D and an I row; otherwise one U row with the new values alone.
+            split_updates: whether an update is a D and an I row; otherwise one U row.
+            before_prefix: what stands before the names of columns that hold values before an update.
+            before_columns: which columns have such a one; null for all.
         """
         self.execute(f"CALL ASNCDC.ADDTABLE({_constant(schema)}, {_constant(table)})")
         which = f"WHERE SOURCE_OWNER = {_constant(schema)} AND SOURCE_TABLE = {_constant(table)}"
         if not split_updates:
             self.execute(f"UPDATE ASNCDC.IBMSNAP_REGISTER SET CHG_UPD_TO_DEL_INS = 'N' {which}")
+        if before_prefix:
+            change_table = f'ASNCDC."CDC_{schema}_{table}"'
+            source = self.session.definitions.table(schema, table)
+            for column in source.columns:
+                if before_columns is None or column.name in before_columns:
+                    added = f'"{before_prefix}{column.name}" {column.type.declaration}'
+                    self.execute(f"ALTER TABLE {change_table} ADD COLUMN {added}")
+            self.execute(f"UPDATE ASNCDC.IBMSNAP_REGISTER SET BEFORE_IMG_PREFIX = {_constant(before_prefix)} {which}")
         if active:
             self.execute(f"UPDATE ASNCDC.IBMSNAP_REGISTER SET STATE = 'A' {which}")
         self.execute("VALUES ASNCDC.ASNCDCSERVICES('reinit', 'asncdc')")

@@ -116,13 +116,20 @@ def _changes_between(
     gone: Counter[tuple[str | None, ...]] = Counter()
     table = window.table
     names = [column.name for column in table.schema.columns]
-    for before, image in change_images(connection, window):
+    for op, before, image in change_images(connection, window):
+        if op == "u" and before is None:
+            raise CaptureError(
+                f"Table '{table.id.path}' has no key, and was updated while it was read by an update that does not say "
+                "the row before.",
+                remedy="Capture it with images before updates, or take the snapshot while nobody writes to it.",
+            )
         for found, counter in ((before, gone), (image, came)):
             if found is None:
                 continue
             if len(found) != len(names):
                 raise CaptureError(
-                    f"Table '{table.id.path}' has no key and a large column, and was changed while it was read.",
+                    f"Table '{table.id.path}' has no key, and was changed while it was read by a change without whole "
+                    "images.",
                     remedy="Take the snapshot while nobody writes to the table, or give it a key.",
                 )
             counter[tuple(found[name] for name in names)] += 1

@@ -40,6 +40,7 @@ class CaptureInstance:
         columns: captured column names with their ordinal in the change table.
         has_command_id: whether the change table has `__$command_id` (older servers do not).
         object_id: the change table's id, by which an instance is known from a later one of the same name.
+        before_images: captured columns whose value before an update stands in a column of its own, and that column.
     """
 
     name: str
@@ -47,6 +48,7 @@ class CaptureInstance:
     columns: tuple[tuple[str, int], ...]
     has_command_id: bool
     object_id: int = 0
+    before_images: tuple[tuple[str, str], ...] = ()
 
     def same(self, other: CaptureInstance) -> bool:
         """Whether both are one change table; a later one of the same name is another."""
@@ -89,6 +91,7 @@ class CapturedTable:
         """Whether rows are read alike: the same change table and the same structure."""
         return (
             self.instance.same(other.instance)
+            and self.instance.before_images == other.instance.before_images
             and self.natives == other.natives
             and self.schema.fingerprint == other.schema.fingerprint
         )
@@ -106,6 +109,7 @@ class CapturedTable:
                 [list(column) for column in instance.columns],
                 instance.has_command_id,
                 instance.object_id,
+                *([[list(pair) for pair in instance.before_images]] if instance.before_images else []),
             ],
             "chunk_key": list(self.chunk_key),
         }
@@ -113,11 +117,12 @@ class CapturedTable:
     @classmethod
     def from_json(cls, data: dict[str, Any], dialect: Dialect) -> CapturedTable:
         """Read `to_json`'s form back."""
-        name, columns, has_command_id, object_id = data["instance"]
+        name, columns, has_command_id, object_id, *rest = data["instance"]
+        before_images = tuple((column, holder) for column, holder in (rest[0] if rest else ()))
         return cls(
             TableSchema.from_json(data["schema"]),
             tuple(dialect.native(*native) for native in data["natives"]),
-            CaptureInstance(name, None, tuple((n, o) for n, o in columns), has_command_id, object_id),
+            CaptureInstance(name, None, tuple((n, o) for n, o in columns), has_command_id, object_id, before_images),
             tuple(data["chunk_key"]),
         )
 

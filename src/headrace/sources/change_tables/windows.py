@@ -61,8 +61,8 @@ def commit_times(connection: Connection, after: str, upto: str, zone: str, setti
     return CommitTimes(commits, times)
 
 
-def change_images(connection: Connection, window: Window) -> Iterator[tuple[Image | None, Image | None]]:
-    """Before and after image of each change of a window, for the few changes that are looked at one by one.
+def change_images(connection: Connection, window: Window) -> Iterator[tuple[str, Image | None, Image | None]]:
+    """Operation, before and after image of each change of a window, for the few that are looked at one by one.
 
     As they are in the change table, whatever the options say.
     """
@@ -70,6 +70,6 @@ def change_images(connection: Connection, window: Window) -> Iterator[tuple[Imag
     dialect = connection.dialect
     reader = dialect.change_reader(window.table, no_times, None, None)
     for batch in reader.read(dialect.changes(connection, window, None, rows=ARROW_ROWS)):
-        before, image = batch.column("before").to_pylist(), batch.column("after").to_pylist()
-        for old, new in zip(before, image, strict=True):
-            yield (None if old is None else dict(old)), (None if new is None else dict(new))
+        columns = (batch.column(name).to_pylist() for name in ("op", "before", "after"))
+        for op, old, new in zip(*columns, strict=True):
+            yield op, (None if old is None else dict(old)), (None if new is None else dict(new))

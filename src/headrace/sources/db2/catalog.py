@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -72,30 +73,40 @@ def captured_tables(
     comments = {(str(s).rstrip(), str(t)): comment for s, t, comment in connection.rows(statements.COMMENTS) if comment}
     captured = []
     for schema, name, _ in chosen:
-        change_table, instance = registered[schema, name]
-        instance = _with_columns(instance, changes.get(change_table, []))
+        change_table, instance, prefix = registered[schema, name]
         id = TableId(database, schema, name)
         facts = (columns.get((schema, name), []), changes.get(change_table, []), keys.get((schema, name), []))
+        instance = _with_columns(instance, facts[0], facts[1], prefix)
         table = _captured(id, *facts, instance, comments.get((schema, name)), rules, statements.platform)
         captured.append(CatalogTable(id, (table,)))
     return captured
 
 
-def _registered(connection: Connection, statements: Statements) -> dict[Place, tuple[Place, CaptureInstance]]:
+def _registered(connection: Connection, statements: Statements) -> dict[Place, tuple[Place, CaptureInstance, str]]:
+    """Change table and prefix of the columns that hold images before, of each table that is captured."""
     found = {}
-    for owner, table, cd_owner, cd_table, state, oldest, number in connection.rows(statements.REGISTRATIONS):
+    for owner, table, cd_owner, cd_table, state, oldest, number, prefix in connection.rows(statements.REGISTRATIONS):
         if str(state).strip() != _ACTIVE:
             continue
         change_table = (str(cd_owner).rstrip(), str(cd_table))
         name = '"."'.join(change_table)
         instance = CaptureInstance(name, None if oldest is None else lsn.read(oldest), (), False, int(number))
-        found[str(owner).rstrip(), str(table)] = (change_table, instance)
+        found[str(owner).rstrip(), str(table)] = (change_table, instance, str(prefix or "").strip())
     return found
 
 
-def _with_columns(instance: CaptureInstance, columns: list[Facts]) -> CaptureInstance:
-    names = tuple((str(row[0]), number) for number, row in enumerate(columns, 1))
-    return CaptureInstance(instance.name, instance.start_lsn, names, instance.has_command_id, instance.object_id)
+def _with_columns(
+    instance: CaptureInstance, columns: list[Facts], changes: list[Facts], prefix: str
+) -> CaptureInstance:
+    names = [str(row[0]) for row in columns]
+    there = {str(row[0]) for row in changes}
+    # A column of the table that is called so itself holds what it is called.
+    holders = [(name, prefix + name) for name in names if prefix and prefix + name not in names]
+    return replace(
+        instance,
+        columns=tuple((str(row[0]), number) for number, row in enumerate(changes, 1)),
+        before_images=tuple(pair for pair in holders if {*pair} <= there),
+    )
 
 
 def _captured(

@@ -2,7 +2,8 @@
 
 An update is a D row and the I row that follows it in the same transaction, where both have the same key: a delete of
 one row beside an insert of another is not an update. An update that changes the key is told as a delete and a create,
-which is what it becomes anyway. Where updates are captured as U rows, there is no image of the row before.
+which is what it becomes anyway. Where updates are captured as U rows, the image of the row before has the columns that
+were registered with before-image columns; there is none without such columns.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ class ChangeReader:
             D row that an I row follows is an update.
         instance: the change table, for messages.
         times: commit times of the window.
+        before_columns: the columns whose value before an update follows those of the table in each raw row.
         capture_time: when the batch was planned.
         weighted: whether rows say their transaction and, in place of their number in it, for how many events they
             count.
@@ -59,6 +61,7 @@ class ChangeReader:
         times: CommitTimes,
         capture_time: dt.datetime | None,
         *,
+        before_columns: Sequence[str] = (),
         weighted: bool = False,
         masks: TableMasks = NO_MASKS,
         skipped: Collection[str] = (),
@@ -76,6 +79,7 @@ class ChangeReader:
         self._names = [column.name for column in schema.columns]
         self._key = [self._names.index(name) for name in schema.key]
         self._pairing = [self._names.index(name) for name in pairing]
+        self._before_columns = [self._names.index(name) for name in before_columns]
         self._pending: pa.RecordBatch | None = None
 
     def read(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -117,16 +121,20 @@ class ChangeReader:
             )
         texts = column_texts(self._schema, self._natives, batch, _HEADER)
         old = self._pairs(batch, operations, texts)
+        updates = np.flatnonzero(operations == "U") if self._before_columns else old[:0]
+        absent: np.ndarray | None = None
+        if len(updates):
+            batch, operations, texts, old, absent = self._with_before_images(batch, operations, texts, old, updates)
         texts = self._masks.apply(texts)
         new = old + 1
-        is_old: np.ndarray = np.zeros(batch.num_rows, dtype=bool)
+        is_old: np.ndarray = np.zeros(len(operations), dtype=bool)
         is_old[old] = True
         events = np.flatnonzero(~is_old)
         count = len(events)
         letters = np.where(operations == "D", "d", np.where(operations == "U", "u", "c"))
         letters[new] = "u"
         letters = letters[events]
-        paired: np.ndarray = np.zeros(batch.num_rows, dtype=bool)
+        paired: np.ndarray = np.zeros(len(operations), dtype=bool)
         paired[new] = True
         paired = paired[events]
 
@@ -142,7 +150,7 @@ class ChangeReader:
         columns = {
             "op": pa.array(letters, pa.string()),
             "table": table_column(self._schema.id, count),
-            "before": images.maps(before_rows, count, before_places),
+            "before": images.maps(before_rows, count, before_places, None if absent is None else absent[before_rows]),
             "after": images.maps(events[after_places], count, after_places),
             "position": pc.binary_join_element_wise(commits, changes, "0", "/"),
             "event_time": self._times.of(commits),
@@ -162,8 +170,45 @@ class ChangeReader:
         made = change_batch(count, columns)
         wanted: np.ndarray = ~np.isin(letters, list(self._skipped)) if self._skipped else np.ones(count, dtype=bool)
         if self._skip_unchanged and len(old):
-            wanted[paired] &= differ(texts, None, old, new)
+            wanted[paired] &= differ(texts, absent, old, new)
         return made if wanted.all() else made.filter(pa.array(wanted))
+
+    def _with_before_images(
+        self,
+        batch: pa.RecordBatch,
+        operations: np.ndarray,
+        texts: list[pa.Array],
+        old: np.ndarray,
+        updates: np.ndarray,
+    ) -> tuple[pa.RecordBatch, np.ndarray, list[pa.Array], np.ndarray, np.ndarray | None]:
+        """The same rows, each U row with the row before it as one of its own, as if it had been captured so.
+
+        Returns:
+            The raw rows, their operations, their texts, which of them are first halves of updates, and the cells of
+            those that no column holds; null where there are none.
+        """
+        names = [self._schema.columns[i] for i in self._before_columns]
+        schema = TableSchema(self._schema.id, tuple(names), ())
+        natives = [self._natives[i] for i in self._before_columns]
+        befores = column_texts(schema, natives, batch, _HEADER + len(self._names))
+        count = batch.num_rows
+        times = np.ones(count, dtype=np.int64)
+        times[updates] = 2
+        rows = np.repeat(np.arange(count), times)
+        last = np.cumsum(times) - 1
+        added = last[updates] - 1
+        picks = rows.copy()
+        picks[added] += count
+        # A column without one keeps its place, and is told to be absent.
+        halves = dict(zip(self._before_columns, befores, strict=True))
+        widened = [pa.concat_arrays([text, halves.get(i, text)]).take(pa.array(picks)) for i, text in enumerate(texts)]
+        absent: np.ndarray | None = None
+        if len(halves) < len(texts):
+            absent = np.zeros((len(rows), len(texts)), dtype=bool)
+            absent[np.ix_(added, [i for i in range(len(texts)) if i not in halves])] = True
+        # Only places are looked at from here on.
+        batch = pa.RecordBatch.from_arrays(batch.columns[:2], names=["commit", "change"]).take(pa.array(rows))
+        return batch, operations[rows], widened, np.sort(np.concatenate([last[old], added])), absent
 
     def _pairs(self, batch: pa.RecordBatch, operations: np.ndarray, texts: list[pa.Array]) -> np.ndarray:
         """The D rows that are the first half of an update: an I row of the same commit and key follows."""

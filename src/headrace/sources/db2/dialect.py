@@ -65,6 +65,7 @@ class Db2:
         """The raw rows of a window of a change table."""
         table = window.table
         columns = list(zip([c.name for c in table.schema.columns], table.natives, strict=True))
+        columns += [(holder, table.native(name)) for name, holder in _before_images(table)]
         edges = (lsn.to_bytes(window.after), lsn.to_bytes(window.upto))
         sql = self.statements.changes(table.instance.name, columns)
         return connection.batches(sql, edges, rows=min(rows, table.batch_rows))
@@ -87,11 +88,18 @@ class Db2:
             table.instance.name,
             times,
             capture_time,
+            before_columns=[name for name, _ in _before_images(table)],
             weighted=weighted,
             masks=NO_MASKS if settings is None else Masks.of(settings).of_table(table.schema, table.natives),
             skipped=() if settings is None else settings["skipped_operations"],
             skip_unchanged=settings is not None and settings["skip_messages_without_change"],
         )
+
+
+def _before_images(table: CapturedTable) -> list[tuple[str, str]]:
+    """The columns that are read whose value before an update has a column of its own, and that column."""
+    read = {column.name for column in table.schema.columns}
+    return [(name, holder) for name, holder in table.instance.before_images if name in read]
 
 
 def grant_select(table: str, user: str) -> str:

@@ -104,7 +104,8 @@ class Statements:
         self.TABLES = f"SELECT t.{c.schema}, t.{c.table} FROM {c.tables} AS t WHERE t.TYPE = 'T'{tail}"
         self.REGISTRATIONS = (
             f"SELECT r.SOURCE_OWNER, r.SOURCE_TABLE, r.CD_OWNER, r.CD_TABLE, r.STATE, HEX(r.CD_OLD_SYNCHPOINT), "
-            f"{number} FROM {register} AS r JOIN {changes} WHERE {source} ORDER BY r.SOURCE_OWNER, r.SOURCE_TABLE{tail}"
+            f"{number}, r.BEFORE_IMG_PREFIX FROM {register} AS r JOIN {changes} "
+            f"WHERE {source} ORDER BY r.SOURCE_OWNER, r.SOURCE_TABLE{tail}"
         )
         self.COLUMNS = (
             f"SELECT c.{c.column_schema}, c.{c.column_table}, c.{c.column}, {c.facts} FROM {c.columns} AS c "

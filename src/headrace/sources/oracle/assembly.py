@@ -157,6 +157,10 @@ class Assembly:
                 yield from self._released()
                 self._held, self._ghost = event, None
         elif code in _BEGINS:
+            if undone:
+                # The writes that follow are of no value.
+                self._end_value()
+                return
             yield from self._begin(record)
         elif code in _WRITES:
             if self._value is not None:
@@ -279,6 +283,8 @@ class Assembly:
             taken_back = self._taken_back(suffixes)
             for ordinal, code, table, row_id, undo in self._row_ids(suffixes):
                 row = (table, row_id)
+                if code not in _CHANGES:
+                    continue
                 if undo:
                     stack = stacks.get(row)
                     if stack:
@@ -289,9 +295,45 @@ class Assembly:
                             self._transaction.xid,
                             table,
                         )
-                elif code in _CHANGES and row in taken_back:
+                elif row in taken_back:
                     stacks[row].append(ordinal)
+        self._mark_undone_values(undone)
         return undone
+
+    def _mark_undone_values(self, undone: np.ndarray) -> None:
+        """The beginnings of large values that were taken back: their rows have no id, so by table, key and column."""
+        taken_back = {value for _, _, value in self._begins(taken_back=True)}
+        if not taken_back:
+            return
+        stacks: dict[tuple[object, ...], list[int]] = defaultdict(list)
+        for ordinal, undo, value in self._begins():
+            if undo and stacks[value]:
+                undone[stacks[value].pop()] = True
+            elif not undo and value in taken_back:
+                stacks[value].append(ordinal)
+
+    def _begins(self, *, taken_back: bool = False) -> Iterator[tuple[int, bool, tuple[object, ...]]]:
+        """Of each row that begins a large value, or takes one back: its number, whether it does that, whose value."""
+        codes = pa.array(sorted(_BEGINS), pa.int32())
+        start = 0
+        for batch in self._read(("code", "undo", "sql")):
+            wanted = pc.is_in(batch.column("code"), value_set=codes)
+            if taken_back:
+                wanted = pc.and_(wanted, batch.column("undo"))
+            chosen = pc.indices_nonzero(wanted)
+            found = batch.take(chosen)
+            for number, undo, sql in zip(
+                chosen.to_pylist(), found.column("undo").to_pylist(), found.column("sql").to_pylist(), strict=True
+            ):
+                try:
+                    piece = parse(str(sql or ""))
+                except RedoSyntaxError:
+                    # What can't be read is refused where it is delivered.
+                    continue
+                if isinstance(piece, RedoPiece):
+                    key = tuple(sorted((piece.after or {}).items()))
+                    yield start + number, undo, (piece.schema, piece.table, piece.lob_column, key)
+            start += batch.num_rows
 
     def _parts(self) -> list[set[str]]:
         """The ends of row ids, in parts that have a bounded number of rows that take back."""

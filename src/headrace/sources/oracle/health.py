@@ -1,11 +1,13 @@
 """What the database says of its log, and staging of how far it was mined.
 
 A change is in the log when it is committed, so nothing can be late on the server's side but the log itself. What waits
-is known as far as it was mined; nothing is mined to answer a question.
+is known as far as it was mined; nothing is mined to answer a question. How long logs are kept is not said anywhere,
+since backups decide it: once some were deleted, it is how far back those reach that are there.
 """
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -56,6 +58,7 @@ class HealthProbe:
         name, mode, _, minimal, *_ = connection.rows(statements.DATABASE)[0]
         local, zone = connection.rows(statements.CLOCK)[0]
         now = instant(str(local), str(zone))
+        kept = self._kept(connection, now, str(zone))
         if mode != "ARCHIVELOG":
             sentence = f"Database '{name}' is not in ARCHIVELOG mode: logs are overwritten before they are read."
             return Health(CaptureState.NOT_CAPTURING, sentence, "ALTER DATABASE ARCHIVELOG.", asked=now)
@@ -63,7 +66,12 @@ class HealthProbe:
             sentence = f"Database '{name}' does not log what LogMiner needs."
             remedy = "Run ALTER DATABASE ADD SUPPLEMENTAL LOG DATA."
             return Health(CaptureState.NOT_CAPTURING, sentence, remedy, asked=now)
-        return Health(CaptureState.CAPTURING, f"Database '{name}' archives its log and logs what is needed.", asked=now)
+        return Health(
+            CaptureState.CAPTURING,
+            f"Database '{name}' archives its log and logs what is needed.",
+            asked=now,
+            retention_seconds=kept,
+        )
 
     def _with_log(self, connection: Connection, health: Health, offset: Offset) -> Health:
         staging = self._staging(offset.structures, offset.log["resetlogs"])
@@ -92,9 +100,33 @@ class HealthProbe:
                 remedy="Restore the archived logs and register them (RMAN RESTORE ARCHIVELOG), or take a new snapshot "
                 "with a new checkpoint.",
             )
-        lost = tuple(offset.known) if gone else ()
         quiet = until if first is None else None
-        return replace(health, waiting_since=first, quiet_until=quiet, captured_until=until, lost=lost)
+        return replace(
+            health,
+            waiting_since=first,
+            waiting_commits=len(waiting),
+            quiet_until=quiet,
+            captured_until=until,
+            headroom_seconds=0.0 if gone else self._headroom(health, until),
+            lost=tuple(offset.known) if gone else (),
+        )
+
+    @staticmethod
+    def _kept(connection: Connection, now: dt.datetime | None, zone: str) -> float | None:
+        """For how long logs are kept, in seconds; null while none was deleted, or there is none."""
+        oldest, deleted = connection.rows(statements.OLDEST_LOGS)[0]
+        if not int(deleted):
+            return None
+        since = oldest or connection.value(statements.OLDEST_ONLINE_LOG)
+        begin = None if since is None else instant(str(since), zone)
+        return None if begin is None or now is None else max(0.0, (now - begin).total_seconds())
+
+    @staticmethod
+    def _headroom(health: Health, until: dt.datetime | None) -> float | None:
+        """How long until logs may go that were not mined: what was mined is in staging."""
+        if health.retention_seconds is None or health.asked is None or until is None:
+            return None
+        return max(0.0, health.retention_seconds - max(0.0, (health.asked - until).total_seconds()))
 
     @staticmethod
     def _unmined(connection: Connection, reached: int) -> Range:

@@ -6,7 +6,7 @@ Pure; no database.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from headrace.errors import CaptureError, DataLossError
@@ -60,6 +60,30 @@ def chosen(online: Iterable[LogFile], archived: Iterable[LogFile], low: int, hig
     found: dict[tuple[int, int], LogFile] = {(log.thread, log.sequence): log for log in online}
     found |= {(log.thread, log.sequence): log for log in archived}
     return sorted(log for log in found.values() if log.next > low + 1 and log.first <= high)
+
+
+def whole_after(logs: Sequence[LogFile], threads: Iterable[int], high: int, begun: Mapping[int, int]) -> int:
+    """The SCN after which every open thread's logs reach to `high` without a hole; `high` where one has no such logs.
+
+    Args:
+        logs: all there are, in order, each once.
+        threads: the open redo threads.
+        high: SCNs up to this.
+        begun: as for `require_whole`.
+    """
+    low = 0
+    for thread in threads:
+        own = [log for log in logs if log.thread == thread]
+        if not own or own[-1].next <= high:
+            return high
+        oldest = own[-1]
+        for log in reversed(own[:-1]):
+            if log.sequence != oldest.sequence - 1:
+                break
+            oldest = log
+        if not (oldest.sequence == 1 and oldest.first == begun.get(thread)):
+            low = max(low, oldest.first - 1)
+    return min(low, high)
 
 
 def require_whole(logs: Sequence[LogFile], threads: Iterable[int], low: int, high: int, begun: dict[int, int]) -> None:

@@ -22,7 +22,7 @@ from headrace.errors import CaptureError, DataLossError
 from headrace.options import Options
 from headrace.sources.oracle import statements
 from headrace.sources.oracle.connection import Connection, OracleError
-from headrace.sources.oracle.logs import LogFile, chosen, destination, require_whole
+from headrace.sources.oracle.logs import LogFile, chosen, destination, require_whole, whole_after
 from headrace.sources.oracle.staging import ROWS, Range, Staging
 
 START, COMMIT, MARKER, MISSING, ROLLBACK, DDL = 6, 7, 27, 34, 36, 5
@@ -85,6 +85,35 @@ def logs_of(connection: Connection, range: Range, settings: Options) -> list[Log
     Raises:
         DataLossError: some are gone.
     """
+    logs, threads, begun = _logs(connection, range, settings)
+    require_whole(logs, threads, range.low, range.high, begun)
+    return logs
+
+
+def require_logs(connect: Callable[[], Connection], range: Range, settings: Options) -> None:
+    """See before a range is mined that its logs are there, with the patience that mining has.
+
+    Raises:
+        DataLossError: some are gone.
+    """
+    for attempt in _attempts():
+        try:
+            with connect() as connection:
+                logs_of(connection, range, settings)
+            return
+        except DataLossError:
+            if attempt == _TRIES:
+                raise
+
+
+def whole_since(connection: Connection, high: int, settings: Options) -> int:
+    """The SCN after which no log is gone up to another SCN."""
+    logs, threads, begun = _logs(connection, Range(0, high), settings)
+    return whole_after(logs, threads, high, begun)
+
+
+def _logs(connection: Connection, range: Range, settings: Options) -> tuple[list[LogFile], list[int], dict[int, int]]:
+    """The logs of a range that are there, the open threads, and the SCN with which each thread's first log began."""
     online = []
     begun: dict[int, int] = {}
     for name, thread, sequence, first, next, status, archived in connection.rows(statements.ONLINE_LOGS):
@@ -102,9 +131,7 @@ def logs_of(connection: Connection, range: Range, settings: Options) -> list[Log
         if wanted is None or int(dest) == wanted:
             archives.append(log)
     logs = chosen(online, archives, range.low, range.high)
-    threads = [int(row[0]) for row in connection.rows(statements.THREADS)]
-    require_whole(logs, threads, range.low, range.high, begun)
-    return logs
+    return logs, [int(row[0]) for row in connection.rows(statements.THREADS)], begun
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from headrace.sources.stream_options import COLUMNS, HEARTBEAT, SIGNALS
 def snapshot_mode(text: str) -> str:
     """A snapshot mode under its present name; used as an option's kind."""
     mode = text.strip().lower()
-    return {"schema_only": "no_data"}.get(mode, mode)
+    return {"schema_only": "no_data", "schema_only_recovery": "recovery"}.get(mode, mode)
 
 
 OPTIONS: tuple[Option, ...] = (
@@ -96,10 +96,20 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "snapshot_mode",
         snapshot_mode,
-        "initial reads all rows and goes on with changes, initial_only ends there, no_data takes changes only.",
+        "initial reads all rows and goes on with changes; initial_only ends there; no_data (schema_only) takes changes "
+        "only; always reads again at every start, when the changes since the last run are in; when_needed reads again "
+        "where redo logs with changes are gone; recovery takes changes only, and at a restart the structures from the "
+        "catalog again.",
         default="initial",
-        choices=("initial", "initial_only", "no_data"),
+        choices=("initial", "initial_only", "no_data", "always", "when_needed", "recovery"),
         aliases=("snapshot.mode",),
+    ),
+    Option(
+        "fail_on_data_loss",
+        bool,
+        "Whether the run stops when redo logs that it needs are gone. Otherwise it goes on with the oldest that are "
+        "there, and a `gap` row for each table says what is missing.",
+        default=True,
     ),
     Option(
         "snapshot_chunk_rows",

@@ -27,7 +27,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from headrace.errors import CaptureError, PositionMismatch
+from headrace.errors import CaptureError, DataLossError, PositionMismatch
 from headrace.options import Options
 from headrace.sources.ad_hoc import AdHoc
 from headrace.sources.base import Limit
@@ -38,7 +38,7 @@ from headrace.sources.oracle.change_rows import instant
 from headrace.sources.oracle.connection import Connection
 from headrace.sources.oracle.incremental import AdHocPlanner, require_signal_table, signals_of
 from headrace.sources.oracle.ledger import Ledger, Transaction, of_ranges
-from headrace.sources.oracle.mining import mine
+from headrace.sources.oracle.mining import logs_of, mine, require_logs, whole_since
 from headrace.sources.oracle.snapshot_read import more_chunks, readable
 from headrace.sources.oracle.staging import Range, Staging
 from headrace.sources.oracle.structure import OracleTable, tables_of
@@ -47,8 +47,13 @@ from headrace.sources.signals import Signal
 from headrace.sources.snapshot import snapshot_finished
 
 _JOINED = 8
-"""So many ranges that no offset names are made one, as long as they have few rows."""
+"""So many ranges are made one, as long as they have few rows."""
 _JOINED_ROWS = 100_000
+_FEW_ROWS = 1_000
+_MOST_RANGES = 64
+"""So many ranges' SCNs a joined one may span: where staging is lost, one session mines them."""
+_NO_ROWS = ("no_data", "recovery")
+"""The modes in which only changes are taken."""
 _LOG = logging.getLogger("headrace.sources")
 Mined = dict[Range, dict[str, Any]]
 
@@ -65,6 +70,7 @@ class Planner:
         staging: where mined ranges of tables of these structures are.
         ahead: ranges that this process mined beyond the last offset, in order; it is added to.
         restarted: whether this is the first batch that this process plans.
+        again: whether all tables are to be read again when the stream has caught up.
     """
 
     def __init__(
@@ -78,6 +84,7 @@ class Planner:
         staging: Callable[[Mapping[str, Any]], Staging],
         ahead: list[Range],
         restarted: bool,
+        again: bool = False,
     ) -> None:
         self._connect = connect
         self._settings = settings
@@ -87,6 +94,7 @@ class Planner:
         self._staging = staging
         self._ahead = ahead
         self._restarted = restarted
+        self._again = again
         self._rules = TableRules(settings)
         self._ad_hoc = AdHocPlanner(lambda: connect(settings["pdb"]), settings, self.database)
 
@@ -106,7 +114,10 @@ class Planner:
             elif self._settings["snapshot_mode"] == "initial_only":
                 return known
             else:
-                end = self._stream(start, limit, now)
+                try:
+                    end = self._stream(start, limit, now)
+                except DataLossError as error:
+                    end = self._behind_what_is_lost(start, error)
             if end is start:
                 # Nothing is told again that the batch before told.
                 end = known if start is known else replace(start, log=_settled(start.log))
@@ -134,6 +145,14 @@ class Planner:
     # Snapshots.
 
     def _first(self, limit: Limit) -> Offset:
+        end, tables = self._beginning()
+        if self._settings["snapshot_mode"] in _NO_ROWS:
+            return end
+        begun = {path: TableProgress(commit=end.commit) for path in tables}
+        return replace(end, tables=self._chunks(begun, tables, limit))
+
+    def _beginning(self) -> tuple[Offset, Mapping[str, OracleTable]]:
+        """Where the log is now, from which a snapshot or a stream begins, and the tables there."""
         with self._connect("") as root:
             name, mode, _, minimal, _, _, resetlogs = root.rows(statements.DATABASE)[0]
             if mode != "ARCHIVELOG":
@@ -164,10 +183,7 @@ class Planner:
             structures={path: table.to_json() for path, table in tables.items()},
             log=log,
         )
-        if self._settings["snapshot_mode"] == "no_data":
-            return end
-        begun = {path: TableProgress(commit=commit) for path in tables}
-        return replace(end, tables=self._chunks(begun, tables, limit))
+        return end, tables
 
     @property
     def database(self) -> str:
@@ -176,7 +192,9 @@ class Planner:
 
     def _snapshot(self, start: Offset, limit: Limit) -> Offset:
         behind = {path: p if p.done and not p.bounds else p.behind() for path, p in start.tables.items()}
-        return replace(start, tables=self._chunks(behind, tables_of(start.structures), limit), log=_settled(start.log))
+        return replace(
+            start, tables=self._chunks(behind, tables_of(start.structures), limit), log=_settled(start.log), gaps={}
+        )
 
     def _chunks(
         self, lagging: Mapping[str, TableProgress], tables: Mapping[str, OracleTable], limit: Limit
@@ -210,9 +228,11 @@ class Planner:
             structures |= {
                 path: self._rules.reshaped(known[path], found[path]).to_json() for path in structures if path in found
             }
+        elif self._settings["snapshot_mode"] == "recovery":
+            structures |= {path: found[path].to_json() for path in structures if path in found}
         elif not fresh and not gone:
             return start
-        wanted = self._settings["snapshot_mode"] != "no_data"
+        wanted = self._settings["snapshot_mode"] not in _NO_ROWS
         log = {**(self._mined_again(start.log) if fresh else start.log), "rules": self._rules.digest}
         return replace(
             start,
@@ -235,6 +255,69 @@ class Planner:
         again = [Range(a, b) for a, b in itertools.pairwise(cuts)]
         return {**log, "ranges": _pairs(again), "mining": [], "scn": str(low)}
 
+    def _all_readable(self, end: Offset) -> bool:
+        """Whether no table was altered after the batch's end; else the stream goes there first."""
+        with self._connect(self._settings["pdb"]) as connection:
+            return all(readable(connection, table, end.commit) for table in tables_of(end.structures).values())
+
+    # What was lost.
+
+    def _behind_what_is_lost(self, start: Offset, error: DataLossError) -> Offset:
+        """Where it goes on when redo logs with changes after `start` are gone.
+
+        Raises:
+            DataLossError: the options do not say to go on, or nothing would be better behind it.
+        """
+        if self._settings["snapshot_mode"] == "when_needed":
+            return self._begun_again(start, error)
+        if self._settings["fail_on_data_loss"]:
+            raise error
+        with self._connect("") as root:
+            whole = whole_since(root, self._upper(), self._settings)
+        after = scn.number(start.commit)
+        low = max(whole, after)
+        needed = start.log["ranges"] or start.log["mining"]
+        if low == after and not needed:
+            raise error
+        _LOG.warning("%s", error)
+        with self._connect(self._settings["pdb"]) as connection:
+            found = captured_tables(connection, self.database, self._settings, strict=False)
+        # Transactions that began before lack what they did there.
+        since = start.commit if low > after else scn.to_text(min(after, int(start.log["scn"])))
+        log = {
+            **_settled(start.log), "scn": str(low), "mined": str(low), "ranges": [], "mining": [], "open": {},
+        }  # fmt: skip
+        return replace(
+            start,
+            commit=scn.to_text(low),
+            log=log,
+            structures={path: found[path].to_json() for path in start.known if path in found},
+            known=tuple(path for path in start.known if path in found),
+            tables={},
+            gaps=dict.fromkeys(start.known, (since, scn.to_text(low))),
+        )
+
+    def _begun_again(self, start: Offset, error: DataLossError) -> Offset:
+        """All tables are read again: the log is one for all, so what each lost is not known."""
+        end, _ = self._beginning()
+        begin, at = int(end.log["mined"]), scn.number(end.commit)
+        with self._connect("") as root:
+            try:
+                # An open transaction may have begun in what is gone; then a snapshot mends nothing.
+                high = min(at, self._upper())
+                if high > begin:
+                    logs_of(root, Range(begin, high), self._settings)
+            except DataLossError as gone:
+                raise gone from error
+        _LOG.warning("%s All tables are read again.", error)
+        return replace(
+            end,
+            tables={path: TableProgress(commit=end.commit) for path in end.known},
+            gaps=dict.fromkeys(start.known, (start.commit, end.commit)),
+            heartbeat=start.heartbeat,
+            ad_hoc=AdHoc.from_json(start.ad_hoc).behind().to_json(),
+        )
+
     # The stream.
 
     def _stream(self, start: Offset, limit: Limit, now: dt.datetime) -> Offset:
@@ -252,7 +335,9 @@ class Planner:
             ranges.append(wanted[0])
             self._ahead.append(wanted[0])
             reached = wanted[0].high
-        else:
+        elif wanted:
+            # Before tasks are given what they could not do.
+            require_logs(lambda: self._connect(""), Range(wanted[0].low, wanted[-1].high), self._settings)
             mining = wanted
         indexes = {range: self._mine(range, start.structures) for range in ranges}
         ledger = of_ranges(log["open"], indexes.items(), left_out(self._settings))
@@ -266,7 +351,11 @@ class Planner:
         settled = AdHoc.from_json(start.ad_hoc).behind()
         signals = self._signals(end, indexes, rows)
         asked, blocking = self._ad_hoc.blocking(self._ad_hoc.asked(settled, end, signals), end)
-        end = replace(end, tables={path: TableProgress(commit=end.commit) for path in blocking})
+        bound = min(upper, scn.number(limit.upto)) if limit.upto else upper
+        again = self._again and commit >= bound and self._all_readable(end)
+        blocking = list(end.known) if again else blocking
+        begun = {path: TableProgress(commit=end.commit) for path in blocking}
+        end = replace(end, tables=begun, initial=again, gaps={})
         asked = self._ad_hoc.more(asked, end, limit.chunks or self._settings["snapshot_chunks_per_batch"])
         idle = quiet and asked == settled and not blocking and cut <= after
         if idle and (commit == after or not (limit.upto or self._beats(start, now))):
@@ -285,7 +374,7 @@ class Planner:
         told = {
             "scn": str(min([commit, *(begin - 1 for begin in begins)])),
             "mined": str(mining[-1].high if mining else reached),
-            "ranges": _pairs(range for range in ranges if range in needed),
+            "ranges": _pairs(self._fewer([r for r in ranges if r in needed], pending, indexes, end)),
             "mining": _pairs(mining),
             "open": {
                 t.xid: [t.start, t.start_time, t.user] for t in pending if t.start is not None and t.start <= commit
@@ -334,6 +423,33 @@ class Planner:
             if joined is not None:
                 place = self._ahead.index(group[0])
                 self._ahead[place : place + len(group)] = [joined[0]]
+
+    def _fewer(self, ranges: list[Range], pending: Sequence[Transaction], indexes: Mined, end: Offset) -> list[Range]:
+        """The ranges that open transactions need, the newest small ones of them made one.
+
+        Otherwise a transaction that writes all the time would name one for each batch. A range is put together with
+        newer ones when they have as many rows, so a row is written a few times and not once per batch.
+        """
+        commit = scn.number(end.commit)
+        xids = {transaction.xid for transaction in pending}
+        group: list[Range] = []
+        total = 0
+        for range in reversed([range for range in ranges if range.high <= commit]):
+            entries = indexes[range]["transactions"]
+            rows = sum(entries[xid].get("rows", 0) for xid in xids if xid in entries)
+            span = (group[0].high if group else range.high) - range.low
+            much = rows > total + _FEW_ROWS or total + rows > _JOINED_ROWS
+            if group and (much or span > _MOST_RANGES * self._settings["mining_range_scns"]):
+                break
+            group.append(range)
+            total += rows
+        group.reverse()
+        if len(group) < _JOINED:
+            return ranges
+        merged = self._staging(end.structures).merged(group, xids, [indexes[range] for range in group])
+        if merged is None:
+            return ranges
+        return [merged if range == group[0] else range for range in ranges if range not in group[1:]]
 
     def _known_ahead(self, reached: int, structures: Mapping[str, Any]) -> list[Range]:
         """What this process, or one before it, mined already beyond an offset; forgotten where it does not follow."""

@@ -7,6 +7,7 @@ again, whoever lost it.
 from __future__ import annotations
 
 import datetime as dt
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -15,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.changes import Operation, Position, TableId
+from headrace.errors import DataLossError
 from headrace.options import Options
 from headrace.sources import ad_hoc
 from headrace.sources.base import Slice
@@ -33,7 +35,9 @@ from headrace.sources.rows import change_batch, schema_batch, table_column
 from headrace.sources.snapshot import LAST_OF_TABLE, Chunk, end_position
 
 MINE, SNAPSHOT, STRUCTURES, TRANSACTIONS = "mine", "snapshot", "structures", "transactions"
-ASKED, HEARTBEAT, EMPTY = "asked", "heartbeat", "empty"
+ASKED, HEARTBEAT, EMPTY, GAPS = "asked", "heartbeat", "empty", "gaps"
+_GAP_ORDER = "g"
+"""Order of a gap: after everything of the commit before it."""
 _SCHEMA_ORDER = "s"
 """Order of a stream's schema row: after everything of the commit before the window."""
 _DEFINITION_ORDER = "0"
@@ -43,6 +47,7 @@ _HEARTBEAT_ORDER = "z"
 _ROWS_IN_MEMORY = 200_000
 _CHANGES = {"CREATE": "CREATE", "DROP": "DROP"}
 Connect = Callable[[str], Connection]
+_LOG = logging.getLogger("headrace.sources")
 
 
 def mine_slice(range: Range, tables: Sequence[str], mark: Sequence[str]) -> Slice:
@@ -70,6 +75,12 @@ def asked_slice(table: Mapping[str, Any], chunk: ad_hoc.Chunk, end: Offset) -> S
         "capture_time": _time_text(end.capture_time),
     }
     return Slice(ASKED, details)
+
+
+def gaps_slice(database: str, end: Offset) -> Slice:
+    """The task that says which changes are lost."""
+    details = {"database": database, "gaps": {path: list(gap) for path, gap in sorted(end.gaps.items())}}
+    return Slice(GAPS, {**details, "capture_time": _time_text(end.capture_time)})
 
 
 def heartbeat_slice(end: Offset) -> Slice:
@@ -113,7 +124,11 @@ def read_slice(connect: Connect, slice: Slice, settings: Options) -> Iterator[pa
         staging = Staging(settings["staging_location"], details["mark"])
         range = Range(*details["range"])
         if staging.index(range) is None:
-            mine(lambda: connect(""), range, _pairs(details["tables"]), settings, staging)
+            try:
+                mine(lambda: connect(""), range, _pairs(details["tables"]), settings, staging)
+            except DataLossError as error:
+                # It gives no rows here. Who plans the next batch misses the range, and does what the options say.
+                _LOG.warning("%s", error)
         return
     capture_time = _time(details["capture_time"])
     if slice.kind == SNAPSHOT:
@@ -131,6 +146,9 @@ def read_slice(connect: Connect, slice: Slice, settings: Options) -> Iterator[pa
         schema = OracleTable.from_json(details["table"]).schema
         position = end_position(details["commit"], details["ordinal"])
         yield schema_batch(schema, position, capture_time, CONNECTOR, snapshot=LAST_OF_TABLE)
+    elif slice.kind == GAPS:
+        for path, (after, upto) in details["gaps"].items():
+            yield _gap(details["database"], path, after, upto, capture_time)
     elif slice.kind == HEARTBEAT:
         yield _heartbeat(details["commit"], _time(details["time"]), capture_time)
     elif slice.kind == STRUCTURES:
@@ -196,6 +214,29 @@ def _streamed(staging: Staging, transaction: Transaction, columns: Sequence[str]
     names = None if columns is None else [*columns, "scn"]
     for range in transaction.ranges:
         yield from staging.rows(range, [transaction.xid], names)
+
+
+def _gap(database: str, path: str, after: str, upto: str, capture_time: dt.datetime | None) -> pa.RecordBatch:
+    """The row that says that changes of a table are lost."""
+    owner, _, name = path.partition(".")
+    low, high = scn.number(after) + 1, scn.number(upto)
+    facts = [("connector", CONNECTOR), ("from_scn", str(low)), ("to_scn", str(high))]
+    return change_batch(
+        1,
+        {
+            "op": pa.array([Operation.GAP.value]),
+            "table": table_column(TableId(database, owner, name), 1),
+            "position": pa.array([Position(after, _GAP_ORDER).text]),
+            "capture_time": pa.array([capture_time], pa.timestamp("us", tz="UTC")),
+            "source": pa.array([facts], pa.map_(pa.string(), pa.string())),
+            "error": pa.array(
+                [
+                    f"Changes of table '{path}' with SCNs from {low} to {high} are lost, or some of them: their redo "
+                    "logs are gone."
+                ]
+            ),
+        },
+    )
 
 
 def _heartbeat(commit: str, time: dt.datetime | None, capture_time: dt.datetime | None) -> pa.RecordBatch:

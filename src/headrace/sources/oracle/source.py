@@ -35,6 +35,7 @@ from headrace.sources.oracle.rights import table_rights, view_rights
 from headrace.sources.oracle.slices import (
     asked_slice,
     empty_slice,
+    gaps_slice,
     heartbeat_slice,
     mine_slice,
     read_slice,
@@ -65,6 +66,7 @@ class OracleSource(Source):
         Selection(options)
         TableRules(options)
         self._planned = False
+        self._again = options["snapshot_mode"] == "always"
         self._ahead: list[Range] = []
         self._indexes: dict[tuple[Range, str], dict[str, Any]] = {}
 
@@ -113,6 +115,9 @@ class OracleSource(Source):
         """Where the next batch ends: more snapshot chunks, or the commits of the ranges that are mined."""
         # Here only to say at once that it is not named.
         self._staging({}, "")
+        if start.initial:
+            # The snapshot that `always` asks for at this start is under way.
+            self._again = False
         end = self._planner(start).advance(start, limit, now)
         self._planned = True
         return end
@@ -128,6 +133,7 @@ class OracleSource(Source):
             staging=lambda structures: self._staging(structures, resetlogs),
             ahead=self._ahead,
             restarted=not self._planned,
+            again=self._again,
         )
 
     def plan(self, start: Offset, end: Offset) -> list[Slice]:
@@ -139,6 +145,8 @@ class OracleSource(Source):
             empty_slice(end.structures[table], ordinal, commit, end)
             for ordinal, table, commit in found_empty(start, end)
         ]
+        if end.gaps and end.gaps != start.gaps:
+            slices.append(gaps_slice(self._database, end))
         slices += self._stream_slices(start, end)
         ranges = [Range(*pair) for pair in end.log["mining"]]
         paths = sorted(end.structures)

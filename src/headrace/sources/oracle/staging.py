@@ -11,7 +11,7 @@ import json
 import logging
 import uuid
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -134,6 +134,26 @@ class Staging:
                 system.delete_file(f"{folder}/{self._path(range, suffix)}")
         return whole, index
 
+    def merged(
+        self, ranges: Sequence[Range], xids: Collection[str], indexes: Sequence[Mapping[str, Any]]
+    ) -> Range | None:
+        """Make one range that holds what others have of some transactions; null where they can't be told as one.
+
+        The others stay: an offset may name them still.
+
+        Args:
+            ranges: oldest first; there may be SCNs between them in which these transactions have nothing.
+            xids: the transactions, which ended in none of the ranges.
+            indexes: what each range says.
+        """
+        own = [_of_transactions(index, xids) for index in indexes]
+        index = joined_index(own)
+        if index is None:
+            return None
+        whole = Range(ranges[0].low, ranges[-1].high)
+        self.write(whole, (batch for range in ranges for batch in self.rows(range, xids)), index)
+        return whole
+
     def _all(self, range: Range) -> Iterator[pa.RecordBatch]:
         system, folder = self._opened()
         with pq.ParquetFile(system.open_input_file(f"{folder}/{self._path(range, 'parquet')}")) as file:
@@ -181,6 +201,14 @@ class Staging:
                 continue
             if parts[1].isdigit() and int(parts[1]) <= upto:
                 system.delete_file(info.path)
+
+
+def _of_transactions(index: Mapping[str, Any], xids: Collection[str]) -> dict[str, Any]:
+    """What an index says of some transactions."""
+    entries = {xid: entry for xid, entry in index["transactions"].items() if xid in xids}
+    definitions = [definition for definition in index["definitions"] if definition[0] in xids]
+    rows = sum(entry.get("rows", 0) for entry in entries.values())
+    return {**index, "transactions": entries, "definitions": definitions, "rows": rows}
 
 
 def joined_index(indexes: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
