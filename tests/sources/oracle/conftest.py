@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
-from headrace.emulators.oracle import EmulatedOracle
+from headrace.emulators.oracle import EmulatedOracle, driver
 
 
 @pytest.fixture
@@ -17,3 +17,23 @@ def database(tmp_path) -> Iterator[EmulatedOracle]:
             "ALTER TABLE CUSTOMERS ADD SUPPLEMENTAL LOG DATA (ALL) COLUMNS",
         )
         yield made
+
+
+@pytest.fixture
+def session(database):
+    with database.connect() as made:
+        yield made
+
+
+@pytest.fixture
+def mined(monkeypatch) -> Callable[[], list[tuple[int, int]]]:
+    """The ranges of SCN that were mined since it was last asked."""
+    statements: list = []
+    monkeypatch.setattr(driver, "QUERY_LOG", statements)
+
+    def ranges():
+        found = [(p["low"], p["high"]) for sql, p in statements if "START_LOGMNR" in sql]
+        statements.clear()
+        return found
+
+    return ranges

@@ -8,32 +8,11 @@ import datetime as dt
 import pytest
 from tests.sources.oracle.runs import Run, data
 
-from headrace.emulators.oracle import driver
 from headrace.errors import DataLossError
 from headrace.sources.base import Limit
 from headrace.sources.oracle.staging import joined_index
 
 INSERT = "INSERT INTO CUSTOMERS (ID, NAME) VALUES (:id, 'x')"
-
-
-@pytest.fixture
-def session(database):
-    with database.connect() as made:
-        yield made
-
-
-@pytest.fixture
-def mined(monkeypatch):
-    """The ranges that are mined since it was last asked."""
-    statements = []
-    monkeypatch.setattr(driver, "QUERY_LOG", statements)
-
-    def ranges():
-        found = [(p["low"], p["high"]) for sql, p in statements if "START_LOGMNR" in sql]
-        statements.clear()
-        return found
-
-    return ranges
 
 
 def idle(run, times):

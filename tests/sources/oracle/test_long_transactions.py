@@ -8,8 +8,6 @@ import shutil
 import pytest
 from tests.sources.oracle.runs import Run, data
 
-from headrace.emulators.oracle import driver
-
 
 def add(connection, *ids):
     for id in ids:
@@ -20,32 +18,12 @@ def row(id):
     return {"ID": str(id), "NAME": "x", "CREDIT": None}
 
 
-@pytest.fixture
-def session(database):
-    with database.connect() as made:
-        yield made
-
-
-@pytest.fixture
-def log(monkeypatch):
-    """The ranges that are mined."""
-    sent = []
-    monkeypatch.setattr(driver, "QUERY_LOG", sent)
-
-    def mined():
-        found = [(p["low"], p["high"]) for sql, p in sent if "START_LOGMNR" in sql]
-        sent.clear()
-        return found
-
-    return mined
-
-
 @pytest.mark.parametrize("lost", [False, True], ids=["staging is there", "staging is lost"])
-def test_a_transaction_that_writes_for_long_names_few_ranges(database, session, log, lost):
+def test_a_transaction_that_writes_for_long_names_few_ranges(database, session, mined, lost):
     run = Run(database)
     run.until_level()
     with database.connect() as long:
-        log()
+        mined()
         for id in range(1, 27):
             add(long, 100 + id)
             if id == 12:
@@ -60,7 +38,7 @@ def test_a_transaction_that_writes_for_long_names_few_ranges(database, session, 
             assert len(run.offset.log["ranges"]) <= 9
             if id in (10, 17):
                 run.restarted()
-        mined = log()
+        mined = mined()
         # Each once, although ranges were put together.
         assert all(after[0] == before[1] + 1 for before, after in itertools.pairwise(mined))
         assert len(list((database.directory / "staging").glob("*.parquet"))) <= 11

@@ -27,12 +27,6 @@ def impatient(monkeypatch):
     monkeypatch.setattr("headrace.sources.oracle.mining._BACK_OFF_SECONDS", 0)
 
 
-@pytest.fixture
-def session(database):
-    with database.connect() as made:
-        yield made
-
-
 def lose(database, session):
     """Commit a change, and let its redo go before it was read."""
     add(session, 7)

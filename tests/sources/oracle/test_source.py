@@ -9,7 +9,7 @@ import shutil
 import pytest
 from tests.sources.oracle.runs import Run, data, image
 
-from headrace.emulators.oracle import EmulatedOracle, driver
+from headrace.emulators.oracle import EmulatedOracle
 from headrace.errors import CaptureError, ConnectError, DataLossError, OptionError, PositionMismatch
 from headrace.sources.oracle.connection import Connection, OracleError
 
@@ -23,26 +23,6 @@ def add(connection, *ids, name="x"):
 
 def row(id, name="x", credit="0.50"):
     return {"ID": str(id), "NAME": name, "CREDIT": credit}
-
-
-@pytest.fixture
-def session(database):
-    with database.connect() as made:
-        yield made
-
-
-@pytest.fixture
-def log(monkeypatch):
-    """The ranges that are mined."""
-    statements = []
-    monkeypatch.setattr(driver, "QUERY_LOG", statements)
-
-    def mined():
-        found = [(p["low"], p["high"]) for sql, p in statements if "START_LOGMNR" in sql]
-        statements.clear()
-        return found
-
-    return mined
 
 
 # Snapshots.
@@ -293,18 +273,18 @@ def test_a_damaged_range_is_mined_again(database, session):
     assert run.restarted().rows_of(start, run.offset) == rows
 
 
-def test_a_transaction_that_is_open_for_long_costs_no_mining_again(database, session, log):
+def test_a_transaction_that_is_open_for_long_costs_no_mining_again(database, session, mined):
     run = Run(database)
     run.until_level()
     with database.connect() as long:
         add(long, 100)
         low = int(run.offset.log["mined"])
-        log()
+        mined()
         for id in range(1, 6):
             add(session, id)
             session.commit()
             assert data(run.until_level()) == [("c", "CUSTOMERS", row(id))]
-        mined = log()
+        mined = mined()
         # Side by side and each once.
         assert mined[0][0] == low + 1
         assert all(after[0] == before[1] + 1 for before, after in itertools.pairwise(mined))
@@ -327,20 +307,20 @@ def test_staging_forgets_what_is_delivered(database, session):
     assert not list((database.directory / "staging").iterdir())
 
 
-def test_ranges_are_mined_side_by_side_by_tasks_each_once(database, session, log):
+def test_ranges_are_mined_side_by_side_by_tasks_each_once(database, session, mined):
     run = Run(database, mining_range_scns=10, mining_sessions=3)
     run.until_level()
     for id in range(40):
         add(session, id)
         session.commit()
-    log()
+    mined()
     rows, most = [], 0
     head = run.source.head()
     while run.offset.commit < head:
         rows += run.batch(acknowledge=False)
         most = max(most, len(run.offset.log["mining"]))
     assert data(rows) == [("c", "CUSTOMERS", row(id)) for id in range(40)]
-    mined = log()
+    mined = mined()
     assert most == 3
     assert sorted(set(mined)) == sorted(mined)
 
@@ -640,7 +620,7 @@ def test_a_right_that_is_missing_comes_with_its_grant(database, monkeypatch, wan
     assert (right in found.right, found.grant, found.required) == (True, grant, True)
 
 
-def test_a_preview_mines_nothing_and_shows_new_tables(database, session, log):
+def test_a_preview_mines_nothing_and_shows_new_tables(database, session, mined):
     add(session, 1)
     session.commit()
     database.run(
@@ -652,8 +632,8 @@ def test_a_preview_mines_nothing_and_shows_new_tables(database, session, log):
     run.until_level()
     add(session, 2)
     session.commit()
-    log()
+    mined()
     found = run.restarted(tables="SHOP.*").source.preview(run.offset, run.now)
-    assert log() == []
+    assert mined() == []
     assert found.known == ("SHOP.CUSTOMERS", "SHOP.ORDERS")
     assert [path for path, progress in found.tables.items() if not progress.done] == ["SHOP.ORDERS"]
