@@ -35,6 +35,10 @@ _SHAPING_HEAD = """
 `unrouted_tables` beside it. [What they mean](../routes-and-transforms.md).
 """
 
+_IN_PART = """
+One of these is carried in part. By Debezium's placeholder `debezium_avro` says of texts and bytes only that an image
+does not carry them; a column of another type that an image does not carry is written as NULL.
+"""
 _FORMATS_HEAD = """# What each wire format carries
 
 Generated from the code by `python docs/generate_reference.py`; do not edit.
@@ -79,6 +83,7 @@ def formats_page() -> str:
     for feature in Feature:
         marks = [("r" if feature in f.reads else "") + ("w" if feature in f.writes else "") for f in formats.values()]
         parts.append(f"| {feature} | " + " | ".join(marks) + " |\n")
+    parts.append(_IN_PART)
     parts.append("\n## Lost between two formats\n\n| from | to | what the second can't say |\n|---|---|---|\n")
     for source, read in formats.items():
         for target, written in formats.items():
