@@ -7,6 +7,7 @@ multiset: a batch that was applied twice shows in the table without a key.
 
 from __future__ import annotations
 
+import datetime as dt
 from contextlib import closing
 from typing import Any
 
@@ -19,6 +20,8 @@ from headrace.cli.workload import Workload
 from headrace.emulators.comparison import compare
 from headrace.sinks.jdbc_dialect import TableName
 
+_WITH_ZONE = {"seen"}
+"""The shop's columns of type datetimeoffset."""
 AFTER_COMMITS = ("sink.iceberg.after_commit@3", "sink.jdbc.after_commit@3")
 ALL = (
     *AFTER_COMMITS,
@@ -101,10 +104,16 @@ def _database_rows(running: Any, table: str) -> pa.Table:
     with closing(database.connect()) as connection:
         name = database.default_schema(connection)
         types = dict(database.structure(connection, TableName(name, table)).types)
-        names = ", ".join(database.dialect.quote(column) for column in types)
+        # MariaDB shows six digits of a float, and all of the same number as a double.
+        quoted = ((database.dialect.quote(column), kind) for column, kind in types.items())
+        names = ", ".join(f"cast({column} as double)" if kind == "float" else column for column, kind in quoted)
         lines = database.ask(connection, f"SELECT {names} FROM {database.dialect.quote(table)}")
     columns = list(zip(*lines, strict=True)) if lines else [()] * len(types)
-    return pa.table({name: _column(values, kind) for (name, kind), values in zip(types.items(), columns, strict=True)})
+    read = {name: _column(values, kind) for (name, kind), values in zip(types.items(), columns, strict=True)}
+    for name in _WITH_ZONE & {*read}:
+        # MariaDB has no type for instants; they are kept in UTC.
+        read[name] = read[name].cast(pa.timestamp("us", "UTC"))
+    return pa.table(read)
 
 
 def _column(values: Any, kind: str) -> pa.Array:
@@ -114,5 +123,8 @@ def _column(values: Any, kind: str) -> pa.Array:
         return pa.array([None if value is None else bool(value) for value in values], pa.bool_())
     if kind == "uuid":
         return pa.array([None if value is None else str(value).upper() for value in values], pa.string())
+    if any(isinstance(value, dt.timedelta) for value in values):
+        # MariaDB's driver gives times of a day as spans.
+        values = [None if value is None else (dt.datetime.min + value).time() for value in values]
     found = pa.array(values)
     return found.cast(pa.string()) if pa.types.is_null(found.type) else found
