@@ -64,6 +64,8 @@ _MOST_TESTS = 24
 # Kinds whose texts need no escapes in JSON.
 _UNESCAPED = frozenset(("int8", "int16", "int32", "int64", "uint64", "decimal", "date", "boolean"))
 _MICROS = "yyyy-MM-dd\\'T\\'HH:mm:ss.SSSSSS"
+# Three X in Java's patterns are an offset like +02:00.
+_WITH_ZONE = f"map('timestampNTZFormat', '{_MICROS}', 'timestampFormat', '{_MICROS}XXX')"
 # Facts that are null in nearly all events of the connectors that have them.
 _SELDOM = frozenset(map(literal, ("xmin", "query", "lcr_position", "user_name", "ssn")))
 # Only where no image says the key.
@@ -438,13 +440,10 @@ class StructPlan:
             return image
         # Through JSON, because the code that Spark would make of one test per column would be too long for the JIT
         # compiler, and few messages come here.
-        written = f"to_json({image}, map('timestampNTZFormat', '{_MICROS}', 'timestampFormat', '{_MICROS}XXX'))"
+        written = f"to_json({image}, {_WITH_ZONE})"
         for word in self._written_placeholders():
             written = f"replace({written}, {literal(word)}, 'null')"
-        read = (
-            f"from_json({written}, {literal(f'struct<{types}>')}, map('timestampNTZFormat', '{_MICROS}', "
-            f"'timestampFormat', '{_MICROS}XXX'))"
-        )
+        read = f"from_json({written}, {literal(f'struct<{types}>')}, {_WITH_ZONE})"
         return f"if(held and {struct} is not null, {read}, {image})"
 
     def _written_placeholders(self) -> tuple[str, str]:

@@ -1,4 +1,8 @@
-"""Which source tables a route or a transform is for: the patterns that a source's list of tables has too."""
+"""Which source tables a route or a transform is for.
+
+The patterns are those of a source's list of tables, but that a regular expression begins with `re:` here; a source also
+takes Debezium's, which do not.
+"""
 
 from __future__ import annotations
 

@@ -79,8 +79,8 @@ def verify(model: Model, spark: SparkSession, *, most: int) -> Iterator[Verified
                 for table in tables[key]:
                     if table.id == id:
                         yield _verified(shaped[key], table, target, target.sink, spark, most)
-        for of_way in shaped.values():
-            of_way.unpersist()
+        for kept in (rows, *shaped.values()):
+            kept.unpersist()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
