@@ -5,10 +5,10 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
+from tests.waiting import until
 
 from headrace import faultpoints
 from headrace.faultpoints import InjectedFault, reach
@@ -71,10 +71,7 @@ def test_a_kill_ends_the_whole_session_and_spares_the_tests(tmp_path):
     grandchild = int((tmp_path / "pid").read_text())
     state = Path(f"/proc/{grandchild}/stat")
     # Killed: gone, or a zombie that its parent has not collected yet.
-    deadline = time.monotonic() + 10
-    while state.exists() and state.read_text().split()[2] not in "ZX":
-        assert time.monotonic() < deadline, state.read_text()
-        time.sleep(0.01)
+    until(lambda: not state.exists() or state.read_text().split()[2] in "ZX", 10, "the grandchild is killed")
 
 
 def test_a_kill_never_ends_its_own_tests(monkeypatch, tmp_path):

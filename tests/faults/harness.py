@@ -13,27 +13,19 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import yaml
+from tests.waiting import until
 
 from headrace.faultpoints import kill_session
 
 _STARTS = 5
-
-
-def until(condition: Callable[[], bool], seconds: float, what: str) -> None:
-    """Wait for a condition; a gate, because what is waited for is observed and not guessed."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {seconds} seconds: {what}"
-        time.sleep(0.05)
 
 
 @dataclass

@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
 from typing import Any
 
-TUTORIAL = Path(__file__).parents[2] / "docs" / "tutorials" / "read_feed.md"
+from tests.pages import run_page
 
 
 def test_the_tutorials_code_runs_as_it_stands(spark: Any) -> None:
-    names: dict[str, Any] = {}
-    blocks = re.findall(r"^```python\n(.*?)^```", TUTORIAL.read_text(), re.MULTILINE | re.DOTALL)
-    assert len(blocks) == 6
-    for block in blocks:
-        # The session of the suite, because a second one in the same process would be the first one anyway.
-        exec(compile(block, str(TUTORIAL), "exec"), names)
-    assert names["spark"].sparkContext is spark.sparkContext
+    run_page(spark, "tutorials/read_feed.md", blocks=6)

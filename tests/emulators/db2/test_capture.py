@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
-import time
 
 import pytest
+from tests.waiting import until
 
 from headrace.emulators.db2 import EmulatedDb2
 from headrace.emulators.db2.driver import NotSupportedError, ProgrammingError
@@ -146,19 +146,12 @@ def test_the_capture_program_can_be_suspended(database):
         _wait_for_looks(program, 2)
         assert changes(database) == []
         database.execute("VALUES ASNCDC.ASNCDCSERVICES('resume', 'asncdc')")
-        _wait(lambda: changes(database))
+        until(lambda: changes(database), 60, "the change is captured")
 
 
 def _wait_for_looks(program, count):
     seen = program.looks
-    _wait(lambda: program.looks >= seen + count)
-
-
-def _wait(condition):
-    deadline = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    until(lambda: program.looks >= seen + count, 60, "the program has looked")
 
 
 def test_the_shop_is_the_same_for_the_same_seed(tmp_path):
