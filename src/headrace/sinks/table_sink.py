@@ -67,7 +67,7 @@ def side_by_side(
     from pyspark.util import inheritable_thread_target
 
     with ThreadPoolExecutor(min(workers, len(items)), thread_name_prefix="headrace-table") as pool:
-        # Spark's job group goes along, so that stopping the query stops these jobs too.
-        carried = inheritable_thread_target(spark)
-        running = [pool.submit(carried(do), item) for item in items]
+        # Spark's job group goes along, so that stopping the query stops these jobs too. Each has a copy of its own:
+        # Spark writes down there which statement a thread runs.
+        running = [pool.submit(inheritable_thread_target(spark)(do), item) for item in items]
     return [future.result() for future in running]
