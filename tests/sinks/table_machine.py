@@ -20,6 +20,7 @@ from headrace.changes import Column, LogicalType, TableSchema
 from headrace.faultpoints import InjectedFault
 
 KEYS = st.sampled_from("1234")
+NUMBERS = st.integers(0, 3)
 VALUES = st.sampled_from(["x", "y", "ü'\n", "", None])
 
 
@@ -41,10 +42,22 @@ class TableMachine(RuleBasedStateMachine):
         self.written: list[Batch] = []
         self.late: list[Any] = []
         self.at = 0
+        self.repeated = False
+        for key in "123":
+            self.put(key, "x", "y")
+
+    @property
+    def changed(self) -> bool:
+        """Whether the batch says more than the table's structure."""
+        return len(self.batch.lines) > 1
 
     def change(self, op: str, after: Any, before: Any = None) -> None:
         self.at += 1
         self.batch.add(op, self.schema, self.at, after, before)
+
+    def key(self, number: int) -> str:
+        """The key of a row that is there."""
+        return sorted(self.rows)[number % len(self.rows)]
 
     @rule(key=KEYS, a=VALUES, b=VALUES)
     def put(self, key: str, a: str | None, b: str | None) -> None:
@@ -54,25 +67,25 @@ class TableMachine(RuleBasedStateMachine):
         self.change("u" if old else "c", row, old)
 
     @precondition(lambda self: self.rows)
-    @rule(key=KEYS, b=VALUES)
-    def put_one_column(self, key: str, b: str | None) -> None:
-        if key in self.rows:
-            self.rows[key] = {**self.rows[key], "b": b}
-            self.change("u", {"id": key, "b": b}, {"id": key})
+    @rule(number=NUMBERS, b=VALUES)
+    def put_one_column(self, number: int, b: str | None) -> None:
+        key = self.key(number)
+        self.rows[key] = {**self.rows[key], "b": b}
+        self.change("u", {"id": key, "b": b}, {"id": key})
+
+    @precondition(lambda self: 0 < len(self.rows) < 4)
+    @rule(number=NUMBERS, other=NUMBERS)
+    def move(self, number: int, other: int) -> None:
+        free = sorted({*"1234"} - {*self.rows})
+        key, new = self.key(number), free[other % len(free)]
+        old = self.rows.pop(key)
+        self.rows[new] = {**old, "id": new}
+        self.change("u", self.rows[new], old)
 
     @precondition(lambda self: self.rows)
-    @rule(key=KEYS, other=KEYS)
-    def move(self, key: str, other: str) -> None:
-        if key in self.rows and other not in self.rows:
-            old = self.rows.pop(key)
-            self.rows[other] = {**old, "id": other}
-            self.change("u", self.rows[other], old)
-
-    @precondition(lambda self: self.rows)
-    @rule(key=KEYS)
-    def delete(self, key: str) -> None:
-        if key in self.rows:
-            self.change("d", None, self.rows.pop(key))
+    @rule(number=NUMBERS)
+    def delete(self, number: int) -> None:
+        self.change("d", None, self.rows.pop(self.key(number)))
 
     @precondition(lambda self: len(self.rows) > 2)
     @rule()
@@ -88,22 +101,20 @@ class TableMachine(RuleBasedStateMachine):
         self.rows = {key: {**row, new.name: None} for key, row in self.rows.items()}
         self.at += 1
         self.batch.structure(self.schema, self.at)
-        self.model.schema = self.schema
-        for row in self.model.keyed.values():
-            row[new.name] = None
 
-    @precondition(lambda self: self.batch.lines)
+    @precondition(lambda self: self.changed)
     @rule()
     def write(self) -> None:
         self.next_batch()
         self.send(len(self.written) - 1)
 
-    @precondition(lambda self: self.written)
+    @precondition(lambda self: self.written and not self.repeated)
     @rule()
     def write_again(self) -> None:
+        self.repeated = True
         self.send(len(self.written) - 1)
 
-    @precondition(lambda self: len(self.batch.lines) > 1)
+    @precondition(lambda self: self.changed)
     @rule(moment=st.sampled_from(["before_commit", "after_commit"]))
     def fail_and_write_again(self, moment: str) -> None:
         batch = self.next_batch()
@@ -114,7 +125,7 @@ class TableMachine(RuleBasedStateMachine):
             self.arm("")
         self.send(len(self.written) - 1)
 
-    @precondition(lambda self: self.written)
+    @precondition(lambda self: self.written and not self.late)
     @rule()
     def changes_come_late_once_more(self) -> None:
         lines = [line for line in self.written[-1].lines if line["op"] in "cu" and len(line["after"] or {}) > 2]
@@ -128,15 +139,19 @@ class TableMachine(RuleBasedStateMachine):
 
     def next_batch(self) -> Batch:
         batch, self.batch = self.batch, Batch(self.schema)
+        self.model.schema = self.schema
+        for row in self.model.keyed.values():
+            row |= {column.name: row.get(column.name) for column in self.schema.columns}
         self.model.apply(batch.lines)
         batch.lines += self.late
         self.late = []
         self.written.append(batch)
+        self.repeated = False
         return batch
 
     def send(self, number: int) -> None:
         self.target.write(self.written[number], number, owner=self.schema.id.name)
-        assert self.target.content(self.schema) == self.model.content()
+        assert self.target.content(self.model.schema) == self.model.content()
 
 
 def machine_on(target: Any, arm: Callable[[str], None], fault_point: str) -> type[TableMachine]:
