@@ -98,3 +98,33 @@ def test_a_pluggable_database_is_captured_from_the_root(tmp_path):
         rows += run.until_level()
         assert [(op, values["ID"]) for op, _, values in data(rows)] == [("r", "1"), ("c", "2")]
         assert {r["table"]["database"] for r in rows} == {"ORCLPDB1"}
+
+
+def test_tables_come_and_go_with_their_logging_where_none_is_named(database, session, caplog):
+    add(session, 1)
+    session.commit()
+    database.run("CREATE TABLE OLD (ID NUMBER(4) NOT NULL PRIMARY KEY)", "INSERT INTO OLD (ID) VALUES (1)")
+    run = Run(database, tables="")
+    assert data(run.until_level()) == [("r", "CUSTOMERS", row(1))]
+    session.execute("ALTER TABLE CUSTOMERS DROP SUPPLEMENTAL LOG DATA (ALL) COLUMNS")
+    add(session, 2)
+    session.commit()
+    session.execute("ALTER TABLE OLD ADD SUPPLEMENTAL LOG DATA (ALL) COLUMNS")
+    session.execute("INSERT INTO OLD (ID) VALUES (2)")
+    session.commit()
+    rows = run.until_level()
+    # What it held before comes by a snapshot behind the batch, since no log that is read has it.
+    assert data(rows) == [("c", "OLD", {"ID": "2"}), ("r", "OLD", {"ID": "1"}), ("r", "OLD", {"ID": "2"})]
+    told = [(r["table"]["name"], image(r["source"])["change"]) for r in rows if "ddl" in image(r["source"] or [])]
+    assert told == [("CUSTOMERS", "DROP"), ("OLD", "CREATE")]
+    assert "CUSTOMERS is captured no longer" in caplog.text
+
+
+def test_a_named_table_that_stops_logging_its_columns_is_captured_on_with_a_warning(database, session, caplog):
+    run = Run(database, tables="SHOP.CUSTOMERS")
+    run.until_level()
+    session.execute("ALTER TABLE CUSTOMERS DROP SUPPLEMENTAL LOG DATA (ALL) COLUMNS")
+    add(session, 1)
+    session.commit()
+    assert data(run.until_level()) == [("c", "CUSTOMERS", row(1))]
+    assert "SHOP.CUSTOMERS does not log all its columns any more" in caplog.text

@@ -33,9 +33,10 @@ from headrace.sources.ad_hoc import AdHoc
 from headrace.sources.base import Limit
 from headrace.sources.offset import Offset, TableProgress
 from headrace.sources.oracle import scn, statements
-from headrace.sources.oracle.catalog import Selection, captured_tables
+from headrace.sources.oracle.catalog import Selection, captured_tables, is_by_logging
 from headrace.sources.oracle.change_rows import instant
 from headrace.sources.oracle.connection import Connection
+from headrace.sources.oracle.definitions import TablesAfter, definitions_of, only_defines
 from headrace.sources.oracle.incremental import AdHocPlanner, require_signal_table, signals_of
 from headrace.sources.oracle.ledger import Ledger, Transaction, of_ranges
 from headrace.sources.oracle.mining import logs_of, mine, require_logs, whole_since
@@ -350,7 +351,11 @@ class Planner:
         quiet = not rows and not end.log["definitions"] and not mining and not start.tables
         settled = AdHoc.from_json(start.ad_hoc).behind()
         signals = self._signals(end, indexes, rows)
-        asked, blocking = self._ad_hoc.blocking(self._ad_hoc.asked(settled, end, signals), end)
+        asked = self._ad_hoc.asked(settled, end, signals)
+        if self._settings["snapshot_mode"] not in _NO_ROWS:
+            # Nothing is known of the rows that they had before.
+            asked = replace(asked, blocking=(*asked.blocking, *end.log["fresh"]))
+        asked, blocking = self._ad_hoc.blocking(asked, end)
         bound = min(upper, scn.number(limit.upto)) if limit.upto else upper
         again = self._again and commit >= bound and self._all_readable(end)
         blocking = list(end.known) if again else blocking
@@ -483,7 +488,7 @@ class Planner:
         """How far the batch goes, and the structures of its tables: up to before a definition, or from one on."""
         after = scn.number(start.commit)
         commits = ledger.delivered_by(after, reached)
-        definitions = self._definitions(ledger, indexes, after, reached)
+        definitions = definitions_of(ledger, indexes, Selection(self._settings), after, reached)
         bound = limit.commits or self._settings["max_commits_per_trigger"]
         end = reached
         if bound and len(commits) > bound:
@@ -491,14 +496,14 @@ class Planner:
         if limit.upto:
             end = max(after, min(end, scn.number(limit.upto)))
         # Definitions before the first change take effect with this batch, later ones end it.
-        changing = [t.commit or 0 for t in commits if not self._only_defines(t, indexes)]
+        changing = [t.commit or 0 for t in commits if not only_defines(t, indexes)]
         first = min((at for at in changing if at <= end), default=end + 1)
         taking_effect = [d for d in definitions if d["commit"] <= min(end, first)]
         later = [d["commit"] for d in definitions if d["commit"] > min(end, first) and d["commit"] <= end]
         if later:
             end = min(later) - 1
         told = [d for d in taking_effect if d["commit"] <= end]
-        result = replace(start, commit=scn.to_text(max(end, after)), log={"definitions": told})
+        result = replace(start, commit=scn.to_text(max(end, after)), log={"definitions": told, "fresh": []})
         return self._redefined(result, told) if told else result
 
     @staticmethod
@@ -513,48 +518,15 @@ class Planner:
         xids = {definition["xid"] for definition in end.log["definitions"]}
         return min((t.ranges[0].low for t in ledger.committed if t.xid in xids and t.ranges), default=0)
 
-    def _only_defines(self, transaction: Transaction, indexes: Mined) -> bool:
-        count = sum(1 for r in transaction.ranges for d in indexes[r]["definitions"] if d[0] == transaction.xid)
-        return count >= transaction.rows
-
-    def _definitions(self, ledger: Ledger, indexes: Mined, after: int, upto: int) -> list[dict[str, Any]]:
-        """Definitions of tables that are captured or would be, in the order of their commits."""
-        selection = Selection(self._settings)
-        commits = {t.xid: t for t in ledger.committed if t.commit is not None and after < t.commit <= upto}
-        found = []
-        for index in indexes.values():
-            for xid, owner, name, sql, at, rs_id in index["definitions"]:
-                transaction = commits.get(xid)
-                text = str(sql or "").strip()
-                if transaction is None or not owner or not name or not selection.means(owner, name):
-                    continue
-                if text.upper().startswith(("CREATE TABLE", "ALTER TABLE", "DROP TABLE", "RENAME")):
-                    found.append(
-                        {"commit": transaction.commit, "table": f"{owner}.{name}", "sql": text.rstrip(";"), "scn": at,
-                         "rs_id": rs_id, "xid": xid, "user": transaction.user,
-                         "time": transaction.time, "zone": transaction.zone}
-                    )  # fmt: skip
-        return sorted(found, key=lambda definition: definition["commit"])
-
     def _redefined(self, end: Offset, definitions: Sequence[Mapping[str, Any]]) -> Offset:
         """With the structures that tables have after definitions. The server's catalog says the newest."""
         with self._connect(self._settings["pdb"]) as connection:
             found = captured_tables(connection, self.database, self._settings, strict=False)
-        structures = dict(end.structures)
-        known = list(end.known)
-        for definition in definitions:
-            path = definition["table"]
-            table = found.get(path)
-            if table is None:
-                # Dropped now or by a later definition; until then its last structure serves.
-                if definition["sql"].upper().startswith("DROP"):
-                    structures.pop(path, None)
-                    known = [name for name in known if name != path]
-                continue
-            structures[path] = table.to_json()
-            if path not in known:
-                known.append(path)
-        return replace(end, structures=structures, known=tuple(known))
+            by_logging = is_by_logging(connection, self._settings)
+        tables = TablesAfter(end.known, end.structures)
+        tables.follow(definitions, found, by_logging=by_logging)
+        log = {**end.log, "definitions": tables.told, "fresh": tables.fresh}
+        return replace(end, structures=tables.structures, known=tuple(tables.known), log=log)
 
     def _require_same_database(self, start: Offset) -> None:
         if start.source != self._identity:
