@@ -37,6 +37,10 @@ class Statements(Protocol):
     EVERY_NTH_COMMIT: str
     TRANSACTIONS_BEFORE: str
     COMMIT_TIME: str
+    LAST_TRANSACTION: str
+    """LSN and time of the last captured transaction up to an LSN; empty where `COMMIT_TIME` knows idle commits too."""
+    NEWEST_CHANGES: str
+    """Name, number and newest commit of each change table; empty where the one before is."""
     COMMIT_TIMES: dict[str, str]
     FIRST_REPEATED: str
     FIRST_SETTLED: str

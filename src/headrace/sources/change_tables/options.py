@@ -81,7 +81,8 @@ SHARED: tuple[Option, ...] = (
         "snapshot_mode",
         snapshot_mode,
         "initial reads all tables once, then streams; initial_only ends there; no_data (schema_only) only streams; "
-        "always reads again at every start; when_needed reads a table again whose changes were lost; recovery takes "
+        "always reads again at every start; when_needed reads a table again whose changes were lost, and all of a "
+        "database that was restored; recovery takes "
         "the structures from the server again and goes on where the checkpoint stands.",
         default="initial",
         choices=("initial", "initial_only", "no_data", "always", "when_needed", "recovery"),
