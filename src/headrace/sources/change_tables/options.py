@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from headrace.options import Option
-from headrace.sources.change_tables.select_overrides import selects
-from headrace.sources.stream_options import COLUMNS, HEARTBEAT, SIGNALS
+from headrace.sources.stream_options import COLUMNS, HEARTBEAT, SIGNALS, STATEMENTS
 
 _OLD_MODES = {"schema_only": "no_data", "schema_only_recovery": "recovery"}
 
@@ -150,20 +149,7 @@ SHARED: tuple[Option, ...] = (
         default=10_000,
         minimum=1,
     ),
-    Option(
-        "snapshot_select_statement_overrides",
-        selects,
-        "Tables whose snapshot is read by a SELECT of yours, in one chunk: a mapping from schema.table to the "
-        "statement (as JSON where options are text), or the tables, with the statements in options of their own.",
-        default=None,
-        aliases=("snapshot.select.statement.overrides",),
-    ),
-    Option(
-        "snapshot.select.statement.overrides.*",
-        str,
-        "`snapshot.select.statement.overrides.<schema>.<table>`: the statement for one table.",
-        default=None,
-    ),
+    *STATEMENTS,
     Option(
         "capture_timeout_seconds",
         int,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headrace.options import Option
-from headrace.sources.stream_options import COLUMNS, HEARTBEAT, SIGNALS
+from headrace.sources.stream_options import COLUMNS, HEARTBEAT, SIGNALS, STATEMENTS
 
 
 def snapshot_mode(text: str) -> str:
@@ -119,6 +119,7 @@ OPTIONS: tuple[Option, ...] = (
         minimum=1,
     ),
     Option("snapshot_chunks_per_batch", int, "Snapshot chunks per batch.", default=4, minimum=1),
+    *STATEMENTS,
     Option(
         "max_commits_per_trigger",
         int,

@@ -205,8 +205,7 @@ class Planner:
         with self._connect(self._settings["pdb"]) as connection:
             for path, progress in lagging.items():
                 if not progress.done:
-                    rows = self._settings["snapshot_chunk_rows"]
-                    progress = more_chunks(connection, tables[path], progress, rows, budget)
+                    progress = more_chunks(connection, tables[path], progress, self._settings, budget)
                     budget -= len(progress.bounds)
                 advanced[path] = progress
         return advanced

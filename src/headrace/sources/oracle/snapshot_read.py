@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -24,9 +25,11 @@ from headrace.sources.oracle.change_rows import CONNECTOR
 from headrace.sources.oracle.connection import ARROW_ROWS, Connection, OracleError
 from headrace.sources.oracle.structure import OracleTable
 from headrace.sources.rows import change_batch, instants, repeat, schema_batch, table_column
+from headrace.sources.select_overrides import SelectOverrides, failed
 from headrace.sources.snapshot import Chunk, marks
 
 TOO_OLD, CHANGED, NO_TABLE, NO_SCN = 1555, 1466, 942, 8181
+_NOT_DECLARED = 6550
 _SCHEMA_ORDER = "q"
 
 
@@ -41,18 +44,65 @@ def readable(connection: Connection, table: OracleTable, commit: str) -> bool:
     return True
 
 
+@contextmanager
+def as_of(connection: Connection, at: int) -> Iterator[None]:
+    """While this lasts, the connection's session reads what was there at an SCN.
+
+    Raises:
+        CaptureError: the user may not ask for it.
+    """
+    try:
+        connection.run(statements.FLASH_BACK, scn=at)
+    except OracleError as error:
+        if error.number != _NOT_DECLARED:
+            raise
+        raise CaptureError(
+            "A statement of one's own is read as of the snapshot's SCN, which the user may not ask for: "
+            f"{error.message}",
+            remedy="Run as SYS: GRANT EXECUTE ON DBMS_FLASHBACK TO the user.",
+        ) from error
+    yield
+    # After an error too the session would read the past; but then its connection is closed.
+    connection.run(statements.FLASH_FORWARD)
+
+
 def more_chunks(
-    connection: Connection, table: OracleTable, progress: TableProgress, rows: int, budget: int
+    connection: Connection, table: OracleTable, progress: TableProgress, settings: Options, budget: int
 ) -> TableProgress:
-    """A table's snapshot with up to `budget` further chunks.
+    """A table's snapshot with up to `budget` further chunks; one whose rows a statement of the user's gives has one.
 
     Raises:
         DataLossError: what the table held at the snapshot's SCN is no longer in the undo.
+        CaptureError: the user's statement fails.
     """
+    select = SelectOverrides.of(settings).select(table.id)
     try:
-        return _more(connection, table, progress, rows, budget)
+        if select is not None:
+            return _whole(connection, table, progress, select, budget)
+        return _more(connection, table, progress, settings["snapshot_chunk_rows"], budget)
     except OracleError as error:
         raise _told(error, table, progress.commit) from error
+
+
+def _whole(
+    connection: Connection, table: OracleTable, progress: TableProgress, select: str, budget: int
+) -> TableProgress:
+    with _told_of(table, select), as_of(connection, scn.number(progress.commit)):
+        empty = not connection.rows(statements.any_row_of_select(select))
+    if empty:
+        return replace(progress, done=True, empty=True)
+    return replace(progress, bounds=(None,), done=True) if budget else progress
+
+
+@contextmanager
+def _told_of(table: OracleTable, select: str | None) -> Iterator[None]:
+    """Say of an error that it is that of the user's statement, where it does not come of the SCN."""
+    try:
+        yield
+    except OracleError as error:
+        if select is None or error.number in (TOO_OLD, CHANGED, NO_SCN):
+            raise
+        raise failed(table.id, error) from error
 
 
 def _more(connection: Connection, table: OracleTable, progress: TableProgress, rows: int, budget: int) -> TableProgress:
@@ -94,12 +144,11 @@ def read_chunk(
         DataLossError: what the table held at the snapshot's SCN is no longer in the undo.
     """
     yield schema_batch(table.schema, Position(chunk.commit, _SCHEMA_ORDER), capture_time, CONNECTOR)
-    sql, parameters = statements.rows_in_range(table, chunk.lower, chunk.upper)
     masks = Masks.of(settings).of_table(table.schema, table.natives)
     row = 0
     pending: list[pa.Array] | None = None
     try:
-        for batch in connection.batches(sql, rows=ARROW_ROWS, **parameters, scn=scn.number(chunk.commit)):
+        for batch in _rows(connection, table, chunk, settings):
             # The last row of a chunk can carry a mark, so one batch is always held back.
             if pending is not None:
                 yield _batch(table, chunk, masks, pending, row, capture_time, last=False)
@@ -111,6 +160,17 @@ def read_chunk(
     if pending is not None:
         yield _batch(table, chunk, masks, pending, row, capture_time, last=True)
     faultpoints.reach("source.snapshot.chunk")
+
+
+def _rows(connection: Connection, table: OracleTable, chunk: Chunk, settings: Options) -> Iterator[pa.RecordBatch]:
+    at = scn.number(chunk.commit)
+    select = SelectOverrides.of(settings).select(table.id)
+    if select is None:
+        sql, parameters = statements.rows_in_range(table, chunk.lower, chunk.upper)
+        yield from connection.batches(sql, rows=ARROW_ROWS, **parameters, scn=at)
+        return
+    with _told_of(table, select), as_of(connection, at):
+        yield from connection.batches(statements.rows_of_select(table, select), rows=ARROW_ROWS)
 
 
 def _told(error: OracleError, table: OracleTable, commit: str) -> CaptureError | DataLossError:

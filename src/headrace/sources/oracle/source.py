@@ -46,6 +46,7 @@ from headrace.sources.oracle.slices import (
 from headrace.sources.oracle.staging import Range, Staging
 from headrace.sources.oracle.table_rules import TableRules
 from headrace.sources.rights import MissingRight
+from headrace.sources.select_overrides import SelectOverrides
 from headrace.sources.signals import Signal, has_files, signal_file
 from headrace.sources.snapshot import found_empty, plan_chunks
 
@@ -65,6 +66,7 @@ class OracleSource(Source):
         # Here only to say at once what can't be.
         Selection(options)
         TableRules(options)
+        SelectOverrides.of(options)
         self._planned = False
         self._again = options["snapshot_mode"] == "always"
         self._ahead: list[Range] = []

@@ -142,6 +142,22 @@ def insert(table: OracleTable, columns: Sequence[str]) -> str:
     return f"INSERT INTO {table_name(table)} ({', '.join(map(quoted, columns))}) VALUES ({places})"
 
 
+FLASH_BACK = "BEGIN SYS.DBMS_FLASHBACK.ENABLE_AT_SYSTEM_CHANGE_NUMBER(QUERY_SCN => :scn); END;"
+"""From now on the session reads what was there at an SCN, whatever its statements name."""
+FLASH_FORWARD = "BEGIN SYS.DBMS_FLASHBACK.DISABLE; END;"
+
+
+def any_row_of_select(select: str) -> str:
+    """One row of what a user's statement gives, when it gives any."""
+    return f"SELECT 1 FROM ({select}\n) T FETCH FIRST 1 ROWS ONLY"
+
+
+def rows_of_select(table: OracleTable, select: str) -> str:
+    """The captured columns of what a user's statement gives in place of the table."""
+    # On a line of its own, because the statement may end with a comment.
+    return f"SELECT {_shown(table)} FROM ({select}\n) T"
+
+
 def any_row(table: OracleTable) -> str:
     """Whether the table has a row at an SCN."""
     return f"SELECT 1 FROM {table_name(table)} AS OF SCN :scn FETCH FIRST 1 ROWS ONLY"
@@ -192,13 +208,17 @@ def rows_in_range(
     table: OracleTable, lower: Key | None, upper: Key | None, *, condition: str | None = None, now: bool = False
 ) -> tuple[str, dict[str, object]]:
     """A chunk's rows by key, at an SCN or as they are now; with the parameters."""
-    shown = ", ".join(
-        native.projection(quoted(column.name)) + f" AS C{number}"
-        for number, (column, native) in enumerate(zip(table.schema.columns, table.natives, strict=True))
-    )
+    shown = _shown(table)
     where, parameters = _range(table, lower, upper, condition)
     order = f" ORDER BY {', '.join(map(quoted, table.chunk_key))}" if table.chunk_key else ""
     return f"SELECT {shown} FROM {table_name(table)}{'' if now else ' AS OF SCN :scn'}{where}{order}", parameters
+
+
+def _shown(table: OracleTable) -> str:
+    return ", ".join(
+        native.projection(quoted(column.name)) + f" AS C{number}"
+        for number, (column, native) in enumerate(zip(table.schema.columns, table.natives, strict=True))
+    )
 
 
 def _key_columns(table: OracleTable) -> list[str]:
