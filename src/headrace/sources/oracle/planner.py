@@ -40,7 +40,7 @@ from headrace.sources.oracle.definitions import TablesAfter, definitions_of, onl
 from headrace.sources.oracle.incremental import AdHocPlanner, require_signal_table, signals_of
 from headrace.sources.oracle.ledger import Ledger, Transaction, of_ranges
 from headrace.sources.oracle.mining import logs_of, mine, require_logs, whole_since
-from headrace.sources.oracle.snapshot_read import more_chunks, readable
+from headrace.sources.oracle.snapshot_read import MomentGone, more_chunks, readable
 from headrace.sources.oracle.staging import Range, Staging
 from headrace.sources.oracle.structure import OracleTable, tables_of
 from headrace.sources.oracle.table_rules import TableRules
@@ -150,7 +150,11 @@ class Planner:
         if self._settings["snapshot_mode"] in _NO_ROWS:
             return end
         begun = {path: TableProgress(commit=end.commit) for path in tables}
-        return replace(end, tables=self._chunks(begun, tables, limit))
+        try:
+            return replace(end, tables=self._chunks(begun, tables, limit))
+        except MomentGone as gone:
+            # It was altered just now: the next attempt begins later.
+            raise gone.error from gone
 
     def _beginning(self) -> tuple[Offset, Mapping[str, OracleTable]]:
         """Where the log is now, from which a snapshot or a stream begins, and the tables there."""
@@ -193,9 +197,26 @@ class Planner:
 
     def _snapshot(self, start: Offset, limit: Limit) -> Offset:
         behind = {path: p if p.done and not p.bounds else p.behind() for path, p in start.tables.items()}
-        return replace(
-            start, tables=self._chunks(behind, tables_of(start.structures), limit), log=_settled(start.log), gaps={}
-        )
+        tables = tables_of(start.structures)
+        try:
+            advanced = self._chunks(behind, tables, limit)
+        except MomentGone as gone:
+            unfinished = [path for path, progress in behind.items() if not progress.done]
+            if not gone.is_mended_in(self._settings["snapshot_mode"]) or not all(
+                tables[path].chunk_key for path in unfinished
+            ):
+                # Of a table without a key the changes meanwhile would come twice.
+                raise gone.error from gone
+            return self._read_later(start, unfinished, gone)
+        return replace(start, tables=advanced, log=_settled(start.log), gaps={})
+
+    def _read_later(self, start: Offset, unfinished: list[str], gone: MomentGone) -> Offset:
+        """The stream goes on first; then these tables are read from their beginning, as of where it is."""
+        _LOG.warning("%s The snapshot of %s begins again.", gone.error.message, ", ".join(unfinished))
+        state = AdHoc.from_json(start.ad_hoc).behind()
+        waiting = (*state.blocking, *(path for path in unfinished if path not in state.blocking))
+        state = replace(state, blocking=waiting)
+        return replace(start, tables={}, initial=False, log=_settled(start.log), gaps={}, ad_hoc=state.to_json())
 
     def _chunks(
         self, lagging: Mapping[str, TableProgress], tables: Mapping[str, OracleTable], limit: Limit
@@ -258,7 +279,9 @@ class Planner:
     def _all_readable(self, end: Offset) -> bool:
         """Whether no table was altered after the batch's end; else the stream goes there first."""
         with self._connect(self._settings["pdb"]) as connection:
-            return all(readable(connection, table, end.commit) for table in tables_of(end.structures).values())
+            return all(
+                readable(connection, table, end.commit, waits=True) for table in tables_of(end.structures).values()
+            )
 
     # What was lost.
 
