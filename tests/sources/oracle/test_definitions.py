@@ -21,7 +21,7 @@ def test_a_truncate_is_an_event_without_key_and_images(database, session):
 
 
 def test_a_column_that_is_added_comes_with_the_definition_before_it(database, session):
-    run = Run(database)
+    run = Run(database, log_mining_strategy="redo_log_catalog")
     run.until_level()
     add(session, 1)
     session.commit()

@@ -19,7 +19,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from headrace.emulators.oracle import definitions, files, redo_text
+from headrace.emulators.oracle import definitions, files, redo_dictionary, redo_text
 from headrace.emulators.oracle.catalog import Table, find_table
 from headrace.emulators.oracle.dialect import folded, parsed, sqlite_text
 from headrace.emulators.oracle.errors import DatabaseError, IntegrityError, NotSupportedError, refusal_of
@@ -127,6 +127,10 @@ class Session:
         if _LOCK.match(text):
             return Result()
         if self.flashback.call(text, given, in_transaction=self.in_transaction):
+            return Result()
+        if redo_dictionary.is_build(text):
+            with self.writing(begin=False):
+                redo_dictionary.build(self.log, self.thread, self.now(), self.container)
             return Result()
         if text.upper().startswith("BEGIN"):
             self.miner.call(text, given)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from headrace.options import Option
+from headrace.sources.oracle.dictionary import strategy
 from headrace.sources.stream_options import COLUMNS, HEARTBEAT, SIGNALS, STATEMENTS
 
 
@@ -142,6 +143,24 @@ OPTIONS: tuple[Option, ...] = (
         default=100_000,
         minimum=1,
         aliases=("log.mining.batch.size.default",),
+    ),
+    Option(
+        "log_mining_strategy",
+        strategy,
+        "Where LogMiner has the names of tables and columns from. online_catalog: from the catalog as it is, so that a "
+        "change of a table that was altered before it is mined can't be read. redo_log_catalog: from a dictionary that "
+        "the source has written into the redo logs, behind which definitions are followed; it costs large logs.",
+        default="online_catalog",
+        choices=("online_catalog", "redo_log_catalog"),
+        aliases=("log.mining.strategy",),
+    ),
+    Option(
+        "dictionary_logs",
+        int,
+        "With redo_log_catalog: a new dictionary is written when more logs than so many were filled since the last. "
+        "The logs since the last one are read with each range.",
+        default=20,
+        minimum=1,
     ),
     Option("mining_sessions", int, "How many ranges are mined at once, each in a session.", default=4, minimum=1),
     Option(

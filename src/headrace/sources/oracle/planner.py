@@ -27,12 +27,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from headrace.errors import CaptureError, DataLossError, PositionMismatch
+from headrace.errors import DataLossError, PositionMismatch
 from headrace.options import Options
 from headrace.sources.ad_hoc import AdHoc
 from headrace.sources.base import Limit
 from headrace.sources.offset import Offset, TableProgress
-from headrace.sources.oracle import scn, statements
+from headrace.sources.oracle import dictionary, scn, statements
+from headrace.sources.oracle.beginning import (
+    behind_new_dictionary,
+    keep_dictionary_new,
+    place,
+    require_set_up,
+)
 from headrace.sources.oracle.catalog import Selection, captured_tables, is_by_logging
 from headrace.sources.oracle.change_rows import instant
 from headrace.sources.oracle.connection import Connection
@@ -96,6 +102,7 @@ class Planner:
         self._ahead = ahead
         self._restarted = restarted
         self._again = again
+        self._in_redo = settings["log_mining_strategy"] == dictionary.IN_REDO
         self._rules = TableRules(settings)
         self._ad_hoc = AdHocPlanner(lambda: connect(settings["pdb"]), settings, self.database)
 
@@ -159,27 +166,18 @@ class Planner:
     def _beginning(self) -> tuple[Offset, Mapping[str, OracleTable]]:
         """Where the log is now, from which a snapshot or a stream begins, and the tables there."""
         with self._connect("") as root:
-            name, mode, _, minimal, _, _, resetlogs = root.rows(statements.DATABASE)[0]
-            if mode != "ARCHIVELOG":
-                raise CaptureError(f"Database '{name}' is not in ARCHIVELOG mode.", remedy="ALTER DATABASE ARCHIVELOG.")
-            if minimal == "NO":
-                raise CaptureError(
-                    f"Database '{name}' does not log what LogMiner needs.",
-                    remedy="Run ALTER DATABASE ADD SUPPLEMENTAL LOG DATA.",
-                )
+            resetlogs = require_set_up(root)
             with self._connect(self._settings["pdb"]) as connection:
                 tables = captured_tables(connection, self.database, self._settings, strict=True)
                 if self._settings["signal_data_collection"]:
                     require_signal_table(self._settings["signal_data_collection"], self.database, tables)
-            # In this order: whatever was open at the snapshot began before the second look, or is among those seen.
-            before = int(root.value(statements.CURRENT_SCN))
-            oldest = root.value(statements.OLDEST_TRANSACTION)
-            at = int(root.value(statements.CURRENT_SCN))
-        begin = min(before, int(oldest) if oldest is not None else before) - 1
+            if self._in_redo:
+                dictionary.write(root)
+            begin, at = place(root, self._settings)
         commit = scn.to_text(at)
         log = {
             "scn": str(begin), "mined": str(begin), "ranges": [], "mining": [], "open": {}, "commit_scn": {},
-            "resetlogs": str(resetlogs), "window": [], "definitions": [], "rules": self._rules.digest,
+            "resetlogs": resetlogs, "window": [], "definitions": [], "rules": self._rules.digest,
         }  # fmt: skip
         end = Offset(
             source=self._identity,
@@ -297,6 +295,8 @@ class Planner:
             raise error
         with self._connect("") as root:
             whole = whole_since(root, self._upper(), self._settings)
+            if self._in_redo:
+                whole = max(whole, behind_new_dictionary(root, self._settings))
         after = scn.number(start.commit)
         low = max(whole, after)
         needed = start.log["ranges"] or start.log["mining"]
@@ -350,6 +350,9 @@ class Planner:
         reached = int(log["mined"])
         ranges = [*kept, *self._known_ahead(reached, start.structures)]
         reached = ranges[-1].high if ranges and ranges[-1].high > reached else reached
+        if self._in_redo:
+            with self._connect("") as root:
+                keep_dictionary_new(root, self._settings)
         upper = self._upper()
         wanted = self._wanted(reached, upper, limit, after)
         mining: list[Range] = []

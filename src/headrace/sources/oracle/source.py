@@ -233,7 +233,10 @@ class OracleSource(Source):
 
     def _mark(self, structures: Mapping[str, Any], resetlogs: str) -> list[str]:
         """What is mined: ranges of another database, another incarnation of it or of other tables are other ranges."""
-        return [self._database, resetlogs, str(self.settings["lob_enabled"]), *sorted(structures)]
+        strategy = self.settings["log_mining_strategy"]
+        # What one strategy can't print another may.
+        names = [] if strategy == "online_catalog" else [strategy]
+        return [self._database, resetlogs, str(self.settings["lob_enabled"]), *names, *sorted(structures)]
 
     def _staging(self, structures: Mapping[str, Any], resetlogs: str) -> Staging:
         return Staging(self.settings["staging_location"], self._mark(structures, resetlogs))
@@ -274,7 +277,7 @@ class OracleSource(Source):
     def _archived(connection: Connection) -> int:
         """The SCN up to which all open threads are archived."""
         newest: dict[int, int] = {int(row[0]): 0 for row in connection.rows(statements.THREADS)}
-        for _, thread, _, _, next, _ in connection.rows(statements.ARCHIVED_LOGS, low=0):
+        for _, thread, _, _, next, *_ in connection.rows(statements.ARCHIVED_LOGS, low=0):
             if int(thread) in newest:
                 newest[int(thread)] = max(newest[int(thread)], int(next))
         return max(min(newest.values(), default=1) - 1, 0)
