@@ -49,6 +49,10 @@ def test_with_a_dictionary_in_the_logs_it_is_read_and_the_definition_comes_betwe
     assert [r["op"] for r in rows] == ["c", "schema", "c", "schema", "c"]
     assert data(rows)[0] == ("c", "CUSTOMERS", row(1))
     assert [values.get("PHONE") for _, _, values in data(rows)] == [None, "555", "556"]
+    # Both definitions tell the structure that the catalog knows, which is the newest.
+    assert [('"PHONE"' in r["table_schema"], '"CREDIT"' in r["table_schema"]) for r in rows if r["op"] == "schema"] == [
+        (True, False)
+    ] * 2
 
 
 def test_a_run_that_stopped_at_such_a_change_goes_on_with_the_other_strategy_where_a_dictionary_is(database, session):

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import datetime as dt
+
 import pytest
 from tests.sources.oracle.runs import Run, add, data, image, row
+
+from headrace.emulators.oracle.redo_log import Scripted
 
 
 def test_commits_come_in_their_order_and_not_in_that_of_their_changes(database, session):
@@ -147,3 +151,14 @@ def test_transactions_have_edges_and_counts_where_asked(database, session):
     assert (
         image(rows[-1]["source"])["data_collections"] == '[{"data_collection":"ORCL.SHOP.CUSTOMERS","event_count":5}]'
     )
+
+
+def test_the_time_of_a_change_is_that_of_its_commit(database, session):
+    run = Run(database)
+    run.until_level()
+    session.session.script = Scripted(time="2026-01-01 00:00:00")
+    add(session, 1)
+    session.session.script = Scripted(time="2026-01-01 00:05:00")
+    session.commit()
+    (change,) = [r for r in run.until_level() if r["op"] == "c"]
+    assert change["event_time"] == dt.datetime(2026, 1, 1, 0, 5, tzinfo=dt.UTC)
