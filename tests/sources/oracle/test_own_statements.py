@@ -6,6 +6,7 @@ import pytest
 from tests.sources.oracle.runs import Run, add, data, row
 
 from headrace.errors import CaptureError, DataLossError, OptionError
+from headrace.sources.oracle.connection import Connection, OracleError
 
 WHERE = "SELECT * FROM SHOP.CUSTOMERS WHERE ID > 1 -- the rest is history"
 NAME = "snapshot.select.statement.overrides.SHOP.CUSTOMERS"
@@ -75,3 +76,23 @@ def test_undo_that_is_gone_is_said_as_for_the_table_itself(run, database, sessio
     database.forget_undo()
     with pytest.raises(DataLossError, match="UNDO_RETENTION"):
         reader.until_level()
+
+
+def test_the_right_that_it_needs_is_asked_for_before_a_run(run, monkeypatch):
+    source = run(WHERE).source
+    assert source.missing_rights() == []
+    ran = Connection.run
+
+    def refused(connection, sql, **parameters):
+        if "DBMS_FLASHBACK" in sql:
+            error = OracleError("ORA-06550: PLS-00201: identifier 'SYS.DBMS_FLASHBACK' must be declared")
+            error.number = 6550
+            raise error
+        ran(connection, sql, **parameters)
+
+    monkeypatch.setattr(Connection, "run", refused)
+    (found,) = source.missing_rights()
+    assert found.grant == "Run as SYS: GRANT EXECUTE ON DBMS_FLASHBACK TO C##MINER;"
+    with pytest.raises(CaptureError) as caught:
+        run(WHERE, tables="SHOP.CUSTOMERS").batch()
+    assert "GRANT EXECUTE ON DBMS_FLASHBACK" in caught.value.remedy

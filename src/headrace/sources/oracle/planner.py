@@ -379,7 +379,8 @@ class Planner:
         asked = self._ad_hoc.asked(settled, end, signals)
         if self._settings["snapshot_mode"] not in _NO_ROWS:
             # Nothing is known of the rows that they had before.
-            asked = replace(asked, blocking=(*asked.blocking, *end.log["fresh"]))
+            fresh = (path for path in end.log["fresh"] if path not in asked.blocking)
+            asked = replace(asked, blocking=(*asked.blocking, *fresh))
         asked, blocking = self._ad_hoc.blocking(asked, end)
         bound = min(upper, scn.number(limit.upto)) if limit.upto else upper
         again = self._again and commit >= bound and self._all_readable(end)

@@ -31,7 +31,7 @@ from headrace.sources.oracle.ledger import Transaction, of_ranges
 from headrace.sources.oracle.mining import mine
 from headrace.sources.oracle.options import OPTIONS
 from headrace.sources.oracle.planner import Planner, left_out
-from headrace.sources.oracle.rights import table_rights, view_rights
+from headrace.sources.oracle.rights import flashback_rights, table_rights, view_rights
 from headrace.sources.oracle.slices import (
     asked_slice,
     empty_slice,
@@ -107,7 +107,11 @@ class OracleSource(Source):
             at = scn.to_text(int(root.value(statements.CURRENT_SCN)))
         with self._connect(self.settings["pdb"]) as connection:
             tables = captured_tables(connection, self._database, self.settings, strict=False)
-            return list(table_rights(connection, tables.values(), at, user))
+            selects = SelectOverrides.of(self.settings)
+            missing = list(table_rights(connection, tables.values(), at, user))
+            if any(selects.select(table.id) is not None for table in tables.values()):
+                missing += flashback_rights(connection, at, user)
+            return missing
 
     def preview(self, start: Offset, now: dt.datetime) -> Offset:
         """What the next batch would begin with; no range is mined for it."""
