@@ -37,10 +37,6 @@ class Statements(Protocol):
     EVERY_NTH_COMMIT: str
     TRANSACTIONS_BEFORE: str
     COMMIT_TIME: str
-    LAST_TRANSACTION: str
-    """LSN and time of the last captured transaction up to an LSN; empty where `COMMIT_TIME` knows idle commits too."""
-    NEWEST_CHANGES: str
-    """Name, number and newest commit of each change table; empty where the one before is."""
     COMMIT_TIMES: dict[str, str]
     FIRST_REPEATED: str
     FIRST_SETTLED: str
@@ -171,6 +167,18 @@ class Dialect(Protocol):
             after: the commit that was reached.
             upto: a later one.
             oldest: what `Statements.OLDEST_MAPPED` gave.
+        """
+
+    def last_transaction(self, connection: Connection, upto: str) -> tuple[str, str] | None:
+        """LSN and time of the last captured transaction up to an LSN; null where none is listed.
+
+        Only asked where idle commits are not kept.
+        """
+
+    def newest_changes(self, connection: Connection) -> dict[tuple[str, int], str | None]:
+        """The newest commit that was ever put into each change table, by its name and number.
+
+        Only asked where idle commits are not kept.
         """
 
     def native(self, *parts: Any) -> NativeType:

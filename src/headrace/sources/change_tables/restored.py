@@ -35,6 +35,7 @@ class SameHistory:
     def __init__(self, connection: Connection, database: str) -> None:
         self._connection = connection
         self._statements = connection.statements
+        self._dialect = connection.dialect
         self._database = database
 
     def mark(self, commit: str, before: Mapping[str, Any]) -> dict[str, Any]:
@@ -44,10 +45,14 @@ class SameHistory:
             commit: the batch's end.
             before: the mark of the batch before; what it says stands where clean-up left nothing newer.
         """
-        if not self._statements.LAST_TRANSACTION:
+        if self._dialect.keeps_idle_commits:
             return {}
-        last = self._last_transaction(commit)
-        newest = [(at, name, number) for (name, number), at in self._newest().items() if at is not None]
+        last = self._dialect.last_transaction(self._connection, commit)
+        newest = [
+            (at, name, number)
+            for (name, number), at in self._dialect.newest_changes(self._connection).items()
+            if at is not None
+        ]
         upto = max((entry for entry in newest if entry[0] <= commit), default=None)
         found = {
             _TRANSACTION: before.get(_TRANSACTION) if last is None else list(last),
@@ -83,7 +88,7 @@ class SameHistory:
         Raises:
             OtherHistory: it is not.
         """
-        if self._connection.dialect.keeps_idle_commits:
+        if self._dialect.keeps_idle_commits:
             self._require_same_commit(start, oldest)
         elif start.log:
             self._require_same_mark(start)
@@ -98,7 +103,7 @@ class SameHistory:
             raise self._other(f"no longer has the commit with LSN {start.commit} that was delivered")
 
     def _require_same_mark(self, start: Offset) -> None:
-        last = self._last_transaction(start.commit)
+        last = self._dialect.last_transaction(self._connection, start.commit)
         known = start.log.get(_TRANSACTION)
         # Where there is none, clean-up has taken it, and its changes too: then it is seen whether any are missing.
         if last is not None and list(last) != known:
@@ -111,18 +116,9 @@ class SameHistory:
         if _NEWEST not in start.log:
             return
         at, name, number = start.log[_NEWEST]
-        now = self._newest()
+        now = self._dialect.newest_changes(self._connection)
         if (name, number) in now and (now[name, number] or "") < at:
             raise self._other(f"no longer has the changes up to LSN {at} in change table '{name}' that were delivered")
-
-    def _last_transaction(self, commit: str) -> tuple[str, str] | None:
-        rows = self._connection.rows(self._statements.LAST_TRANSACTION, (lsn.to_bytes(commit),))
-        return (lsn.read(rows[0][0]), str(rows[0][1])) if rows else None
-
-    def _newest(self) -> dict[tuple[str, int], str | None]:
-        """The newest commit that was ever put into each change table, whatever was cleaned since."""
-        rows = self._connection.rows(self._statements.NEWEST_CHANGES)
-        return {(str(name), int(number)): None if at is None else lsn.read(at) for name, number, at in rows}
 
     def _other(self, what: str) -> OtherHistory:
         return OtherHistory(
