@@ -33,6 +33,10 @@ class CapturedDatabase(ABC):
     """Whether the catalog has names in capitals."""
     small_slices: Row = {"commits_per_slice": 2}  # noqa: RUF012
     """Options with which a few commits make several slices."""
+    chunk_point = "source.incremental.wait"
+    """Where a chunk of an ad-hoc snapshot has been planned and is not read yet."""
+    chunks_are_moments = False
+    """Whether such a chunk is the table at the batch's end, so that nothing in it can be newer than what follows."""
 
     @property
     @abstractmethod
@@ -62,6 +66,10 @@ class CapturedDatabase(ABC):
     @abstractmethod
     def clean(self) -> None:
         """Forget all captured changes."""
+
+    def clean_delivered(self, run: Run) -> None:
+        """Forget all changes that a run has delivered."""
+        self.clean()
 
     @abstractmethod
     def capturing(self) -> AbstractContextManager[Any]:
@@ -261,6 +269,7 @@ class OracleDatabase(CapturedDatabase):
     """Oracle, emulated. What is captured are the tables that log all their columns."""
 
     source, schema, capitals = "oracle", "SHOP", True
+    chunk_point, chunks_are_moments = "source.oracle.upper", True
     small_slices: Row = {"rows_per_slice": 4}  # noqa: RUF012
     _TYPES = (
         (r"\bvarchar\(", "VARCHAR2("), (r"\bvarbinary\(", "RAW("), (r"\bdecimal\(", "NUMBER("),
@@ -303,6 +312,12 @@ class OracleDatabase(CapturedDatabase):
 
     def clean(self) -> None:
         self.emulated.switch_log()
+        self.emulated.delete_archived()
+
+    def clean_delivered(self, run: Run) -> None:
+        """A log is read to its end when something is read of the log after it."""
+        self.emulated.switch_log()
+        run.all()
         self.emulated.delete_archived()
 
     @contextmanager

@@ -9,8 +9,8 @@ import pytest
 from headrace.errors import OptionError
 from headrace.pipeline import run
 from headrace.pipeline.model import Model, read_model
-from headrace.sources.change_tables.select_overrides import selects
 from headrace.sources.message_keys import message_keys
+from headrace.sources.select_overrides import selects
 
 SALT = "CzQMA0cB5K"
 REST = "sinks: [{type: list_changes, path: ./lake}]\npipeline: {name: sales, checkpoint: ./state}\n"

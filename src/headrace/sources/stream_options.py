@@ -5,6 +5,7 @@ from __future__ import annotations
 from headrace.options import Option
 from headrace.sources.column_rules import patterns
 from headrace.sources.message_keys import message_keys
+from headrace.sources.select_overrides import selects
 
 _OPERATIONS = ("c", "u", "d", "t")
 
@@ -132,3 +133,20 @@ COLUMNS: tuple[Option, ...] = (
     ),
 )
 """What is captured of a table, and how it leaves."""
+STATEMENTS: tuple[Option, ...] = (
+    Option(
+        "snapshot_select_statement_overrides",
+        selects,
+        "Tables whose snapshot is read by a SELECT of yours, in one chunk: a mapping from schema.table to the "
+        "statement (as JSON where options are text), or the tables, with the statements in options of their own.",
+        default=None,
+        aliases=("snapshot.select.statement.overrides",),
+    ),
+    Option(
+        "snapshot.select.statement.overrides.*",
+        str,
+        "`snapshot.select.statement.overrides.<schema>.<table>`: the statement for one table.",
+        default=None,
+    ),
+)
+"""What is read in place of a table in its snapshot."""

@@ -110,3 +110,79 @@ def test_an_online_log_is_gone_when_it_was_overwritten(database):
         miner.execute(ADD.format("arch_1_1"))
         miner.execute(START)
         assert miner.execute(CONTENTS).fetchall()
+
+
+BUILD = "BEGIN SYS.DBMS_LOGMNR_D.BUILD(OPTIONS => SYS.DBMS_LOGMNR_D.STORE_IN_REDO_LOGS); END;"
+IN_LOGS = "SYS.DBMS_LOGMNR.DICT_FROM_REDO_LOGS + SYS.DBMS_LOGMNR.DDL_DICT_TRACKING"
+
+
+def mining(options, low, high):
+    return f"BEGIN SYS.DBMS_LOGMNR.START_LOGMNR(STARTSCN => {low}, ENDSCN => {high}, OPTIONS => {options}); END;"
+
+
+def added(miner, *sequences):
+    miner.execute(SET)
+    for sequence in sequences:
+        miner.execute(ADD.format(f"arch_1_{sequence}"))
+
+
+def test_names_are_those_of_the_catalog_now_or_of_a_dictionary_in_the_logs(database):
+    database.run(BUILD)
+    low = database.scn
+    database.run("INSERT INTO T (ID, NAME) VALUES (2, 'b')", "ALTER TABLE T ADD (MORE NUMBER(3))")
+    high = database.scn
+    database.switch_log()
+    shown = "SELECT SEG_OWNER, TABLE_NAME, STATUS, INFO, SQL_REDO FROM V$LOGMNR_CONTENTS WHERE OPERATION_CODE = 1"
+    with database.connect() as miner:
+        added(miner, 2, 3, 4)
+        miner.execute(mining("SYS.DBMS_LOGMNR.DICT_FROM_ONLINE_CATALOG", low, high))
+        ((owner, name, status, info, sql),) = miner.execute(shown).fetchall()
+        assert (owner, name[:5], status, info) == ("UNKNOWN", "OBJ# ", 2, "Dictionary Mismatch")
+        assert sql == f'insert into "UNKNOWN"."{name}"("COL 1","COL 2") values (HEXTORAW(\'32\'),HEXTORAW(\'62\'));'
+        miner.execute(mining(IN_LOGS, low, high))
+        ((owner, name, status, info, sql),) = miner.execute(shown).fetchall()
+        assert (owner, name, status, info) == ("SHOP", "T", 0, None)
+        assert sql == 'insert into "SHOP"."T"("ID","NAME") values (\'2\',\'b\');'
+
+
+@pytest.mark.parametrize(
+    ("sequences", "options", "before", "number"),
+    [
+        ((1, 2, 3, 4), IN_LOGS, 0, None),
+        ((1, 4), IN_LOGS, 0, 1371),
+        ((3, 4), IN_LOGS, 0, 1371),
+        ((1, 2, 3, 4), IN_LOGS, 2, 1371),
+        ((2, 3), IN_LOGS, 0, 1291),
+        ((1, 2, 3, 4), IN_LOGS + " + SYS.DBMS_LOGMNR.DICT_FROM_ONLINE_CATALOG", 0, 1298),
+        ((1, 2, 3, 4), "SYS.DBMS_LOGMNR.DICT_FROM_REDO_LOGS", 0, 3001),
+    ],
+    ids=["whole", "none", "its end only", "behind the first SCN", "a log since is missing", "both", "without tracking"],
+)
+def test_a_dictionary_in_the_logs_is_whole_and_before_the_first_scn(database, sequences, options, before, number):
+    database.run(BUILD)
+    low = database.scn - before
+    database.run("INSERT INTO T (ID, NAME) VALUES (2, 'b')")
+    database.switch_log()
+    with database.connect() as miner:
+        added(miner, *sequences)
+        start = mining(options, low, database.scn - 1)
+        if number is None:
+            miner.execute(start)
+            return
+        with pytest.raises(DatabaseError) as refused:
+            miner.execute(start)
+        assert refused.value.code == number
+
+
+def test_a_dictionary_is_written_from_the_root_into_archived_logs(tmp_path):
+    with EmulatedOracle(tmp_path / "server", "CDB1", pdb="PDB1") as database, database.connect() as session:
+        session.execute(BUILD)
+        for statement, number in (
+            ("ALTER SESSION SET CONTAINER = PDB1", 65040),
+            ("ALTER SESSION SET CONTAINER = CDB$ROOT", 1325),
+        ):
+            session.execute(statement)
+            with pytest.raises(DatabaseError) as refused:
+                session.execute(BUILD)
+            assert refused.value.code == number
+            database.set_fact("log_mode", "NOARCHIVELOG")

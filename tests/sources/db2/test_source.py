@@ -7,7 +7,7 @@ import datetime as dt
 import pytest
 from captured_shop import NOW, Db2Database, Run, closing, data, image
 
-from headrace.errors import CaptureError, OptionError
+from headrace.errors import CaptureError, DataLossError, OptionError
 from headrace.sources.base import Limit
 from headrace.sources.change_tables.connection import Denied
 from headrace.sources.db2.connection import Db2Connection
@@ -344,3 +344,37 @@ def test_a_preview_begins_as_the_next_batch_does(database):
     run = database.run()
     run.source.connect()
     assert run.source.preview(run.offset, dt.datetime.now(dt.UTC)).known == ("SHOP.T",)
+
+
+def test_a_commit_whose_unit_of_work_was_pruned_has_no_time(database):
+    database.create("t", "id int not null primary key")
+    run = database.run()
+    run.all()
+    database.insert("t", 1)
+    database.capture()
+    database.execute("DELETE FROM ASNCDC.IBMSNAP_UOW")
+    (change,) = [row for row in run.all() if row["op"] == "c"]
+    # Events say when the batch was planned.
+    assert (change["event_time"], change["capture_time"]) == (None, NOW)
+
+
+@pytest.mark.parametrize("other", [True, False], ids=["after another transaction", "as the first of all"])
+def test_a_change_table_that_says_its_first_change_is_its_oldest_has_to_show_that_none_was_before(database, other):
+    database.create("u", "id int not null primary key")
+    if other:
+        database.insert("u", 1)
+        database.capture()
+    database.create("t", "id int not null primary key")
+    run = database.run()
+    run.all()
+    database.insert("t", 2)
+    database.capture()
+    # As on z/OS; on other platforms it is NULL until something was pruned.
+    database.execute(
+        "UPDATE ASNCDC.IBMSNAP_REGISTER SET CD_OLD_SYNCHPOINT = CD_NEW_SYNCHPOINT WHERE SOURCE_TABLE = 'T'"
+    )
+    if other:
+        assert data(run.all()) == [("c", "t", {"id": "2"})]
+        return
+    with pytest.raises(DataLossError, match="the rest was cleaned"):
+        run.all()

@@ -69,3 +69,17 @@ def data(rows):
         for row in rows
         if row["op"] not in ("schema", "begin", "end")
     ]
+
+
+INSERT = "INSERT INTO CUSTOMERS (ID, NAME, CREDIT) VALUES (:id, :name, :credit)"
+
+
+def add(connection, *ids, name="x"):
+    """Insert customers."""
+    for id in ids:
+        connection.execute(INSERT, id=id, name=name, credit="0.50")
+
+
+def row(id, name="x", credit="0.50"):
+    """A customer as an image."""
+    return {"ID": str(id), "NAME": name, "CREDIT": credit}

@@ -46,3 +46,13 @@ def test_a_column_of_a_type_that_is_not_captured_is_left_out_and_said(database, 
         {"ID": "2", "CREDIT": "1.00"},
     ]
     assert f"Columns of table SHOP.CUSTOMERS that are not captured: NAME ({kind})." in caplog.messages
+
+
+def test_a_named_table_that_does_not_log_all_its_columns_is_captured_with_the_statement_that_helps(database, caplog):
+    database.run("CREATE TABLE PLAIN (ID NUMBER(9) NOT NULL PRIMARY KEY)")
+    run = Run(database, tables="SHOP.PLAIN,SHOP.CUSTOMERS")
+    run.until_level()
+    (said,) = [r.message for r in caplog.records if "does not log all its columns" in r.message]
+    assert said.endswith('Run ALTER TABLE "SHOP"."PLAIN" ADD SUPPLEMENTAL LOG DATA (ALL) COLUMNS.')
+    database.run("INSERT INTO PLAIN (ID) VALUES (1)")
+    assert data(run.until_level()) == [("c", "PLAIN", {"ID": "1"})]

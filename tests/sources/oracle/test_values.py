@@ -10,6 +10,7 @@ import pytest
 from tests.sources.oracle.runs import Run, data, image
 
 from headrace.emulators.oracle import EmulatedOracle
+from headrace.errors import CaptureError
 from headrace.sources.oracle.types import NativeType, Unreadable
 
 TYPES = [
@@ -206,3 +207,22 @@ def test_a_value_that_is_not_printed_as_its_type_is_refused_without_telling_it(d
 )  # fmt: skip
 def test_calls_are_read_by_the_type_of_their_column(declared, call, text):
     assert declared.from_redo(call, True) == text
+
+
+def test_the_continuation_of_an_extended_string_stops_the_run(database, session):
+    run = Run(database, lob_enabled=True)
+    run.until_level()
+    session.execute("INSERT INTO CUSTOMERS (ID, NAME) VALUES (1, 'a')")
+    session.execute("UPDATE CUSTOMERS SET NAME = 'b' WHERE ID = 1")
+    session.commit()
+    # As a value of more than 4000 bytes begins and goes on; of the second nobody has told the form.
+    begin = (
+        "DECLARE Stmt VARCHAR2(99); BEGIN Stmt := "
+        """'update "SHOP"."CUSTOMERS" a set a."NAME" = :NAME where a."ID" = ''1'''; END;"""
+    )
+    for old, code, sql in ((1, 91, begin), (3, 92, "b")):
+        database._connection.execute(
+            'UPDATE "sys.redo" SET operation_code = ?, sql_redo = ? WHERE operation_code = ?', (code, sql, old)
+        )
+    with pytest.raises(CaptureError, match=r"SHOP\.CUSTOMERS can't be read"):
+        run.until_level()

@@ -19,6 +19,7 @@ from tests.sources.sqlserver.test_source import NOW, Run, clean, create, data, r
 from headrace.emulators.sqlserver import EmulatedServer
 from headrace.errors import CaptureError, DataLossError, PositionMismatch
 from headrace.sources.base import Limit
+from headrace.sources.change_tables import lsn
 from headrace.sources.change_tables.connection import LostConnection, StatementError
 
 CUT = DriverError("Communication link failure", "TCP Provider: Error code 0x2746")
@@ -329,8 +330,17 @@ def test_a_database_that_was_restored_and_has_moved_on_since_is_refused(database
             restored.execute(f"INSERT INTO dbo.t VALUES ({100 + n})")
         restored.capture()
         assert restored.max_lsn() > database.max_lsn()
+        end = restored.max_lsn()
     with pytest.raises(PositionMismatch, match="no longer has the commit"):
         run.with_options(hostname=str(old)).batch()
+    rows = run.with_options(hostname=str(old), snapshot_mode="when_needed").all()
+    assert [row["error"].partition("are lost: ")[2] for row in rows if row["op"] == "gap"] == [
+        "the database was restored."
+    ]
+    assert [(op, row["id"]) for op, _, row in data(r for r in rows if r["op"] != "gap")] == [
+        ("r", str(100 + n)) for n in range(5)
+    ]
+    assert run.offset.commit == lsn.read(end)
 
 
 # A value that the source can't convert.

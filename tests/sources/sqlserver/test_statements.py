@@ -20,9 +20,9 @@ from headrace.emulators.sqlserver import EmulatedServer
 from headrace.emulators.sqlserver.session import utc_now
 from headrace.errors import CaptureError, DataLossError
 from headrace.sources.base import Limit
-from headrace.sources.change_tables.select_overrides import derived
 from headrace.sources.change_tables.structure import CapturedTable, CaptureInstance
 from headrace.sources.offset import Offset
+from headrace.sources.select_overrides import derived
 from headrace.sources.signals import Signal
 from headrace.sources.sqlserver import statements
 from headrace.sources.sqlserver.connection import SqlServerConnection

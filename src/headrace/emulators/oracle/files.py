@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace.emulators.oracle.errors import DatabaseError
+from headrace.emulators.oracle.redo_text import nameless
 
 _SCHEMA = """
 CREATE TABLE "sys.facts" (name TEXT PRIMARY KEY, value);
@@ -20,7 +21,8 @@ CREATE TABLE "sys.columns" (object_id INTEGER, column_id INTEGER, name TEXT, typ
 CREATE TABLE "sys.keys" (object_id INTEGER, name TEXT, kind TEXT, ordinal INTEGER, column_name TEXT);
 CREATE TABLE "sys.threads" (thread INTEGER PRIMARY KEY, status TEXT, last_scn INTEGER, last_time TEXT);
 CREATE TABLE "sys.logs" (thread INTEGER, sequence INTEGER, first_scn INTEGER, next_scn INTEGER, first_time TEXT,
-  online INTEGER, archived INTEGER, deleted INTEGER, records INTEGER, PRIMARY KEY (thread, sequence));
+  online INTEGER, archived INTEGER, deleted INTEGER, records INTEGER, dictionary_begin INTEGER DEFAULT 0,
+  dictionary_end INTEGER DEFAULT 0, PRIMARY KEY (thread, sequence));
 CREATE TABLE "sys.redo" (id INTEGER PRIMARY KEY, thread INTEGER, sequence INTEGER, rs_id TEXT, ssn INTEGER, scn INTEGER,
   xid BLOB, operation_code INTEGER, owner TEXT, name TEXT, row_id TEXT, rollback INTEGER, time TEXT, username TEXT,
   sql_redo TEXT, status INTEGER, info TEXT, object_id INTEGER, object_version INTEGER, con TEXT);
@@ -49,6 +51,8 @@ CREATE VIEW "V$LOGFILE" AS SELECT thread * 100 + sequence % 3 AS "GROUP#", 'ONLI
 CREATE VIEW "V$ARCHIVED_LOG" AS SELECT 'arch_' || thread || '_' || sequence AS NAME, thread AS "THREAD#",
   sequence AS "SEQUENCE#", first_scn AS "FIRST_CHANGE#", next_scn AS "NEXT_CHANGE#", first_time AS FIRST_TIME,
   CASE WHEN deleted THEN 'D' ELSE 'A' END AS STATUS, 'YES' AS ARCHIVED, 1 AS DEST_ID,
+  CASE WHEN dictionary_begin THEN 'YES' ELSE 'NO' END AS DICTIONARY_BEGIN,
+  CASE WHEN dictionary_end THEN 'YES' ELSE 'NO' END AS DICTIONARY_END,
   (SELECT value FROM "sys.facts" WHERE name = 'resetlogs') AS "RESETLOGS_CHANGE#",
   '2024-01-01 00:00:00' AS RESETLOGS_TIME FROM "sys.logs" WHERE archived;
 CREATE VIEW "V$ARCHIVE_DEST_STATUS" AS SELECT 1 AS DEST_ID, 'LOG_ARCHIVE_DEST_1' AS DEST_NAME, 'VALID' AS STATUS,
@@ -163,4 +167,6 @@ _FUNCTIONS: tuple[tuple[str, int, Any], ...] = (
     ("ROWIDTOCHAR", 1, lambda value: value),
     ("SYS_EXTRACT_UTC", 1, lambda value: value),
     ("XMLTOCLOB", 1, lambda value: value),
+    # Not of the server's: for the emulated LogMiner.
+    ("NAMELESS", 2, nameless),
 )

@@ -15,9 +15,10 @@ _CALL = re.compile(
 )
 _ARGUMENT = re.compile(r"\s*(\w+)\s*=>\s*(.+?)\s*", re.DOTALL)
 _FLAGS = {
-    "ADDFILE": 0, "NEW": 1, "DICT_FROM_ONLINE_CATALOG": 16, "NO_ROWID_IN_STMT": 2048, "NO_SQL_DELIMITER": 64,
+    "ADDFILE": 0, "NEW": 1, "DDL_DICT_TRACKING": 8, "DICT_FROM_ONLINE_CATALOG": 16, "DICT_FROM_REDO_LOGS": 32,
+    "NO_SQL_DELIMITER": 64, "NO_ROWID_IN_STMT": 2048,
 }  # fmt: skip
-_REFUSED = ("DICT_FROM_REDO_LOGS", "CONTINUOUS_MINE", "COMMITTED_DATA_ONLY", "SKIP_CORRUPTION", "DDL_DICT_TRACKING")
+_REFUSED = ("CONTINUOUS_MINE", "COMMITTED_DATA_ONLY", "SKIP_CORRUPTION")
 SETTINGS = {
     "NLS_DATE_FORMAT": "YYYY-MM-DD HH24:MI:SS",
     "NLS_TIMESTAMP_FORMAT": "YYYY-MM-DD HH24:MI:SS.FF9",
@@ -33,6 +34,9 @@ _OPERATIONS = {
 }  # fmt: skip
 
 
+_ROW_CHANGES = (1, 2, 3, 9, 10, 11, 68, 70, 71)
+
+
 class LogMiner:
     """LogMiner's state of one session.
 
@@ -44,7 +48,7 @@ class LogMiner:
         self._connection = connection
         self.settings: Mapping[str, str] = {}
         self._added: list[tuple[str, int, int]] = []
-        self._started: tuple[int, int] | None = None
+        self._started: tuple[int, int, bool] | None = None
 
     def call(self, text: str, given: Mapping[str, Any]) -> None:
         """Run `BEGIN DBMS_LOGMNR.procedure(...); END;`.
@@ -114,17 +118,56 @@ class LogMiner:
         if wrong:
             raise NotSupportedError(f"mining with another {wrong[0]} than {SETTINGS[wrong[0]]}")
         low, high = int(arguments["STARTSCN"]), int(arguments["ENDSCN"])
-        if not int(arguments.get("OPTIONS", 0)) & _FLAGS["DICT_FROM_ONLINE_CATALOG"]:
-            raise NotSupportedError("mining without DICT_FROM_ONLINE_CATALOG")
+        tracked = self._follows_definitions(int(arguments.get("OPTIONS", 0)))
         if not self._added:
             raise DatabaseError(1292, "no log file has been specified for the current LogMiner session")
         if high < low:
             raise DatabaseError(1281, "SCN range specified is invalid")
+        needed = self._dictionary(low) if tracked else low
         for (thread,) in self._connection.execute(
             "SELECT thread FROM \"sys.threads\" WHERE status = 'OPEN'"
         ).fetchall():
-            self._require_cover(int(thread), low, high)
-        self._started = (low, high)
+            self._require_cover(int(thread), needed, high)
+        self._started = (low, high, tracked)
+
+    @staticmethod
+    def _follows_definitions(options: int) -> bool:
+        """Whether names are those of a dictionary in the logs, and not of the catalog as it is."""
+        online, in_logs, tracking = (
+            bool(options & _FLAGS[name])
+            for name in ("DICT_FROM_ONLINE_CATALOG", "DICT_FROM_REDO_LOGS", "DDL_DICT_TRACKING")
+        )
+        if online and (in_logs or tracking):
+            raise DatabaseError(1298, "conflicting dictionary option")
+        if not online and not (in_logs and tracking):
+            raise NotSupportedError(
+                "mining without DICT_FROM_ONLINE_CATALOG, or DICT_FROM_REDO_LOGS + DDL_DICT_TRACKING"
+            )
+        return in_logs
+
+    def _dictionary(self, low: int) -> int:
+        """The first SCN of the dictionary in the added logs; it has to be whole and before what is mined.
+
+        Definitions behind it are read from there on.
+        """
+        added = {added[1:] for added in self._added}
+        first: dict[tuple[int, int], int] = {}
+        found = []
+        for thread, sequence, begin, end, begins, ends in self._connection.execute(
+            'SELECT thread, sequence, first_scn, next_scn, dictionary_begin, dictionary_end FROM "sys.logs"'
+            " WHERE archived ORDER BY thread, sequence"
+        ).fetchall():
+            if (thread, sequence) not in added:
+                continue
+            if begins:
+                first[thread, sequence] = begin
+            elif (thread, sequence - 1) in first:
+                first[thread, sequence] = first[thread, sequence - 1]
+            if ends and (thread, sequence) in first and end <= low:
+                found.append(first[thread, sequence])
+        if not found:
+            raise DatabaseError(1371, "Complete LogMiner dictionary not found")
+        return int(max(found))
 
     def _require_cover(self, thread: int, low: int, high: int) -> None:
         added = {sequence for _, of, sequence in self._added if of == thread}
@@ -157,17 +200,24 @@ class LogMiner:
             raise DatabaseError(
                 1306, "dbms_logmnr.start_logmnr() must be invoked before selecting from v$logmnr_contents"
             )
-        low, high = self._started
+        low, high, tracked = self._started
         execute('DROP VIEW IF EXISTS temp."V$LOGMNR_CONTENTS"')
+        # With the catalog as it is now nothing is known of the names that a table had before a definition.
+        row_changes = f"r.operation_code IN ({', '.join(map(str, _ROW_CHANGES))})"
+        nameless = "0" if tracked else f"(o.object_id IS NULL AND r.object_id IS NOT NULL AND {row_changes})"
         names = " ".join(f"WHEN {code} THEN '{name}'" for code, name in _OPERATIONS.items())
         execute(
             'CREATE TEMP VIEW "V$LOGMNR_CONTENTS" AS SELECT r.scn AS SCN, r.xid AS XID, r.thread AS "THREAD#",'
             ' r.sequence AS "SEQUENCE#", r.rs_id AS RS_ID, r.ssn AS SSN, r.operation_code AS OPERATION_CODE,'
-            f" CASE r.operation_code {names} END AS OPERATION, r.owner AS SEG_OWNER, r.name AS TABLE_NAME,"
+            f" CASE r.operation_code {names} END AS OPERATION, CASE WHEN {nameless} THEN 'UNKNOWN' ELSE r.owner END"
+            f" AS SEG_OWNER, CASE WHEN {nameless} THEN 'OBJ# ' || r.object_id ELSE r.name END AS TABLE_NAME,"
             " r.row_id AS ROW_ID, r.rollback AS ROLLBACK, r.time AS TIMESTAMP, r.username AS USERNAME,"
-            " r.sql_redo AS SQL_REDO, 0 AS CSF, r.status AS STATUS, r.info AS INFO, r.con AS SRC_CON_NAME,"
+            f" CASE WHEN {nameless} THEN NAMELESS(r.sql_redo, r.object_id) ELSE r.sql_redo END AS SQL_REDO, 0 AS CSF,"
+            f" CASE WHEN {nameless} THEN 2 ELSE r.status END AS STATUS,"
+            f" CASE WHEN {nameless} THEN 'Dictionary Mismatch' ELSE r.info END AS INFO, r.con AS SRC_CON_NAME,"
             ' r.object_id AS "DATA_OBJ#", r.object_version AS "DATA_OBJV#"'
             ' FROM main."sys.redo" r JOIN temp."V$LOGMNR_LOGS" l ON l."THREAD_ID" = r.thread AND l.seq = r.sequence'
+            ' LEFT JOIN main."sys.objects" o ON o.object_id = r.object_id AND o.version = r.object_version'
             f" WHERE r.scn BETWEEN {low} AND {high}"
             f' AND r.scn <= (SELECT last_scn FROM main."sys.threads" t WHERE t.thread = r.thread)'
             " ORDER BY r.scn, r.thread, r.id"

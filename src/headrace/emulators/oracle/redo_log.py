@@ -54,7 +54,9 @@ class RedoLog:
         """Open a thread with its first log."""
         scn = int(self.fact("scn"))
         self._connection.execute("INSERT OR REPLACE INTO \"sys.threads\" VALUES (?, 'OPEN', ?, ?)", (thread, scn, time))
-        self._connection.execute('INSERT INTO "sys.logs" VALUES (?, 1, ?, NULL, ?, 1, 0, 0, 0)', (thread, scn, time))
+        self._connection.execute(
+            'INSERT INTO "sys.logs" VALUES (?, 1, ?, NULL, ?, 1, 0, 0, 0, 0, 0)', (thread, scn, time)
+        )
 
     def current(self, thread: int) -> tuple[int, int]:
         """The sequence of a thread's current log, and how many records it has.
@@ -123,4 +125,16 @@ class RedoLog:
         execute(
             'UPDATE "sys.logs" SET online = 0 WHERE thread = ? AND sequence <= ?', (thread, sequence + 1 - ONLINE_LOGS)
         )
-        execute('INSERT INTO "sys.logs" VALUES (?, ?, ?, NULL, ?, 1, 0, 0, 0)', (thread, sequence + 1, scn, time))
+        execute('INSERT INTO "sys.logs" VALUES (?, ?, ?, NULL, ?, 1, 0, 0, 0, 0, 0)', (thread, sequence + 1, scn, time))
+
+    def write_dictionary(self, thread: int, time: str) -> None:
+        """Put the dictionary into logs of its own: it begins in one and ends in the next, and both are archived."""
+        self.switch(thread, time)
+        for edge in ("begin", "end"):
+            sequence, _ = self.current(thread)
+            self._connection.execute(
+                f'UPDATE "sys.logs" SET dictionary_{edge} = 1 WHERE thread = ? AND sequence = ?', (thread, sequence)
+            )
+            self.next_scn()
+            self.switch(thread, time)
+        self.flush(thread, int(self.fact("scn")), time)

@@ -7,6 +7,7 @@ that mines without them is refused.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -22,6 +23,26 @@ Columns = Sequence[tuple[str, Declared]]
 def quoted(text: str) -> str:
     """A literal."""
     return "'" + text.replace("'", "''") + "'"
+
+
+_NAME = re.compile(r"""'(?:[^']|'')*'|"([^"]*)"(\."[^"]*")?""")
+
+
+def nameless(sql: str | None, object_id: int) -> str | None:
+    """A statement as it is printed where the dictionary does not know the table's structure: numbers for names, and
+    values in an inner form (which is not Oracle's here, since nobody may read it)."""
+    if sql is None:
+        return None
+    columns: dict[str, int] = {}
+
+    def shown(found: re.Match[str]) -> str:
+        if found[0].startswith("'"):
+            return f"HEXTORAW('{found[0][1:-1].encode().hex()}')"
+        if found[2]:
+            return f'"UNKNOWN"."OBJ# {object_id}"'
+        return f'"COL {columns.setdefault(found[1], len(columns) + 1)}"'
+
+    return _NAME.sub(shown, sql)
 
 
 def out_of_row(kind: Declared, value: Any) -> bool:

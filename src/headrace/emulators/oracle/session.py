@@ -19,10 +19,11 @@ from typing import Any
 
 from sqlglot import exp
 
-from headrace.emulators.oracle import definitions, files, redo_text
+from headrace.emulators.oracle import definitions, files, redo_dictionary, redo_text
 from headrace.emulators.oracle.catalog import Table, find_table
 from headrace.emulators.oracle.dialect import folded, parsed, sqlite_text
 from headrace.emulators.oracle.errors import DatabaseError, IntegrityError, NotSupportedError, refusal_of
+from headrace.emulators.oracle.flashback import Flashback
 from headrace.emulators.oracle.logminer import LogMiner
 from headrace.emulators.oracle.redo_log import RedoLog, Scripted
 
@@ -75,6 +76,7 @@ class Session:
         self.script = script
         self.log = RedoLog(self.connection, self._records_per_log())
         self.miner = LogMiner(self.connection)
+        self.flashback = Flashback(self.log)
         self.settings: dict[str, str] = {}
         self.container = ""
         self._xid: bytes | None = None
@@ -123,6 +125,12 @@ class Session:
             self.rollback_to(found[1])
             return Result()
         if _LOCK.match(text):
+            return Result()
+        if self.flashback.call(text, given, in_transaction=self.in_transaction):
+            return Result()
+        if redo_dictionary.is_build(text):
+            with self.writing(begin=False):
+                redo_dictionary.build(self.log, self.thread, self.now(), self.container)
             return Result()
         if text.upper().startswith("BEGIN"):
             self.miner.call(text, given)
@@ -182,22 +190,15 @@ class Session:
                 continue
             table = find_table(self.connection, folded(node.args.get("db")) or self.user, name)
             version = node.args.get("version")
-            scn: Any = None
+            scn: Any = self.flashback.scn
             if version is not None:
                 of = version.expression
                 scn = given[of.name] if isinstance(of, exp.Placeholder) else int(of.name)
-                self._require_flashback(table, int(scn))
+            if scn is not None:
+                self.flashback.require(table, int(scn))
             alias = node.alias or f"t{place}"
             seen: Any = exp.maybe_parse(self._seen(table, None if scn is None else int(scn)), dialect="sqlite")
             node.replace(exp.Subquery(this=seen, alias=exp.TableAlias(this=exp.to_identifier(alias, quoted=True))))
-
-    def _require_flashback(self, table: Table, scn: int) -> None:
-        if scn < table.changed_scn:
-            raise DatabaseError(1466, "unable to read data - table definition has changed")
-        if scn < int(self.log.fact("undo_scn")):
-            raise DatabaseError(1555, "snapshot too old")
-        if scn > int(self.log.fact("scn")):
-            raise DatabaseError(8181, "specified number is not a valid system change number")
 
     def _seen(self, table: Table, scn: int | None, first: str = "") -> str:
         columns = ", ".join(f'"{name}"' for name, _ in table.columns)

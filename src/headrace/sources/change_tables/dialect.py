@@ -169,6 +169,18 @@ class Dialect(Protocol):
             oldest: what `Statements.OLDEST_MAPPED` gave.
         """
 
+    def last_transaction(self, connection: Connection, upto: str) -> tuple[str, str] | None:
+        """LSN and time of the last captured transaction up to an LSN; null where none is listed.
+
+        Only asked where idle commits are not kept.
+        """
+
+    def newest_changes(self, connection: Connection) -> dict[tuple[str, int], str | None]:
+        """The newest commit that was ever put into each change table, by its name and number.
+
+        Only asked where idle commits are not kept.
+        """
+
     def native(self, *parts: Any) -> NativeType:
         """A type out of its JSON form."""
 

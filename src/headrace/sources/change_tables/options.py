@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from headrace.options import Option
-from headrace.sources.change_tables.select_overrides import selects
-from headrace.sources.stream_options import COLUMNS, HEARTBEAT, SIGNALS
+from headrace.sources.stream_options import COLUMNS, HEARTBEAT, SIGNALS, STATEMENTS
 
 _OLD_MODES = {"schema_only": "no_data", "schema_only_recovery": "recovery"}
 
@@ -81,7 +80,8 @@ SHARED: tuple[Option, ...] = (
         "snapshot_mode",
         snapshot_mode,
         "initial reads all tables once, then streams; initial_only ends there; no_data (schema_only) only streams; "
-        "always reads again at every start; when_needed reads a table again whose changes were lost; recovery takes "
+        "always reads again at every start; when_needed reads a table again whose changes were lost, and all of a "
+        "database that was restored; recovery takes "
         "the structures from the server again and goes on where the checkpoint stands.",
         default="initial",
         choices=("initial", "initial_only", "no_data", "always", "when_needed", "recovery"),
@@ -149,20 +149,7 @@ SHARED: tuple[Option, ...] = (
         default=10_000,
         minimum=1,
     ),
-    Option(
-        "snapshot_select_statement_overrides",
-        selects,
-        "Tables whose snapshot is read by a SELECT of yours, in one chunk: a mapping from schema.table to the "
-        "statement (as JSON where options are text), or the tables, with the statements in options of their own.",
-        default=None,
-        aliases=("snapshot.select.statement.overrides",),
-    ),
-    Option(
-        "snapshot.select.statement.overrides.*",
-        str,
-        "`snapshot.select.statement.overrides.<schema>.<table>`: the statement for one table.",
-        default=None,
-    ),
+    *STATEMENTS,
     Option(
         "capture_timeout_seconds",
         int,

@@ -20,6 +20,7 @@ from headrace.sources.change_tables import chunks, lsn
 from headrace.sources.change_tables.catalog import CatalogTable
 from headrace.sources.change_tables.connection import Connection
 from headrace.sources.change_tables.incremental import AdHocPlanner
+from headrace.sources.change_tables.restored import OtherHistory, SameHistory
 from headrace.sources.change_tables.retention import Retention, oldest_needed, require_retained
 from headrace.sources.change_tables.server_clock import CommitClock, ServerZone
 from headrace.sources.change_tables.structure import History, histories
@@ -72,6 +73,7 @@ class Planner:
         self._catalog = catalog
         self._zone = zone
         self._restarted = restarted
+        self._history = SameHistory(connection, settings["database"])
         self._ad_hoc = AdHocPlanner(connection, settings, health)
         self._mode = settings["snapshot_mode"]
         self._estimates: dict[tuple[str, str], int] | None = None
@@ -83,16 +85,23 @@ class Planner:
             DataLossError: changes after `start` are gone, and the options do not say to go on without them.
             PositionMismatch: `start` belongs to another database, or the database is older than it.
         """
+        restored = False
         if start.is_nothing:
             end = self._first(limit)
         else:
             self._require_same_database(start)
-            end = self._next(start, limit)
+            try:
+                end = self._next(start, limit)
+            except OtherHistory as error:
+                if self._mode != "when_needed":
+                    raise
+                end, restored = self._begun_again(start, limit, error), True
         end = self._with_heartbeat(start, end, now)
         if end == start:
             return start
         end = replace(end, initial=end.initial and not snapshot_finished(end))
-        return self._stamped(end, now)
+        log = self._history.mark(end.commit, {} if restored else start.log)
+        return self._stamped(replace(end, log={**log, "restored": True} if restored else log), now)
 
     # The first batch.
 
@@ -104,6 +113,17 @@ class Planner:
             return end
         begun = {path: self._begin(path, commit) for path in self._catalog}
         return replace(end, tables=self._more_chunks(begun, self._histories(end), limit))
+
+    def _begun_again(self, start: Offset, limit: Limit, error: OtherHistory) -> Offset:
+        """All tables are read again: what each lost or got back is not known."""
+        _LOG.warning("%s All tables are read again.", error)
+        end = self._first(limit)
+        return replace(
+            end,
+            heartbeat=start.heartbeat,
+            ad_hoc=AdHoc.from_json(start.ad_hoc).behind().to_json(),
+            gaps={path: (start.commit, lsn.after(end.commit)) for path in start.known if path in end.known},
+        )
 
     def snapshot_commit(self) -> str:
         """The commit at which tables are read.
@@ -190,10 +210,10 @@ class Planner:
             last = max([limit.upto, *(progress.commit for progress in start.tables.values())])
             commit = max(start.commit, min(commit, last))
         if commit <= start.commit:
-            self._require_not_older(start)
+            self._history.require_not_older(start)
             return start.commit
         oldest = value(self._statements.OLDEST_MAPPED)
-        self._require_same_commit(start, oldest)
+        self._history.require_same(start, oldest)
         quiet = self._connection.dialect.is_quiet(self._connection, start.commit, commit, oldest)
         if quiet and start.commit_time is not None and start.is_level:
             at = self._commit_time(commit, start.clock)
@@ -203,38 +223,6 @@ class Planner:
             if recent and head is not None and lsn.read(head) == commit:
                 return start.commit
         return commit
-
-    def _require_not_older(self, start: Offset) -> None:
-        """The database has not gone back behind what was delivered, as after a restore of a backup."""
-        head = self._connection.value(self._statements.MAX_LSN)
-        # A commit without a time is the start of a capture instance, which may be ahead of what is captured.
-        if head is None or start.commit_time is None or lsn.read(head) >= start.commit:
-            return
-        raise PositionMismatch(
-            f"Database '{self._settings['database']}' is captured up to LSN {lsn.read(head)}, but changes up "
-            f"to LSN {start.commit} were delivered already: it was restored or failed over to an older state.",
-            remedy="Take a new snapshot with a new checkpoint.",
-        )
-
-    def _require_same_commit(self, start: Offset, oldest: Any) -> None:
-        """The commit that was delivered last is still what it was.
-
-        A database that was restored to an older state and has moved on since has another one there, or none.
-        """
-        if not self._connection.dialect.keeps_idle_commits:
-            # Its time may have been that of the place where an idle server's log was read to.
-            return
-        if start.commit_time is None or oldest is None or lsn.read(oldest) > start.commit:
-            # It had no time, or the mapping was cleaned beyond it: nothing can be said.
-            return
-        # The commits that tell a repeated hour's readings apart may be cleaned by now, so either will do.
-        local = self._connection.value(self._statements.COMMIT_TIME, (lsn.to_bytes(start.commit),))
-        if start.commit_time not in CommitClock(self._connection, start.clock).can_be(local):
-            raise PositionMismatch(
-                f"Database '{self._settings['database']}' no longer has the commit with LSN {start.commit} that was "
-                "delivered: it was restored or failed over to an older state and has changed since.",
-                remedy="Take a new snapshot with a new checkpoint.",
-            )
 
     # Structures.
 

@@ -242,7 +242,10 @@ class Slicing:
         for path, (after, oldest) in self._end.gaps.items():
             if self._start.gaps.get(path) != (after, oldest):
                 table = self._histories[path].newest.id
-                self._note_gap(table, after, lsn.before(oldest), "they were cleaned on the server")
+                why = (
+                    "the database was restored" if self._end.log.get("restored") else "they were cleaned on the server"
+                )
+                self._note_gap(table, after, lsn.before(oldest), why)
 
     def _note_gap(self, table: TableId, after: str, upto: str, why: str) -> None:
         self._note(

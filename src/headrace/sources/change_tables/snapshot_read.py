@@ -23,11 +23,11 @@ from headrace.sources.change_tables.chunks import columns_there, isolation
 from headrace.sources.change_tables.connection import Connection, MissingObject, StatementError
 from headrace.sources.change_tables.events import snapshot_sources
 from headrace.sources.change_tables.rewind import settled_rows
-from headrace.sources.change_tables.select_overrides import SelectOverrides, failed
 from headrace.sources.change_tables.structure import CapturedTable, column_texts
 from headrace.sources.column_masks import Masks
 from headrace.sources.images import Images
 from headrace.sources.rows import change_batch, instants, repeat, schema_batch, table_column
+from headrace.sources.select_overrides import SelectOverrides, failed
 from headrace.sources.snapshot import Chunk, end_position, marks
 
 _SCHEMA_ORDER = "q"

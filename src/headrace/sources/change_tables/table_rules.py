@@ -9,11 +9,11 @@ from headrace.changes import Column, TableId, TableSchema
 from headrace.errors import OptionError
 from headrace.options import Options
 from headrace.sources.change_tables.native import NativeType
-from headrace.sources.change_tables.select_overrides import SelectOverrides
 from headrace.sources.change_tables.structure import CapturedTable, CaptureInstance
 from headrace.sources.column_masks import Masks
 from headrace.sources.column_rules import ColumnFilter, say_left_out
 from headrace.sources.message_keys import UniqueKey, choose_keys
+from headrace.sources.select_overrides import SelectOverrides
 
 
 class TableRules:

@@ -43,6 +43,16 @@ class Db2:
         """
         return not connection.value(self.statements.CHANGED_SINCE, (lsn.to_bytes(after),))
 
+    def last_transaction(self, connection: Connection, upto: str) -> tuple[str, str] | None:
+        """LSN and time of the last captured transaction up to an LSN, by IBMSNAP_UOW."""
+        rows = connection.rows(self.statements.LAST_TRANSACTION, (lsn.to_bytes(upto),))
+        return (lsn.read(rows[0][0]), str(rows[0][1])) if rows else None
+
+    def newest_changes(self, connection: Connection) -> dict[tuple[str, int], str | None]:
+        """The newest commit of each change table, by IBMSNAP_REGISTER."""
+        rows = connection.rows(self.statements.NEWEST_CHANGES)
+        return {(str(name), int(number)): None if at is None else lsn.read(at) for name, number, at in rows}
+
     def native(self, *parts: Any) -> NativeType:
         """A type out of its JSON form."""
         return NativeType(*parts)

@@ -180,6 +180,14 @@ class Statements:
             f"UNION ALL SELECT r.SYNCHPOINT AS lsn, r.SYNCHTIME AS at FROM {register} AS r "
             f"WHERE r.GLOBAL_RECORD = 'Y') AS x WHERE x.lsn = ?{tail}"
         )
+        self.LAST_TRANSACTION = (
+            f"SELECT HEX(u.IBMSNAP_COMMITSEQ), u.IBMSNAP_LOGMARKER FROM {uow} AS u WHERE u.IBMSNAP_COMMITSEQ <= ? "
+            f"ORDER BY u.IBMSNAP_COMMITSEQ DESC FETCH FIRST 1 ROWS ONLY{tail}"
+        )
+        self.NEWEST_CHANGES = (
+            f"SELECT {named}, {number}, HEX(r.CD_NEW_SYNCHPOINT) FROM {register} AS r JOIN {changes} "
+            f"WHERE {source}{tail}"
+        )
         times = (
             f"SELECT HEX(u.IBMSNAP_COMMITSEQ), u.IBMSNAP_LOGMARKER FROM {uow} AS u "
             f"WHERE u.IBMSNAP_COMMITSEQ > ? AND u.IBMSNAP_COMMITSEQ <= ? ORDER BY u.IBMSNAP_COMMITSEQ{tail}"

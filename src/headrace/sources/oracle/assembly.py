@@ -26,6 +26,10 @@ _CHANGES = frozenset((INSERT, DELETE, UPDATE))
 _BEGINS = frozenset((9, 68, 91))
 _WRITES = frozenset((10, 70, 92))
 _ENDS = frozenset((71, 93))
+_REMEDY = (
+    "Take a new snapshot, or set 'unreadable_changes' to warn. Where tables are altered, 'log_mining_strategy' "
+    "redo_log_catalog reads such changes from its start on."
+)
 _OPERATIONS = {INSERT: "c", DELETE: "d", UPDATE: "u"}
 _UNDONE_AT_ONCE = 500_000
 _COLUMNS = ("scn", "rs_id", "ssn", "code", "owner", "name", "row_id", "undo", "user", "thread", "status", "info", "sql")
@@ -267,7 +271,7 @@ class Assembly:
             f"{self._transaction.xid}, RS_ID {record[1]}, SSN {record[2]})."
         )
         if mode == "fail":
-            raise CaptureError(message, remedy="Take a new snapshot, or set 'unreadable_changes' to warn.")
+            raise CaptureError(message, remedy=_REMEDY)
         _LOG.warning("%s It is left out.", message)
 
     # What was rolled back to a savepoint.

@@ -74,6 +74,11 @@ def _expression(pattern: str) -> re.Pattern[str]:
         raise OptionError(f"'{pattern}' is no regular expression ({error}).", remedy="Correct 'tables'.") from error
 
 
+def is_by_logging(connection: Connection, settings: Options) -> bool:
+    """Whether tables are captured because they log all their columns: none is named, and not all of them do."""
+    return Selection(settings).is_everything and str(connection.rows(statements.DATABASE)[0][4]) != "YES"
+
+
 def captured_tables(
     connection: Connection, database: str, settings: Options, *, strict: bool
 ) -> dict[str, OracleTable]:

@@ -26,7 +26,16 @@ from headrace.sources.oracle.assembly import Assembly, own_rows
 from headrace.sources.oracle.change_rows import CONNECTOR, ImageReader
 from headrace.sources.oracle.connection import Connection, OracleError
 from headrace.sources.oracle.ledger import Transaction
-from headrace.sources.oracle.snapshot_read import CHANGED, NO_SCN, NO_TABLE, TOO_OLD, keys, read_batch, readable
+from headrace.sources.oracle.snapshot_read import (
+    CHANGED,
+    NO_SCN,
+    NO_TABLE,
+    TOO_OLD,
+    is_there,
+    keys,
+    read_batch,
+    readable,
+)
 from headrace.sources.oracle.staging import Staging
 from headrace.sources.oracle.structure import OracleTable, tables_of
 from headrace.sources.rows import repeat, schema_batch
@@ -94,7 +103,7 @@ class AdHocPlanner:
                 say(f"Table '{path}' is not captured any more; its snapshot is left out.")
         known = [path for path in state.blocking if path in tables]
         with self._connect() as connection:
-            ready = [path for path in known if readable(connection, tables[path], end.commit)]
+            ready = [path for path in known if readable(connection, tables[path], end.commit, waits=True)]
         return replace(state, blocking=tuple(path for path in known if path not in ready)), ready
 
     def more(self, state: AdHoc, end: Offset, budget: int) -> AdHoc:
@@ -238,7 +247,7 @@ def read_incremental(
     except OracleError as error:
         if error.number not in _MOMENT_GONE | {NO_TABLE}:
             raise
-        if not _is_there(connection, table):
+        if not is_there(connection, table):
             say(f"Table '{table.id.path}' went away, or a column of it, while its ad-hoc snapshot was read: one chunk "
                 "of it is left out. Ask for it again when the stream has the definition.")  # fmt: skip
             return
@@ -264,8 +273,3 @@ def _rows(connection: Connection, table: OracleTable, chunk: Chunk, at: int | No
         [native.texts(batch.column(n)) for n, native in enumerate(table.natives)]
         for batch in connection.batches(sql, **given)
     ]
-
-
-def _is_there(connection: Connection, table: OracleTable) -> bool:
-    rows = connection.rows(statements.COLUMNS, owner=table.id.schema, name=table.id.name)
-    return {str(row[0]) for row in rows}.issuperset(column.name for column in table.schema.columns)

@@ -23,6 +23,8 @@ class LogFile:
         next: the first SCN of the log after it; of a current log a number beyond all.
         name: the file.
         current: whether it is written now.
+        begins_dictionary: whether a dictionary begins in it.
+        ends_dictionary: whether one ends in it.
     """
 
     thread: int
@@ -31,6 +33,8 @@ class LogFile:
     next: int
     name: str
     current: bool = False
+    begins_dictionary: bool = False
+    ends_dictionary: bool = False
 
 
 def destination(wanted: Sequence[str], rows: Iterable[tuple[object, ...]]) -> int | None:

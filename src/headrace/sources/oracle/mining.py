@@ -22,6 +22,7 @@ from headrace.errors import CaptureError, DataLossError
 from headrace.options import Options
 from headrace.sources.oracle import statements
 from headrace.sources.oracle.connection import Connection, OracleError
+from headrace.sources.oracle.dictionary import IN_REDO, mined_from
 from headrace.sources.oracle.logs import LogFile, chosen, destination, require_whole, whole_after
 from headrace.sources.oracle.staging import ROWS, Range, Staging
 
@@ -51,7 +52,7 @@ def mine(
         DataLossError: logs of the range are gone.
         CaptureError: LogMiner refuses.
     """
-    for attempt in _attempts():
+    for attempt in attempts():
         index = _new_index()
         try:
             with connect() as connection:
@@ -72,7 +73,8 @@ def mine(
     raise AssertionError("unreachable")
 
 
-def _attempts() -> Iterator[int]:
+def attempts() -> Iterator[int]:
+    """Numbers of attempts, with growing pauses between them."""
     for attempt in np.arange(1, _TRIES + 1).tolist():
         if attempt > 1:
             time.sleep(_BACK_OFF_SECONDS * 2 ** (attempt - 2) / 4)
@@ -80,14 +82,37 @@ def _attempts() -> Iterator[int]:
 
 
 def logs_of(connection: Connection, range: Range, settings: Options) -> list[LogFile]:
-    """The logs of a range.
+    """The logs of a range, with those since the dictionary where that is in the logs too.
 
     Raises:
         DataLossError: some are gone.
     """
-    logs, threads, begun = _logs(connection, range, settings)
-    require_whole(logs, threads, range.low, range.high, begun)
+    low = range.low
+    if settings["log_mining_strategy"] == IN_REDO:
+        low = mined_from(archived(connection, settings), low)
+    logs, threads, begun = _logs(connection, Range(low, range.high), settings)
+    require_whole(logs, threads, low, range.high, begun)
     return logs
+
+
+def archived(connection: Connection, settings: Options, low: int = 0) -> list[LogFile]:
+    """The archived logs that are there, of the destination that is read, with SCNs after another one."""
+    wanted = destination(settings["archive_destination_name"], connection.rows(statements.DESTINATIONS))
+    return [log for log, dest in _archived(connection, low) if wanted is None or dest == wanted]
+
+
+def _archived(connection: Connection, low: int) -> Iterator[tuple[LogFile, int]]:
+    for name, thread, sequence, first, next, dest, begins, ends in connection.rows(statements.ARCHIVED_LOGS, low=low):
+        log = LogFile(
+            int(thread),
+            int(sequence),
+            int(first),
+            int(next),
+            str(name),
+            begins_dictionary=begins == "YES",
+            ends_dictionary=ends == "YES",
+        )
+        yield log, int(dest)
 
 
 def require_logs(connect: Callable[[], Connection], range: Range, settings: Options) -> None:
@@ -96,7 +121,7 @@ def require_logs(connect: Callable[[], Connection], range: Range, settings: Opti
     Raises:
         DataLossError: some are gone.
     """
-    for attempt in _attempts():
+    for attempt in attempts():
         try:
             with connect() as connection:
                 logs_of(connection, range, settings)
@@ -124,11 +149,10 @@ def _logs(connection: Connection, range: Range, settings: Options) -> tuple[list
             online.append(log)
     wanted = destination(settings["archive_destination_name"], connection.rows(statements.DESTINATIONS))
     archives = []
-    for name, thread, sequence, first, next, dest in connection.rows(statements.ARCHIVED_LOGS, low=range.low):
-        log = LogFile(int(thread), int(sequence), int(first), int(next), str(name))
+    for log, dest in _archived(connection, range.low):
         if log.sequence == 1:
             begun[log.thread] = log.first
-        if wanted is None or int(dest) == wanted:
+        if wanted is None or dest == wanted:
             archives.append(log)
     logs = chosen(online, archives, range.low, range.high)
     return logs, [int(row[0]) for row in connection.rows(statements.THREADS)], begun
@@ -138,7 +162,7 @@ def _logs(connection: Connection, range: Range, settings: Options) -> tuple[list
 def _session(connection: Connection, range: Range, settings: Options) -> Iterator[None]:
     for log in logs_of(connection, range, settings):
         connection.run(statements.ADD_LOG, name=log.name)
-    connection.run(statements.START, low=range.low + 1, high=range.high)
+    connection.run(statements.START[settings["log_mining_strategy"]], low=range.low + 1, high=range.high)
     try:
         yield
     finally:

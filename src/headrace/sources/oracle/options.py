@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from headrace.options import Option
-from headrace.sources.stream_options import COLUMNS, HEARTBEAT, SIGNALS
+from headrace.sources.oracle.dictionary import strategy
+from headrace.sources.stream_options import COLUMNS, HEARTBEAT, SIGNALS, STATEMENTS
 
 
 def snapshot_mode(text: str) -> str:
@@ -98,8 +99,8 @@ OPTIONS: tuple[Option, ...] = (
         snapshot_mode,
         "initial reads all rows and goes on with changes; initial_only ends there; no_data (schema_only) takes changes "
         "only; always reads again at every start, when the changes since the last run are in; when_needed reads again "
-        "where redo logs with changes are gone; recovery takes changes only, and at a restart the structures from the "
-        "catalog again.",
+        "where redo logs with changes are gone, or the undo that a snapshot needs; recovery takes changes "
+        "only, and at a restart the structures from the catalog again.",
         default="initial",
         choices=("initial", "initial_only", "no_data", "always", "when_needed", "recovery"),
         aliases=("snapshot.mode",),
@@ -119,6 +120,7 @@ OPTIONS: tuple[Option, ...] = (
         minimum=1,
     ),
     Option("snapshot_chunks_per_batch", int, "Snapshot chunks per batch.", default=4, minimum=1),
+    *STATEMENTS,
     Option(
         "max_commits_per_trigger",
         int,
@@ -141,6 +143,24 @@ OPTIONS: tuple[Option, ...] = (
         default=100_000,
         minimum=1,
         aliases=("log.mining.batch.size.default",),
+    ),
+    Option(
+        "log_mining_strategy",
+        strategy,
+        "Where LogMiner has the names of tables and columns from. online_catalog: from the catalog as it is, so that a "
+        "change of a table that was altered before it is mined can't be read. redo_log_catalog: from a dictionary that "
+        "the source has written into the redo logs, behind which definitions are followed; it costs large logs.",
+        default="online_catalog",
+        choices=("online_catalog", "redo_log_catalog"),
+        aliases=("log.mining.strategy",),
+    ),
+    Option(
+        "dictionary_logs",
+        int,
+        "With redo_log_catalog: a new dictionary is written when more logs than so many were filled since the last. "
+        "The logs since the last one are read with each range.",
+        default=20,
+        minimum=1,
     ),
     Option("mining_sessions", int, "How many ranges are mined at once, each in a session.", default=4, minimum=1),
     Option(

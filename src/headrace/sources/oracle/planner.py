@@ -27,19 +27,26 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from headrace.errors import CaptureError, DataLossError, PositionMismatch
+from headrace.errors import DataLossError, PositionMismatch
 from headrace.options import Options
 from headrace.sources.ad_hoc import AdHoc
 from headrace.sources.base import Limit
 from headrace.sources.offset import Offset, TableProgress
-from headrace.sources.oracle import scn, statements
-from headrace.sources.oracle.catalog import Selection, captured_tables
+from headrace.sources.oracle import dictionary, scn, statements
+from headrace.sources.oracle.beginning import (
+    behind_new_dictionary,
+    keep_dictionary_new,
+    place,
+    require_set_up,
+)
+from headrace.sources.oracle.catalog import Selection, captured_tables, is_by_logging
 from headrace.sources.oracle.change_rows import instant
 from headrace.sources.oracle.connection import Connection
+from headrace.sources.oracle.definitions import TablesAfter, definitions_of, only_defines
 from headrace.sources.oracle.incremental import AdHocPlanner, require_signal_table, signals_of
 from headrace.sources.oracle.ledger import Ledger, Transaction, of_ranges
 from headrace.sources.oracle.mining import logs_of, mine, require_logs, whole_since
-from headrace.sources.oracle.snapshot_read import more_chunks, readable
+from headrace.sources.oracle.snapshot_read import MomentGone, more_chunks, readable
 from headrace.sources.oracle.staging import Range, Staging
 from headrace.sources.oracle.structure import OracleTable, tables_of
 from headrace.sources.oracle.table_rules import TableRules
@@ -95,6 +102,7 @@ class Planner:
         self._ahead = ahead
         self._restarted = restarted
         self._again = again
+        self._in_redo = settings["log_mining_strategy"] == dictionary.IN_REDO
         self._rules = TableRules(settings)
         self._ad_hoc = AdHocPlanner(lambda: connect(settings["pdb"]), settings, self.database)
 
@@ -149,32 +157,27 @@ class Planner:
         if self._settings["snapshot_mode"] in _NO_ROWS:
             return end
         begun = {path: TableProgress(commit=end.commit) for path in tables}
-        return replace(end, tables=self._chunks(begun, tables, limit))
+        try:
+            return replace(end, tables=self._chunks(begun, tables, limit))
+        except MomentGone as gone:
+            # It was altered just now: the next attempt begins later.
+            raise gone.error from gone
 
     def _beginning(self) -> tuple[Offset, Mapping[str, OracleTable]]:
         """Where the log is now, from which a snapshot or a stream begins, and the tables there."""
         with self._connect("") as root:
-            name, mode, _, minimal, _, _, resetlogs = root.rows(statements.DATABASE)[0]
-            if mode != "ARCHIVELOG":
-                raise CaptureError(f"Database '{name}' is not in ARCHIVELOG mode.", remedy="ALTER DATABASE ARCHIVELOG.")
-            if minimal == "NO":
-                raise CaptureError(
-                    f"Database '{name}' does not log what LogMiner needs.",
-                    remedy="Run ALTER DATABASE ADD SUPPLEMENTAL LOG DATA.",
-                )
+            resetlogs = require_set_up(root)
             with self._connect(self._settings["pdb"]) as connection:
                 tables = captured_tables(connection, self.database, self._settings, strict=True)
                 if self._settings["signal_data_collection"]:
                     require_signal_table(self._settings["signal_data_collection"], self.database, tables)
-            # In this order: whatever was open at the snapshot began before the second look, or is among those seen.
-            before = int(root.value(statements.CURRENT_SCN))
-            oldest = root.value(statements.OLDEST_TRANSACTION)
-            at = int(root.value(statements.CURRENT_SCN))
-        begin = min(before, int(oldest) if oldest is not None else before) - 1
+            if self._in_redo:
+                dictionary.write(root)
+            begin, at = place(root, self._settings)
         commit = scn.to_text(at)
         log = {
             "scn": str(begin), "mined": str(begin), "ranges": [], "mining": [], "open": {}, "commit_scn": {},
-            "resetlogs": str(resetlogs), "window": [], "definitions": [], "rules": self._rules.digest,
+            "resetlogs": resetlogs, "window": [], "definitions": [], "rules": self._rules.digest,
         }  # fmt: skip
         end = Offset(
             source=self._identity,
@@ -192,9 +195,26 @@ class Planner:
 
     def _snapshot(self, start: Offset, limit: Limit) -> Offset:
         behind = {path: p if p.done and not p.bounds else p.behind() for path, p in start.tables.items()}
-        return replace(
-            start, tables=self._chunks(behind, tables_of(start.structures), limit), log=_settled(start.log), gaps={}
-        )
+        tables = tables_of(start.structures)
+        try:
+            advanced = self._chunks(behind, tables, limit)
+        except MomentGone as gone:
+            unfinished = [path for path, progress in behind.items() if not progress.done]
+            if not gone.is_mended_in(self._settings["snapshot_mode"]) or not all(
+                tables[path].chunk_key for path in unfinished
+            ):
+                # Of a table without a key the changes meanwhile would come twice.
+                raise gone.error from gone
+            return self._read_later(start, unfinished, gone)
+        return replace(start, tables=advanced, log=_settled(start.log), gaps={})
+
+    def _read_later(self, start: Offset, unfinished: list[str], gone: MomentGone) -> Offset:
+        """The stream goes on first; then these tables are read from their beginning, as of where it is."""
+        _LOG.warning("%s The snapshot of %s begins again.", gone.error.message, ", ".join(unfinished))
+        state = AdHoc.from_json(start.ad_hoc).behind()
+        waiting = (*state.blocking, *(path for path in unfinished if path not in state.blocking))
+        state = replace(state, blocking=waiting)
+        return replace(start, tables={}, initial=False, log=_settled(start.log), gaps={}, ad_hoc=state.to_json())
 
     def _chunks(
         self, lagging: Mapping[str, TableProgress], tables: Mapping[str, OracleTable], limit: Limit
@@ -204,8 +224,7 @@ class Planner:
         with self._connect(self._settings["pdb"]) as connection:
             for path, progress in lagging.items():
                 if not progress.done:
-                    rows = self._settings["snapshot_chunk_rows"]
-                    progress = more_chunks(connection, tables[path], progress, rows, budget)
+                    progress = more_chunks(connection, tables[path], progress, self._settings, budget)
                     budget -= len(progress.bounds)
                 advanced[path] = progress
         return advanced
@@ -258,7 +277,9 @@ class Planner:
     def _all_readable(self, end: Offset) -> bool:
         """Whether no table was altered after the batch's end; else the stream goes there first."""
         with self._connect(self._settings["pdb"]) as connection:
-            return all(readable(connection, table, end.commit) for table in tables_of(end.structures).values())
+            return all(
+                readable(connection, table, end.commit, waits=True) for table in tables_of(end.structures).values()
+            )
 
     # What was lost.
 
@@ -274,6 +295,8 @@ class Planner:
             raise error
         with self._connect("") as root:
             whole = whole_since(root, self._upper(), self._settings)
+            if self._in_redo:
+                whole = max(whole, behind_new_dictionary(root, self._settings))
         after = scn.number(start.commit)
         low = max(whole, after)
         needed = start.log["ranges"] or start.log["mining"]
@@ -327,6 +350,9 @@ class Planner:
         reached = int(log["mined"])
         ranges = [*kept, *self._known_ahead(reached, start.structures)]
         reached = ranges[-1].high if ranges and ranges[-1].high > reached else reached
+        if self._in_redo:
+            with self._connect("") as root:
+                keep_dictionary_new(root, self._settings)
         upper = self._upper()
         wanted = self._wanted(reached, upper, limit, after)
         mining: list[Range] = []
@@ -350,7 +376,12 @@ class Planner:
         quiet = not rows and not end.log["definitions"] and not mining and not start.tables
         settled = AdHoc.from_json(start.ad_hoc).behind()
         signals = self._signals(end, indexes, rows)
-        asked, blocking = self._ad_hoc.blocking(self._ad_hoc.asked(settled, end, signals), end)
+        asked = self._ad_hoc.asked(settled, end, signals)
+        if self._settings["snapshot_mode"] not in _NO_ROWS:
+            # Nothing is known of the rows that they had before.
+            fresh = (path for path in end.log["fresh"] if path not in asked.blocking)
+            asked = replace(asked, blocking=(*asked.blocking, *fresh))
+        asked, blocking = self._ad_hoc.blocking(asked, end)
         bound = min(upper, scn.number(limit.upto)) if limit.upto else upper
         again = self._again and commit >= bound and self._all_readable(end)
         blocking = list(end.known) if again else blocking
@@ -483,7 +514,7 @@ class Planner:
         """How far the batch goes, and the structures of its tables: up to before a definition, or from one on."""
         after = scn.number(start.commit)
         commits = ledger.delivered_by(after, reached)
-        definitions = self._definitions(ledger, indexes, after, reached)
+        definitions = definitions_of(ledger, indexes, Selection(self._settings), after, reached)
         bound = limit.commits or self._settings["max_commits_per_trigger"]
         end = reached
         if bound and len(commits) > bound:
@@ -491,14 +522,14 @@ class Planner:
         if limit.upto:
             end = max(after, min(end, scn.number(limit.upto)))
         # Definitions before the first change take effect with this batch, later ones end it.
-        changing = [t.commit or 0 for t in commits if not self._only_defines(t, indexes)]
+        changing = [t.commit or 0 for t in commits if not only_defines(t, indexes)]
         first = min((at for at in changing if at <= end), default=end + 1)
         taking_effect = [d for d in definitions if d["commit"] <= min(end, first)]
         later = [d["commit"] for d in definitions if d["commit"] > min(end, first) and d["commit"] <= end]
         if later:
             end = min(later) - 1
         told = [d for d in taking_effect if d["commit"] <= end]
-        result = replace(start, commit=scn.to_text(max(end, after)), log={"definitions": told})
+        result = replace(start, commit=scn.to_text(max(end, after)), log={"definitions": told, "fresh": []})
         return self._redefined(result, told) if told else result
 
     @staticmethod
@@ -513,48 +544,15 @@ class Planner:
         xids = {definition["xid"] for definition in end.log["definitions"]}
         return min((t.ranges[0].low for t in ledger.committed if t.xid in xids and t.ranges), default=0)
 
-    def _only_defines(self, transaction: Transaction, indexes: Mined) -> bool:
-        count = sum(1 for r in transaction.ranges for d in indexes[r]["definitions"] if d[0] == transaction.xid)
-        return count >= transaction.rows
-
-    def _definitions(self, ledger: Ledger, indexes: Mined, after: int, upto: int) -> list[dict[str, Any]]:
-        """Definitions of tables that are captured or would be, in the order of their commits."""
-        selection = Selection(self._settings)
-        commits = {t.xid: t for t in ledger.committed if t.commit is not None and after < t.commit <= upto}
-        found = []
-        for index in indexes.values():
-            for xid, owner, name, sql, at, rs_id in index["definitions"]:
-                transaction = commits.get(xid)
-                text = str(sql or "").strip()
-                if transaction is None or not owner or not name or not selection.means(owner, name):
-                    continue
-                if text.upper().startswith(("CREATE TABLE", "ALTER TABLE", "DROP TABLE", "RENAME")):
-                    found.append(
-                        {"commit": transaction.commit, "table": f"{owner}.{name}", "sql": text.rstrip(";"), "scn": at,
-                         "rs_id": rs_id, "xid": xid, "user": transaction.user,
-                         "time": transaction.time, "zone": transaction.zone}
-                    )  # fmt: skip
-        return sorted(found, key=lambda definition: definition["commit"])
-
     def _redefined(self, end: Offset, definitions: Sequence[Mapping[str, Any]]) -> Offset:
         """With the structures that tables have after definitions. The server's catalog says the newest."""
         with self._connect(self._settings["pdb"]) as connection:
             found = captured_tables(connection, self.database, self._settings, strict=False)
-        structures = dict(end.structures)
-        known = list(end.known)
-        for definition in definitions:
-            path = definition["table"]
-            table = found.get(path)
-            if table is None:
-                # Dropped now or by a later definition; until then its last structure serves.
-                if definition["sql"].upper().startswith("DROP"):
-                    structures.pop(path, None)
-                    known = [name for name in known if name != path]
-                continue
-            structures[path] = table.to_json()
-            if path not in known:
-                known.append(path)
-        return replace(end, structures=structures, known=tuple(known))
+            by_logging = is_by_logging(connection, self._settings)
+        tables = TablesAfter(end.known, end.structures)
+        tables.follow(definitions, found, by_logging=by_logging)
+        log = {**end.log, "definitions": tables.told, "fresh": tables.fresh}
+        return replace(end, structures=tables.structures, known=tuple(tables.known), log=log)
 
     def _require_same_database(self, start: Offset) -> None:
         if start.source != self._identity:

@@ -46,6 +46,20 @@ def table_rights(connection: Connection, tables: Iterable[OracleTable], at: str,
             )
 
 
+def flashback_rights(connection: Connection, at: str, user: str) -> Iterator[MissingRight]:
+    """The right to read as of an SCN whatever a statement names, which statements of one's own need."""
+    try:
+        connection.run(statements.FLASH_BACK, scn=scn.number(at))
+    except OracleError:
+        yield MissingRight(
+            "the right EXECUTE on DBMS_FLASHBACK",
+            "snapshots by a statement of one's own",
+            f"Run as SYS: GRANT EXECUTE ON DBMS_FLASHBACK TO {user};",
+        )
+        return
+    connection.run(statements.FLASH_FORWARD)
+
+
 def _denied(connection: Connection, sql: str, parameters: dict[str, Any]) -> bool:
     try:
         connection.rows(sql, **parameters)

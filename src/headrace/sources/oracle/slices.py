@@ -259,9 +259,10 @@ def _definition(definition: Mapping[str, Any], capture_time: dt.datetime | None)
     table = definition.get("structure")
     schema = None if table is None else OracleTable.from_json(table).schema
     owner, _, name = str(definition["table"]).partition(".")
+    word = str(definition["sql"]).split(maxsplit=1)[0].upper()
     facts = {
         "connector": CONNECTOR,
-        "change": _CHANGES.get(str(definition["sql"]).split(maxsplit=1)[0].upper(), "ALTER"),
+        "change": definition.get("change") or _CHANGES.get(word, "ALTER"),
         "ddl": definition["sql"],
         "scn": str(definition["scn"]),
         "commit_scn": str(definition["commit"]),

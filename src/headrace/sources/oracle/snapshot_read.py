@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +15,7 @@ import pyarrow as pa
 from headrace import faultpoints
 from headrace.changes import Operation, Position
 from headrace.changes.key_text import key_texts
-from headrace.errors import CaptureError, DataLossError
+from headrace.errors import CaptureError, DataLossError, HeadraceError
 from headrace.options import Options
 from headrace.sources.column_masks import Masks, TableMasks
 from headrace.sources.images import Images, constant_map
@@ -24,35 +25,111 @@ from headrace.sources.oracle.change_rows import CONNECTOR
 from headrace.sources.oracle.connection import ARROW_ROWS, Connection, OracleError
 from headrace.sources.oracle.structure import OracleTable
 from headrace.sources.rows import change_batch, instants, repeat, schema_batch, table_column
+from headrace.sources.select_overrides import SelectOverrides, failed
+from headrace.sources.signals import say
 from headrace.sources.snapshot import Chunk, marks
 
 TOO_OLD, CHANGED, NO_TABLE, NO_SCN = 1555, 1466, 942, 8181
+_NOT_DECLARED = 6550
 _SCHEMA_ORDER = "q"
 
 
-def readable(connection: Connection, table: OracleTable, commit: str) -> bool:
-    """Whether the table was there, as it is now, at an SCN."""
+class MomentGone(Exception):
+    """What a table held at the snapshot's SCN can't be read any more.
+
+    Args:
+        error: what the user is told where nothing else helps.
+        altered: whether a definition is in the way, and not that the undo is gone.
+    """
+
+    def __init__(self, error: HeadraceError, *, altered: bool) -> None:
+        super().__init__(str(error))
+        self.error = error
+        self._altered = altered
+
+    def is_mended_in(self, mode: str) -> bool:
+        """Whether the table is read again later in a snapshot mode, when the stream has gone on."""
+        return mode == "when_needed" or (self._altered and mode != "initial_only")
+
+
+def readable(connection: Connection, table: OracleTable, commit: str, *, waits: bool = False) -> bool:
+    """Whether the table was there, as it is now, at an SCN.
+
+    Args:
+        connection: to its database.
+        table: it.
+        commit: the SCN.
+        waits: whether it is asked again later, so that undo that is gone is no error.
+    """
     try:
         connection.rows(statements.any_row(table), scn=scn.number(commit))
     except OracleError as error:
-        if error.number in (CHANGED, NO_TABLE, NO_SCN):
+        if error.number in (CHANGED, NO_TABLE, NO_SCN) or (waits and error.number == TOO_OLD):
             return False
         raise
     return True
 
 
-def more_chunks(
-    connection: Connection, table: OracleTable, progress: TableProgress, rows: int, budget: int
-) -> TableProgress:
-    """A table's snapshot with up to `budget` further chunks.
+@contextmanager
+def as_of(connection: Connection, at: int) -> Iterator[None]:
+    """While this lasts, the connection's session reads what was there at an SCN.
 
     Raises:
-        DataLossError: what the table held at the snapshot's SCN is no longer in the undo.
+        CaptureError: the user may not ask for it.
     """
     try:
-        return _more(connection, table, progress, rows, budget)
+        connection.run(statements.FLASH_BACK, scn=at)
+    except OracleError as error:
+        if error.number != _NOT_DECLARED:
+            raise
+        raise CaptureError(
+            "A statement of one's own is read as of the snapshot's SCN, which the user may not ask for: "
+            f"{error.message}",
+            remedy="Run as SYS: GRANT EXECUTE ON DBMS_FLASHBACK TO the user.",
+        ) from error
+    try:
+        yield
+    finally:
+        connection.run(statements.FLASH_FORWARD)
+
+
+def more_chunks(
+    connection: Connection, table: OracleTable, progress: TableProgress, settings: Options, budget: int
+) -> TableProgress:
+    """A table's snapshot with up to `budget` further chunks; one whose rows a statement of the user's gives has one.
+
+    Raises:
+        MomentGone: what the table held at the snapshot's SCN can't be read any more.
+        CaptureError: the user's statement fails.
+    """
+    select = SelectOverrides.of(settings).select(table.id)
+    try:
+        if select is not None:
+            return _whole(connection, table, progress, select, budget)
+        return _more(connection, table, progress, settings["snapshot_chunk_rows"], budget)
     except OracleError as error:
         raise _told(error, table, progress.commit) from error
+
+
+def _whole(
+    connection: Connection, table: OracleTable, progress: TableProgress, select: str, budget: int
+) -> TableProgress:
+    with _told_of(table, select), as_of(connection, scn.number(progress.commit)):
+        empty = not connection.rows(statements.any_row_of_select(select))
+    if empty:
+        return replace(progress, done=True, empty=True)
+    return replace(progress, bounds=(None,), done=True) if budget else progress
+
+
+@contextmanager
+def _told_of(table: OracleTable, select: str | None) -> Iterator[None]:
+    """Say of an error that it is that of the user's statement, where it does not come of the SCN."""
+    try:
+        yield
+    except OracleError as error:
+        if select is None or error.number in (TOO_OLD, CHANGED, NO_SCN):
+            raise
+        raise failed(table.id, error) from error
 
 
 def _more(connection: Connection, table: OracleTable, progress: TableProgress, rows: int, budget: int) -> TableProgress:
@@ -90,16 +167,41 @@ def read_chunk(
 ) -> Iterator[pa.RecordBatch]:
     """The rows of one chunk, with the table's structure first.
 
+    Where what the table held at the snapshot's SCN can't be read any more, and the mode allows it, they are read as
+    they are now: they may be ahead of the changes that follow, which bring every row where it has to be.
+
     Raises:
-        DataLossError: what the table held at the snapshot's SCN is no longer in the undo.
+        DataLossError: it can't be read any more, and the mode or a table without a key does not allow another moment.
     """
     yield schema_batch(table.schema, Position(chunk.commit, _SCHEMA_ORDER), capture_time, CONNECTOR)
-    sql, parameters = statements.rows_in_range(table, chunk.lower, chunk.upper)
+    said = False
+    try:
+        for batch in _chunk_rows(connection, table, chunk, settings, capture_time):
+            said = True
+            yield batch
+    except MomentGone as gone:
+        mended = gone.is_mended_in(settings["snapshot_mode"]) and table.chunk_key and is_there(connection, table)
+        if said or not mended:
+            raise gone.error from gone
+        say(f"{gone.error.message} A chunk of it is read as it is now.")
+        yield from _chunk_rows(connection, table, chunk, settings, capture_time, now=True)
+    faultpoints.reach("source.snapshot.chunk")
+
+
+def _chunk_rows(
+    connection: Connection,
+    table: OracleTable,
+    chunk: Chunk,
+    settings: Options,
+    capture_time: dt.datetime | None,
+    *,
+    now: bool = False,
+) -> Iterator[pa.RecordBatch]:
     masks = Masks.of(settings).of_table(table.schema, table.natives)
     row = 0
     pending: list[pa.Array] | None = None
     try:
-        for batch in connection.batches(sql, rows=ARROW_ROWS, **parameters, scn=scn.number(chunk.commit)):
+        for batch in _rows(connection, table, chunk, settings, now=now):
             # The last row of a chunk can carry a mark, so one batch is always held back.
             if pending is not None:
                 yield _batch(table, chunk, masks, pending, row, capture_time, last=False)
@@ -110,20 +212,41 @@ def read_chunk(
         raise _told(error, table, chunk.commit) from error
     if pending is not None:
         yield _batch(table, chunk, masks, pending, row, capture_time, last=True)
-    faultpoints.reach("source.snapshot.chunk")
 
 
-def _told(error: OracleError, table: OracleTable, commit: str) -> CaptureError | DataLossError:
+def _rows(
+    connection: Connection, table: OracleTable, chunk: Chunk, settings: Options, *, now: bool
+) -> Iterator[pa.RecordBatch]:
+    at = scn.number(chunk.commit)
+    select = SelectOverrides.of(settings).select(table.id)
+    if select is None:
+        sql, parameters = statements.rows_in_range(table, chunk.lower, chunk.upper, now=now)
+        yield from connection.batches(sql, rows=ARROW_ROWS, **parameters, **({} if now else {"scn": at}))
+        return
+    with _told_of(table, select), nullcontext() if now else as_of(connection, at):
+        yield from connection.batches(statements.rows_of_select(table, select), rows=ARROW_ROWS)
+
+
+def is_there(connection: Connection, table: OracleTable) -> bool:
+    """Whether the table has all its columns still."""
+    rows = connection.rows(statements.COLUMNS, owner=table.id.schema, name=table.id.name)
+    return {str(row[0]) for row in rows}.issuperset(column.name for column in table.schema.columns)
+
+
+def _told(error: OracleError, table: OracleTable, commit: str) -> OracleError | MomentGone:
     if error.number == TOO_OLD:
-        return DataLossError(
+        gone = DataLossError(
             f"What table {table.id.path} held at SCN {scn.number(commit)} is no longer in the undo (ORA-01555).",
-            remedy="Raise UNDO_RETENTION and the size of the undo tablespace, and start with a new checkpoint.",
+            remedy="Raise UNDO_RETENTION and the size of the undo tablespace, and start with a new checkpoint (or with "
+            "snapshot.mode=when_needed, which reads a table that has a key again).",
         )
+        return MomentGone(gone, altered=False)
     if error.number == CHANGED:
-        return CaptureError(
+        changed = CaptureError(
             f"Table {table.id.path} was altered while its snapshot was read (ORA-01466).",
             remedy="Start with a new checkpoint, and alter it when the snapshot is done.",
         )
+        return MomentGone(changed, altered=True)
     return error
 
 

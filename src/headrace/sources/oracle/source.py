@@ -31,7 +31,7 @@ from headrace.sources.oracle.ledger import Transaction, of_ranges
 from headrace.sources.oracle.mining import mine
 from headrace.sources.oracle.options import OPTIONS
 from headrace.sources.oracle.planner import Planner, left_out
-from headrace.sources.oracle.rights import table_rights, view_rights
+from headrace.sources.oracle.rights import flashback_rights, table_rights, view_rights
 from headrace.sources.oracle.slices import (
     asked_slice,
     empty_slice,
@@ -46,6 +46,7 @@ from headrace.sources.oracle.slices import (
 from headrace.sources.oracle.staging import Range, Staging
 from headrace.sources.oracle.table_rules import TableRules
 from headrace.sources.rights import MissingRight
+from headrace.sources.select_overrides import SelectOverrides
 from headrace.sources.signals import Signal, has_files, signal_file
 from headrace.sources.snapshot import found_empty, plan_chunks
 
@@ -65,6 +66,7 @@ class OracleSource(Source):
         # Here only to say at once what can't be.
         Selection(options)
         TableRules(options)
+        SelectOverrides.of(options)
         self._planned = False
         self._again = options["snapshot_mode"] == "always"
         self._ahead: list[Range] = []
@@ -105,7 +107,11 @@ class OracleSource(Source):
             at = scn.to_text(int(root.value(statements.CURRENT_SCN)))
         with self._connect(self.settings["pdb"]) as connection:
             tables = captured_tables(connection, self._database, self.settings, strict=False)
-            return list(table_rights(connection, tables.values(), at, user))
+            selects = SelectOverrides.of(self.settings)
+            missing = list(table_rights(connection, tables.values(), at, user))
+            if any(selects.select(table.id) is not None for table in tables.values()):
+                missing += flashback_rights(connection, at, user)
+            return missing
 
     def preview(self, start: Offset, now: dt.datetime) -> Offset:
         """What the next batch would begin with; no range is mined for it."""
@@ -231,7 +237,10 @@ class OracleSource(Source):
 
     def _mark(self, structures: Mapping[str, Any], resetlogs: str) -> list[str]:
         """What is mined: ranges of another database, another incarnation of it or of other tables are other ranges."""
-        return [self._database, resetlogs, str(self.settings["lob_enabled"]), *sorted(structures)]
+        strategy = self.settings["log_mining_strategy"]
+        # What one strategy can't print another may.
+        names = [] if strategy == "online_catalog" else [strategy]
+        return [self._database, resetlogs, str(self.settings["lob_enabled"]), *names, *sorted(structures)]
 
     def _staging(self, structures: Mapping[str, Any], resetlogs: str) -> Staging:
         return Staging(self.settings["staging_location"], self._mark(structures, resetlogs))
@@ -272,7 +281,7 @@ class OracleSource(Source):
     def _archived(connection: Connection) -> int:
         """The SCN up to which all open threads are archived."""
         newest: dict[int, int] = {int(row[0]): 0 for row in connection.rows(statements.THREADS)}
-        for _, thread, _, _, next, _ in connection.rows(statements.ARCHIVED_LOGS, low=0):
+        for _, thread, _, _, next, *_ in connection.rows(statements.ARCHIVED_LOGS, low=0):
             if int(thread) in newest:
                 newest[int(thread)] = max(newest[int(thread)], int(next))
         return max(min(newest.values(), default=1) - 1, 0)

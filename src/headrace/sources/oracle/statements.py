@@ -34,7 +34,8 @@ ONLINE_LOGS = (
     "GROUP BY L.THREAD#, L.SEQUENCE#, L.FIRST_CHANGE#, L.NEXT_CHANGE#, L.STATUS, L.ARCHIVED"
 )
 ARCHIVED_LOGS = (
-    "SELECT A.NAME, A.THREAD#, A.SEQUENCE#, TO_CHAR(A.FIRST_CHANGE#), TO_CHAR(A.NEXT_CHANGE#), A.DEST_ID "
+    "SELECT A.NAME, A.THREAD#, A.SEQUENCE#, TO_CHAR(A.FIRST_CHANGE#), TO_CHAR(A.NEXT_CHANGE#), A.DEST_ID, "
+    "A.DICTIONARY_BEGIN, A.DICTIONARY_END "
     "FROM V$ARCHIVED_LOG A JOIN V$DATABASE D ON D.RESETLOGS_CHANGE# = A.RESETLOGS_CHANGE# "
     "AND D.RESETLOGS_TIME = A.RESETLOGS_TIME "
     "WHERE A.ARCHIVED = 'YES' AND A.STATUS = 'A' AND A.NAME IS NOT NULL AND A.NEXT_CHANGE# > :low"
@@ -49,10 +50,16 @@ OLDEST_LOGS = (
 OLDEST_ONLINE_LOG = "SELECT TO_CHAR(MIN(FIRST_TIME), 'YYYY-MM-DD HH24:MI:SS') FROM V$LOG"
 DESTINATIONS = "SELECT DEST_ID, DEST_NAME, STATUS, TYPE FROM V$ARCHIVE_DEST_STATUS ORDER BY DEST_ID"
 ADD_LOG = "BEGIN SYS.DBMS_LOGMNR.ADD_LOGFILE(LOGFILENAME => :name, OPTIONS => SYS.DBMS_LOGMNR.ADDFILE); END;"
-START = (
-    "BEGIN SYS.DBMS_LOGMNR.START_LOGMNR(STARTSCN => :low, ENDSCN => :high, OPTIONS => "
-    "SYS.DBMS_LOGMNR.DICT_FROM_ONLINE_CATALOG + SYS.DBMS_LOGMNR.NO_ROWID_IN_STMT); END;"
+_START = (
+    "BEGIN SYS.DBMS_LOGMNR.START_LOGMNR(STARTSCN => :low, ENDSCN => :high, OPTIONS => {} + "
+    "SYS.DBMS_LOGMNR.NO_ROWID_IN_STMT); END;"
 )
+START = {
+    "online_catalog": _START.format("SYS.DBMS_LOGMNR.DICT_FROM_ONLINE_CATALOG"),
+    "redo_log_catalog": _START.format("SYS.DBMS_LOGMNR.DICT_FROM_REDO_LOGS + SYS.DBMS_LOGMNR.DDL_DICT_TRACKING"),
+}
+"""By the strategy: where LogMiner has names from."""
+BUILD_DICTIONARY = "BEGIN SYS.DBMS_LOGMNR_D.BUILD(OPTIONS => SYS.DBMS_LOGMNR_D.STORE_IN_REDO_LOGS); END;"
 END = "BEGIN SYS.DBMS_LOGMNR.END_LOGMNR(); END;"
 TABLES = (
     "SELECT OWNER, TABLE_NAME FROM ALL_TABLES WHERE TEMPORARY = 'N' AND SECONDARY = 'N' AND NESTED = 'NO' "
@@ -142,6 +149,22 @@ def insert(table: OracleTable, columns: Sequence[str]) -> str:
     return f"INSERT INTO {table_name(table)} ({', '.join(map(quoted, columns))}) VALUES ({places})"
 
 
+FLASH_BACK = "BEGIN SYS.DBMS_FLASHBACK.ENABLE_AT_SYSTEM_CHANGE_NUMBER(QUERY_SCN => :scn); END;"
+"""From now on the session reads what was there at an SCN, whatever its statements name."""
+FLASH_FORWARD = "BEGIN SYS.DBMS_FLASHBACK.DISABLE; END;"
+
+
+def any_row_of_select(select: str) -> str:
+    """One row of what a user's statement gives, when it gives any."""
+    return f"SELECT 1 FROM ({select}\n) T FETCH FIRST 1 ROWS ONLY"
+
+
+def rows_of_select(table: OracleTable, select: str) -> str:
+    """The captured columns of what a user's statement gives in place of the table."""
+    # On a line of its own, because the statement may end with a comment.
+    return f"SELECT {_shown(table)} FROM ({select}\n) T"
+
+
 def any_row(table: OracleTable) -> str:
     """Whether the table has a row at an SCN."""
     return f"SELECT 1 FROM {table_name(table)} AS OF SCN :scn FETCH FIRST 1 ROWS ONLY"
@@ -192,13 +215,17 @@ def rows_in_range(
     table: OracleTable, lower: Key | None, upper: Key | None, *, condition: str | None = None, now: bool = False
 ) -> tuple[str, dict[str, object]]:
     """A chunk's rows by key, at an SCN or as they are now; with the parameters."""
-    shown = ", ".join(
-        native.projection(quoted(column.name)) + f" AS C{number}"
-        for number, (column, native) in enumerate(zip(table.schema.columns, table.natives, strict=True))
-    )
+    shown = _shown(table)
     where, parameters = _range(table, lower, upper, condition)
     order = f" ORDER BY {', '.join(map(quoted, table.chunk_key))}" if table.chunk_key else ""
     return f"SELECT {shown} FROM {table_name(table)}{'' if now else ' AS OF SCN :scn'}{where}{order}", parameters
+
+
+def _shown(table: OracleTable) -> str:
+    return ", ".join(
+        native.projection(quoted(column.name)) + f" AS C{number}"
+        for number, (column, native) in enumerate(zip(table.schema.columns, table.natives, strict=True))
+    )
 
 
 def _key_columns(table: OracleTable) -> list[str]:

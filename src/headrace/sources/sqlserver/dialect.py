@@ -38,6 +38,16 @@ class SqlServer:
         # A mapping that was cleaned beyond our place can't say that nothing happened: then the retention check decides.
         return not real and oldest is not None and lsn.read(oldest) <= after
 
+    def last_transaction(self, connection: Connection, upto: str) -> tuple[str, str] | None:
+        """Not known, and not asked: the server keeps the time of every commit, idle or not."""
+        del connection, upto
+        return None
+
+    def newest_changes(self, connection: Connection) -> dict[tuple[str, int], str | None]:
+        """Not known, and not asked either."""
+        del connection
+        return {}
+
     def native(self, *parts: Any) -> NativeType:
         """A type out of its JSON form."""
         return NativeType(*parts)

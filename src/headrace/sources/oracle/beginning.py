@@ -1,0 +1,68 @@
+"""Where a snapshot and the stream behind it begin (spec/oracle.md sections 1 and 8)."""
+
+from __future__ import annotations
+
+import logging
+
+from headrace.errors import CaptureError, DataLossError
+from headrace.options import Options
+from headrace.sources.oracle import dictionary, statements
+from headrace.sources.oracle.connection import Connection
+from headrace.sources.oracle.mining import archived, attempts
+
+_LOG = logging.getLogger("headrace.sources")
+
+
+def require_set_up(root: Connection) -> str:
+    """See that the database's log can be mined; gives its incarnation.
+
+    Raises:
+        CaptureError: it can't; the statement that helps is said.
+    """
+    name, mode, _, minimal, _, _, resetlogs = root.rows(statements.DATABASE)[0]
+    if mode != "ARCHIVELOG":
+        raise CaptureError(f"Database '{name}' is not in ARCHIVELOG mode.", remedy="ALTER DATABASE ARCHIVELOG.")
+    if minimal == "NO":
+        raise CaptureError(
+            f"Database '{name}' does not log what LogMiner needs.",
+            remedy="Run ALTER DATABASE ADD SUPPLEMENTAL LOG DATA.",
+        )
+    return str(resetlogs)
+
+
+def place(root: Connection, settings: Options) -> tuple[int, int]:
+    """The SCN after which the log is mined, and that of the snapshot.
+
+    Raises:
+        CaptureError: a transaction is open from before the dictionary in the redo logs.
+    """
+    begin = at = 0
+    for _ in attempts():
+        # In this order: whatever was open at the snapshot began before the second look, or is among those seen.
+        before = int(root.value(statements.CURRENT_SCN))
+        oldest = root.value(statements.OLDEST_TRANSACTION)
+        at = int(root.value(statements.CURRENT_SCN))
+        begin = min(before, int(oldest) if oldest is not None else before) - 1
+        if settings["log_mining_strategy"] != dictionary.IN_REDO:
+            return begin, at
+        try:
+            dictionary.mined_from(archived(root, settings), begin)
+            return begin, at
+        except DataLossError as error:
+            _LOG.debug("A transaction is open that began before the dictionary: %s", error)
+    raise CaptureError(
+        f"A transaction is open that began at SCN {begin + 1}, before the dictionary in the redo logs.",
+        remedy="Start when it has ended, or mine with 'log_mining_strategy' online_catalog.",
+    )
+
+
+def keep_dictionary_new(root: Connection, settings: Options) -> None:
+    """Have the dictionary written again where many logs were filled since, so that these may go."""
+    if dictionary.is_old(archived(root, settings), settings["dictionary_logs"]):
+        dictionary.write(root)
+
+
+def behind_new_dictionary(root: Connection, settings: Options) -> int:
+    """The SCN from which on can be mined whatever was lost: behind a dictionary that is written now."""
+    dictionary.write(root)
+    return dictionary.dictionaries(archived(root, settings))[-1][1].next - 1

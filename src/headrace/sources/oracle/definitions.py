@@ -1,0 +1,116 @@
+"""Definitions in the log, and what tables are captured after them (spec/oracle.md section 11). Pure; no database."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from headrace.sources.oracle.catalog import Selection
+from headrace.sources.oracle.ledger import Ledger, Transaction
+from headrace.sources.oracle.staging import Range
+from headrace.sources.oracle.structure import OracleTable
+from headrace.sources.signals import say_once
+
+_TABLES = ("CREATE TABLE", "ALTER TABLE", "DROP TABLE", "RENAME")
+_NO_LOGGING = re.compile(
+    r"ALTER\s+TABLE\b.*\bDROP\s+SUPPLEMENTAL\s+LOG\s+DATA\s*\(\s*ALL\s*\)\s*COLUMNS", re.IGNORECASE | re.DOTALL
+)
+
+
+def definitions_of(
+    ledger: Ledger, indexes: Mapping[Range, Mapping[str, Any]], selection: Selection, after: int, upto: int
+) -> list[dict[str, Any]]:
+    """Definitions of tables that are captured or would be, in the order of their commits.
+
+    Args:
+        ledger: the transactions of the ranges.
+        indexes: what the mined ranges say.
+        selection: which tables the options mean.
+        after: commits after this SCN.
+        upto: commits up to and with this one.
+    """
+    commits = {t.xid: t for t in ledger.committed if t.commit is not None and after < t.commit <= upto}
+    found = []
+    for index in indexes.values():
+        for xid, owner, name, sql, at, rs_id in index["definitions"]:
+            transaction = commits.get(xid)
+            text = str(sql or "").strip()
+            if transaction is None or not owner or not name or not selection.means(owner, name):
+                continue
+            if text.upper().startswith(_TABLES):
+                found.append(
+                    {"commit": transaction.commit, "table": f"{owner}.{name}", "sql": text.rstrip(";"), "scn": at,
+                     "rs_id": rs_id, "xid": xid, "user": transaction.user,
+                     "time": transaction.time, "zone": transaction.zone}
+                )  # fmt: skip
+    return sorted(found, key=lambda definition: definition["commit"])
+
+
+def only_defines(transaction: Transaction, indexes: Mapping[Range, Mapping[str, Any]]) -> bool:
+    """Whether a transaction has definitions and nothing else."""
+    count = sum(1 for r in transaction.ranges for d in indexes[r]["definitions"] if d[0] == transaction.xid)
+    return count >= transaction.rows
+
+
+class TablesAfter:
+    """Which tables are captured after definitions, and how they look.
+
+    Args:
+        known: those that were captured before.
+        structures: how they looked.
+
+    Attributes:
+        known, structures: the same afterwards.
+        fresh: tables that came in with rows that the log does not tell: they were there, and not captured.
+        told: the definitions, with `change` where it is not what their first word says.
+    """
+
+    def __init__(self, known: Iterable[str], structures: Mapping[str, Any]) -> None:
+        self.known = list(known)
+        self.structures = dict(structures)
+        self.fresh: list[str] = []
+        self.told: list[dict[str, Any]] = []
+
+    def follow(
+        self, definitions: Sequence[Mapping[str, Any]], found: Mapping[str, OracleTable], *, by_logging: bool
+    ) -> None:
+        """Take definitions in, in their order.
+
+        Args:
+            definitions: of tables that the options mean.
+            found: the captured tables as the server's catalog shows them now.
+            by_logging: whether tables are captured because they log all their columns.
+        """
+        for definition in definitions:
+            path, sql = definition["table"], definition["sql"].upper()
+            told = dict(definition)
+            self.told.append(told)
+            if _NO_LOGGING.match(sql):
+                if by_logging and path in self.known:
+                    told["change"] = "DROP"
+                    self._leave_out(path)
+                    say_once(f"Table {path} is captured no longer: it does not log all its columns any more.")
+                    continue
+                if not by_logging:
+                    say_once(
+                        f"Table {path} does not log all its columns any more: what an update leaves out is absent from "
+                        "its changes."
+                    )
+            table = found.get(path)
+            if table is None:
+                # Dropped now or by a later definition; until then its last structure serves.
+                if sql.startswith("DROP"):
+                    self._leave_out(path)
+                continue
+            self.structures[path] = table.to_json()
+            if path not in self.known:
+                self.known.append(path)
+                if not sql.startswith("CREATE"):
+                    told["change"] = "CREATE"
+                    self.fresh.append(path)
+
+    def _leave_out(self, path: str) -> None:
+        self.structures.pop(path, None)
+        self.known = [name for name in self.known if name != path]
+        self.fresh = [name for name in self.fresh if name != path]
