@@ -10,7 +10,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, ClassVar, Literal
 from uuid import uuid4
 
-from headrace.apply import TableBatch, fold, fold_keyless, survey, upserts
+from headrace.apply import TableBatch, fold, fold_keyless, survey, under_new_names, upserts
 from headrace.changes.table import TableId, TableSchema
 from headrace.changes.typed import literal, quote
 from headrace.errors import OptionError, SchemaError, SinkError
@@ -27,9 +27,11 @@ from headrace.sinks.table_sink import (
     MAX_PARALLEL_TABLES,
     MISSING_ROW,
     POSITION_COLUMN,
+    RENAMED_COLUMNS,
     SCHEMA_CHANGE_BEHAVIOR,
     TAKEOVER,
     WRONG_VALUE,
+    given_steps,
     side_by_side,
 )
 
@@ -90,6 +92,7 @@ class JdbcSink(Sink):
         TAKEOVER,
         MISSING_ROW,
         SCHEMA_CHANGE_BEHAVIOR,
+        RENAMED_COLUMNS,
         MAX_PARALLEL_TABLES,
         Option(
             "max_connections",
@@ -124,9 +127,11 @@ class JdbcSink(Sink):
             targets = TargetTables(self.database, _named(self._progress_parts, default, schema.id))
             mirror = Mirror(_named(self._name_parts, default, schema.id), schema, self.settings["position_column"])
             takeover, behavior = self.settings["takeover"], self.settings["schema_change_behavior"]
-            plan = targets.plan(connection, mirror, batch, takeover=takeover, behavior=behavior)
+            steps = given_steps(self.settings)(schema.id)
+            plan = targets.plan(connection, mirror, batch, takeover=takeover, behavior=behavior, steps=steps)
             connection.rollback()
         changes = (
+            *(f"renames column '{old}' to '{new}'" for old, new in plan.rename),
             *(f"adds column '{column.name}'" for column in plan.add),
             *(f"widens column '{column.name}'" for column in plan.widen),
             *(f"drops column '{name}'" for name in plan.drop),
@@ -145,7 +150,7 @@ class JdbcSink(Sink):
             SchemaError: a target can't carry the structure or a change; nothing of the batch is in that table.
         """
         spark = rows.sparkSession
-        tables = survey(rows)
+        tables = survey(rows, given_steps(self.settings))
         if not tables:
             return
         targets, plans = self._look(tables, batch)
@@ -174,7 +179,8 @@ class JdbcSink(Sink):
             _refuse_shared_targets([*(mirror.name for mirror in mirrors), progress], folds=folds)
             takeover, behavior = self.settings["takeover"], self.settings["schema_change_behavior"]
             plans = [
-                targets.plan(connection, mirror, batch, takeover=takeover, behavior=behavior) for mirror in mirrors
+                targets.plan(connection, mirror, batch, takeover=takeover, behavior=behavior, steps=table.steps)
+                for mirror, table in zip(mirrors, tables, strict=True)
             ]
             connection.rollback()
             targets.begin(connection, plans, batch)
@@ -195,6 +201,8 @@ class JdbcSink(Sink):
                 deletes=not table.inserts_only,
             )
 
+        if not table.schema.columns and not plan.rename:
+            return
         with self.database.connected(table.id, plan.mirror.name) as connection:
             vanished = plan.exists and table.truncate_at is not None
             targets.write(connection, plan, batch, load if table.size or vanished else None)
@@ -206,7 +214,7 @@ class JdbcSink(Sink):
             SchemaError: a value does not fit; found by Spark or by the database while it loads.
             SinkError: Spark or the database failed.
         """
-        folded = folded_rows(rows, table).coalesce(self.settings["max_connections"])
+        folded = folded_rows(under_new_names(rows, table), table).coalesce(self.settings["max_connections"])
         with _explained(table, mirror):
             attempts = folded.mapInArrow(_loading(self.database, mirror), _ATTEMPT_DDL).collect()
         for attempt in attempts:
