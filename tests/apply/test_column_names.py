@@ -81,6 +81,9 @@ STOP = "stop"
         ("a", ["a>b", "add a"], "a b", {"a": "b"}),
         ("a b", ["a>b", "add a"], "a b", {}),
         ("a", ["a>b", "drop b"], "", {"a": None}),
+        # A column that was dropped and added again is the same one by its name.
+        ("a c", ["a>b", "drop c", "add c"], "b c", {"a": "b"}),
+        ("b c", ["a>b", "drop c", "add c"], "b c", {}),
         # A target that kept an old column, and a column that is not captured.
         ("old a", ["a>b"], "b", {"a": "b"}),
         ("a b", ["a>b"], "b", {}),

@@ -113,6 +113,7 @@ def test_which_rows_are_of_a_first_snapshot(spark: Any, snapshot: Any, op: str, 
 
 
 RENAME = "ALTER TABLE t RENAME COLUMN a TO title"
+SWAP = "ALTER TABLE t RENAME COLUMN a TO b, RENAME COLUMN b TO a"
 R = table(id="int32", title="string", b="string")
 
 
@@ -132,6 +133,8 @@ def test_a_statement_alone_is_of_no_account_unless_it_renames(spark: Any) -> Non
         # The statement is older than what follows it: it came twice, or the name came back.
         (Batch(T).statement(T, 4, RENAME).add("c", T, 5, {"id": "1"}), "id a b", {}),
         (Batch(R).statement(R, 4, RENAME).add("c", R, 5, {"id": "1"}), "id title b", {}),
+        # Of what was before the one structure there is no row.
+        (Batch(T).statement(T, 4, SWAP).add("c", T, 5, {"id": "1"}), "id a b", {}),
     ],
 )
 def test_rows_from_before_a_rename_are_taken_for_the_columns_new_name(
@@ -140,6 +143,14 @@ def test_rows_from_before_a_rename_are_taken_for_the_columns_new_name(
     (found,) = survey(batch.rows(spark))
     assert " ".join(column.name for column in found.schema.columns) == columns
     assert found.renamed == renamed
+
+
+def test_a_statement_from_another_partition_than_the_rows_may_be_later_than_they(spark: Any) -> None:
+    batch = Batch(T).statement(T, 4, RENAME).add("c", T, 5, {"id": "1"})
+    for line, partition in zip(batch.lines, (1, 0, 1), strict=True):
+        line["message"] = ("topic", partition, 1, None, None, None, None)
+    (found,) = survey(batch.rows(spark))
+    assert [column.name for column in found.schema.columns] == ["id", "title", "b"]
 
 
 def test_images_and_keys_come_under_the_new_names(spark: Any) -> None:

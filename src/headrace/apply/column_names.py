@@ -100,6 +100,10 @@ def names_now(
         if now is None:
             continue
         left = {name for name in now.values() if name is not None}
+        # A column that was dropped and added again is taken for the same one, as without statements.
+        again = left if wanted is None else left & set(wanted)
+        taken = {now[name] for name in names}
+        now |= {n: folded(n) for n in names if now[n] is None and folded(n) in again and folded(n) not in taken}
         if wanted is None:
             found.append((start, now))
         else:

@@ -341,8 +341,10 @@ def _table_batch(
     later = told.all if newest_id in given else told.since(newest_id)
     schema = after_steps(newest, later) if any(step.kind == "rename" for step in later) else newest
     now = [column.name for column in schema.columns]
+    # Rows of the newest structure have its names, whatever happened before.
+    since = {newest_id: later} if newest_id not in given else {}
     renamed = {
-        key: renamed_keys([column.name for column in found.columns], steps, now, of=id.full_path, given=key in given)
+        key: renamed_keys([c.name for c in found.columns], since.get(key, steps), now, of=str(id), given=key in given)
         for key, found in schemas.items()
     }
     columns = {schema_id: len(known.columns) for schema_id, known in schemas.items()}
