@@ -149,6 +149,17 @@ class TableSinkContract:
         target.write(again, 3)
         assert [target.content(schema) for schema in (T, K, new)] == [[(9, "x", "y")]] * 3
 
+    def test_a_truncate_whose_message_tells_no_key_empties_a_table_that_has_one(self, target: TableTarget) -> None:
+        untold = replace(T, key=())
+        # Before any row nothing is there to empty, and nothing is made.
+        target.write(Batch(untold).add("t", untold, 1), 0)
+        target.write(Batch(T).add("c", T, 2, A).add("c", T, 3, B), 1)
+        for _ in range(2):
+            target.write(Batch(untold).add("t", untold, 4), 2)
+            assert target.content(T) == []
+        target.write(Batch(T).add("c", T, 5, B), 3)
+        assert target.content(T) == [(2, "z", None)]
+
     @FEW
     @given(steps=STEPS, sizes=st.lists(st.integers(1, 8), max_size=2), partial=st.booleans())
     def test_any_history_of_a_table_with_a_key(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -145,6 +146,14 @@ def test_a_change_log_has_every_change_once_as_it_came(lake: Lake) -> None:
         (None, None, None, pos(4), "t", None, None),
     ]
     assert [row["_headrace_before"] for row in lake.rows(K).collect()] == [A]
+
+
+def test_a_change_log_may_begin_with_a_truncate_that_tells_no_key(lake: Lake) -> None:
+    untold = replace(T, key=())
+    for number, batch in enumerate((Batch(untold).add("t", untold, 1), Batch(T).add("c", T, 2, A))):
+        lake.write(batch, number, stored_as_scd_type="append")
+    operations = lake.rows(T).orderBy("_headrace_position").select("_headrace_op").collect()
+    assert [row[0] for row in operations] == ["t", "c"]
 
 
 def test_what_can_not_be_is_refused(lake: Lake) -> None:

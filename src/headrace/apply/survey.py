@@ -92,6 +92,17 @@ class TableBatch:
         return replace(self, schema=replace(self.schema, columns=columns), width=width)
 
     @property
+    def key_untold(self) -> bool:
+        """Whether the table may have a key that the structure lacks: truncates came alone, whose messages tell none."""
+        return not self.schema.key and bool(self.schema.columns) and set(self.counts) == {_TRUNCATE}
+
+    def keyed_by(self, key: tuple[str, ...]) -> TableBatch:
+        """The same batch of a table whose key is known from elsewhere, where the structure has its columns."""
+        if not {*key} <= {column.name for column in self.schema.columns}:
+            return self
+        return replace(self, schema=replace(self.schema, key=key))
+
+    @property
     def size(self) -> int:
         """How many data rows there are."""
         return sum(self.counts.values())

@@ -22,7 +22,7 @@ from headrace.sinks.jdbc_dialect import Mirror, TableName
 from headrace.sinks.jdbc_mariadb import MariaDb
 from headrace.sinks.jdbc_postgres import Postgres
 from headrace.sinks.jdbc_reading import mirrored_rows
-from headrace.sinks.jdbc_target import StagedBatch, TargetPlan, TargetTables
+from headrace.sinks.jdbc_target import StagedBatch, TargetPlan, TargetTables, names_in
 from headrace.sinks.table_sink import (
     MAX_PARALLEL_TABLES,
     MISSING_ROW,
@@ -153,8 +153,7 @@ class JdbcSink(Sink):
         tables = survey(rows, given_steps(self.settings))
         if not tables:
             return
-        targets, plans = self._look(tables, batch)
-        works = list(zip(tables, plans, strict=True))
+        targets, works = self._look(tables, batch)
         workers = self.settings["max_parallel_tables"]
         side_by_side(spark, works, lambda work: self._bring(rows, *work, targets, batch), workers=workers)
 
@@ -164,27 +163,33 @@ class JdbcSink(Sink):
             name = _named(self._name_parts, self.database.default_schema(connection), schema.id)
         return mirrored_rows(spark, self.database, name, schema)
 
-    def _look(self, tables: Sequence[TableBatch], batch: BatchId) -> tuple[TargetTables, list[TargetPlan]]:
+    def _look(
+        self, tables: Sequence[TableBatch], batch: BatchId
+    ) -> tuple[TargetTables, list[tuple[TableBatch, TargetPlan]]]:
         """Look at every target before the first is touched, then claim those that are new."""
         first = tables[0].id
         with self.database.connected(first, TableName("", first.path)) as connection:
             default = self.database.default_schema(connection)
             progress = _named(self._progress_parts, default, first)
             targets = TargetTables(self.database, progress)
-            mirrors = [
-                Mirror(_named(self._name_parts, default, table.id), table.schema, self.settings["position_column"])
-                for table in tables
-            ]
+            names = {table.id: _named(self._name_parts, default, table.id) for table in tables}
             folds = self.database.dialect.folds_names
-            _refuse_shared_targets([*(mirror.name for mirror in mirrors), progress], folds=folds)
+            _refuse_shared_targets([*names.values(), progress], folds=folds)
             takeover, behavior = self.settings["takeover"], self.settings["schema_change_behavior"]
-            plans = [
-                targets.plan(connection, mirror, batch, takeover=takeover, behavior=behavior, steps=table.steps)
-                for mirror, table in zip(mirrors, tables, strict=True)
-            ]
+            works = []
+            for table in tables:
+                if table.key_untold:
+                    known = targets.read(connection, names[table.id])
+                    if known is None:
+                        # There is nothing to empty. The table is made when a row says what its key is.
+                        continue
+                    table = table.keyed_by(names_in(known.key_columns))
+                mirror = Mirror(names[table.id], table.schema, self.settings["position_column"])
+                plan = targets.plan(connection, mirror, batch, takeover=takeover, behavior=behavior, steps=table.steps)
+                works.append((table, plan))
             connection.rollback()
-            targets.begin(connection, plans, batch)
-        return targets, plans
+            targets.begin(connection, [plan for _, plan in works], batch)
+        return targets, works
 
     def _bring(
         self, rows: DataFrame, table: TableBatch, plan: TargetPlan, targets: TargetTables, batch: BatchId

@@ -24,6 +24,7 @@ from headrace.sinks.jdbc_dialect import POSITION, Mirror, TableName
 from headrace.sinks.jdbc_widening import holds
 
 _KEY_NAME = re.compile(r'"((?:[^"]|"")*)"')
+_KEY_NAME = re.compile(r'"((?:[^"]|"")*)"')
 _AWAY = "Move the target away and take a new snapshot."
 
 
@@ -394,6 +395,11 @@ class TargetTables:
 def key_names(key: tuple[str, ...]) -> str:
     """The key columns as they stand in the progress table."""
     return ", ".join('"' + name.replace('"', '""') + '"' for name in key)
+
+
+def names_in(key_columns: str) -> tuple[str, ...]:
+    """The key columns that the progress table tells."""
+    return tuple(name.replace('""', '"') for name in _KEY_NAME.findall(key_columns))
 
 
 def _names_only(

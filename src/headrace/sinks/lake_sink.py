@@ -141,10 +141,17 @@ class LakeSink(Sink):
         return rows.drop(*(column.name for column in self._own_columns(stored_as)))
 
     def _look(self, table: TableBatch, target: LakeTable, batch: BatchId) -> _Work | None:
+        stored_as = self.settings["stored_as_scd_type"]
+        if table.key_untold:
+            with explained(table.id.full_path, target):
+                if target.exists:
+                    table = table.keyed_by(target.kept_key())
+                elif stored_as != "append":
+                    # There is nothing to empty. The table is made when a row says what its key is.
+                    return None
         schema = table.schema
         if not schema.columns:
             return self._look_at_names(table, target, batch)
-        stored_as = self.settings["stored_as_scd_type"]
         if stored_as == "2" and not schema.key:
             raise SchemaError(
                 f"Table {schema.id} has no key, so it can't have a history.",
