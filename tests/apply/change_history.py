@@ -40,6 +40,15 @@ class Batch:
     def structure(self, schema: TableSchema, at: int | str = 0, snapshot: str | None = None) -> Batch:
         return self._add("schema", schema, at, table_schema=schema.to_text(), snapshot=snapshot)
 
+    def statement(self, schema: TableSchema, at: int | str, text: str, after: TableSchema | None = None) -> Batch:
+        """A DDL statement, with the structure that it leaves where the source tells it."""
+        source = {"connector": "mysql", "ddl": text}
+        if after is not None:
+            return self._add("schema", after, at, source=source, table_schema=after.to_text())
+        self._add("schema", schema, at, source=source)
+        self.lines[-1]["schema_id"] = None
+        return self
+
     def add(
         self,
         op: str,

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from change_history import Batch, pos, table
 
-from headrace.apply import survey
+from headrace.apply import survey, under_new_names
+from headrace.apply.column_names import Step
 from headrace.changes import Column, LogicalType, TableId
 from headrace.errors import SchemaError
 
@@ -109,3 +110,57 @@ def test_the_last_truncate_counts(spark: Any) -> None:
 def test_which_rows_are_of_a_first_snapshot(spark: Any, snapshot: Any, op: str, initial: bool, ended: bool) -> None:
     (found,) = survey(Batch(T).add(op, T, 1, {"id": "1", "a": "", "b": ""}, snapshot=snapshot).rows(spark))
     assert (found.initial, found.snapshot_ended) == (initial, ended)
+
+
+RENAME = "ALTER TABLE t RENAME COLUMN a TO title"
+SWAP = "ALTER TABLE t RENAME COLUMN a TO b, RENAME COLUMN b TO a"
+R = table(id="int32", title="string", b="string")
+
+
+def test_a_statement_alone_is_of_no_account_unless_it_renames(spark: Any) -> None:
+    assert survey(Batch().statement(T, 1, "ALTER TABLE t ADD COLUMN z int").rows(spark)) == []
+    (found,) = survey(Batch().statement(T, 1, RENAME).rows(spark))
+    assert (found.schema.columns, found.steps) == ((), (Step("rename", "a", "title"),))
+
+
+@pytest.mark.parametrize(
+    ("batch", "columns", "renamed"),
+    [
+        (Batch(T).structure(R, 7).statement(T, 6, RENAME), "id title b", {T.fingerprint: {"a": "title"}}),
+        (Batch(T).statement(T, 6, RENAME, after=R), "id title b", {T.fingerprint: {"a": "title"}}),
+        # The rows that follow the statement come in the next batch.
+        (Batch(T).add("c", T, 5, {"id": "1"}).statement(T, 6, RENAME), "id title b", {T.fingerprint: {"a": "title"}}),
+        # The statement is older than what follows it: it came twice, or the name came back.
+        (Batch(T).statement(T, 4, RENAME).add("c", T, 5, {"id": "1"}), "id a b", {}),
+        (Batch(R).statement(R, 4, RENAME).add("c", R, 5, {"id": "1"}), "id title b", {}),
+        # Of what was before the one structure there is no row.
+        (Batch(T).statement(T, 4, SWAP).add("c", T, 5, {"id": "1"}), "id a b", {}),
+    ],
+)
+def test_rows_from_before_a_rename_are_taken_for_the_columns_new_name(
+    spark: Any, batch: Batch, columns: str, renamed: Any
+) -> None:
+    (found,) = survey(batch.rows(spark))
+    assert " ".join(column.name for column in found.schema.columns) == columns
+    assert found.renamed == renamed
+
+
+def test_a_statement_from_another_partition_than_the_rows_may_be_later_than_they(spark: Any) -> None:
+    batch = Batch(T).statement(T, 4, RENAME).add("c", T, 5, {"id": "1"})
+    for line, partition in zip(batch.lines, (1, 0, 1), strict=True):
+        line["message"] = ("topic", partition, 1, None, None, None, None)
+    (found,) = survey(batch.rows(spark))
+    assert [column.name for column in found.schema.columns] == ["id", "title", "b"]
+
+
+def test_images_and_keys_come_under_the_new_names(spark: Any) -> None:
+    new = table(key=("nr",), nr="int32", title="string", b="string")
+    text = "ALTER TABLE t CHANGE id nr int, CHANGE a title text"
+    batch = Batch(T).add("u", T, 5, {"id": "1", "a": "x"}, {"id": "1", "a": "w"}).statement(T, 6, text)
+    rows = batch.structure(new, 7).add("d", new, 8, None, {"nr": "2"}).rows(spark)
+    (found,) = survey(rows)
+    got = under_new_names(rows, found).where("op <> 'schema'").orderBy("position").select("key", "before", "after")
+    assert [tuple(row) for row in got.collect()] == [
+        ({"nr": "1"}, {"nr": "1", "title": "w"}, {"nr": "1", "title": "x"}),
+        ({"nr": "2"}, {"nr": "2"}, None),
+    ]

@@ -163,6 +163,12 @@ def test_tables_that_differ_do_not_become_one(spark: Any, other: TableSchema, wh
     )
 
 
+def test_a_statement_of_one_table_says_nothing_of_those_that_share_its_target(spark: Any) -> None:
+    batch = Batch(shard(1)).statement(shard(1), 2, "ALTER TABLE orders RENAME COLUMN a TO b")
+    (told,) = ONE.rows(batch.rows(spark)).where("source is not null").collect()
+    assert (told.table.schema, told.source) == ("sales", {"connector": "mysql"})
+
+
 def test_a_truncate_of_one_of_several_tables_stops_the_batch(spark: Any) -> None:
     from contextlib import ExitStack
 

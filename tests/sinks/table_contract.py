@@ -149,6 +149,17 @@ class TableSinkContract:
         target.write(again, 3)
         assert [target.content(schema) for schema in (T, K, new)] == [[(9, "x", "y")]] * 3
 
+    def test_a_truncate_whose_message_tells_no_key_empties_a_table_that_has_one(self, target: TableTarget) -> None:
+        untold = replace(T, key=())
+        # Before any row nothing is there to empty, and nothing is made.
+        target.write(Batch(untold).add("t", untold, 1), 0)
+        target.write(Batch(T).add("c", T, 2, A).add("c", T, 3, B), 1)
+        for _ in range(2):
+            target.write(Batch(untold).add("t", untold, 4), 2)
+            assert target.content(T) == []
+        target.write(Batch(T).add("c", T, 5, B), 3)
+        assert target.content(T) == [(2, "z", None)]
+
     @FEW
     @given(steps=STEPS, sizes=st.lists(st.integers(1, 8), max_size=2), partial=st.booleans())
     def test_any_history_of_a_table_with_a_key(
@@ -205,6 +216,46 @@ class TableSinkContract:
         assert target.content(less) == [(1, 8), (2, 5000000000), (3, 9)]
         with pytest.raises(SchemaError, match="has a column 'z' now"):
             target.write(batch, 5, schema_change_behavior="exception")
+
+    def test_a_renamed_column_keeps_its_values(self, target: TableTarget, arm: Callable[[str], None]) -> None:
+        target.write(Batch(T).add("c", T, 1, A).add("c", T, 2, B), 0)
+        named = table(key=("nr",), nr="int32", b="string", title="string", more="string")
+        text = "ALTER TABLE t CHANGE a title varchar(9), RENAME COLUMN id TO nr, ADD COLUMN more text"
+        batch = Batch(T).add("u", T, 5, {"id": "1", "a": "old"}).add("d", T, 5, None, {"id": "3"})
+        batch.statement(T, 6, text).structure(named, 7).add("u", named, 7, {"nr": "2", "more": "m"})
+        with pytest.raises(SchemaError, match=r"is named '(title|nr)' now"):
+            target.write(batch, 1)
+        arm("sink.lake.renamed=raise;sink.jdbc.renamed=raise")
+        with pytest.raises(InjectedFault):
+            target.write(batch, 1, schema_change_behavior="evolve")
+        arm("")
+        for _ in range(2):
+            target.write(batch, 1, schema_change_behavior="evolve")
+            assert target.content(named) == [(1, "old", "y", None), (2, "z", None, "m")]
+        # The statement comes alone, and what follows it in the next batch.
+        alone = Batch().statement(named, 8, "ALTER TABLE t RENAME COLUMN b TO `the b`, RENAME COLUMN nr TO id")
+        last = table(id="int32", **{"the b": "string", "title": "string", "more": "string"})
+        for behavior in ("lenient", "evolve", "evolve"):
+            target.write(alone, 2, schema_change_behavior=behavior)
+        batch = Batch(last).add("u", last, 9, {"id": "1", "the b": "w"})
+        for _ in range(2):
+            target.write(batch, 3)
+            assert target.content(last) == [(1, "old", "w", None), (2, "z", None, "m")]
+
+    def test_the_user_can_say_what_was_renamed(self, target: TableTarget) -> None:
+        target.write(Batch(T).add("c", T, 1, A), 0)
+        named = table(id="int32", title="string", b="string")
+        options = {"schema_change_behavior": "evolve", "renamed_columns": ["t.a=title", "other.b=c"]}
+        batch = Batch(T, named).add("u", T, 2, {"id": "1", "a": "w"}).add("u", named, 3, {"id": "1", "b": None})
+        batch.lines[1]["position"] = "2"
+        with pytest.raises(SchemaError, match="nobody can know whether that is another name"):
+            target.write(batch, 1, schema_change_behavior="evolve")
+        assert target.sink(**options).preview(named, BatchId("p", "checkpoint", 1), target.spark).changes == (
+            "renames column 'a' to 'title'",
+        )
+        for number in (1, 2):
+            target.write(batch, number, **options)
+            assert target.content(named) == [(1, "w", None)]
 
     @pytest.mark.parametrize(
         ("columns", "key", "message"),

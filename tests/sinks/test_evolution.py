@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from headrace.apply.column_names import Step
 from headrace.errors import SchemaError
 from headrace.sinks.delta_table import DeltaTable
 from headrace.sinks.evolution import BEHAVIORS, Evolution, TargetColumn, evolution, holds_spark
@@ -17,18 +18,57 @@ CHANGES = {
     "a new column": {"id": "int", "a": "string", "n": "int", "z": "date"},
     "a column less": {"id": "int", "n": "int"},
     "another name": {"id": "int", "b": "string", "n": "int"},
+    "a known new name": {"id": "int", "b": "string", "n": "int"},
+    "a known new name and a wider type": {"id": "int", "a": "string", "m": "bigint"},
+    "a known new name of the key": {"nr": "int", "a": "string", "n": "int"},
+    "a known drop and a new column": {"id": "int", "n": "int", "z": "date"},
+    "a name that the target has": {"id": "int", "a": "string"},
     "a wider type": {"id": "int", "a": "string", "n": "bigint"},
     "a narrower type": {"id": "int", "a": "string", "n": "smallint"},
     "another type": {"id": "int", "a": "string", "n": "date"},
     "another type of the key": {"id": "date", "a": "string", "n": "int"},
 }
 ADD, WIDEN = {"add": ["z"]}, {"widen": ["n"]}
+KNOWN = {
+    "a known new name": (Step("rename", "a", "b"),),
+    "a known new name and a wider type": (Step("rename", "N", "m"),),
+    "a known new name of the key": (Step("rename", "id", "nr"),),
+    "a known drop and a new column": (Step("drop", "a"),),
+    "a name that the target has": (Step("rename", "n", "a"),),
+}
+RENAME = {"rename": [("a", "b")]}
 OUTCOMES = {
     #                            add   evolve           try_evolve       lenient          ignore              exception
     "nothing": ({}, {}, {}, {}, {}, {}),
     "a new column": (ADD, ADD, ADD, ADD, {"left_out": ["z"]}, STOP),
     "a column less": (STOP, {"drop": ["a"]}, {"drop": ["a"]}, {}, {}, STOP),
     "another name": (STOP, STOP, {"add": ["b"]}, {"add": ["b"]}, {"left_out": ["b"]}, STOP),
+    "a known new name": (STOP, RENAME, RENAME, {"add": ["b"]}, {"left_out": ["b"]}, STOP),
+    "a known new name and a wider type": (
+        STOP,
+        {"rename": [("n", "m")], "widen": ["m"]},
+        {"rename": [("n", "m")], "widen": ["m"]},
+        {"add": ["m"]},
+        {"left_out": ["m"]},
+        STOP,
+    ),
+    "a known new name of the key": (
+        STOP,
+        {"rename": [("id", "nr")]},
+        {"rename": [("id", "nr")]},
+        {"add": ["nr"]},
+        {"left_out": ["nr"]},
+        STOP,
+    ),
+    "a known drop and a new column": (
+        STOP,
+        {"drop": ["a"], **ADD},
+        {"drop": ["a"], **ADD},
+        ADD,
+        {"left_out": ["z"]},
+        STOP,
+    ),
+    "a name that the target has": (STOP, STOP, {}, {}, {}, STOP),
     "a wider type": (WIDEN, WIDEN, WIDEN, WIDEN, {"casts": ["n"]}, STOP),
     "a narrower type": ({}, {}, {}, {}, {}, STOP),
     "another type": (STOP, STOP, {"casts": ["n"]}, STOP, {"casts": ["n"]}, STOP),
@@ -47,6 +87,7 @@ def looked_at(change: str, behavior: str) -> Evolution:
         widens=lambda old, new: (old, new) == ("int", "bigint"),
         source="db.dbo.t",
         target="the table t",
+        steps=KNOWN.get(change, ()),
     )
 
 
@@ -62,6 +103,7 @@ def test_each_change_under_each_behaviour(change: str, behavior: str) -> None:
     told = {
         "add": [column.name for column in found.add],
         "widen": [column.name for column in found.widen],
+        "rename": list(found.rename),
         "drop": list(found.drop),
         "left_out": sorted(found.left_out),
         "casts": sorted(found.casts or {}),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -147,6 +148,14 @@ def test_a_change_log_has_every_change_once_as_it_came(lake: Lake) -> None:
     assert [row["_headrace_before"] for row in lake.rows(K).collect()] == [A]
 
 
+def test_a_change_log_may_begin_with_a_truncate_that_tells_no_key(lake: Lake) -> None:
+    untold = replace(T, key=())
+    for number, batch in enumerate((Batch(untold).add("t", untold, 1), Batch(T).add("c", T, 2, A))):
+        lake.write(batch, number, stored_as_scd_type="append")
+    operations = lake.rows(T).orderBy("_headrace_position").select("_headrace_op").collect()
+    assert [row[0] for row in operations] == ["t", "c"]
+
+
 def test_what_can_not_be_is_refused(lake: Lake) -> None:
     with pytest.raises(SchemaError, match="has no key, so it can't have a history"):
         lake.write(Batch(K).add("c", K, 1, A), 0)
@@ -159,3 +168,31 @@ def test_what_can_not_be_is_refused(lake: Lake) -> None:
     lake.write(Batch(T).add("c", T, 1, A), 0)
     with pytest.raises(SinkError, match="is stored as SCD type 2, not 1"):
         lake.write(Batch(T).add("c", T, 2, B), 1, stored_as_scd_type="1")
+
+
+@pytest.mark.parametrize("lake", [DELTA, ICEBERG], indirect=True)
+def test_a_renamed_column_keeps_its_versions_and_what_is_kept_beside_them(lake: Lake) -> None:
+    lake.write(Batch(S).add("c", S, 1, {"id": "1", "a": "x", "b": "y"}).add("u", S, 3, {"id": "1", "a": "z"}), 0)
+    new = table(id="string", title="string", b="string")
+    batch = Batch(S).add("u", S, 4, {"id": "1", "a": "w"})
+    batch.statement(S, 5, "ALTER TABLE t RENAME COLUMN a TO title").structure(new, 6)
+    for _ in range(2):
+        lake.write(batch, 1, schema_change_behavior="evolve")
+    # A late change has the versions made anew, out of updates that carried the column by its old name.
+    lake.write(Batch(new).add("u", new, 2, {"id": "1", "b": "late"}), 2)
+    assert lake.versions(new) == [
+        (("1", "w", "late"), pos(4), None),
+        (("1", "x", "late"), pos(2), pos(3)),
+        (("1", "x", "y"), pos(1), pos(2)),
+        (("1", "z", "late"), pos(3), pos(4)),
+    ]
+
+
+def test_a_change_log_has_a_renamed_column_once(lake: Lake) -> None:
+    new = table(id="string", title="string", b="string")
+    batch = Batch(S).add("u", S, 2, {"id": "1", "a": "w"}).statement(S, 3, "ALTER TABLE t CHANGE a title text", new)
+    log = {"stored_as_scd_type": "append", "schema_change_behavior": "evolve"}
+    lake.write(Batch(S).add("c", S, 1, {"id": "1", "a": "x", "b": "y"}), 0, **log)
+    lake.write(batch.add("c", new, 4, {"id": "2", "title": "v", "b": None}), 1, **log)
+    rows = lake.rows().orderBy("_headrace_position").select("id", "title", "b", "_headrace_absent").collect()
+    assert [tuple(row) for row in rows] == [("1", "x", "y", None), ("1", "w", None, ["b"]), ("2", "v", None, None)]

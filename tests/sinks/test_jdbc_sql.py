@@ -68,6 +68,7 @@ KINDS = [
 def statements(dialect: Dialect) -> list[str]:
     keyed, bag = mirror(KEYED), mirror(BAG)
     said = [*dialect.create_table(keyed), dialect.truncate(keyed, "01//"), dialect.count_missing(keyed, LABELS)]
+    said.append(dialect.rename_column(keyed, "note", "it's"))
     if isinstance(dialect, MergeDialect):
         return [
             *said,

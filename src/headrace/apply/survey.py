@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from headrace.apply.column_names import Step, after_steps, renamed_keys, steps_of
 from headrace.changes.operation import DATA_OPERATIONS, Operation
 from headrace.changes.table import TableId, TableSchema
-from headrace.changes.typed import literal
+from headrace.changes.typed import literal, quote
 from headrace.errors import SchemaError
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ _KEY_DIFFERS = (
 )
 
 
+_STATEMENT = r"op = 'schema' and coalesce(source['ddl'] rlike '(?i)\\b(rename|change|drop|add)\\b', false)"
 _READ_ENDS = "snapshot in ('last', 'last_in_data_collection')"
 
 
@@ -51,6 +53,9 @@ class TableBatch:
             older in a target. Known of the source's own reads, incremental ones aside.
         keys: the least and the greatest key, where it is one whole number; None where that is not known.
         width: how many columns the newest structure has in the source; 0 for as many as `schema`.
+        steps: what statements in the batch do to the names of columns. Where they come with neither rows nor a
+            structure, `schema` has no columns.
+        renamed: what columns of older structures are called in `schema`, by `schema_id`; see `under_new_names`.
     """
 
     id: TableId
@@ -65,6 +70,8 @@ class TableBatch:
     read_again_from: str | None = None
     keys: tuple[int, int] | None = None
     width: int = 0
+    steps: tuple[Step, ...] = ()
+    renamed: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     @property
     def emptying(self) -> TableBatch:
@@ -83,6 +90,17 @@ class TableBatch:
             return self
         width = self.width or len(self.schema.columns)
         return replace(self, schema=replace(self.schema, columns=columns), width=width)
+
+    @property
+    def key_untold(self) -> bool:
+        """Whether the table may have a key that the structure lacks: truncates came alone, whose messages tell none."""
+        return not self.schema.key and bool(self.schema.columns) and set(self.counts) == {_TRUNCATE}
+
+    def keyed_by(self, key: tuple[str, ...]) -> TableBatch:
+        """The same batch of a table whose key is known from elsewhere, where the structure has its columns."""
+        if not {*key} <= {column.name for column in self.schema.columns}:
+            return self
+        return replace(self, schema=replace(self.schema, key=key))
 
     @property
     def size(self) -> int:
@@ -119,7 +137,7 @@ class TableBatch:
         return f"case schema_id {cases} else {newest} end"
 
 
-def survey(rows: DataFrame) -> list[TableBatch]:
+def survey(rows: DataFrame, known: Callable[[TableId], tuple[Step, ...]] = lambda _: ()) -> list[TableBatch]:
     """Say what a batch of change rows holds, table by table, ordered by table.
 
     Runs one Spark job in the driver's session over `rows` (persist them if they are dear to compute) and collects a
@@ -128,6 +146,7 @@ def survey(rows: DataFrame) -> list[TableBatch]:
     Args:
         rows: change rows of any tables with images as maps. Each table's `schema` row is among them. One without a
             position was given by the user: it is that of all rows that have its `schema_id`, and of no table alone.
+        known: what is known to have happened to the column names of a table before what the rows say.
 
     Raises:
         SchemaError: data rows follow a structure that no `schema` row of the batch carries, or images are structs.
@@ -152,6 +171,7 @@ def survey(rows: DataFrame) -> list[TableBatch]:
             "snapshot",
             "message is not null as decoded",
             "if(op = 'schema', table_schema, null) as structure",
+            f"{_STATEMENT} as has_statement",
             "if(op in ('r', 'c', 'u'), coalesce(size(after), 0), null) as after_size",
             "if(op in ('u', 'd'), coalesce(size(before), 0), null) as before_size",
             f"coalesce({_KEY_CHANGED}, false) or coalesce({_KEY_DIFFERS}, false) as key_changed",
@@ -165,11 +185,109 @@ def survey(rows: DataFrame) -> list[TableBatch]:
     for line in found:
         by_table.setdefault(TableId(line["database"], line["schema"], line["name"]), []).append(line)
     given = {line["schema_id"]: line["structure"] for line in found if line["structure"] and not line["structure_at"]}
+    told = _statements(rows, [id for id, lines in by_table.items() if any(line["has_statement"] for line in lines)])
     return [
-        _table_batch(id, lines, given)
+        _table_batch(id, lines, given, told.get(id, _NOTHING), known(id))
         for id, lines in sorted(by_table.items())
-        if any(line["last_at"] for line in lines)
+        if any(line["last_at"] for line in lines) and not _is_only_told(lines, told.get(id, _NOTHING), given)
     ]
+
+
+def under_new_names(rows: DataFrame, table: TableBatch) -> DataFrame:
+    """The rows with the images and keys of one table under the column names of its newest structure. Lazy and pure."""
+    if not table.renamed:
+        return rows
+    names = {id: renamed for id, renamed in table.renamed.items() if renamed}
+    replaced = {}
+    for image in ("key", "before", "after"):
+        cases = " ".join(
+            f"when {literal(id)} then transform_keys({image}, (k, v) -> case k "
+            + " ".join(f"when {literal(old)} then {literal(new)}" for old, new in renamed.items())
+            + " else k end)"
+            for id, renamed in sorted(names.items())
+        )
+        replaced[image] = f"case schema_id {cases} else {image} end"
+    return rows.selectExpr(
+        *(f"{replaced[name]} as {name}" if name in replaced else quote(name) for name in rows.columns)
+    )
+
+
+@dataclass(frozen=True)
+class _Told:
+    """The statements that a batch has of one table.
+
+    Args:
+        steps: what each does to names, in order, with where it stands: a partition (empty for captured rows) and a
+            position, which compares inside that only.
+        last: the last position of the rows that follow a structure, by `schema_id` and partition.
+    """
+
+    steps: tuple[tuple[str, str, tuple[Step, ...]], ...] = ()
+    last: Mapping[tuple[str | None, str], str] = field(default_factory=dict)
+
+    @property
+    def all(self) -> tuple[Step, ...]:
+        return tuple(step for *_, steps in self.steps for step in steps)
+
+    def since(self, schema_id: str | None) -> tuple[Step, ...]:
+        """The steps that are not known to come before the rows of a structure."""
+        return tuple(
+            step
+            for origin, position, steps in self.steps
+            if self.last.get((schema_id, origin), "") < position
+            for step in steps
+        )
+
+
+_NOTHING = _Told()
+
+
+def _statements(rows: DataFrame, tables: Iterable[TableId]) -> dict[TableId, _Told]:
+    """What the statements of these tables do to names. Runs one more small Spark job where there are any."""
+    from pyspark.sql import functions as sf
+
+    wanted = " or ".join(TableBatch(id, TableSchema(id, ()), {}).same for id in tables)
+    if not wanted:
+        return {}
+    lines = (
+        rows.where(f"op not in ('begin', 'end', 'heartbeat') and ({wanted})")
+        .selectExpr(
+            "coalesce(table.database, '') as database",
+            "coalesce(table.schema, '') as schema",
+            "coalesce(table.name, '') as name",
+            "schema_id",
+            "if(message is null, '', concat_ws('/', message.topic, message.partition)) as origin",
+            "position",
+            f"if({_STATEMENT}, struct(position, source['ddl'] as text, source['connector'] as connector), null) as one",
+        )
+        .groupBy("database", "schema", "name", "schema_id", "origin")
+        .agg(sf.expr("max(position) as last"), sf.expr("collect_list(one) as statements"))
+        .collect()
+    )
+    told: dict[TableId, list[Any]] = {}
+    for line in lines:
+        told.setdefault(TableId(line["database"], line["schema"], line["name"]), []).append(line)
+    return {
+        id: _Told(
+            tuple(
+                sorted(
+                    (line["origin"], one["position"] or "", steps_of(one["text"], one["connector"]))
+                    for line in of_table
+                    for one in line["statements"]
+                )
+            ),
+            {(line["schema_id"], line["origin"]): line["last"] or "" for line in of_table if line["schema_id"]},
+        )
+        for id, of_table in told.items()
+    }
+
+
+def _is_only_told(lines: Iterable[Any], told: _Told, given: Mapping[str, str]) -> bool:
+    """Whether a table is only spoken of: there is no row and no structure, and no name is another."""
+    return not any(step.kind == "rename" for step in told.all) and not any(
+        line["structure"] or line["schema_id"] in given or any(line[f"n_{op}"] for op in DATA_OPERATIONS)
+        for line in lines
+    )
 
 
 def _aggregates(counts: str) -> list[Any]:
@@ -180,6 +298,7 @@ def _aggregates(counts: str) -> list[Any]:
         sf.expr("max_by(structure, position) filter (where structure is not null) as structure"),
         sf.expr("max(position) filter (where structure is not null) as structure_at"),
         sf.expr("max(position) as last_at"),
+        sf.expr("bool_or(has_statement) as has_statement"),
         sf.expr("max(position) filter (where op = 't') as truncate_at"),
         sf.expr("min(after_size) as after_size"),
         sf.expr("min(before_size) as before_size"),
@@ -193,8 +312,10 @@ def _aggregates(counts: str) -> list[Any]:
     ]
 
 
-def _table_batch(id: TableId, lines: Iterable[Any], given: Mapping[str, str]) -> TableBatch:
-    lines = list(lines)
+def _table_batch(
+    id: TableId, lines: Iterable[Any], given: Mapping[str, str], told: _Told, known: tuple[Step, ...]
+) -> TableBatch:
+    lines, steps = list(lines), known + told.all
     # Structures told at one position are ordered by the rows that follow them.
     structures = [
         (line["structure_at"] or "", line["last_at"] or "", line["schema_id"] or "", line)
@@ -208,6 +329,8 @@ def _table_batch(id: TableId, lines: Iterable[Any], given: Mapping[str, str]) ->
         # A truncate follows no structure, and may be all that there is of a table whose name was given in part.
         found = [key for key, text in given.items() if _means(TableSchema.from_text(text).id, id)]
         structures = [("", "", key, {**lines[0].asDict(), "schema_id": key}) for key in found]
+    if not structures and not counts:
+        return TableBatch(id, TableSchema(id, ()), {}, steps=told.all)
     if not structures:
         raise SchemaError(
             f"The structure of table {id} is not known: the batch has rows of it but no schema row.",
@@ -224,9 +347,19 @@ def _table_batch(id: TableId, lines: Iterable[Any], given: Mapping[str, str]) ->
     }
     keyed = [found for found in structures if schemas[found[3]["schema_id"]].key or found[3]["schema_id"] in followed]
     newest_id = max(keyed or structures, key=lambda found: found[:3])[3]["schema_id"]
-    schema = schemas[newest_id]
+    newest = schemas[newest_id]
+    # A structure that the user gave says nothing of when it is true.
+    later = told.all if newest_id in given else told.since(newest_id)
+    schema = after_steps(newest, later) if any(step.kind == "rename" for step in later) else newest
+    now = [column.name for column in schema.columns]
+    # Rows of the newest structure have its names, whatever happened before.
+    since = {newest_id: later} if newest_id not in given else {}
+    renamed = {
+        key: renamed_keys([c.name for c in found.columns], since.get(key, steps), now, of=str(id), given=key in given)
+        for key, found in schemas.items()
+    }
     columns = {schema_id: len(known.columns) for schema_id, known in schemas.items()}
-    names = {column.name for column in schema.columns}
+    names = set(now)
     partial = False
     for line in lines:
         follows = schemas.get(line["schema_id"]) if line["schema_id"] else schema
@@ -238,7 +371,8 @@ def _table_batch(id: TableId, lines: Iterable[Any], given: Mapping[str, str]) ->
             )
         if follows is not None and images:
             # Without a key the target keeps no value, so a column that is newer than the row is simply null.
-            lacking = bool(schema.key) and not names <= {column.name for column in follows.columns}
+            called = renamed.get(line["schema_id"] or newest_id, {})
+            lacking = bool(schema.key) and not names <= {called.get(c.name, c.name) for c in follows.columns}
             partial = partial or lacking or min(images) < len(follows.columns)
     return TableBatch(
         id=id,
@@ -252,6 +386,9 @@ def _table_batch(id: TableId, lines: Iterable[Any], given: Mapping[str, str]) ->
         snapshot_ended=any(line["snapshot_ended"] for line in lines),
         keys=_key_range(schema, lines),
         read_again_from=max((f"{line['read_commit']}/" for line in lines if line["read_commit"]), default=None),
+        width=len(newest.columns) if len(newest.columns) != len(schema.columns) else 0,
+        steps=steps,
+        renamed={key: found for key, found in renamed.items() if found},
     )
 
 

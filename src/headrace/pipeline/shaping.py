@@ -430,6 +430,9 @@ def _finished(joined: DataFrame, columns: Sequence[str], takes: str) -> DataFram
         replaced["snapshot"] = (
             "case when not coalesce(f_merge, false) then snapshot when op = 'r' then 'incremental' else null end"
         )
+        # What a statement does to the names of one table it does not do to the others.
+        said = "map_filter(source, (k, v) -> k <> 'ddl')"
+        replaced["source"] = f"if(op = 'schema' and coalesce(f_merge, false), {said}, source)"
         refusal = (
             "raise_error(concat('Table ', concat_ws('.', table.database, table.schema, table.name), ' was emptied by "
             "a truncate, and shares its target with others. Take new snapshots of the tables into a new target.'))"

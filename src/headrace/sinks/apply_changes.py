@@ -14,11 +14,12 @@ from headrace.options import Option, Options, parse_options
 from headrace.sinks import lake_history, lake_merge
 from headrace.sinks.base import BatchId
 from headrace.sinks.delta_table import DeltaTable, escaped
-from headrace.sinks.evolution import TargetColumn
+from headrace.sinks.evolution import KEEPING, TargetColumn
 from headrace.sinks.folder import absolute
 from headrace.sinks.iceberg_table import IcebergTable
 from headrace.sinks.lake_sink import LakeSink, explained, session_for
 from headrace.sinks.lake_table import LakeTable, Shape
+from headrace.sinks.table_sink import given_steps
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -79,7 +80,8 @@ def apply_changes(
         track_history_except_column_list: with type 2, those whose changes do not.
         name: who writes, where several flows share a target's history.
         batch_id: the batch's number, where it is not called inside `foreachBatch` and yet must not be applied twice.
-        options: `schema_change_behavior`, `takeover`, `missing_row` and `position_column`, as the sinks have them.
+        options: `schema_change_behavior`, `renamed_columns`, `takeover`, `missing_row` and `position_column`, as the
+            sinks have them.
 
     Raises:
         OptionError: words exclude each other, or a column does not exist.
@@ -236,6 +238,7 @@ class _Flat:
         sequence = TargetColumn(self._position, changes.sequence, "Headrace: place of the row's last change")
         own = {"2": lake_history.columns(changes.sequence), "1": (sequence,), "append": (sequence, _DELETED)}
         shape = Shape(source, columns, changes.key, own[self._stored_as], stored_as=self._stored_as)
+        steps = given_steps(settings)(TableId("", "", ""))
         with explained(source, target):
             plan = target.plan(
                 shape,
@@ -246,9 +249,12 @@ class _Flat:
                 first_read=False,
                 first_read_ends=False,
                 append_only=self._stored_as == "append",
+                steps=steps,
             )
             if plan.done:
                 return
+            if plan.exists and settings["schema_change_behavior"] not in KEEPING:
+                lake_history.rename_unseen(target, steps, source, [column.name for column in columns])
             target.prepare(plan, properties={})
             left_out = plan.evolution.left_out
             values = lake_merge.Values(

@@ -127,9 +127,9 @@ class DeltaTable(LakeTable):
         return holds_spark(new, old) or (old, new) in _OTHER_WIDENINGS
 
     def properties_for(self, evolution: Evolution, columns: tuple[TargetColumn, ...]) -> Mapping[str, str]:
-        """Column mapping for names beyond letters and digits and for dropped columns; type widening where asked."""
+        """Column mapping for names beyond letters and digits and for dropped and renamed columns; type widening."""
         needed = {}
-        if evolution.drop or any(needs_mapping(column.name) for column in columns):
+        if evolution.drop or evolution.rename or any(needs_mapping(column.name) for column in columns):
             needed["delta.columnMapping.mode"] = "name"
         if evolution.widen:
             needed["delta.enableTypeWidening"] = "true"

@@ -4,7 +4,8 @@
 |---|---|---|---|---|---|---|
 | a new column | added | stop | added | added | added | left out |
 | a column less | stop | stop | dropped | dropped, else kept | kept | kept |
-| a column under another name | stop | stop | stop | a new one, the old one kept | same | a column less |
+| a column known to have a new name | stop | stop | renamed | renamed | a new one, the old one kept | a column less |
+| a column less and a new one | stop | stop | stop | a new one, the old one kept | same | a column less |
 | a wider type, which the target's column can become | widened | stop | widened | widened | widened | kept |
 | a narrower type, which the target's column holds | cast | stop | cast | cast | cast | cast |
 | another type | stop | stop | stop | kept | stop | kept |
@@ -12,7 +13,8 @@
 
 Kept columns keep the values that they have and get no new ones. Where a column's type is kept, values that do not fit
 it become null; only `try_evolve` and `ignore` do that. A source's structure says no renaming: a column gone and another
-come at once may be either, and `evolve` does not guess. Every stop is before the first row.
+come at once may be either, and `evolve` does not guess. What statements say of names is known (`apply.column_names`).
+Every stop is before the first row.
 """
 
 from __future__ import annotations
@@ -21,11 +23,16 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from headrace.apply.column_names import Step, names_now, renames_in_order
 from headrace.errors import SchemaError
 
 BEHAVIORS = ("add", "evolve", "try_evolve", "lenient", "ignore", "exception")
 _INTEGERS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 19}
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
+RENAMING = ("evolve", "try_evolve")
+"""The behaviours that rename columns."""
+KEEPING = ("lenient", "ignore")
+"""The behaviours to which it is all one whether a column has a new name or is another."""
 _BY_HAND = "Change the target's column yourself, or move the target away and take a new snapshot."
 
 
@@ -49,6 +56,8 @@ class Evolution:
         drop: columns of the target to drop.
         left_out: columns of the source that are not written.
         casts: columns that are written as the target's type, which may not hold every value.
+        rename: columns of the target and their new names, in an order in which no name is taken; after the drops and
+            before anything else.
     """
 
     add: tuple[TargetColumn, ...] = ()
@@ -56,11 +65,13 @@ class Evolution:
     drop: tuple[str, ...] = ()
     left_out: frozenset[str] = frozenset()
     casts: Mapping[str, str] | None = None
+    rename: tuple[tuple[str, str], ...] = ()
 
 
 def changes_told(found: Evolution) -> tuple[str, ...]:
     """What would be done to a target's structure, for people."""
     return (
+        *(f"renames column '{old}' to '{new}'" for old, new in found.rename),
         *(f"adds column '{column.name}' ({column.type})" for column in found.add),
         *(f"widens column '{column.name}' to {column.type}" for column in found.widen),
         *(f"drops column '{name}'" for name in found.drop),
@@ -97,6 +108,7 @@ def evolution(
     holds: Callable[[str, str], bool] = holds_spark,
     folded: Callable[[str], str] = str.lower,
     can_cast: bool = True,
+    steps: tuple[Step, ...] = (),
 ) -> Evolution:
     """Compare a target's columns with those that the source has now.
 
@@ -112,10 +124,26 @@ def evolution(
         holds: whether every value of the second type is one of the first.
         folded: names that are equal after this are one.
         can_cast: whether values can be written as another type that does not hold all of them.
+        steps: what is known to have happened to names.
 
     Raises:
         SchemaError: this behaviour does not allow the difference, or the target can't follow it.
     """
+    names = [column.name for column in wanted if column.name not in own]
+    steps = () if behavior in KEEPING else steps
+    told = known_names(have, names, own=own, steps=steps, source=source, folded=folded)
+    rename = tuple(renames_in_order({old: new for old, new in told.items() if new is not None}))
+    if rename and behavior in ("add", "exception"):
+        raise SchemaError(
+            f"Column '{rename[0][0]}' of table {source} is named '{rename[0][1]}' now, and {target} has the old name.",
+            remedy="Set 'schema_change_behavior' to evolve, which renames it, or rename the target's column yourself.",
+        )
+    if behavior in RENAMING:
+        new_names = dict(rename)
+        gone = tuple(name for name, new in told.items() if new is None)
+        have = {new_names.get(name, name): kind for name, kind in have.items() if name not in gone}
+    else:
+        rename, gone = (), ()
     left = {folded(name): name for name in have}
     add, widen, left_out, casts = [], [], set(), {}
     for column in wanted:
@@ -143,15 +171,65 @@ def evolution(
                 f"Column '{column.name}' of table {source} is {column.type} now, but {have[found]} in {target}.",
                 remedy=_BY_HAND,
             )
-    drop = _gone(left, [c.name for c in add if c.name not in own], key, behavior, source, target)
-    return Evolution(tuple(add), tuple(widen), drop, frozenset(left_out), casts or None)
+    both = [(left[folded(s.name)], s.to) for s in steps if s.kind == "rename" and folded(s.name) in left]
+    if both and behavior == "evolve":
+        raise SchemaError(
+            f"Column '{both[0][0]}' of table {source} is named '{both[0][1]}' now; {target} has columns of both names, "
+            "or the new name is not known of it.",
+            remedy="Rename or drop the target's columns yourself, or set 'schema_change_behavior' to lenient, which "
+            "keeps the old column.",
+        )
+    if behavior == "try_evolve":
+        left = {name: kept for name, kept in left.items() if kept not in dict(both)}
+    added = {folded(column.name) for column in add} - {folded(s.name) for s in steps if s.kind == "add"}
+    unknown = [column.name for column in add if column.name not in own and folded(column.name) in added]
+    drop = gone + _gone(left, unknown, behavior, source, target)
+    return Evolution(tuple(add), tuple(widen), drop, frozenset(left_out), casts or None, rename)
 
 
-def _gone(
-    left: Mapping[str, str], added: list[str], key: tuple[str, ...], behavior: str, source: str, target: str
-) -> tuple[str, ...]:
+def known_names(
+    have: Mapping[str, str],
+    final: list[str] | None,
+    *,
+    own: frozenset[str],
+    steps: tuple[Step, ...],
+    source: str,
+    folded: Callable[[str], str] = str.lower,
+) -> dict[str, str | None]:
+    """What columns of a target are called now, and null for those that went away; without those that stay as they are.
+
+    Args:
+        have: the target's columns.
+        final: those that the source has now; null where they are not known.
+        own: names of ours.
+        steps: what is known to have happened to names.
+        source: the source's name, for messages.
+        folded: names that are equal after this are one.
+
+    Raises:
+        SchemaError: what was done already can't be told.
+    """
+    ours = {folded(name) for name in own}
+    told = names_now([name for name in have if folded(name) not in ours], steps, final, of=source)
+    here = {folded(name) for name in final or ()}
+    return {
+        name: new
+        for name, new in told.items()
+        # One that was dropped and came again, perhaps as another name's, is dropped only for that other.
+        if (new is not None and folded(new) != folded(name))
+        or (new is None and (folded(name) not in here or any(n and folded(n) == folded(name) for n in told.values())))
+    }
+
+
+def key_before(key: tuple[str, ...], names: Mapping[str, str | None]) -> tuple[str, ...]:
+    """What the columns of a key were called before they were renamed."""
+    old = {new: name for name, new in names.items() if new is not None}
+    return tuple(old.get(name, name) for name in key)
+
+
+def _gone(left: Mapping[str, str], added: list[str], behavior: str, source: str, target: str) -> tuple[str, ...]:
     """Columns of the target to drop, among those that the source has no more."""
-    if not left or behavior in ("lenient", "ignore"):
+    if not left or behavior in KEEPING:
         return ()
     names = ", ".join(f"'{name}'" for name in left.values())
     if behavior in ("add", "exception"):

@@ -10,7 +10,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, ClassVar, Literal
 from uuid import uuid4
 
-from headrace.apply import TableBatch, fold, fold_keyless, survey, upserts
+from headrace.apply import TableBatch, fold, fold_keyless, survey, under_new_names, upserts
 from headrace.changes.table import TableId, TableSchema
 from headrace.changes.typed import literal, quote
 from headrace.errors import OptionError, SchemaError, SinkError
@@ -22,14 +22,16 @@ from headrace.sinks.jdbc_dialect import Mirror, TableName
 from headrace.sinks.jdbc_mariadb import MariaDb
 from headrace.sinks.jdbc_postgres import Postgres
 from headrace.sinks.jdbc_reading import mirrored_rows
-from headrace.sinks.jdbc_target import StagedBatch, TargetPlan, TargetTables
+from headrace.sinks.jdbc_target import StagedBatch, TargetPlan, TargetTables, names_in
 from headrace.sinks.table_sink import (
     MAX_PARALLEL_TABLES,
     MISSING_ROW,
     POSITION_COLUMN,
+    RENAMED_COLUMNS,
     SCHEMA_CHANGE_BEHAVIOR,
     TAKEOVER,
     WRONG_VALUE,
+    given_steps,
     side_by_side,
 )
 
@@ -90,6 +92,7 @@ class JdbcSink(Sink):
         TAKEOVER,
         MISSING_ROW,
         SCHEMA_CHANGE_BEHAVIOR,
+        RENAMED_COLUMNS,
         MAX_PARALLEL_TABLES,
         Option(
             "max_connections",
@@ -124,9 +127,11 @@ class JdbcSink(Sink):
             targets = TargetTables(self.database, _named(self._progress_parts, default, schema.id))
             mirror = Mirror(_named(self._name_parts, default, schema.id), schema, self.settings["position_column"])
             takeover, behavior = self.settings["takeover"], self.settings["schema_change_behavior"]
-            plan = targets.plan(connection, mirror, batch, takeover=takeover, behavior=behavior)
+            steps = given_steps(self.settings)(schema.id)
+            plan = targets.plan(connection, mirror, batch, takeover=takeover, behavior=behavior, steps=steps)
             connection.rollback()
         changes = (
+            *(f"renames column '{old}' to '{new}'" for old, new in plan.rename),
             *(f"adds column '{column.name}'" for column in plan.add),
             *(f"widens column '{column.name}'" for column in plan.widen),
             *(f"drops column '{name}'" for name in plan.drop),
@@ -145,11 +150,10 @@ class JdbcSink(Sink):
             SchemaError: a target can't carry the structure or a change; nothing of the batch is in that table.
         """
         spark = rows.sparkSession
-        tables = survey(rows)
+        tables = survey(rows, given_steps(self.settings))
         if not tables:
             return
-        targets, plans = self._look(tables, batch)
-        works = list(zip(tables, plans, strict=True))
+        targets, works = self._look(tables, batch)
         workers = self.settings["max_parallel_tables"]
         side_by_side(spark, works, lambda work: self._bring(rows, *work, targets, batch), workers=workers)
 
@@ -159,26 +163,33 @@ class JdbcSink(Sink):
             name = _named(self._name_parts, self.database.default_schema(connection), schema.id)
         return mirrored_rows(spark, self.database, name, schema)
 
-    def _look(self, tables: Sequence[TableBatch], batch: BatchId) -> tuple[TargetTables, list[TargetPlan]]:
+    def _look(
+        self, tables: Sequence[TableBatch], batch: BatchId
+    ) -> tuple[TargetTables, list[tuple[TableBatch, TargetPlan]]]:
         """Look at every target before the first is touched, then claim those that are new."""
         first = tables[0].id
         with self.database.connected(first, TableName("", first.path)) as connection:
             default = self.database.default_schema(connection)
             progress = _named(self._progress_parts, default, first)
             targets = TargetTables(self.database, progress)
-            mirrors = [
-                Mirror(_named(self._name_parts, default, table.id), table.schema, self.settings["position_column"])
-                for table in tables
-            ]
+            names = {table.id: _named(self._name_parts, default, table.id) for table in tables}
             folds = self.database.dialect.folds_names
-            _refuse_shared_targets([*(mirror.name for mirror in mirrors), progress], folds=folds)
+            _refuse_shared_targets([*names.values(), progress], folds=folds)
             takeover, behavior = self.settings["takeover"], self.settings["schema_change_behavior"]
-            plans = [
-                targets.plan(connection, mirror, batch, takeover=takeover, behavior=behavior) for mirror in mirrors
-            ]
+            works = []
+            for table in tables:
+                if table.key_untold:
+                    known = targets.read(connection, names[table.id])
+                    if known is None:
+                        # There is nothing to empty. The table is made when a row says what its key is.
+                        continue
+                    table = table.keyed_by(names_in(known.key_columns))
+                mirror = Mirror(names[table.id], table.schema, self.settings["position_column"])
+                plan = targets.plan(connection, mirror, batch, takeover=takeover, behavior=behavior, steps=table.steps)
+                works.append((table, plan))
             connection.rollback()
-            targets.begin(connection, plans, batch)
-        return targets, plans
+            targets.begin(connection, [plan for _, plan in works], batch)
+        return targets, works
 
     def _bring(
         self, rows: DataFrame, table: TableBatch, plan: TargetPlan, targets: TargetTables, batch: BatchId
@@ -195,6 +206,8 @@ class JdbcSink(Sink):
                 deletes=not table.inserts_only,
             )
 
+        if not table.schema.columns and not plan.rename:
+            return
         with self.database.connected(table.id, plan.mirror.name) as connection:
             vanished = plan.exists and table.truncate_at is not None
             targets.write(connection, plan, batch, load if table.size or vanished else None)
@@ -206,7 +219,7 @@ class JdbcSink(Sink):
             SchemaError: a value does not fit; found by Spark or by the database while it loads.
             SinkError: Spark or the database failed.
         """
-        folded = folded_rows(rows, table).coalesce(self.settings["max_connections"])
+        folded = folded_rows(under_new_names(rows, table), table).coalesce(self.settings["max_connections"])
         with _explained(table, mirror):
             attempts = folded.mapInArrow(_loading(self.database, mirror), _ATTEMPT_DDL).collect()
         for attempt in attempts:

@@ -193,6 +193,10 @@ class Dialect(ABC):
         """Drop a column of the mirror."""
         return f"ALTER TABLE {self.table(mirror.name)} DROP COLUMN {self.quote(name)}"
 
+    def rename_column(self, mirror: Mirror, name: str, new: str) -> str:
+        """Give a column of the mirror another name."""
+        return f"ALTER TABLE {self.table(mirror.name)} RENAME COLUMN {self.quote(name)} TO {self.quote(new)}"
+
     def truncate(self, mirror: Mirror, position: str) -> str:
         """Drop the rows that were there before a truncate."""
         older = self.before(self._position(mirror), self.literal(position))

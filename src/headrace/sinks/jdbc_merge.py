@@ -164,6 +164,11 @@ class SqlServerDialect(MergeDialect):
         """A text in any script."""
         return "N" + super().literal(text)
 
+    def rename_column(self, mirror: Mirror, name: str, new: str) -> str:
+        """The procedure that renames; it takes the old name quoted and the new one as it is."""
+        old = self.literal(f"{self.table(mirror.name)}.{self.quote(name)}")
+        return f"EXEC sp_rename {old}, {self.literal(new)}, 'COLUMN'"
+
     def letter(self, text: str, place: int) -> str:
         """SQL: one letter of a text, the first being 1."""
         return f"SUBSTRING({text}, {place}, 1)"

@@ -6,20 +6,25 @@ one transaction.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
 
 from headrace import faultpoints
-from headrace.changes.table import Column, TableSchema
+from headrace.apply.column_names import Step, renames_in_order
+from headrace.changes.table import Column
+from headrace.changes.types import LogicalType
 from headrace.errors import SchemaError, SinkError
 from headrace.sinks.base import BatchId
-from headrace.sinks.evolution import Evolution, TargetColumn, evolution
+from headrace.sinks.evolution import KEEPING, RENAMING, Evolution, TargetColumn, evolution, key_before, known_names
 from headrace.sinks.jdbc_database import Database, Structure
 from headrace.sinks.jdbc_dialect import POSITION, Mirror, TableName
 from headrace.sinks.jdbc_widening import holds
 
+_KEY_NAME = re.compile(r'"((?:[^"]|"")*)"')
+_KEY_NAME = re.compile(r'"((?:[^"]|"")*)"')
 _AWAY = "Move the target away and take a new snapshot."
 
 
@@ -45,6 +50,8 @@ class TargetPlan:
         add: columns to add.
         widen: columns to give a wider type.
         drop: columns of the target to drop.
+        rename: columns of the target and their new names, in order; after the drops.
+        key: the key columns as they have to stand in the progress table, where only names change; empty for no change.
         claim: whether it must be written down whose target it is.
         done: whether the target has the batch already.
     """
@@ -56,6 +63,8 @@ class TargetPlan:
     add: tuple[Column, ...] = ()
     widen: tuple[Column, ...] = ()
     drop: tuple[str, ...] = ()
+    rename: tuple[tuple[str, str], ...] = ()
+    key: str = ""
     claim: bool = False
     done: bool = False
 
@@ -92,9 +101,24 @@ class TargetTables:
         self.progress = progress
 
     def plan(
-        self, connection: Any, mirror: Mirror, batch: BatchId, *, takeover: bool, behavior: str = "add"
+        self,
+        connection: Any,
+        mirror: Mirror,
+        batch: BatchId,
+        *,
+        takeover: bool,
+        behavior: str = "add",
+        steps: tuple[Step, ...] = (),
     ) -> TargetPlan:
         """Compare a target with the source's structure. Changes nothing.
+
+        Args:
+            connection: an open connection.
+            mirror: the target. Where its source has no columns, only what `steps` says is planned.
+            batch: who writes.
+            takeover: whether the target may be another's.
+            behavior: what becomes of structures that differ (see `evolution`).
+            steps: what is known to have happened to the names of the source's columns.
 
         Raises:
             SinkError: another pipeline or checkpoint, or another source table, has this target.
@@ -106,13 +130,23 @@ class TargetTables:
         found = database.structure(connection, mirror.name)
         progress = self.read(connection, mirror.name)
         exists = bool(found.types)
+        known = self._known_names(mirror, found.types, () if behavior in KEEPING else steps)
+        key = key_before(source.key, known)
+        if not source.columns:
+            if not known or progress is None or behavior not in RENAMING:
+                return TargetPlan(mirror, exists, has_schema, progress)
+            self._refuse_stranger(mirror, progress, batch.owner, takeover, {progress.key_columns})
+            plan = _names_only(mirror, has_schema, progress, known, folded=database.dialect.folded)
+            new = tuple(Column(name, place, LogicalType("string")) for place, (_, name) in enumerate(plan.rename))
+            database.dialect.refuse_names(replace(mirror, source=replace(source, columns=new)))
+            return plan
         if exists or progress is not None:
-            self._refuse_stranger(mirror, progress, batch.owner, takeover)
-        claim = progress is None or (progress.owner, progress.key_columns) != (batch.owner, key_names(source))
+            self._refuse_stranger(mirror, progress, batch.owner, takeover, {key_names(source.key), key_names(key)})
+        claim = progress is None or (progress.owner, progress.key_columns) != (batch.owner, key_names(source.key))
         if not exists:
             return TargetPlan(mirror, False, has_schema, progress, claim=claim)
-        self._refuse_other_key(mirror, found)
-        changes = self._differences(mirror, found.types, behavior)
+        self._refuse_other_key(mirror, found, key)
+        changes = self._differences(mirror, found.types, behavior, steps)
         columns = {column.name: column for column in (*source.columns, POSITION)}
         columns[mirror.position_column] = POSITION
         kept = tuple(column for column in source.columns if column.name not in changes.left_out)
@@ -120,7 +154,9 @@ class TargetTables:
         add = tuple(columns[column.name] for column in changes.add)
         widen = tuple(columns[column.name] for column in changes.widen)
         done = not claim and progress is not None and progress.batch is not None and progress.batch >= batch.number
-        return TargetPlan(mirror, True, has_schema, progress, add, widen, changes.drop, claim, done)
+        return TargetPlan(
+            mirror, True, has_schema, progress, add, widen, changes.drop, changes.rename, claim=claim, done=done
+        )
 
     def read(self, connection: Any, name: TableName) -> Progress | None:
         """What the progress table says of a target."""
@@ -157,7 +193,7 @@ class TargetTables:
             database.run(
                 connection,
                 [f"INSERT INTO {progress} (target, owner, source_table, key_columns) VALUES (%s, %s, %s, %s)"],
-                (target, batch.owner, mirror.source.id.full_path, key_names(mirror.source)),
+                (target, batch.owner, mirror.source.id.full_path, key_names(mirror.source.key)),
             )
         connection.commit()
 
@@ -167,10 +203,19 @@ class TargetTables:
         dialect = database.dialect
         if not plan.exists:
             database.run(connection, dialect.create_table(mirror))
-        for column in plan.widen:
-            database.run(connection, [dialect.widen_column(mirror, column)])
+        if plan.key:
+            database.run(
+                connection,
+                [f"UPDATE {dialect.table(self.progress)} SET key_columns = %s WHERE target = %s"],
+                (plan.key, dialect.table(mirror.name)),
+            )
         for name in plan.drop:
             database.run(connection, [dialect.drop_column(mirror, name)])
+        for old, new in plan.rename:
+            database.run(connection, [dialect.rename_column(mirror, old, new)])
+            faultpoints.reach("sink.jdbc.renamed")
+        for column in plan.widen:
+            database.run(connection, [dialect.widen_column(mirror, column)])
         for column in plan.add:
             database.run(connection, dialect.add_column(mirror, column))
         connection.commit()
@@ -269,16 +314,18 @@ class TargetTables:
                 remedy="Take a new snapshot of the table, or set the sink's option 'missing_row' to 'insert'.",
             )
 
-    def _refuse_stranger(self, mirror: Mirror, progress: Progress | None, owner: str, takeover: bool) -> None:
+    def _refuse_stranger(
+        self, mirror: Mirror, progress: Progress | None, owner: str, takeover: bool, keys: set[str]
+    ) -> None:
         source, where = mirror.source, f"{mirror.name} of {self.database.address}"
         if progress is not None and progress.source_table != source.id.full_path:
             raise SinkError(
                 f"The table {where} mirrors {progress.source_table}, not {source.id.full_path}.",
                 remedy="Give each source table a target of its own (the sink's option 'table_name').",
             )
-        if progress is not None and progress.key_columns != key_names(source):
+        if progress is not None and progress.key_columns not in keys:
             raise SchemaError(
-                f"The key of table {source.id} is ({key_names(source)}) now, but {where} "
+                f"The key of table {source.id} is ({key_names(source.key)}) now, but {where} "
                 f"was kept by ({progress.key_columns}).",
                 remedy=_AWAY,
             )
@@ -293,9 +340,9 @@ class TargetTables:
             remedy="Set the sink's option 'takeover' to true if it may be taken over, or choose another 'table_name'.",
         )
 
-    def _refuse_other_key(self, mirror: Mirror, found: Structure) -> None:
+    def _refuse_other_key(self, mirror: Mirror, found: Structure, key: tuple[str, ...]) -> None:
         where = f"{mirror.name} of {self.database.address}"
-        if mirror.source.key and found.key != frozenset(mirror.source.key):
+        if mirror.source.key and found.key != frozenset(key):
             raise SchemaError(
                 f"The primary key of {where} is ({', '.join(sorted(found.key))}), but the key of table "
                 f"{mirror.source.id} is ({', '.join(mirror.source.key)}).",
@@ -308,7 +355,20 @@ class TargetTables:
                 remedy="Make the index one that is not unique.",
             )
 
-    def _differences(self, mirror: Mirror, have: Mapping[str, str], behavior: str) -> Evolution:
+    def _known_names(self, mirror: Mirror, have: Mapping[str, str], steps: tuple[Step, ...]) -> dict[str, str | None]:
+        """What columns of the target are called now, as far as statements say it."""
+        return known_names(
+            have,
+            [column.name for column in mirror.source.columns] or None,
+            own=frozenset({mirror.position_column}),
+            steps=steps,
+            source=str(mirror.source.id),
+            folded=self.database.dialect.folded,
+        )
+
+    def _differences(
+        self, mirror: Mirror, have: Mapping[str, str], behavior: str, steps: tuple[Step, ...]
+    ) -> Evolution:
         """What becomes of columns that differ."""
         dialect, source = self.database.dialect, mirror.source
         types = dialect.column_types(source)
@@ -328,9 +388,40 @@ class TargetTables:
             holds=holds,
             folded=folded,
             can_cast=False,
+            steps=steps,
         )
 
 
-def key_names(schema: TableSchema) -> str:
+def key_names(key: tuple[str, ...]) -> str:
     """The key columns as they stand in the progress table."""
-    return ", ".join('"' + name.replace('"', '""') + '"' for name in schema.key)
+    return ", ".join('"' + name.replace('"', '""') + '"' for name in key)
+
+
+def names_in(key_columns: str) -> tuple[str, ...]:
+    """The key columns that the progress table tells."""
+    return tuple(name.replace('""', '"') for name in _KEY_NAME.findall(key_columns))
+
+
+def _names_only(
+    mirror: Mirror,
+    has_schema: bool,
+    progress: Progress,
+    known: Mapping[str, str | None],
+    *,
+    folded: Callable[[str], str],
+) -> TargetPlan:
+    """What statements about names mean for a target, without more; columns go only where another gets their name."""
+    renames = {old: new for old, new in known.items() if new is not None}
+    taken = {folded(new) for new in renames.values()}
+    drop = tuple(name for name, new in known.items() if new is None and folded(name) in taken)
+    key = tuple(name.replace('""', '"') for name in _KEY_NAME.findall(progress.key_columns))
+    now = key_names(tuple(renames.get(name, name) for name in key))
+    return TargetPlan(
+        mirror,
+        True,
+        has_schema,
+        progress,
+        drop=drop,
+        rename=tuple(renames_in_order(renames)),
+        key="" if now == progress.key_columns else now,
+    )

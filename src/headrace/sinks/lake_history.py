@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from headrace.apply import history
+from headrace.apply.column_names import Step
 from headrace.apply.history import NEW, STORED, newest
 from headrace.changes.typed import literal, quote
 from headrace.sinks.base import BatchId
@@ -152,6 +153,31 @@ def append_changes(
             target.session.sql(f"insert into {target.sql_name} ({columns}) select {columns} from {view}")
 
     target.commit(batch, source, step)
+
+
+def rename_unseen(target: LakeTable, steps: tuple[Step, ...], source: str, final: list[str] | None) -> None:
+    """Rename columns in the table beside a history, also where its rows name them. Repeatable.
+
+    Args:
+        target: the history.
+        steps: what happened to names.
+        source: the source table's name.
+        final: the source's columns now; None where they are not known.
+    """
+    beside = target.companion(UNSEEN)
+    if not steps or not beside.exists:
+        return
+    own = frozenset((_AT, _DELETED, _PRESENT, _WHOLE))
+    plan = beside.plan_names(source, steps, None, own=own, final=final, stored_as=UNSEEN, takeover=True)
+    if plan is None:
+        return
+    cases = " ".join(f"when {literal(old)} then {literal(new)}" for old, new in plan.evolution.rename)
+    names = ", ".join(literal(old) for old, _ in plan.evolution.rename)
+    beside.session.sql(
+        f"update {beside.sql_name} set {_PRESENT} = transform({_PRESENT}, c -> case c {cases} else c end) "
+        f"where arrays_overlap({_PRESENT}, array({names}))"
+    )
+    beside.prepare(plan, properties={})
 
 
 def _ordered(

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from headrace import faultpoints
-from headrace.apply import TableBatch, change_log, history, survey
+from headrace.apply import TableBatch, change_log, history, survey, under_new_names
 from headrace.apply.auto_cdc import SEQUENCE_MISSING
 from headrace.apply.change_log import ABSENT, BEFORE, EVENT_TIME, OPERATION, rows_left
 from headrace.changes.table import TableId, TableSchema
@@ -18,16 +18,18 @@ from headrace.errors import SchemaError, SinkError
 from headrace.options import Option, Options
 from headrace.sinks import lake_history, lake_merge
 from headrace.sinks.base import BatchId, Sink, TargetPreview
-from headrace.sinks.evolution import TargetColumn, changes_told
+from headrace.sinks.evolution import KEEPING, RENAMING, TargetColumn, changes_told
 from headrace.sinks.lake_options import AUTO_CDC, refuse_contradictions, tracked, written
 from headrace.sinks.lake_table import LakeTable, Shape, TargetPlan
 from headrace.sinks.table_sink import (
     MAX_PARALLEL_TABLES,
     MISSING_ROW,
     POSITION_COLUMN,
+    RENAMED_COLUMNS,
     SCHEMA_CHANGE_BEHAVIOR,
     TAKEOVER,
     WRONG_VALUE,
+    given_steps,
     side_by_side,
 )
 
@@ -68,6 +70,7 @@ class LakeSink(Sink):
         TAKEOVER,
         MISSING_ROW,
         SCHEMA_CHANGE_BEHAVIOR,
+        RENAMED_COLUMNS,
         *AUTO_CDC,
         MAX_PARALLEL_TABLES,
     )
@@ -101,20 +104,22 @@ class LakeSink(Sink):
             SchemaError: a target can't carry the structure or a change; nothing of the batch is in that table.
         """
         spark = rows.sparkSession
-        tables = [written(self.settings, table) for table in survey(rows)]
+        tables = [written(self.settings, table) for table in survey(rows, given_steps(self.settings))]
         # Every target is looked at before the first is touched.
         workers = self.settings["max_parallel_tables"] if can_clone(spark) else 1
         targets = [(table, self.target(session_for(spark, table.size), table.id)) for table in tables]
         _refuse_shared(target for _, target in targets)
         works = side_by_side(spark, targets, lambda found: self._look(*found, batch), workers=workers)
-        side_by_side(spark, works, lambda work: self._bring(rows, work, batch), workers=workers)
+        found = [work for work in works if work is not None]
+        side_by_side(spark, found, lambda work: self._bring(rows, work, batch), workers=workers)
 
     def preview(self, schema: TableSchema, batch: BatchId, spark: SparkSession | None) -> TargetPreview:
         """Whether the mirror is there, and how its structure would change."""
         if spark is None:
             return TargetPreview(self.place(schema.id))
-        table = written(self.settings, TableBatch(schema.id, schema, {}))
+        table = written(self.settings, TableBatch(schema.id, schema, {}, steps=given_steps(self.settings)(schema.id)))
         work = self._look(table, self.target(session_for(spark, 0), schema.id), batch)
+        assert work is not None
         return TargetPreview(work.target.place, work.plan.exists, changes_told(work.plan.evolution))
 
     def now(self, spark: SparkSession, schema: TableSchema) -> DataFrame | None:
@@ -135,9 +140,18 @@ class LakeSink(Sink):
         rows = rows.where(f"{lake_history.END} is null") if stored_as == "2" else rows
         return rows.drop(*(column.name for column in self._own_columns(stored_as)))
 
-    def _look(self, table: TableBatch, target: LakeTable, batch: BatchId) -> _Work:
-        schema = table.schema
+    def _look(self, table: TableBatch, target: LakeTable, batch: BatchId) -> _Work | None:
         stored_as = self.settings["stored_as_scd_type"]
+        if table.key_untold:
+            with explained(table.id.full_path, target):
+                if target.exists:
+                    table = table.keyed_by(target.kept_key())
+                elif stored_as != "append":
+                    # There is nothing to empty. The table is made when a row says what its key is.
+                    return None
+        schema = table.schema
+        if not schema.columns:
+            return self._look_at_names(table, target, batch)
         if stored_as == "2" and not schema.key:
             raise SchemaError(
                 f"Table {schema.id} has no key, so it can't have a history.",
@@ -166,15 +180,36 @@ class LakeSink(Sink):
                 first_read_ends=table.snapshot_ended,
                 append_only=stored_as == "append"
                 or (not schema.key and table.inserts_only and table.read_again_from is None),
+                steps=table.steps,
             )
         left_out = plan.evolution.left_out
         return _Work(table.selecting(lambda name: name not in left_out), target, plan)
+
+    def _look_at_names(self, table: TableBatch, target: LakeTable, batch: BatchId) -> _Work | None:
+        """What is to be done where statements say new names, and neither a structure nor rows came with them."""
+        if self.settings["schema_change_behavior"] not in RENAMING or not target.exists:
+            return None
+        stored_as = self.settings["stored_as_scd_type"]
+        with explained(table.id.full_path, target):
+            plan = target.plan_names(
+                table.id.full_path,
+                table.steps,
+                batch.owner,
+                own=frozenset(column.name for column in self._own_columns(stored_as)),
+                stored_as=stored_as,
+                takeover=self.settings["takeover"],
+            )
+        return None if plan is None else _Work(table, target, plan)
 
     def _bring(self, rows: DataFrame, work: _Work, batch: BatchId) -> None:
         table, target = work.table, work.target
         with explained(table.id.full_path, target):
             if work.plan.done:
                 return
+            follows = self.settings["schema_change_behavior"] not in KEEPING
+            if self.settings["stored_as_scd_type"] == "2" and work.plan.exists and follows:
+                final = [column.name for column in table.schema.columns] or None
+                lake_history.rename_unseen(target, table.steps, table.id.full_path, final)
             target.prepare(work.plan, properties=self.new_table_properties())
             vanished = work.plan.exists and table.read_again_from is not None
             if not table.size and (not vanished or self.settings["stored_as_scd_type"] == "append"):
@@ -188,7 +223,7 @@ class LakeSink(Sink):
                 insert_partial=self.settings["missing_row"] == "insert",
             )
             faultpoints.reach(f"{self.fault_point}.before_commit")
-            self._commit(rows, work, values, batch)
+            self._commit(under_new_names(rows, table), work, values, batch)
             faultpoints.reach(f"{self.fault_point}.after_commit")
 
     def _commit(self, rows: DataFrame, work: _Work, values: lake_merge.Values, batch: BatchId) -> None:

@@ -5,15 +5,18 @@ Everything but a commit is metadata: it comes before the data of a batch and may
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
+from headrace import faultpoints
+from headrace.apply.column_names import Step, renames_in_order
 from headrace.changes.typed import literal, quote
 from headrace.errors import SchemaError, SinkError
 from headrace.sinks.base import BatchId
-from headrace.sinks.evolution import Evolution, TargetColumn, evolution
+from headrace.sinks.evolution import KEEPING, Evolution, TargetColumn, evolution, key_before, known_names
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -25,6 +28,7 @@ PHASE = "headrace.phase"
 STORED_AS = "headrace.stored-as"
 INITIAL = "initial"
 STREAMING = "streaming"
+_KEY_NAME = re.compile(r"`((?:[^`]|``)*)`")
 
 
 @dataclass(frozen=True)
@@ -50,7 +54,7 @@ class Shape:
     @property
     def key_names(self) -> str:
         """The key columns as they stand in the target's property."""
-        return ", ".join(quote(name) for name in self.key)
+        return key_names(self.key)
 
 
 @dataclass(frozen=True)
@@ -145,6 +149,10 @@ class LakeTable(ABC):
         """The table's properties."""
         return {row["key"]: row["value"] for row in self.session.sql(f"show tblproperties {self.sql_name}").collect()}
 
+    def kept_key(self) -> tuple[str, ...]:
+        """The key by which the table, which is there, has been kept."""
+        return _names_in(self.properties().get(KEY, ""))
+
     def types(self) -> dict[str, str]:
         """The table's columns and their types."""
         return {column.name: column.dataType.simpleString() for column in self.read().schema}
@@ -160,6 +168,7 @@ class LakeTable(ABC):
         first_read: bool,
         first_read_ends: bool,
         append_only: bool,
+        steps: tuple[Step, ...] = (),
     ) -> TargetPlan:
         """Compare the target with what the batch needs. Changes nothing.
 
@@ -175,6 +184,7 @@ class LakeTable(ABC):
             first_read: all of them were read by the source's first snapshot.
             first_read_ends: it ends in this batch.
             append_only: the rows need not be merged in any case.
+            steps: what is known to have happened to the names of the source's columns.
 
         Raises:
             SinkError: another pipeline or checkpoint, or another source table, has this target.
@@ -189,20 +199,25 @@ class LakeTable(ABC):
         changes = Evolution()
         if exists:
             properties = self.properties()
-            self._refuse_stranger(properties, shape, owner, takeover)
+            steps = () if behavior in KEEPING else steps
+            have, own = self.types(), frozenset(column.name for column in shape.own)
+            known = known_names(have, [c.name for c in shape.columns], own=own, steps=steps, source=shape.source)
+            keys = {shape.key_names, key_names(key_before(shape.key, known))}
+            self._refuse_stranger(properties, shape, owner, takeover, keys)
             columns = tuple(
                 TargetColumn(c.name, self.column_type(c.type), c.comment, c.nullable)
                 for c in (*shape.columns, *shape.own)
             )
             changes = evolution(
-                self.types(),
+                have,
                 columns,
                 key=shape.key,
-                own=frozenset(column.name for column in shape.own),
+                own=own,
                 behavior=behavior,
                 widens=self.widens,
                 source=shape.source,
                 target=f"the {self.label}",
+                steps=steps,
             )
         else:
             properties = {**identity, PHASE: INITIAL}
@@ -227,6 +242,50 @@ class LakeTable(ABC):
             evolution=changes,
         )
 
+    def plan_names(
+        self,
+        source: str,
+        steps: tuple[Step, ...],
+        owner: str | None,
+        *,
+        own: frozenset[str],
+        final: list[str] | None = None,
+        stored_as: str,
+        takeover: bool,
+    ) -> TargetPlan | None:
+        """What statements about names mean for a target that is there, without more; None for nothing.
+
+        Columns are dropped only where another gets their name.
+
+        Args:
+            source: the source table's name.
+            steps: what happened to names.
+            owner: who writes; None for anybody.
+            own: names of our columns.
+            final: the source's columns now; None where they are not known.
+            stored_as: see `Shape`.
+            takeover: whether the target may be another's.
+
+        Raises:
+            SinkError: another pipeline or checkpoint, or another source table, has this target.
+            SchemaError: what was done already can't be told.
+        """
+        names = known_names(self.types(), final, own=own, steps=steps, source=source)
+        renames = {old: new for old, new in names.items() if new is not None}
+        if not renames:
+            return None
+        properties = self.properties()
+        key = _names_in(properties.get(KEY, ""))
+        shape = Shape(source, (), tuple(renames.get(name, name) for name in key), (), stored_as=stored_as)
+        self._refuse_stranger(properties, shape, owner, takeover, {shape.key_names, properties.get(KEY, "")})
+        taken = {new.lower() for new in renames.values()}
+        drop = tuple(name for name, new in names.items() if new is None and name.lower() in taken)
+        changes = Evolution(drop=drop, rename=tuple(renames_in_order(renames)))
+        new_names = tuple(TargetColumn(new, "") for new in renames.values())
+        change = {KEY: shape.key_names} | dict(self.properties_for(changes, new_names))
+        change = {name: value for name, value in change.items() if properties.get(name) != value}
+        return TargetPlan(shape, True, append=False, done=False, set=change, evolution=changes)
+
     def prepare(self, plan: TargetPlan, *, properties: Mapping[str, str]) -> None:
         """Create or evolve the target as planned. Repeatable; no data is touched.
 
@@ -240,10 +299,13 @@ class LakeTable(ABC):
         if plan.set:
             pairs = ", ".join(f"{literal(name)} = {literal(value)}" for name, value in plan.set.items())
             self.session.sql(f"alter table {self.sql_name} set tblproperties ({pairs})")
-        for column in plan.evolution.widen:
-            self.session.sql(f"alter table {self.sql_name} alter column {quote(column.name)} type {column.type}")
         for name in plan.evolution.drop:
             self.session.sql(f"alter table {self.sql_name} drop column {quote(name)}")
+        for old, new in plan.evolution.rename:
+            self.session.sql(f"alter table {self.sql_name} rename column {quote(old)} to {quote(new)}")
+            faultpoints.reach("sink.lake.renamed")
+        for column in plan.evolution.widen:
+            self.session.sql(f"alter table {self.sql_name} alter column {quote(column.name)} type {column.type}")
         if plan.evolution.add:
             columns = ", ".join(column_ddl(column, nullable=True) for column in plan.evolution.add)
             self.session.sql(f"alter table {self.sql_name} add columns ({columns})")
@@ -265,7 +327,9 @@ class LakeTable(ABC):
                     remedy="Leave one of them out of the capture.",
                 )
 
-    def _refuse_stranger(self, properties: Mapping[str, str], shape: Shape, owner: str | None, takeover: bool) -> None:
+    def _refuse_stranger(
+        self, properties: Mapping[str, str], shape: Shape, owner: str | None, takeover: bool, keys: set[str]
+    ) -> None:
         known = properties.get(SOURCE_TABLE)
         if known is not None and known != shape.source:
             raise SinkError(
@@ -273,7 +337,8 @@ class LakeTable(ABC):
                 remedy="Give each source table a target of its own.",
             )
         key = properties.get(KEY, shape.key_names)
-        if key != shape.key_names:
+        # A log that began with a truncate did not know the key, and does not need it.
+        if key not in keys and (key or shape.stored_as != "append"):
             raise SchemaError(
                 f"The key of table {shape.source} is ({shape.key_names}) now, "
                 f"but the {self.label} was kept by ({key}).",
@@ -292,6 +357,15 @@ class LakeTable(ABC):
                 f"The {self.label} belongs {whose}, not to '{owner}'.",
                 remedy="Set the sink's option 'takeover' to true if it may be taken over, or choose another target.",
             )
+
+
+def _names_in(property: str) -> tuple[str, ...]:
+    return tuple(name.replace("``", "`") for name in _KEY_NAME.findall(property))
+
+
+def key_names(key: tuple[str, ...]) -> str:
+    """Key columns as they stand in a target's property."""
+    return ", ".join(quote(name) for name in key)
 
 
 def column_ddl(column: TargetColumn, *, nullable: bool) -> str:

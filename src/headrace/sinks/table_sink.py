@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from headrace.apply.column_names import Step
+from headrace.changes.table import TableId
 from headrace.options import Option
 from headrace.sinks.evolution import BEHAVIORS
 
@@ -47,6 +49,25 @@ SCHEMA_CHANGE_BEHAVIOR = Option(
     choices=BEHAVIORS,
     aliases=("schema.change.behavior",),
 )
+
+
+def column_renames(given: Any) -> tuple[tuple[str, str], ...]:
+    """Old names of columns, with their table where it is told, and new names."""
+    texts = given.split(",") if isinstance(given, str) else given
+    pairs = [tuple(part.strip() for part in str(text).rsplit("=", 1)) for text in texts]
+    if any(len(pair) != 2 or not all(pair) for pair in pairs):
+        raise ValueError("an entry is no old=new")
+    return tuple((old, new) for old, new in pairs)
+
+
+RENAMED_COLUMNS = Option(
+    "renamed_columns",
+    column_renames,
+    "Columns that have another name in the source now, where no DDL statement comes with the changes to say it: a list "
+    "of `table.old=new` (`old=new` counts in every table). With `evolve` and `try_evolve` the target's column gets the "
+    "new name as soon as the source's structure has it; then the entry may go.",
+    default=(),
+)
 MAX_PARALLEL_TABLES = Option(
     "max_parallel_tables",
     int,
@@ -56,6 +77,20 @@ MAX_PARALLEL_TABLES = Option(
 )
 WRONG_VALUE = ("CAST_INVALID_INPUT", "CAST_OVERFLOW", "NUMERIC_VALUE_OUT_OF_RANGE", "CONVERSION_INVALID_INPUT")
 """What stands in Spark's failure where a value does not fit its column."""
+
+
+def given_steps(settings: Mapping[str, Any]) -> Callable[[TableId], tuple[Step, ...]]:
+    """What the user says of a table's column names (`renamed_columns`)."""
+
+    def of(id: TableId) -> tuple[Step, ...]:
+        found = []
+        for old, new in settings[RENAMED_COLUMNS.name]:
+            table = next((name for name in (id.path, id.name) if name and old.startswith(f"{name}.")), "")
+            if table or "." not in old:
+                found.append(Step("rename", old.removeprefix(f"{table}."), new))
+        return tuple(found)
+
+    return of
 
 
 def side_by_side(

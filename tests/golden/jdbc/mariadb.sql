@@ -32,6 +32,7 @@
 CREATE TABLE IF NOT EXISTS `sales`.`order lines` (`id` bigint NOT NULL, `line` varchar(40) NOT NULL, `note` longtext NULL COMMENT 'C:\\ it''s', `price` decimal(12,2) NULL, `_headrace_position` varchar(255) character set ascii collate ascii_bin COMMENT 'Headrace: position of the row''s last change', PRIMARY KEY (`id`, `line`)) ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin COMMENT 'it''s the lines';
 DELETE FROM `sales`.`order lines` WHERE (`_headrace_position` IS NULL OR `_headrace_position` < '01//');
 SELECT COUNT(*) FROM `sales`.`_headrace_stage_a5bf4119bcd06ba8` s LEFT JOIN `sales`.`order lines` t ON t.`id` = s.c0 AND t.`line` = s.c1 WHERE s.l IN ('a1', 'b2') AND s.o = 'p' AND (t.`id` IS NULL OR (s.m IS NULL AND (t.`_headrace_position` IS NULL OR t.`_headrace_position` < s.p)));
+ALTER TABLE `sales`.`order lines` RENAME COLUMN `note` TO `it's`;
 CREATE DATABASE IF NOT EXISTS `a b`;
 CREATE TABLE IF NOT EXISTS `_headrace_progress` (target varchar(300) PRIMARY KEY, owner text NOT NULL, batch bigint, source_table text NOT NULL, key_columns text NOT NULL, written_at datetime(6)) ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin;
 ALTER TABLE `sales`.`order lines` ADD COLUMN `note` longtext NULL COMMENT 'new';
