@@ -289,14 +289,14 @@ def test_a_missing_file(tmp_path: Path) -> None:
 
 def test_a_package_that_is_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def find(kind: str, name: str) -> None:
-        raise ModuleNotFoundError("No module named 'sqlglot'", name="sqlglot.tokens")
+        raise ModuleNotFoundError("No module named 'oracledb'", name="oracledb.errors")
 
     monkeypatch.setattr("headrace.registry.find", find)
     with pytest.raises(OptionError) as caught:
         model(tmp_path, SOURCE + SINKS + RUN)
     assert str(caught.value) == (
-        f"{tmp_path / 'p.yaml'}, line 1: The source 'folder' needs the Python package sqlglot, which is not installed. "
-        "Run pip install 'headrace[emulator]'."
+        f"{tmp_path / 'p.yaml'}, line 1: The source 'folder' needs the Python package oracledb, which is not "
+        "installed. Run pip install 'headrace[oracle]'."
     )
 
 

