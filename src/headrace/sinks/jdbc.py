@@ -23,6 +23,7 @@ from headrace.sinks.jdbc_mariadb import MariaDb
 from headrace.sinks.jdbc_postgres import Postgres
 from headrace.sinks.jdbc_reading import mirrored_rows
 from headrace.sinks.jdbc_target import StagedBatch, TargetPlan, TargetTables
+from headrace.sinks.rights import Rights
 from headrace.sinks.table_sink import (
     MAX_PARALLEL_TABLES,
     MISSING_ROW,
@@ -116,6 +117,33 @@ class JdbcSink(Sink):
         """
         with closing(self.database.connect()) as connection:
             self.database.default_schema(connection)
+
+    def reach(self) -> str:
+        """As `check`: it logs in."""
+        self.check()
+        return "The database takes the login."
+
+    def rights(self, tables: Sequence[TableId], topics: Sequence[str]) -> Rights:
+        """Whether the login may make, change and fill the mirrors, their staging tables and the progress table.
+
+        The database is asked; nothing is made.
+        """
+        with closing(self.database.connect()) as connection:
+            try:
+                default = self.database.default_schema(connection)
+                mirrors = [_named(self._name_parts, default, id) for id in tables]
+                progress = _named(self._progress_parts, default, TableId("", "", ""))
+                lacks = self.database.lacks(connection, mirrors, progress)
+            except self.database.troubles() as failure:
+                raise SinkError(
+                    f"{self.database.address} can't be asked what its login may do ({type(failure).__name__}).",
+                    remedy="See the database's log.",
+                ) from None
+        if lacks is None:
+            return Rights("What the login may do can't be asked of MySQL; the first write shows it.", known=False)
+        of = "1 table" if len(tables) == 1 else f"{len(tables):,} tables"
+        what = f"to write {of}" if tables else "to begin with; which tables it would write is not known beforehand"
+        return Rights(f"The login has every right {what}.", tuple(lacks))
 
     def preview(self, schema: TableSchema, batch: BatchId, spark: SparkSession | None) -> TargetPreview:
         """Whether the mirror is there, and how its structure would change; the database is asked without Spark."""

@@ -44,6 +44,12 @@ class TableName:
         return ".".join(part for part in (self.schema, self.name) if part)
 
 
+def stage_of(mirror: TableName) -> TableName:
+    """The staging table of a mirror."""
+    text = hashlib.sha256(mirror.name.encode()).hexdigest()[:16]
+    return TableName(mirror.schema, f"{_STAGE}{text}")
+
+
 @dataclass(frozen=True)
 class Mirror:
     """A table of a database that is kept equal to a source table.
@@ -61,8 +67,7 @@ class Mirror:
     @property
     def stage(self) -> TableName:
         """The table that takes the rows of a batch before they are applied; it lies beside the mirror."""
-        text = hashlib.sha256(self.name.name.encode()).hexdigest()[:16]
-        return TableName(self.name.schema, f"{_STAGE}{text}")
+        return stage_of(self.name)
 
     @cached_property
     def key(self) -> tuple[tuple[str, str], ...]:
