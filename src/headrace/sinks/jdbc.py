@@ -215,8 +215,10 @@ class JdbcSink(Sink):
         table = table.selecting(names.__contains__).emptying
 
         def load() -> StagedBatch:
+            labels, count = self._stage(rows, table, plan.mirror)
             return StagedBatch(
-                labels=self._stage(rows, table, plan.mirror),
+                labels=labels,
+                rows=count,
                 truncate_at=table.truncate_at,
                 partial=bool(table.schema.key) and table.partial,
                 insert_partial=self.settings["missing_row"] == "insert",
@@ -227,8 +229,8 @@ class JdbcSink(Sink):
             vanished = plan.exists and table.truncate_at is not None
             targets.write(connection, plan, batch, load if table.size or vanished else None)
 
-    def _stage(self, rows: DataFrame, table: TableBatch, mirror: Mirror) -> tuple[str, ...]:
-        """Let executors load the folded rows; the labels of the attempts that succeeded.
+    def _stage(self, rows: DataFrame, table: TableBatch, mirror: Mirror) -> tuple[tuple[str, ...], int]:
+        """Let executors load the folded rows; the labels of the attempts that succeeded, and how many rows they have.
 
         Raises:
             SchemaError: a value does not fit; found by Spark or by the database while it loads.
@@ -240,7 +242,7 @@ class JdbcSink(Sink):
         for attempt in attempts:
             if attempt["problem"] is not None:
                 raise SchemaError(attempt["problem"], remedy=attempt["remedy"])
-        return tuple(attempt["label"] for attempt in attempts)
+        return tuple(attempt["label"] for attempt in attempts), sum(attempt["rows"] for attempt in attempts)
 
 
 @contextmanager

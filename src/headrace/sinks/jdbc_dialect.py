@@ -203,6 +203,10 @@ class Dialect(ABC):
         older = self.before(self._position(mirror), self.literal(position))
         return f"DELETE FROM {self.table(mirror.name)} WHERE {older}"
 
+    def count_staged(self, mirror: Mirror, labels: Sequence[str]) -> str:
+        """Count the staged rows that count."""
+        return f"SELECT COUNT(*) FROM {self.table(mirror.stage)} s WHERE {self.taken(labels)}"
+
     def count_missing(self, mirror: Mirror, labels: Sequence[str]) -> str:
         """Count the changes that lack values which the target does not have either."""
         first = self.quote(mirror.source.key[0])
