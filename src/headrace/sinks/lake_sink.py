@@ -20,7 +20,7 @@ from headrace.sinks import lake_history, lake_merge
 from headrace.sinks.base import BatchId, Sink, TargetPreview
 from headrace.sinks.evolution import TargetColumn, changes_told
 from headrace.sinks.lake_options import AUTO_CDC, refuse_contradictions, tracked, written
-from headrace.sinks.lake_table import LakeTable, Shape, TargetPlan
+from headrace.sinks.lake_table import LakeTable, Shape, TargetMoved, TargetPlan
 from headrace.sinks.table_sink import (
     MAX_PARALLEL_TABLES,
     MISSING_ROW,
@@ -34,6 +34,8 @@ from headrace.sinks.table_sink import (
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+_ATTEMPTS = 4
+"""How often a batch is written to a table in which others land meanwhile; Iceberg itself tries as often."""
 _STATE_PARTITIONS = "spark.databricks.delta.snapshotPartitions"
 _HASH_JOINS = {
     "spark.sql.join.preferSortMergeJoin": "false",
@@ -107,7 +109,8 @@ class LakeSink(Sink):
         targets = [(table, self.target(session_for(spark, table.size), table.id)) for table in tables]
         _refuse_shared(target for _, target in targets)
         works = side_by_side(spark, targets, lambda found: self._look(*found, batch), workers=workers)
-        side_by_side(spark, works, lambda work: self._bring(rows, work, batch), workers=workers)
+        looked = list(zip(targets, works, strict=True))
+        side_by_side(spark, looked, lambda found: self._bring_to_end(rows, *found, batch), workers=workers)
 
     def preview(self, schema: TableSchema, batch: BatchId, spark: SparkSession | None) -> TargetPreview:
         """Whether the mirror is there, and how its structure would change."""
@@ -169,6 +172,16 @@ class LakeSink(Sink):
             )
         left_out = plan.evolution.left_out
         return _Work(table.selecting(lambda name: name not in left_out), target, plan)
+
+    def _bring_to_end(self, rows: DataFrame, found: tuple[TableBatch, LakeTable], work: _Work, batch: BatchId) -> None:
+        """Bring a table up to the batch; look again where somebody else (who compacts it, say) was faster."""
+        for _ in range(_ATTEMPTS - 1):
+            try:
+                self._bring(rows, work, batch)
+                return
+            except TargetMoved:
+                work = self._look(*found, batch)
+        self._bring(rows, work, batch)
 
     def _bring(self, rows: DataFrame, work: _Work, batch: BatchId) -> None:
         table, target = work.table, work.target

@@ -27,6 +27,10 @@ INITIAL = "initial"
 STREAMING = "streaming"
 
 
+class TargetMoved(SinkError):
+    """Something landed in a table after it was looked at; nothing of the batch did. To be looked at again."""
+
+
 @dataclass(frozen=True)
 class Shape:
     """How a target must look.
