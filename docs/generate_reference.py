@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from headrace import registry
+from headrace.changes.table_pattern import table_patterns
 from headrace.formats.features import Feature, lost
 from headrace.observe.server import parse_address
 from headrace.options import Option
 from headrace.pipeline import routes, transforms, watch
-from headrace.pipeline.table_patterns import table_patterns
 
 FOLDER = Path(__file__).parent / "reference"
 _HEAD = """# Options

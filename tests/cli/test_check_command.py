@@ -17,6 +17,9 @@ from typer.testing import CliRunner
 from headrace.cli.app import app
 from headrace.errors import ConnectError
 from headrace.pipeline import load_pipeline
+from headrace.sinks.delta import DeltaSink
+from headrace.sinks.files import FilesSink
+from headrace.sinks.rights import Lack, Rights
 from headrace.sources.change_tables import lsn
 
 
@@ -76,6 +79,8 @@ def test_all_four_levels_of_a_pipeline_that_can_run(shop: Checked) -> None:
         "ok    connect    sink 1 (files): Can be used.",
         "ok    connect    sink 2 (delta): Can be used.",
         "ok    privileges source: The login has every right in database 'shop'.",
+        f"ok    privileges sink 1 (files): The folder {shop.folder}/messages can be written.",
+        f"ok    privileges sink 2 (delta): The folder {shop.folder}/lake can be written.",
         "ok    plan       source: 1 table, 1 with a snapshot, about 5 rows.",
         "ok    plan       dbo.t: key id, 1 column; reads about 5 rows in 3 chunks, then changes after "
         f"{shop.head}; to sink 1 (files): sales.shop.dbo.t; sink 2 (delta): {place}.",
@@ -152,6 +157,30 @@ def test_a_right_that_is_missing_comes_with_its_grant(shop: Checked) -> None:
     )
     shop.database.execute("GRANT SELECT ON OBJECT::[dbo].[t] TO [cdc]")
     assert shop.ask("check")[0] == 0
+
+
+def test_the_rights_at_the_sinks_are_asked_for_what_would_be_written_there(
+    shop: Checked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Any] = []
+
+    def rights(sink: Any, tables: Any, topics: Any) -> Rights:
+        asked.append((sink.name, [table.path for table in tables], topics))
+        note = Lack("The login does not own crm.t.", "Run: ALTER TABLE crm.t.", required=False)
+        return Rights("Fine.", (note, *([Lack("The login lacks X.", "Run: GRANT X.")] if topics else [])))
+
+    monkeypatch.setattr(FilesSink, "rights", rights)
+    monkeypatch.setattr(DeltaSink, "rights", rights)
+    sinks = [
+        {"type": "files", "path": "messages", "routes": [{"tables": "dbo.*", "to": "crm.{table}"}]},
+        {"type": "delta", "path": "lake", "routes": [{"tables": "dbo.u"}], "unrouted_tables": "leave_out"},
+    ]
+    code, text = shop.ask("check", sinks=sinks)
+    assert asked == [("files", ["crm.t"], ["sales.shop.crm.t"]), ("delta", [], [])]
+    assert code == 2
+    assert "note  privileges sink 1 (files): The login does not own crm.t. Run: ALTER TABLE crm.t.\n" in text
+    assert "wrong privileges sink 1 (files): The login lacks X. Run: GRANT X.\n" in text
+    assert text.endswith("One thing is wrong at level privileges. Later levels were not looked at.\n")
 
 
 def test_a_right_that_only_hides_something_is_a_note(shop: Checked) -> None:

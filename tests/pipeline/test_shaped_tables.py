@@ -8,10 +8,10 @@ from typing import Any
 from tests.apply.change_history import Batch, schema_of, table
 
 from headrace.changes import TableId, TableSchema
+from headrace.changes.table_pattern import table_patterns
 from headrace.options import parse_options
 from headrace.pipeline.routes import Route, Routes
 from headrace.pipeline.shaping import Shaping
-from headrace.pipeline.table_patterns import table_patterns
 from headrace.pipeline.transforms import Transform
 from headrace.sinks.base import BatchId
 from headrace.sinks.delta import DeltaSink

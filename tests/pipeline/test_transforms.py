@@ -16,6 +16,7 @@ from tests.apply.change_history import Batch, Model, pos, schema_of
 import headrace
 from headrace.apply import fold, survey
 from headrace.changes import TableId, TableSchema
+from headrace.changes.table_pattern import table_patterns
 from headrace.errors import OptionError, SchemaError
 from headrace.local_rows import local_rows
 from headrace.options import parse_options
@@ -23,7 +24,6 @@ from headrace.pipeline import transforms
 from headrace.pipeline.batch import shape
 from headrace.pipeline.routes import Route, Routes
 from headrace.pipeline.shaping import Shaping
-from headrace.pipeline.table_patterns import table_patterns
 from headrace.pipeline.transforms import Transform
 from headrace.sources.column_masks import Masks
 from headrace.sources.sqlserver.options import OPTIONS

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
@@ -86,9 +86,13 @@ class Target:
         takeover: bool = False,
         types: Mapping[str, Any] | None = None,
         strays: Sequence[Folded] = (),
+        meanwhile: Callable[[], None] | None = None,
         **staged: Any,
     ) -> bool:
-        """Write one batch; `strays` are rows that an attempt left behind which failed."""
+        """Write one batch; `strays` are rows that an attempt left behind which failed.
+
+        `meanwhile` happens when the rows are staged and not applied.
+        """
         batch = BatchId(owner, "c", number)
         with closing(self.running.at.connect()) as looking:
             tables, mirror = self.tables(looking)
@@ -110,7 +114,9 @@ class Target:
                             if half and counts:
                                 labels.append(label)
                         loading.commit()
-                    return StagedBatch(labels=tuple(labels), **staged)
+                    if meanwhile is not None:
+                        meanwhile()
+                    return StagedBatch(labels=tuple(labels), rows=len(rows or ()), **staged)
 
                 return tables.write(connection, plan, batch, None if rows is None else load)
 

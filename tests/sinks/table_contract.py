@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from decimal import Decimal
+from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
@@ -19,6 +21,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import run_state_machine_as_test
 from test_histories import STEPS, Step, cut, history
 from tests.sinks.table_machine import machine_on
+from tests.waiting import until
 
 from headrace.changes import Column, LogicalType, TableSchema
 from headrace.errors import SchemaError, SinkError
@@ -62,6 +65,8 @@ class TableSinkContract:
     gaps: ClassVar[Mapping[str, str]] = {}
     fault_point: ClassVar[str] = ""
     """In front of `.before_commit` and `.after_commit`."""
+    looked: ClassVar[str] = "before_commit"
+    """The point where a writer has found that the batch is not there, and locks nothing."""
 
     @pytest.fixture(autouse=True)
     def declared_gap(self, request: pytest.FixtureRequest) -> None:
@@ -335,6 +340,23 @@ class TableSinkContract:
         for _ in range(2):
             target.write(batch, 1)
             assert (target.content(T), target.content(K)) == ([(1, "w", "y")], [(1, "x", "y")] * 2)
+
+    def test_of_two_writers_of_one_batch_one_lands(
+        self, target: TableTarget, arm: Callable[[str], None], tmp_path: Path
+    ) -> None:
+        # A table without a key shows a batch that landed twice.
+        target.write(Batch(K).add("c", K, 1, A), 0)
+        gate = tmp_path / "gate"
+        arm(f"{self.fault_point}.{self.looked}=hold:{gate}")
+        batch = Batch(K).add("c", K, 2, A)
+        with ThreadPoolExecutor(1) as pool:
+            paused = pool.submit(target.write, batch, 1)
+            until(gate.with_name("gate.reached").exists, 60, "the first writer is held")
+            # Its successor, which takes it for dead.
+            target.write(batch, 1)
+            gate.touch()
+            paused.result(60)
+        assert target.content(K) == [(1, "x", "y")] * 2
 
     def test_any_course_of_events(self, target: TableTarget, arm: Callable[[str], None]) -> None:
         # Hypothesis's first course is the simplest one; the next ones are of any steps.

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 from change_history import Batch, table
-from tests.sinks.table_contract import A, B, T, TableSinkContract, TableTarget
+from tests.sinks.table_contract import A, B, K, T, TableSinkContract, TableTarget
+from tests.waiting import until
 
 from headrace.changes import TableSchema
 from headrace.errors import OptionError
@@ -44,7 +47,9 @@ class IcebergTarget(TableTarget):
 
     def snapshots(self) -> list[dict[str, str]]:
         found = self.table()
-        return [dict(row["summary"]) for row in found.session.table(f"{found.sql_name}.snapshots").collect()]
+        rows = found.session.table(f"{found.sql_name}.snapshots").orderBy("committed_at").collect()
+        # The first one, which is empty, is where the first batch began.
+        return [dict(row["summary"]) for row in rows if "headrace.batch" in row["summary"]]
 
 
 @pytest.fixture
@@ -69,6 +74,44 @@ def test_a_batch_is_one_snapshot_that_names_it_and_a_replay_makes_none(target: I
     ]
     assert target.table().types() == {"id": "int", "a": "string", "b": "string", "_headrace_position": "string"}
     assert target.table().properties()["identifier-fields"] == "[id]"
+
+
+def test_a_writer_that_wrote_all_but_did_not_publish_lands_nothing_beside_its_successor(
+    target: IcebergTarget, arm: Callable[[str], None], tmp_path: Path
+) -> None:
+    gate = tmp_path / "gate"
+    arm(f"sink.iceberg.before_publish=hold:{gate}")
+    # The first batch of all, where there is no snapshot yet to tell that the table moved.
+    batch = Batch(K).add("c", K, 1, A)
+    with ThreadPoolExecutor(1) as pool:
+        paused = pool.submit(target.write, batch, 0)
+        until(gate.with_name("gate.reached").exists, 60, "the first writer is held")
+        target.write(batch, 0)
+        gate.touch()
+        paused.result(60)
+    assert target.content(K) == [(1, "x", "y")]
+    found = target.table(K)
+    refs = [row["name"] for row in found.session.table(f"{found.sql_name}.refs").collect()]
+    assert refs == ["main"]
+
+
+def test_a_batch_lands_in_a_table_that_somebody_compacted_meanwhile(
+    target: IcebergTarget, arm: Callable[[str], None], tmp_path: Path
+) -> None:
+    for number in range(2):
+        target.write(Batch(T).add("c", T, f"{number + 1:08}", {**A, "id": str(number)}), number)
+    gate = tmp_path / "gate"
+    arm(f"sink.iceberg.before_publish=hold:{gate}")
+    with ThreadPoolExecutor(1) as pool:
+        writing = pool.submit(target.write, Batch(T).add("u", T, "00000003", {**A, "id": "1"}), 2)
+        until(gate.with_name("gate.reached").exists, 60, "the writer is held")
+        found = target.table()
+        options = "table => 'dbo.t', options => map('rewrite-all', 'true')"
+        found.session.sql(f"call lake.system.rewrite_data_files({options})").collect()
+        gate.touch()
+        writing.result(60)
+    assert [row[0] for row in target.content(T)] == [0, 1]
+    assert [found["headrace.batch"] for found in target.snapshots()][-1] == "2"
 
 
 def test_odd_names_of_tables_and_columns_work(target: IcebergTarget) -> None:

@@ -44,6 +44,7 @@ def target(spark: Any, database: Running) -> JdbcTarget:
 
 class TestJdbc(TableSinkContract):
     fault_point = "sink.jdbc"
+    looked = "staged"
 
 
 UTC = dt.UTC

@@ -22,6 +22,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.sinks.databases import Running
 from tests.sinks.staged_rows import Expected, Folded, Target
+from tests.waiting import until
 
 from headrace.changes import Column, LogicalType, TableSchema
 from headrace.errors import SchemaError, SinkError
@@ -228,6 +229,67 @@ def test_two_writers_of_one_batch_write_it_once(database: Running, arm: Callable
     first.join(60)
     other.join(60)
     assert sorted(outcomes) == [False, True]
+    assert len(target.content()) == 2
+
+
+def test_rows_that_a_second_writer_took_away_are_missed(database: Running) -> None:
+    target = Target(database, BAG)
+    target.write([bagged("1")], 0)
+
+    def second() -> None:
+        with closing(database.at.connect()) as connection:
+            tables, mirror = target.tables(connection)
+            tables.create_stage(connection, mirror)
+
+    with pytest.raises(SinkError, match="taken away by another writer"):
+        target.write([bagged("2"), bagged("3")], 1, meanwhile=second)
+    assert len(target.content()) == 1
+    assert target.write([bagged("2"), bagged("3")], 1)
+    assert len(target.content()) == 3
+
+
+CONNECTIONS = {
+    "postgresql": (
+        "SELECT pid FROM pg_stat_activity WHERE datname = '{}' AND application_name = 'headrace'",
+        "SELECT pg_terminate_backend({})",
+    ),
+    "mariadb": ("SELECT id FROM information_schema.processlist WHERE db = '{}'", "KILL {}"),
+}
+
+
+@pytest.mark.parametrize("point", ["sink.jdbc.staged", "sink.jdbc.before_statement", "sink.jdbc.before_commit"])
+def test_a_connection_that_is_cut_leaves_the_table_as_it_was_and_a_retry_gives_the_batch_once(
+    database: Running, arm: Callable[[str], Path], tmp_path: Path, point: str
+) -> None:
+    target = Target(database, BAG)
+    target.write([bagged("1")], 0)
+    gate = tmp_path / "gate"
+    arm(f"{point}=hold:{gate}")
+    failures: list[BaseException] = []
+
+    def write() -> None:
+        try:
+            target.write([bagged("2")], 1)
+        except BaseException as failure:
+            failures.append(failure)
+
+    writing = threading.Thread(target=write)
+    writing.start()
+    until(gate.with_name("gate.reached").exists, 60, "the writer is held")
+    listed, ended = CONNECTIONS[database.kind]
+    server = {"postgresql": "postgres", "mariadb": None}[database.kind]
+    found = database.server.run(listed.format(database.database), database=server)
+    numbers = [line[0] for line in found] if isinstance(found, list) else found.split()
+    assert numbers
+    for number in numbers:
+        database.server.run(ended.format(number), database=server)
+    gate.touch()
+    writing.join(60)
+    [failure] = failures
+    assert isinstance(failure, SinkError)
+    assert "The batch can be repeated" in str(failure)
+    assert len(target.content()) == 1
+    assert target.write([bagged("2")], 1)
     assert len(target.content()) == 2
 
 

@@ -13,6 +13,7 @@ import socket
 import subprocess
 import time
 import uuid
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 
@@ -67,13 +68,17 @@ class KafkaBroker:
     Args:
         folder: where settings, data and the log go; created when missing, used again when it holds a broker's data.
         start_timeout: seconds to wait until the broker answers.
+        settings: further settings of the broker, by Kafka's names; they win over ours. Kept with the folder.
     """
 
-    def __init__(self, folder: str | os.PathLike[str], *, start_timeout: float = 60.0) -> None:
+    def __init__(
+        self, folder: str | os.PathLike[str], *, start_timeout: float = 60.0, settings: Mapping[str, str] | None = None
+    ) -> None:
         self.folder = Path(folder).absolute()
         self.log = self.folder / "broker.log"
         self._settings = self.folder / "server.properties"
         self._start_timeout = start_timeout
+        self._given = dict(settings or {})
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -138,6 +143,8 @@ class KafkaBroker:
         """Prepare the data folder and write the settings, with free ports; they appear last, as the mark of success."""
         broker, controller = _free_ports(2)
         text = _SERVER.format(broker=broker, controller=controller, data=self.folder / "data")
+        # Of a setting that is there twice Java takes the last.
+        text += "".join(f"{name}={value}\n" for name, value in self._given.items())
         draft = self._settings.with_suffix(".draft")
         draft.write_text(text)
         (self.folder / "log4j2.properties").write_text(_LOG_SETTINGS)

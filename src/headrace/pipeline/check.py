@@ -3,28 +3,30 @@
 | level | what is looked at |
 |---|---|
 | `static` | the file: sections, options, names, types, topics. Nobody is asked |
-| `connect` | whether the source and the sinks are reachable and the source takes the login |
-| `privileges` | what the login may not do, each right with the statement that grants it |
+| `connect` | whether the source and the sinks are reachable and take the login |
+| `privileges` | what the logins may not do at the source and at the sinks, each with the statement that grants it |
 | `plan` | what would be captured, and where it would go |
 
-Nothing is written and no Spark is started. A level that finds something wrong is the last one.
+Nothing stays behind and no Spark is started. A level that finds something wrong is the last one.
 """
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 from headrace import registry
+from headrace.changes import TableId, TableSchema
 from headrace.errors import HeadraceError
 from headrace.observe.checkpoint import local_path
 from headrace.pipeline.checkpoint import holder
 from headrace.pipeline.kafka_source import KafkaTopics
-from headrace.pipeline.model import Model, find_mistakes, missing_package, read_model
+from headrace.pipeline.model import Model, Target, find_mistakes, missing_package, read_model
 from headrace.pipeline.plan import PipelinePlan, TablePlan, plan_pipeline
 from headrace.sinks.base import Sink
 from headrace.sources.databases import Databases
@@ -166,12 +168,7 @@ def _connect(model: Model) -> Iterator[Finding]:
 
             yield from _tried(Level.CONNECT, "source", connected)
     for label, sink in _sinks(model):
-
-        def reachable(sink: Sink = sink) -> str:
-            sink.check()
-            return "Can be used."
-
-        yield from _tried(Level.CONNECT, label, reachable)
+        yield from _tried(Level.CONNECT, label, sink.reach)
     if local_path(model.checkpoint) is None:
         yield Finding(Level.CONNECT, Verdict.NOTE, "checkpoint", "It is elsewhere and was not looked at.")
     elif (by := holder(model.checkpoint)) is not None:
@@ -210,15 +207,60 @@ def _privileges(model: Model) -> Iterator[Finding]:
                 yield Finding(
                     level, verdict, "source", f"The login lacks {right.right} ({right.purpose}).", right.grant
                 )
-    for label, sink in _sinks(model):
-        if sink.name in _ASKED_BY_NOBODY:
-            yield Finding(
-                level, Verdict.NOTE, label, "What its login may create is not asked; the first write shows it."
-            )
+    captured = _captured(model)
+    for target in model.targets:
+        tables, topics = _written(model, target, captured)
+        yield from _sink_rights(target.label, target.sink, tables, topics)
+    if model.dead_letters is not None:
+        yield from _sink_rights(f"dead_letter ({model.dead_letters.type})", model.dead_letters.sink, [], [])
 
 
-_ASKED_BY_NOBODY = ("kafka", "jdbc")
-"""Sinks with a login whose rights are not looked at."""
+def _sink_rights(label: str, sink: Sink, tables: Sequence[TableId], topics: Sequence[str]) -> Iterator[Finding]:
+    level = Level.PRIVILEGES
+    try:
+        rights = sink.rights(tables, topics)
+    except Exception as error:
+        yield _failed(level, label, error)
+        return
+    if rights is None:
+        return
+    if not rights.known or not rights.lacks:
+        yield Finding(level, Verdict.OK if rights.known else Verdict.NOTE, label, rights.said)
+    for lack in rights.lacks:
+        verdict = Verdict.WRONG if lack.required else Verdict.NOTE
+        yield Finding(level, verdict, label, lack.sentence, lack.remedy)
+
+
+def _captured(model: Model) -> list[TableSchema]:
+    """The tables of all databases, as far as they can be said: the next level tells why some can't."""
+    if isinstance(model.source, KafkaTopics):
+        return []
+    found: list[TableSchema] = []
+    for source in Databases(model.source).sources.values():
+        with contextlib.suppress(HeadraceError):
+            found += source.tables()
+    return found
+
+
+def _written(model: Model, target: Target, captured: Sequence[TableSchema]) -> tuple[list[TableId], list[str]]:
+    """The tables that a sink would get, by the names that they have there, and the topics of their messages.
+
+    A table that a transform or route does not fit is left out: the next level tells it.
+    """
+    tables: dict[TableId, None] = {}
+    topics: dict[str, None] = {}
+    for schema in captured:
+        try:
+            shaped = target.shaping.structure(schema, None)
+            if shaped is None:
+                continue
+            topic = None if target.format is None else target.format.topic_for(shaped.id, model.source_type)
+        except HeadraceError:
+            continue
+        tables[shaped.id] = None
+        if topic is not None:
+            topics[topic] = None
+    return list(tables), list(topics)
 
 
 def _plan(model: Model) -> Iterator[Finding]:

@@ -23,9 +23,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headrace.changes import TableId, TableSchema
+from headrace.changes.table_pattern import EVERY_TABLE, TablePattern, matching, table_patterns
 from headrace.errors import OptionError, SchemaError
 from headrace.options import Option
-from headrace.pipeline.table_patterns import EVERY_TABLE, TablePattern, matching, table_patterns
 
 _PLACEHOLDERS = ("database", "schema", "table")
 

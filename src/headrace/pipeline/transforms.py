@@ -23,9 +23,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headrace.changes import TableId
+from headrace.changes.table_pattern import EVERY_TABLE, TablePattern, matching, table_patterns
 from headrace.errors import OptionError
 from headrace.options import Option, shown_name
-from headrace.pipeline.table_patterns import EVERY_TABLE, TablePattern, matching, table_patterns
 from headrace.sources.column_masks import FAMILIES, Mask, mask_of
 
 _SHA2 = {"sha224": 224, "sha256": 256, "sha384": 384, "sha512": 512}

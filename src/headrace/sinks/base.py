@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from headrace.changes.table import TableSchema
+from headrace.changes.table import TableId, TableSchema
 from headrace.options import Option, Options
+from headrace.sinks.rights import Rights
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -75,6 +77,35 @@ class Sink(ABC):
         Raises:
             SinkError: it can't; one sentence with a remedy. Nothing was created.
         """
+
+    def reach(self) -> str:
+        """What `check` looks at, and more where that takes a client that a run has anyway. For `headrace check`.
+
+        Runs in a process without Spark; writes nothing.
+
+        Returns:
+            What was found, as one sentence.
+
+        Raises:
+            HeadraceError: as `check`.
+        """
+        self.check()
+        return "Can be used."
+
+    def rights(self, tables: Sequence[TableId], topics: Sequence[str]) -> Rights | None:
+        """Whether the login may do what the pipeline would do; null for a sink that has nobody to ask.
+
+        Runs in a process without Spark, after `reach`; leaves nothing behind.
+
+        Args:
+            tables: those that would be written, by the names that they have in the sink; none where the source can't
+                say them beforehand.
+            topics: for a sink that takes messages, where they would go.
+
+        Raises:
+            HeadraceError: the target can't be asked.
+        """
+        return Rights("What its login may do is not asked; the first write shows it.", known=False)
 
     def preview(self, schema: TableSchema, batch: BatchId, spark: SparkSession | None) -> TargetPreview | None:
         """What would be done to the target of a table; null for a sink that has no target per table.

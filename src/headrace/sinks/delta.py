@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from headrace.changes.table import TableId
 from headrace.errors import SinkError
 from headrace.options import Option
 from headrace.sinks.delta_table import DeltaTable, folder_of
-from headrace.sinks.folder import absolute, refuse_read_only
+from headrace.sinks.folder import absolute, refuse_read_only, rights_in
 from headrace.sinks.lake_sink import LakeSink, can_clone
+from headrace.sinks.rights import Rights
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -64,6 +66,10 @@ class DeltaSink(LakeSink):
         if spark is not None and can_clone(spark):
             _refuse_without_delta(spark)
         refuse_read_only(self.settings["path"])
+
+    def rights(self, tables: Sequence[TableId], topics: Sequence[str]) -> Rights:
+        """Whether the folder takes a file; one is made and deleted again."""
+        return rights_in(self.settings["path"])
 
     def target(self, session: SparkSession, id: TableId) -> DeltaTable:
         """The table in its folder."""

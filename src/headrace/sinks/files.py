@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from headrace import faultpoints
+from headrace.changes.table import TableId
 from headrace.errors import SinkError
 from headrace.options import Option
 from headrace.sinks.base import BatchId, Sink
-from headrace.sinks.folder import Folder, absolute, refuse_read_only
+from headrace.sinks.folder import Folder, absolute, refuse_read_only, rights_in
+from headrace.sinks.rights import Rights
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -44,6 +47,10 @@ class FilesSink(Sink):
             SinkError: it can't. Nothing was created.
         """
         refuse_read_only(self.settings["path"])
+
+    def rights(self, tables: Sequence[TableId], topics: Sequence[str]) -> Rights:
+        """Whether the folder takes a file; one is made and deleted again."""
+        return rights_in(self.settings["path"])
 
     def write(self, rows: DataFrame, batch: BatchId) -> None:
         """Write one batch's folder, in place of the same batch's older one.

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import SinkError
+from headrace.sinks.rights import Lack, Rights
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -20,16 +22,46 @@ def absolute(path: str) -> str:
 
 def refuse_read_only(path: str) -> None:
     """Raise SinkError unless a local folder, or the nearest one above it that exists, can be written."""
-    if "://" in path and not path.startswith("file://"):
+    place = _nearest(path)
+    if place is None:
         return
-    place = Path(path.removeprefix("file://").removeprefix("file:")).absolute()
-    while not place.exists():
-        place = place.parent
     if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
         raise SinkError(
             f"The folder {path} can't be written: {place} is no folder that this user may write to.",
             remedy="Choose another 'path'.",
         )
+
+
+def rights_in(path: str) -> Rights:
+    """Whether a folder, or the nearest one above it that exists, takes a file: one is made there and deleted again.
+
+    A folder that only Spark reaches is not asked. Runs anywhere; nothing stays behind.
+    """
+    place = _nearest(path)
+    if place is None:
+        return Rights(f"{path} is elsewhere and was not looked at; the first write shows it.", known=False)
+    try:
+        # Where the system can, it never has a name; else one that readers of a lakehouse pass over.
+        with tempfile.TemporaryFile(dir=place, prefix="_headrace_probe_") as probe:
+            probe.write(b"headrace check")
+            probe.flush()
+    except OSError as failure:
+        lack = Lack(
+            f"The folder {path} can't be written: {place} takes no file ({failure.strerror}).",
+            "Give this user the right to write there, make room, or choose another folder.",
+        )
+        return Rights("", (lack,))
+    return Rights(f"The folder {path} can be written.")
+
+
+def _nearest(path: str) -> Path | None:
+    """The folder, or the nearest one above it that is there; null for one that is not on this machine."""
+    if "://" in path and not path.startswith("file://"):
+        return None
+    place = Path(path.removeprefix("file://").removeprefix("file:")).absolute()
+    while not place.exists():
+        place = place.parent
+    return place
 
 
 class Folder:

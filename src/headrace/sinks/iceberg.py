@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
+import importlib.util
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 from headrace.changes.table import TableId
-from headrace.errors import OptionError, SinkError
+from headrace.errors import ConnectError, OptionError, SinkError
 from headrace.options import Option, Options
 from headrace.sinks.delta_table import escaped
-from headrace.sinks.folder import absolute, refuse_read_only
+from headrace.sinks.folder import absolute, refuse_read_only, rights_in
 from headrace.sinks.iceberg_table import IcebergTable, refuse_without_iceberg
+from headrace.sinks.jdbc_address import Address, parse_address
+from headrace.sinks.jdbc_database import Database
+from headrace.sinks.jdbc_mariadb import MariaDb
+from headrace.sinks.jdbc_postgres import Postgres
 from headrace.sinks.lake_sink import LakeSink, can_clone
+from headrace.sinks.rights import Rights
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _CATALOG = "org.apache.iceberg.spark.SparkCatalog"
+_CATALOGUES: dict[str, tuple[Callable[[Address], Database], str]] = {
+    "postgresql": (Postgres, "psycopg"),
+    "mariadb": (MariaDb, "pymysql"),
+}
+"""Databases of catalogues that can be reached without Java, each with the package that does it."""
 
 
 class IcebergSink(LakeSink):
@@ -26,8 +39,9 @@ class IcebergSink(LakeSink):
 
     Order: per key the change with the last position wins, inside a batch and against what the target holds.
     Idempotence: one snapshot per target and batch, whose summary says pipeline, checkpoint and number
-    (`headrace.owner`, `headrace.batch`, `headrace.target`); a replayed batch finds it and changes nothing. One writer
-    at a time is presumed, which the checkpoint's lock sees to. Snapshots may be expired, but not the last of ours.
+    (`headrace.owner`, `headrace.batch`, `headrace.target`); a replayed batch finds it and changes nothing. It is
+    written to a branch of its own and published only where nothing else has landed since the sink looked, so that two
+    runs of one batch at once do not both land. Snapshots may be expired, but not the last of ours.
     Metadata (creation, new columns, owner) comes in commits of its own before the data and is repeatable. Runs in the
     driver, which starts Spark jobs; needs the driver's JVM, so not over Spark Connect.
     """
@@ -105,6 +119,20 @@ class IcebergSink(LakeSink):
         if self.settings["warehouse"]:
             refuse_read_only(self.settings["warehouse"])
 
+    def reach(self) -> str:
+        """Whether the catalogue's database takes the login too, where it is PostgreSQL, MariaDB or MySQL and its Python
+        driver is here; it is asked by that."""
+        self.check()
+        if self.settings["catalog_type"] != "jdbc":
+            return "Can be used."
+        return _reach_catalogue(self.settings["uri"], self.settings["user"], self.settings["password"])
+
+    def rights(self, tables: Sequence[TableId], topics: Sequence[str]) -> Rights:
+        """Whether the warehouse takes a file; one is made and deleted again."""
+        if not self.settings["warehouse"]:
+            return Rights("The session's settings say where its tables lie, and were not looked at.", known=False)
+        return rights_in(self.settings["warehouse"])
+
     def target(self, session: SparkSession, id: TableId) -> IcebergTable:
         """The table in the catalogue."""
         if not can_clone(session):
@@ -148,3 +176,28 @@ class IcebergSink(LakeSink):
         for name, value in (("uri", "uri"), ("jdbc.user", "user"), ("jdbc.password", "password")):
             if self.settings["catalog_type"] == "jdbc" and self.settings[value]:
                 session.conf.set(f"{place}.{name}", self.settings[value])
+
+
+def _reach_catalogue(uri: str, user: str | None, password: str | None) -> str:
+    """Log in to the database of a catalogue, where it is one that Python can reach here.
+
+    Raises:
+        ConnectError: it can't be reached or refuses the login.
+    """
+    unasked = "Can be used; whether the catalogue's database takes the login shows when a run starts."
+    try:
+        # What stands behind `?` is for the JDBC driver.
+        address = replace(parse_address(uri, user, password), parameters={})
+    except OptionError:
+        return unasked
+    kind, driver = _CATALOGUES[address.kind]
+    if importlib.util.find_spec(driver) is None:
+        return unasked
+    try:
+        kind(address).connect().close()
+    except ConnectError as failure:
+        raise ConnectError(
+            f"The catalogue's database: {failure.message}",
+            remedy="Check the sink's options 'uri', 'user' and 'password', and whether the server runs.",
+        ) from None
+    return "The catalogue's database takes the login."

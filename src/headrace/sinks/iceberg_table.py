@@ -6,11 +6,13 @@ import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from headrace import faultpoints
 from headrace.changes.typed import literal, quote
 from headrace.errors import SinkError
 from headrace.sinks.base import BatchId
 from headrace.sinks.evolution import Evolution, TargetColumn
-from headrace.sinks.lake_table import LakeTable, Shape, column_ddl
+from headrace.sinks.iceberg_branch import Branch
+from headrace.sinks.lake_table import LakeTable, Shape, TargetPlan, column_ddl
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,6 +26,8 @@ _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 class IcebergTable(LakeTable):
     """An Iceberg table. The snapshot that a commit makes says in its summary which batch it is.
 
+    A batch lands only where the table stands as it did when `plan` looked at it.
+
     Args:
         session: reads and writes the table.
         parts: catalogue, namespace and name.
@@ -34,11 +38,14 @@ class IcebergTable(LakeTable):
     def __init__(self, session: SparkSession, parts: tuple[str, ...]) -> None:
         super().__init__(session)
         self._parts = parts
+        self._base: int | None = None
+        self._branch: Branch | None = None
 
     @property
     def sql_name(self) -> str:
-        """Its quoted name."""
-        return ".".join(quote(part) for part in self._parts)
+        """Its quoted name; while a batch is written, that of the branch which holds it."""
+        branch = [] if self._branch is None else [f"branch_{self._branch.name}"]
+        return ".".join(quote(part) for part in (*self._parts, *branch))
 
     @property
     def place(self) -> str:
@@ -54,15 +61,48 @@ class IcebergTable(LakeTable):
         """A table of ours in the same namespace."""
         return IcebergTable(self.session, (*self._parts[:-1], self._parts[-1] + suffix))
 
+    def plan(self, shape: Shape, batch: BatchId | None, **how: Any) -> TargetPlan:
+        """Compare the target with what the batch needs, and note where it stands before anything is read from it."""
+        self._base = self._snapshot() if batch is not None and self.exists else None
+        return super().plan(shape, batch, **how)
+
     def commit(self, batch: BatchId | None, source: str, work: Callable[[], None]) -> None:
+        """Do the work on a branch, and publish it where the table still stands as `plan` found it.
+
+        So a writer that was paused after it looked for the batch can't write it a second time.
+
+        Raises:
+            TargetMoved: it does not; nothing of the batch is in the table.
+        """
+        if batch is None:
+            work()
+            return
+        branch = Branch(self._java(), self.label)
+        branch.begin(self._base)
+        self._branch = branch
+        try:
+            self._named(batch, source, work)
+        finally:
+            self._branch = None
+        faultpoints.reach("sink.iceberg.before_publish")
+        self._base = branch.publish()
+
+    def _java(self) -> Any:
+        jvm: Any = self.session.sparkContext._jvm
+        return jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(self.session._jsparkSession, self.sql_name)
+
+    def _snapshot(self) -> int | None:
+        table = self._java()
+        table.refresh()
+        snapshot = table.currentSnapshot()
+        return None if snapshot is None else int(snapshot.snapshotId())
+
+    def _named(self, batch: BatchId, source: str, work: Callable[[], None]) -> None:
         """Do the work; the snapshot that it makes carries pipeline, checkpoint and number of the batch.
 
         Iceberg's SQL takes such properties from the thread that commits, for as long as a piece of Java runs there.
         That piece is ours, called back by Java.
         """
-        if batch is None:
-            work()
-            return
         from pyspark.java_gateway import ensure_callback_server_started
 
         context = self.session.sparkContext

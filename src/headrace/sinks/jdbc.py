@@ -23,6 +23,7 @@ from headrace.sinks.jdbc_mariadb import MariaDb
 from headrace.sinks.jdbc_postgres import Postgres
 from headrace.sinks.jdbc_reading import mirrored_rows
 from headrace.sinks.jdbc_target import StagedBatch, TargetPlan, TargetTables, names_in
+from headrace.sinks.rights import Rights
 from headrace.sinks.table_sink import (
     MAX_PARALLEL_TABLES,
     MISSING_ROW,
@@ -120,6 +121,33 @@ class JdbcSink(Sink):
         with closing(self.database.connect()) as connection:
             self.database.default_schema(connection)
 
+    def reach(self) -> str:
+        """As `check`: it logs in."""
+        self.check()
+        return "The database takes the login."
+
+    def rights(self, tables: Sequence[TableId], topics: Sequence[str]) -> Rights:
+        """Whether the login may make, change and fill the mirrors, their staging tables and the progress table.
+
+        The database is asked; nothing is made.
+        """
+        with closing(self.database.connect()) as connection:
+            try:
+                default = self.database.default_schema(connection)
+                mirrors = [_named(self._name_parts, default, id) for id in tables]
+                progress = _named(self._progress_parts, default, TableId("", "", ""))
+                lacks = self.database.lacks(connection, mirrors, progress)
+            except self.database.troubles() as failure:
+                raise SinkError(
+                    f"{self.database.address} can't be asked what its login may do ({type(failure).__name__}).",
+                    remedy="See the database's log.",
+                ) from None
+        if lacks is None:
+            return Rights("What the login may do can't be asked of MySQL; the first write shows it.", known=False)
+        of = "1 table" if len(tables) == 1 else f"{len(tables):,} tables"
+        what = f"to write {of}" if tables else "to begin with; which tables it would write is not known beforehand"
+        return Rights(f"The login has every right {what}.", tuple(lacks))
+
     def preview(self, schema: TableSchema, batch: BatchId, spark: SparkSession | None) -> TargetPreview:
         """Whether the mirror is there, and how its structure would change; the database is asked without Spark."""
         with self.database.connected(schema.id, TableName("", schema.id.path)) as connection:
@@ -198,8 +226,10 @@ class JdbcSink(Sink):
         table = table.selecting(names.__contains__).emptying
 
         def load() -> StagedBatch:
+            labels, count = self._stage(rows, table, plan.mirror)
             return StagedBatch(
-                labels=self._stage(rows, table, plan.mirror),
+                labels=labels,
+                rows=count,
                 truncate_at=table.truncate_at,
                 partial=bool(table.schema.key) and table.partial,
                 insert_partial=self.settings["missing_row"] == "insert",
@@ -212,8 +242,8 @@ class JdbcSink(Sink):
             vanished = plan.exists and table.truncate_at is not None
             targets.write(connection, plan, batch, load if table.size or vanished else None)
 
-    def _stage(self, rows: DataFrame, table: TableBatch, mirror: Mirror) -> tuple[str, ...]:
-        """Let executors load the folded rows; the labels of the attempts that succeeded.
+    def _stage(self, rows: DataFrame, table: TableBatch, mirror: Mirror) -> tuple[tuple[str, ...], int]:
+        """Let executors load the folded rows; the labels of the attempts that succeeded, and how many rows they have.
 
         Raises:
             SchemaError: a value does not fit; found by Spark or by the database while it loads.
@@ -225,7 +255,7 @@ class JdbcSink(Sink):
         for attempt in attempts:
             if attempt["problem"] is not None:
                 raise SchemaError(attempt["problem"], remedy=attempt["remedy"])
-        return tuple(attempt["label"] for attempt in attempts)
+        return tuple(attempt["label"] for attempt in attempts), sum(attempt["rows"] for attempt in attempts)
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from headrace.errors import HeadraceError, SchemaError, SinkError
 from headrace.sinks.jdbc_address import Address
 from headrace.sinks.jdbc_dialect import LiveDialect, Mirror, TableName
 from headrace.sinks.jdbc_text import Spelling, texts
+from headrace.sinks.rights import Lack
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -78,6 +79,10 @@ class Database(ABC):
     @abstractmethod
     def structure(self, connection: Any, name: TableName) -> Structure:
         """Ask the catalog for a table."""
+
+    @abstractmethod
+    def lacks(self, connection: Any, mirrors: Sequence[TableName], progress: TableName) -> list[Lack] | None:
+        """What the login may not do that these mirrors need; null where the server can't be asked. Only reads."""
 
     @abstractmethod
     def load(self, connection: Any, stage: TableName, columns: Sequence[str], texts: Iterator[pa.Buffer]) -> None:

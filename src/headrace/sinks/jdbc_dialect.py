@@ -44,6 +44,12 @@ class TableName:
         return ".".join(part for part in (self.schema, self.name) if part)
 
 
+def stage_of(mirror: TableName) -> TableName:
+    """The staging table of a mirror."""
+    text = hashlib.sha256(mirror.name.encode()).hexdigest()[:16]
+    return TableName(mirror.schema, f"{_STAGE}{text}")
+
+
 @dataclass(frozen=True)
 class Mirror:
     """A table of a database that is kept equal to a source table.
@@ -61,8 +67,7 @@ class Mirror:
     @property
     def stage(self) -> TableName:
         """The table that takes the rows of a batch before they are applied; it lies beside the mirror."""
-        text = hashlib.sha256(self.name.name.encode()).hexdigest()[:16]
-        return TableName(self.name.schema, f"{_STAGE}{text}")
+        return stage_of(self.name)
 
     @cached_property
     def key(self) -> tuple[tuple[str, str], ...]:
@@ -201,6 +206,10 @@ class Dialect(ABC):
         """Drop the rows that were there before a truncate."""
         older = self.before(self._position(mirror), self.literal(position))
         return f"DELETE FROM {self.table(mirror.name)} WHERE {older}"
+
+    def count_staged(self, mirror: Mirror, labels: Sequence[str]) -> str:
+        """Count the staged rows that count."""
+        return f"SELECT COUNT(*) FROM {self.table(mirror.stage)} s WHERE {self.taken(labels)}"
 
     def count_missing(self, mirror: Mirror, labels: Sequence[str]) -> str:
         """Count the changes that lack values which the target does not have either."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from headrace.changes.table import Column, TableId, TableSchema
@@ -12,7 +13,9 @@ from headrace.errors import ConnectError, HeadraceError, OptionError, SinkError
 from headrace.sinks.jdbc_address import Address
 from headrace.sinks.jdbc_database import Database, Structure, Troubles
 from headrace.sinks.jdbc_dialect import LiveDialect, Mirror, TableName
+from headrace.sinks.jdbc_mariadb_rights import mariadb_lacks
 from headrace.sinks.jdbc_text import Spelling
+from headrace.sinks.rights import Lack
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -306,6 +309,12 @@ class MariaDb(Database):
             frozenset(column for index, column in unique if index == "PRIMARY"),
             tuple(sorted({index for index, _ in unique if index != "PRIMARY"})),
         )
+
+    def lacks(self, connection: Any, mirrors: Sequence[TableName], progress: TableName) -> list[Lack] | None:
+        """Asked by SHOW GRANTS, which tells roles too in MariaDB. MySQL's answer, which hides them, is not read."""
+        if "MariaDB" not in connection.get_server_info():
+            return None
+        return mariadb_lacks(partial(self.ask, connection), self.dialect, mirrors, progress)
 
     def load(self, connection: Any, stage: TableName, columns: Sequence[str], texts: Iterator[pa.Buffer]) -> None:
         """INSERT .. VALUES with many rows at a time. LOAD DATA LOCAL would need a right that servers seldom give."""

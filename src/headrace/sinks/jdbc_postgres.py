@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from headrace.changes.table import Column, TableId, TableSchema
@@ -11,7 +12,9 @@ from headrace.errors import ConnectError, HeadraceError, SinkError
 from headrace.sinks.jdbc_address import Address
 from headrace.sinks.jdbc_database import Database, Structure, Troubles
 from headrace.sinks.jdbc_dialect import LiveDialect, Mirror, TableName
+from headrace.sinks.jdbc_postgres_rights import postgres_lacks
 from headrace.sinks.jdbc_text import Spelling
+from headrace.sinks.rights import Lack
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -221,8 +224,8 @@ class Postgres(Database):
             ) from None
 
     def default_schema(self, connection: Any) -> str:
-        """The first schema of the search path."""
-        return str(self.ask(connection, "SELECT current_schema()")[0][0])
+        """The first schema of the search path; `public` where the login may use none of them."""
+        return str(self.ask(connection, "SELECT coalesce(current_schema(), 'public')")[0][0])
 
     def has_schema(self, connection: Any, schema: str) -> bool:
         """Whether the schema is there."""
@@ -244,6 +247,10 @@ class Postgres(Database):
             (name.name, name.schema),
         )
         return Structure(dict(columns), frozenset(line[0] for line in key))
+
+    def lacks(self, connection: Any, mirrors: Sequence[TableName], progress: TableName) -> list[Lack]:
+        """Asked of the server's own functions, so that roles, PUBLIC and ownership count."""
+        return postgres_lacks(partial(self.ask, connection), self.dialect, mirrors, progress)
 
     def load(self, connection: Any, stage: TableName, columns: Sequence[str], texts: Iterator[pa.Buffer]) -> None:
         """COPY from texts."""

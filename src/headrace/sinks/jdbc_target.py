@@ -75,6 +75,7 @@ class StagedBatch:
 
     Args:
         labels: which rows of the staging table count.
+        rows: how many there are of them.
         truncate_at: position of the last truncate; older rows of the target go.
         partial: some row may lack columns, whose values in the target are kept.
         insert_partial: whether null may stand for what is not known.
@@ -82,6 +83,7 @@ class StagedBatch:
     """
 
     labels: tuple[str, ...] = ()
+    rows: int = 0
     truncate_at: str | None = None
     partial: bool = False
     insert_partial: bool = False
@@ -269,7 +271,7 @@ class TargetTables:
             Whether the target changed; false when it had the batch already.
 
         Raises:
-            SinkError: the target belongs to somebody else by now.
+            SinkError: the target belongs to somebody else by now, or another writer took the staging table away.
             SchemaError: an update does not carry all columns, and the target has no row of its key.
         """
         database, dialect = self.database, self.database.dialect
@@ -281,6 +283,7 @@ class TargetTables:
         if lines[0][1] is not None and lines[0][1] >= batch.number:
             connection.rollback()
             return False
+        self._refuse_lost(connection, mirror, staged)
         if staged.truncate_at is not None:
             database.run(connection, [dialect.truncate(mirror, staged.truncate_at)])
         if mirror.source.key:
@@ -301,6 +304,20 @@ class TargetTables:
         connection.commit()
         faultpoints.reach("sink.jdbc.after_commit")
         return True
+
+    def _refuse_lost(self, connection: Any, mirror: Mirror, staged: StagedBatch) -> None:
+        """Stop where staged rows are gone: a second writer of the same table makes the staging table anew.
+
+        Having looked, the transaction keeps the table from being dropped until it ends.
+        """
+        ((found,),) = self.database.ask(connection, self.database.dialect.count_staged(mirror, staged.labels))
+        if found != staged.rows:
+            connection.rollback()
+            raise SinkError(
+                f"Rows on their way to {mirror.name} of {self.database.address} were taken away by another writer; "
+                "nothing of the batch is in the table.",
+                remedy="See that the pipeline runs only once. The batch can be repeated.",
+            )
 
     def _refuse_missing(self, connection: Any, mirror: Mirror, labels: Sequence[str]) -> None:
         with closing(connection.cursor()) as cursor:

@@ -5,20 +5,23 @@ from __future__ import annotations
 import re
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from headrace import faultpoints
+from headrace.changes.table import TableId
 from headrace.errors import OptionError, SinkError
 from headrace.options import REDACTED, Option, Options
 from headrace.sinks.base import BatchId, Sink
 from headrace.sinks.delta_table import escaped
-from headrace.sinks.folder import absolute, refuse_read_only
+from headrace.sinks.folder import absolute, refuse_read_only, rights_in
 from headrace.sinks.kafka_limits import LARGE, checked, fitting_batches, quickly_checked, told
 from headrace.sinks.kafka_limits import reason as too_large
 from headrace.sinks.kafka_partitions import UNKNOWN, partition_of, task_of
+from headrace.sinks.kafka_rights import RightsAdmin, has_kafka_client, kafka_jvm
 from headrace.sinks.kafka_topics import Topic, Topics, limits_of, topic_creation
+from headrace.sinks.rights import Rights
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -176,6 +179,35 @@ class KafkaSink(Sink):
             f"No Kafka broker answers at {', '.join(servers)}.",
             remedy="Check the sink's option 'bootstrap_servers' and whether the broker runs.",
         ) from (failures[0] if failures else None)
+
+    def reach(self) -> str:
+        """Whether Kafka takes the login: its own client asks for the brokers, with the settings of the producer.
+
+        Takes a JVM of its own for some seconds. Without PySpark, which brings Kafka's client, only the port is tried.
+        """
+        self.check()
+        if not has_kafka_client():
+            return "A broker answers; whether it takes the login is not known, because PySpark is not installed here."
+        with kafka_jvm() as jvm, RightsAdmin(jvm, self._client_settings) as admin:
+            brokers = admin.brokers()
+        return f"Kafka takes the login; it has {brokers} broker{'' if brokers == 1 else 's'}."
+
+    def rights(self, tables: Sequence[TableId], topics: Sequence[str]) -> Rights:
+        """Whether the login may write these topics, and make those that are missing; makes none.
+
+        Takes a JVM of its own for some seconds.
+        """
+        aside = rights_in(self.settings["oversized_path"]) if self.settings["oversized_path"] else Rights("")
+        if not has_kafka_client():
+            said = "What the login may do is not known, because PySpark is not installed here."
+            return Rights(said, aside.lacks, known=False)
+        if not topics:
+            said = "Which topics it would write is not known beforehand, so the login's rights were not asked."
+            return Rights(said, aside.lacks, known=False)
+        with kafka_jvm() as jvm, RightsAdmin(jvm, self._client_settings) as admin:
+            lacks = admin.lacks(topics, topic_creation(self.settings["topic.creation.*"] or {}))
+        of = "1 topic" if len(topics) == 1 else f"{len(topics):,} topics"
+        return Rights(f"The login has every right to write {of}.", (*lacks, *aside.lacks))
 
     def write(self, rows: DataFrame, batch: BatchId) -> None:
         """Write a batch's messages. A replay writes them again.

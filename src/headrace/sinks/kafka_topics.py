@@ -10,7 +10,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from headrace.errors import OptionError, SinkError
 
@@ -158,7 +158,7 @@ class Topics:
         Raises:
             SinkError: Kafka can't be asked, a topic is missing and nobody makes it, or it can't be made.
         """
-        jvm, rules = _jvm(spark), self._creation
+        jvm, rules = jvm_of(spark), self._creation
         if jvm is None:
             if rules is not None:
                 raise SinkError(
@@ -168,7 +168,7 @@ class Topics:
                 )
             return {}
         wanted = sorted(set(names))
-        with _Admin(jvm, self._settings) as admin:
+        with Admin(jvm, self._settings) as admin:
             found = admin.partitions(wanted)
             for name in wanted:
                 if name not in found:
@@ -177,7 +177,7 @@ class Topics:
         return {name: Topic(found[name], limits.get(name)) for name in wanted}
 
 
-def _jvm(spark: SparkSession) -> Any | None:
+def jvm_of(spark: SparkSession) -> Any | None:
     """The driver's JVM, where it is in reach and has Kafka's client."""
     from py4j.java_gateway import JavaClass
 
@@ -187,8 +187,13 @@ def _jvm(spark: SparkSession) -> Any | None:
     return jvm if isinstance(jvm.org.apache.kafka.clients.admin.AdminClient, JavaClass) else None
 
 
-class _Admin:
-    """Kafka's admin client for a few questions; every failure is one sentence without any setting's value."""
+class Admin:
+    """Kafka's admin client for a few questions; every failure is one sentence without any setting's value.
+
+    Args:
+        jvm: one that has Kafka's client.
+        settings: Kafka's settings by their own names, with `bootstrap.servers`; they may hold secrets.
+    """
 
     def __init__(self, jvm: Any, settings: Mapping[str, str]) -> None:
         self._jvm = jvm
@@ -197,7 +202,7 @@ class _Admin:
         self._settings = settings
         self._client: Any = None
 
-    def __enter__(self) -> _Admin:
+    def __enter__(self) -> Self:
         self._client = self._asked(
             "for its topics", lambda: self._kafka.clients.admin.AdminClient.create(self._properties({}))
         )
@@ -214,7 +219,7 @@ class _Admin:
             try:
                 found[name] = len(futures[name].get().partitions())
             except Exception as error:
-                if _reason(error) != "UnknownTopicOrPartitionException":
+                if reason_of(error) != "UnknownTopicOrPartitionException":
                     raise self._refusal(f"for topic '{name}'", error) from error
         return found
 
@@ -229,7 +234,7 @@ class _Admin:
                 try:
                     found[name] = int(future.get().get(_LIMIT).value())
                 except Exception as error:
-                    reason = _reason(error)
+                    reason = reason_of(error)
                     # A topic that was made a moment ago is not known to all brokers at once.
                     if reason == "UnknownTopicOrPartitionException" and time.monotonic() < deadline:
                         unknown.append(name)
@@ -249,21 +254,24 @@ class _Admin:
 
     def made(self, name: str, rule: TopicRule) -> int:
         """Make a topic; the number of its partitions. One that somebody made meanwhile is as good."""
-        topic = self._kafka.clients.admin.NewTopic(name, rule.partitions, rule.replication_factor)
-        settings = self._jvm.java.util.HashMap()
-        for setting, value in rule.settings.items():
-            settings.put(setting, value)
-        created = self._client.createTopics(self._list([topic.configs(settings)]))
+        created = self._client.createTopics(self._list([self._new(name, rule)]))
         try:
             created.values()[name].get()
         except Exception as error:
-            if _reason(error) != "TopicExistsException":
+            if reason_of(error) != "TopicExistsException":
                 raise SinkError(
-                    f"Kafka at {self._servers} did not make the topic '{name}': {_said(error)}",
+                    f"Kafka at {self._servers} did not make the topic '{name}': {said_by(error)}",
                     remedy="Correct the options 'topic.creation.*', or make the topic beforehand.",
                 ) from error
             return self._existing(name)
         return rule.partitions if rule.partitions != _BROKERS else int(created.numPartitions(name).get())
+
+    def _new(self, name: str, rule: TopicRule) -> Any:
+        """A topic as it is asked for."""
+        settings = self._jvm.java.util.HashMap()
+        for setting, value in rule.settings.items():
+            settings.put(setting, value)
+        return self._kafka.clients.admin.NewTopic(name, rule.partitions, rule.replication_factor).configs(settings)
 
     def auto_created(self, name: str) -> int:
         """Ask for a topic as a producer does, upon which brokers make it if they are set up so; its partitions."""
@@ -274,7 +282,7 @@ class _Admin:
         try:
             return len(producer.partitionsFor(name))
         except Exception as error:
-            if _reason(error) != "TimeoutException":
+            if reason_of(error) != "TimeoutException":
                 raise self._refusal(f"for topic '{name}'", error) from error
             raise SinkError(
                 f"There is no topic '{name}' on Kafka at {self._servers}, and the broker makes none by itself.",
@@ -296,7 +304,7 @@ class _Admin:
 
     def _refusal(self, what: str, error: Exception) -> SinkError:
         return SinkError(
-            f"Kafka at {self._servers} can't be asked {what}: {_said(error)}",
+            f"Kafka at {self._servers} can't be asked {what}: {said_by(error)}",
             remedy="Check 'bootstrap_servers' and the 'kafka.*' settings of the sink, and what its user may do.",
         )
 
@@ -321,15 +329,16 @@ def _root(error: Exception) -> Any:
     return found
 
 
-def _reason(error: Exception) -> str:
+def reason_of(error: Exception) -> str:
+    """The name of the Java exception at the bottom of a failure."""
     root = _root(error)
     return type(error).__name__ if root is None else str(root.getClass().getSimpleName())
 
 
-def _said(error: Exception) -> str:
+def said_by(error: Exception) -> str:
     """Kafka's word for what went wrong. Its text is added only where no setting's value can stand in it."""
     root = _root(error)
     if root is None or not str(root.getClass().getName()).startswith("org.apache.kafka.common.errors."):
-        return f"{_reason(error)}."
+        return f"{reason_of(error)}."
     text = " ".join(str(root.getMessage() or "").split())
-    return f"{_reason(error)}, {text.rstrip('.')}." if text else f"{_reason(error)}."
+    return f"{reason_of(error)}, {text.rstrip('.')}." if text else f"{reason_of(error)}."

@@ -20,7 +20,7 @@ from headrace.sinks import lake_history, lake_merge
 from headrace.sinks.base import BatchId, Sink, TargetPreview
 from headrace.sinks.evolution import KEEPING, RENAMING, TargetColumn, changes_told
 from headrace.sinks.lake_options import AUTO_CDC, refuse_contradictions, tracked, written
-from headrace.sinks.lake_table import LakeTable, Shape, TargetPlan
+from headrace.sinks.lake_table import LakeTable, Shape, TargetMoved, TargetPlan
 from headrace.sinks.table_sink import (
     MAX_PARALLEL_TABLES,
     MISSING_ROW,
@@ -36,6 +36,8 @@ from headrace.sinks.table_sink import (
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+_ATTEMPTS = 4
+"""How often a batch is written to a table in which others land meanwhile; Iceberg itself tries as often."""
 _STATE_PARTITIONS = "spark.databricks.delta.snapshotPartitions"
 _HASH_JOINS = {
     "spark.sql.join.preferSortMergeJoin": "false",
@@ -110,8 +112,8 @@ class LakeSink(Sink):
         targets = [(table, self.target(session_for(spark, table.size), table.id)) for table in tables]
         _refuse_shared(target for _, target in targets)
         works = side_by_side(spark, targets, lambda found: self._look(*found, batch), workers=workers)
-        found = [work for work in works if work is not None]
-        side_by_side(spark, found, lambda work: self._bring(rows, work, batch), workers=workers)
+        looked = [(found, work) for found, work in zip(targets, works, strict=True) if work is not None]
+        side_by_side(spark, looked, lambda found: self._bring_to_end(rows, *found, batch), workers=workers)
 
     def preview(self, schema: TableSchema, batch: BatchId, spark: SparkSession | None) -> TargetPreview:
         """Whether the mirror is there, and how its structure would change."""
@@ -200,6 +202,19 @@ class LakeSink(Sink):
                 takeover=self.settings["takeover"],
             )
         return None if plan is None else _Work(table, target, plan)
+
+    def _bring_to_end(self, rows: DataFrame, found: tuple[TableBatch, LakeTable], work: _Work, batch: BatchId) -> None:
+        """Bring a table up to the batch; look again where somebody else (who compacts it, say) was faster."""
+        for _ in range(_ATTEMPTS - 1):
+            try:
+                self._bring(rows, work, batch)
+                return
+            except TargetMoved:
+                again = self._look(*found, batch)
+                if again is None:
+                    return
+                work = again
+        self._bring(rows, work, batch)
 
     def _bring(self, rows: DataFrame, work: _Work, batch: BatchId) -> None:
         table, target = work.table, work.target

@@ -31,6 +31,10 @@ STREAMING = "streaming"
 _KEY_NAME = re.compile(r"`((?:[^`]|``)*)`")
 
 
+class TargetMoved(SinkError):
+    """Something landed in a table after it was looked at; nothing of the batch did. To be looked at again."""
+
+
 @dataclass(frozen=True)
 class Shape:
     """How a target must look.

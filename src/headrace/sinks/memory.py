@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from headrace.changes.table import TableId
 from headrace.options import Option
 from headrace.sinks.base import BatchId, Sink
 
@@ -31,6 +33,9 @@ class MemorySink(Sink):
 
     def check(self) -> None:
         """Memory is always there."""
+
+    def rights(self, tables: Sequence[TableId], topics: Sequence[str]) -> None:
+        """There is nobody to ask."""
 
     def write(self, rows: DataFrame, batch: BatchId) -> None:
         """Collect a batch, unless it is there already."""

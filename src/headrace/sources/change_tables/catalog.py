@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import fnmatch
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from headrace.changes import TableId
+from headrace.changes.table_pattern import TablePattern
 from headrace.errors import CaptureError
 from headrace.registry import did_you_mean
 from headrace.sources.change_tables.dialect import Advice
 from headrace.sources.change_tables.structure import CapturedTable, CaptureInstance
 
 Row = TypeVar("Row", bound=tuple[Any, ...])
-_REGULAR = re.compile(r"[\\^$|()\[\]{}+]|\.\*")
 
 
 @dataclass(frozen=True)
@@ -110,22 +108,10 @@ def _included(
 
 
 def _matching(tables: list[Row], pattern: str, database: str) -> list[Row]:
-    """The tables that a pattern means: as a glob, and where that means none, as a regular expression.
-
-    Debezium's lists are regular expressions, so that lists written for it mean here what they mean there.
-    """
-    if not pattern.startswith("re:"):
-        glob = pattern.lower().removeprefix(f"{database.lower()}.")
-        found = [row for row in tables if fnmatch.fnmatchcase(f"{row[0]}.{row[1]}".lower(), glob)]
-        if found or not _REGULAR.search(pattern):
-            return found
     try:
-        expression = re.compile(pattern.removeprefix("re:"), re.IGNORECASE)
-    except re.error as error:
+        return TablePattern(pattern, in_source=True).among(tables, lambda row: TableId(database, row[0], row[1]))
+    except ValueError as error:
         raise CaptureError(
-            f"'{pattern}' is neither a table nor a regular expression ({error}).",
+            f"'{pattern}' is neither a table nor a regular expression ({error.__cause__}).",
             remedy="Write schema.table, or re: and an expression of it.",
         ) from None
-    # One written for Debezium may begin with the database; ours, which may say what not, are of schema.table.
-    prefixes = ("",) if pattern.startswith("re:") else ("", f"{database}.")
-    return [row for row in tables if any(expression.fullmatch(f"{p}{row[0]}.{row[1]}") for p in prefixes)]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import fnmatch
 import logging
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from headrace.changes import Column, TableId
+from headrace.changes.table_pattern import TablePattern
 from headrace.errors import CaptureError, OptionError
 from headrace.options import Options
 from headrace.registry import did_you_mean
@@ -20,7 +20,6 @@ from headrace.sources.oracle.table_rules import TableRules
 from headrace.sources.oracle.types import NativeType
 
 _LONGEST_NAME = 30
-_REGULAR = re.compile(r"[\\^$|()\[\]{}+]")
 _CONSTANT = re.compile(r"'((?:[^']|'')*)'|([-+]?[0-9.]+)")
 _HELPERS = re.compile(r"MLOG\$_|RUPD\$_|SYS_IOT_OVER_|BIN\$|DR\$|LOG_MINING_FLUSH$")
 _LOG = logging.getLogger("headrace.sources")
@@ -30,26 +29,29 @@ class Selection:
     """Which tables the options mean."""
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
-        self._include = (settings["table"],) if settings["table"] else tuple(settings["tables"])
-        self._exclude = tuple(settings["tables_excluded"])
-        for pattern in (*self._include, *self._exclude):
-            if pattern.startswith("re:") or _REGULAR.search(pattern):
-                _expression(pattern)
+        include = (settings["table"],) if settings["table"] else tuple(settings["tables"])
+        try:
+            self._include = tuple(map(_pattern, include))
+            self._exclude = tuple(map(_pattern, settings["tables_excluded"]))
+        except ValueError as error:
+            raise OptionError(f"{error}.", remedy="Correct 'tables'.") from error
 
     def means(self, owner: str, name: str) -> bool:
         """Whether a table would be captured if it were there."""
         if owner in statements.BUILT_IN or _HELPERS.match(name):
             return False
-        chosen = not self._include or any(_fits(owner, name, pattern) for pattern in self._include)
-        return chosen and not any(_fits(owner, name, pattern) for pattern in self._exclude)
+        table = TableId("", owner, name)
+        chosen = not self._include or any(pattern.matches(table) for pattern in self._include)
+        return chosen and not any(pattern.matches(table) for pattern in self._exclude)
 
     def order(self, owner: str, name: str) -> int:
         """The place of the pattern that names it."""
-        return next((n for n, pattern in enumerate(self._include) if _fits(owner, name, pattern)), 0)
+        return next((n for n, p in enumerate(self._include) if p.matches(TableId("", owner, name))), 0)
 
     def missing(self, tables: Sequence[tuple[str, str]]) -> str | None:
         """The first pattern that means none of these tables."""
-        return next((p for p in self._include if not any(_fits(o, n, p) for o, n in tables)), None)
+        there = [TableId("", owner, name) for owner, name in tables]
+        return next((p.text for p in self._include if not any(map(p.matches, there))), None)
 
     @property
     def is_everything(self) -> bool:
@@ -57,21 +59,12 @@ class Selection:
         return not self._include
 
 
-def _fits(owner: str, name: str, pattern: str) -> bool:
-    path = f"{owner}.{name}"
-    if pattern.startswith("re:"):
-        return _expression(pattern).fullmatch(path) is not None
-    if path == pattern or fnmatch.fnmatchcase(path.upper(), pattern.upper()):
-        return True
-    # Debezium's lists are regular expressions.
-    return _REGULAR.search(pattern) is not None and _expression(pattern).fullmatch(path) is not None
-
-
-def _expression(pattern: str) -> re.Pattern[str]:
-    try:
-        return re.compile(pattern.removeprefix("re:"), re.IGNORECASE)
-    except re.error as error:
-        raise OptionError(f"'{pattern}' is no regular expression ({error}).", remedy="Correct 'tables'.") from error
+def _pattern(text: str) -> TablePattern:
+    pattern = TablePattern(text, in_source=True)
+    if pattern.is_expression:
+        # Found wrong before a run, not at the first table.
+        _ = pattern.expression
+    return pattern
 
 
 def is_by_logging(connection: Connection, settings: Options) -> bool:

@@ -1,0 +1,144 @@
+"""Which tables a pattern is for: in a source's list of tables, in routes and in transforms."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, TypeVar
+
+from headrace.changes.table import TableId
+
+Row = TypeVar("Row")
+_EXPRESSION = "re:"
+_WILDCARDS = frozenset("*?[")
+_REGULAR = re.compile(r"[\\^$|()\[\]{}+]")
+_ANYTHING = ".*"
+
+
+@dataclass(frozen=True)
+class TablePattern:
+    """A table's name, a shell glob, or a regular expression after `re:`; whatever the case.
+
+    In a route or transform it is held against `schema.table` and `database.schema.table`, the parts that a table does
+    not have left out. In a source's list it is held against `schema.table`; a name or glob may have the database in
+    front. There a regular expression may come without `re:` too, because Debezium's lists are such, so that lists
+    written for it mean here what they mean there; then it may have the database in front.
+
+    Args:
+        text: as the user wrote it.
+        in_source: whether it stands in a source's list.
+
+    Raises:
+        ValueError: it is no regular expression after `re:`.
+    """
+
+    text: str
+    in_source: bool = False
+    _glob: re.Pattern[str] | None = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        marked = self.text.startswith(_EXPRESSION)
+        object.__setattr__(self, "_glob", None if marked else _compiled_glob(self.text))
+        if marked:
+            # What is no expression is told when it is read, not when it is used.
+            _ = self.expression
+
+    def __str__(self) -> str:
+        return self.text
+
+    @property
+    def is_name(self) -> bool:
+        """Whether it names one table."""
+        return self._glob is not None and not _WILDCARDS & set(self.text)
+
+    @property
+    def is_expression(self) -> bool:
+        """Whether it is a regular expression for certain: marked as one or, in a source's list, by its characters."""
+        return self._glob is None or (self.in_source and _REGULAR.search(self.text) is not None)
+
+    @cached_property
+    def expression(self) -> re.Pattern[str]:
+        """The text as a regular expression.
+
+        Raises:
+            ValueError: it is none.
+        """
+        try:
+            return re.compile(self.text.removeprefix(_EXPRESSION), re.IGNORECASE)
+        except re.error as error:
+            raise ValueError(f"'{self.text}' is no regular expression ({error})") from error
+
+    def matches(self, table: TableId) -> bool:
+        """Whether it is for a table, whatever other tables there are.
+
+        Raises:
+            ValueError: it would be a regular expression, and is none.
+        """
+        return self._names(table) or (self._glob is not None and self.is_expression and self._expresses(table))
+
+    def among(self, tables: Sequence[Row], id: Callable[[Row], TableId]) -> list[Row]:
+        """Those tables of a source that it is for: as a name or glob and, where that means none, as an expression.
+
+        So `dbo.*` is the schema `dbo` where there is one, and `dbo.cust.*` what Debezium takes it for.
+
+        Args:
+            tables: all that there are.
+            id: says the name of one.
+
+        Raises:
+            ValueError: it would be a regular expression, and is none.
+        """
+        found = [table for table in tables if self._names(id(table))]
+        if found or self._glob is None or not (self.is_expression or _ANYTHING in self.text):
+            return found
+        return [table for table in tables if self._expresses(id(table))]
+
+    def _names(self, table: TableId) -> bool:
+        """Whether it is for a table as a name, a glob or a marked expression."""
+        if self._glob is None:
+            names = (table.path,) if self.in_source else (table.path, table.full_path)
+            return any(self.expression.fullmatch(name) for name in names)
+        if not self.in_source:
+            return any(self._glob.fullmatch(name) for name in (table.path, table.full_path))
+        # Of the database only its name goes, so that a wildcard stands for a part of the schema or the table.
+        front = f"{table.database}.".lower()
+        inside = self.text.lower().startswith(front) and len(front) > 1
+        globs = (self._glob, _compiled_glob(self.text[len(front) :])) if inside else (self._glob,)
+        return table.path == self.text or any(glob.fullmatch(table.path) for glob in globs)
+
+    def _expresses(self, table: TableId) -> bool:
+        return any(self.expression.fullmatch(name) for name in (table.path, table.full_path))
+
+
+def _compiled_glob(text: str) -> re.Pattern[str]:
+    return re.compile(fnmatch.translate(text.lower()), re.IGNORECASE)
+
+
+def table_patterns(given: Any) -> tuple[TablePattern, ...]:
+    """Patterns from a list, or from text with commas between; an expression after `re:` is one, with its commas.
+
+    Raises:
+        ValueError: one of them is no regular expression, or there is none.
+    """
+    if isinstance(given, (list, tuple)):
+        texts = [str(item).strip() for item in given]
+    elif isinstance(given, dict):
+        raise ValueError("it is a mapping")
+    else:
+        texts = [given] if str(given).startswith(_EXPRESSION) else [part.strip() for part in str(given).split(",")]
+    found = tuple(TablePattern(text) for text in texts if text)
+    if not found:
+        raise ValueError("it names no table")
+    return found
+
+
+EVERY_TABLE = (TablePattern("*"),)
+
+
+def matching(patterns: Sequence[TablePattern], table: TableId) -> TablePattern | None:
+    """The first pattern that is for a table; a name goes before patterns, because it says more."""
+    found = [pattern for pattern in patterns if pattern.matches(table)]
+    return next((pattern for pattern in found if pattern.is_name), found[0] if found else None)

@@ -1,0 +1,322 @@
+"""Rule: what a login may not do at a target is told before a run, with the statement that grants it; nothing is left.
+
+Real servers, whose users lack one right each, and a real Kafka broker with access control.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from change_history import table
+from tests.sinks.databases import Running
+from tests.sinks.staged_rows import Folded, Target
+
+from headrace.changes import TableId
+from headrace.errors import HeadraceError
+from headrace.options import parse_options
+from headrace.sinks.delta import DeltaSink
+from headrace.sinks.iceberg import IcebergSink
+from headrace.sinks.jdbc import JdbcSink
+from headrace.sinks.jdbc_dialect import TableName
+from headrace.sinks.jdbc_mariadb_rights import Grants
+from headrace.sinks.kafka import KafkaSink
+from headrace.sinks.kafka_rights import RightsAdmin, kafka_jvm
+from headrace.sinks.kafka_topics import topic_creation
+from headrace.sinks.rights import Lack, Rights
+
+ITEMS = table("items", id="int32", a="string")
+_ROWS = ("SELECT", "INSERT", "UPDATE", "DELETE")
+RIGHTS = {
+    "postgresql": [
+        ("USAGE", "SCHEMA public"),
+        ("CREATE", "SCHEMA public"),
+        *((right, "items") for right in _ROWS),
+        *((right, "_headrace_progress") for right in _ROWS),
+    ],
+    "mariadb": [(right, "{}.*") for right in ("CREATE", "DROP", *_ROWS)],
+}
+
+
+@dataclass
+class Login(Running):
+    """A user of a server who may do what it is granted."""
+
+    user: str = ""
+
+    def sink(self, **options: Any) -> JdbcSink:
+        return super().sink(**{"user": self.user, "password": "mirror", **options})
+
+    def lacks(self, **options: Any) -> tuple[Lack, ...]:
+        rights = self.sink(**options).rights([TableId("shop", "dbo", "items")], [])
+        assert rights.known
+        return rights.lacks
+
+
+@pytest.fixture
+def login(database: Running) -> Login:
+    """A user who may do nothing in a database of its own."""
+    user = f"mirror_{database.database}"
+    if database.kind == "postgresql":
+        database.run(f"CREATE ROLE {user} LOGIN", "REVOKE ALL ON SCHEMA public FROM PUBLIC")
+    else:
+        database.server.run(f"CREATE USER {user}@'%' IDENTIFIED BY 'mirror'", database=None)
+        # Somewhere to log in to.
+        database.server.run(f"GRANT SHOW VIEW ON {escaped(database)}.* TO {user}@'%'", database=None)
+    return Login(database.kind, database.server, database.database, user)
+
+
+def escaped(database: Running) -> str:
+    """A database's name in a GRANT of MariaDB, where an underscore is a wildcard."""
+    return "`" + database.database.replace("_", r"\_") + "`"
+
+
+def run_as_told(database: Running, remedy: str) -> None:
+    """Do what a remedy says, as somebody who may."""
+    statement = re.fullmatch(r"Run: (.+?)(; or .*)?\.", remedy)
+    assert statement is not None, remedy
+    database.server.run(statement[1], database=database.database)
+
+
+def batch(login: Login, number: int) -> bool:
+    """Write a batch that updates, inserts and deletes, and takes the target over, so that its owner changes too."""
+    rows = [Folded("u", f"{number:04}", {"id": number, "a": "x"}), Folded("d", f"{number:04}", {"id": number - 1})]
+    rows.append(Folded("u", f"{number:04}", {"id": -1, "a": str(number)}))
+    return Target(login, ITEMS).write(rows, number, owner=f"owner {number}", takeover=True)
+
+
+def tables_of(database: Running) -> list[tuple[Any, ...]]:
+    return database.ask(
+        "SELECT table_name FROM information_schema.tables WHERE table_name LIKE '%headrace%' ORDER BY 1"
+    )
+
+
+def test_each_right_that_a_batch_needs_is_missed_and_granted_as_told(database: Running, login: Login) -> None:
+    Target(database, ITEMS).write([Folded("u", "0", {"id": 0, "a": "x"})])
+    for _ in range(3):
+        for lack in login.lacks():
+            run_as_told(database, lack.remedy)
+    assert login.lacks() == ()
+    assert batch(login, 1)
+    there = tables_of(database)
+    for number, (right, where) in enumerate(RIGHTS[database.kind], 2):
+        place, host = where.format(escaped(database)), "" if database.kind == "postgresql" else "@'%'"
+        database.server.run(f"REVOKE {right} ON {place} FROM {login.user}{host}", database=database.database)
+        [lack] = login.lacks()
+        assert (lack.required, f"the right {right} " in lack.sentence) == (True, True), lack
+        with pytest.raises(HeadraceError):
+            batch(login, number)
+        run_as_told(database, lack.remedy)
+        assert login.lacks() == ()
+        assert batch(login, number)
+    assert tables_of(database) == there
+
+
+def test_a_schema_that_is_not_there_needs_the_right_to_make_it(database: Running, login: Login) -> None:
+    other = f"{database.database}_b"
+    [*_, lack] = [lack for lack in login.lacks(table_name=f"{other}.items") if other in lack.sentence and lack.required]
+    if database.kind == "postgresql":
+        assert "CREATE ON DATABASE" in lack.remedy
+    run_as_told(database, lack.remedy)
+    assert not [lack for lack in login.lacks(table_name=f"{other}.items") if other in lack.sentence and lack.required]
+
+
+def test_a_table_of_somebody_else_can_be_filled_and_not_changed(database: Running, login: Login) -> None:
+    if database.kind != "postgresql":
+        database.server.run(
+            f"GRANT CREATE, DROP, SELECT, INSERT, UPDATE, DELETE ON {escaped(database)}.* TO {login.user}@'%'",
+            database=None,
+        )
+    else:
+        database.run("CREATE TABLE items (id int PRIMARY KEY)", f"GRANT ALL ON items TO {login.user}")
+        database.run(f"GRANT ALL ON SCHEMA public TO {login.user}")
+    [lack] = login.lacks()
+    assert not lack.required
+    run_as_told(database, lack.remedy)
+    assert login.lacks() == ()
+
+
+@pytest.mark.parametrize(
+    ("line", "name", "lacking"),
+    [
+        ("GRANT ALL PRIVILEGES ON *.* TO `u`@`%` WITH GRANT OPTION", "db.t", ""),
+        ("GRANT USAGE ON *.* TO `u`@`%` IDENTIFIED BY PASSWORD '*00'", "db.t", "SELECT, INSERT"),
+        ("GRANT SELECT, INSERT ON `db`.* TO `u`@`%`", "db.t", ""),
+        ("GRANT SELECT, INSERT ON `db`.* TO `u`@`%`", "db2.t", "SELECT, INSERT"),
+        ("GRANT SELECT, INSERT ON `d_`.* TO `u`@`%`", "db.t", ""),
+        (r"GRANT SELECT, INSERT ON `d\_`.* TO `u`@`%`", "db.t", "SELECT, INSERT"),
+        (r"GRANT SELECT, INSERT ON `d\_`.* TO `u`@`%`", "d_.t", ""),
+        ("GRANT SELECT, INSERT ON `d%`.* TO `u`@`%`", "data.t", ""),
+        ("GRANT SELECT ON `db`.`t` TO `u`@`%`", "db.t", "INSERT"),
+        ("GRANT SELECT, INSERT ON `d_`.`t` TO `u`@`%`", "db.t", "SELECT, INSERT"),
+        ("GRANT SELECT (`a`, `b`), INSERT ON `db`.`t` TO `u`@`%`", "db.t", "SELECT"),
+        ("GRANT SELECT, INSERT ON `a``b`.`t` TO `u`@`%`", "a`b.t", ""),
+        ("GRANT EXECUTE ON PROCEDURE `db`.`t` TO `u`@`%`", "db.t", "SELECT, INSERT"),
+        ("GRANT `writers` TO `u`@`%`", "db.t", "SELECT, INSERT"),
+    ],
+)
+def test_what_a_line_of_show_grants_gives(line: str, name: str, lacking: str) -> None:
+    schema, _, table_name = name.partition(".")
+    missing = Grants([line]).lacking(TableName(schema, table_name), ("SELECT", "INSERT"))
+    assert ", ".join(missing) == lacking
+
+
+# Folders.
+
+
+@pytest.mark.parametrize("kind", [DeltaSink, IcebergSink])
+def test_a_folder_takes_a_file_that_is_gone_at_once(tmp_path: Path, kind: Any) -> None:
+    option = "path" if kind is DeltaSink else "warehouse"
+    sink = kind(parse_options(kind.options, {option: str(tmp_path / "lake/more")}, owner="sink"))
+    rights = sink.rights([], [])
+    assert (rights.known, rights.lacks, list(tmp_path.iterdir())) == (True, (), [])
+    elsewhere = kind(parse_options(kind.options, {option: "s3a://bucket/lake"}, owner="sink")).rights([], [])
+    assert (elsewhere.known, elsewhere.lacks) == (False, ())
+
+
+def test_a_folder_that_takes_no_file_is_told(tmp_path: Path) -> None:
+    # Of a process's folder in /proc even root can't make a file, though its mode says so.
+    sink = DeltaSink(parse_options(DeltaSink.options, {"path": f"/proc/{os.getpid()}/lake"}, owner="sink"))
+    [lack] = sink.rights([], []).lacks
+    assert f"/proc/{os.getpid()} takes no file" in lack.sentence
+
+
+def test_the_database_of_a_catalogue_is_asked(database: Running) -> None:
+    def iceberg(uri: str, **options: Any) -> IcebergSink:
+        given = {"catalog_type": "jdbc", "uri": uri, "user": "cdc", "password": "cdc", "warehouse": "/tmp", **options}
+        return IcebergSink(parse_options(IcebergSink.options, given, owner="sink"))
+
+    assert iceberg(database.url).reach() == "The catalogue's database takes the login."
+    with pytest.raises(HeadraceError, match=r"The catalogue's database: .* refuses the login"):
+        iceberg(database.url, user="nobody").reach()
+    assert "shows when a run starts" in iceberg("jdbc:sqlite:/tmp/catalogue.db").reach()
+
+
+# Kafka.
+
+_LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+SECURED = {
+    "listener.security.protocol.map": "PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
+    "inter.broker.listener.name": "PLAINTEXT",
+    "sasl.enabled.mechanisms": "PLAIN",
+    "sasl.mechanism.inter.broker.protocol": "PLAIN",
+    "listener.name.plaintext.plain.sasl.jaas.config": f'{_LOGIN} username="admin" password="admin-secret" '
+    'user_admin="admin-secret" user_writer="writer-secret";',
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:admin;User:ANONYMOUS",
+    "auto.create.topics.enable": "false",
+}
+
+
+def kafka(bootstrap: str, user: str, password: str = "", **options: str) -> KafkaSink:
+    given = {
+        "bootstrap.servers": bootstrap,
+        "kafka.security.protocol": "SASL_PLAINTEXT",
+        "kafka.sasl.mechanism": "PLAIN",
+        "kafka.sasl.jaas.config": f'{_LOGIN} username="{user}" password="{password or f"{user}-secret"}";',
+        **options,
+    }
+    return KafkaSink(parse_options(KafkaSink.options, given, owner="sink 'kafka'"))
+
+
+@pytest.fixture(scope="module")
+def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    from headrace.emulators.kafka_broker import KafkaBroker
+
+    with KafkaBroker(tmp_path_factory.mktemp("secured"), settings=SECURED) as broker:
+        yield broker.bootstrap
+
+
+class KafkaRights:
+    """What `kafka-acls` does, as the administrator."""
+
+    def __init__(self, jvm: Any, bootstrap: str) -> None:
+        self._jvm = jvm
+        admin = kafka(bootstrap, "admin")
+        properties = jvm.java.util.Properties()
+        for name, value in admin._client_settings.items():
+            properties.setProperty(name, value)
+        self.admin = jvm.org.apache.kafka.clients.admin.AdminClient.create(properties)
+
+    def run_as_told(self, remedy: str) -> None:
+        user = re.search(r"--allow-principal '(\S+)'", remedy)
+        assert user is not None, remedy
+        topic = re.search(r"--topic '(\S+)'", remedy)
+        assert topic is not None, remedy
+        for operation in re.findall(r"--operation (\w+)", remedy):
+            self.allow(user[1], operation.upper(), "TOPIC", topic[1])
+
+    def allow(self, user: str, operation: str, kind: str, name: str) -> None:
+        common = self._jvm.org.apache.kafka.common
+        resource = common.resource.ResourcePattern(
+            getattr(common.resource.ResourceType, kind), name, common.resource.PatternType.LITERAL
+        )
+        allowed = common.acl.AclPermissionType.ALLOW
+        entry = common.acl.AccessControlEntry(user, "*", getattr(common.acl.AclOperation, operation), allowed)
+        self.admin.createAcls([common.acl.AclBinding(resource, entry)]).all().get()
+
+    def lacks(self, sink: KafkaSink, topics: list[str]) -> list[Lack]:
+        """What `rights` says, without a JVM of its own."""
+        with RightsAdmin(self._jvm, sink._client_settings) as admin:
+            return admin.lacks(topics, topic_creation(sink.settings["topic.creation.*"] or {}))
+
+    def make(self, topic: str) -> None:
+        self.admin.createTopics([self._jvm.org.apache.kafka.clients.admin.NewTopic(topic, 1, 1)]).all().get()
+
+    def topics(self) -> set[str]:
+        return set(self.admin.listTopics().names().get())
+
+
+@pytest.mark.kafka
+def test_what_a_login_may_not_do_in_kafka_is_told_and_granted_as_told(bootstrap: str) -> None:
+    assert kafka(bootstrap, "writer").reach() == "Kafka takes the login; it has 1 broker."
+    for wrong in (kafka(bootstrap, "writer", "wrong-secret"), kafka(bootstrap, "nobody")):
+        with pytest.raises(HeadraceError, match="SaslAuthenticationException") as refused:
+            wrong.reach()
+        assert "secret" not in str(refused.value)
+    creating = {"topic.creation.default.partitions": "2"}
+    with kafka_jvm() as jvm:
+        made = KafkaRights(jvm, bootstrap)
+        with closing(made.admin):
+            made.make("shop.items")
+            writer, settled = kafka(bootstrap, "writer"), kafka(bootstrap, "admin")
+
+            [lack] = made.lacks(writer, ["shop.items"])
+            assert (lack.required, lack.sentence) == (
+                True,
+                "The login lacks the rights Write, Describe on topic 'shop.items'.",
+            )
+            made.allow("User:writer", "DESCRIBE", "TOPIC", "shop.items")
+            [lack] = made.lacks(writer, ["shop.items"])
+            assert lack.sentence == "The login lacks the right Write on topic 'shop.items'."
+            assert lack.remedy == (
+                f"Run: kafka-acls --bootstrap-server {bootstrap} --add --allow-principal 'User:writer' "
+                "--operation Write --topic 'shop.items'."
+            )
+            made.run_as_told(lack.remedy)
+            assert writer.rights([], ["shop.items"]) == Rights("The login has every right to write 1 topic.")
+
+            # A topic that is not there, which brokers would not make.
+            [lack] = made.lacks(settled, ["shop.items", "shop.new"])
+            assert lack.required
+            assert "There is no topic 'shop.new'" in lack.sentence
+            assert "topic.creation.default.partitions" in lack.remedy
+            assert made.lacks(kafka(bootstrap, "admin", **creating), ["shop.new"]) == []
+            made.allow("User:writer", "DESCRIBE", "TOPIC", "shop.new")
+            [lack] = made.lacks(writer, ["shop.new"])
+            assert (lack.required, "may not ask whether brokers make" in lack.sentence) == (False, True)
+            [lack] = made.lacks(kafka(bootstrap, "writer", **creating), ["shop.new"])
+            assert lack.sentence == "The login lacks the rights Create, Write, Describe on topic 'shop.new'."
+            made.run_as_told(lack.remedy)
+            assert made.lacks(kafka(bootstrap, "writer", **creating), ["shop.new"]) == []
+            wrong = {**creating, "topic.creation.default.cleanup.policy": "shred"}
+            [lack] = made.lacks(kafka(bootstrap, "admin", **wrong), ["shop.new"])
+            assert "would not make the topic 'shop.new'" in lack.sentence
+            # Nothing was made by asking.
+            assert made.topics() == {"shop.items"}
