@@ -131,6 +131,17 @@ def test_an_insert_of_the_older_structure_has_null_in_newer_columns(spark: Any) 
     assert folded(spark, batch) == {1: ({"a": "x", "b": "y", "c": None}, pos(2))}
 
 
+@pytest.mark.parametrize("op", ["r", "c"])
+def test_an_insert_that_is_older_than_the_given_structure_lacks_nothing(spark: Any, op: str) -> None:
+    rest = {"a": "x2"} if op == "c" else {"a": "x2", "c": KEEPS}
+    batch = Batch().structure(NEWER, "").add(op, NEWER, 1, A).add("u", NEWER, 2, {"id": "1", "a": "x2"}, {"id": "1"})
+    assert folded(spark, batch) == {1: ({"b": "y", "c": None, **rest}, pos(2))}
+    # Of an update it is not known what it lacks.
+    assert folded(spark, Batch().structure(NEWER, "").add("u", NEWER, 1, A)) == {
+        1: ({"a": "x", "b": "y", "c": KEEPS}, "!" + pos(1))
+    }
+
+
 def test_rows_over_a_structure_change_lie_over_one_another(spark: Any) -> None:
     batch = Batch(T).structure(NEWER, 2).add("c", T, 1, A).add("u", NEWER, 2, {**A, "c": "z"})
     batch.add("u", T, 3, {**A, "a": "late"})

@@ -65,13 +65,16 @@ def keyed(changes: DataFrame, table: TableBatch, *, ignore_nulls: bool = False) 
     said = "map_filter(after, (c, v) -> v is not null)" if ignore_nulls else "after"
     fresh = "false" if ignore_nulls else "op = 'c'"
     newest = "false" if ignore_nulls else _is_newest("after", "schema_id", table)
+    whole = f"coalesce(size(after), 0) >= {table.own_columns}"
+    if table.given:
+        whole += f" or (op in ('r', 'c') and schema_id in ({', '.join(map(literal, sorted(table.given)))}))"
     columns = [
         "position",
         "event_time",
         "op = 'd' as deleted",
         f"{fresh} as fresh",
         f"{said} as image",
-        f"coalesce(size(after), 0) >= {table.own_columns} as whole",
+        f"{whole} as whole",
         f"{newest} as newest",
         *(f"{key_of(column)} as k{number}" for number, column in enumerate(keys)),
     ]

@@ -53,6 +53,8 @@ class TableBatch:
             older in a target. Known of the source's own reads, incremental ones aside.
         keys: the least and the greatest key, where it is one whole number; None where that is not known.
         width: how many columns the newest structure has in the source; 0 for as many as `schema`.
+        given: the `schema_id` of structures that the user gave. Rows may be older than them, so what an insert lacks
+            was not there yet.
         steps: what statements in the batch do to the names of columns. Where they come with neither rows nor a
             structure, `schema` has no columns.
         renamed: what columns of older structures are called in `schema`, by `schema_id`; see `under_new_names`.
@@ -70,6 +72,7 @@ class TableBatch:
     read_again_from: str | None = None
     keys: tuple[int, int] | None = None
     width: int = 0
+    given: frozenset[str] = frozenset()
     steps: tuple[Step, ...] = ()
     renamed: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
@@ -387,6 +390,7 @@ def _table_batch(
         keys=_key_range(schema, lines),
         read_again_from=max((f"{line['read_commit']}/" for line in lines if line["read_commit"]), default=None),
         width=len(newest.columns) if len(newest.columns) != len(schema.columns) else 0,
+        given=frozenset(key for key in schemas if key in given),
         steps=steps,
         renamed={key: found for key, found in renamed.items() if found},
     )
