@@ -190,6 +190,8 @@ def test_a_value_that_a_change_does_not_carry_is_absent(decoded: dict[int, list[
 
 
 BROKEN = [
+    (named("bytes", DECIMAL, scale="999999999999999999999999990"), unscaled(1)),
+    (named("bytes", DECIMAL, scale="-99999999999"), unscaled(1)),
     (named("int32"), "x"), (named("int64"), 1.5), (named("boolean"), 1), (named("int32", f"{TIME}Date"), "x"),
     (named("int64", f"{TIME}MicroTime"), "10:00"), (named("bytes", DECIMAL, scale="2"), "?"),
     (named("bytes", DECIMAL, scale="2"), ""), (named("struct", VARIABLE), "x"),

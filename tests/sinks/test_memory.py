@@ -61,4 +61,7 @@ class TestMemory(TableSinkContract):
         "test_a_value_that_does_not_fit_stops_without_being_shown": "it keeps texts",
         "test_after_one_table_failed_a_retry_gives_every_table_the_batch_once": "it commits nothing",
         "test_structures_are_followed_as_far_as_is_said": "it has no structure",
+        "test_a_renamed_column_keeps_its_values": "it has no structure",
+        "test_the_user_can_say_what_was_renamed": "it has no structure",
+        "test_of_two_writers_of_one_batch_one_lands": "it commits nothing",
     }

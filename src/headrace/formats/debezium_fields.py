@@ -157,7 +157,9 @@ def _plain(connect: Any, field: Mapping[str, Any], known: LogicalType | None, bi
 
 
 def _decimal(parameters: Mapping[str, Any]) -> FieldText:
-    scale = int(parameters.get("scale") or 0)
+    # One that no value can have stays one, and in a plan's 32 bits.
+    most = texts.MOST_DIGITS + 1
+    scale = max(-most, min(int(parameters.get("scale") or 0), most))
     stated = parameters.get("connect.decimal.precision")
     # PostgreSQL's numeric(2,4) has more places than digits, which no other type system knows.
     precision = min(max(int(stated), scale), _MOST_PRECISION) if stated else 38
