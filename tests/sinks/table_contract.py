@@ -351,7 +351,9 @@ class TableSinkContract:
         batch = Batch(K).add("c", K, 2, A)
         with ThreadPoolExecutor(1) as pool:
             paused = pool.submit(target.write, batch, 1)
-            until(gate.with_name("gate.reached").exists, 60, "the first writer is held")
+            held = gate.with_name("gate.reached")
+            until(lambda: held.exists() or paused.done(), 60, "the first writer is held, or has written")
+            assert held.exists()
             # Its successor, which takes it for dead.
             target.write(batch, 1)
             gate.touch()
