@@ -7,10 +7,10 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+from tests.waiting import until
 
 from headrace.cli.invocation import program
 
@@ -119,9 +119,9 @@ def test_once_then_ctrl_c_then_resume(tmp_path: Path) -> None:
         stderr=subprocess.PIPE,
         text=True,
     )
-    while not gate.with_name("gate.reached").exists():
-        assert process.poll() is None, process.stderr and process.stderr.read()
-        time.sleep(0.02)
+    reached = gate.with_name("gate.reached")
+    until(lambda: reached.exists() or process.poll() is not None, 120, "the second batch is begun")
+    assert process.poll() is None, process.stderr and process.stderr.read()
     # The second batch is inside: Ctrl-C must let it finish, and must not begin the third.
     process.send_signal(signal.SIGINT)
     gate.touch()

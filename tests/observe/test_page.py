@@ -9,13 +9,13 @@ import json
 import re
 import shutil
 import subprocess
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.waiting import until
 
 from headrace.observe.page import page
 from headrace.observe.progress import Progress, TableState
@@ -60,14 +60,21 @@ class Shown:
         return found
 
     def wait_for_looks(self, count: int) -> list[dict[str, float]]:
-        deadline = time.monotonic() + 60
-        while True:
-            points = self.json()["points"]
-            assert isinstance(points, list)
-            if len(points) >= count:
-                return points
-            assert time.monotonic() < deadline, points
-            time.sleep(0.1)
+        until(lambda: len(self.points()) >= count, 60, f"{count} looks")
+        return self.points()
+
+    def points(self) -> list[dict[str, float]]:
+        points = self.json()["points"]
+        assert isinstance(points, list)
+        return points
+
+    def is_gone(self) -> bool:
+        try:
+            self.json()
+        except urllib.error.HTTPError as error:
+            assert error.code == 503
+            return True
+        return False
 
 
 @pytest.fixture
@@ -115,11 +122,7 @@ def test_a_browser_draws_lag_and_throughput_over_time(shown: Shown, tmp_path: Pa
 def test_a_browser_says_that_the_run_is_gone(shown: Shown, tmp_path: Path) -> None:
     shown.wait_for_looks(1)
     shown.ended = True
-    deadline = time.monotonic() + 60
-    with pytest.raises(urllib.error.HTTPError, match="503"):
-        while time.monotonic() < deadline:
-            shown.json()
-            time.sleep(0.1)
+    until(shown.is_gone, 60, "the page is told that the run has ended")
     assert 'class="bad">The run does not answer: it has ended' in drawn(shown.server.url, tmp_path)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import socket
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.waiting import until
 
 import headrace
 from headrace.emulators.sqlserver import EmulatedServer
@@ -26,12 +26,16 @@ if TYPE_CHECKING:
 HEARTBEAT_SECONDS = 5.0
 
 
-def until(ask: Callable[[], Progress], wanted: Callable[[Progress], bool], seconds: float) -> Progress:
-    deadline = time.monotonic() + seconds
-    while not wanted(found := ask()):
-        assert time.monotonic() < deadline, found
-        time.sleep(0.05)
-    return found
+def progress_when(ask: Callable[[], Progress], wanted: Callable[[Progress], bool], seconds: float) -> Progress:
+    """The first progress that is as wanted."""
+    told: list[Progress] = []
+
+    def is_wanted() -> bool:
+        told[:] = [ask()]
+        return wanted(told[0])
+
+    until(is_wanted, seconds, "the wanted progress")
+    return told[0]
 
 
 def free_port() -> int:
@@ -42,19 +46,19 @@ def free_port() -> int:
 
 def numbers_of(port: int, wanted: str) -> str:
     """A scrape that holds a text, but for the label `pipeline`."""
-    deadline = time.monotonic() + 30
-    while True:
+    told = [""]
+
+    def has_it() -> bool:
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
-                text = str(answer.read().decode())
+                told[0] = str(answer.read().decode())
         except urllib.error.HTTPError as error:
             # Before the first look.
             assert error.code == 503
-            text = ""
-        if wanted in text.replace('{pipeline="watched"}', ""):
-            return text
-        assert time.monotonic() < deadline, text
-        time.sleep(0.05)
+        return wanted in told[0].replace('{pipeline="watched"}', "")
+
+    until(has_it, 30, f"a scrape with {wanted}")
+    return told[0]
 
 
 @pytest.mark.slow
@@ -74,7 +78,7 @@ def test_a_stopped_agent_is_seen_within_a_heartbeat(spark: SparkSession, tmp_pat
         with database.capture_job():
             running = headrace.load_pipeline(file).start(spark)
             try:
-                well = until(running.progress, lambda p: p.lag_seconds == 0, 120)
+                well = progress_when(running.progress, lambda p: p.lag_seconds == 0, 120)
                 assert well.health is not None
                 scraped = numbers_of(int(observe["prometheus"]), "headrace_lag_seconds 0.0")
                 assert 'headrace_rows_total{op="r",pipeline="watched",table="dbo.t"} 1.0' in scraped
@@ -83,16 +87,18 @@ def test_a_stopped_agent_is_seen_within_a_heartbeat(spark: SparkSession, tmp_pat
                 assert well.health.state is CaptureState.CAPTURING
                 server.set_agent(running=False)
                 database.execute("INSERT INTO dbo.t VALUES (2)")
-                told = until(
+                told = progress_when(
                     running.progress,
                     lambda p: p.health is not None and p.health.state is CaptureState.NOT_CAPTURING,
                     HEARTBEAT_SECONDS,
                 )
                 assert told.lag_seconds
                 # Level with all that was captured, and still later and later.
-                until(running.progress, lambda p: (p.lag_seconds or 0) > (told.lag_seconds or 0), HEARTBEAT_SECONDS)
+                progress_when(
+                    running.progress, lambda p: (p.lag_seconds or 0) > (told.lag_seconds or 0), HEARTBEAT_SECONDS
+                )
                 server.set_agent(running=True)
-                again = until(running.progress, lambda p: p.rows == 2 and p.lag_seconds == 0, 120)
+                again = progress_when(running.progress, lambda p: p.rows == 2 and p.lag_seconds == 0, 120)
             finally:
                 running.stop()
     with pytest.raises(urllib.error.URLError):

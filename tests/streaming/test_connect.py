@@ -12,11 +12,11 @@ import os
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pyspark
 import pytest
+from tests.waiting import until
 
 import headrace
 from headrace.emulators.sqlserver import EmulatedServer
@@ -62,10 +62,8 @@ def server(tmp_path):
     with spark_environment(), log.open("wb") as output:
         started = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, cwd=tmp_path)
     try:
-        deadline = time.monotonic() + SECONDS
-        while not listens(port):
-            assert started.poll() is None and time.monotonic() < deadline, log.read_text()
-            time.sleep(0.1)
+        until(lambda: listens(port) or started.poll() is not None, SECONDS, "Spark Connect listens")
+        assert started.poll() is None, log.read_text()
         yield f"sc://127.0.0.1:{port}"
     finally:
         started.terminate()
