@@ -1,0 +1,137 @@
+"""The emulated databases of the kept offsets: opened from what was kept, or made by `make.py`."""
+
+from __future__ import annotations
+
+import json
+import lzma
+import tarfile
+from pathlib import Path
+from typing import Any
+
+from tests.contracts.captured_shop import (
+    CapturedDatabase,
+    Db2Database,
+    OracleDatabase,
+    Row,
+    SqlServerDatabase,
+)
+
+from headrace.sources.databases import Databases, Offsets
+from headrace.sources.reader import source_named
+
+HERE = Path(__file__).parent
+VERSIONS = sorted(folder.name for folder in HERE.iterdir() if (folder / "offsets").is_dir())
+"""The releases of which something is kept."""
+SOURCES = ("sqlserver", "db2", "oracle")
+
+
+class KeptSqlServer(SqlServerDatabase):
+    """SQL Server as it was left."""
+
+    def __init__(self, folder: Path) -> None:
+        from headrace.emulators.sqlserver import EmulatedServer
+
+        self.emulated = EmulatedServer(folder).database("shop")
+
+
+class KeptDb2(Db2Database):
+    """Db2 as it was left."""
+
+    def __init__(self, folder: Path) -> None:
+        from headrace.emulators.db2 import EmulatedDb2
+
+        self.emulated = EmulatedDb2(folder).database("shop")
+
+
+KEPT: dict[str, type[CapturedDatabase]] = {"sqlserver": KeptSqlServer, "db2": KeptDb2, "oracle": OracleDatabase}
+"""An Oracle of the emulator is opened as it is made."""
+MADE: dict[str, type[CapturedDatabase]] = {"sqlserver": SqlServerDatabase, "db2": Db2Database, "oracle": OracleDatabase}
+
+
+def pack(folder: Path, file: Path) -> None:
+    """Keep a folder: the same content gives the same bytes."""
+
+    def plain(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
+        member.mtime = member.uid = member.gid = 0
+        member.uname = member.gname = ""
+        return None if Path(member.name).name == ".headrace.lock" else member
+
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with lzma.open(file, "wb", preset=9) as packed, tarfile.open(fileobj=packed, mode="w") as archive:
+        for path in sorted(folder.rglob("*")):
+            if not path.is_dir():
+                archive.add(path, str(path.relative_to(folder)), filter=plain)
+
+
+def unpack(file: Path, folder: Path) -> Path:
+    """A kept folder in a new place."""
+    with lzma.open(file) as packed, tarfile.open(fileobj=packed) as archive:
+        archive.extractall(folder, filter="data")
+    return folder
+
+
+def offsets_file(version: str, source: str) -> Path:
+    """Offsets and what was delivered up to each."""
+    return HERE / version / "offsets" / f"{source}.jsonl.xz"
+
+
+def server_file(version: str, source: str) -> Path:
+    """The database that the offsets are of."""
+    return HERE / version / "offsets" / f"{source}.server.tar.xz"
+
+
+class Stream:
+    """A source as its stream drives it, over all databases that the options name; offsets go through their text."""
+
+    def __init__(self, source: str, options: Row, offset: str | None = None) -> None:
+        self.databases = Databases(source_named(source, dict(options)))
+        self.offsets = Offsets() if offset is None else Offsets.from_json(json.loads(offset))
+
+    def batch(self) -> list[Row]:
+        """The rows of the next batch; none when there is nothing new."""
+        from tests.contracts.captured_shop import NOW
+
+        from headrace.sources.base import Limit
+
+        end = self.databases.advance(self.offsets, Limit(), NOW)
+        if end == self.offsets:
+            return []
+        end = Offsets.from_json(json.loads(end.to_text()))
+        rows = [
+            row
+            for database, piece in self.databases.plan(self.offsets, end)
+            for batch in self.databases.read(database, piece)
+            for row in batch.to_pylist()
+        ]
+        self.offsets = end
+        return rows
+
+    def rest(self) -> list[Row]:
+        """The rows of all batches until there is nothing new."""
+        rows: list[Row] = []
+        while True:
+            before = self.offsets
+            rows += self.batch()
+            if self.offsets == before:
+                return rows
+
+
+def held(rows: list[Row], before: dict[str, Any]) -> dict[str, Any]:
+    """What the tables hold after these rows: the image of each key, by database and table.
+
+    Args:
+        rows: in any order.
+        before: what they held.
+    """
+    tables = {name: dict(images) for name, images in before.items()}
+    changes = [row for row in rows if row["op"] in "rcud" and row["key"]]
+    for row in sorted(changes, key=lambda row: (row["table"]["database"] or "", row["position"])):
+        images = tables.setdefault(f"{row['table']['database']}.{row['table']['name']}", {})
+        old = dict(row["before"] or {})
+        key = [old[name] for name, _ in row["key"] if name in old]
+        if row["op"] in "ud" and len(key) == len(row["key"]):
+            images.pop(json.dumps(key, separators=(",", ":")), None)
+        images.pop(row["key_text"], None)
+        if row["op"] != "d":
+            images[row["key_text"]] = dict(row["after"])
+    return tables
