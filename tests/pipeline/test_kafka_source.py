@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 import pytest
 from headrace_standins import written
 
-from headrace.errors import ConnectError
+from headrace.errors import ConnectError, DataLossError
 from headrace.local_rows import local_rows
 from headrace.pipeline import Pipeline, load_pipeline
-from headrace.pipeline.kafka_source import reached
+from headrace.pipeline.ending import TopicsEnding
+from headrace.pipeline.kafka_source import Held, reached
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,11 +49,26 @@ def pipeline(folder: Path, bootstrap: str, **more: object) -> Pipeline:
     ],
 )
 def test_the_end_is_reached_in_every_partition(offset: str | None, expected: bool) -> None:
-    assert reached(offset, {"a": {"0": 3, "1": 7}}) is expected
+    # Partition 2 has lost all that it had: Spark may name no offset of it.
+    head = {"a": {"0": Held(0, 3), "1": Held(2, 7), "2": Held(5, 5)}}
+    assert reached(offset, head) is expected
 
 
 def test_an_empty_feed_is_at_its_end() -> None:
     assert reached(None, {})
+
+
+def test_a_topic_that_is_shorter_than_what_was_read_is_an_error_and_no_end() -> None:
+    def ending(begun: str | None, *, fails: bool = True) -> TopicsEnding:
+        head = {"a": {"0": Held(0, 3)}, "b": {"0": Held(0, 0)}}
+        return TopicsEnding(head, {7: begun}.get, begun, newest_only=False, fail_on_data_loss=fails)
+
+    assert ending('{"a":{"0":3}}').is_reached(7)
+    assert not ending(None).is_reached(None)
+    for begun in ('{"a":{"0":4}}', '{"a":{"0":3},"b":{"0":1}}'):
+        with pytest.raises(DataLossError, match=r"Partition 0 of topic '[ab]' ends at offset [03], but was read up to"):
+            ending(begun)
+        assert ending(begun, fails=False).is_reached(7)
 
 
 def test_no_broker_is_told_before_spark_is_started(tmp_path: Path) -> None:

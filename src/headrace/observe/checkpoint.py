@@ -170,7 +170,16 @@ def open_folder(location: str | os.PathLike[str], spark: SparkSession | None) ->
 
 def committed_batch(folder: Folder) -> int | None:
     """The number of the newest batch that rests in all sinks; null before the first."""
-    return max((int(name) for name in folder.names("commits") if name.isdigit()), default=None)
+    return _newest(folder, "commits")
+
+
+def planned_batch(folder: Folder) -> int | None:
+    """The number of the newest batch that was planned, whether it was finished or not; null before the first."""
+    return _newest(folder, "offsets")
+
+
+def _newest(folder: Folder, log: str) -> int | None:
+    return max((int(name) for name in folder.names(log) if name.isdigit()), default=None)
 
 
 def batch_offsets(folder: Folder, batch: int) -> list[str | None]:

@@ -15,7 +15,14 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from headrace.errors import OptionError
-from headrace.observe.checkpoint import MESSAGE_COUNTS, HadoopFolder, batch_offsets, committed_batch, local_path
+from headrace.observe.checkpoint import (
+    MESSAGE_COUNTS,
+    HadoopFolder,
+    batch_offsets,
+    committed_batch,
+    local_path,
+    planned_batch,
+)
 from headrace.observe.messages import KeptCounts, MessageCounts
 
 if TYPE_CHECKING:
@@ -45,6 +52,10 @@ class Checkpoint:
     def committed(self) -> int | None:
         """The number of the newest batch that rests in all sinks; None before the first."""
         return committed_batch(self._folder)
+
+    def planned(self) -> int | None:
+        """The number of the newest batch that was planned, whether it was finished or not; None before the first."""
+        return planned_batch(self._folder)
 
     def offset(self, batch: int | None) -> str | None:
         """Where a batch ends, in the source's own words; None when there is no such batch."""

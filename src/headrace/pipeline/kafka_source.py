@@ -6,9 +6,10 @@ import json
 import re
 import socket
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from headrace.errors import ConnectError, OptionError
+from headrace.errors import ConnectError, DataLossError, OptionError
 from headrace.formats.base import Format
 from headrace.options import Option, Options
 
@@ -27,6 +28,19 @@ ON_ERROR = Option(
 """Given with a format that reads; a pipeline can do more with such messages than `headrace.decode`."""
 
 _TIMEOUT = 5.0
+
+
+@dataclass(frozen=True)
+class Held:
+    """What a partition holds.
+
+    Args:
+        first: the offset of its oldest message.
+        end: the offset after its newest one.
+    """
+
+    first: int
+    end: int
 
 
 class KafkaTopics:
@@ -112,8 +126,12 @@ class KafkaTopics:
             reader = reader.option("maxOffsetsPerTrigger", settings["max_offsets_per_trigger"])
         return reader.options(**self.client_settings).load()
 
-    def head(self, spark: SparkSession) -> dict[str, dict[str, int]]:
-        """The offset after the newest message of every partition, asked of Kafka now; runs in the driver's JVM."""
+    def head(self, spark: SparkSession) -> dict[str, dict[str, Held]]:
+        """What every partition holds, asked of Kafka now with the client settings of the stream; runs in the driver's
+        JVM.
+
+        Where only committed transactions are read, the end is the first message of the oldest open one.
+        """
         jvm = spark.sparkContext._jvm
         assert jvm is not None
         properties = jvm.java.util.Properties()
@@ -130,12 +148,11 @@ class KafkaTopics:
                     for info in infos:
                         partitions.add(kafka.common.TopicPartition(topic, info.partition()))
             starts = consumer.beginningOffsets(partitions)
-            ends: dict[str, dict[str, int]] = {}
+            held: dict[str, dict[str, Held]] = {}
             for partition, end in consumer.endOffsets(partitions).items():
-                # An empty partition, or one whose messages are all gone, gives Spark nothing to commit an offset for.
-                if int(end) > int(starts[partition]):
-                    ends.setdefault(partition.topic(), {})[str(partition.partition())] = int(end)
-            return ends
+                of_topic = held.setdefault(partition.topic(), {})
+                of_topic[str(partition.partition())] = Held(int(starts[partition]), int(end))
+            return held
         finally:
             consumer.close()
 
@@ -146,9 +163,33 @@ class KafkaTopics:
         return re.fullmatch(self.settings["topics_pattern"], topic) is not None
 
 
-def reached(offset: str | None, head: Mapping[str, Mapping[str, int]]) -> bool:
-    """Whether an offset as Spark keeps it (`{"topic":{"0":12}}`) is at or behind `head` in every partition."""
+def reached(offset: str | None, head: Mapping[str, Mapping[str, Held]]) -> bool:
+    """Whether an offset as Spark keeps it (`{"topic":{"0":12}}`) is at or behind `head` in every partition.
+
+    Offsets are counted, not messages: the marks of transactions and messages that were compacted count too.
+    """
     at = json.loads(offset) if offset else {}
     return all(
-        at.get(topic, {}).get(partition, 0) >= end for topic, ends in head.items() for partition, end in ends.items()
+        # An empty partition, or one whose messages are all gone, gives Spark nothing to commit an offset for.
+        held.first == held.end or at.get(topic, {}).get(partition, 0) >= held.end
+        for topic, partitions in head.items()
+        for partition, held in partitions.items()
     )
+
+
+def require_not_older(offset: str | None, head: Mapping[str, Mapping[str, Held]]) -> None:
+    """Every partition still reaches as far as it was read.
+
+    Raises:
+        DataLossError: one does not, as when its topic was deleted and made again.
+    """
+    at = json.loads(offset) if offset else {}
+    for topic, partitions in head.items():
+        for partition, held in partitions.items():
+            read = at.get(topic, {}).get(partition, 0)
+            if read > held.end:
+                raise DataLossError(
+                    f"Partition {partition} of topic '{topic}' ends at offset {held.end}, but was read up to offset "
+                    f"{read} already: the topic was deleted and made again, or its broker lost messages.",
+                    remedy="Read it with a new checkpoint, or go on without what is gone by fail.on.data.loss=false.",
+                )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
 from os import PathLike
@@ -20,7 +20,8 @@ from headrace.observe.progress import Progress, ProgressBoard
 from headrace.observe.status import PipelineStatus
 from headrace.pipeline.batch import BatchWriter, wait_for
 from headrace.pipeline.checkpoint import Checkpoint, check_free, owned
-from headrace.pipeline.kafka_source import KafkaTopics, reached
+from headrace.pipeline.ending import DatabasesEnding, Ending, TopicsEnding
+from headrace.pipeline.kafka_source import KafkaTopics
 from headrace.pipeline.model import Model, read_model
 from headrace.pipeline.plan import PipelinePlan, needs_spark, plan_pipeline
 from headrace.pipeline.recover import recover
@@ -186,10 +187,11 @@ class RunningPipeline:
         self._checkpoint = Checkpoint(spark, model.checkpoint)
         rows = 0 if isinstance(model.source, KafkaTopics) else model.source.settings.get("snapshot_chunk_rows") or 0
         self._board = ProgressBoard(chunk_rows=rows)
-        self._ending = threading.Lock()
+        self._stopping = threading.Lock()
         self._head: tuple[float, bool | None] = (float("-inf"), None)
         self._health: tuple[float, Health | None] = (float("-inf"), None)
-        self._goal: Callable[[str | None], bool] | None = None
+        self._planned = self._checkpoint.planned()
+        self._ending: Ending | None = None
         source = model.source
         self._databases = None if isinstance(source, KafkaTopics) else Databases(source)
         topics = source if isinstance(source, KafkaTopics) else None
@@ -243,17 +245,24 @@ class RunningPipeline:
         )
 
     def finish_at_head(self) -> None:
-        """End when everything that the source offers now is in the sinks; `wait` then stops the run there."""
+        """End when everything that the source offers now is in the sinks and nothing else is left to do; `wait` then
+        stops the run there.
+
+        Raises:
+            HeadraceError: the source can't be asked, or has less than was read of it already.
+        """
         source = self._model.source
+        offset = self._checkpoint.offset
         if isinstance(source, KafkaTopics):
-            ends = source.head(self._spark)
-            newest_only = source.settings["starting_offsets"] == "latest"
-            # From `latest` on, what was there before the first start is not wanted, so there is nothing to wait for.
-            self._goal = lambda text: (text is None and newest_only) or reached(text, ends)
+            self._ending = TopicsEnding(
+                source.head(self._spark),
+                offset,
+                self._checkpoint.committed_offset(),
+                newest_only=source.settings["starting_offsets"] == "latest",
+                fail_on_data_loss=source.settings["fail_on_data_loss"],
+            )
         else:
-            databases = Databases(source)
-            heads = databases.head()
-            self._goal = lambda text: _finished(databases, _offsets(text), heads)
+            self._ending = DatabasesEnding(Databases(source), offset, self._planned)
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until it has ended: by `stop`, by an error, or at the head when that is the goal.
@@ -269,7 +278,7 @@ class RunningPipeline:
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         while self.active:
-            if self._goal is not None and self._goal(self._checkpoint.committed_offset()):
+            if self._at_end():
                 self.stop()
                 break
             left = _POLL_SECONDS if deadline is None else min(_POLL_SECONDS, deadline - time.monotonic())
@@ -283,6 +292,16 @@ class RunningPipeline:
             raise error
         return True
 
+    def _at_end(self) -> bool:
+        """Whether it is a run that should end, and has everything."""
+        if self._ending is None:
+            return False
+        try:
+            return self._ending.is_reached(self._checkpoint.committed())
+        except HeadraceError:
+            self.stop()
+            raise
+
     def stop(self, timeout: float = STOP_SECONDS) -> bool:
         """Stop between two batches: the one that is being written is finished and committed, the next is not begun.
 
@@ -292,7 +311,7 @@ class RunningPipeline:
         Returns:
             Whether the last batch was finished.
         """
-        with self._ending:
+        with self._stopping:
             deadline = time.monotonic() + timeout
             finished = self._writer.close(timeout)
             if finished and self.active:
@@ -385,10 +404,6 @@ class RunningPipeline:
 
 def _offsets(text: str | None) -> Offsets | None:
     return None if text is None else Offsets.from_json(json.loads(text))
-
-
-def _finished(databases: Databases, offsets: Offsets | None, heads: Heads) -> bool:
-    return offsets is not None and databases.finished(offsets, heads)
 
 
 def _reached(offsets: Offsets | None, heads: Heads) -> bool:

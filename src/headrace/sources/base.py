@@ -52,6 +52,10 @@ class Limit:
     upto: str = ""
 
 
+ONE_CHUNK = Limit(chunks=1)
+"""The batch of a preview."""
+
+
 class Source(ABC):
     """A database from which changes are taken. Instances are made from options alone, in the driver and in executors
     alike.
@@ -100,10 +104,19 @@ class Source(ABC):
         """
         return None
 
-    def preview(self, start: Offset, now: dt.datetime) -> Offset | None:
+    def preview(
+        self, start: Offset, now: dt.datetime, limit: Limit = ONE_CHUNK, *, restarted: bool = True
+    ) -> Offset | None:
         """What the next batch would begin with, as the end of a batch of one chunk; null for a source that can't say.
 
-        As `advance`, but nothing is locked, mined or noted, so that a later `advance` does what it would have done.
+        As `advance`, but nothing is locked, mined or noted, so that a later `advance` does what it would have done. A
+        run that should end asks it whether anything is left (`Offset.brings_more_than`).
+
+        Args:
+            start: the end of the previous batch.
+            now: becomes the batch's capture time.
+            limit: how far the batch may go.
+            restarted: whether it would be the first batch that its process plans.
 
         Raises:
             HeadraceError: as `advance`.
@@ -114,7 +127,8 @@ class Source(ABC):
     def head(self) -> str:
         """The newest complete commit that the log offers, in the form of `Offset.commit`. Runs in the driver.
 
-        A run that should end (`--once`) ends when its offset has reached what this said at its start.
+        A run that should end (`--once`) ends when its offset has reached what this said at its start, and nothing else
+        is left to do.
         """
 
     @abstractmethod

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from headrace.changes import TableSchema
 from headrace.errors import PositionMismatch
-from headrace.sources.base import Limit, Slice, Source
+from headrace.sources.base import ONE_CHUNK, Limit, Slice, Source
 from headrace.sources.health import Health
 from headrace.sources.offset import VERSION, Offset
 
@@ -135,7 +135,8 @@ class Databases:
             start: where the batch before ended.
             limit: how far it may go in each database.
             now: becomes the batch's capture time.
-            goal: the commits beyond which it must not go.
+            goal: the commits beyond which it must not go, of a run that should end. A heartbeat alone is no batch of
+                such a run.
         """
         ends = {
             name: source.advance(start.of(name), replace(limit, upto=(goal or {}).get(name, limit.upto)), now)
@@ -143,13 +144,34 @@ class Databases:
         }
         if all(ends[name] == start.of(name) for name in ends):
             return start
+        if goal is not None and not any(ends[name].brings_more_than(start.of(name)) for name in ends):
+            return start
         # A database that is no longer named keeps its place, in case it comes back.
         return Offsets({**start.databases, **ends})
 
-    def finished(self, offsets: Offsets, heads: Heads) -> bool:
-        """Whether a run that should end at these commits is there, with all that signals asked for."""
-        waiting = any(source.has_signals(offsets.of(name)) for name, source in self._sources.items())
-        return not waiting and offsets.finished(heads)
+    def finished(self, offsets: Offsets, heads: Heads, now: dt.datetime, restarted: Collection[str] = ()) -> bool:
+        """Whether a run that should end at these commits is there: all is delivered up to them, and planning the next
+        batch finds nothing more to do, be it a new table, another snapshot, a signal or changes that are lost.
+
+        Args:
+            offsets: what is in all sinks.
+            heads: the commits.
+            now: the time.
+            restarted: the databases of which the run has planned no batch yet.
+
+        Raises:
+            HeadraceError: as `advance`: the run can't go on from there.
+        """
+        if not offsets.finished(heads):
+            return False
+        if any(source.has_signals(offsets.of(name)) for name, source in self._sources.items()):
+            return False
+        for name, source in self._sources.items():
+            start = offsets.of(name)
+            end = source.preview(start, now, replace(ONE_CHUNK, upto=heads[name]), restarted=name in restarted)
+            if end is not None and end.brings_more_than(start):
+                return False
+        return True
 
     def plan(self, start: Offsets, end: Offsets) -> list[tuple[str, Slice]]:
         """The slices of the batch (start, end] with the database that each belongs to."""

@@ -128,6 +128,11 @@ class Offset:
             return False
         return earlier is None or progress.commit != earlier.commit or (earlier.done and not progress.done)
 
+    def brings_more_than(self, before: Offset) -> bool:
+        """Whether the batch that ends here has anything but a heartbeat."""
+        plain = replace(before, heartbeat=None, capture_time=None, commit_time=None, clock="")
+        return replace(self, heartbeat=None, capture_time=None, commit_time=None, clock="") != plain
+
     def finds_empty(self, before: Offset, table: str) -> bool:
         """Whether the batch that ends here found a table empty whose snapshot was to be read."""
         progress, earlier = self.tables.get(table), before.tables.get(table)

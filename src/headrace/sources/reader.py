@@ -127,8 +127,6 @@ class ChangeStreamReader(DataSourceStreamReader, _DRAINING):  # type: ignore[mis
     def latestOffset(self, start: dict[str, Any] | None = None, limit: object = None) -> dict[str, Any]:
         """Where the next batch ends. `start` is given from Spark 4.2 on; before, the last planned batch says it."""
         before = Offsets.from_json(start) if start else self._last
-        if self._goal is not None and self._databases.finished(before, self._goal):
-            return before.to_json()
         everything = self._goal is None and _SPARK is not None and isinstance(limit, _SPARK.ReadAllAvailable)
         limit_of_batch = _EVERYTHING if everything else Limit()
         end = self._databases.advance(before, limit_of_batch, dt.datetime.now(dt.UTC), self._goal)

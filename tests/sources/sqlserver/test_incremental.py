@@ -628,7 +628,7 @@ def test_a_run_that_should_end_reads_what_was_asked_for_first(database, gates):
     ends = []
     while run.batch() is not None:
         offsets = Offsets({"shop": run.offset})
-        ends.append((offsets.reached(heads), databases.finished(offsets, heads)))
+        ends.append((offsets.reached(heads), databases.finished(offsets, heads, dt.datetime.now(dt.UTC))))
     assert ends[0] == (True, False)
     assert ends[-1] == (True, True)
 

@@ -205,15 +205,17 @@ class Planner:
         after = lsn.to_bytes(start.commit)
         newest = value(self._statements.NTH_COMMIT_AFTER, (bound, after)) if bound else value(self._statements.MAX_LSN)
         commit = start.commit if newest is None else lsn.read(newest)
-        if limit.upto:
-            # Tables that were taken in later than that have to be brought level too.
-            last = max([limit.upto, *(progress.commit for progress in start.tables.values())])
-            commit = max(start.commit, min(commit, last))
         if commit <= start.commit:
             self._history.require_not_older(start)
             return start.commit
         oldest = value(self._statements.OLDEST_MAPPED)
         self._history.require_same(start, oldest)
+        if limit.upto:
+            # Tables that were taken in later than that have to be brought level too.
+            last = max([limit.upto, *(progress.commit for progress in start.tables.values())])
+            commit = max(start.commit, min(commit, last))
+            if commit == start.commit:
+                return commit
         quiet = self._connection.dialect.is_quiet(self._connection, start.commit, commit, oldest)
         if quiet and start.commit_time is not None and start.is_level:
             at = self._commit_time(commit, start.clock)

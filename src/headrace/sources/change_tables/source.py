@@ -19,7 +19,7 @@ from headrace.changes import TableSchema
 from headrace.errors import OptionError
 from headrace.options import Options
 from headrace.sources.ad_hoc import AdHoc
-from headrace.sources.base import Limit, Slice, Source
+from headrace.sources.base import ONE_CHUNK, Limit, Slice, Source
 from headrace.sources.change_tables.catalog import CatalogTable
 from headrace.sources.change_tables.connection import Connection
 from headrace.sources.change_tables.dialect import Dialect
@@ -105,7 +105,7 @@ class ChangeTableSource(Source):
             tables = self._captured(connection, strict=False)
             return [*missing, *table_rights(connection, tables, self.settings, self.settings["user"] or "?")]
 
-    def preview(self, start: Offset, now: dt.datetime) -> Offset:
+    def preview(self, start: Offset, now: dt.datetime, limit: Limit = ONE_CHUNK, *, restarted: bool = True) -> Offset:
         """What the next batch would begin with; tables are not locked, whatever the isolation of the snapshot."""
         with self._connect() as connection:
             catalog = self._read_catalog(connection, strict=start.is_nothing)
@@ -116,9 +116,9 @@ class ChangeTableSource(Source):
                 catalog,
                 health=self.health,
                 zone=ServerZone(self.settings),
-                restarted=True,
+                restarted=restarted,
             )
-            return planner.advance(start, Limit(chunks=1), now)
+            return planner.advance(start, limit, now)
 
     def advance(self, start: Offset, limit: Limit, now: dt.datetime) -> Offset:
         """Where the next batch ends: more snapshot chunks, a window of commits, or both."""

@@ -141,14 +141,20 @@ class Planner:
         return start.heartbeat is None or now - start.heartbeat >= dt.timedelta(milliseconds=every)
 
     def preview(self, start: Offset) -> Offset:
-        """What the next batch would begin with: the first one with a chunk, a later one with the tables that are new.
+        """What the next batch would begin with: the first one with a chunk, a later one with the tables that are new or
+        that are read again.
 
         Nothing is mined, so changes that wait are not looked for.
         """
         if start.is_nothing:
             return self._first(Limit(chunks=1))
         self._require_same_database(start)
-        return self._with_fresh(start)
+        if not self._restarted:
+            return start
+        end = self._with_fresh(start)
+        if self._again and not start.initial:
+            return replace(end, tables={path: TableProgress(commit=end.commit) for path in end.known}, initial=True)
+        return end
 
     # Snapshots.
 

@@ -19,7 +19,7 @@ from headrace.changes import TableSchema
 from headrace.errors import CaptureError
 from headrace.options import Options
 from headrace.sources.ad_hoc import AdHoc
-from headrace.sources.base import Limit, Slice, Source
+from headrace.sources.base import ONE_CHUNK, Limit, Slice, Source
 from headrace.sources.health import Health
 from headrace.sources.offset import Offset
 from headrace.sources.oracle import scn, statements
@@ -113,9 +113,9 @@ class OracleSource(Source):
                 missing += flashback_rights(connection, at, user)
             return missing
 
-    def preview(self, start: Offset, now: dt.datetime) -> Offset:
+    def preview(self, start: Offset, now: dt.datetime, limit: Limit = ONE_CHUNK, *, restarted: bool = True) -> Offset:
         """What the next batch would begin with; no range is mined for it."""
-        return self._planner(start).preview(start)
+        return self._planner(start, restarted=restarted).preview(start)
 
     def advance(self, start: Offset, limit: Limit, now: dt.datetime) -> Offset:
         """Where the next batch ends: more snapshot chunks, or the commits of the ranges that are mined."""
@@ -124,11 +124,11 @@ class OracleSource(Source):
         if start.initial:
             # The snapshot that `always` asks for at this start is under way.
             self._again = False
-        end = self._planner(start).advance(start, limit, now)
+        end = self._planner(start, restarted=not self._planned).advance(start, limit, now)
         self._planned = True
         return end
 
-    def _planner(self, start: Offset) -> Planner:
+    def _planner(self, start: Offset, *, restarted: bool) -> Planner:
         resetlogs = str(start.log.get("resetlogs", ""))
         return Planner(
             self._connect,
@@ -138,7 +138,7 @@ class OracleSource(Source):
             upper=self._upper,
             staging=lambda structures: self._staging(structures, resetlogs),
             ahead=self._ahead,
-            restarted=not self._planned,
+            restarted=restarted,
             again=self._again,
         )
 
