@@ -25,6 +25,9 @@ Generated from the code by `python docs/generate_reference.py`; do not edit.
 An option has one name. It is accepted in snake case (YAML, Python), in camelCase (`spark.readStream.option`) and under
 the other names of its row. An unknown name is an error that tells the nearest known one. Values of options whose name
 says password, secret or token are never shown.
+
+A list may be a YAML list, or text with commas between its parts; a part that holds a comma itself stands in a YAML
+list, or in text that is a JSON array (`["a,b", "c"]`). An empty value is an error: what has no value is left out.
 """
 
 

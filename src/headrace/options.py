@@ -8,8 +8,9 @@ nearest known one.
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,13 +32,15 @@ class Option:
     Args:
         name: snake case; the camelCase and dotted spellings are derived. A name that ends with `.*` (`kafka.*`) takes
             every name that starts so and is not another option, as it is; its value is a mapping from name to text.
-        kind: `str`, `int`, `float`, `bool`, `list` (comma separated), or a callable from text to value that raises
-            ValueError.
+        kind: `str`, `int`, `float`, `bool`, `list` (see `items`), or a callable from text or YAML value to value that
+            raises ValueError.
         doc: one or two sentences for the reference page: meaning, unit, and what happens at the default.
         default: the value when it is not given. Leave out for a required option.
         choices: the only values allowed.
         aliases: other names with the same meaning, Debezium's dotted ones above all.
         minimum: the least number allowed.
+        may_be_empty: whether a value without anything in it says something. Otherwise it is an error, because it comes
+            from a variable that is set and empty more often than it is meant.
     """
 
     name: str
@@ -47,6 +50,7 @@ class Option:
     choices: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()
     minimum: float | None = None
+    may_be_empty: bool = False
 
     @property
     def required(self) -> bool:
@@ -75,12 +79,19 @@ class Option:
         Raises:
             OptionError: it does not fit; the value itself is quoted only where the option is no secret.
         """
+        if not self.may_be_empty and "" not in self.choices and self._is_empty(given):
+            remedy = f"Set it: {self.doc}" if self.required else "Give it a value, or leave the option out."
+            raise OptionError(f"Option '{self.name}' is empty.", remedy=remedy)
+        if isinstance(given, (list, tuple)) and any(part is None or part == "" for part in given):
+            raise OptionError(f"A part of option '{self.name}' is empty.", remedy="Write it, or take it out.")
         try:
             value = _PARSERS.get(self.kind, self.kind)(given)
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, AttributeError) as error:
+            # A kind that takes text only meets lists and mappings too.
             shown = REDACTED if self.secret else repr(given)
-            wanted = getattr(self.kind, "__name__", str(self.kind))
-            detail = str(error) if self.kind not in _PARSERS else f"expected {wanted}"
+            detail = str(error) if isinstance(error, ValueError) else "expected text"
+            if self.kind in (str, int, float, bool):
+                detail = f"expected {self.kind.__name__}"
             raise OptionError(f"Option '{self.name}' can't be {shown}: {detail}.", remedy=f"See: {self.doc}") from error
         if self.choices and value not in self.choices:
             raise OptionError(
@@ -89,6 +100,12 @@ class Option:
         if self.minimum is not None and value < self.minimum:
             raise OptionError(f"Option '{self.name}' can't be {value}.", remedy=f"The least is {self.minimum:g}.")
         return value
+
+    def _is_empty(self, given: Any) -> bool:
+        if isinstance(given, str):
+            # Where commas stand between parts, they are nothing by themselves.
+            return not given.strip(" \t\r\n" if self.kind is str else " \t\r\n,;")
+        return isinstance(given, (list, tuple, Mapping, frozenset)) and not given
 
 
 class Options(Mapping[str, Any]):
@@ -158,6 +175,49 @@ def parse_options(
     return Options(values, declared)
 
 
+def items(given: Any, split: Callable[[str], Sequence[str]] = lambda text: text.split(",")) -> list[str]:
+    """The parts of an option that holds several: of a list as they are, of text as they stand between commas.
+
+    Text may be a JSON array of texts too, because a part may hold a comma.
+
+    Args:
+        given: a list, or text.
+        split: cuts text where it is no JSON.
+
+    Raises:
+        ValueError: it is neither, or a part of a list is empty or no text.
+    """
+    if isinstance(given, Mapping):
+        raise ValueError("it is a mapping")
+    if isinstance(given, str):
+        given = _json_texts(given) or [part for part in split(given) if part.strip()]
+    if not isinstance(given, (list, tuple)):
+        given = [given]
+    found = ["" if part is None else str(part).strip() for part in given]
+    if not all(found):
+        raise ValueError("a part of it is empty")
+    if any(isinstance(part, (list, tuple, Mapping)) for part in given):
+        raise ValueError("a part of it is no text")
+    return found
+
+
+def as_text(value: Any) -> str:
+    """A value as the text from which an option is parsed to the same: lists and mappings as JSON.
+
+    So it travels through whoever passes options on as text, such as Spark.
+    """
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, (list, Mapping)) else str(value)
+
+
+def _json_texts(text: str) -> list[str] | None:
+    """The texts of a JSON array; null for any other text, such as a glob that begins with a bracket."""
+    try:
+        found = json.loads(text) if text.lstrip().startswith("[") else None
+    except json.JSONDecodeError:
+        return None
+    return found if isinstance(found, list) and all(isinstance(part, str) for part in found) else None
+
+
 def is_secret(name: str) -> bool:
     """Whether a name sounds like a secret, by which values are redacted everywhere."""
     return bool(_SECRET.search(name))
@@ -197,12 +257,6 @@ def _parse_bool(given: Any) -> bool:
     raise ValueError(given)
 
 
-def _parse_list(given: Any) -> tuple[str, ...]:
-    if isinstance(given, (list, tuple)):
-        return tuple(str(item).strip() for item in given)
-    return tuple(part.strip() for part in str(given).split(",") if part.strip())
-
-
 def _parse_int(given: Any) -> int:
     if isinstance(given, bool):
         raise ValueError(given)
@@ -210,7 +264,7 @@ def _parse_int(given: Any) -> int:
 
 
 def _parse_text(given: Any) -> str:
-    if isinstance(given, (dict, list)):
+    if isinstance(given, (dict, list, tuple)):
         raise ValueError(given)
     return str(given)
 
@@ -220,5 +274,5 @@ _PARSERS: dict[Any, Callable[[Any], Any]] = {
     int: _parse_int,
     float: lambda given: float(str(given)),
     bool: _parse_bool,
-    list: _parse_list,
+    list: lambda given: tuple(items(given)),
 }

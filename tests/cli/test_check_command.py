@@ -94,7 +94,7 @@ def test_every_mistake_of_the_file_is_told_at_once_with_its_line(shop: Checked) 
         "--level",
         "static",
         source={"snapshot_chunk_row": "2"},
-        format={"topic.prefix": ""},
+        format={"topic.prefix": None},
         sinks=[
             {"type": "files", "paht": "m"},
             {"type": "delta", "path": "lake"},

@@ -102,7 +102,7 @@ MISTAKES = [
     ),
     (
         ("resume-snapshot",),
-        {"signal_path": ""},
+        {"signal_path": None},
         "The pipeline has no place for signals. Set 'signal_data_collection' (a captured table) or 'signal_path' "
         "(a folder) in its source.",
     ),

@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 from headrace.errors import OptionError
-from headrace.pipeline import run
+from headrace.options import as_text, parse_options
 from headrace.pipeline.model import Model, read_model
-from headrace.sources.message_keys import message_keys
-from headrace.sources.select_overrides import selects
+from headrace.sources.sqlserver.source import SqlServerSource
 
 SALT = "CzQMA0cB5K"
 REST = "sinks: [{type: list_changes, path: ./lake}]\npipeline: {name: sales, checkpoint: ./state}\n"
@@ -36,13 +35,15 @@ def test_an_error_of_such_an_option_does_not_show_it(tmp_path: Path) -> None:
     assert "ROT" in str(error.value)
 
 
-def test_mappings_reach_the_source_through_sparks_texts(tmp_path: Path) -> None:
+def test_mappings_and_lists_reach_the_source_through_sparks_texts(tmp_path: Path) -> None:
     read = model(
         tmp_path,
         "  snapshot_select_statement_overrides:\n    dbo.t: SELECT * FROM dbo.t WHERE a > 1, 2\n"
-        "  message_key_columns:\n    dbo.t: [b, a]\n",
+        "  message_key_columns:\n    dbo.t: [b, a]\n"
+        "  tables: ['re:dbo\\.ab{1,2}', 'dbo.a,b', 'dbo.[xy]']\n",
     )
-    given = read.source_options
-    overrides, keys = "snapshot_select_statement_overrides", "message_key_columns"
-    assert selects(run._text(given[overrides])) == read.source.settings[overrides] == given[overrides]
-    assert message_keys(run._text(given[keys])) == read.source.settings[keys] == (r"dbo.t\.b", r"dbo.t\.a")
+    through_spark = {name: as_text(value) for name, value in read.source_options.items()}
+    reached = parse_options(SqlServerSource.options, through_spark, owner="it")
+    assert dict(reached) == dict(read.source.settings)
+    assert reached["tables"] == (r"re:dbo\.ab{1,2}", "dbo.a,b", "dbo.[xy]")
+    assert reached["message_key_columns"] == (r"dbo.t\.b", r"dbo.t\.a")

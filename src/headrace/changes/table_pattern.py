@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from headrace.changes.table import TableId
+from headrace.options import items
 
 Row = TypeVar("Row")
 _EXPRESSION = "re:"
@@ -121,18 +122,10 @@ def table_patterns(given: Any) -> tuple[TablePattern, ...]:
     """Patterns from a list, or from text with commas between; an expression after `re:` is one, with its commas.
 
     Raises:
-        ValueError: one of them is no regular expression, or there is none.
+        ValueError: one of them is no regular expression.
     """
-    if isinstance(given, (list, tuple)):
-        texts = [str(item).strip() for item in given]
-    elif isinstance(given, dict):
-        raise ValueError("it is a mapping")
-    else:
-        texts = [given] if str(given).startswith(_EXPRESSION) else [part.strip() for part in str(given).split(",")]
-    found = tuple(TablePattern(text) for text in texts if text)
-    if not found:
-        raise ValueError("it names no table")
-    return found
+    texts = items(given, lambda text: [text] if text.startswith(_EXPRESSION) else text.split(","))
+    return tuple(TablePattern(text) for text in texts)
 
 
 EVERY_TABLE = (TablePattern("*"),)

@@ -9,13 +9,12 @@ from headrace.formats.base import COMMON
 from headrace.formats.debezium_schema import SHAPES, FieldRules, Shape
 from headrace.formats.debezium_topics import pattern, patterns
 from headrace.formats.debezium_values import ValueModes
-from headrace.options import Option
+from headrace.options import Option, items
 
 
 def operations(given: Any) -> frozenset[str]:
     """A list of the letters c, u, d and t, or `none`."""
-    items = given.split(",") if isinstance(given, str) else list(given)
-    letters = frozenset(str(item).strip() for item in items if str(item).strip())
+    letters = frozenset(items(given))
     if letters - {"c", "u", "d", "t", "none"}:
         raise ValueError("it may hold c, u, d, t, or be none")
     if "none" in letters and len(letters) > 1:

@@ -14,6 +14,7 @@ from headrace.changes import TableId
 from headrace.changes.typed import literal
 from headrace.errors import OptionError
 from headrace.formats.debezium_schema import Shape, valid_topic
+from headrace.options import items
 
 _LEGAL_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _REFERENCE = re.compile(
@@ -41,9 +42,8 @@ def patterns(given: Any) -> tuple[re.Pattern[str], ...]:
     Raises:
         ValueError: one of them is none.
     """
-    items = re.split(r"(?<!\\),", given) if isinstance(given, str) else [str(item) for item in given]
-    texts = [item.strip().replace(r"\,", ",") for item in items]
-    return tuple(re.compile(pattern(text).pattern, re.ASCII | re.IGNORECASE) for text in texts if text)
+    texts = [text.replace(r"\,", ",") for text in items(given, re.compile(r"(?<!\\),").split)]
+    return tuple(re.compile(pattern(text).pattern, re.ASCII | re.IGNORECASE) for text in texts)
 
 
 @dataclass(frozen=True)

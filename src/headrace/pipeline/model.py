@@ -28,9 +28,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
 
 from headrace import registry
 from headrace.changes import TableId
@@ -100,8 +100,8 @@ class RunSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    name: str = Field(min_length=1)
-    checkpoint: str = Field(min_length=1)
+    name: Annotated[str, StringConstraints(min_length=1, strip_whitespace=True)]
+    checkpoint: Annotated[str, StringConstraints(min_length=1, strip_whitespace=True)]
     trigger: str = "1s"
 
 
@@ -277,6 +277,8 @@ def _frame_error(document: Document, error: ValidationError) -> OptionError:
         )
     if kind == "missing":
         return document.error(place[:-1], f"Key '{name}' is missing.", _MISSING.get(name, "Add it."))
+    if kind == "string_too_short":
+        return document.error(place, f"Key '{name}' is empty.", _MISSING[name])
     wanted = {"list_type": "a list", "dict_type": "a mapping", "model_type": "a mapping"}.get(kind, "a text")
     return document.error(
         place, f"Key '{name}' must be {wanted}.", "See the example in the documentation of pipelines."
@@ -380,7 +382,9 @@ def _with_folder(given: dict[str, Any], name: str, suffix: str, file: Path, chec
     """The source's options with a folder of its own: the one that is named, else one beside a local checkpoint."""
     spelling = next((known for known in given if _fold(known) == _fold(name)), None)
     if spelling is not None:
-        return {**given, spelling: _absolute(str(given[spelling]), file)} if given[spelling] else given
+        return (
+            {**given, spelling: _absolute(str(given[spelling]), file)} if str(given[spelling] or "").strip() else given
+        )
     return given if _URL.match(checkpoint) else {**given, name: f"{checkpoint}{suffix}"}
 
 
@@ -480,7 +484,7 @@ def _sink_class(document: Document, section: dict[str, Any], place: Place) -> tu
 
 def _sink(document: Document, kind: type[Sink], given: dict[str, Any], place: Place, name: str) -> Sink:
     for place_option in ("path", "warehouse", "oversized_path"):
-        if isinstance(given.get(place_option), str):
+        if isinstance(given.get(place_option), str) and given[place_option].strip():
             given = {**given, place_option: _absolute(given[place_option], document.path)}
     made: Sink = _made(document, place, lambda: kind(_options(document, kind.options, given, place, f"sink '{name}'")))
     return made

@@ -18,6 +18,7 @@ from headrace.formats.convert import read
 from headrace.observe.completeness import completeness
 from headrace.observe.progress import Progress, ProgressBoard
 from headrace.observe.status import PipelineStatus
+from headrace.options import as_text
 from headrace.pipeline.batch import BatchWriter, wait_for
 from headrace.pipeline.checkpoint import Checkpoint, check_free, owned
 from headrace.pipeline.ending import DatabasesEnding, Ending, TopicsEnding
@@ -339,7 +340,7 @@ class RunningPipeline:
         register(self._spark)
         reader = self._spark.readStream.format(f"{self._model.source_type}_cdc")
         return reader.options(
-            **{name: _text(value) for name, value in self._model.source_options.items() if value is not None}
+            **{name: as_text(value) for name, value in self._model.source_options.items() if value is not None}
         ).load()
 
     def _between_batches(self) -> bool:
@@ -408,9 +409,3 @@ def _offsets(text: str | None) -> Offsets | None:
 
 def _reached(offsets: Offsets | None, heads: Heads) -> bool:
     return offsets is not None and offsets.reached(heads)
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, dict):
-        return json.dumps(value, ensure_ascii=False)
-    return ",".join(value) if isinstance(value, list) else str(value)

@@ -23,6 +23,7 @@ Place = tuple[str | int, ...]
 """Where something stands in the file: keys and list indexes from the top."""
 
 _REFERENCE = re.compile(r"\$\{(\w+):([^}]*)\}")
+_UNCLOSED = re.compile(r"\$\{(?:env|file):[^}]*$")
 _KINDS = ("env", "file")
 _SHORT = 4
 
@@ -149,7 +150,14 @@ def _filled(text: str, place: Place, document: Document) -> str:
         document.filled.append(found)
         return found
 
-    return _REFERENCE.sub(fill, text)
+    if unclosed := _UNCLOSED.search(_REFERENCE.sub("", text)):
+        raise document.error(place, f"The reference '{unclosed[0]}' has no closing brace.", "Write ${env:NAME}.")
+    filled = _REFERENCE.sub(fill, text)
+    if text.strip() and not filled.strip():
+        kind, name = _REFERENCE.findall(text)[0]
+        what = f"environment variable {name}" if kind == "env" else f"file '{name}'"
+        raise document.error(place, f"The {what} is empty.", "Put the value into it, or take the reference out.")
+    return filled
 
 
 def _file(name: str, place: Place, document: Document) -> str:

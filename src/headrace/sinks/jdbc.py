@@ -74,7 +74,7 @@ class JdbcSink(Sink):
             "(`sslmode=require` for PostgreSQL, `ssl_ca=/path` for MariaDB); a password may not.",
         ),
         Option("user", str, "Who logs in.", default=None),
-        Option("password", str, "The user's password.", default=None),
+        Option("password", str, "The user's password.", default=None, may_be_empty=True),
         Option(
             "table_name",
             str,

@@ -85,6 +85,7 @@ class KafkaSink(Sink):
             "and used for the topics as well. `kafka.acks` stays `all`, `kafka.enable.idempotence` stays `true`, and "
             "partitions are chosen by key.",
             default=None,
+            may_be_empty=True,
         ),
         Option(
             "topic.creation.*",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from headrace.apply.column_names import Step
 from headrace.changes.table import TableId
-from headrace.options import Option
+from headrace.options import Option, items
 from headrace.sinks.evolution import BEHAVIORS
 
 if TYPE_CHECKING:
@@ -53,8 +53,7 @@ SCHEMA_CHANGE_BEHAVIOR = Option(
 
 def column_renames(given: Any) -> tuple[tuple[str, str], ...]:
     """Old names of columns, with their table where it is told, and new names."""
-    texts = given.split(",") if isinstance(given, str) else given
-    pairs = [tuple(part.strip() for part in str(text).rsplit("=", 1)) for text in texts]
+    pairs = [tuple(part.strip() for part in text.rsplit("=", 1)) for text in items(given)]
     if any(len(pair) != 2 or not all(pair) for pair in pairs):
         raise ValueError("an entry is no old=new")
     return tuple((old, new) for old, new in pairs)

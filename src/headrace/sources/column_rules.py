@@ -15,7 +15,7 @@ from typing import Any
 
 from headrace.changes import TableId
 from headrace.errors import OptionError
-from headrace.options import Options
+from headrace.options import Options, items
 
 _COMMA = re.compile(r"(?<!\\),")
 _LOG = logging.getLogger("headrace.sources")
@@ -24,18 +24,12 @@ _LOG = logging.getLogger("headrace.sources")
 def patterns(given: Any) -> tuple[str, ...]:
     """Regular expressions from a list, or from text with commas between; used as an option's kind.
 
-    A comma inside an expression is written with a backslash before it.
+    In text a comma inside an expression is written with a backslash before it.
 
     Raises:
         ValueError: one of them is no regular expression.
     """
-    if isinstance(given, (list, tuple)):
-        # A list reaches the executors as text, so its commas must be told apart too.
-        unclear = next((part for part in map(str, given) if _COMMA.search(part)), None)
-        if unclear is not None:
-            raise ValueError(f"'{unclear}' holds a comma without a backslash before it")
-    parts = [str(part) for part in given] if isinstance(given, (list, tuple)) else _COMMA.split(str(given))
-    found = tuple(part.replace("\\,", ",").strip() for part in parts if part.strip())
+    found = tuple(items(given, _COMMA.split))
     for pattern in found:
         _compiled(pattern)
     return found

@@ -16,6 +16,7 @@ from typing import Any
 
 from headrace.changes import Column, TableId
 from headrace.errors import CaptureError
+from headrace.options import items
 from headrace.sources.column_rules import matching, patterns
 
 _LOG = logging.getLogger("headrace.sources")
@@ -38,12 +39,11 @@ def message_keys(given: Any) -> tuple[str, ...]:
     if isinstance(given, Mapping):
         entries = [(str(t), list(c) if isinstance(c, (list, tuple)) else str(c).split(",")) for t, c in given.items()]
     else:
-        for part in (part.strip() for part in str(given).split(";")):
+        for part in items(given, lambda text: text.split(";")):
             table, colon, columns = part.partition(":")
-            if part and (not colon or ":" in columns):
+            if not colon or ":" in columns:
                 raise ValueError(f"'{part}' is not of the form schema.table:column,column")
-            if part:
-                entries.append((table, columns.split(",")))
+            entries.append((table, columns.split(",")))
     found = []
     for table, listed in entries:
         names = [str(name).strip() for name in listed]

@@ -13,7 +13,7 @@ from typing import Any
 
 from headrace.changes import TableId
 from headrace.errors import CaptureError, OptionError
-from headrace.options import Options
+from headrace.options import Options, items
 
 _NAME = "snapshot_select_statement_overrides"
 PREFIX = "snapshot.select.statement.overrides."
@@ -38,8 +38,7 @@ def selects(given: Any) -> dict[str, str | None]:
             raise ValueError("it is no JSON object") from None
     if isinstance(given, Mapping):
         return {str(table).strip(): str(select) for table, select in given.items()}
-    parts = given if isinstance(given, (list, tuple)) else str(given).split(",")
-    return {str(part).strip(): None for part in parts if str(part).strip()}
+    return dict.fromkeys(items(given))
 
 
 class SelectOverrides:

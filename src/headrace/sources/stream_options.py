@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.options import Option
+from headrace.options import Option, items
 from headrace.sources.column_rules import patterns
 from headrace.sources.message_keys import message_keys
 from headrace.sources.select_overrides import selects
@@ -16,8 +16,7 @@ def operations(given: object) -> tuple[str, ...]:
     Raises:
         ValueError: a letter is none of c, u, d and t.
     """
-    parts = given if isinstance(given, (list, tuple)) else str(given).split(",")
-    found = tuple(str(part).strip().lower() for part in parts if str(part).strip())
+    found = tuple(part.lower() for part in items(given))
     unknown = next((letter for letter in found if letter not in (*_OPERATIONS, "none")), None)
     if unknown is not None:
         raise ValueError(f"'{unknown}' is none of c, u, d, t and none")

@@ -111,7 +111,7 @@ class Run:
             "incremental_snapshot_chunk_size": "2",
             "snapshot_chunks_per_batch": "1",
             "capture_timeout_seconds": "2",
-            **{name: str(value) for name, value in options.items()},
+            **{name: None if value is None else str(value) for name, value in options.items()},
         }
         self.source = source_named("sqlserver", self.options)
         self.offset = Offset.nothing()
@@ -602,7 +602,7 @@ def test_a_blocking_snapshot_reads_a_table_again_while_its_own_stream_waits(data
 def test_files_ask_too_and_are_taken_once(database, gates, tmp_path, caplog):
     create(database, "t", "id int not null primary key", [(1,)])
     folder = tmp_path / "asked"
-    run = Run(database, signal_path=folder, signal_data_collection="")
+    run = Run(database, signal_path=folder, signal_data_collection=None)
     run.all()
     assert not run.source.has_signals(run.offset)
     write_file(folder, Signal("f1", "execute-snapshot", '{"data-collections": ["dbo.t"]}'))
@@ -681,11 +681,11 @@ def test_a_signal_is_left_where_the_stream_looks_for_it(database, gates, tmp_pat
     assert run.source.signal(signal) == ["table dbo.signals of database shop"]
     database.capture()
     assert read_again(run.all(), "id") == [("1",)]
-    by_file = Run(database, signal_data_collection="", signal_path=tmp_path / "asked")
+    by_file = Run(database, signal_data_collection=None, signal_path=tmp_path / "asked")
     (place,) = by_file.source.signal(signal)
     assert place.startswith("file ")
     with pytest.raises(Exception, match="no place for signals"):
-        Run(database, signal_data_collection="").source.signal(signal)
+        Run(database, signal_data_collection=None).source.signal(signal)
 
 
 WRITES = st.one_of(

@@ -120,7 +120,7 @@ def made(**options):
     ("option", "value", "said"),
     [
         ("column_exclude_list", "dbo.(t", "no regular expression"),
-        ("column_exclude_list", ["dbo.t.a{1,2}"], "a comma without a backslash"),
+        ("column_exclude_list", ["dbo.t.a", ""], "A part of option 'column_exclude_list' is empty"),
         ("message_key_columns", "dbo.t", "schema.table:column"),
         ("message_key_columns", "dbo.t:", "has no name"),
         ("skipped_operations", "c,x", "'x' is none of c, u, d, t"),

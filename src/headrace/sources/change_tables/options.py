@@ -58,7 +58,7 @@ SHARED: tuple[Option, ...] = (
         "tables",
         list,
         "The tables to capture: schema.table, with * and ? as wildcards, or a regular expression (after re:, or where "
-        "it means no table as it stands). Empty means all that have change data capture.",
+        "it means no table as it stands). Without it all that have change data capture.",
         default=(),
         aliases=("table.include.list",),
     ),

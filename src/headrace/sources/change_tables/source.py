@@ -63,6 +63,8 @@ class ChangeTableSource(Source):
         # Here only to say at once what can't be.
         TableRules.of(options)
         self._names = tuple(databases) or tuple(n for n in map(str.strip, options["database"].split(",")) if n)
+        if not self._names:
+            raise OptionError("Option 'database' names no database.", remedy="Write a name between the commas.")
         self._catalog: tuple[float, object, Mapping[str, CatalogTable]] | None = None
         self._planned = False
         self._lost: set[str] = set()

@@ -1,0 +1,94 @@
+"""Rules: what a pipeline file says of an option is what its owner parses at the end of the way, and a value without
+anything in it is an error unless the option says that it means something.
+
+The tables walk all options of all sources, formats and sinks, and those of transforms, routes and Kafka.
+"""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace import registry
+from headrace.errors import OptionError
+from headrace.options import Option, as_text, items, parse_options
+from headrace.pipeline import routes, transforms, watch
+from headrace.pipeline.kafka_source import KafkaTopics
+
+EVERY = {
+    **{f"{kind} {name}": registry.find(kind, name).options for kind in ("source", "format", "sink")
+       for name in registry.names(kind)},
+    "transforms": transforms.OPTIONS,
+    "routes": (*routes.OPTIONS, *routes.SINK_OPTIONS),
+    "observe": watch.OPTIONS,
+    "source kafka": KafkaTopics.options,
+}  # fmt: skip
+OPTIONS = [pytest.param(option, id=f"{owner}: {option.name}") for owner in EVERY for option in EVERY[owner]]
+OF_SOURCES = [option for owner in EVERY if owner.startswith("source ") for option in EVERY[owner]]
+MAY_BE_EMPTY = {"kafka.*", "password", "security"}
+TEXTS = st.text(st.sampled_from(r"ab.,;:\{}[]()\"'1 *?|-é"), max_size=12)
+VALUES = TEXTS | st.lists(TEXTS, max_size=4) | st.dictionaries(TEXTS, TEXTS | st.lists(TEXTS, max_size=3), max_size=3)
+
+
+def parsed(option: Option, value: object) -> object:
+    try:
+        return option.parse(value)
+    except OptionError:
+        return "refused"
+
+
+@given(st.sampled_from(OF_SOURCES), VALUES)
+def test_what_the_file_says_is_what_the_reader_parses(option: Option, value: object) -> None:
+    said = parsed(option, value)
+    assert said == "refused" or parsed(option, as_text(value)) == said
+
+
+@given(st.lists(st.text(min_size=1).filter(lambda text: text == text.strip() != ""), min_size=1))
+def test_a_list_keeps_its_parts_whatever_they_hold(parts: list[str]) -> None:
+    assert items(parts) == items(as_text(parts)) == parts
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("dbo.a, dbo.b,", ["dbo.a", "dbo.b"]),
+        ("[ab].*, dbo.c", ["[ab].*", "dbo.c"]),
+        ("[1].t", ["[1].t"]),
+        ("[12]", ["[12]"]),
+        ('["a,b", "c"]', ["a,b", "c"]),
+    ],
+)
+def test_text_is_cut_at_commas_unless_it_is_a_json_array_of_texts(text: str, parts: list[str]) -> None:
+    assert items(text) == parts
+
+
+@pytest.mark.parametrize("value", ["", "  "])
+@pytest.mark.parametrize("option", OPTIONS)
+def test_an_empty_value_is_an_error_unless_the_option_says_otherwise(option: Option, value: str) -> None:
+    if option.name in MAY_BE_EMPTY and (option.may_be_empty or "" in option.choices):
+        return
+    with pytest.raises(OptionError, match=f"Option '{option.name.replace('*', '.')}' is empty"):
+        option.parse(value)
+
+
+@pytest.mark.parametrize("value", [[], {}, (), ",", [""], ["a", ""], [None]])
+@pytest.mark.parametrize("option", [o for o in OPTIONS if o.values[0].kind not in (str, int, float, bool)])
+def test_an_empty_list_or_part_of_one_is_an_error(option: Option, value: object) -> None:
+    with pytest.raises(OptionError, match=f"ption '{option.name.replace('*', '.')}'"):
+        option.parse(value)
+
+
+@pytest.mark.parametrize("name", ["database", "tables", "table", "user", "column.mask.with.3.chars"])
+def test_an_empty_value_stops_every_reader_with_the_place(name: str) -> None:
+    options = {"hostname": "there", "database": "shop", name: ""}
+    found = registry.find("source", "sqlserver")
+    with pytest.raises(OptionError) as error:
+        parse_options(found.options, options, owner="source 'sqlserver'")
+    assert error.value.message.startswith("Option '") and error.value.message.endswith("' is empty.")
+
+
+def test_commas_alone_are_no_database() -> None:
+    found = registry.find("source", "sqlserver")
+    with pytest.raises(OptionError, match="Option 'database' names no database"):
+        found(parse_options(found.options, {"hostname": "there", "database": " , "}, owner="it"))
