@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
-import pytest
+import re
+from collections.abc import Callable
+from pathlib import Path
 
-from headrace.errors import CaptureError, ConnectError, FormatError, HeadraceError, SinkError
+import pytest
+from pyspark.errors import PySparkException
+
+import headrace
+from headrace.changes.refusal import Mark, refusal
+from headrace.errors import CaptureError, ConnectError, FormatError, HeadraceError, SchemaError, SinkError
+from headrace.options import parse_options
 from headrace.pipeline.recover import find_in_text, recover
+from headrace.sinks.base import BatchId
+from headrace.sinks.kafka import KafkaSink
+from headrace.sinks.lake_sink import explained as lake_explained
 from headrace.sources.change_tables.connection import LostConnection
 
 PLANNER = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: \
@@ -71,6 +82,82 @@ def test_an_error_in_the_chain_comes_first() -> None:
 
 def test_what_a_format_refuses_says_more_than_the_sink_that_met_it() -> None:
     met = SinkError("Batch 0 can't be written.", remedy="See --debug.")
-    met.__cause__ = RuntimeError("[USER_RAISED_EXCEPTION] No structure of dbo.a is there. Add it. SQLSTATE: P0001")
+    met.__cause__ = RuntimeError(
+        "[USER_RAISED_EXCEPTION] headrace.errors.FormatError: No structure of dbo.a is there. Add it. SQLSTATE: P0001"
+    )
     found = recover(met)
     assert (type(found), str(found)) == (FormatError, "No structure of dbo.a is there. Add it.")
+
+
+class Refused(PySparkException):
+    """What a query that was stopped with some text looks like to the code which started it."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(f"[USER_RAISED_EXCEPTION] {text} SQLSTATE: P0001\n\tat org.apache.spark")
+
+
+@pytest.mark.parametrize("kind", [FormatError, SchemaError, SinkError])
+def test_a_refusal_comes_back_as_its_own_kind(kind: type[HeadraceError]) -> None:
+    assert refusal("'x'", kind) == f"raise_error(concat('headrace.errors.{kind.__name__}: ', 'x'))"
+    found = recover(Refused(f"headrace.errors.{kind.__name__}: No structure of dbo.a is there. Add it."))
+    assert (type(found), str(found)) == (kind, "No structure of dbo.a is there. Add it.")
+
+
+class _Place:
+    label = "Delta table /lake/a"
+
+
+def _met_by_a_lake(failure: PySparkException) -> None:
+    with lake_explained("dbo.a", _Place()):  # type: ignore[arg-type]
+        raise failure
+
+
+def _met_by_kafka(failure: PySparkException) -> None:
+    sink = KafkaSink(parse_options(KafkaSink.options, {"bootstrap_servers": "k:9092"}, owner="sink"))
+    for _ in range(2):
+        # Once it looks closer; what it meets again is an error.
+        sink._look_closer(failure, BatchId("p", "c", 7))
+
+
+MARKS: dict[Mark, tuple[Callable[[PySparkException], None], str]] = {
+    Mark.ROW_MISSING: (
+        _met_by_a_lake,
+        "An update of table dbo.a does not carry all columns, and the Delta table /lake/a has no row of its key. "
+        "Take a new snapshot of the table, or set the sink's option 'missing_row' to 'insert'.",
+    ),
+    Mark.SEQUENCE_MISSING: (
+        _met_by_a_lake,
+        "A change for the Delta table /lake/a has no place in the order: its sequence is null. "
+        "Leave such rows out, or order by an expression that is never null.",
+    ),
+    Mark.MAYBE_TOO_LARGE: (
+        _met_by_kafka,
+        "Kafka at k:9092 did not take batch 7. --debug shows Kafka's own message. The batch can be repeated.",
+    ),
+    Mark.NEW_TOPIC: (
+        _met_by_kafka,
+        "Kafka at k:9092 did not take batch 7. --debug shows Kafka's own message. The batch can be repeated.",
+    ),
+}
+
+
+@pytest.mark.parametrize("mark", list(Mark))
+def test_no_run_ends_with_a_bare_mark(mark: Mark) -> None:
+    meet, sentence = MARKS[mark]
+    with pytest.raises(HeadraceError) as met:
+        meet(Refused(mark))
+    assert str(recover(met.value)) == sentence
+
+
+def test_the_user_own_words_are_not_taken_for_ours() -> None:
+    assert recover(Refused("amount must not be negative")) is None
+
+
+def test_queries_are_stopped_in_one_place_only() -> None:
+    source = Path(headrace.__file__).parent
+    found = {
+        str(file.relative_to(source))
+        for file in source.rglob("*.py")
+        if re.search(r"\b(raise_error|assert_true)\(", file.read_text("utf-8"))
+    }
+    assert found == {"changes/refusal.py"}

@@ -9,10 +9,11 @@ from change_history import pos
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headrace.changes.refusal import Mark
 from headrace.formats.base import MESSAGE_DDL
 from headrace.local_rows import local_rows
 from headrace.sinks.kafka import in_order
-from headrace.sinks.kafka_limits import LARGE, batch_size, checked, estimated_size, quickly_checked, told
+from headrace.sinks.kafka_limits import batch_size, checked, estimated_size, quickly_checked, told
 from headrace.sinks.kafka_partitions import _spark_hash, murmur2, partition_of, task_of
 from headrace.sinks.kafka_topics import Topic
 
@@ -158,7 +159,7 @@ def test_a_message_that_is_too_large_is_named(
     assert spark.sql(select.format(min(value - 20_000, value // 2) if value > 20_000 else value // 5)).selectExpr(
         quick
     ).collect() == [(0,)]
-    with pytest.raises(PySparkException, match=LARGE):
+    with pytest.raises(PySparkException, match=Mark.MAYBE_TOO_LARGE):
         spark.sql(select.format(value)).selectExpr(quick).collect()
     with pytest.raises(PySparkException) as failure:
         spark.sql(select.format(value)).selectExpr(sql).collect()

@@ -167,9 +167,10 @@ def test_batches_of_the_producer_are_never_larger_than_a_topic_takes(
 
 
 def test_only_our_sentence_is_taken_out_of_a_failure() -> None:
-    ours = "[USER_RAISED_EXCEPTION] A Kafka message for topic a (key b) is too large. Do it. SQLSTATE: P0001\n at x"
+    raised = "[USER_RAISED_EXCEPTION] headrace.errors.{} SQLSTATE: P0001\n at x"
+    ours = raised.format("SinkError: A Kafka message for topic a (key b) is too large. Do it.")
     assert told(ours) == "A Kafka message for topic a (key b) is too large. Do it."
-    assert told("[USER_RAISED_EXCEPTION] Column 'x' can't be written. SQLSTATE: P0001") is None
+    assert told(raised.format("FormatError: Column 'x' can't be written.")) is None
 
 
 def test_facts_of_many_topics_make_a_short_text() -> None:

@@ -10,15 +10,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from headrace.apply.history import NEW
+from headrace.changes.refusal import Mark
 from headrace.changes.typed import literal, quote
 from headrace.errors import OptionError
 from headrace.registry import did_you_mean
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
-
-SEQUENCE_MISSING = "HEADRACE_SEQUENCE_MISSING"
-"""Stands in Spark's error where a change has no place in the order."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +75,7 @@ def flat_changes(
     said = f"array_compact(array({filled}))" if ignore_null_updates else "cast(null as array<string>)"
     at = _expression(sequence_by)
     found = df.select(
-        sf.when(at.isNull(), sf.raise_error(sf.lit(SEQUENCE_MISSING))).otherwise(at).alias("at"),
+        sf.when(at.isNull(), sf.expr(Mark.SEQUENCE_MISSING.sql)).otherwise(at).alias("at"),
         _flag(apply_as_deletes).alias("deleted"),
         sf.expr(f"struct({fields})").alias("row"),
         sf.expr(said).alias("said"),

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from headrace.changes import Column, TableSchema
+from headrace.changes.refusal import unknown_structure
 from headrace.changes.texts import canonical_text
 from headrace.changes.typed import literal, quote
 from headrace.formats.canal_types import mysql_type_of
@@ -88,14 +89,9 @@ class EncodePlan:
 
         known = local_rows(changes.sparkSession, [self.facts(schema) for schema in schemas], _FACTS)
         rows = changes.where(self.taken).join(F.broadcast(known.withColumn("known", F.lit(True))), "schema_id", "left")
-        unknown = (
-            "raise_error(concat('Change rows of table ', concat_ws('.', table.database, table.schema, table.name), "
-            "' follow a structure that no schema row describes (schema_id ', coalesce(schema_id, 'null'), "
-            "'). Keep the schema rows in the batch, or give the option schema.'))"
-        )
         # A filter, because Spark leaves out a projected check whose result nobody reads.
         checked = rows.where(
-            f"case when op in ('schema', 't') or schema_id is null or known then true else {unknown} end"
+            f"case when op in ('schema', 't') or schema_id is null or known then true else {unknown_structure()} end"
         )
         old = "before" if self.dts else changed_of_maps()
         images = checked.selectExpr("*", f"if(op = 'u', {old}, null) as old_row")

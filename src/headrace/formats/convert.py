@@ -6,6 +6,7 @@ import itertools
 from typing import TYPE_CHECKING, Any
 
 from headrace import registry
+from headrace.changes.refusal import refusal
 from headrace.formats.base import Format
 from headrace.formats.given import GivenSchema, with_structures_told
 from headrace.options import parse_options
@@ -80,10 +81,10 @@ def decoded(format: Format, messages: DataFrame) -> DataFrame:
     if mode == "fail":
         place = "concat_ws(' ', 'topic', message.topic, 'partition', message.partition, 'offset', message.offset)"
         stop = (
-            f"raise_error(concat('A message can\\'t be read (', {place}, '): ', error, "
-            "' Set on_error to row to keep such messages as rows, or to drop.'))"
+            f"concat('A message can\\'t be read (', {place}, '): ', error, "
+            "' Set on_error to row to keep such messages as rows, or to drop.')"
         )
-        return counted.where(f"case when op = 'error' then {stop} else op is not null end")
+        return counted.where(f"case when op = 'error' then {refusal(stop)} else op is not null end")
     return counted.where("op is not null")
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from headrace.changes import TableId, TableSchema
+from headrace.changes.refusal import unknown_structure
 from headrace.changes.typed import literal
 
 _NONE = TableSchema(TableId("", "", ""), ())
@@ -53,16 +54,11 @@ class Tables:
         """
         if not checked or self._all_alike:
             return "true"
-        unknown = (
-            "raise_error(concat('Change rows of table ', concat_ws('.', table.database, table.schema, table.name), "
-            "' follow a structure that no schema row describes (schema_id ', coalesce(schema_id, 'null'), "
-            "'). Keep the schema rows in the batch, or give the option schema.'))"
-        )
         known = ", ".join(literal(schema.fingerprint) for schema in self.schemas) or "''"
         tests = f"coalesce(schema_id in ({known}), false)"
         if self.given:
             tests = f"{tests} or {self._by_name()} is not null"
-        return f"({tests} or {unknown})"
+        return f"({tests} or {unknown_structure()})"
 
     def number(self) -> str:
         """Spark SQL for the number of a row's structure; null for a row of none."""

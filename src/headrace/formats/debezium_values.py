@@ -35,6 +35,7 @@ from typing import Any
 
 from headrace.changes import Column
 from headrace.changes.letter_case import lower, upper
+from headrace.changes.refusal import refusal
 from headrace.changes.texts import canonical_text
 from headrace.changes.typed import literal
 from headrace.formats import debezium_numbers as numbers
@@ -144,7 +145,7 @@ def _checked(value: str, given: str, column: Column, wire: WireType, modes: Valu
     if not wire.checked or not modes.failing:
         return value
     message = literal(f"A value of column '{column.name}' can't be written as {wire.semantic or wire.connect}.")
-    return f"coalesce({value}, if({given} is null, null, raise_error({message})))"
+    return f"coalesce({value}, if({given} is null, null, {refusal(message)}))"
 
 
 def absent_text(column: Column, modes: ValueModes) -> str | None:

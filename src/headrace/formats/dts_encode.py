@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from headrace.changes import TableSchema
 from headrace.changes.letter_case import lower
+from headrace.changes.refusal import unknown_structure
 from headrace.changes.typed import literal
 from headrace.formats.avro_decode import has_spark_avro
 from headrace.formats.dts_decode import FACTS, FILLER, MISSING, MORE_FACTS
@@ -69,11 +70,7 @@ class EncodePlan:
         facts = [(s.fingerprint, plan_of(s), list(s.key) or None) for s in schemas]
         known = local_rows(changes.sparkSession, facts, _FACTS).withColumn("known", F.lit(True))
         rows = changes.where(TAKEN).join(F.broadcast(known), "schema_id", "left")
-        unknown = (
-            "raise_error(concat('Change rows of table ', concat_ws('.', table.database, table.schema, table.name), "
-            "' follow a structure that no schema row describes (schema_id ', coalesce(schema_id, 'null'), "
-            "'). Keep the schema rows in the batch, or give the option schema.'))"
-        )
+        unknown = unknown_structure()
         # A filter, because Spark leaves out a projected check whose result nobody reads.
         checked = rows.where(f"case when op not in ('c', 'u', 'd', 'r') or known then true else {unknown} end")
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from headrace.changes import Column, TableSchema
+from headrace.changes.refusal import unknown_structure
 from headrace.changes.texts import canonical_text
 from headrace.changes.typed import literal, quote
 from headrace.formats.canal_encode import json_text, to_text
@@ -122,11 +123,7 @@ def members(*pairs: tuple[str, str | None]) -> str:
 
 def known_filter() -> str:
     """Spark SQL that is true, or stops the query at a row whose structure no schema row describes."""
-    unknown = (
-        "raise_error(concat('Change rows of table ', concat_ws('.', table.database, table.schema, table.name), "
-        "' follow a structure that no schema row describes (schema_id ', coalesce(schema_id, 'null'), "
-        "'). Keep the schema rows in the batch, or give the option schema.'))"
-    )
+    unknown = unknown_structure()
     return (
         f"case when op in ('r', 'c', 'u', 'd') and schema_id is not null and known is null then {unknown} else true end"
     )

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from headrace.changes import Column, TableSchema
+from headrace.changes.refusal import refusal
 from headrace.changes.typed import literal
 from headrace.changes.types import MAX_DECIMAL_PRECISION
 from headrace.formats.qlik_encode import (
@@ -181,7 +182,7 @@ def _value(text: str, column: Column) -> str:
     else:
         made = typed_text(text, column)
     message = literal(f"A value of column '{column.name}' does not fit its type {column.logical}.")
-    return f"coalesce({made}, if({text} is null, null, raise_error({message})))"
+    return f"coalesce({made}, if({text} is null, null, {refusal(message)}))"
 
 
 def avro_messages(

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from headrace.changes import Column, TableSchema
+from headrace.changes.refusal import unknown_structure
 from headrace.changes.texts import canonical_text, moment_text
 from headrace.changes.typed import literal, quote
 from headrace.formats.canal_encode import json_text
@@ -117,12 +118,8 @@ def laid_maps(changes: DataFrame, schemas: Sequence[TableSchema], encoding: Enco
     A row of another structure stops the query.
     """
     numbers = " ".join(f"when {literal(schema.fingerprint)} then {n}" for n, schema in enumerate(schemas))
-    unknown = (
-        "raise_error(concat('Change rows of table ', concat_ws('.', table.database, table.schema, table.name), "
-        "' follow a structure that no schema row describes (schema_id ', coalesce(schema_id, 'null'), "
-        "'). Keep the schema rows in the batch, or give the option schema.'))"
-    )
     rows = changes.selectExpr("*", f"case schema_id {numbers or 'when null then 0'} end as s")
+    unknown = unknown_structure()
     # A filter, because Spark leaves out a projected check whose result nobody reads.
     rows = rows.where(f"case when {_DATA} then s is not null or {unknown} else op = 'schema' and s is not null end")
     names = _array_of(schemas, lambda schema: _names([c.name for c in schema.columns]))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from headrace.changes import TableSchema
+from headrace.changes.refusal import unknown_structure
 from headrace.changes.texts import canonical_text, moment_text
 from headrace.changes.typed import literal, quote
 from headrace.formats import text_values
@@ -39,14 +40,9 @@ def encoded_maps(changes: DataFrame, schemas: Sequence[TableSchema], keys: Seque
     A row of another structure stops the query.
     """
     known = ", ".join(literal(schema.fingerprint) for schema in schemas) or "''"
-    unknown = (
-        "raise_error(concat('Change rows of table ', concat_ws('.', table.database, table.schema, table.name), "
-        "' follow a structure that no schema row describes (schema_id ', coalesce(schema_id, 'null'), "
-        "'). Keep the schema rows in the batch, or give the option schema.'))"
-    )
     # A filter, because Spark leaves out a projected check whose result nobody reads.
     rows = changes.where(
-        f"case when op in ('r', 'c', 'u', 'd') then coalesce(schema_id in ({known}), false) or {unknown} "
+        f"case when op in ('r', 'c', 'u', 'd') then coalesce(schema_id in ({known}), false) or {unknown_structure()} "
         "else op = 't' end"
     )
     differs = (

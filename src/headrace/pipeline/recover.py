@@ -2,7 +2,7 @@
 
 An error that is raised in a Python worker reaches the driver as text inside a `StreamingQueryException`, under a page
 of stack traces. Every Headrace error prints as one line `headrace.errors.Kind: sentence`, so it can be found there
-again.
+again. So does what a query refuses (`headrace.changes.refusal`).
 """
 
 from __future__ import annotations
@@ -11,21 +11,20 @@ import re
 from collections.abc import Iterator
 
 from headrace import errors
-from headrace.errors import FormatError, HeadraceError
+from headrace.changes.refusal import refused
+from headrace.errors import HeadraceError
 
 _OURS = re.compile(r"headrace(?:\.\w+)*\.([A-Za-z]+): ([^\n\r]+)")
-_RAISED = re.compile(r"\[USER_RAISED_EXCEPTION\] ([^\n\r]+?) SQLSTATE")
-"""What a format refuses while Spark computes it: its expressions call `raise_error` with a sentence."""
 
 
 def recover(error: BaseException | None) -> HeadraceError | None:
     """The Headrace error that is the reason of another error, or None when there is none in it."""
     links = list(_chain(error))
     for link in links:
-        # A format's own sentence says more than the sink that met it.
-        raised = _RAISED.search(_text(link))
+        # The query's own sentence says more than the sink that met it.
+        raised = refused(_text(link))
         if raised is not None:
-            return FormatError(raised[1].strip())
+            return raised
     for link in links:
         if isinstance(link, HeadraceError):
             return link

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from headrace.changes import TableId, TableSchema
 from headrace.changes.operation import DATA_OPERATIONS
+from headrace.changes.refusal import refusal
 from headrace.changes.typed import literal
 from headrace.errors import HeadraceError, SchemaError
 from headrace.formats.encoding import has_struct_images
@@ -407,12 +408,12 @@ def _new_image(plan: TableTransform, image: str, other: str) -> str | None:
             continue
         some = " or ".join(f"map_contains_key({image}, {literal(name)})" for name in made.origins)
         every = _all(_said(plan, name, image, other) for name in made.origins)
-        refusal = _raised(
+        refused = _raised(
             f"A change of table {plan.source.id} carries some and not all of the columns of which column '{made.name}' "
             f"is computed ({', '.join(made.origins)}). Let the source send whole rows, or leave the column out."
         )
         # An old image may be in part; a new one in part would leave a stale value in the target.
-        lacking = refusal if image == "after" else "false"
+        lacking = refused if image == "after" else "false"
         present.append(f"case when not ({some}) then false when {every} then true else {lacking} end")
     return plan.image(image, f"o_{image}.made", present)
 
@@ -433,11 +434,11 @@ def _finished(joined: DataFrame, columns: Sequence[str], takes: str) -> DataFram
         # What a statement does to the names of one table it does not do to the others.
         said = "map_filter(source, (k, v) -> k <> 'ddl')"
         replaced["source"] = f"if(op = 'schema' and coalesce(f_merge, false), {said}, source)"
-        refusal = (
-            "raise_error(concat('Table ', concat_ws('.', table.database, table.schema, table.name), ' was emptied by "
-            "a truncate, and shares its target with others. Take new snapshots of the tables into a new target.'))"
+        emptied = (
+            "concat('Table ', concat_ws('.', table.database, table.schema, table.name), ' was emptied by "
+            "a truncate, and shares its target with others. Take new snapshots of the tables into a new target.')"
         )
-        replaced["op"] = f"if(op = 't' and coalesce(f_merge, false), {refusal}, op)"
+        replaced["op"] = f"if(op = 't' and coalesce(f_merge, false), {refusal(emptied, SchemaError)}, op)"
     return joined.selectExpr(*(f"{replaced[name]} as {name}" if name in replaced else name for name in columns))
 
 
@@ -455,7 +456,7 @@ def explained(error: PySparkException) -> HeadraceError:
 
 
 def _raised(sentence: str) -> str:
-    return f"raise_error({literal(sentence)})"
+    return refusal(literal(sentence), SchemaError)
 
 
 def _all(conditions: Iterable[str]) -> str:

@@ -10,15 +10,16 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from headrace import faultpoints
+from headrace.changes.refusal import Mark
 from headrace.changes.table import TableId
 from headrace.errors import OptionError, SinkError
 from headrace.options import REDACTED, Option, Options
 from headrace.sinks.base import BatchId, Sink
 from headrace.sinks.delta_table import escaped
 from headrace.sinks.folder import absolute, refuse_read_only, rights_in
-from headrace.sinks.kafka_limits import LARGE, checked, fitting_batches, quickly_checked, told
+from headrace.sinks.kafka_limits import checked, fitting_batches, quickly_checked, told
 from headrace.sinks.kafka_limits import reason as too_large
-from headrace.sinks.kafka_partitions import UNKNOWN, partition_of, task_of
+from headrace.sinks.kafka_partitions import partition_of, task_of
 from headrace.sinks.kafka_rights import RightsAdmin, has_kafka_client, kafka_jvm
 from headrace.sinks.kafka_topics import Topic, Topics, limits_of, topic_creation
 from headrace.sinks.rights import Rights
@@ -305,9 +306,9 @@ class KafkaSink(Sink):
             SinkError: it failed for another reason.
         """
         text = _texts(failure)
-        if UNKNOWN in text and self._settled:
+        if Mark.NEW_TOPIC in text and self._settled:
             self._settled = False
-        elif LARGE in text and not self._exactly:
+        elif Mark.MAYBE_TOO_LARGE in text and not self._exactly:
             self._exactly = True
         else:
             sentence = told(text)

@@ -8,9 +8,10 @@ producer's limit is looked at here.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
+from headrace.changes.refusal import Mark, refusal, refused
+from headrace.errors import SinkError
 from headrace.sinks.kafka_partitions import by_topic
 
 _BATCH_BYTES = 61
@@ -18,11 +19,8 @@ _MOST_RECORD_OVERHEAD = 21
 _LEAST_RECORD_OVERHEAD = 3
 _MOST_KEY_SHOWN = 120
 _OPENING = "A Kafka message"
-_RAISED = re.compile(r"\[USER_RAISED_EXCEPTION\] (" + _OPENING + r"[^\n\r]+?) SQLSTATE")
 # What a record, its batch, and headers add to key and value; more than that only in odd headers.
 _USUAL_OVERHEAD = 16_384
-LARGE = "headrace: a Kafka message may be too large"
-"""What stands in the failure of a query of `quickly_checked`."""
 _DEFAULT_BATCH = 16_384
 _DEFAULTS = {"max.request.size": 1_048_576, "buffer.memory": 33_554_432}
 
@@ -53,7 +51,7 @@ def quickly_checked(partition: str, settings: Mapping[str, str], limits: Mapping
     least = min([producer_limit(settings)[1], *known])
     surely = max(least - _USUAL_OVERHEAD, least // 2)
     bare = "coalesce(length(key), 0) + coalesce(length(value), 0)"
-    return f"if({bare} <= {surely}, {partition}, raise_error('{LARGE}'))"
+    return f"if({bare} <= {surely}, {partition}, {Mark.MAYBE_TOO_LARGE.sql})"
 
 
 def checked(partition: str, settings: Mapping[str, str], limits: Mapping[str, int | None]) -> str:
@@ -65,7 +63,7 @@ def checked(partition: str, settings: Mapping[str, str], limits: Mapping[str, in
         limits: the `max.message.bytes` of each topic; null where it is unknown.
     """
     branches = " ".join(
-        f"when {too_large} then raise_error(concat({sentence}, {_ending(setting)}))"
+        f"when {too_large} then {refusal(f'concat({sentence}, {_ending(setting)})', SinkError)}"
         for too_large, sentence, setting in _findings(settings, limits)
     )
     return f"case {branches} else {partition} end"
@@ -119,8 +117,8 @@ def fitting_batches(settings: Mapping[str, str], limits: Mapping[str, int | None
 
 def told(failure: str) -> str | None:
     """Our sentence about a message that is too large, out of what Spark made of it; null where it is something else."""
-    found = _RAISED.search(failure)
-    return found[1] if found else None
+    found = refused(failure)
+    return found.message if found is not None and found.message.startswith(_OPENING) else None
 
 
 def _compressed(settings: Mapping[str, str]) -> bool:

@@ -11,10 +11,9 @@ from collections import defaultdict
 from collections.abc import Hashable, Mapping
 from typing import TypeVar
 
-T = TypeVar("T", bound=Hashable)
+from headrace.changes.refusal import Mark
 
-UNKNOWN = "headrace: a Kafka topic is new"
-"""What stands in the failure of a query that met a topic whose partitions it does not know."""
+T = TypeVar("T", bound=Hashable)
 
 _SEED, _FACTOR = 0x9747B28C, 0x5BD1E995
 _MASK = 0xFFFFFFFF
@@ -79,7 +78,7 @@ def partition_of(partitions: Mapping[str, int], batch: int) -> str:
 
     A partition that the format names stays. Messages without a key go to one partition per topic and batch, which
     moves on with the batches, so that they stay in order within a batch and no partition takes them all. A message of
-    a topic that is not among these stops the query with `UNKNOWN`.
+    a topic that is not among these stops the query with `Mark.NEW_TOPIC`.
 
     Args:
         partitions: how many partitions each topic has.
@@ -94,7 +93,7 @@ def partition_of(partitions: Mapping[str, int], batch: int) -> str:
         chosen = f"if({count} = 1, 0, if(key is null, cast({number} % {count} as int), {murmur2('key')} % {count}))"
     known = ", ".join(_text(topic) for topic in sorted(partitions))
     # A topic that is null is Spark's to refuse.
-    return f"if(coalesce(topic in ({known}), true), coalesce(partition, {chosen}), raise_error('{UNKNOWN}'))"
+    return f"if(coalesce(topic in ({known}), true), coalesce(partition, {chosen}), {Mark.NEW_TOPIC.sql})"
 
 
 def by_topic(facts: Mapping[str, T]) -> str:

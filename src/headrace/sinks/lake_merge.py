@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from headrace.apply import TableBatch, fold, fold_keyless, upserts
+from headrace.changes.refusal import Mark
 from headrace.changes.typed import literal, quote
 
 if TYPE_CHECKING:
@@ -21,8 +22,6 @@ SMALL = 20_000
 BROADCAST = 250_000
 """Up to how many changes a batch is sent to every task, so that the target is not shuffled to find its rows; less
 where rows may have large values, which would be sent too."""
-MISSING_ROW = "HEADRACE_ROW_MISSING"
-"""Stands in Spark's error when a change without all columns met no row of its key in the target."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +111,7 @@ def merge_folded(
             for (name, value), plain in zip(sets.items(), rest, strict=True)
         }
     inserts = {quote(name): values.of(name) for name in values.columns}
-    own, missing = quote(values.position), f"raise_error('{MISSING_ROW}')"
+    own, missing = quote(values.position), Mark.ROW_MISSING.sql
     strict = partial and not values.insert_partial
     sets[own] = f"if(s.whole or s.present is not null, s.position, {missing})" if strict else "s.position"
     inserts[own] = f"if(s.whole, s.position, {missing})" if strict else "s.position"

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from headrace import faultpoints
 from headrace.apply import TableBatch, change_log, history, survey, under_new_names
-from headrace.apply.auto_cdc import SEQUENCE_MISSING
 from headrace.apply.change_log import ABSENT, BEFORE, EVENT_TIME, OPERATION, rows_left
+from headrace.changes.refusal import Mark
 from headrace.changes.table import TableId, TableSchema
 from headrace.errors import SchemaError, SinkError
 from headrace.options import Option, Options
@@ -317,13 +317,13 @@ def explained(source: str, target: LakeTable) -> Iterator[None]:
         yield
     except (PySparkException, Py4JError) as failure:
         text = str(failure)
-        if lake_merge.MISSING_ROW in text:
+        if Mark.ROW_MISSING in text:
             raise SchemaError(
                 f"An update of table {source} does not carry all columns, "
                 f"and the {target.label} has no row of its key.",
                 remedy="Take a new snapshot of the table, or set the sink's option 'missing_row' to 'insert'.",
             ) from failure
-        if SEQUENCE_MISSING in text:
+        if Mark.SEQUENCE_MISSING in text:
             raise SchemaError(
                 f"A change for the {target.label} has no place in the order: its sequence is null.",
                 remedy="Leave such rows out, or order by an expression that is never null.",
