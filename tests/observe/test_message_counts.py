@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import io
+from dataclasses import replace
 
 from rich.console import Console
 
+from headrace.cli.status import lines
 from headrace.observe.live import line, messages_text, table
 from headrace.observe.messages import MOST_REASONS, OTHER_REASONS, KeptCounts, MessageCounts
 from headrace.observe.metrics import metrics
 from headrace.observe.progress import BatchCount, Progress, ProgressBoard
+from headrace.observe.status import PipelineStatus
 
 SOME = MessageCounts({"No JSON.": 2, "No type.": 1}, no_event=4, dead_letters=3)
 
@@ -49,8 +53,21 @@ def test_counts_that_can_not_be_read_are_none() -> None:
         assert KeptCounts.from_text(text) == KeptCounts()
 
 
+def test_counts_of_an_older_release_say_what_no_sink_has() -> None:
+    counts = {"unreadable": 3, "reasons": {"No JSON.": 3}, "no_event": 4, "dead_letters": 2}
+    assert MessageCounts.from_json(counts) == MessageCounts({"No JSON.": 3}, 4, 2, left_out=1)
+
+
+def test_a_pipeline_that_left_messages_out_is_not_fine() -> None:
+    assert PipelineStatus("p", "c", messages=SOME).is_fine
+    left_out = PipelineStatus("p", "c", batch=7, messages=replace(SOME, left_out=1))
+    assert not left_out.is_fine
+    assert lines(left_out, dt.datetime.now(dt.UTC))[2].startswith("  left out   no sink has the messages that could")
+
+
 def test_metrics() -> None:
-    found = metrics(Progress(messages=MessageCounts({'A "quoted" \\ one.': 2}, 4, 1)))
+    found = metrics(Progress(messages=MessageCounts({'A "quoted" \\ one.': 2}, 4, 1, left_out=1, shortened=6)))
+    assert (found["headrace_left_out_messages_total"], found["headrace_shortened_changes_total"]) == (1, 6)
     assert found['headrace_rejected_rows_total{reason="A \\"quoted\\" \\\\ one."}'] == 2
     assert found["headrace_no_event_messages_total"] == 4
     assert found["headrace_dead_letters_total"] == 1
@@ -62,6 +79,8 @@ def test_in_words() -> None:
     assert messages_text(MessageCounts({"a": 9, "b": 8, "c": 7, "d": 1, "e": 1}, 1, 5)) == (
         "26 unreadable (9 x a; 8 x b; 7 x c; 2 more reasons), 5 in dead letters; 1 is no event"
     )
+    assert messages_text(MessageCounts({"a": 2}, left_out=2)) == "2 unreadable (2 x a), 2 left out"
+    assert messages_text(MessageCounts(shortened=1)) == "1 change sent without large values"
 
 
 def test_on_a_screen_and_in_a_log() -> None:

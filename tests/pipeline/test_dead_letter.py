@@ -120,7 +120,8 @@ def test_sinks_and_counts(
     run = Run(spark, on_error, sink if on_error == "dead_letter" else None)
     run.batch(b"+ 1", b"?", b"#", None)
     assert run.rows == rows
-    counts = MessageCounts({"It begins with ?.": 1, "It is null.": 1}, 1, 2 if on_error == "dead_letter" else 0)
+    letters_kept, left_out = {"row": (0, 0), "drop": (0, 2), "dead_letter": (2, 0)}[on_error]
+    counts = MessageCounts({"It begins with ?.": 1, "It is null.": 1}, 1, letters_kept, left_out)
     progress = run.board.progress(None, True)
     assert (progress.messages, run.kept) == (counts, {0: counts})
     assert {state.table: state.rows for state in progress.tables} == {"orders": {"c": 1}, "": {"error": 2}}
@@ -244,9 +245,37 @@ def test_a_section_in_the_file(tmp_path: Path) -> None:
 
 
 FILES = {"type": "files", "path": "d"}
+
+
+@pytest.mark.parametrize(
+    ("sections", "said", "expected"),
+    [
+        # Tables and formats leave unreadable messages out, so nothing has them.
+        ({}, {}, "fail"),
+        ({"sink": {"type": "delta", "path": "lake"}}, {}, "fail"),
+        ({"sink": {"type": "files", "path": "out", "format": {"type": "lines"}}}, {}, "fail"),
+        ({"dead_letter": FILES}, {}, "dead_letter"),
+        ({"sink": None, "sinks": [{"type": "delta", "path": "lake"}, {"type": "memory"}]}, {}, "row"),
+        # What the user says counts.
+        ({}, {"on_error": "row"}, "row"),
+        ({}, {"on_error": "drop"}, "drop"),
+    ],
+)
+def test_without_a_word_a_message_that_can_not_be_read_is_never_left_out(
+    tmp_path: Path, sections: dict[str, Any], said: dict[str, str], expected: str
+) -> None:
+    source = read_model(file(tmp_path, {"format": {"type": "lines", **said}}, **sections)).source
+    assert isinstance(source, KafkaTopics)
+    assert source.on_error == expected
+
+
 MISTAKES: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"format": LETTERS}, {}, "With on_error: dead_letter a section 'dead_letter' is needed."),
-    ({}, {"dead_letter": FILES}, "Nothing goes into 'dead_letter'. Say on_error: dead_letter in the format of"),
+    (
+        {"format": {"type": "lines", "on_error": "drop"}},
+        {"dead_letter": FILES},
+        "Nothing goes into 'dead_letter'. Say on_error: dead_letter in the format of",
+    ),
     ({"on_error": "drop"}, {}, "Source 'kafka' has no option 'on_error'. It belongs to the source's format"),
     ({"format": {"type": "lines", "on_error": "skip"}}, {}, "Option 'on_error' can't be 'skip'."),
     ({"format": LETTERS}, {"dead_letter": {"type": "filez"}}, "Unknown sink 'filez'. Did you mean 'files'?"),

@@ -14,7 +14,7 @@ from headrace.errors import ConnectError, DataLossError
 from headrace.local_rows import local_rows
 from headrace.pipeline import Pipeline, load_pipeline
 from headrace.pipeline.ending import TopicsEnding
-from headrace.pipeline.kafka_source import Held, reached
+from headrace.pipeline.kafka_source import Held, KafkaTopics, reached
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -80,6 +80,27 @@ def test_no_broker_is_told_before_spark_is_started(tmp_path: Path) -> None:
         pipeline(tmp_path, "localhost").check()
 
 
+def test_rolled_back_transactions_are_read_only_where_the_user_asks_for_it(tmp_path: Path) -> None:
+    name = "kafka.isolation.level"
+    for more, expected in (({}, "read_committed"), ({name: "read_uncommitted"}, "read_uncommitted")):
+        source = pipeline(tmp_path, "k:9092", **more)._model.source
+        assert isinstance(source, KafkaTopics)
+        assert source.client_settings == {name: expected}
+
+
+def in_transaction(bootstrap: str, topic: str, *values: str, commit: bool) -> None:
+    """Send messages as a transactional producer does, and commit or roll back."""
+    from confluent_kafka import Producer
+
+    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": f"{topic} {values}"})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    for value in values:
+        producer.produce(topic, value.encode())
+    producer.flush(30)
+    (producer.commit_transaction if commit else producer.abort_transaction)(30)
+
+
 @pytest.mark.kafka
 @pytest.mark.slow
 def test_once_reads_to_the_end_and_goes_on_there(spark: SparkSession, tmp_path: Path) -> None:
@@ -100,3 +121,9 @@ def test_once_reads_to_the_end_and_goes_on_there(spark: SparkSession, tmp_path: 
         assert running.progress().tables[0].table == "dbo.b"
         assert pipeline(tmp_path, broker.bootstrap).start(spark, once=True).wait(90)
         assert len(written(tmp_path / "out")) == 2
+        # What a producer rolled back did not happen, and the records that say so are no messages to wait for.
+        in_transaction(broker.bootstrap, "a", "rolled back", commit=False)
+        in_transaction(broker.bootstrap, "b", "c 4", commit=True)
+        in_transaction(broker.bootstrap, "a", "rolled back too", commit=False)
+        assert pipeline(tmp_path, broker.bootstrap).start(spark, once=True).wait(90)
+        assert [texts for _, _, texts in written(tmp_path / "out")[2:]] == [["c 4"]]

@@ -15,6 +15,7 @@ from headrace import registry
 from headrace.errors import SinkError
 from headrace.formats.base import MESSAGE_DDL
 from headrace.local_rows import local_rows
+from headrace.observe.messages import MessageCounts
 from headrace.observe.progress import ProgressBoard
 from headrace.options import parse_options
 from headrace.pipeline.batch import BatchWriter
@@ -210,6 +211,42 @@ def test_a_change_over_the_limit_is_sent_without_its_large_columns_where_that_is
         again = BatchWriter("p", [Target("kafka", tight, format, "maxwell", "sink 1 (kafka)")], ProgressBoard())
         again.begin("c")
         again(Batch(schema).add("c", schema, 3, {"id": "3", "a": "x" * 2800, "b": "y"}).rows(spark), 2)
+
+
+def test_only_the_change_that_is_too_large_lacks_values_whatever_shares_its_position(
+    spark: Any, bootstrap: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    orders, other = table("orders", id="int32", a="string"), table("other", id="int32", a="string")
+    large, fits = "x" * 3000, "y" * 1500
+    batch = Batch(orders, other)
+    # One offset in two partitions and in another topic; two keys of a snapshot, and another table's.
+    for number, (topic, partition, value) in enumerate([("s", 0, fits), ("s", 1, large), ("t", 0, fits)]):
+        batch.add("c", orders, 7, {"id": str(number), "a": value})
+        at = {"topic": topic, "partition": partition, "offset": 7, "timestamp": None}
+        batch.lines[-1]["message"] = {**at, "key": None, "value": None, "headers": None}
+    for schema, number, value in ((orders, 3, fits), (orders, 4, large), (other, 3, fits)):
+        batch.add("r", schema, 9, {"id": str(number), "a": value})
+    sink = kafka_sink(
+        bootstrap,
+        **{"topic.creation.default.max.message.bytes": "2500", "on_oversized": "drop_columns"},
+        oversized_column_bytes=1000,
+    )
+    format = registry.find("format", "maxwell_json")
+    format = format(parse_options(format.options, {"topic": "alike"}, owner="format"))
+    board = ProgressBoard()
+    kept: list[MessageCounts] = []
+    target = Target("kafka", sink, format, "maxwell", "sink 1 (kafka)")
+    writer = BatchWriter("p", [target], board, keep=lambda _, counts: kept.append(counts))
+    writer.begin("c")
+    writer(batch.rows(spark), 0)
+    found = [json.loads(row["value"]) for row in read(spark, bootstrap, "alike")]
+    sent = {(one["table"], one["data"]["id"]): one["data"].get("a") for one in found}
+    whole = {("orders", 0): fits, ("orders", 2): fits, ("orders", 3): fits, ("other", 3): fits}
+    assert sent == {**whole, ("orders", 1): None, ("orders", 4): None}
+    assert board.progress(None, True).messages == MessageCounts(shortened=2) == kept[0]
+    assert [record.getMessage().partition("too large: ")[2] for record in caplog.records if "too la" in record.msg] == [
+        "table dbo.orders at position 00000009//; topic s, partition 1, offset 7."
+    ]
 
 
 def test_a_refusal_of_kafka_shows_no_secret(spark: Any, bootstrap: str) -> None:

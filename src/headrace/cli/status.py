@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from headrace.observe.status import DatabaseStatus, PipelineStatus, TableStatus
 
 NOT_FINE = 1
+_LEFT_OUT = (
+    "no sink has the messages that could not be read, so tables may lack changes. Once that is seen to, remove "
+    "headrace-message-counts.json from the checkpoint's folder."
+)
 
 
 def status(
@@ -25,7 +29,8 @@ def status(
     no_source: Annotated[bool, typer.Option("--no-source", help="Read the checkpoint only, ask no database.")] = False,
     debug: Debug = False,
 ) -> None:
-    """Tell where a pipeline stands. Ends with 1 when its source does not capture or deletes what is needed."""
+    """Tell where a pipeline stands. Ends with 1 when its source does not capture or deletes what is needed, and while
+    messages were left out because they could not be read."""
     out = Console(highlight=False, markup=False, soft_wrap=True)
     with failures_told(debug) as shown:
         from headrace.observe.checkpoint import local_path
@@ -52,7 +57,9 @@ def lines(status: PipelineStatus, now: dt.datetime) -> list[str]:
     if status.messages:
         from headrace.observe.live import messages_text
 
-        found.append(f"  messages without a change: {messages_text(status.messages)}")
+        found.append(f"  messages   {messages_text(status.messages)}")
+        if status.messages.left_out:
+            found.append(f"  left out   {_LEFT_OUT}")
     several = len(status.databases) > 1
     for database in status.databases:
         if several:

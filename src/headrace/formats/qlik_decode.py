@@ -174,6 +174,7 @@ def found_metadata(given: DataFrame) -> tuple[Metadata, ...]:
 def metadata_in_topic(spark: SparkSession, topic: str, servers: str) -> tuple[Metadata, ...]:
     """The metadata messages that a Kafka topic holds now, JSON or Avro, by a job that reads all of it."""
     reader = spark.read.format("kafka").option("kafka.bootstrap.servers", servers).option("subscribe", topic)
+    reader = reader.option("kafka.isolation.level", "read_committed")
     values = reader.option("startingOffsets", "earliest").load().where("value is not null").select("value").distinct()
     found = (read_metadata(message_of_bytes(bytes(row.value))) for row in values.collect())
     return tuple(metadata for metadata in found if metadata is not None)

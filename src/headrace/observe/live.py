@@ -165,7 +165,7 @@ def snapshot_text(state: TableState) -> str:
 
 
 def messages_text(messages: MessageCounts) -> str:
-    """`3 unreadable (2 x ..., 1 x ...), all in dead letters; 5 are no event`."""
+    """`3 unreadable (2 x ..., 1 x ...), 1 in dead letters, 2 left out; 5 are no event`."""
     parts = []
     if messages.unreadable:
         kept = messages.dead_letters
@@ -176,9 +176,14 @@ def messages_text(messages: MessageCounts) -> str:
             if kept == messages.unreadable
             else f", {kept:,} in dead letters"
         )
+        if messages.left_out:
+            where += f", {messages.left_out:,} left out"
         parts.append(f"{messages.unreadable:,} unreadable ({messages.reasons_text()}){where}")
     if messages.no_event:
         parts.append(f"{messages.no_event:,} {'is' if messages.no_event == 1 else 'are'} no event")
+    if messages.shortened:
+        changes = "1 change" if messages.shortened == 1 else f"{messages.shortened:,} changes"
+        parts.append(f"{changes} sent without large values")
     return "; ".join(parts)
 
 

@@ -1,4 +1,4 @@
-"""What became of messages that gave no change: how many could not be read, why, and how many are no event."""
+"""What became of messages that gave no change, or not all of it: how many could not be read and why, and more."""
 
 from __future__ import annotations
 
@@ -15,21 +15,25 @@ OTHER_REASONS = "other reasons"
 
 @dataclass(frozen=True)
 class MessageCounts:
-    """Messages without changes, counted.
+    """Messages without changes, or without some values, counted.
 
     Args:
         errors: how many could not be read, by reason.
         no_event: how many say of themselves that nothing happened (heartbeats that a format does not pass on, control
             records).
         dead_letters: how many of the unreadable ones the dead-letter sink has.
+        left_out: how many of the unreadable ones no sink has.
+        shortened: how many changes were sent without their large values, because Kafka would not take them whole.
     """
 
     errors: Mapping[str, int] = field(default_factory=dict)
     no_event: int = 0
     dead_letters: int = 0
+    left_out: int = 0
+    shortened: int = 0
 
     def __bool__(self) -> bool:
-        return bool(self.errors or self.no_event)
+        return bool(self.errors or self.no_event or self.shortened)
 
     @property
     def unreadable(self) -> int:
@@ -43,7 +47,13 @@ class MessageCounts:
             known = reason in errors or len(errors) < MOST_REASONS
             name = reason if known else OTHER_REASONS
             errors[name] = errors.get(name, 0) + count
-        return MessageCounts(errors, self.no_event + more.no_event, self.dead_letters + more.dead_letters)
+        return MessageCounts(
+            errors,
+            self.no_event + more.no_event,
+            self.dead_letters + more.dead_letters,
+            self.left_out + more.left_out,
+            self.shortened + more.shortened,
+        )
 
     def to_json(self) -> dict[str, Any]:
         """JSON values under stable names."""
@@ -52,12 +62,16 @@ class MessageCounts:
             "reasons": dict(self.errors),
             "no_event": self.no_event,
             "dead_letters": self.dead_letters,
+            "left_out": self.left_out,
+            "shortened": self.shortened,
         }
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> MessageCounts:
-        """Back from `to_json`."""
-        return cls(dict(data["reasons"]), int(data["no_event"]), int(data["dead_letters"]))
+        """Back from `to_json`, also of a release that did not say yet what was left out."""
+        reasons, letters = dict(data["reasons"]), int(data["dead_letters"])
+        left_out = int(data.get("left_out", sum(reasons.values()) - letters))
+        return cls(reasons, int(data["no_event"]), letters, left_out, int(data.get("shortened", 0)))
 
     def reasons_text(self, most: int = 3) -> str:
         """The commonest reasons with their counts: `2 x The value is no JSON.`"""

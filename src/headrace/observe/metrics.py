@@ -119,6 +119,18 @@ def all_metrics(progress: Progress) -> list[Metric]:
                 "Messages that could not be read and are in the dead-letter sink.",
                 messages.dead_letters,
             ),
+            _one(
+                "headrace_left_out_messages_total",
+                "counter",
+                "Messages that could not be read and that no sink has.",
+                messages.left_out,
+            ),
+            _one(
+                "headrace_shortened_changes_total",
+                "counter",
+                "Changes that were sent without their large values.",
+                messages.shortened,
+            ),
         ]
     return [metric for metric in found if metric.values]
 

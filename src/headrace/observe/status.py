@@ -98,7 +98,8 @@ class PipelineStatus:
         process: that run's process id on this machine.
         databases: one for each database that is captured; none where the source is Kafka.
         topics: for Kafka the next offset of each partition, by topic.
-        messages: for Kafka the messages that gave no change since the checkpoint was made; null for databases.
+        messages: the messages that gave no change since the checkpoint was made, or not all of it; null for a database
+            where there is none.
     """
 
     name: str
@@ -112,8 +113,9 @@ class PipelineStatus:
 
     @property
     def is_fine(self) -> bool:
-        """Whether every database is."""
-        return all(database.is_fine for database in self.databases)
+        """Whether every database is, and no message was left out because it could not be read."""
+        left_out = self.messages is not None and self.messages.left_out > 0
+        return not left_out and all(database.is_fine for database in self.databases)
 
     @property
     def complete_until(self) -> dt.datetime | None:

@@ -8,16 +8,16 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from headrace.changes.operation import Operation
 from headrace.errors import FormatError
 from headrace.faultpoints import reach
-from headrace.formats.base import Format
 from headrace.observe.messages import MOST_REASONS, OTHER_REASONS, MessageCounts
 from headrace.observe.progress import BatchCount, ProgressBoard
 from headrace.pipeline.dead_letter import DeadLetters
-from headrace.pipeline.large_values import without_large_values
+from headrace.pipeline.large_values import fitting
 from headrace.pipeline.model import Target
 from headrace.pipeline.shaping import Found, Shaping, explained, tables_in
 from headrace.sinks.base import BatchId
@@ -127,6 +127,7 @@ class BatchWriter:
             rows = changes if self._decode is None else changes.where(self._wanted)
             if self._holds_wanted(counts):
                 encoded: dict[str, DataFrame] = {}
+                shortened = 0
                 shaped = self._shaped(rows, cleanup)
                 for number, target in enumerate(self._targets, 1):
                     own = shaped[target.shaping.key]
@@ -137,17 +138,18 @@ class BatchWriter:
                         if target.format_key not in encoded:
                             messages = target.format.encode(own)
                             # A sink that weighs its messages looks at them twice.
-                            weighs = target.sink.settings.get("on_oversized") == "drop_columns"
+                            weighs = isinstance(target.sink, KafkaSink) and target.sink.weighs
                             if weighs or self._uses[target.format_key] > 1:
                                 messages = messages.persist(StorageLevel.MEMORY_AND_DISK)
                                 cleanup.callback(messages.unpersist)
                             encoded[target.format_key] = messages
                         given = encoded[target.format_key]
                         if isinstance(target.sink, KafkaSink):
-                            again = _again(own, target.format)
-                            given = target.sink.fitting(given, again)
+                            given, lacking = fitting(own, given, target.format, target.sink)
+                            shortened += len(lacking)
                     target.sink.write(given, batch)
                     reach(f"pipeline.sink.{number}.written")
+                without = replace(without, shortened=shortened)
             if self._dead_letters is not None and without.unreadable:
                 self._dead_letters.write(changes.where("op = 'error'"), batch)
                 reach("pipeline.dead_letters.written")
@@ -192,7 +194,9 @@ class BatchWriter:
         left = unreadable - sum(reasons.values())
         if left:
             reasons[OTHER_REASONS] = reasons.get(OTHER_REASONS, 0) + left
-        return MessageCounts(reasons, no_event, unreadable if self._dead_letters is not None else 0)
+        letters = unreadable if self._dead_letters is not None else 0
+        kept = self._on_error == "row" and any(target.sink.takes_errors for target in self._targets)
+        return MessageCounts(reasons, no_event, letters, 0 if kept else unreadable - letters)
 
 
 def shape(rows: DataFrame, shaping: Shaping, cleanup: ExitStack, found: Found | None = None) -> DataFrame | None:
@@ -211,11 +215,6 @@ def shape(rows: DataFrame, shaping: Shaping, cleanup: ExitStack, found: Found | 
         return made if made.count() else None
     except PySparkException as error:
         raise explained(error) from error
-
-
-def _again(rows: DataFrame, format: Format) -> Callable[[list[str], int], DataFrame]:
-    """Makes a batch's messages anew, with changes at some positions lacking their large values."""
-    return lambda positions, most: format.encode(without_large_values(rows, positions, most))
 
 
 def count_rows(changes: DataFrame) -> list[BatchCount]:
@@ -253,7 +252,8 @@ def _first_error(errors: DataFrame) -> FormatError:
     return FormatError(
         f"A message can't be read (topic {found['topic']}, partition {found['partition']}, offset {found['offset']}): "
         f"{found['error']}",
-        remedy="Nothing of its batch is in a sink. Set on_error to row, drop or dead_letter to go on without it.",
+        remedy="Nothing of its batch is in a sink. Set on_error of the source's format to dead_letter to keep such "
+        "messages, or to drop to go on without them.",
     )
 
 

@@ -19,15 +19,17 @@ if TYPE_CHECKING:
 ON_ERROR = Option(
     "on_error",
     str,
-    "What becomes of a message that can't be read. `row`: an `error` row for the sinks, of which tables and formats "
-    "leave it out. `drop`: nothing. `dead_letter`: the sink of the section `dead_letter` keeps it. `fail`: the run "
-    "stops. With all but `fail` it is counted.",
-    default="row",
+    "What becomes of a message that can't be read. `fail`: the run stops. `dead_letter`: the sink of the section "
+    "`dead_letter` keeps it. `row`: an `error` row for the sinks, of which tables and formats leave it out. `drop`: "
+    "nothing. With all but `fail` it is counted, and `headrace status` ends with 1 where no sink has it. By default "
+    "`dead_letter` where that section is there, `row` where a sink keeps such rows (`memory`), else `fail`.",
+    default=None,
     choices=("row", "drop", "dead_letter", "fail"),
 )
 """Given with a format that reads; a pipeline can do more with such messages than `headrace.decode`."""
 
 _TIMEOUT = 5.0
+_ISOLATION = "kafka.isolation.level"
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,12 @@ class Held:
 
 
 class KafkaTopics:
-    """Topics that carry a change feed. Spark reads them itself, so this only says how, and where the end is."""
+    """Topics that carry a change feed. Spark reads them itself, so this only says how, and where the end is.
+
+    Options that begin with `kafka.` are settings of Kafka's consumer, handed on as they are. By default
+    `kafka.isolation.level` is `read_committed`: messages of transactions that were rolled back are not read, and those
+    of one that is still open wait for its end.
+    """
 
     options: ClassVar[tuple[Option, ...]] = (
         Option("bootstrap_servers", str, "The brokers to begin with: host:port, comma separated."),
@@ -79,7 +86,9 @@ class KafkaTopics:
                 "Source 'kafka' needs 'topics' or 'topics.pattern', and not both.", remedy="Name the topics to read."
             )
         self.settings = options
-        self.client_settings = dict(client_settings)
+        # A transaction that its producer rolled back did not happen.
+        isolation = {} if _ISOLATION in map(str.lower, client_settings) else {_ISOLATION: "read_committed"}
+        self.client_settings = {**isolation, **client_settings}
         self.format = format
         self.on_error = on_error
 

@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -185,7 +186,7 @@ def read_model(path: Path) -> Model:
     document = read_yaml(path)
     sections = _sections(document)
     settings = sections.pipeline
-    source_type, source, given = _source(document, sections.source, _absolute(settings.checkpoint, path))
+    source_type, source, given = _source(document, sections, _absolute(settings.checkpoint, path))
     targets = _targets(document, sections)
     return Model(
         file=path,
@@ -222,7 +223,7 @@ def find_mistakes(path: Path) -> list[OptionError]:
             found.append(error)
             return None
 
-    made = tried(lambda: _source(document, sections.source, checkpoint))
+    made = tried(lambda: _source(document, sections, checkpoint))
     kind = "" if made is None else made[0]
     given = sections.format
     common = None if given is None else tried(lambda: _format(document, given, ("format",)))
@@ -294,16 +295,17 @@ _MISSING = {
 
 
 def _source(
-    document: Document, section: dict[str, Any], checkpoint: str
+    document: Document, sections: Sections, checkpoint: str
 ) -> tuple[str, Source | KafkaTopics, dict[str, Any]]:
     place: Place = ("source",)
+    section = sections.source
     kind = _type(document, section, place, "source", [*registry.names("source"), "kafka"])
     given = {name: value for name, value in section.items() if name != "type"}
     if kind == "kafka":
         format = given.pop("format", None)
         if format is None:
             raise document.error(place, "Source 'kafka' needs a format.", "Add format: {type: debezium_json}.")
-        format, on_error = _on_error(document, format, (*place, "format"))
+        format, on_error = _on_error(document, format, (*place, "format"), sections)
         ours = {name: value for name, value in given.items() if not KafkaTopics.is_client_setting(name)}
         if misplaced := next((name for name in ours if _fold(name) == _fold(ON_ERROR.name)), None):
             raise document.error(
@@ -326,14 +328,25 @@ def _source(
     return kind, _made(document, place, lambda: found(options)), given
 
 
-def _on_error(document: Document, section: Any, place: Place) -> tuple[Any, str]:
-    """A format's section without `on_error`, which the pipeline itself sees to, and what it says."""
+def _on_error(document: Document, section: Any, place: Place, sections: Sections) -> tuple[Any, str]:
+    """A format's section without `on_error`, which the pipeline itself sees to, and what it says or goes without
+    saying."""
+    otherwise = "dead_letter" if sections.dead_letter is not None else "row" if _errors_rest(sections) else "fail"
     if not isinstance(section, dict):
-        return section, ON_ERROR.default
+        return section, otherwise
     named = [name for name in section if _fold(name) == _fold(ON_ERROR.name)]
     given = {name: section[name] for name in named}
     wanted = _options(document, (ON_ERROR,), given, place, f"format '{section.get('type')}'")
-    return {name: value for name, value in section.items() if name not in named}, wanted[ON_ERROR.name]
+    return {name: value for name, value in section.items() if name not in named}, wanted[ON_ERROR.name] or otherwise
+
+
+def _errors_rest(sections: Sections) -> bool:
+    """Whether `error` rows rest in some sink. A sink that is not known says so elsewhere."""
+    for section, _ in _listed_sinks(sections):
+        with suppress(OptionError, ModuleNotFoundError):
+            if registry.find("sink", str(section.get("type"))).takes_errors:
+                return True
+    return False
 
 
 def _observe(document: Document, section: dict[str, Any] | None) -> Any:

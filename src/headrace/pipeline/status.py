@@ -38,15 +38,15 @@ def pipeline_status(model: Model, spark: SparkSession | None, *, ask_source: boo
         running=by is not None if here else None,
         process=None if by is None else by[0],
     )
+    counts = KeptCounts.from_text(folder.text(MESSAGE_COUNTS)).up_to(batch)
     source = model.source
     if isinstance(source, KafkaTopics):
-        counts = KeptCounts.from_text(folder.text(MESSAGE_COUNTS)).up_to(batch)
         return replace(status, topics=json.loads(line) if line else {}, messages=counts)
     offsets = (offsets_of(line) if line else None) or Offsets()
     now = dt.datetime.now(dt.UTC)
     captured = Databases(source).sources
     found = [_database(name, one, offsets.of(name), now, ask_source) for name, one in captured.items()]
-    return replace(status, databases=tuple(found))
+    return replace(status, databases=tuple(found), messages=counts or None)
 
 
 def _database(name: str, source: Source, offset: Offset, now: dt.datetime, ask: bool) -> DatabaseStatus:

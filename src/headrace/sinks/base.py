@@ -59,6 +59,7 @@ class Sink(ABC):
             for byte.
         takes: `messages` or `changes`.
         looks_with_spark: whether `preview` needs a session to look at a target.
+        takes_errors: whether `error` rows rest in it like others, so that messages which can't be read are not lost.
     """
 
     name: ClassVar[str]
@@ -66,6 +67,7 @@ class Sink(ABC):
     guarantee: ClassVar[Literal["exactly-once", "at-least-once"]]
     takes: ClassVar[Literal["messages", "changes"]]
     looks_with_spark: ClassVar[bool] = False
+    takes_errors: ClassVar[bool] = False
 
     def __init__(self, options: Options) -> None:
         self.settings = options

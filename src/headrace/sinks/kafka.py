@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -224,24 +224,22 @@ class KafkaSink(Sink):
             self._send(messages, batch)
         faultpoints.reach("sink.kafka.after_write")
 
-    def fitting(self, messages: DataFrame, again: Callable[[list[str], int], DataFrame]) -> DataFrame:
-        """The messages to write, those that are too large made anew without their large columns, where that is asked.
+    def too_large(self, messages: DataFrame) -> list[str]:
+        """The positions of messages that Kafka would refuse for their size, where their changes are to be made smaller.
 
-        Looks at all messages in a Spark job of its own; persist them if they are dear to compute.
-
-        Args:
-            messages: those of a batch.
-            again: makes all of them anew, leaving out values of more than so many bytes in the changes at these
-                positions.
+        Looks at all messages in a Spark job of its own.
         """
-        if self.settings["on_oversized"] != "drop_columns":
-            return messages
+        if not self.weighs:
+            return []
         weighed = self._weighed(messages, self._topics_of(messages))
         # Few, because their messages are large.
         large = weighed.where("reason is not null").select("position").distinct().collect()
-        if not large:
-            return messages
-        return again(sorted(row["position"] for row in large), self.settings["oversized_column_bytes"])
+        return sorted(row["position"] for row in large)
+
+    @property
+    def weighs(self) -> bool:
+        """Whether `too_large` looks at messages."""
+        return bool(self.settings["on_oversized"] == "drop_columns")
 
     def _set_aside(self, rows: DataFrame, topics: Mapping[str, Topic], batch: BatchId) -> DataFrame:
         """Keep the messages that are too large in a folder of their batch; the others are given back."""

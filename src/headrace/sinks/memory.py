@@ -27,6 +27,7 @@ class MemorySink(Sink):
     name: ClassVar[str] = "memory"
     guarantee: ClassVar[Literal["exactly-once", "at-least-once"]] = "exactly-once"
     takes: ClassVar[Literal["messages", "changes"]] = "changes"
+    takes_errors: ClassVar[bool] = True
     options: ClassVar[tuple[Option, ...]] = (
         Option("name", str, "Under which name the batches are kept; see `MemorySink.batches`.", default="memory"),
     )
