@@ -10,9 +10,10 @@ from typer.testing import CliRunner
 
 from headrace.cli.app import app
 from headrace.emulators.sqlserver import EmulatedServer
-from headrace.sources.signals import new_files, read_file
+from headrace.sources.signal_files import present_files, read_file
 
-ENABLE = "EXEC sys.sp_cdc_enable_table @source_schema = N'dbo', @source_name = N'signals', @role_name = NULL"
+ENABLE = "EXEC sys.sp_cdc_enable_table @source_schema = N'dbo', @source_name = N'{}', @role_name = NULL"
+TABLES = {"a": "id int not null primary key, n int", "bb": "id int not null primary key, n int", "keyless": "n int"}
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +23,10 @@ def server(tmp_path_factory):
         database.execute(
             "CREATE TABLE dbo.signals (id varchar(42) not null primary key, type varchar(32), data varchar(2048))"
         )
-        database.execute(ENABLE)
+        database.execute(ENABLE.format("signals"))
+        for table, columns in TABLES.items():
+            database.execute(f"CREATE TABLE dbo.{table} ({columns})")
+            database.execute(ENABLE.format(table))
         database.capture()
     return folder
 
@@ -74,7 +78,7 @@ def test_a_row_in_the_signal_table(pipeline, tmp_path):
 def test_a_file_beside_the_checkpoint_or_where_the_pipeline_says(pipeline, tmp_path, source, folder):
     done = signal(pipeline(**source), "stop-snapshot", "--id", "mine")
     assert done.exit_code == 0
-    (name,) = new_files(tmp_path / folder, "")
+    (name,) = present_files(str(tmp_path / folder))
     assert str(tmp_path / folder / name) in done.output
     found = read_file(tmp_path / folder, name)
     assert (found.id, found.type) == ("mine", "stop-snapshot")
@@ -118,6 +122,48 @@ MISTAKES = [
 def test_a_mistake_is_one_sentence_and_2(pipeline, arguments, source, sentence):
     done = signal(pipeline(**source), *arguments)
     assert (done.exit_code, done.output) == (2, sentence + "\n")
+
+
+@pytest.mark.parametrize("place", [{"signal_data_collection": "dbo.signals"}, {}], ids=["row", "file"])
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (
+            ("execute-snapshot", "--tables", "dbo.a,dbo.bbb"),
+            "No captured table matches 'dbo.bbb'. Did you mean 'dbo.bb'?",
+        ),
+        (
+            ("stop-snapshot", "--tables", r"other\..*"),
+            r"No captured table matches 'other\..*'. Known: dbo.a, dbo.bb, dbo.keyless, dbo.signals.",
+        ),
+        (
+            ("execute-snapshot", "--tables", "dbo.keyless"),
+            "Table 'dbo.keyless' has no key by which it could be read beside the stream. Ask for a blocking snapshot "
+            "of it: --type blocking.",
+        ),
+        (("execute-snapshot", "--tables", "dbo.a", "--filter", "n >"), "The server refuses the filter of table"),
+        (
+            ("execute-snapshot", "--tables", r"dbo\.[ab]+", "--filter", "nn > 1"),
+            "The server refuses the filter of table 'dbo.a'",
+        ),
+    ],
+)  # fmt: skip
+def test_what_the_stream_could_not_follow_is_refused_and_not_sent(pipeline, tmp_path, place, arguments, sentence):
+    done = signal(pipeline(**place), *arguments)
+    assert done.exit_code == 2
+    assert done.output.startswith(sentence)
+    assert done.output.count("\n") == 1
+    assert not (tmp_path / "state-signals").exists()
+    with EmulatedServer(tmp_path / "server").database("shop") as database:
+        assert database.execute("SELECT * FROM dbo.signals").fetchall() == []
+
+
+def test_a_file_is_left_for_a_database_that_can_not_be_asked_and_that_is_said(pipeline, tmp_path):
+    file = pipeline(hostname="/nowhere")
+    done = signal(file, "execute-snapshot", "--tables", "dbo.a")
+    assert done.exit_code == 0
+    assert done.stderr.startswith("Not checked, because the database can't be asked: ")
+    assert len(present_files(str(tmp_path / "state-signals"))) == 1
 
 
 def test_a_row_that_the_table_refuses_is_said(pipeline):

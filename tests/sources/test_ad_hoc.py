@@ -9,6 +9,7 @@ import pytest
 from headrace.changes import Position, TableId
 from headrace.changes.position import SNAPSHOT_ORDER
 from headrace.sources.ad_hoc import AdHoc, Candidate, Request
+from headrace.sources.signal_files import TakenFiles
 from headrace.sources.signals import Signal
 
 TABLES = [
@@ -171,7 +172,7 @@ def test_a_surrogate_key_is_said_and_the_tables_own_key_is_used():
             blocking=("dbo.log",),
             paused=True,
             stalled=True,
-            file="20261121T120000.json",
+            files=TakenFiles("20261121T120000.000000Z-00000000.json", ("9999.json",)),
             numbers=3,
         ),
     ],

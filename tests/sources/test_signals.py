@@ -8,6 +8,7 @@ import pytest
 
 from headrace.changes import TableId
 from headrace.errors import FormatError, HeadraceError, OptionError
+from headrace.sources.signal_files import TakenFiles, present_files, read_file, take_files, write_file
 from headrace.sources.signals import (
     SENT,
     ExecuteSnapshot,
@@ -20,11 +21,8 @@ from headrace.sources.signals import (
     Watermark,
     chosen,
     names,
-    new_files,
     parse_signal,
-    read_file,
     signal_data,
-    write_file,
 )
 
 CUSTOMERS = TableId("shop", "dbo", "customers")
@@ -152,16 +150,85 @@ def test_a_signal_that_nobody_could_follow_is_not_made(arguments, said):
         signal_data(*arguments)
 
 
+def write(folder, id):
+    """The name of the file that the command leaves."""
+    return write_file(folder, Signal(id, "log", '{"message": "hello"}')).name
+
+
+def take(folder, taken):
+    """What is taken after a look, through the offset's JSON, and the ids of the signals that were found."""
+    taken, found = take_files(str(folder), taken, pytest.fail)
+    return TakenFiles.from_json(taken.to_json()), [signal.id for signal in found]
+
+
 def test_files_are_taken_in_the_order_in_which_they_were_written(tmp_path):
     folder = tmp_path / "signals"
-    assert new_files(folder, "") == []
-    written = [write_file(folder, Signal(f"s{n}", "log", '{"message": "hello"}')).name for n in range(5)]
-    assert new_files(folder, "") == written
-    assert new_files(folder, written[2]) == written[3:]
+    assert take(folder, TakenFiles()) == (TakenFiles(), [])
+    written = [write(folder, f"s{n}") for n in range(3)]
+    taken, found = take(folder, TakenFiles())
+    assert found == ["s0", "s1", "s2"]
+    written += [write(folder, f"s{n}") for n in range(3, 5)]
+    assert sorted(written) == written
+    taken, found = take(folder, taken)
+    assert found == ["s3", "s4"]
     assert read_file(folder, written[0]) == Signal("s0", "log", '{"message": "hello"}')
-    (folder / "notes.txt").write_text("not a signal")
     (folder / ".2026.json").write_text("being written")
-    assert new_files(folder, written[-1]) == []
+    assert take(folder, taken) == (taken, [])
+
+
+AHEAD, BEHIND = "99990101T000000.000000Z-00000000.json", "20010101T000000.000000Z-00000000.json"
+
+
+@pytest.mark.parametrize("name", [AHEAD, BEHIND, "9999.json", "0.json", "zzz.json"])
+@pytest.mark.parametrize("kept", [True, False], ids=["still there", "deleted"])
+def test_no_name_of_a_file_keeps_another_from_being_read(tmp_path, name, kept):
+    (tmp_path / name).write_text('{"id": "odd", "type": "log", "data": {"message": "hello"}}')
+    taken, found = take(tmp_path, TakenFiles())
+    assert found == ["odd"]
+    if not kept:
+        (tmp_path / name).unlink()
+    write(tmp_path, "command")
+    taken, found = take(tmp_path, taken)
+    assert found == ["command"]
+    for late in ("10.json", "2026.json", "zz.json"):
+        (tmp_path / late).write_text(f'{{"id": "{late}", "type": "log"}}')
+        taken, found = take(tmp_path, taken)
+        assert found == [late]
+    assert take(tmp_path, taken) == (taken, [])
+
+
+def test_what_waits_together_is_read_in_the_order_of_writing_though_a_clock_ran_ahead(tmp_path):
+    (tmp_path / AHEAD).write_text('{"id": "first", "type": "log"}')
+    for id in ("second", "third"):
+        write(tmp_path, id)
+    assert take(tmp_path, TakenFiles())[1] == ["first", "second", "third"]
+
+
+def test_what_an_offset_names_does_not_grow_with_the_files_that_the_command_left(tmp_path):
+    for n in range(40):
+        (tmp_path / f"20010101T000000.{n:06}Z-00000000.json").write_text('{"type": "log"}')
+    taken, found = take(tmp_path, TakenFiles())
+    assert len(found) == 40
+    assert taken == TakenFiles("20010101T000000.000039Z-00000000.json", ())
+    assert TakenFiles.from_json(taken.to_json()) == taken
+
+
+@pytest.mark.parametrize("last", ["9999.json", "20260101T000000.000000Z-00000000.json"])
+def test_an_offset_of_an_earlier_release_has_only_the_last_name(tmp_path, last):
+    for name in ("1.json", last):
+        (tmp_path / name).write_text(f'{{"id": "{name}", "type": "log"}}')
+    taken, found = take(tmp_path, TakenFiles.from_json({"file": last}))
+    assert found == []
+    for id in ("mine", "another"):
+        write(tmp_path, id)
+        taken, found = take(tmp_path, taken)
+        assert found == [id]
+
+
+def test_a_file_that_is_not_read_because_of_its_name_is_told(tmp_path, caplog):
+    (tmp_path / "notes.txt").write_text("not a signal")
+    assert present_files(str(tmp_path)) == []
+    assert any("'notes.txt'" in message and "doesn't end in .json" in message for message in caplog.messages)
 
 
 def test_data_in_a_file_may_be_an_object_its_text_or_nothing(tmp_path):

@@ -38,7 +38,7 @@ def signal(
     """
     out = Console(highlight=False, markup=False, soft_wrap=True)
     with failures_told(debug) as shown:
-        from headrace.errors import OptionError
+        from headrace.errors import ConnectError, OptionError
         from headrace.pipeline.model import read_model
         from headrace.sources.base import Source
 
@@ -52,5 +52,9 @@ def signal(
         wanted = [name.strip() for name in re.split(r",(?![^{]*\})", tables) if name.strip()]
         data = signal_data(asked, wanted, kind=type, filter=filter, message=message)
         sent = Signal(id or f"headrace-{uuid.uuid4().hex[:12]}", asked, data)
+        try:
+            model.source.check_signal(sent)
+        except ConnectError as error:
+            typer.echo(model.hide(f"Not checked, because the database can't be asked: {error}"), err=True)
         for place in model.source.signal(sent):
             out.print(model.hide(f"Signal '{sent.id}' ({sent.type}) is in {place}."))

@@ -12,8 +12,10 @@ from typing import Any
 
 from headrace.changes import TableId
 from headrace.changes.position import SNAPSHOT_ORDER, Position
-from headrace.errors import FormatError
+from headrace.errors import FormatError, OptionError
+from headrace.registry import did_you_mean
 from headrace.sources.offset import Key
+from headrace.sources.signal_files import TakenFiles
 from headrace.sources.signals import (
     ExecuteSnapshot,
     LogMessage,
@@ -27,6 +29,8 @@ from headrace.sources.signals import (
     parse_signal,
 )
 
+NO_ROW = "1 = 0 AND ({filter}\n)"
+"""A predicate with which a server reads a filter of the user's and no row."""
 INCREMENTAL = "incremental"
 """The snapshot mark of rows that were read beside the stream."""
 _ORDER = SNAPSHOT_ORDER + "i"
@@ -44,6 +48,54 @@ class Candidate:
 
     id: TableId
     key: tuple[str, ...]
+
+
+def asked_tables(signal: Signal, tables: Sequence[Candidate]) -> list[tuple[TableId, str]]:
+    """The tables of which a signal wants only some rows, each with its filter.
+
+    Args:
+        signal: as it will be sent.
+        tables: what is captured, in all databases.
+
+    Raises:
+        OptionError: it names a table that is not captured, or one that can't be read as it asks.
+        FormatError: it can't be read.
+    """
+    meaning = parse_signal(signal)
+    if not isinstance(meaning, ExecuteSnapshot | StopSnapshot):
+        return []
+    keys = {table.id: table.key for table in tables}
+    meant: dict[TableId, None] = {}
+    for pattern in meaning.collections or ():
+        found = chosen(pattern, keys)
+        if not found:
+            raise OptionError(
+                f"No captured table matches '{pattern}'.", remedy=did_you_mean(pattern, [id.path for id in keys])
+            )
+        meant |= dict.fromkeys(found)
+    if isinstance(meaning, StopSnapshot):
+        return []
+    keyless = next((id for id in meant if not keys[id]), None)
+    if keyless is not None and meaning.kind == "incremental":
+        raise OptionError(
+            f"Table '{keyless.path}' has no key by which it could be read beside the stream.",
+            remedy="Ask for a blocking snapshot of it: --type blocking.",
+        )
+    filters = [(id, meaning.filter_of(id)) for id in meant]
+    return [(id, filter) for id, filter in filters if filter is not None]
+
+
+def refused_filter(table: TableId, why: str) -> OptionError:
+    """The error of a filter that the server does not take.
+
+    Args:
+        table: the table it is for.
+        why: what the server says.
+    """
+    return OptionError(
+        f"The server refuses the filter of table '{table.path}': {why}",
+        remedy="Write an SQL predicate over its columns, in the words of the database.",
+    )
 
 
 @dataclass(frozen=True)
@@ -161,7 +213,7 @@ class AdHoc:
         blocking: tables to be read as in the first snapshot, not begun yet.
         paused: no further chunk is planned.
         stalled: no further chunk is planned because the capture job does not move.
-        file: the name of the last signal file that was taken.
+        files: the signal files that were taken.
         numbers: how many requests there have been.
     """
 
@@ -169,7 +221,7 @@ class AdHoc:
     blocking: tuple[str, ...] = ()
     paused: bool = False
     stalled: bool = False
-    file: str = ""
+    files: TakenFiles = TakenFiles()  # noqa: RUF009
     numbers: int = 0
 
     @property
@@ -293,7 +345,7 @@ class AdHoc:
             "blocking": list(self.blocking),
             "paused": self.paused,
             "stalled": self.stalled,
-            "file": self.file,
+            **self.files.to_json(),
             "numbers": self.numbers,
             # For whoever asks whether there is more to come, without knowing the rest.
             "running": self.running,
@@ -309,7 +361,7 @@ class AdHoc:
             blocking=tuple(data["blocking"]),
             paused=data["paused"],
             stalled=data["stalled"],
-            file=data["file"],
+            files=TakenFiles.from_json(data),
             numbers=data["numbers"],
         )
 

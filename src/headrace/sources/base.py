@@ -179,11 +179,21 @@ class Source(ABC):
         """
         return Health()
 
+    def check_signal(self, signal: Signal) -> None:
+        """Whether what a signal asks for is there: its tables are captured, and the server takes its filters.
+
+        Runs where `headrace signal` does, before `signal`. It only reads. A source that can't say raises nothing.
+
+        Raises:
+            OptionError: the signal can't be followed.
+            ConnectError: the server can't be asked.
+        """
+        return None
+
     def signal(self, signal: Signal) -> Sequence[str]:
         """Ask the stream that reads this source for something; gives the places where the signal was left.
 
-        Runs where `headrace signal` does. What was asked is known to be right; whether it can be done is decided, and
-        said, where the stream runs.
+        Runs where `headrace signal` does. What can't be done any more when the stream reads it is said there.
 
         Raises:
             OptionError: the source takes no signals, or none is set up.

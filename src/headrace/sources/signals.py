@@ -10,12 +10,9 @@ from __future__ import annotations
 import json
 import logging
 import re
-import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import lru_cache
-from pathlib import Path
 from typing import Any, Literal
 
 from headrace.changes import TableId
@@ -32,7 +29,6 @@ KINDS = ("incremental", "blocking")
 """How a snapshot can be asked for."""
 _WATERMARKS = ("snapshot-window-open", "snapshot-window-close")
 """Rows that other programs write into the same table for their own sake."""
-_SUFFIX = ".json"
 _CORRECT = "Correct it and send it again."
 
 
@@ -227,88 +223,6 @@ def signal_data(
     return json.dumps(data, ensure_ascii=False)
 
 
-# Signals as files.
-
-
-def signal_file(folder: str, signal: Signal) -> Path:
-    """Ask by a file in the source's folder of signals, where it has one.
-
-    Raises:
-        OptionError: it has none (`folder` is empty), or the folder can't be written.
-    """
-    if not folder:
-        raise OptionError(
-            "The pipeline has no place for signals.",
-            remedy="Set 'signal_data_collection' (a captured table) or 'signal_path' (a folder) in its source.",
-        )
-    return write_file(Path(folder), signal)
-
-
-def write_file(folder: Path, signal: Signal) -> Path:
-    """Leave a signal in a folder, whole or not at all; its name sorts after those that were there before.
-
-    Raises:
-        OptionError: the folder can't be written.
-    """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        stamp = f"{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}-{uuid.uuid4().hex[:8]}"
-        path = folder / f"{stamp}{_SUFFIX}"
-        partial = folder / f".{stamp}.partial"
-        data = json.loads(signal.data or "{}")
-        partial.write_text(json.dumps({"id": signal.id, "type": signal.type, "data": data}), encoding="utf-8")
-        partial.replace(path)
-    except OSError as error:
-        raise OptionError(
-            f"Signal folder '{folder}' can't be written ({error.strerror}).", remedy="Set 'signal_path' to another."
-        ) from error
-    return path
-
-
-def new_files(folder: Path, last: str) -> list[str]:
-    """The names of signal files after the last one that was taken, in order; none where there is no folder."""
-    try:
-        found = [entry.name for entry in folder.iterdir() if entry.suffix == _SUFFIX and entry.name > last]
-    except (FileNotFoundError, NotADirectoryError):
-        # The folder is made by the first signal.
-        return []
-    return sorted(name for name in found if not name.startswith("."))
-
-
-def has_files(folder: str, last: str) -> bool:
-    """Whether a signal folder has files that were not taken yet; a folder that can't be read has none."""
-    try:
-        return bool(folder) and bool(new_files(Path(folder), last))
-    except OSError:
-        # The planner says so.
-        return False
-
-
-def files_after(folder: str, last: str, say: Callable[[str], None]) -> list[tuple[str, Signal | None]]:
-    """The signal files after the last one that was taken, in order; null for one that can't be read, which is said.
-
-    Args:
-        folder: the signal folder; empty for none.
-        last: the name of the last file that was taken.
-        say: is given one sentence for each thing that the user should know.
-    """
-    if not folder:
-        return []
-    found: list[tuple[str, Signal | None]] = []
-    try:
-        names = new_files(Path(folder), last)
-    except OSError as error:
-        say_once(f"Signal folder '{folder}' can't be read ({error.strerror}); nothing is taken from it.")
-        return []
-    for name in names:
-        try:
-            found.append((name, read_file(Path(folder), name)))
-        except FormatError as error:
-            say(str(error))
-            found.append((name, None))
-    return found
-
-
 def signal_table(name: str, database: str, paths: Iterable[str]) -> str | None:
     """The path of the signal table that an option names, as the catalog spells it; null when this database has none.
 
@@ -319,26 +233,6 @@ def signal_table(name: str, database: str, paths: Iterable[str]) -> str | None:
     """
     wanted = name.strip().casefold()
     return next((path for path in paths if wanted in (path.casefold(), f"{database}.{path}".casefold())), None)
-
-
-def read_file(folder: Path, name: str) -> Signal:
-    """The signal in a file: `{"id": ..., "type": ..., "data": {...}}`, data as an object or as its text.
-
-    Raises:
-        FormatError: it can't be read, or is not such an object.
-    """
-    try:
-        found = json.loads((folder / name).read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise FormatError(
-            f"Signal file '{name}' can't be read ({_why(error)}).",
-            remedy='Write {"id": ..., "type": ..., "data": {...}}.',
-        ) from error
-    if not isinstance(found, dict) or not isinstance(found.get("type"), str):
-        raise FormatError(f"Signal file '{name}' has no text 'type'.", remedy=f"Known: {', '.join(TYPES)}.")
-    data = found.get("data")
-    text = data if isinstance(data, str) or data is None else json.dumps(data, ensure_ascii=False)
-    return Signal(str(found.get("id") or name.removesuffix(_SUFFIX)), found["type"], text)
 
 
 def _execute(signal: Signal, data: Mapping[str, Any]) -> ExecuteSnapshot:
@@ -391,13 +285,14 @@ def _data(signal: Signal) -> Mapping[str, Any]:
     try:
         data = json.loads(signal.data)
     except (ValueError, RecursionError) as error:
-        raise _unreadable(signal, f"has data that is no JSON ({_why(error)})", _CORRECT) from error
+        raise _unreadable(signal, f"has data that is no JSON ({why(error)})", _CORRECT) from error
     if not isinstance(data, dict):
         raise _unreadable(signal, "has data that is no JSON object", _CORRECT)
     return data
 
 
-def _why(error: Exception) -> str:
+def why(error: Exception) -> str:
+    """Why JSON can't be read, without a word of it."""
     if isinstance(error, json.JSONDecodeError):
         return f"{error.msg}, character {error.pos + 1}"
     if isinstance(error, OSError):

@@ -20,7 +20,8 @@ from headrace.sources.change_tables.connection import StatementError
 from headrace.sources.databases import Databases, Offsets
 from headrace.sources.offset import Offset
 from headrace.sources.reader import source_named
-from headrace.sources.signals import Signal, write_file
+from headrace.sources.signal_files import write_file
+from headrace.sources.signals import Signal
 
 NOW = dt.datetime(2026, 11, 21, 12, 0, tzinfo=dt.UTC)
 ENABLE = "EXEC sys.sp_cdc_enable_table @source_schema = N'dbo', @source_name = N'{}', @role_name = NULL"

@@ -35,7 +35,8 @@ from headrace.sources.column_masks import Masks
 from headrace.sources.health import CaptureState, Health
 from headrace.sources.offset import Offset
 from headrace.sources.rows import repeat, schema_batch
-from headrace.sources.signals import Signal, files_after, say, say_once, signal_table
+from headrace.sources.signal_files import take_files
+from headrace.sources.signals import Signal, say, say_once, signal_table
 
 _LOG = logging.getLogger("headrace.sources")
 _PASSING = re.compile(r"deadlock|lock request time ?out", re.IGNORECASE)
@@ -66,10 +67,9 @@ class AdHocPlanner:
         """
         state = AdHoc.from_json(start.ad_hoc).behind()
         signals = self._rows(start, commit, histories)
-        files = files_after(self._settings["signal_path"], state.file, say)
-        if files:
-            signals += [signal for _, signal in files if signal is not None]
-            state = replace(state, file=files[-1][0])
+        files, asked = take_files(self._settings["signal_path"], state.files, say)
+        signals += asked
+        state = replace(state, files=files)
         tables = [Candidate(history.newest.id, history.newest.chunk_key) for history in histories.values()]
         return state.take(signals, tables, say, at=commit)
 

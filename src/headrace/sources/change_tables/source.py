@@ -15,10 +15,10 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from headrace.changes import TableSchema
-from headrace.errors import OptionError
+from headrace.changes import TableId, TableSchema
+from headrace.errors import CaptureError, OptionError
 from headrace.options import Options
-from headrace.sources.ad_hoc import AdHoc
+from headrace.sources.ad_hoc import NO_ROW, AdHoc, Candidate, asked_tables, refused_filter
 from headrace.sources.base import ONE_CHUNK, Limit, Slice, Source
 from headrace.sources.change_tables.catalog import CatalogTable
 from headrace.sources.change_tables.connection import Connection
@@ -31,11 +31,13 @@ from headrace.sources.change_tables.signal_table import insert_signal, require_s
 from headrace.sources.change_tables.slices import SAME_ROWS, read_slice
 from headrace.sources.change_tables.slicing import Slicing
 from headrace.sources.change_tables.snapshot_read import structure_lock
+from headrace.sources.change_tables.structure import CapturedTable
 from headrace.sources.change_tables.table_rules import TableRules
 from headrace.sources.health import Health
 from headrace.sources.offset import Offset
 from headrace.sources.rights import MissingRight
-from headrace.sources.signals import Signal, has_files, signal_file, signal_table
+from headrace.sources.signal_files import has_files, signal_file
+from headrace.sources.signals import Signal, signal_table
 
 
 class HealthProbe(Protocol):
@@ -181,6 +183,25 @@ class ChangeTableSource(Source):
             self._probe = self._health_probe()
         return self._probe.ask(offset)
 
+    def check_signal(self, signal: Signal) -> None:
+        """Whether the tables that it names are captured in one of the databases, and the server takes its filters."""
+        sources = [source for source in self.databases().values() if isinstance(source, ChangeTableSource)]
+        found: dict[TableId, tuple[ChangeTableSource, CapturedTable]] = {}
+        for source in sources:
+            with source._connect() as connection:
+                catalog = source._read_catalog(connection, strict=True)
+            found |= {table.newest.id: (source, table.newest) for table in catalog.values()}
+        candidates = [Candidate(id, table.chunk_key) for id, (_, table) in found.items()]
+        for id, filter in asked_tables(signal, candidates):
+            source, table = found[id]
+            with source._connect() as connection:
+                where = NO_ROW.format(filter=filter)
+                query = connection.statements.greatest_key(table, table.chunk_key, condition=where)
+                try:
+                    connection.rows(*query)
+                except CaptureError as error:
+                    raise refused_filter(id, error.message) from error
+
     def signal(self, signal: Signal) -> Sequence[str]:
         """Ask by a row in each database's signal table; by a file where there is none."""
         if self.settings["signal_data_collection"]:
@@ -190,7 +211,7 @@ class ChangeTableSource(Source):
 
     def has_signals(self, offset: Offset) -> bool:
         """Whether the signal folder has files that were not taken yet; rows of a signal table are commits."""
-        return has_files(self.settings["signal_path"], AdHoc.from_json(offset.ad_hoc).file)
+        return has_files(self.settings["signal_path"], AdHoc.from_json(offset.ad_hoc).files)
 
     def _insert(self, signal: Signal) -> list[str]:
         with self._connect() as connection:

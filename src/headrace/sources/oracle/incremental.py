@@ -39,7 +39,8 @@ from headrace.sources.oracle.snapshot_read import (
 from headrace.sources.oracle.staging import Staging
 from headrace.sources.oracle.structure import OracleTable, tables_of
 from headrace.sources.rows import repeat, schema_batch
-from headrace.sources.signals import Signal, files_after, say, say_once, signal_table
+from headrace.sources.signal_files import take_files
+from headrace.sources.signals import Signal, say, say_once, signal_table
 
 COLUMNS = 3
 """A signal table's columns: id, type and data, whatever their names."""
@@ -80,11 +81,9 @@ class AdHocPlanner:
             end: the batch's end.
             signals: rows of the signal table in the batch.
         """
-        found = list(signals)
-        files = files_after(self._settings["signal_path"], state.file, say)
-        if files:
-            found += [signal for _, signal in files if signal is not None]
-            state = replace(state, file=files[-1][0])
+        files, asked = take_files(self._settings["signal_path"], state.files, say)
+        state = replace(state, files=files)
+        found = [*signals, *asked]
         if not found:
             return state
         tables = [Candidate(table.id, table.chunk_key) for table in tables_of(end.structures).values()]

@@ -16,9 +16,9 @@ import pyarrow as pa
 
 from headrace import faultpoints
 from headrace.changes import TableSchema
-from headrace.errors import CaptureError
+from headrace.errors import CaptureError, OptionError
 from headrace.options import Options
-from headrace.sources.ad_hoc import AdHoc
+from headrace.sources.ad_hoc import NO_ROW, AdHoc, Candidate, asked_tables, refused_filter
 from headrace.sources.base import ONE_CHUNK, Limit, Slice, Source
 from headrace.sources.health import Health
 from headrace.sources.offset import Offset
@@ -47,7 +47,8 @@ from headrace.sources.oracle.staging import Range, Staging
 from headrace.sources.oracle.table_rules import TableRules
 from headrace.sources.rights import MissingRight
 from headrace.sources.select_overrides import SelectOverrides
-from headrace.sources.signals import Signal, has_files, signal_file
+from headrace.sources.signal_files import has_files, signal_file
+from headrace.sources.signals import Signal
 from headrace.sources.snapshot import found_empty, plan_chunks
 
 _NO_TABLE = 942
@@ -195,6 +196,24 @@ class OracleSource(Source):
         """Whether the database writes a log that can be mined, up to where it was mined, and whether logs are gone."""
         return HealthProbe(self._connect, self.settings, self._staging).ask(offset)
 
+    def check_signal(self, signal: Signal) -> None:
+        """Whether the tables that it names are captured, and the server takes its filters."""
+        if self.settings["snapshot_mode"] == "initial_only":
+            raise OptionError(
+                "A pipeline with snapshot.mode=initial_only ends with its snapshot and follows no signal.",
+                remedy="Use another snapshot.mode.",
+            )
+        with self._connect("") as root:
+            at = int(root.value(statements.CURRENT_SCN))
+        with self._connect(self.settings["pdb"]) as connection:
+            tables = captured_tables(connection, self._database, self.settings, strict=True)
+            found = {table.id: table for table in tables.values()}
+            for id, filter in asked_tables(signal, [Candidate(id, table.chunk_key) for id, table in found.items()]):
+                try:
+                    connection.rows(statements.greatest_key(found[id], NO_ROW.format(filter=filter)), scn=at)
+                except OracleError as error:
+                    raise refused_filter(id, error.message) from error
+
     def signal(self, signal: Signal) -> Sequence[str]:
         """Ask by a row in the signal table; by a file where there is none."""
         if self.settings["signal_data_collection"]:
@@ -203,7 +222,7 @@ class OracleSource(Source):
 
     def has_signals(self, offset: Offset) -> bool:
         """Whether the signal folder has files that were not taken yet; rows of a signal table are commits."""
-        return has_files(self.settings["signal_path"], AdHoc.from_json(offset.ad_hoc).file)
+        return has_files(self.settings["signal_path"], AdHoc.from_json(offset.ad_hoc).files)
 
     def _insert(self, signal: Signal) -> str:
         with self._connect(self.settings["pdb"]) as connection:
