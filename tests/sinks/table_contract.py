@@ -165,6 +165,22 @@ class TableSinkContract:
         target.write(Batch(T).add("c", T, 5, B), 3)
         assert target.content(T) == [(2, "z", None)]
 
+    def test_rows_whose_key_holds_null_are_kept_apart_changed_and_deleted(self, target: TableTarget) -> None:
+        made = table("of_null", key=("id", "b"), id="int32", a="string", b="string")
+        schema = replace(made, columns=tuple(replace(column, nullable=True) for column in made.columns))
+        keys = [(None, None), (None, "y"), ("1", None), ("1", "y")]
+        rows = [{"id": id, "a": "x", "b": b} for id, b in keys]
+        first = Batch(schema)
+        for number, row in enumerate(rows):
+            first.add("r", schema, f"1/r/{number}", row, snapshot="last" if row is rows[-1] else "true")
+        target.write(first, 0)
+        second = Batch(schema).add("u", schema, "2//", {**rows[0], "a": "new"}, rows[0])
+        second.add("d", schema, "3//", None, rows[1])
+        second.add("u", schema, "4//", {**rows[2], "id": None, "b": "z"}, rows[2])
+        for _ in range(2):
+            target.write(second, 1)
+            assert target.content(schema) == sorted([(None, "new", None), (None, "x", "z"), (1, "x", "y")], key=repr)
+
     @FEW
     @given(steps=STEPS, sizes=st.lists(st.integers(1, 8), max_size=2), partial=st.booleans())
     def test_any_history_of_a_table_with_a_key(

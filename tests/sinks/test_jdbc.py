@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from decimal import Decimal
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from change_history import Batch, pos, table
@@ -45,6 +45,9 @@ def target(spark: Any, database: Running) -> JdbcTarget:
 class TestJdbc(TableSinkContract):
     fault_point = "sink.jdbc"
     looked = "staged"
+    gaps: ClassVar[Mapping[str, str]] = {
+        "test_rows_whose_key_holds_null_are_kept_apart_changed_and_deleted": "a primary key holds no NULL: it stops"
+    }
 
 
 UTC = dt.UTC

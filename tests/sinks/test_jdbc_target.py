@@ -12,6 +12,7 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -126,6 +127,18 @@ def test_keys_that_differ_in_case_accent_or_a_space_are_different(database: Runn
     assert target.content() == sorted(((key, key) for key in keys), key=repr)
     target.write([Folded("d", "2", {"id": "A"}), Folded("d", "3", {"id": "\u00e1"})], 1)
     assert {row[0] for row in target.content()} == set(keys) - {"A", "\u00e1"}
+
+
+def test_a_row_whose_key_holds_null_stops_and_nothing_is_written(database: Running) -> None:
+    by_index = replace(PAIR, columns=tuple(replace(column, nullable=True) for column in PAIR.columns))
+    target = Target(database, by_index)
+    target.write([Folded("u", "1", {"k": "x", "id": 1, "a": "a", "b": 1})], 1)
+    new = Folded("u", "2", {"k": "y", "id": 1, "a": "a", "b": 1})
+    with pytest.raises(SinkError, match=r"has NULL in its key \(k, id\)"):
+        target.write([new, Folded("u", "3", {"k": "y", "id": None, "a": "a", "b": 1})], 2)
+    # A delete takes nothing away that could be there.
+    assert target.write([Folded("d", "4", {"k": "y", "id": None})], 3)
+    assert len(target.content()) == 1
 
 
 def test_rows_of_an_attempt_that_failed_never_count(database: Running) -> None:

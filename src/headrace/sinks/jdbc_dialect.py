@@ -211,6 +211,13 @@ class Dialect(ABC):
         """Count the staged rows that count."""
         return f"SELECT COUNT(*) FROM {self.table(mirror.stage)} s WHERE {self.taken(labels)}"
 
+    def count_null_keys(self, mirror: Mirror, labels: Sequence[str]) -> str:
+        """Count the rows to be kept whose key holds NULL."""
+        null = " OR ".join(f"s.{staged} IS NULL" for _, staged in mirror.key)
+        return (
+            f"SELECT COUNT(*) FROM {self.table(mirror.stage)} s WHERE {self.taken(labels)} AND s.o <> 'd' AND ({null})"
+        )
+
     def count_missing(self, mirror: Mirror, labels: Sequence[str]) -> str:
         """Count the changes that lack values which the target does not have either."""
         first = self.quote(mirror.source.key[0])

@@ -271,7 +271,8 @@ class TargetTables:
             Whether the target changed; false when it had the batch already.
 
         Raises:
-            SinkError: the target belongs to somebody else by now, or another writer took the staging table away.
+            SinkError: the target belongs to somebody else by now, another writer took the staging table away, or a key
+                holds NULL.
             SchemaError: an update does not carry all columns, and the target has no row of its key.
         """
         database, dialect = self.database, self.database.dialect
@@ -287,6 +288,7 @@ class TargetTables:
         if staged.truncate_at is not None:
             database.run(connection, [dialect.truncate(mirror, staged.truncate_at)])
         if mirror.source.key:
+            self._refuse_null_key(connection, mirror, staged.labels)
             if staged.partial and not staged.insert_partial:
                 self._refuse_missing(connection, mirror, staged.labels)
             statements = dialect.apply_keyed(mirror, staged.labels, partial=staged.partial)
@@ -317,6 +319,21 @@ class TargetTables:
                 f"Rows on their way to {mirror.name} of {self.database.address} were taken away by another writer; "
                 "nothing of the batch is in the table.",
                 remedy="See that the pipeline runs only once. The batch can be repeated.",
+            )
+
+    def _refuse_null_key(self, connection: Any, mirror: Mirror, labels: Sequence[str]) -> None:
+        """Stop at a row whose key holds NULL: no primary key of a database takes it."""
+        nullable = [column.name for column in mirror.source.key_columns if column.nullable]
+        if not nullable:
+            return
+        ((found,),) = self.database.ask(connection, self.database.dialect.count_null_keys(mirror, labels))
+        if found:
+            connection.rollback()
+            raise SinkError(
+                f"A row of table {mirror.source.id} has NULL in its key ({', '.join(nullable)}), which the primary key "
+                f"of {mirror.name} of {self.database.address} can't hold.",
+                remedy="Give the table a primary key, name other columns with 'message_key_columns', or keep it in "
+                "Delta or Iceberg.",
             )
 
     def _refuse_missing(self, connection: Any, mirror: Mirror, labels: Sequence[str]) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 from tests.sources.oracle.runs import Run, add, data, row
 
 from headrace.errors import DataLossError
 from headrace.sources.base import Limit
+from headrace.sources.message_keys import UniqueKey
 
 
 @pytest.mark.parametrize("chunk", [1, 2, 3, 5, 100])
@@ -154,3 +157,18 @@ def test_a_table_that_is_altered_while_its_first_snapshot_is_read_is_read_again_
         ("c", "CUSTOMERS", row(3) | wide),
         *(("r", "CUSTOMERS", row(id) | wide) for id in (1, 2, 3)),
     ]
+
+
+@pytest.mark.parametrize("chunk", [1, 2, 3])
+def test_chunks_of_a_key_that_holds_null_lose_no_row_and_repeat_none(database, session, monkeypatch, chunk):
+    # A key that was enabled with NOVALIDATE; '' is NULL.
+    keys = [(1, "b"), (None, "a"), (1, None), (None, None), (2, "a"), (None, ""), (2, None)]
+    database.run("CREATE TABLE PLACES (A NUMBER(9), B VARCHAR2(5))")
+    database.run("ALTER TABLE PLACES ADD SUPPLEMENTAL LOG DATA (ALL) COLUMNS")
+    for a, b in keys:
+        session.execute("INSERT INTO PLACES (A, B) VALUES (:a, :b)", a=a, b=b)
+    session.commit()
+    monkeypatch.setattr("headrace.sources.oracle.catalog._keys", lambda *_: [UniqueKey(("A", "B"), primary=True)])
+    rows = Run(database, tables="SHOP.PLACES", snapshot_chunk_rows=chunk, snapshot_chunks_per_batch=2).until_level()
+    given = Counter((str(a) if a else None, b or None) for a, b in keys)
+    assert Counter((row["A"], row["B"]) for _, _, row in data(rows)) == given

@@ -123,6 +123,27 @@ def test_chunks_follow_the_servers_own_order_of_keys(database, columns, rows):
     assert len({str(row["k"]) for _, _, row in found}) == len(rows)
 
 
+NULLS = [(None, 1), (None, 2), (None, 3), (1, None), (1, 2), (None, None), (2, 1), (3, None)]
+
+
+@pytest.mark.parametrize("chunk", [1, 2, 3])
+def test_chunks_of_a_key_that_holds_null_lose_no_row_and_repeat_none(database, chunk):
+    create(database, "t", "a int null, b int null, v int, constraint u unique (a, b)", [(*key, 0) for key in NULLS])
+    run = Run(database, snapshot_chunk_rows=chunk, snapshot_chunks_per_batch=2)
+    found = [(row["a"], row["b"]) for _, _, row in data(run.all())]
+    assert Counter(found) == Counter(tuple(None if v is None else str(v) for v in key) for key in NULLS)
+
+
+def test_changes_of_a_row_whose_key_holds_null_are_of_the_row_that_was_read(database):
+    create(database, "t", "a int null, b int null, v int, constraint u unique (a, b)", [(None, 1, 0), (None, None, 0)])
+    run = Run(database)
+    rows = run.all()
+    database.execute("UPDATE dbo.t SET v = 1 WHERE b = 1")
+    database.execute("DELETE FROM dbo.t WHERE b IS NULL")
+    database.capture()
+    assert replay(rows + run.all()) == {("t", '[null,"1"]'): {"a": None, "b": "1", "v": "1"}}
+
+
 def test_a_table_that_grows_faster_than_it_is_read_is_read_to_where_it_ended(database):
     create(database, "t", "id int not null primary key", [(n,) for n in range(4)])
     run = Run(database, snapshot_chunk_rows=1, snapshot_chunks_per_batch=1)

@@ -34,7 +34,10 @@ PARTS = {"quote", "table_name", "change_table", "with_all_rows"}
 BUILDERS = {
     name
     for name, value in vars(statements).items()
-    if inspect.isfunction(value) and not name.startswith("_") and name not in PARTS
+    if inspect.isfunction(value)
+    and value.__module__ == statements.__name__
+    and not name.startswith("_")
+    and name not in PARTS
 }
 
 

@@ -6,7 +6,7 @@ One query per kind of fact for the whole database, never one per table.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -27,6 +27,7 @@ from headrace.sources.message_keys import UniqueKey
 Place = tuple[str, str]
 Facts = tuple[Any, ...]
 _ACTIVE = "A"
+_UNIQUE_WHERE_NOT_NULL = "N"
 _OURS = ("IBMSNAP_", "IBMQREP_")
 """SQL Replication's and Q Replication's own tables are never captured."""
 
@@ -134,7 +135,9 @@ def _captured(
         found.append((_column(row, len(found) + 1, native), native))
     if foreign:
         say_left_out(id.full_path, tuple(foreign), "values of such types are not captured")
-    return rules.table(id, found, _unique_keys(keys), instance, comment)
+    return rules.table(
+        id, found, unique_keys(keys, {column.name for column, _ in found if column.nullable}), instance, comment
+    )
 
 
 def _native(row: Facts, platform: str) -> NativeType:
@@ -164,12 +167,16 @@ def _column(row: Facts, position: int, native: NativeType) -> Column:
     )
 
 
-def _unique_keys(rows: list[Facts]) -> list[UniqueKey]:
-    """Primary key and unique indexes, the primary key first."""
-    indexes: dict[str, tuple[bool, list[str]]] = {}
+def unique_keys(rows: list[Facts], nullable: Collection[str]) -> list[UniqueKey]:
+    """Primary key and unique indexes, the primary key first; none in which rows may share NULL."""
+    indexes: dict[str, tuple[str, list[str]]] = {}
     for index, rule, column in rows:
-        indexes.setdefault(str(index), (str(rule).strip() == "P", []))[1].append(str(column))
-    found = [UniqueKey(tuple(columns), primary) for primary, columns in indexes.values()]
+        indexes.setdefault(str(index), (str(rule).strip(), []))[1].append(str(column))
+    found = [
+        UniqueKey(tuple(columns), rule == "P")
+        for rule, columns in indexes.values()
+        if rule != _UNIQUE_WHERE_NOT_NULL or not any(column in nullable for column in columns)
+    ]
     return sorted(found, key=lambda key: not key.primary)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+from headrace.sources.change_tables.chunks import key_between
 from headrace.sources.change_tables.native import NativeType
 from headrace.sources.change_tables.structure import CapturedTable
 
@@ -286,18 +287,8 @@ class Statements:
         locked: bool = False,
     ) -> Query:
         """The rows of a key range (lower, upper]; both ends open when null."""
-        conditions: list[str] = []
-        parameters: list[object] = []
-        if lower is not None:
-            edge, first = _edge(table, key, lower, ">=")
-            sql, values = _after(table, key, lower)
-            conditions.append(f"{edge}{sql}")
-            parameters += [*first, *values]
-        if upper is not None:
-            edge, first = _edge(table, key, upper, "<=")
-            sql, values = _after(table, key, upper)
-            conditions.append(f"{edge}NOT ({sql})")
-            parameters += [*first, *values]
+        inside, parameters = key_between(table, key, lower, upper, quote, nulls_first=False)
+        conditions = [inside] if inside else []
         if condition is not None:
             conditions.append(_asked(condition))
         where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
@@ -330,15 +321,7 @@ class Statements:
         """
         names = [quote(name) for name in key]
         order = ", ".join(f"t.{name}" for name in names)
-        edge, first = _edge(table, key, last, "<=")
-        beyond, values = _after(table, key, last)
-        where = f"{edge}NOT ({beyond})"
-        parameters = [*first, *values]
-        if lower is not None:
-            edge, first = _edge(table, key, lower, ">=")
-            sql, values = _after(table, key, lower)
-            where = f"{edge}{sql} AND {where}"
-            parameters = [*first, *values, *parameters]
+        where, parameters = key_between(table, key, lower, last, quote, nulls_first=False)
         if condition is not None:
             where = f"{where} AND {_asked(condition)}"
         inner = (
@@ -441,52 +424,3 @@ def _asked(condition: str) -> str:
 
 def _key_texts(table: CapturedTable, key: Sequence[str], alias: str) -> str:
     return ", ".join(f"{table.native(name).projection(f'{alias}.{quote(name)}')} AS {quote(name)}" for name in key)
-
-
-def _after(table: CapturedTable, key: Sequence[str], bound: Sequence[str | None]) -> Query:
-    """The key is greater than a bound, column by column, as the server itself compares and collates.
-
-    The key is a primary key or a unique index; NULL in its columns sorts last in Db2.
-    """
-    terms: list[str] = []
-    parameters: list[object] = []
-    for i, name in enumerate(key):
-        greater, value = _compare(table, name, ">", bound[i])
-        if greater is None:
-            # Nothing is greater than NULL.
-            continue
-        parts: list[str] = []
-        for j in range(i):
-            equal, before = _compare(table, key[j], "=", bound[j])
-            assert equal is not None
-            parts.append(equal)
-            parameters += before
-        parts.append(greater)
-        parameters += value
-        terms.append("(" + " AND ".join(parts) + ")")
-    return ("(" + " OR ".join(terms) + ")" if terms else "(1 = 0)"), parameters
-
-
-def _edge(table: CapturedTable, key: Sequence[str], bound: Sequence[str | None], operator: str) -> Query:
-    """What a bound says of the key's first column alone: it adds nothing but an index can seek it, unlike the rest.
-
-    Empty where the first column is the whole key, or may be NULL.
-    """
-    if len(key) < 2 or bound[0] is None or table.schema.column(key[0]).nullable:
-        return "", []
-    native = table.native(key[0])
-    return f"t.{quote(key[0])} {operator} {native.marker} AND ", [native.bound(bound[0])]
-
-
-def _compare(table: CapturedTable, name: str, operator: str, text: str | None) -> tuple[str | None, list[object]]:
-    column = f"t.{quote(name)}"
-    if text is None:
-        return (None if operator == ">" else f"{column} IS NULL"), []
-    native = table.native(name)
-    comparison = f"{column} {operator} {native.marker}"
-    if operator == ">" and table.schema.column(name).nullable:
-        # NULL sorts last: it is after every bound, and never unknown, so that NOT of this keeps the others.
-        comparison = f"({column} IS NULL OR {comparison})"
-    elif table.schema.column(name).nullable:
-        comparison = f"({column} IS NOT NULL AND {comparison})"
-    return comparison, [native.bound(text)]

@@ -322,12 +322,13 @@ class OracleSource(Source):
         if node:
             settings["dsn"] = node
         connection = Connection(self.settings["driver"], settings)
-        if container:
-            try:
+        try:
+            if container:
                 connection.run(statements.container(container))
-            except BaseException:
-                connection.close()
-                raise
+            connection.run(statements.BINARY_ORDER)
+        except BaseException:
+            connection.close()
+            raise
         return connection
 
 

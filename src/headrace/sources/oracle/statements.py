@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from headrace.sources import key_range
+from headrace.sources.key_range import Limit
 from headrace.sources.offset import Key
 from headrace.sources.oracle.structure import OracleTable
 
@@ -18,6 +20,8 @@ MINING_SESSION = (
     "NLS_NUMERIC_CHARACTERS = '.,' TIME_ZONE = '00:00'"
 )
 """They decide how LogMiner prints values."""
+BINARY_ORDER = "ALTER SESSION SET NLS_SORT = BINARY NLS_COMP = BINARY"
+"""ORDER BY and comparisons follow settings of their own, which need not agree; chunks need one order."""
 DATABASE = (
     "SELECT NAME, LOG_MODE, CDB, SUPPLEMENTAL_LOG_DATA_MIN, SUPPLEMENTAL_LOG_DATA_ALL, TO_CHAR(DBID), "
     "TO_CHAR(RESETLOGS_CHANGE#) FROM V$DATABASE"
@@ -174,7 +178,7 @@ def greatest_key(table: OracleTable, condition: str | None = None) -> str:
     """The table's last key at an SCN, among the rows that meet a condition."""
     shown = ", ".join(_key_columns(table))
     order = ", ".join(f"{quoted(name)} DESC" for name in table.chunk_key)
-    where = f" WHERE ({condition})" if condition else ""
+    where = f" WHERE ({condition}\n)" if condition else ""
     return f"SELECT {shown} FROM {table_name(table)} AS OF SCN :scn{where} ORDER BY {order} FETCH FIRST 1 ROWS ONLY"
 
 
@@ -236,19 +240,19 @@ def _range(
     table: OracleTable, lower: Key | None, upper: Key | None, condition: str | None = None
 ) -> tuple[str, dict[str, object]]:
     parameters: dict[str, object] = {}
-    parts = [f"({condition})"] if condition else []
-    for letter, key, comparison in (("l", lower, ">"), ("u", upper, "<")):
-        if key is None:
-            continue
-        markers = []
-        for number, (name, text) in enumerate(zip(table.chunk_key, key, strict=True)):
-            parameters[f"{letter}{number}"] = text
-            markers.append((quoted(name), table.native(name).marker(f"{letter}{number}")))
-        # Row by row, as Oracle compares no tuples: the first key column that differs decides.
-        choices = []
-        for number, (column, marker) in enumerate(markers):
-            same = [f"{c} = {m}" for c, m in markers[:number]]
-            last = number == len(markers) - 1 and letter == "u"
-            choices.append("(" + " AND ".join([*same, f"{column} {comparison}{'=' if last else ''} {marker}"]) + ")")
-        parts.append("(" + " OR ".join(choices) + ")")
+
+    def limit(letter: str, number: int, text: str | None) -> Limit:
+        name = table.chunk_key[number]
+        column, nullable, place = quoted(name), table.schema.column(name).nullable, f"{letter}{number}"
+        if text is None:
+            return Limit(column, nullable)
+        parameters[place] = text
+        return Limit(column, nullable, table.native(name).marker(place))
+
+    bounds = (
+        None if key is None else [limit(letter, number, text) for number, text in enumerate(key)]
+        for letter, key in (("l", lower), ("u", upper))
+    )
+    inside, _ = key_range.between(*bounds, nulls_first=False)
+    parts = ([f"({condition}\n)"] if condition else []) + ([inside] if inside else [])
     return (" WHERE " + " AND ".join(parts) if parts else ""), parameters

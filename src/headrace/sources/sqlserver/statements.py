@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from headrace.sources.change_tables.chunks import key_between
 from headrace.sources.change_tables.native import NativeType
 from headrace.sources.change_tables.structure import CapturedTable
 
@@ -339,18 +340,8 @@ def rows_in_range(
         f"{_field(column.name, native, present)} AS {quote(column.name)}"
         for column, native in zip(table.schema.columns, table.natives, strict=True)
     )
-    conditions: list[str] = []
-    parameters: list[object] = []
-    if lower is not None:
-        edge, first = _edge(table, key, lower, ">=")
-        sql, values = _after(table, key, lower)
-        conditions.append(f"{edge}{sql}")
-        parameters += [*first, *values]
-    if upper is not None:
-        edge, first = _edge(table, key, upper, "<=")
-        sql, values = _after(table, key, upper)
-        conditions.append(f"{edge}NOT ({sql})")
-        parameters += [*first, *values]
+    inside, parameters = key_between(table, key, lower, upper, quote, nulls_first=True)
+    conditions = [inside] if inside else []
     if condition is not None:
         conditions.append(_asked(condition))
     where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
@@ -393,15 +384,7 @@ def chunk_bounds(
     """
     names = [quote(name) for name in key]
     order = ", ".join(f"t.{name}" for name in names)
-    edge, first = _edge(table, key, last, "<=")
-    beyond, values = _after(table, key, last)
-    where = f"{edge}NOT {beyond}"
-    parameters = [*first, *values]
-    if lower is not None:
-        edge, first = _edge(table, key, lower, ">=")
-        sql, values = _after(table, key, lower)
-        where = f"{edge}{sql} AND {where}"
-        parameters = [*first, *values, *parameters]
+    where, parameters = key_between(table, key, lower, last, quote, nulls_first=True)
     if condition is not None:
         where = f"{where} AND {_asked(condition)}"
     sql = (
@@ -415,48 +398,3 @@ def chunk_bounds(
 
 def _key_texts(table: CapturedTable, key: Sequence[str], alias: str) -> str:
     return ", ".join(f"{table.native(name).projection(f'{alias}.{quote(name)}')} AS {quote(name)}" for name in key)
-
-
-def _after(table: CapturedTable, key: Sequence[str], bound: Sequence[str | None]) -> tuple[str, list[object]]:
-    """The key is greater than a bound, column by column, as the server itself compares and collates.
-
-    The key is a primary key or a unique index; NULL in its columns sorts first in SQL Server.
-    """
-    terms: list[str] = []
-    parameters: list[object] = []
-    for i, name in enumerate(key):
-        parts: list[str] = []
-        for j in range(i):
-            equal, value = _compare(table, key[j], "=", bound[j])
-            parts.append(equal)
-            parameters += value
-        greater, value = _compare(table, name, ">", bound[i])
-        parts.append(greater)
-        parameters += value
-        terms.append("(" + " AND ".join(parts) + ")")
-    return "(" + " OR ".join(terms) + ")", parameters
-
-
-def _edge(
-    table: CapturedTable, key: Sequence[str], bound: Sequence[str | None], operator: str
-) -> tuple[str, list[object]]:
-    """What a bound says of the key's first column alone: it adds nothing but an index can seek it, unlike the rest.
-
-    Empty where the first column is the whole key, or may be NULL.
-    """
-    if len(key) < 2 or bound[0] is None or table.schema.column(key[0]).nullable:
-        return "", []
-    native = table.native(key[0])
-    return f"t.{quote(key[0])} {operator} {native.marker} AND ", [native.bound(bound[0])]
-
-
-def _compare(table: CapturedTable, name: str, operator: str, text: str | None) -> tuple[str, list[object]]:
-    column = f"t.{quote(name)}"
-    if text is None:
-        return (f"{column} IS NOT NULL" if operator == ">" else f"{column} IS NULL"), []
-    native = table.native(name)
-    comparison = f"{column} {operator} {native.marker}"
-    if operator == ">" and table.schema.column(name).nullable:
-        # NULL sorts first: it is before every bound, never unknown, so that NOT of this keeps it.
-        comparison = f"({comparison} AND {column} IS NOT NULL)"
-    return comparison, [native.bound(text)]
