@@ -92,7 +92,7 @@ def test_every_property_is_carried_over_or_told(file: Path) -> None:
 @pytest.mark.parametrize("to_file", [False, True])
 def test_no_secret_is_written_out(file: Path, to_file: bool, tmp_path: Path) -> None:
     assert "hush" in file.read_text()
-    arguments = ["convert", str(file), "--debug", *(["-o", str(tmp_path / "made.yaml")] if to_file else [])]
+    arguments = ["convert", str(file), "--debug", "--force", *(["-o", str(tmp_path / "made.yaml")] if to_file else [])]
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 0, result.output
     written = (tmp_path / "made.yaml").read_text() if to_file else ""
@@ -315,9 +315,9 @@ def test_a_sink_of_debezium_server_that_does_not_exist_is_refused(kind: str, tmp
         ("notification.enabled.channels", "log", "not supported: there are no notifications"),
         ("errors.tolerance", "all", "not supported: an error always stops"),
         ("poll.interval.ms", "soon", "not supported: it is no number of milliseconds"),
-        ("database.sendStringParametersAsUnicode", "false", "not supported: .*JDBC driver"),
-        ("driver.connectRetryCount", "3", "not supported: .*JDBC driver"),
-        ("producer.override.acks", "1", "not supported: acks is always all"),
+        ("database.sendStringParametersAsUnicode", "false", "not needed: .*JDBC driver"),
+        ("driver.connectRetryCount", "3", "not needed: .*JDBC driver"),
+        ("producer.override.acks", "1", "not needed: acks is always all"),
         ("producer.override.acks", "all", "not needed: it says"),
         ("producer.override.partitioner.class", "x.Y", "not supported: partitions are chosen by key"),
         ("producer.override.max.in.flight.requests.per.connection", "10", "not supported: more than 5"),
@@ -443,13 +443,51 @@ def run(*arguments: str) -> Any:
 
 
 def test_the_command_prints_the_pipeline_and_tells_the_rest_on_stderr() -> None:
-    result = run(str(GOLDEN / "connect_avro.json"))
+    result = run(str(GOLDEN / "connect_avro.json"), "--force")
     assert result.exit_code == 0
     assert result.stdout == (GOLDEN / "connect_avro.json.yaml").read_text()
     assert "24 of 38 properties are carried over." in result.stderr
     assert "  colour: unknown; no option has this name." in result.stderr
     assert "tasks.max" not in result.stderr
     assert "Set before a run: SCHEMA_REGISTRY_USER_INFO, KAFKA_BOOTSTRAP_SERVERS" in result.stderr
+
+
+@pytest.mark.parametrize("to_file", [False, True])
+@pytest.mark.parametrize(
+    ("name", "value", "told"),
+    [
+        ("tabel.include.list", "dbo.orders", "tabel.include.list: unknown; Did you mean 'table.include.list'?"),
+        ("snapshot.mode", "initail", "snapshot.mode: not supported; Option 'snapshot_mode' can't be 'initail'."),
+        ("errors.tolerance", "all", "errors.tolerance: not supported; an error always stops the run."),
+    ],
+)
+def test_a_file_that_would_mean_something_else_is_not_written_unless_it_is_asked_for(
+    name: str, value: str, told: str, to_file: bool, tmp_path: Path
+) -> None:
+    file, made = tmp_path / "c.json", tmp_path / "p.yaml"
+    file.write_text(json.dumps({"name": "c", "config": {**LEAST, name: value}}))
+    arguments = (str(file), *(("-o", str(made)) if to_file else ()))
+    refused = run(*arguments)
+    assert (refused.exit_code, refused.stdout, made.exists()) == (2, "", False)
+    assert f"  {told}" in refused.stderr
+    assert "asks for 1 thing that the pipeline would not do, so nothing is written." in refused.stderr
+    forced = run(*arguments, "--force")
+    assert forced.exit_code == 0
+    written = made.read_text() if to_file else forced.stdout
+    assert f"#   {told}" in written
+
+
+def test_what_is_done_otherwise_by_default_is_told_unless_the_file_says_it(tmp_path: Path) -> None:
+    told = {one.partition(":")[0]: one for one in converted(tmp_path, {}).differences}
+    assert told["snapshot.isolation.mode"] == (
+        "snapshot.isolation.mode: repeatable_read in Debezium, read_committed here"
+    )
+    assert told["errors.max.retries"] == "errors.max.retries: -1 in Debezium, 10 here"
+    assert "tombstones.on.delete" not in told
+    for name, one in told.items():
+        assert f"#   {one}." in converted(tmp_path, {}).text
+        said = converted(tmp_path, {name: one.split()[1]})
+        assert not [other for other in said.differences if other.startswith(f"{name}:")]
 
 
 def test_the_command_writes_a_file_once(tmp_path: Path) -> None:

@@ -26,13 +26,19 @@ def convert(
         str,
         typer.Option(help="The Kafka brokers, host:port with commas between, which Connect's configuration lacks."),
     ] = "",
-    force: Annotated[bool, typer.Option("--force", help="Replace the output file when it exists.")] = False,
+    force: Annotated[
+        bool,
+        typer.Option(
+            "--force", help="Write the pipeline though properties are lost, and replace the output file when it exists."
+        ),
+    ] = False,
     debug: Debug = False,
 ) -> None:
     """Make a pipeline file of a Debezium connector's configuration.
 
-    What is not carried over is told on stderr and at the end of the file, with the reason. Passwords become references
-    to environment variables. Nothing is connected to.
+    Nothing is written where a property asks for something that the pipeline would not do, unless --force is given.
+    What is not carried over is told on stderr and at the end of the file, with the reason, and so are defaults that are
+    not Debezium's. Passwords become references to environment variables. Nothing is connected to.
     """
     with failures_told(debug):
         from headrace.errors import OptionError
@@ -41,6 +47,14 @@ def convert(
         if output is not None and output.exists() and not force:
             raise OptionError(f"'{output}' exists.", remedy="Choose another file, or say --force.")
         made = converted(file, bootstrap_servers=bootstrap_servers)
+        if made.lost and not force:
+            for left in made.lost:
+                typer.echo(f"  {left}", err=True)
+            things = f"{len(made.lost)} {'thing' if len(made.lost) == 1 else 'things'}"
+            raise OptionError(
+                f"'{file}' asks for {things} that the pipeline would not do, so nothing is written.",
+                remedy="Correct or remove these properties, or write the pipeline without them by --force.",
+            )
         if output is None:
             sys.stdout.write(made.text)
         else:
@@ -49,10 +63,12 @@ def convert(
             except OSError as error:
                 raise OptionError(f"'{output}' can't be written: {error.strerror}.", remedy="Check the path.") from None
         said = [f"{made.carried} of {made.carried + len(made.left)} properties are carried over."]
-        said += [f"  {' '.join(str(left).split())}" for left in made.left if left.why != "not needed"]
+        said += [f"  {left}" for left in made.lost]
         needless = sum(left.why == "not needed" for left in made.left)
         if needless:
             said.append(f"Not needed: {needless}; the end of the file says why.")
+        if made.differences:
+            said += ["Defaults that are not Debezium's:", *(f"  {difference}." for difference in made.differences)]
         if made.environment:
             said.append(f"Set before a run: {', '.join(made.environment)}.")
         sys.stderr.write("\n".join(said) + "\n")

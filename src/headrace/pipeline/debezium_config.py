@@ -21,7 +21,7 @@ from headrace.options import Option, secret_in_name
 from headrace.pipeline.connector_file import read_connector
 from headrace.pipeline.connector_properties import Left, Properties
 from headrace.pipeline.debezium_converters import format_section
-from headrace.pipeline.debezium_reasons import LEFT, REFUSED, USUAL, reason
+from headrace.pipeline.debezium_reasons import DEFAULTS, LEFT, OF_ONE_SOURCE, REFUSED, USUAL, reason
 from headrace.pipeline.debezium_transforms import routing
 from headrace.pipeline.model import read_model
 from headrace.registry import did_you_mean
@@ -61,12 +61,19 @@ class Conversion:
         carried: how many properties are in it.
         left: those that are not.
         environment: variables that have to be set before a run, each with what it holds.
+        differences: what is done otherwise because nothing is said of it, one clause each.
     """
 
     text: str
     carried: int
     left: tuple[Left, ...]
     environment: Mapping[str, str]
+    differences: tuple[str, ...]
+
+    @property
+    def lost(self) -> tuple[Left, ...]:
+        """The properties that ask for something that the pipeline would not do."""
+        return tuple(left for left in self.left if left.why != "not needed")
 
 
 def convert(file: Path, *, bootstrap_servers: str = "") -> Conversion:
@@ -86,7 +93,9 @@ def convert(file: Path, *, bootstrap_servers: str = "") -> Conversion:
     pipeline = _Pipeline(given, bootstrap_servers)
     pipeline.check()
     carried = len({p.given for p in given.config.properties}) - len(given.left)
-    return Conversion(_text(given, pipeline.sections), carried, tuple(given.left), dict(given.environment))
+    differences = tuple(pipeline.differences())
+    text = _text(given, pipeline.sections, differences)
+    return Conversion(text, carried, tuple(given.left), dict(given.environment), differences)
 
 
 class _Pipeline:
@@ -116,6 +125,17 @@ class _Pipeline:
         for name in given.names():
             self._place(name)
         self.sections["source"] = {"type": source.pop("type"), **dict(sorted(source.items(), key=self._rank))}
+
+    def differences(self) -> Iterable[str]:
+        """Where a default of Debezium's is not the default here and the file says nothing."""
+        for name, theirs in DEFAULTS.items():
+            if name in OF_ONE_SOURCE and OF_ONE_SOURCE[name] != self.sections["source"]["type"]:
+                continue
+            rooms = self._declared_options.items()
+            found = [(room, option) for room, declared in rooms if (option := _declared(declared, name)) is not None]
+            said = any(_declared((option,), other) is option for room, option in found for other in self.sections[room])
+            if found and not said and not any(option.parse(theirs) == option.default for _, option in found):
+                yield f"{name}: {theirs} in Debezium, {_shown(found[0][1].default)} here"
 
     def _rank(self, item: tuple[str, str]) -> int:
         """Where the input has a property, so that the pipeline file follows its order."""
@@ -355,7 +375,13 @@ def _fits(option: Option, value: str) -> bool:
     return _problem(option, value) is None
 
 
-def _text(given: Properties, sections: Mapping[str, Mapping[str, str]]) -> str:
+def _shown(default: Any) -> str:
+    if isinstance(default, bool):
+        return str(default).lower()
+    return str(default)
+
+
+def _text(given: Properties, sections: Mapping[str, Mapping[str, str]], differences: Iterable[str]) -> str:
     """The pipeline file: what to set, the sections, and what is not in them."""
     lines = [f"# Made from {given.config.file.name} by headrace convert."]
     lines += [f"# {note}" for note in dict.fromkeys(given.notes)]
@@ -363,6 +389,9 @@ def _text(given: Properties, sections: Mapping[str, Mapping[str, str]]) -> str:
     if given.environment:
         lines += ["#", "# Set before a run:"]
         lines += [f"#   {name}: {holds}" for name, holds in given.environment.items()]
+    told = [f"#   {difference}." for difference in differences]
+    if told:
+        lines += ["#", "# Defaults that are not Debezium's; add the property to have the other:", *told]
     lines += ["", _yaml(sections)]
     if given.left:
         lines += ["# Not carried over:", *(f"#   {left}" for left in given.left), ""]

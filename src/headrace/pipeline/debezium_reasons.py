@@ -35,6 +35,35 @@ REFUSED: Mapping[str, str] = {
 }
 """Properties without which messages would be others, with what to do; their usual values are harmless."""
 
+DEFAULTS: Mapping[str, str] = {
+    "snapshot.isolation.mode": "repeatable_read",
+    "event.converting.failure.handling.mode": "warn",
+    "event.processing.failure.handling.mode": "fail",
+    "errors.max.retries": "-1",
+    "database.query.timeout.ms": "600000",
+    "max.iteration.transactions": "500",
+    "heartbeat.interval.ms": "0",
+    "incremental.snapshot.chunk.size": "1024",
+    "snapshot.mode": "initial",
+    "snapshot.lock.timeout.ms": "10000",
+    "skip.messages.without.change": "false",
+    "provide.transaction.metadata": "false",
+    "lob.enabled": "false",
+    "tombstones.on.delete": "true",
+    "skipped.operations": "t",
+    "decimal.handling.mode": "precise",
+    "time.precision.mode": "adaptive",
+    "binary.handling.mode": "bytes",
+    "interval.handling.mode": "numeric",
+    "include.schema.changes": "true",
+    "topic.delimiter": ".",
+    "replace.null.with.default": "true",
+}
+"""What Debezium 3 and Kafka Connect's converters do where a property is not given; those that differ here are told."""
+
+OF_ONE_SOURCE: Mapping[str, str] = {"interval.handling.mode": "oracle"}
+"""Those of them that mean something with one source only."""
+
 _NOT_NEEDED: Mapping[str, str] = {
     "name": "it names the pipeline",
     "tasks.max": "Spark reads in as many tasks as it has cores",
@@ -69,6 +98,10 @@ _NOT_NEEDED: Mapping[str, str] = {
     "producer.key.serializer": "messages are bytes already",
     "producer.value.serializer": "messages are bytes already",
     "producer.bootstrap.servers": "it is the sink's bootstrap.servers",
+    "producer.acks": "acks is always all, which promises more",
+    "producer.enable.idempotence": "idempotence is always on, which promises more",
+    "database.*": "it is a setting of Debezium's JDBC driver, which is not used here",
+    "driver.*": "it is a setting of Debezium's JDBC driver, which is not used here",
     "sink.kafka.wait.message.delivery.timeout.ms": "a batch waits for all of its messages",
     "quarkus.*": "it sets up Debezium Server's own program",
     "api.*": "it sets up Debezium Server's own program",
@@ -101,16 +134,12 @@ _NOT_SUPPORTED: Mapping[str, str] = {
     "event.order": "changes are in the order of their commits",
     "read.only": "the source writes nothing but signals sent by `headrace signal`",
     "source.struct.version": "the option shape says which generation of events is written",
-    "producer.acks": "acks is always all",
-    "producer.enable.idempotence": "idempotence is always on",
     "producer.max.in.flight.requests.per.connection": "more than 5 can't be with idempotence",
     "producer.partitioner.*": "partitions are chosen by key, as Kafka's own clients do",
     "producer.transactional.id": "Spark writes to Kafka without transactions",
     "producer.interceptor.classes": "Spark's writer runs no interceptors of yours",
     "key.converter.*": "the format has no such setting",
     "value.converter.*": "the format has no such setting",
-    "database.*": "it is a setting of Debezium's JDBC driver, which is not used here",
-    "driver.*": "it is a setting of Debezium's JDBC driver, which is not used here",
     "internal.*": "it is an internal setting of Debezium",
 }
 
