@@ -1,6 +1,8 @@
 """Makes what is kept of this release in `tests/compat/<version>`; run it once, before the release's forms change.
 
     python -m tests.compat.make offsets    # the offsets of the captured databases, in every phase
+    python -m tests.compat.make targets    # checkpoints of pipelines and their targets, left in the middle of a batch
+    python -m tests.compat.make databases  # tables of a database, left in the middle of a batch
 
 What is there is never made again: a later release reads what an earlier one wrote, so only files of a new version are
 added. The tests beside this file go on from them.
@@ -10,16 +12,20 @@ from __future__ import annotations
 
 import json
 import lzma
+import os
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.compat.databases import MADE, SOURCES, Stream, held, offsets_file, pack, server_file
+from tests.compat.databases import HERE, MADE, SOURCES, Stream, held, offsets_file, pack, server_file
+from tests.compat.pipelines import kept, shop_pipeline, topic_pipeline
 from tests.contracts.captured_shop import CapturedDatabase, Row
 
 from headrace import __version__
+from headrace.faultpoints import InjectedFault
 from headrace.sources.signals import Signal
 
 _PLAIN = "id int not null primary key, v varchar(20)"
@@ -31,15 +37,15 @@ def offsets() -> None:
     for source in SOURCES:
         with tempfile.TemporaryDirectory() as folder:
             database = MADE[source](Path(folder) / "server")
-            kept = list(_story(source, database))
+            entries = list(_story(source, database))
             if source == "sqlserver":
-                kept += _two_databases(database)
+                entries += _two_databases(database)
             database.emulated.close()  # type: ignore[attr-defined]
             pack(Path(folder) / "server", server_file(__version__, source))
         with lzma.open(offsets_file(__version__, source), "wt", encoding="utf-8") as file:
-            for entry in kept:
+            for entry in entries:
                 file.write(json.dumps(entry, ensure_ascii=False, separators=(",", ":")) + "\n")
-        print(source, len(kept), sorted({entry["phase"] for entry in kept}))
+        print(source, len(entries), sorted({entry["phase"] for entry in entries}))
 
 
 def _story(source: str, database: CapturedDatabase) -> Iterator[Row]:
@@ -160,12 +166,129 @@ def _two_databases(database: Any) -> Iterator[Row]:
         if stream.offsets == last:
             break
         before = held(rows, before)
-        kept = {**_own(options, database), "database": options["database"]}
-        yield {"phase": "two databases", "options": kept, "offset": stream.offsets.to_text(), "held": before}
+        own = {**_own(options, database), "database": options["database"]}
+        yield {"phase": "two databases", "options": own, "offset": stream.offsets.to_text(), "held": before}
     second.execute("UPDATE dbo.plain SET v = 'z' WHERE id = 2")
     second.capture()
     second.close()
 
 
+def targets() -> None:
+    """Two pipelines, one from a database and one from a topic, and tables that were filled without a pipeline."""
+    from headrace.jars import AVRO, DELTA, ICEBERG, KAFKA
+    from headrace.pipeline.session import spark_session
+
+    spark = spark_session("compat", jars=(KAFKA, DELTA, AVRO, ICEBERG), master="local[2]")
+    for name, make in (("shop", _shop), ("topic", _topic), ("by-hand", _by_hand)):
+        with tempfile.TemporaryDirectory() as made:
+            folder = Path(made) / name
+            folder.mkdir()
+            make(spark, folder)
+            pack(folder, kept(__version__, name))
+            print(name, kept(__version__, name).stat().st_size)
+
+
+def _shop(spark: Any, folder: Path) -> None:
+    """A batch is in all sinks but the last when the run stops, and changes come after it."""
+    from headrace.pipeline import load_pipeline
+
+    database = MADE["sqlserver"](folder / "server")
+    database.create("customers", "id int not null primary key, name varchar(20)", [(1, "a"), (2, "b"), (3, "c")])
+    database.create("log", "happened int, what varchar(20)", [(1, "x"), (1, "x")])
+    file = shop_pipeline(folder)
+    with database.capturing():
+        assert load_pipeline(file).start(spark, once=True).wait(120)
+    database.update("customers", "name = 'B'", "id = 2")
+    database.delete("customers", "id = 3")
+    database.insert("log", 2, "y")
+    database.capture()
+    with tempfile.TemporaryDirectory() as faults:
+        os.environ |= {"HEADRACE_FAULT_DIR": faults, "HEADRACE_FAULTPOINTS": "pipeline.sink.4.written=raise"}
+        try:
+            load_pipeline(file).start(spark, once=True).wait(120)
+        except InjectedFault:
+            print("stopped before the last sink")
+        del os.environ["HEADRACE_FAULTPOINTS"]
+    database.insert("customers", 4, "d")
+    database.insert("log", 3, "z")
+    database.capture()
+    database.emulated.close()  # type: ignore[attr-defined]
+
+
+def _topic(spark: Any, folder: Path) -> None:
+    from confluent_kafka import Producer
+
+    from headrace.emulators.kafka_broker import KafkaBroker
+    from headrace.pipeline import load_pipeline
+
+    with tempfile.TemporaryDirectory() as place, KafkaBroker(place) as broker:
+        producer = Producer({"bootstrap.servers": broker.bootstrap})
+        for n in range(3):
+            source = {"version": "3", "connector": "mysql", "name": "s", "ts_ms": n, "db": "d", "table": "t"}
+            value = {"before": None, "after": {"id": n, "v": f"v{n}"}, "source": source, "op": "c", "ts_ms": n}
+            producer.produce("t", key=json.dumps({"id": n}), value=json.dumps(value), partition=0)
+        producer.flush(20)
+        load_pipeline(topic_pipeline(folder, broker.bootstrap)).start(spark, once=True).wait(120)
+
+
+def _by_hand(spark: Any, folder: Path) -> None:
+    import headrace
+
+    rows = spark.createDataFrame([(1, "a", 1), (2, "b", 1)], "id int, v string, at int")
+    for stored_as in (1, "append"):
+        place = f"{folder}/{stored_as}"
+        headrace.apply_changes(rows, place, ["id"], "at", stored_as_scd_type=stored_as, batch_id=3)
+
+
+def databases() -> None:
+    """A table that has a batch, and one whose next batch lay in its staging table when the run stopped."""
+    from headrace.pipeline.session import spark_session
+
+    spark = spark_session("compat", master="local[2]")
+    sys.path.append(str(HERE.parent / "apply"))
+    from change_history import Batch, table
+    from tests.sinks.databases import fresh_database, serving
+
+    from headrace.sinks.base import BatchId
+    from headrace.sinks.jdbc_dialect import Mirror, TableName
+    from headrace.sinks.jdbc_mariadb import MariaDbDialect
+
+    t, u = table("t"), table("u", id="int32", a="string")
+    first = Batch(t, u).add("c", t, 1, {"id": "1", "a": "x", "b": None}).add("c", u, 2, {"id": "1", "a": "y"})
+    second = Batch(t).add("u", t, 3, {"id": "1", "a": "z", "b": None}, {"id": "1", "a": "x", "b": None})
+    with serving("postgresql") as server:
+        running = fresh_database("postgresql", server)
+        running.sink().write(first.rows(spark), BatchId("kept", "checkpoint", 7))
+        with tempfile.TemporaryDirectory() as faults:
+            os.environ |= {"HEADRACE_FAULT_DIR": faults, "HEADRACE_FAULTPOINTS": "sink.jdbc.staged=raise"}
+            try:
+                running.sink().write(second.rows(spark), BatchId("kept", "checkpoint", 8))
+            except InjectedFault:
+                print("stopped before the rows in the staging table were applied")
+            del os.environ["HEADRACE_FAULTPOINTS"]
+        command = ["pg_dump", "-h", "127.0.0.1", "-p", str(server.port), "-U", "cdc", "--inserts", "--no-owner"]
+        text = subprocess.run([*command, running.database], capture_output=True, check=True, text=True).stdout
+        lines = [line for line in text.splitlines() if line and not line.startswith(("--", "\\", "SET ", "SELECT "))]
+        (HERE / __version__ / "postgresql.sql").write_text("\n".join(lines) + "\n")
+    # The same tables by the statements that the sink sends to MariaDB, which not every machine has.
+    dialect = MariaDbDialect()
+    progress = TableName("THE_DATABASE", "_headrace_progress")
+    mirrors = [Mirror(TableName("THE_DATABASE", schema.id.name), schema, "_headrace_position") for schema in (t, u)]
+    statements = [dialect.create_progress(progress), *(s for m in mirrors for s in dialect.create_table(m))]
+    statements += dialect.create_stage(mirrors[0])
+    stage = dialect.table(mirrors[0].stage)
+    statements += [
+        *(
+            f"INSERT INTO {dialect.table(progress)} (target, owner, batch, source_table, key_columns) VALUES "
+            f"('{dialect.table(m.name)}', 'kept/checkpoint', 7, '{m.source.id.full_path}', '\"id\"')"
+            for m in mirrors
+        ),
+        f"INSERT INTO {stage} VALUES ('ac40a8222eed4bb3903287903ac46456', 'u', '00000003//', NULL, NULL, 1, 'z', NULL)",
+        f"INSERT INTO {dialect.table(mirrors[0].name)} VALUES (1, 'x', NULL, '00000001//')",
+        f"INSERT INTO {dialect.table(mirrors[1].name)} VALUES (1, 'y', '00000002//')",
+    ]
+    (HERE / __version__ / "mariadb.sql").write_text(";\n".join(statements) + ";\n")
+
+
 if __name__ == "__main__":
-    {"offsets": offsets}[sys.argv[1]]()
+    {"offsets": offsets, "targets": targets, "databases": databases}[sys.argv[1]]()

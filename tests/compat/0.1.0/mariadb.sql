@@ -1,0 +1,10 @@
+CREATE TABLE IF NOT EXISTS `THE_DATABASE`.`_headrace_progress` (target varchar(300) PRIMARY KEY, owner text NOT NULL, batch bigint, source_table text NOT NULL, key_columns text NOT NULL, written_at datetime(6)) ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin;
+CREATE TABLE IF NOT EXISTS `THE_DATABASE`.`t` (`id` int NOT NULL, `a` longtext NULL, `b` longtext NULL, `_headrace_position` varchar(255) character set ascii collate ascii_bin COMMENT 'Headrace: position of the row''s last change', PRIMARY KEY (`id`)) ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin;
+CREATE TABLE IF NOT EXISTS `THE_DATABASE`.`u` (`id` int NOT NULL, `a` longtext NULL, `_headrace_position` varchar(255) character set ascii collate ascii_bin COMMENT 'Headrace: position of the row''s last change', PRIMARY KEY (`id`)) ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin;
+DROP TABLE IF EXISTS `THE_DATABASE`.`_headrace_stage_e3b98a4da31a127d`;
+CREATE TABLE `THE_DATABASE`.`_headrace_stage_e3b98a4da31a127d` (l varchar(64) character set ascii, o char(1) character set ascii, p varchar(255) character set ascii collate ascii_bin, m varchar(2) character set ascii, n bigint, c0 int NULL, c1 longtext NULL, c2 longtext NULL) ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin;
+INSERT INTO `THE_DATABASE`.`_headrace_progress` (target, owner, batch, source_table, key_columns) VALUES ('`THE_DATABASE`.`t`', 'kept/checkpoint', 7, 'db.dbo.t', '"id"');
+INSERT INTO `THE_DATABASE`.`_headrace_progress` (target, owner, batch, source_table, key_columns) VALUES ('`THE_DATABASE`.`u`', 'kept/checkpoint', 7, 'db.dbo.u', '"id"');
+INSERT INTO `THE_DATABASE`.`_headrace_stage_e3b98a4da31a127d` VALUES ('ac40a8222eed4bb3903287903ac46456', 'u', '00000003//', NULL, NULL, 1, 'z', NULL);
+INSERT INTO `THE_DATABASE`.`t` VALUES (1, 'x', NULL, '00000001//');
+INSERT INTO `THE_DATABASE`.`u` VALUES (1, 'y', '00000002//');
