@@ -48,7 +48,7 @@ def test_the_lock_of_a_snapshot_keeps_everybody_out_until_it_is_released(connect
         session.begin()
         session.run(statements.lock(the_table()))
         other.run(statements.lock_timeout(0))
-        with pytest.raises(CaptureError, match="(?i)lock request time ?out"):
+        with pytest.raises(CaptureError, match=r"(?i)lock request time ?out"):
             other.rows("SELECT COUNT(*) FROM dbo.t WITH (READCOMMITTEDLOCK)")
         session.end()
         assert other.value("SELECT COUNT(*) FROM dbo.t WITH (READCOMMITTEDLOCK)") == rows

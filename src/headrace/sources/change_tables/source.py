@@ -134,9 +134,10 @@ class ChangeTableSource(Source):
             if not start.is_nothing:
                 return self._advance(connection, catalog, start, limit, now)
             tables = [table.newest for table in catalog.values()]
-            with structure_lock(connection, self.settings, tables):
-                # Again, now that nobody can alter them.
-                catalog = self._known_catalog(connection, strict=True)
+            with structure_lock(connection, self.settings, tables) as locked:
+                if locked:
+                    # Again, now that nobody can alter them.
+                    catalog = self._known_catalog(connection, strict=True)
                 return self._advance(connection, catalog, start, limit, now)
 
     def _advance(
