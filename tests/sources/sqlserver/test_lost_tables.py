@@ -86,7 +86,7 @@ def test_a_run_stops_for_it_where_the_user_wants_that(database, run):
 def test_it_is_named_until_the_options_leave_it_out(database, tables):
     create(database, "a", KEY, [(1,)])
     create(database, "b", KEY, [(1,)])
-    run = Run(database, tables=tables)
+    run = Run(database, **({"tables": tables} if tables else {}))
     run.all()
     lose(database)
     run.all()
