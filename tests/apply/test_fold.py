@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from change_history import Batch, pos, table
 
-from headrace.apply import fold, survey
+from headrace.apply import carried, fold, survey
 from headrace.changes import Column, LogicalType
 
 T = table()
@@ -18,12 +18,14 @@ KEEPS = "keeps"
 """The column stays what it is in the target."""
 
 
-def folded(spark: Any, batch: Batch) -> dict[int | None, Any]:
+def folded(spark: Any, batch: Batch, standing: Any = None) -> dict[int | None, Any]:
     """Per key: None for a delete, else its values; with the position, and `!` where a row is missing that can't be."""
     rows = batch.rows(spark)
     (found,) = survey(rows)
+    with carried(rows, found, standing) as whole:
+        lines = fold(whole, found).collect()
     out: dict[int | None, Any] = {}
-    for row in fold(rows, found).collect():
+    for row in lines:
         values = row["row"].asDict()
         key = values.pop("id")
         assert key not in out
@@ -173,3 +175,51 @@ def test_other_tables_are_left_out(spark: Any) -> None:
     rows = Batch(T, other).add("c", T, 1, A).add("c", other, 2, {**A, "id": "2"}).rows(spark)
     first, _ = survey(rows)
     assert [r["row"]["id"] for r in fold(rows, first).collect()] == [2]
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        # What the batch said of the old key goes over.
+        (
+            [("c", 1, A, None), ("u", 2, {"id": "2", "b": "w"}, {"id": "1"})],
+            {1: (None, pos(2)), 2: ({"a": "x", "b": "w"}, pos(2))},
+        ),
+        # So it does over several changes of key, one after the other and crosswise.
+        (
+            [
+                ("c", 1, A, None),
+                ("c", 2, {**A, "id": "2", "a": "other"}, None),
+                ("u", 3, {"id": "9"}, {"id": "1"}),
+                ("u", 4, {"id": "1"}, {"id": "2"}),
+                ("u", 5, {"id": "2"}, {"id": "9"}),
+            ],
+            {1: ({"a": "other", "b": "y"}, pos(4)), 2: ({"a": "x", "b": "y"}, pos(5)), 9: (None, pos(5))},
+        ),
+        # An older row of the old key is not the one that moves.
+        (
+            [
+                ("c", 1, A, None),
+                ("d", 2, None, A),
+                ("c", 3, {**A, "a": "second"}, None),
+                ("u", 4, {"id": "2"}, {"id": "1"}),
+            ],
+            {1: (None, pos(4)), 2: ({"a": "second", "b": "y"}, pos(4))},
+        ),
+        # What was said before an update of the old key counts too.
+        (
+            [
+                ("c", 1, A, None),
+                ("u", 2, {"id": "1", "b": "z"}, None),
+                ("u", 3, {"id": "2"}, {"id": "1"}),
+                ("u", 4, {"id": "2", "a": "last"}, None),
+            ],
+            {1: (None, pos(3)), 2: ({"a": "last", "b": "z"}, pos(4))},
+        ),
+    ],
+)
+def test_a_change_of_key_takes_over_what_it_does_not_say(spark: Any, changes: Any, expected: Any) -> None:
+    batch = Batch(T)
+    for op, at, after, before in changes:
+        batch.add(op, T, at, after, before)
+    assert folded(spark, batch) == expected

@@ -9,7 +9,8 @@ from change_history import Batch, Model, table
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from headrace.apply import fold, fold_keyless, survey
+from headrace.apply import carried, fold, fold_keyless, survey
+from headrace.local_rows import local_rows
 
 COLUMNS = {"id": "string", "a": "string", "b": "string"}
 T = table(**COLUMNS)
@@ -31,8 +32,15 @@ STEPS = st.lists(
 )
 
 
-def history(steps: list[Step], schema: Any, partial: bool) -> list[Batch]:
-    """Each step as a change that a database could have made, in a batch of its own."""
+def history(steps: list[Step], schema: Any, partial: bool, *, bare_moves: bool = False) -> list[Batch]:
+    """Each step as a change that a database could have made, in a batch of its own.
+
+    Args:
+        steps: what is done.
+        schema: the table's structure.
+        partial: whether images may be cut.
+        bare_moves: whether a change of key may say nothing but the keys, as where large values are left out.
+    """
     rows: dict[str, dict[str, str | None]] = {}
     out = []
     for number, (what, key, other, value, cut) in enumerate(steps, 1):
@@ -48,7 +56,8 @@ def history(steps: list[Step], schema: Any, partial: bool) -> list[Batch]:
         elif what == "move" and row is not None and other not in rows:
             del rows[key]
             rows[other] = {**row, "id": other}
-            batch.add("u", schema, number, {"id": other} if partial and cut else rows[other], row)
+            before = {"id": key} if partial and cut and bare_moves and value != "x" else row
+            batch.add("u", schema, number, {"id": other} if partial and cut else rows[other], before)
         elif what == "delete" and row is not None:
             del rows[key]
             batch.add("d", schema, number, None, {"id": key} if partial and cut else row)
@@ -87,7 +96,9 @@ class Mirror:
             for row in fold_keyless(changes, found).collect():
                 self.bag[tuple(row["row"])] += row["occurrences"] if row["op"] == "insert" else -row["occurrences"]
             return
-        for row in fold(changes, found).collect():
+        with carried(changes, found, lambda keys: self.standing(spark)) as whole:
+            folded = fold(whole, found).collect()
+        for row in folded:
             values = row["row"].asDict()
             old = self.rows.get(values["id"])
             if old is not None and old["position"] >= row["position"]:
@@ -99,6 +110,12 @@ class Mirror:
             kept = values if row["present"] is None else {name: values[name] for name in row["present"]}
             self.rows[values["id"]] = {**(old or values), **kept, "position": row["position"]}
 
+    def standing(self, spark: Any) -> Any:
+        """The rows as `carried` takes them."""
+        lines = [(row["id"], row["a"], row["b"], row["position"]) for row in self.rows.values()]
+        rows = local_rows(spark, lines, "id string, a string, b string, since string")
+        return rows.selectExpr("struct(id, a, b) as row", "since", "cast(null as string) as until")
+
     def content(self, keyed: bool) -> list[Any]:
         found = [tuple(row[name] for name in COLUMNS) for row in self.rows.values()] if keyed else self.bag.elements()
         return sorted(found, key=repr)
@@ -108,7 +125,7 @@ class Mirror:
 @given(steps=STEPS, sizes=st.lists(st.integers(1, 8), max_size=2), partial=st.booleans(), again=st.booleans())
 def test_a_table_with_a_key(spark: Any, steps: list[Step], sizes: list[int], partial: bool, again: bool) -> None:
     mirror, model = Mirror(), Model(T)
-    for batch in cut(history(steps, T, partial), T, sizes):
+    for batch in cut(history(steps, T, partial, bare_moves=True), T, sizes):
         mirror.write(spark, batch)
         if again:
             mirror.write(spark, batch)

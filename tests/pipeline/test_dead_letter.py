@@ -63,7 +63,8 @@ def options(kind: type[Sink], **given: Any) -> Any:
 
 
 def topics(*names: str, pattern: str = "", on_error: str = "dead_letter", servers: str = "k:9092") -> KafkaTopics:
-    given = {"bootstrap.servers": servers, "topics": list(names), "topics.pattern": pattern}
+    named: dict[str, Any] = {"topics.pattern": pattern} if pattern else {"topics": list(names)}
+    given = {"bootstrap.servers": servers, **named}
     settings = parse_options(KafkaTopics.options, given, owner="source")
     return KafkaTopics(settings, {}, Words(parse_options((), {}, owner="format")), on_error)
 

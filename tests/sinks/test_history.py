@@ -123,6 +123,19 @@ def test_a_change_without_all_columns_and_without_a_row_before_it_stops(lake: La
     assert lake.versions(T) == [((1, "x", "y"), pos(1), None)]
 
 
+def test_a_changed_key_takes_over_what_its_change_does_not_say(lake: Lake) -> None:
+    lake.write(Batch(T).add("c", T, 1, A).add("u", T, 3, {**A, "b": "w"}, A), 0)
+    moves = Batch(T).add("u", T, 4, {"id": "2", "a": "q"}, {"id": "1"}).add("t", T, 5).add("c", T, 6, A)
+    lake.write(moves.add("u", T, 7, {"id": "3"}, {"id": "1"}), 1)
+    assert lake.versions(T) == [
+        ((1, "x", "w"), pos(3), pos(4)),
+        ((1, "x", "y"), pos(1), pos(3)),
+        ((1, "x", "y"), pos(6), pos(7)),
+        ((2, "q", "w"), pos(4), pos(5)),
+        ((3, "x", "y"), pos(7), None),
+    ]
+
+
 def test_only_listed_columns_are_written_and_nulls_may_say_nothing(lake: Lake) -> None:
     options = {"except_column_list": "t.b", "ignore_null_updates": "true", "stored_as_scd_type": "1"}
     lake.write(Batch(T).add("c", T, 1, A).add("u", T, 2, {"id": "1", "a": None, "b": "q"}, A), 0, **options)

@@ -4,9 +4,10 @@ Nothing here knows where the table lies. A sink surveys a batch (`survey`), fold
 and carries the folded rows out in one commit.
 """
 
+from headrace.apply.carry import carried
 from headrace.apply.change_log import change_log
 from headrace.apply.fold import fold, upserts
 from headrace.apply.keyless import fold_keyless
 from headrace.apply.survey import TableBatch, survey, under_new_names
 
-__all__ = ["TableBatch", "change_log", "fold", "fold_keyless", "survey", "under_new_names", "upserts"]
+__all__ = ["TableBatch", "carried", "change_log", "fold", "fold_keyless", "survey", "under_new_names", "upserts"]

@@ -57,7 +57,8 @@ def upserts(rows: DataFrame, table: TableBatch) -> DataFrame:
 
 
 def keyed(changes: DataFrame, table: TableBatch, *, ignore_nulls: bool = False) -> DataFrame:
-    """One line per change and key: typed key columns `k0`.., what its image is and has.
+    """One line per change and key: typed key columns `k0`.., what its image is and has, and whether the row arrived
+    from another key.
 
     With `ignore_nulls` an image says nothing of columns that are null in it.
     """
@@ -76,18 +77,13 @@ def keyed(changes: DataFrame, table: TableBatch, *, ignore_nulls: bool = False) 
         f"{said} as image",
         f"{whole} as whole",
         f"{newest} as newest",
+        "false as arrived",
         *(f"{key_of(column)} as k{number}" for number, column in enumerate(keys)),
     ]
     if not table.key_changed:
         return changes.selectExpr(*columns)
-    old_keys = [
-        typed_value(f"if(map_contains_key(before, {name}), before[{name}], {_key_value(name)})", column)
-        for column, name in ((column, literal(column.name)) for column in keys)
-    ]
+    old_keys = [old_key_of(column) for column in keys]
     moved = " or ".join(f"not k{number} <=> o{number}" for number in range(len(keys)))
-    # A change of key that says only some columns takes the others from the image before it.
-    enough = "before is null" if ignore_nulls else "before is null or size(after) >= own"
-    filled = f"if({enough}, after, map_concat(map_filter(before, (c, v) -> not map_contains_key(image, c)), image))"
     names = [f"k{number}" for number in range(len(keys))]
     left = ", ".join(f"o{number} as k{number}" for number in range(len(keys)))
     return (
@@ -96,20 +92,20 @@ def keyed(changes: DataFrame, table: TableBatch, *, ignore_nulls: bool = False) 
             "before",
             "after",
             "schema_id",
-            f"{table.own_columns} as own",
             *(f"{old} as o{number}" for number, old in enumerate(old_keys)),
             "op",
         )
         .selectExpr("*", f"op = 'u' and ({moved}) as moved")
-        .selectExpr("*", f"if(moved, {filled}, image) as full")
+        .selectExpr("*", f"if(moved, {full_image('image', table, ignore_nulls=ignore_nulls)}, image) as full")
         .selectExpr(
             "explode(if(moved, array("
             "struct(position, event_time, true as deleted, false as fresh, cast(null as map<string,string>) as image, "
-            f"false as whole, false as newest, {left}), "
+            f"false as whole, false as newest, false as arrived, {left}), "
             "struct(position, event_time, false as deleted, true as fresh, full as image, "
-            "coalesce(size(full), 0) >= own as whole, "
-            f"{_is_newest('full', 'schema_id', table)} as newest, {', '.join(names)})), "
-            f"array(struct(position, event_time, deleted, fresh, image, whole, newest, {', '.join(names)})))) as one"
+            f"coalesce(size(full), 0) >= {table.own_columns} as whole, "
+            f"{_is_newest('full', 'schema_id', table)} as newest, true as arrived, {', '.join(names)})), "
+            f"array(struct(position, event_time, deleted, fresh, image, whole, newest, arrived, "
+            f"{', '.join(names)})))) as one"
         )
         .selectExpr("one.*")
     )
@@ -118,6 +114,18 @@ def keyed(changes: DataFrame, table: TableBatch, *, ignore_nulls: bool = False) 
 def key_of(column: Column) -> str:
     """Spark SQL for the typed value of a key column of a change row."""
     return typed_value(_key_value(literal(column.name)), column)
+
+
+def old_key_of(column: Column) -> str:
+    """Spark SQL for the typed value of a key column before an update."""
+    name = literal(column.name)
+    return typed_value(f"if(map_contains_key(before, {name}), before[{name}], {_key_value(name)})", column)
+
+
+def full_image(image: str, table: TableBatch, *, ignore_nulls: bool = False) -> str:
+    """Spark SQL for the image of a change of key, which takes what it does not say from the image before it."""
+    enough = "before is null" if ignore_nulls else f"before is null or size(after) >= {table.own_columns}"
+    return f"if({enough}, after, map_concat(map_filter(before, (c, v) -> not map_contains_key({image}, c)), {image}))"
 
 
 def _key_value(name: str) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from headrace.apply import TableBatch, fold, fold_keyless, survey, upserts
+from headrace.apply import TableBatch, carried, fold, fold_keyless, survey, upserts
 from headrace.changes.table import TableId
 from headrace.changes.typed import quote
 from headrace.errors import OptionError, SinkError
@@ -78,7 +78,9 @@ def verify(model: Model, spark: SparkSession, *, most: int) -> Iterator[Verified
                 assert isinstance(target.sink, LakeSink | JdbcSink)
                 for table in tables[key]:
                     if table.id == id:
-                        yield _verified(shaped[key], table, target, target.sink, spark, most)
+                        with carried(shaped[key], table) as whole:
+                            found = _verified(whole, table, target, target.sink, spark, most)
+                        yield found
         for kept in (rows, *shaped.values()):
             kept.unpersist()
     finally:

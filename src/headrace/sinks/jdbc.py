@@ -6,13 +6,16 @@ import string
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import replace
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, ClassVar, Literal
 from uuid import uuid4
 
-from headrace.apply import TableBatch, fold, fold_keyless, survey, under_new_names, upserts
-from headrace.changes.table import TableId, TableSchema
+from headrace.apply import TableBatch, carried, fold, fold_keyless, survey, under_new_names, upserts
+from headrace.changes.table import Column, TableId, TableSchema
 from headrace.changes.typed import literal, quote
+from headrace.changes.types import LogicalType
 from headrace.errors import OptionError, SchemaError, SinkError
 from headrace.options import Option, Options
 from headrace.sinks.base import BatchId, Sink, TargetPreview
@@ -43,6 +46,7 @@ if TYPE_CHECKING:
 
 _DATABASES: dict[str, Callable[[Address], Database]] = {"postgresql": Postgres, "mariadb": MariaDb}
 _ATTEMPT_DDL = "label string, rows bigint, problem string, remedy string"
+_MOST_KEYS = 500
 _PLACEHOLDERS = {"database", "schema", "table"}
 
 
@@ -249,13 +253,38 @@ class JdbcSink(Sink):
             SchemaError: a value does not fit; found by Spark or by the database while it loads.
             SinkError: Spark or the database failed.
         """
-        folded = folded_rows(under_new_names(rows, table), table).coalesce(self.settings["max_connections"])
-        with _explained(table, mirror):
+        named = under_new_names(rows, table)
+        with _explained(table, mirror), carried(named, table, partial(self._standing, table, mirror)) as whole:
+            folded = folded_rows(whole, table).coalesce(self.settings["max_connections"])
             attempts = folded.mapInArrow(_loading(self.database, mirror), _ATTEMPT_DDL).collect()
         for attempt in attempts:
             if attempt["problem"] is not None:
                 raise SchemaError(attempt["problem"], remedy=attempt["remedy"])
         return tuple(attempt["label"] for attempt in attempts), sum(attempt["rows"] for attempt in attempts)
+
+    def _standing(self, table: TableBatch, mirror: Mirror, keys: DataFrame) -> DataFrame | None:
+        """The mirror's rows of these keys, and maybe others, as `carried` takes them."""
+        ours = Column(mirror.position_column, len(mirror.source.columns) + 1, LogicalType("string"))
+        columns = replace(mirror.source, columns=(*mirror.source.columns, ours))
+        wanted = self._where(table, keys)
+        found = mirrored_rows(keys.sparkSession, self.database, mirror.name, columns, where=wanted)
+        if found is None or ours.name not in found.columns:
+            return None
+        fields = ", ".join(quote(name) for name in found.columns if name != ours.name)
+        return found.selectExpr(
+            f"struct({fields}) as row", f"{quote(ours.name)} as since", "cast(null as string) as until"
+        )
+
+    def _where(self, table: TableBatch, keys: DataFrame) -> str:
+        """SQL that is true of rows with one of these keys, where they are few and can be spelled; else empty."""
+        first, dialect = table.schema.key_columns[0], self.database.dialect
+        if first.logical.spark_type not in ("tinyint", "smallint", "int", "bigint", "string"):
+            return ""
+        found = {row["o0"] for row in keys.select("o0").distinct().limit(_MOST_KEYS + 1).collect()}
+        if len(found) > _MOST_KEYS or None in found:
+            return ""
+        values = ", ".join(dialect.literal(key) if isinstance(key, str) else str(key) for key in sorted(found))
+        return f"{dialect.quote(first.name)} IN ({values})"
 
 
 @contextmanager

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 _ROWS_AT_ONCE = 10_000
 
 
-def mirrored_rows(spark: SparkSession, database: Database, name: TableName, schema: TableSchema) -> DataFrame | None:
+def mirrored_rows(
+    spark: SparkSession, database: Database, name: TableName, schema: TableSchema, *, where: str = ""
+) -> DataFrame | None:
     """The rows of a mirror in the source's columns, as far as it has them; None where there is no mirror.
 
     Lazy: each action reads the table anew, by one connection of one executor.
@@ -33,7 +35,7 @@ def mirrored_rows(spark: SparkSession, database: Database, name: TableName, sche
     there = {database.dialect.folded(column) for column in types}
     columns = [column for column in schema.columns if database.dialect.folded(column.name) in there]
     texts = [database.dialect.text_of(database.dialect.quote(c.name), c) for c in columns]
-    query = f"SELECT {', '.join(texts)} FROM {database.dialect.table(name)}"
+    query = f"SELECT {', '.join(texts)} FROM {database.dialect.table(name)}" + (f" WHERE {where}" if where else "")
     # Names of ours, because mapInArrow does not take every name.
     ddl = ", ".join(f"c{number} string" for number in range(len(columns)))
     rows = spark.range(0, 1, 1, 1).mapInArrow(_reading(database, query, len(columns), schema, name), ddl)

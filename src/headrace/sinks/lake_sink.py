@@ -6,14 +6,15 @@ from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from headrace import faultpoints
-from headrace.apply import TableBatch, change_log, history, survey, under_new_names
+from headrace.apply import TableBatch, carried, change_log, history, survey, under_new_names
 from headrace.apply.change_log import ABSENT, BEFORE, EVENT_TIME, OPERATION, rows_left
 from headrace.changes.refusal import Mark
 from headrace.changes.table import TableId, TableSchema
+from headrace.changes.typed import quote
 from headrace.errors import SchemaError, SinkError
 from headrace.options import Option, Options
 from headrace.sinks import lake_history, lake_merge
@@ -238,8 +239,38 @@ class LakeSink(Sink):
                 insert_partial=self.settings["missing_row"] == "insert",
             )
             faultpoints.reach(f"{self.fault_point}.before_commit")
-            self._commit(under_new_names(rows, table), work, values, batch)
+            with self._carried(under_new_names(rows, table), work) as whole:
+                self._commit(whole, work, values, batch)
             faultpoints.reach(f"{self.fault_point}.after_commit")
+
+    @contextmanager
+    def _carried(self, rows: DataFrame, work: _Work) -> Iterator[DataFrame]:
+        """The rows, in which key changes carry what the target's row of the old key has."""
+        table, target, stored_as = work.table, work.target, self.settings["stored_as_scd_type"]
+        if stored_as == "append" or not (table.key_changed and table.partial):
+            yield rows
+            return
+        there = target.read()
+        have = {name.lower() for name in there.columns}
+        fields = ", ".join(
+            f"cast({quote(c.name)} as {c.logical.spark_type}) as {quote(c.name)}"
+            for c in table.schema.columns
+            if c.name.lower() in have
+        )
+        position = quote(self.settings["position_column"])
+        since, until, lasting = position, "null", table.emptying
+        if stored_as == "2":
+            since, until = f"{lake_history.START}.position", f"{lake_history.END}.position"
+            # What was there before a truncate has versions too.
+            lasting = replace(table, truncate_at=None)
+        standing = there.selectExpr(
+            f"struct({fields}) as row", f"{since} as since", f"cast({until} as string) as until"
+        )
+        with (
+            lake_merge.seen_by(target, standing) as seen,
+            carried(rows, lasting, lambda _: rows.sparkSession.table(seen)) as whole,
+        ):
+            yield whole
 
     def _commit(self, rows: DataFrame, work: _Work, values: lake_merge.Values, batch: BatchId) -> None:
         table, target = work.table, work.target

@@ -1,0 +1,146 @@
+"""Key changes whose images lack columns: what the row held under its old key goes over to the new one.
+
+A source that leaves out large values leaves them out of a change of key too. The row under the new key then needs what
+it had under the old one: what the batch said of that before, and for the rest what stands in the target.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING
+
+from headrace.apply.fold import full_image, key_of, keyed, old_key_of
+from headrace.apply.survey import TableBatch
+from headrace.changes.texts import canonical_text
+from headrace.changes.typed import literal, quote
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+Standing = Callable[["DataFrame"], "DataFrame | None"]
+
+_NOTHING = "cast(map() as map<string,string>)"
+
+
+@contextmanager
+def carried(rows: DataFrame, table: TableBatch, standing: Standing | None = None) -> Iterator[DataFrame]:
+    """The change rows of a batch, in which the key changes of one table carry all columns, as far as they are known.
+
+    Where nothing is known of the old key's row, a change stays as it is: it meets no row of its key in the target.
+    Runs a small Spark job where the table has partial images and changes of keys, and a few more where one needs
+    another's values; rows of other tables stay as they are. The same rows and the same target give the same result.
+
+    Args:
+        rows: the batch's change rows with images as maps, under the newest names.
+        table: what `survey` said of the table.
+        standing: gives the target's rows, at least those of the old keys, which it gets as columns `o0`..: `row`, a
+            struct of columns of the source's types; `since` and `until`, the positions between which it is true, null
+            for no bound. None where there is no target.
+    """
+    if not (table.key_changed and table.partial):
+        yield rows
+        return
+    from pyspark import StorageLevel
+
+    with ExitStack() as cleanup:
+
+        def kept(frame: DataFrame) -> DataFrame:
+            frame = frame.persist(StorageLevel.MEMORY_AND_DISK)
+            cleanup.callback(frame.unpersist)
+            return frame
+
+        marked = _marked(rows, table)
+        lacking = kept(marked.where("_lacks"))
+        if lacking.isEmpty():
+            yield rows
+            return
+        settled = marked.where("not _lacks").select(*rows.columns)
+        keys = lacking.selectExpr(*(f"_o{n} as o{n}" for n in range(len(table.schema.key))))
+        stood = None if standing is None else standing(keys)
+        # A row may change its key several times in a batch: each round settles those whose row is settled before.
+        while True:
+            found = kept(_round(lacking, settled.unionByName(lacking.select(*rows.columns)), table, stood))
+            filled = kept(found.where("_known").select(*rows.columns))
+            if filled.isEmpty():
+                break
+            settled = settled.unionByName(filled)
+            lacking = kept(found.where("not _known").select(*lacking.columns))
+            if lacking.isEmpty():
+                break
+        yield settled.unionByName(lacking.select(*rows.columns))
+
+
+def _marked(rows: DataFrame, table: TableBatch) -> DataFrame:
+    """The rows with whether they change the key and lack columns (`_lacks`), the keys, and the image as far as it is
+    known from the change itself."""
+    keys = table.schema.key_columns
+    moved = " or ".join(f"not _k{n} <=> _o{n}" for n in range(len(keys)))
+    return rows.selectExpr(
+        "*",
+        *(f"if(op = 'u', {key_of(column)}, null) as _k{n}" for n, column in enumerate(keys)),
+        *(f"if(op = 'u', {old_key_of(column)}, null) as _o{n}" for n, column in enumerate(keys)),
+        f"{full_image('after', table)} as _full",
+    ).selectExpr(
+        "*",
+        f"coalesce(op = 'u' and {table.where} and ({moved}) and coalesce(size(_full), 0) < {table.own_columns}, false) "
+        "as _lacks",
+    )
+
+
+def _round(lacking: DataFrame, changes: DataFrame, table: TableBatch, standing: DataFrame | None) -> DataFrame:
+    """The key changes, with what is known of their rows put into `after`, and whether that is all (`_known`)."""
+    from pyspark.sql import functions as sf
+
+    numbers = range(len(table.schema.key))
+    lines = keyed(changes.where(table.where), table).selectExpr(
+        "position as at",
+        "struct(position, deleted, fresh, arrived, coalesce(image, map()) as image, whole) as line",
+        *(f"k{n}" for n in numbers),
+    )
+    same = " and ".join(f"k{n} <=> _o{n}" for n in numbers)
+    # After a truncate there is no row in the target whose values could be kept.
+    keeps = "false" if table.truncate_at is not None or standing is None else "true"
+    begun = f"struct({_NOTHING} as image, {keeps} as keeps, false as waits, false as gone)"
+    afresh = "x.fresh and (x.whole or x.arrived)"
+    over = "map_concat(map_filter(acc.image, (c, v) -> not map_contains_key(x.image, c)), x.image)"
+    step = (
+        f"if(x.deleted, struct({_NOTHING} as image, false as keeps, false as waits, true as gone), "
+        f"struct(if({afresh}, x.image, {over}) as image, acc.keeps and not ({afresh}) as keeps, "
+        "if(x.fresh, x.arrived and not x.whole, acc.waits and not x.whole) as waits, false as gone))"
+    )
+    ordered = "array_sort(collect_list(line), (a, b) -> if(a.position < b.position, -1, 1))"
+    names = [f"_{letter}{n}" for letter in "ko" for n in numbers]
+    rest = [name for name in lacking.columns if name not in (*names, "position")]
+    states = (
+        lacking.join(lines, sf.expr(f"{same} and at < position"), "left")
+        .groupBy("position", *names)
+        .agg(*(sf.first(name).alias(name) for name in rest), sf.expr(f"{ordered} as history"))
+        .selectExpr("*", f"aggregate(history, {begun}, (acc, x) -> {step}) as s")
+    )
+    own = set(table.schema.key)
+    key_names = f"array({', '.join(literal(name) for name in table.schema.key)})"
+    less = f"not map_contains_key(_full, c) and not array_contains({key_names}, c)"
+    states = states.withColumn("_full", sf.expr(f"map_concat(map_filter(s.image, (c, v) -> {less}), _full)"))
+    states = states.withColumn("_known", sf.expr(f"not s.waits and not s.gone and size(_full) >= {table.own_columns}"))
+    if standing is not None:
+        kinds = {field.name: field for field in standing.schema["row"].dataType.fields}  # type: ignore[attr-defined]
+        values = ", ".join(
+            f"{literal(c.name)}, {canonical_text(f'row.{quote(c.name)}', c)}"
+            for c in table.schema.columns
+            if c.name in kinds and c.name not in own
+        )
+        old = standing.selectExpr(
+            *(f"row.{quote(name)} as h{n}" for n, name in enumerate(table.schema.key)),
+            "since",
+            "until",
+            f"{f'map({values})' if values else _NOTHING} as stood",
+        )
+        here = " and ".join(f"h{n} <=> _o{n}" for n in numbers)
+        true_then = "(since is null or since < position) and (until is null or until >= position)"
+        needed = f"s.keeps and not s.waits and not _known and {here} and {true_then}"
+        states = states.join(old, sf.expr(needed), "left")
+        over = f"map_concat(map_filter(stood, (c, v) -> {less}), _full)"
+        states = states.withColumn("_full", sf.expr(f"if(stood is null, _full, {over})"))
+        states = states.withColumn("_known", sf.expr("_known or stood is not null"))
+    return states.withColumn("after", sf.expr("if(_known, _full, after)")).select(*lacking.columns, "_known")
