@@ -72,6 +72,17 @@ def test_it_takes_everything_and_ends_and_has_nothing_to_do_the_second_time(data
     assert ops(checkpoint.once()) == [("c", "t", "3")]
 
 
+def test_every_run_on_a_quiet_database_ends(database):
+    database.create("t", KEYED, [(1,)])
+    checkpoint = Checkpoint(database)
+    assert ops(checkpoint.once()) == [("r", "t", "1")]
+    assert [checkpoint.once() for _ in range(4)] == [[]] * 4
+    # A run without end has looked at the log meanwhile, and kept what it found for itself.
+    for _ in range(3):
+        checkpoint.run.batch()
+    assert [checkpoint.once() for _ in range(2)] == [[]] * 2
+
+
 def test_a_table_that_is_added_on_an_idle_database_is_read(database):
     database.create("t", KEYED, [(1,)])
     database.create("u", KEYED, [(2,), (3,)])

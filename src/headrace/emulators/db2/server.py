@@ -192,11 +192,11 @@ class EmulatedDb2Database:
         if not split_updates:
             self.execute(f"UPDATE ASNCDC.IBMSNAP_REGISTER SET CHG_UPD_TO_DEL_INS = 'N' {which}")
         if before_prefix:
-            change_table = f'ASNCDC."CDC_{schema}_{table}"'
+            change_table = f"ASNCDC.{quoted(f'CDC_{schema}_{table}')}"
             source = self.session.definitions.table(schema, table)
             for column in source.columns:
                 if before_columns is None or column.name in before_columns:
-                    added = f'"{before_prefix}{column.name}" {column.type.declaration}'
+                    added = f"{quoted(before_prefix + column.name)} {column.type.declaration}"
                     self.execute(f"ALTER TABLE {change_table} ADD COLUMN {added}")
             self.execute(f"UPDATE ASNCDC.IBMSNAP_REGISTER SET BEFORE_IMG_PREFIX = {_constant(before_prefix)} {which}")
         if active:

@@ -21,7 +21,8 @@ _ADD = re.compile(r"ADD\s*(?:\((?P<within>.*)\)|(?P<plain>[^(].*))\s*", re.IGNOR
 _DROP_COLUMN = re.compile(rf"DROP\s+(?:COLUMN\s+(?P<one>{_NAME})|\(\s*(?P<other>{_NAME})\s*\))\s*", re.IGNORECASE)
 _RENAME = re.compile(rf"RENAME\s+COLUMN\s+(?P<old>{_NAME})\s+TO\s+(?P<new>{_NAME})\s*", re.IGNORECASE)
 _KEY = re.compile(
-    rf"(?:CONSTRAINT\s+(?P<named>{_NAME})\s+)?(?P<kind>PRIMARY\s+KEY|UNIQUE)\s*\((?P<columns>[^)]*)\)\s*", re.IGNORECASE
+    rf"(?:CONSTRAINT\s+(?P<named>{_NAME})\s+)?(?P<kind>PRIMARY\s+KEY|UNIQUE)\s*\((?P<columns>(?:\"[^\"]*\"|[^)\"])*)\)\s*",
+    re.IGNORECASE,
 )
 _COLUMN = re.compile(rf"(?P<name>{_NAME})\s+(?P<type>.+)", re.DOTALL)
 _CONSTRAINTS = (
@@ -91,7 +92,7 @@ def _create(connection: sqlite3.Connection, owner: str, name: str, found: re.Mat
         key = _KEY.fullmatch(part)
         if key:
             kind = "P" if key["kind"].upper().startswith("P") else "U"
-            columns = [_folded(column.strip()) for column in key["columns"].split(",")]
+            columns = [_folded(column.strip()) for column in _parts(key["columns"])]
             _add_key(connection, number, _folded(key["named"]) or f"SYS_C{number}{kind}", kind, columns)
         else:
             place += 1
@@ -190,12 +191,12 @@ def _quoted(name: str) -> str:
 
 def _parts(body: str) -> list[str]:
     """The body of CREATE TABLE, cut at its commas."""
-    parts, depth, quote, start = [], 0, False, 0
+    parts, depth, quote, start = [], 0, "", 0
     for place, letter in enumerate(body):
-        if letter == "'":
-            quote = not quote
-        elif quote:
-            continue
+        if quote:
+            quote = "" if letter == quote else quote
+        elif letter in "'\"":
+            quote = letter
         elif letter in "()":
             depth += 1 if letter == "(" else -1
         elif letter == "," and depth == 0:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from headrace.options import Option
-from headrace.sources.lost_tables import ON_TABLE_LOST
 from headrace.sources.oracle.dictionary import strategy
 from headrace.sources.stream_options import COLUMNS, HEARTBEAT, SIGNALS, STATEMENTS
 
@@ -95,7 +94,6 @@ OPTIONS: tuple[Option, ...] = (
         default=(),
         aliases=("table.exclude.list",),
     ),
-    ON_TABLE_LOST,
     Option(
         "snapshot_mode",
         snapshot_mode,

@@ -1,0 +1,314 @@
+"""A pipeline as Spark drives it, in one process and without Spark: the calls of PySpark's data source, in its order.
+
+What Spark keeps is kept here: the offset of each planned batch and the number of the last that is done. A run that ends
+in the midst of a batch, in whichever way, goes on from these two.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import patch
+
+import yaml
+from tests.search.database import SALT, SIGNALS, Database
+from tests.search.drawn import AdHoc, Batch, Capture, Commit, Drain, Once, Pipeline, Restart
+from tests.search.model import Difference, compare
+
+from headrace.errors import HeadraceError
+from headrace.options import as_text
+from headrace.pipeline.ending import DatabasesEnding
+from headrace.pipeline.model import Model, read_model
+from headrace.sources.databases import Databases
+from headrace.sources.reader import ChangeStreamReader
+
+_ENDLESS = 300
+DRIVERS = {"sqlserver": "emulator", "db2": "db2-emulator", "oracle": "oracle-emulator"}
+_COLUMN_OPTIONS = {
+    "left out": "column_exclude_list",
+    "masked": "column.mask.with.3.chars",
+    "cut": "column.truncate.to.2.chars",
+    "hashed": f"column.mask.hash.v2.SHA-256.with.salt.{SALT}",
+}
+Rows = list[dict[str, Any]]
+
+
+@dataclass
+class Sink:
+    """A plain sink: what it took, attempt by attempt.
+
+    Args:
+        kind: `once` takes a batch that it has not, `replacing` puts it in place of what it has of it, `appending` puts
+            it behind.
+    """
+
+    kind: str
+    batches: dict[int, list[Rows]] = field(default_factory=dict)
+
+    def write(self, number: int, rows: Rows) -> None:
+        held = self.batches.setdefault(number, [])
+        if held and self.kind == "once":
+            return
+        if self.kind == "replacing":
+            held.clear()
+        held.append(rows)
+
+    @property
+    def attempts(self) -> list[list[Rows]]:
+        """The attempts of each batch, in order."""
+        return [self.batches[number] for number in sorted(self.batches)]
+
+
+@dataclass
+class Outcome:
+    """How a pipeline went.
+
+    Args:
+        stopped: the error that stopped it; null where it went to its end.
+        batches: how many batches were done.
+        rows: how many rows the first sink has.
+        refused: how many transactions the server refused.
+    """
+
+    stopped: HeadraceError | None
+    batches: int
+    rows: int
+    refused: int
+
+
+def write_file(pipeline: Pipeline, database: Database, folder: Path, sinks: list[dict[str, Any]]) -> Path:
+    """The pipeline's YAML file."""
+    options: dict[str, Any] = dict(pipeline.options)
+    paths = [f"{database.schema}.{table.name}" for table in pipeline.tables if table.included]
+    if database.has_signals:
+        options["signal_data_collection"] = f"{database.schema}.{SIGNALS}"
+        paths.append(options["signal_data_collection"])
+    if pipeline.listed == "names":
+        options["tables"] = paths
+    elif pipeline.listed == "schema":
+        options["tables"] = [f"{database.schema}.*"]
+    for number, place, done in pipeline.column_options:
+        table = pipeline.tables[number]
+        option = options.setdefault(_COLUMN_OPTIONS[done], [])
+        option.append(escaped(f"{database.schema}.{table.name}.{table.columns[place].name}"))
+    if database.server.source != "oracle":
+        options |= {"errors_max_retries": 0, "capture_timeout_seconds": 5}
+    source = {"type": database.server.source, **database.server.options, **options}
+    data = {
+        "source": source,
+        "sinks": sinks,
+        "pipeline": {"name": "search", "checkpoint": "./checkpoint", "trigger": "100ms"},
+    }
+    file = folder / "pipeline.yaml"
+    file.write_text(yaml.safe_dump(data, allow_unicode=True), encoding="utf-8")
+    return file
+
+
+def escaped(text: str) -> str:
+    """A regular expression that means just this text."""
+    return "".join(letter if letter.isalnum() or letter in "_ " else f"\\{letter}" for letter in text)
+
+
+class Crashed(Exception):
+    """The process is gone."""
+
+
+class Driver:
+    """What Spark does with one streaming query."""
+
+    def __init__(self, pipeline: Pipeline, database: Database, folder: Path) -> None:
+        self.pipeline = pipeline
+        self.database = database
+        self.sinks = [Sink(kind) for kind in pipeline.sinks]
+        sink = {"type": "memory", "name": str(folder)}
+        self.model: Model = read_model(write_file(pipeline, database, folder, [sink]))
+        self.offsets: list[Any] = []
+        self.done = 0
+        self.begun: int | None = None
+        self.reader: ChangeStreamReader | None = None
+
+    def start(self) -> ChangeStreamReader:
+        """The reader of the process that runs; a new process checks, and does again what was not done."""
+        if self.reader is not None:
+            return self.reader
+        tables = Databases(self.model.source).tables()
+        for target in self.model.targets:
+            target.shaping.expect(tables)
+        options = {name: as_text(value) for name, value in self.model.source_options.items() if value is not None}
+        self.reader = ChangeStreamReader(self.model.source_type, options)
+        if self.done:
+            end = self.offsets[self.done - 1]
+            assert list(self.reader.partitions(end, end)) == []
+        if len(self.offsets) > self.done:
+            self._run(Batch())
+        return self.reader
+
+    def stop(self) -> None:
+        """The process ends."""
+        self.reader = None
+
+    def batch(self, step: Batch) -> bool:
+        """One trigger: whether there was anything new."""
+        try:
+            reader = self.start()
+            if self.begun is None:
+                self.begun = len(self.database.commits)
+            end = _through_json(reader.latestOffset())
+            if self.offsets and end == self.offsets[-1]:
+                return False
+            if self.done > 1:
+                reader.commit(self.offsets[self.done - 2])
+            self.offsets.append(end)
+            self._run(step)
+        except Crashed:
+            self.stop()
+        return True
+
+    def _run(self, step: Batch) -> None:
+        reader = self.reader
+        assert reader is not None
+        number = len(self.offsets) - 1
+        start = self.offsets[number - 1] if number else _through_json(reader.initialOffset())
+        _die(step, "planned")
+        copy: ChangeStreamReader = pickle.loads(pickle.dumps(reader))
+        rows: Rows = []
+        for partition in reader.partitions(start, self.offsets[number]):
+            piece = pickle.loads(pickle.dumps(partition))
+            first = _read(copy, piece) if step.twice else None
+            found = _read(copy, piece)
+            if first is not None:
+                _require_same(first, found)
+            rows += found
+        for place, sink in enumerate(self.sinks, 1):
+            sink.write(number, rows)
+            _die(step, f"written {place}")
+        _die(step, "done")
+        self.done = len(self.offsets)
+
+    def once(self) -> None:
+        """A new process that ends by itself."""
+        self.stop()
+        planned = len(self.offsets) - 1 if self.offsets else None
+        ending = DatabasesEnding(Databases(self.model.source), lambda n: json.dumps(self.offsets[n]), planned)
+
+        def more() -> bool:
+            if ending.is_reached(self.done - 1 if self.done else None):
+                return False
+            self.batch(Batch())
+            return True
+
+        _repeat(more)
+
+
+def run(pipeline: Pipeline, folder: Path) -> Outcome:
+    """Do everything that a pipeline says, comparing on the way.
+
+    Raises:
+        Difference: sinks do not hold what the model says, and nobody said so.
+    """
+    database = Database(pipeline, folder / "server")
+    try:
+        with _surrounded(database) as during:
+            driver: Driver | None = None
+            try:
+                driver = Driver(pipeline, database, folder)
+                for step in pipeline.steps:
+                    _step(driver, step, during)
+                stopped = None
+            except HeadraceError as error:
+                if not error.remedy:
+                    raise Difference(f"an error without a remedy: {error.message}") from error
+                stopped = error
+        rows = 0 if driver is None else sum(len(a[-1]) for a in driver.sinks[0].attempts)
+        return Outcome(stopped, 0 if driver is None else driver.done, rows, database.refused)
+    finally:
+        database.close()
+
+
+def _step(driver: Driver, step: object, during: Callable[[Batch], Any]) -> None:
+    database = driver.database
+    if isinstance(step, Commit):
+        database.commit(step)
+    elif isinstance(step, Capture):
+        database.capture()
+    elif isinstance(step, AdHoc):
+        database.signal(step)
+    elif isinstance(step, Restart):
+        driver.stop()
+    elif isinstance(step, Batch):
+        with during(step):
+            driver.batch(step)
+    elif isinstance(step, Drain):
+        database.capture()
+        _repeat(lambda: driver.batch(Batch()))
+        compare(driver.pipeline, database, driver.sinks, driver.begun)
+    elif isinstance(step, Once):
+        database.capture()
+        driver.once()
+        compare(driver.pipeline, database, driver.sinks, driver.begun)
+
+
+def _repeat(more: Callable[[], bool]) -> None:
+    for _ in range(_ENDLESS):
+        if not more():
+            return
+    raise Difference("the run never comes to rest")
+
+
+@contextmanager
+def _surrounded(database: Database) -> Iterator[Callable[[Batch], Any]]:
+    """Other people's commits at named points, and a capture program that works while someone waits for it."""
+    waiting: list[Batch] = []
+
+    def reach(name: str) -> None:
+        while waiting and waiting[0].point == name:
+            step = waiting.pop()
+            if step.meanwhile is not None:
+                database.commit(step.meanwhile)
+
+    def sleep(seconds: float) -> None:
+        time.sleep(min(seconds, 0.02))
+        if seconds > 0.1:
+            # Who pauses for so long waits for the capture program; a shorter pause may be under a lock.
+            database.pass_time()
+
+    @contextmanager
+    def during(step: Batch) -> Iterator[None]:
+        waiting[:] = [step] if step.point else []
+        yield
+        waiting.clear()
+
+    clock = SimpleNamespace(monotonic=time.monotonic, sleep=sleep)
+    with (
+        patch("headrace.pipeline.ending._PLAN_SECONDS", 0.0),
+        patch("headrace.faultpoints.reach", reach),
+        patch("headrace.sources.change_tables.rewind.time", clock),
+    ):
+        yield during
+
+
+def _die(step: Batch, at: str) -> None:
+    if step.crash == at:
+        raise Crashed(at)
+
+
+def _read(reader: ChangeStreamReader, piece: Any) -> Rows:
+    return [row for batch in reader.read(piece) for row in batch.to_pylist()]
+
+
+def _require_same(first: Rows, second: Rows) -> None:
+    """A task that is done twice gives the same changes; what is read of a table may be newer."""
+    streamed = [[row for row in rows if row["op"] != "r"] for rows in (first, second)]
+    if streamed[0] != streamed[1]:
+        raise Difference("a task that is done twice gives other changes")
+
+
+def _through_json(offset: Any) -> Any:
+    return json.loads(json.dumps(offset))

@@ -1,0 +1,75 @@
+"""Rule: whatever is drawn, a pipeline's sinks hold what the source held, or the run stopped and said why.
+
+A database, options, sinks and a course of commits, batches, crashes and restarts come from a seed (`drawn`); the source
+is driven as Spark drives it (`driver`), and a plain model says what the sinks must hold (`model`). One seed by itself:
+`HEADRACE_SEED=17 pytest tests/search -k seed`. What fails is made smaller and spelled as Python, for `kept`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from tests.search.drawn import Pipeline, draw, smaller, spelled
+from tests.search.driver import run
+from tests.search.kept import KEPT
+
+SEED = os.environ.get("HEADRACE_SEED")
+FEW = range(10)
+MANY = int(os.environ.get("HEADRACE_PIPELINES", "5000"))
+MOST_STOPPED = 0.1
+"""A search whose runs stop at once finds nothing."""
+
+
+def went(pipeline: Pipeline) -> tuple[str, str]:
+    """How it went: `level`, `stopped` with the kind of error, or `failed`; and why."""
+    # Databases in memory, where there is such a folder, for it is they that take the time.
+    shared = Path("/dev/shm")
+    folder = Path(tempfile.mkdtemp(dir=shared if shared.is_dir() else None))
+    try:
+        (folder / "server").mkdir()
+        outcome = run(pipeline, folder)
+    except Exception as error:
+        return "failed", f"{type(error).__name__}: {error}"
+    finally:
+        shutil.rmtree(folder)
+    if outcome.stopped is None:
+        return "level", ""
+    return f"stopped: {type(outcome.stopped).__name__}", outcome.stopped.message
+
+
+def require(pipeline: Pipeline, name: str) -> str:
+    how, why = went(pipeline)
+    if how == "failed":
+        kind = why.partition(":")[0]
+
+        def fails_alike(other: Pipeline) -> bool:
+            found, reason = went(other)
+            return found == "failed" and reason.startswith(kind)
+
+        least = smaller(pipeline, fails_alike)
+        pytest.fail(f"{name}: {why}\n\nsmaller: {spelled(least)}\n\n{went(least)[1]}")
+    return how
+
+
+@pytest.mark.parametrize("seed", [int(SEED)] if SEED else FEW)
+def test_the_pipeline_of_a_seed_loses_nothing_in_silence(seed: int) -> None:
+    require(draw(seed), f"HEADRACE_SEED={seed}")
+
+
+@pytest.mark.parametrize("what", KEPT)
+def test_a_pipeline_that_once_showed_something_wrong_does_not_any_more(what: str) -> None:
+    assert require(KEPT[what], what) == "level"
+
+
+@pytest.mark.soak
+def test_thousands_of_pipelines_lose_nothing_in_silence() -> None:
+    begin = int(SEED or 0)
+    seeds = itertools.count(begin)
+    found = Counter(require(draw(seed), f"HEADRACE_SEED={seed}") for seed, _ in zip(seeds, range(MANY), strict=False))
+    assert found["level"] >= (1 - MOST_STOPPED) * MANY, found
