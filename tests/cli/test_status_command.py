@@ -106,6 +106,7 @@ def test_a_snapshot_shows_its_chunks(shop: Shop) -> None:
         "chunks": 2,
         "estimated_rows": 5,
         "lost": False,
+        "captured": True,
     }
 
 
@@ -122,6 +123,23 @@ def test_a_level_pipeline_is_fine(shop: Shop) -> None:
     assert "shop: does not run; batch 3 is in all sinks" in text
     assert "changes are kept for 3 d; none is waiting" in text
     assert "dbo.t  complete until " in text
+
+
+def test_a_table_that_is_captured_no_longer_keeps_its_line_until_the_options_leave_it_out(shop: Shop) -> None:
+    shop.database.execute("CREATE TABLE dbo.u (id int NOT NULL PRIMARY KEY)")
+    shop.database.execute("EXEC sys.sp_cdc_enable_table @source_schema='dbo', @source_name='u', @role_name=NULL")
+    shop.level()
+    shop.database.execute("DROP TABLE dbo.t")
+    # Before a run has seen it, and after.
+    for _ in range(2):
+        code, text = shop.status()
+        assert (code, "dbo.t  not captured any more" in text, "table      dbo.u" in text) == (1, True, True)
+        one = shop.json()[1]["databases"]["shop"]
+        assert (one["tables"]["dbo.t"]["captured"], one["health"]["uncaptured"]) == (False, ["dbo.t"])
+        shop.batch()
+    # The checkpoint says it too, where the source is not asked.
+    assert shop.status("--no-source")[0] == 1
+    assert shop.status(tables_excluded="dbo.t")[0] == 0
 
 
 def test_lag_and_headroom_of_what_waits(shop: Shop) -> None:

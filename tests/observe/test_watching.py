@@ -13,8 +13,9 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from headrace.errors import OptionError
-from headrace.observe.history import ProgressHistory
+from headrace.observe.history import Moment, ProgressHistory
 from headrace.observe.messages import MessageCounts
+from headrace.observe.page import seen
 from headrace.observe.progress import Progress, TableState
 from headrace.observe.prometheus import prometheus_text
 from headrace.observe.server import Address, Answer, WatchServer, parse_address
@@ -26,10 +27,16 @@ PROGRESS = Progress(
     rows_per_second=1.5,
     lag_seconds=2.5,
     tables=(TableState("dbo.a", {"r": 7, "c": 5}, 10, "running", read=7), TableState('odd "\\\n', {"d": 1})),
-    health=Health(CaptureState.CAPTURING, retention_seconds=10.0, headroom_seconds=4.0, waiting_commits=9),
+    health=Health(
+        CaptureState.CAPTURING, retention_seconds=10.0, headroom_seconds=4.0, waiting_commits=9, uncaptured=("dbo.c",)
+    ),
     behind_commits=9,
     messages=MessageCounts({"It is no JSON.": 2}, 1, 2),
 )
+
+
+def test_the_page_names_the_tables_that_are_captured_no_longer() -> None:
+    assert seen("sales", [], Moment(0.0, PROGRESS))["now"]["health"].startswith("not captured any more: dbo.c")
 
 
 def test_prometheus_reads_every_number_with_its_labels() -> None:
@@ -42,6 +49,7 @@ def test_prometheus_reads_every_number_with_its_labels() -> None:
     assert {s.labels["pipeline"] for f in families.values() for s in f.samples} == {"sales"}
     assert samples["headrace_lag_seconds",] == 2.5
     assert samples["headrace_behind_commits",] == 9
+    assert samples["headrace_uncaptured_tables",] == 1
     assert samples["headrace_retention_headroom_seconds",] == 4
     assert samples["headrace_snapshot_rows_remaining", "table=dbo.a"] == 3
     assert samples["headrace_rows_total", "op=c", "table=dbo.a"] == 5

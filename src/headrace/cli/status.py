@@ -119,6 +119,8 @@ def _tables(tables: tuple[TableStatus, ...], now: dt.datetime) -> list[str]:
 
 
 def _table(table: TableStatus, now: dt.datetime) -> str:
+    if not table.captured:
+        return "not captured any more: what happens to it is missing. Have it captured again, or take it off the list"
     lost = "; changes of it were lost" if table.lost else ""
     rows = f" of a table of about {table.estimate:,} rows" if table.estimate >= 0 else ""
     if table.snapshot == "running":

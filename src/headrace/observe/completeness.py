@@ -127,13 +127,13 @@ def of_tables(offset: Offset) -> dict[str, dt.datetime | None]:
     if until is not None and planned is not None:
         # Nothing that was committed after the batch was planned can be in it, whatever a clock that was set back says.
         until = min(until, planned)
-    return {path: until if _level(offset, path) else None for path in offset.known}
+    return {path: until if _level(offset, path) else None for path in offset.tables_seen}
 
 
 def _level(offset: Offset, path: str) -> bool:
     behind = offset.tables.get(path)
     level = behind is None or (behind.done and behind.commit >= offset.commit)
-    return level and path not in offset.gaps
+    return level and path not in offset.gaps and path not in offset.uncaptured
 
 
 def _utc(time: dt.datetime | None) -> dt.datetime | None:

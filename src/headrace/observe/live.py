@@ -196,6 +196,8 @@ def health_text(health: Health | None) -> str:
         parts.append(health.sentence.removesuffix("."))
     elif health.state is not CaptureState.CAPTURING:
         parts.append(f"source {health.state}: {health.sentence.removesuffix('.')}")
+    if health.uncaptured:
+        parts.append(f"not captured any more: {', '.join(health.uncaptured)}")
     if health.lost:
         parts.append(f"needed changes of {', '.join(health.lost)} are deleted")
     elif health.at_risk:

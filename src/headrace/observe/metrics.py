@@ -97,6 +97,12 @@ def all_metrics(progress: Progress) -> list[Metric]:
             ),
             _one("headrace_lost_tables", "gauge", "Tables of which needed changes are deleted.", len(health.lost)),
             _one(
+                "headrace_uncaptured_tables",
+                "gauge",
+                "Tables that were captured, are still wanted, and are not captured any more.",
+                len(health.uncaptured),
+            ),
+            _one(
                 "headrace_source_log_used_bytes",
                 "gauge",
                 "The source's own log in use, while capture is not well.",

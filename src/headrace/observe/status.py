@@ -28,6 +28,7 @@ class TableStatus:
         chunks: snapshot chunks in all sinks while it runs.
         estimate: the table's rows when its snapshot began, as the source's catalog said; -1 when unknown.
         lost: changes of it are missing in the last batch, because the source had deleted them.
+        captured: whether it is captured still; where not, what happens to it is missing.
     """
 
     table: str
@@ -36,6 +37,7 @@ class TableStatus:
     chunks: int = 0
     estimate: int = -1
     lost: bool = False
+    captured: bool = True
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,9 @@ class DatabaseStatus:
 
     @property
     def is_fine(self) -> bool:
-        """Whether the source answers and captures, and nothing that is needed is deleted or about to be."""
+        """Whether the source answers and captures every table, and nothing that is needed is deleted or about to be."""
+        if not all(table.captured for table in self.tables):
+            return False
         if self.health is None:
             return self.answered
         return self.answered and self.health.state is not CaptureState.NOT_CAPTURING and not self.health.at_risk
@@ -154,6 +158,8 @@ def database_status(
         asked: whether the source was asked at all.
     """
     complete = of_tables(offset)
+    uncaptured = tuple(offset.uncaptured) if health is None else health.uncaptured
+    paths = (*offset.known, *(path for path in uncaptured if path not in offset.known))
     return DatabaseStatus(
         name=name,
         position=offset.commit,
@@ -161,7 +167,10 @@ def database_status(
         lag_seconds=_lag(name, offset, head, health, now),
         health=health,
         answered=head is not None or not asked,
-        tables=tuple(_table(path, offset, complete[path]) for path in offset.known),
+        tables=tuple(
+            TableStatus(path, captured=False) if path in uncaptured else _table(path, offset, complete[path])
+            for path in paths
+        ),
         ad_hoc=_ad_hoc(offset),
     )
 
@@ -219,6 +228,7 @@ def _database(status: DatabaseStatus) -> dict[str, Any]:
                 "chunks": table.chunks if table.snapshot else None,
                 "estimated_rows": table.estimate if table.estimate >= 0 else None,
                 "lost": table.lost,
+                "captured": table.captured,
             }
             for table in status.tables
         },
@@ -239,6 +249,7 @@ def health_json(health: Health) -> dict[str, Any]:
         "retention_seconds": health.retention_seconds,
         "headroom_seconds": health.headroom_seconds,
         "lost": list(health.lost),
+        "uncaptured": list(health.uncaptured),
         "log_used_bytes": health.log_used_bytes,
         "not_seen": list(health.not_seen),
     }

@@ -24,7 +24,7 @@ from headrace import registry
 from headrace.changes import TableId, TableSchema
 from headrace.errors import HeadraceError
 from headrace.observe.checkpoint import local_path
-from headrace.pipeline.checkpoint import holder
+from headrace.pipeline.checkpoint import holder, known_offsets
 from headrace.pipeline.kafka_source import KafkaTopics
 from headrace.pipeline.model import Model, Target, find_mistakes, missing_package, read_model
 from headrace.pipeline.plan import PipelinePlan, TablePlan, plan_pipeline
@@ -236,9 +236,11 @@ def _captured(model: Model) -> list[TableSchema]:
     if isinstance(model.source, KafkaTopics):
         return []
     found: list[TableSchema] = []
-    for source in Databases(model.source).sources.values():
-        with contextlib.suppress(HeadraceError):
-            found += source.tables()
+    with contextlib.suppress(HeadraceError):
+        known = known_offsets(model.checkpoint)
+        for name, source in Databases(model.source).sources.items():
+            with contextlib.suppress(HeadraceError):
+                found += source.tables(known.of(name).tables_seen)
     return found
 
 
@@ -278,6 +280,9 @@ def _plan(model: Model) -> Iterator[Finding]:
     if any(target.shaping.has_sql for target in model.targets):
         said = "Expressions of transforms were not looked at, which takes Spark."
         yield Finding(Level.PLAN, Verdict.NOTE, "file", said, "headrace plan looks at them.")
+    for path in plan.uncaptured:
+        said, remedy = "It is not captured any more.", "Have it captured again, or take it off 'tables'."
+        yield Finding(Level.PLAN, Verdict.NOTE, path, said, remedy)
     for table_gone in plan.gone:
         yield Finding(Level.PLAN, Verdict.NOTE, table_gone, "It was captured up to now and would not be any more.")
 

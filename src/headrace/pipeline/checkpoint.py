@@ -21,9 +21,12 @@ from headrace.observe.checkpoint import (
     batch_offsets,
     committed_batch,
     local_path,
+    open_folder,
     planned_batch,
 )
+from headrace.observe.completeness import offsets_of
 from headrace.observe.messages import KeptCounts, MessageCounts
+from headrace.sources.databases import Offsets
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -80,6 +83,17 @@ class Checkpoint:
     def committed_offset(self) -> str | None:
         """Where the newest committed batch ends; None before the first."""
         return self.offset(self.committed())
+
+
+def known_offsets(location: str, spark: SparkSession | None = None) -> Offsets:
+    """Where the newest committed batch of a captured database ends; before the first batch where nobody can look."""
+    if spark is None and local_path(location) is None:
+        return Offsets()
+    folder = open_folder(location, spark)
+    batch = committed_batch(folder)
+    lines = [] if batch is None else batch_offsets(folder, batch)
+    found = offsets_of(lines[0]) if lines and lines[0] else None
+    return found or Offsets()
 
 
 @contextlib.contextmanager

@@ -88,7 +88,8 @@ class PipelinePlan:
         batch: the newest batch that is in all sinks; null for a pipeline that was never started.
         source: what the source is, in words.
         tables: what is captured; empty where the source is Kafka.
-        gone: tables that were captured up to now and would not be any more.
+        gone: tables that were captured up to now and that the options no longer mean.
+        uncaptured: tables that were captured, that the options still mean, and that are not captured now.
         topics: for Kafka the topics that are read, or the pattern.
         begin: for Kafka where reading would begin, by topic and partition; empty before the first batch.
         sinks: each sink with its format and what a repeated batch does.
@@ -100,6 +101,7 @@ class PipelinePlan:
     source: str
     tables: tuple[TablePlan, ...] = ()
     gone: tuple[str, ...] = ()
+    uncaptured: tuple[str, ...] = ()
     topics: tuple[str, ...] = ()
     begin: Mapping[str, Mapping[str, int]] | None = None
     sinks: tuple[str, ...] = ()
@@ -118,6 +120,7 @@ class PipelinePlan:
             "source": self.source,
             "tables": [_table_json(table) for table in self.tables],
             "gone": list(self.gone),
+            "uncaptured": list(self.uncaptured),
             "topics": list(self.topics),
             "begin": None if self.begin is None else {topic: dict(ends) for topic, ends in self.begin.items()},
             "sinks": list(self.sinks),
@@ -155,17 +158,24 @@ def plan_pipeline(model: Model, spark: SparkSession | None = None) -> PipelinePl
     sources = Databases(model.source).sources
     tables: list[TablePlan] = []
     gone: list[str] = []
+    uncaptured: list[str] = []
     for name, source in sources.items():
         prefix = f"{name}." if len(sources) > 1 else ""
         start = offsets.of(name)
-        found = {schema.id.path: schema for schema in source.tables()}
+        found = {schema.id.path: schema for schema in source.tables(start.tables_seen)}
         end = source.preview(start, dt.datetime.now(dt.UTC)) or _guessed(source, start, found)
         for path, schema in found.items():
             targets = tuple(_target(model, target, schema, next_batch, spark) for target in model.targets)
             tables.append(replace(_table(source, path, schema, start, end), table=prefix + path, targets=targets))
-        gone += [prefix + path for path in start.known if path not in end.known and path not in found]
+        uncaptured += [prefix + path for path in end.uncaptured]
+        left = (path for path in start.tables_seen if path not in end.tables_seen and path not in found)
+        gone += [prefix + path for path in left]
     return replace(
-        plan, source=f"{model.source_type}, database {', '.join(sources)}", tables=tuple(tables), gone=tuple(gone)
+        plan,
+        source=f"{model.source_type}, database {', '.join(sources)}",
+        tables=tuple(tables),
+        gone=tuple(gone),
+        uncaptured=tuple(uncaptured),
     )
 
 

@@ -20,7 +20,7 @@ from headrace.observe.progress import Progress, ProgressBoard
 from headrace.observe.status import PipelineStatus
 from headrace.options import as_text
 from headrace.pipeline.batch import BatchWriter, wait_for
-from headrace.pipeline.checkpoint import Checkpoint, check_free, owned
+from headrace.pipeline.checkpoint import Checkpoint, check_free, known_offsets, owned
 from headrace.pipeline.ending import DatabasesEnding, Ending, TopicsEnding
 from headrace.pipeline.kafka_source import KafkaTopics
 from headrace.pipeline.model import Model, read_model
@@ -95,8 +95,12 @@ class Pipeline:
         """The text without passwords and without what `${...}` stood for; for whatever is shown of this pipeline."""
         return self._model.hide(text)
 
-    def check(self) -> Sequence[TableSchema]:
+    def check(self, *, spark: SparkSession | None = None) -> Sequence[TableSchema]:
         """Ask the source and every sink whether they can be used. Nothing is written and no Spark job is started.
+
+        Args:
+            spark: a classic session, for a checkpoint that is not on this machine: a table that it knows need not be
+                captured any more.
 
         Returns:
             The tables that will be captured; empty for topics.
@@ -114,7 +118,7 @@ class Pipeline:
         if isinstance(source, KafkaTopics):
             source.check()
         else:
-            tables = Databases(source).tables()
+            tables = Databases(source).tables(known_offsets(self.checkpoint, spark))
             for target in self._model.targets:
                 target.shaping.expect(tables)
         for sink in self._sinks:
@@ -174,7 +178,7 @@ class Pipeline:
             HeadraceError: as `check`; nothing was started.
         """
         if not self._checked:
-            self.check()
+            self.check(spark=spark)
         self._checked = False
         return RunningPipeline(self._model, spark, once=once)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import datetime as dt
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -77,8 +77,12 @@ class Source(ABC):
         return {str(self.settings.get("database") or ""): self}
 
     @abstractmethod
-    def tables(self) -> Sequence[TableSchema]:
+    def tables(self, known: Collection[str] = ()) -> Sequence[TableSchema]:
         """What is captured now, and how it looks; in include-list order. Runs in the driver.
+
+        Args:
+            known: tables (`schema.name`) that a checkpoint knows. One of them may be captured no longer, if the options
+                allow that.
 
         Raises:
             CaptureError: an included table does not exist or is not set up for capture.

@@ -115,9 +115,10 @@ class Databases:
         """The source of each database."""
         return self._sources
 
-    def tables(self) -> Sequence[TableSchema]:
-        """What is captured now, database after database."""
-        return [schema for source in self._sources.values() for schema in source.tables()]
+    def tables(self, offsets: Offsets | None = None) -> Sequence[TableSchema]:
+        """What is captured now, database after database; `offsets` says what is known from before."""
+        known = offsets or Offsets()
+        return [s for name, source in self._sources.items() for s in source.tables(known.of(name).tables_seen)]
 
     def head(self) -> Heads:
         """The newest complete commit of each database."""

@@ -41,6 +41,7 @@ class Health:
         headroom_seconds: how long until the source may delete a change that is not in all sinks yet, at all its tables;
             the whole retention when nothing waits, zero or less when it may happen at any moment.
         lost: tables of which needed changes are deleted already.
+        uncaptured: tables that were captured, that the options still mean, and that are not captured now.
         log_used_bytes: how much of the source's own log is in use; asked only while capture is not well, because what
             is not captured stays there.
         not_seen: what could not be asked, with the right that it needs.
@@ -57,6 +58,7 @@ class Health:
     retention_seconds: float | None = None
     headroom_seconds: float | None = None
     lost: tuple[str, ...] = ()
+    uncaptured: tuple[str, ...] = ()
     log_used_bytes: int | None = None
     not_seen: tuple[str, ...] = ()
 
@@ -108,6 +110,7 @@ def combined(healths: Mapping[str, Health]) -> Health:
         retention_seconds=tightest.retention_seconds,
         headroom_seconds=tightest.headroom_seconds,
         lost=tuple(f"{database}.{table}" for database, health in healths.items() for table in health.lost),
+        uncaptured=tuple(f"{database}.{table}" for database, health in healths.items() for table in health.uncaptured),
         log_used_bytes=sum(sizes) if sizes else None,
         not_seen=tuple(dict.fromkeys(part for health in healths.values() for part in health.not_seen)),
     )

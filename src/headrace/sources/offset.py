@@ -98,6 +98,8 @@ class Offset:
         gaps: changes that the batch that ends here does not have, because they were lost: for each table the commits
             after which and before which. Only where the user said that losing is better than stopping.
         ad_hoc: the ad-hoc snapshots that were asked for, in the words of `headrace.sources.ad_hoc` (JSON values).
+        uncaptured: tables that were captured, that the options still mean, and that are not captured now; each with the
+            commit up to which its changes are delivered.
         log: what a source that reads the database's own log has to know of it besides `commit`, in the source's words
             (JSON values).
     """
@@ -114,6 +116,7 @@ class Offset:
     heartbeat: dt.datetime | None = None
     gaps: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     ad_hoc: Mapping[str, Any] = field(default_factory=dict)
+    uncaptured: Mapping[str, str] = field(default_factory=dict)
     log: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
@@ -139,6 +142,11 @@ class Offset:
         if progress is None or not progress.empty:
             return False
         return earlier is None or not earlier.empty or earlier.commit != progress.commit
+
+    @property
+    def tables_seen(self) -> tuple[str, ...]:
+        """The tables that have been taken in, captured now or not."""
+        return tuple(dict.fromkeys((*self.known, *self.uncaptured)))
 
     @property
     def is_nothing(self) -> bool:
@@ -171,6 +179,7 @@ class Offset:
             "heartbeat": _time_text(self.heartbeat),
             "gaps": {name: list(gap) for name, gap in sorted(self.gaps.items())},
             "ad_hoc": dict(self.ad_hoc),
+            **({"uncaptured": dict(sorted(self.uncaptured.items()))} if self.uncaptured else {}),
             **({"log": dict(self.log)} if self.log else {}),
         }
 
@@ -204,6 +213,7 @@ class Offset:
             heartbeat=_time(data["heartbeat"]),
             gaps={name: (after, before) for name, (after, before) in data["gaps"].items()},
             ad_hoc=data["ad_hoc"],
+            uncaptured=data.get("uncaptured", {}),
             log=data.get("log", {}),
         )
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -57,7 +57,7 @@ class FolderSource(Source):
             raise ConnectError("The server refused the login with wrong.", remedy="Check user and password.")
         return sorted(file.stem for file in self._folder.glob("*.json"))
 
-    def tables(self) -> Sequence[TableSchema]:
+    def tables(self, known: Collection[str] = ()) -> Sequence[TableSchema]:
         self._commits()
         if "dbo.none" in self.settings["tables"]:
             raise CaptureError("Table 'dbo.none' is not set up for capture.", remedy="Enable it.")

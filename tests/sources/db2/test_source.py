@@ -127,6 +127,8 @@ def test_a_table_is_captured_while_its_registration_is_active(database):
     assert [row["op"] for row in run.all()] == ["schema"]
     health = run.source.health(run.offset)
     assert (health.state, "SHOP.T" in health.sentence) == (CaptureState.NOT_CAPTURING, True)
+    assert (health.uncaptured, [*run.offset.uncaptured]) == (("SHOP.T",), ["SHOP.T"])
+    assert list(run.source.tables(run.offset.tables_seen)) == []
     database.execute("UPDATE ASNCDC.IBMSNAP_REGISTER SET STATE = 'A' WHERE SOURCE_TABLE = 'T'")
     database.capture()
     # What happened meanwhile is in no change table, so the table is read again.

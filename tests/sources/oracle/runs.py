@@ -23,6 +23,9 @@ class Run:
             "tables": "SHOP.*",
             **{name: str(value) for name, value in options.items()},
         }
+        if not self.options["tables"]:
+            # Whatever logs all its columns.
+            del self.options["tables"]
         self.source = source_named("oracle", self.options)
         self.offset = Offset.nothing()
         self.now = NOW

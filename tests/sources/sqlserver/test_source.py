@@ -69,7 +69,9 @@ def rows_of(source, start, end):
 
 
 def data(rows):
-    return [(r["op"], r["table"]["name"], dict(r["after"] or r["before"])) for r in rows if r["op"] != "schema"]
+    return [
+        (r["op"], r["table"]["name"], dict(r["after"] or r["before"])) for r in rows if r["op"] not in ("schema", "gap")
+    ]
 
 
 def replay(rows):

@@ -89,6 +89,16 @@ def test_commit_times_are_asked_for_once_and_not_joined_to_rows(database, monkey
     assert "lsn_time_mapping" not in rows
 
 
+@pytest.mark.parametrize(("mode", "times"), [("read_committed", 1), ("repeatable_read", 2)])
+def test_the_first_start_reads_the_catalog_once_and_again_only_under_a_lock(
+    database, mode, times, monkeypatch, tmp_path
+):
+    create(database, "t", "id int not null primary key", [(1,)])
+    monkeypatch.setenv("HEADRACE_EMULATOR_QUERY_LOG", str(tmp_path / "log"))
+    Run(database, snapshot_isolation_mode=mode).batch()
+    assert (tmp_path / "log").read_text().count("FROM cdc.captured_columns") == times
+
+
 def test_locks_on_structures_are_released_before_rows_are_read_but_exclusive_ones_are_kept(
     database, monkeypatch, tmp_path
 ):
@@ -104,7 +114,7 @@ def locked(database, mode, monkeypatch, tmp_path):
         patch.setenv("HEADRACE_EMULATOR_QUERY_LOG", str(log))
         assert data(Run(database, snapshot_isolation_mode=mode).all()) == [("r", "t", {"id": "1"})]
     sent = log.read_text()
-    at = sent.index("WITH (TABLOCKX)")
+    at = sent.index("WITH (TABLOCKX, HOLDLOCK)")
     places = {
         "lock": at,
         "release": sent.index("ROLLBACK TRANSACTION", at),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -12,6 +12,7 @@ from headrace.errors import CaptureError
 from headrace.registry import did_you_mean
 from headrace.sources.change_tables.dialect import Advice
 from headrace.sources.change_tables.structure import CapturedTable, CaptureInstance
+from headrace.sources.lost_tables import is_named
 
 Row = TypeVar("Row", bound=tuple[Any, ...])
 
@@ -52,6 +53,7 @@ def choose(
     advice: Advice,
     *,
     strict: bool,
+    known: Collection[str] = (),
 ) -> list[tuple[str, str, int]]:
     """The captured tables that the lists name, in the include list's order.
 
@@ -65,11 +67,12 @@ def choose(
         refused: the error for a table that is named and not captured.
         advice: the server's words.
         strict: whether it is an error that a named table is missing or not captured; a run that goes on waits for it.
+        known: tables that may be missing or not captured all the same, because they were captured once.
 
     Raises:
         CaptureError: a named table does not exist or is not captured, or a pattern matches nothing.
     """
-    chosen = _included(tables, include, database, databases, refused, advice, strict=strict)
+    chosen = _included(tables, include, database, databases, refused, advice, strict=strict, known=known)
     named = {row for pattern in exclude for row in _matching(chosen, pattern, database)}
     return [row for row in chosen if row not in named]
 
@@ -83,19 +86,21 @@ def _included(
     advice: Advice,
     *,
     strict: bool,
+    known: Collection[str],
 ) -> list[tuple[str, str, int]]:
     if not include:
         chosen = [(s, t, o) for s, t, o, tracked in tables if tracked]
-        if not chosen and strict:
+        if not chosen and strict and not known:
             raise CaptureError(
                 f"No table of database '{database}' is captured.",
                 remedy=f"{advice.capture} for each table.",
             )
         return chosen
-    chosen = []
+    chosen, required = [], strict
     for pattern in include:
         exact = [row for row in tables if f"{row[0]}.{row[1]}" == pattern]
         matched = exact or _matching(tables, pattern, database)
+        strict = required and not any(is_named(path, (pattern,), (), database) for path in known)
         if not matched and strict and len(databases) < 2:
             known = [f"{s}.{t}" for s, t, _, _ in tables]
             raise CaptureError(f"Database '{database}' has no table '{pattern}'.", remedy=did_you_mean(pattern, known))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from headrace.options import Option
+from headrace.sources.lost_tables import ON_TABLE_LOST
 from headrace.sources.stream_options import COLUMNS, HEARTBEAT, SIGNALS, STATEMENTS
 
 _OLD_MODES = {"schema_only": "no_data", "schema_only_recovery": "recovery"}
@@ -76,6 +77,7 @@ SHARED: tuple[Option, ...] = (
         "One table to capture, in place of 'tables'.",
         default="",
     ),
+    ON_TABLE_LOST,
     Option(
         "snapshot_mode",
         snapshot_mode,

@@ -25,6 +25,7 @@ from headrace.sources.change_tables.retention import Retention, oldest_needed, r
 from headrace.sources.change_tables.server_clock import CommitClock, ServerZone
 from headrace.sources.change_tables.structure import History, histories
 from headrace.sources.health import Health
+from headrace.sources.lost_tables import Means, say_returned, say_uncaptured, uncaptured_tables
 from headrace.sources.offset import Offset, TableProgress
 from headrace.sources.snapshot import snapshot_finished
 
@@ -47,6 +48,7 @@ class Planner:
         catalog: the tables as the server shows them now, by path, in include order.
         health: asks how the capture job is.
         zone: says which zone the server's clock shows.
+        means: whether the options mean a table, be it there or not.
         restarted: whether this is the first batch that this process plans.
         lost: tables of which the batch before lacks changes, because they were cleaned after it was planned.
     """
@@ -60,6 +62,7 @@ class Planner:
         *,
         health: Callable[[], Health],
         zone: ServerZone,
+        means: Means,
         restarted: bool,
         lost: Collection[str] = (),
     ) -> None:
@@ -72,6 +75,7 @@ class Planner:
         self._identity = identity
         self._catalog = catalog
         self._zone = zone
+        self._means = means
         self._restarted = restarted
         self._history = SameHistory(connection, settings["database"])
         self._ad_hoc = AdHocPlanner(connection, settings, health)
@@ -122,6 +126,7 @@ class Planner:
             end,
             heartbeat=start.heartbeat,
             ad_hoc=AdHoc.from_json(start.ad_hoc).behind().to_json(),
+            uncaptured=uncaptured_tables(start, self._catalog, self._means),
             gaps={path: (start.commit, lsn.after(end.commit)) for path in start.known if path in end.known},
         )
 
@@ -147,6 +152,7 @@ class Planner:
         again = self._mode == "always" and self._restarted and not start.initial
         initial = start.initial or again
         commit = start.commit if initial or self._mode == "initial_only" else self._next_commit(start, limit)
+        uncaptured = self._uncaptured(start)
         again_on = self._switched_off_and_on(start)
         known = tuple(path for path in start.known if path in self._catalog and path not in again_on)
         fresh = [path for path in self._catalog if path not in known]
@@ -161,6 +167,7 @@ class Planner:
         for path in fresh:
             lagging[path] = self._taken_in(path, start)
         gaps = {} if again else self._gaps(start, known, histories, lagging)
+        gaps |= self._gaps_of_returned(start, fresh, lagging)
         # A snapshot that begins again has no chunk yet in the batch that says so.
         advanced = lagging if again else self._more_chunks(lagging, histories, limit)
         end = replace(
@@ -171,6 +178,7 @@ class Planner:
             tables=advanced,
             structures={path: history.to_json() for path, history in histories.items()},
             gaps=gaps,
+            uncaptured=uncaptured,
         )
         asked = self._ad_hoc.more(asked, end, histories, limit.chunks or self._settings["snapshot_chunks_per_batch"])
         if end == replace(start, tables=lagging) and not catching_up and asked == settled:
@@ -360,6 +368,27 @@ class Planner:
                     raise
                 _LOG.warning("%s", error)
                 gaps[path] = (after, oldest)
+        return gaps
+
+    def _uncaptured(self, start: Offset) -> dict[str, str]:
+        """The tables that are not captured any more; each is said when it is found, and again after a restart."""
+        found = uncaptured_tables(start, self._catalog, self._means)
+        said = () if self._restarted else start.uncaptured
+        say_uncaptured(found, said, self._settings, self._connection.dialect.advice.enable)
+        return found
+
+    def _gaps_of_returned(
+        self, start: Offset, fresh: list[str], lagging: Mapping[str, TableProgress]
+    ) -> dict[str, tuple[str, str]]:
+        """What happened to tables that are captured again while they were not: it is in no change table."""
+        gaps = {}
+        for path in fresh:
+            if path not in start.tables_seen:
+                continue
+            progress = start.tables.get(path)
+            after = start.uncaptured.get(path) or (start.commit if progress is None else progress.commit)
+            say_returned(path, f"LSN {after}", self._settings, read_again=not lagging[path].done)
+            gaps[path] = (after, lsn.after(lagging[path].commit))
         return gaps
 
     # Times.

@@ -242,10 +242,16 @@ class Slicing:
         for path, (after, oldest) in self._end.gaps.items():
             if self._start.gaps.get(path) != (after, oldest):
                 table = self._histories[path].newest.id
-                why = (
-                    "the database was restored" if self._end.log.get("restored") else "they were cleaned on the server"
-                )
-                self._note_gap(table, after, lsn.before(oldest), why)
+                self._note_gap(table, after, lsn.before(oldest), self._why_lost(path))
+
+    def _why_lost(self, path: str) -> str:
+        if self._end.log.get("restored"):
+            return "the database was restored"
+        before = histories(self._start.structures, self._connection.dialect).get(path)
+        instances = {v.table.instance.object_id for v in before.versions} if before is not None else set()
+        if instances.isdisjoint(v.table.instance.object_id for v in self._histories[path].versions):
+            return "the table was not captured"
+        return "they were cleaned on the server"
 
     def _note_gap(self, table: TableId, after: str, upto: str, why: str) -> None:
         self._note(

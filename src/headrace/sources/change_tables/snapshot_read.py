@@ -73,13 +73,16 @@ def _by_itself(table: CapturedTable, settings: Options) -> bool:
 
 
 @contextmanager
-def structure_lock(connection: Connection, settings: Options, tables: Sequence[CapturedTable]) -> Iterator[None]:
-    """Keep tables from being altered while their structure and the snapshot's commit are read; only where asked."""
+def structure_lock(connection: Connection, settings: Options, tables: Sequence[CapturedTable]) -> Iterator[bool]:
+    """Keep tables from being altered while their structure and the snapshot's commit are read; only where asked.
+
+    Gives whether they are locked.
+    """
     if isolation(settings) != "repeatable_read" or settings["snapshot_locking_mode"] == "none":
-        yield
+        yield False
         return
     with _locked(connection, settings, tables):
-        yield
+        yield True
 
 
 @contextmanager

@@ -10,13 +10,14 @@ from __future__ import annotations
 import datetime as dt
 import time
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 import pyarrow as pa
 
 from headrace.changes import TableId, TableSchema
-from headrace.errors import CaptureError, OptionError
+from headrace.errors import CaptureError, HeadraceError, OptionError
 from headrace.options import Options
 from headrace.sources.ad_hoc import NO_ROW, AdHoc, Candidate, asked_tables, refused_filter
 from headrace.sources.base import ONE_CHUNK, Limit, Slice, Source
@@ -33,7 +34,8 @@ from headrace.sources.change_tables.slicing import Slicing
 from headrace.sources.change_tables.snapshot_read import structure_lock
 from headrace.sources.change_tables.structure import CapturedTable
 from headrace.sources.change_tables.table_rules import TableRules
-from headrace.sources.health import Health
+from headrace.sources.health import CaptureState, Health
+from headrace.sources.lost_tables import forgiven, is_named, uncaptured_tables
 from headrace.sources.offset import Offset
 from headrace.sources.rights import MissingRight
 from headrace.sources.signal_files import has_files, signal_file
@@ -83,10 +85,11 @@ class ChangeTableSource(Source):
             return {self._names[0]: self}
         return {name: type(self)(self.settings.replaced(database=name), databases=self._names) for name in self._names}
 
-    def tables(self) -> Sequence[TableSchema]:
+    def tables(self, known: Collection[str] = ()) -> Sequence[TableSchema]:
         """What is captured now, in include-list order."""
         with self._connect() as connection:
-            return [table.newest.schema for table in self._read_catalog(connection, strict=True).values()]
+            catalog = self._read_catalog(connection, strict=True, known=forgiven(known, self.settings))
+            return [table.newest.schema for table in catalog.values()]
 
     def head(self) -> str:
         """The newest captured transaction; what an idle server writes does not count."""
@@ -120,6 +123,7 @@ class ChangeTableSource(Source):
                 catalog,
                 health=self.health,
                 zone=ServerZone(self.settings),
+                means=self._means,
                 restarted=restarted,
             )
             return planner.advance(start, limit, now)
@@ -134,9 +138,10 @@ class ChangeTableSource(Source):
             if not start.is_nothing:
                 return self._advance(connection, catalog, start, limit, now)
             tables = [table.newest for table in catalog.values()]
-            with structure_lock(connection, self.settings, tables):
-                # Again, now that nobody can alter them.
-                catalog = self._known_catalog(connection, strict=True)
+            with structure_lock(connection, self.settings, tables) as locked:
+                if locked:
+                    # Again, now that nobody can alter them.
+                    catalog = self._known_catalog(connection, strict=True)
                 return self._advance(connection, catalog, start, limit, now)
 
     def _advance(
@@ -149,6 +154,7 @@ class ChangeTableSource(Source):
             catalog,
             health=self.health,
             zone=self._zone,
+            means=self._means,
             restarted=not self._planned,
             lost=self._lost,
         )
@@ -181,7 +187,20 @@ class ChangeTableSource(Source):
         """Whether the server captures and how far it is, and how long it keeps what it captured."""
         if self._probe is None:
             self._probe = self._health_probe()
-        return self._probe.ask(offset)
+        health = self._probe.ask(offset)
+        known = Offset.nothing() if offset is None else offset
+        if not known.tables_seen or health.state is CaptureState.UNKNOWN:
+            return replace(health, uncaptured=tuple(known.uncaptured))
+        return replace(health, uncaptured=self._uncaptured(known))
+
+    def _uncaptured(self, offset: Offset) -> tuple[str, ...]:
+        """The known tables that are not captured now; those that a run has found where nobody can be asked."""
+        try:
+            with self._connect() as connection:
+                captured = self._known_catalog(connection, strict=False)
+        except HeadraceError:
+            return tuple(offset.uncaptured)
+        return tuple(uncaptured_tables(offset, captured, self._means))
 
     def check_signal(self, signal: Signal) -> None:
         """Whether the tables that it names are captured in one of the databases, and the server takes its filters."""
@@ -189,7 +208,7 @@ class ChangeTableSource(Source):
         found: dict[TableId, tuple[ChangeTableSource, CapturedTable]] = {}
         for source in sources:
             with source._connect() as connection:
-                catalog = source._read_catalog(connection, strict=True)
+                catalog = source._read_catalog(connection, strict=False)
             found |= {table.newest.id: (source, table.newest) for table in catalog.values()}
         candidates = [Candidate(id, table.chunk_key) for id, (_, table) in found.items()]
         for id, filter in asked_tables(signal, candidates):
@@ -215,7 +234,8 @@ class ChangeTableSource(Source):
 
     def _insert(self, signal: Signal) -> list[str]:
         with self._connect() as connection:
-            catalog = self._read_catalog(connection, strict=True)
+            catalog = self._read_catalog(connection, strict=False)
+            self._require_signal_table(connection, catalog)
             path = signal_table(self.settings["signal_data_collection"], self.settings["database"], catalog)
             if path is None:
                 # It is in another database of the same pipeline.
@@ -236,13 +256,21 @@ class ChangeTableSource(Source):
             self._catalog = kept
         return kept[2]
 
-    def _read_catalog(self, connection: Connection, *, strict: bool) -> Mapping[str, CatalogTable]:
-        database = self.settings["database"]
-        catalog = {table.id.path: table for table in self._captured(connection, strict=strict)}
-        if strict:
-            name, advice = self.settings["signal_data_collection"], connection.dialect.advice
-            require_signal_table(name, database, self._names, catalog, advice)
+    def _read_catalog(
+        self, connection: Connection, *, strict: bool, known: Collection[str] = ()
+    ) -> Mapping[str, CatalogTable]:
+        catalog = {table.id.path: table for table in self._captured(connection, strict=strict, known=known)}
+        if strict and not known:
+            self._require_signal_table(connection, catalog)
         return catalog
+
+    def _require_signal_table(self, connection: Connection, catalog: Mapping[str, CatalogTable]) -> None:
+        name, database = self.settings["signal_data_collection"], self.settings["database"]
+        require_signal_table(name, database, self._names, catalog, connection.dialect.advice)
+
+    def _means(self, path: str) -> bool:
+        """Whether the options mean a table, be it there or not."""
+        return is_named(path, self._include, self.settings["tables_excluded"], self.settings["database"])
 
     @property
     def _include(self) -> tuple[str, ...]:
@@ -250,8 +278,13 @@ class ChangeTableSource(Source):
         return (self.settings["table"],) if self.settings["table"] else tuple(self.settings["tables"])
 
     @abstractmethod
-    def _captured(self, connection: Connection, *, strict: bool) -> Sequence[CatalogTable]:
+    def _captured(self, connection: Connection, *, strict: bool, known: Collection[str] = ()) -> Sequence[CatalogTable]:
         """The captured tables as the catalog shows them now.
+
+        Args:
+            connection: to the database.
+            strict: whether it is an error that a named table is missing or not captured.
+            known: tables that may be so all the same, because they were captured once.
 
         Raises:
             CaptureError: where it is strict, a named table is missing or not captured.

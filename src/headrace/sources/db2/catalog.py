@@ -42,6 +42,7 @@ def captured_tables(
     exclude: Sequence[str] = (),
     databases: Sequence[str] = (),
     strict: bool = True,
+    known: Collection[str] = (),
 ) -> list[CatalogTable]:
     """The tables that the include list names, in its order, with structure and change table.
 
@@ -56,6 +57,7 @@ def captured_tables(
         exclude: patterns of tables that are left out.
         databases: all databases of the same run.
         strict: whether it is an error that a named table is missing or not captured.
+        known: tables that may be so all the same, because they were captured once.
 
     Raises:
         CaptureError: a named table does not exist or is not registered, or a pattern matches nothing.
@@ -67,7 +69,7 @@ def captured_tables(
     numbers = {place: number for number, place in enumerate(places)}
     tables = [(*place, number, place in registered) for place, number in numbers.items()]
     refused = partial(_not_captured, database=database)
-    chosen = choose(tables, include, exclude, database, databases, refused, ADVICE, strict=strict)
+    chosen = choose(tables, include, exclude, database, databases, refused, ADVICE, strict=strict, known=known)
     columns = _grouped(connection.rows(statements.COLUMNS))
     changes = _grouped(connection.rows(statements.CHANGE_COLUMNS))
     keys = _grouped(connection.rows(statements.KEYS))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from headrace.errors import OptionError
 from headrace.options import Options
@@ -38,7 +38,7 @@ class Db2Source(ChangeTableSource):
         self._statements = Statements(options["platform"], options["capture_schema"])
         self.dialect: Db2 = Db2(self._statements)
 
-    def _captured(self, connection: Connection, *, strict: bool) -> Sequence[CatalogTable]:
+    def _captured(self, connection: Connection, *, strict: bool, known: Collection[str] = ()) -> Sequence[CatalogTable]:
         return captured_tables(
             connection,
             self._statements,
@@ -48,6 +48,7 @@ class Db2Source(ChangeTableSource):
             exclude=self.settings["tables_excluded"],
             databases=self._names,
             strict=strict,
+            known=known,
         )
 
     def _database_rights(self, connection: Connection) -> Iterable[MissingRight]:

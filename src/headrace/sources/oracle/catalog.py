@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from headrace.changes import Column, TableId
@@ -53,6 +54,11 @@ class Selection:
         there = [TableId("", owner, name) for owner, name in tables]
         return next((p.text for p in self._include if not any(map(p.matches, there))), None)
 
+    def means_path(self, path: str) -> bool:
+        """Whether a table, given as `owner.name`, would be captured if it were there."""
+        owner, _, name = path.partition(".")
+        return self.means(owner, name)
+
     @property
     def is_everything(self) -> bool:
         """Whether no table was named."""
@@ -67,33 +73,71 @@ def _pattern(text: str) -> TablePattern:
     return pattern
 
 
-def is_by_logging(connection: Connection, settings: Options) -> bool:
-    """Whether tables are captured because they log all their columns: none is named, and not all of them do."""
-    return Selection(settings).is_everything and str(connection.rows(statements.DATABASE)[0][4]) != "YES"
+@dataclass(frozen=True)
+class Chosen:
+    """Which tables of a database are captured.
+
+    Args:
+        tables: owner and name of each, in the catalog's order.
+        found: those of all tables.
+        logged: those that log all their columns; all where the database does.
+        by_logging: whether tables are captured because they log all their columns: none is named, and not all do.
+    """
+
+    tables: tuple[tuple[str, str], ...]
+    found: tuple[tuple[str, str], ...]
+    logged: frozenset[tuple[str, str]]
+    by_logging: bool
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """`owner.name` of each that is captured."""
+        return tuple(".".join(table) for table in self.tables)
+
+    def logs_all(self, path: str) -> bool:
+        """Whether a table logs all its columns."""
+        return tuple(path.split(".", 1)) in self.logged
+
+
+def choose(connection: Connection, settings: Mapping[str, Any]) -> Chosen:
+    """The tables that the options mean, by their names alone."""
+    selection = Selection(settings)
+    found = tuple((str(owner), str(name)) for owner, name in connection.rows(statements.TABLES))
+    if str(connection.rows(statements.DATABASE)[0][4]) == "YES":
+        return Chosen(tuple(table for table in found if selection.means(*table)), found, frozenset(found), False)
+    logged = frozenset((str(owner), str(name)) for owner, name in connection.rows(statements.ALL_COLUMN_LOGGING))
+    chosen = (table for table in found if selection.means(*table))
+    if selection.is_everything:
+        chosen = (table for table in chosen if table in logged)
+    return Chosen(tuple(chosen), found, logged, selection.is_everything)
 
 
 def captured_tables(
-    connection: Connection, database: str, settings: Options, *, strict: bool
+    connection: Connection, database: str, settings: Options, *, strict: bool, known: Collection[str] = ()
 ) -> dict[str, OracleTable]:
     """The tables that the options mean, by path, in the order of the include list.
+
+    Args:
+        connection: to the database.
+        database: the name that its tables are told under.
+        settings: the source's options.
+        strict: whether it is an error that a named table is not there, or that there is none at all.
+        known: tables (`owner.name`) that need not be there all the same, because they were captured once.
 
     Raises:
         CaptureError: a named table is not there, or there is none at all (where `strict`).
     """
     selection = Selection(settings)
     rules = TableRules(settings)
-    found = [(str(owner), str(name)) for owner, name in connection.rows(statements.TABLES)]
-    logged = {(str(owner), str(name)) for owner, name in connection.rows(statements.ALL_COLUMN_LOGGING)}
-    whole = str(connection.rows(statements.DATABASE)[0][4]) == "YES"
-    chosen = [table for table in found if selection.means(*table)]
-    if selection.is_everything and not whole:
-        chosen = [table for table in chosen if table in logged]
+    names = choose(connection, settings)
+    found, chosen = list(names.found), list(names.tables)
     if strict:
-        missing = selection.missing(found)
+        there = [*found, *((owner, name) for owner, _, name in (path.partition(".") for path in known))]
+        missing = selection.missing(there)
         if missing is not None:
-            known = [".".join(table) for table in found if table[0] not in statements.BUILT_IN]
-            raise CaptureError(f"Database '{database}' has no table '{missing}'.", remedy=did_you_mean(missing, known))
-        if not chosen:
+            close = [".".join(table) for table in found if table[0] not in statements.BUILT_IN]
+            raise CaptureError(f"Database '{database}' has no table '{missing}'.", remedy=did_you_mean(missing, close))
+        if not chosen and not known:
             raise CaptureError(
                 f"No table of database '{database}' logs all its columns.",
                 remedy="Run ALTER TABLE ... ADD SUPPLEMENTAL LOG DATA (ALL) COLUMNS for each, or name them.",
@@ -103,7 +147,7 @@ def captured_tables(
     for owner, name in chosen:
         table = _table(connection, TableId(database, owner, name), rules, lobs=settings["lob_enabled"])
         tables[table.id.path] = table
-        if strict and not whole and (owner, name) not in logged:
+        if strict and (owner, name) not in names.logged:
             _LOG.warning(
                 "Table %s does not log all its columns: what an update leaves out is absent from its changes. "
                 'Run ALTER TABLE "%s"."%s" ADD SUPPLEMENTAL LOG DATA (ALL) COLUMNS.',

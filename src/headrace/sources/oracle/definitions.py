@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from headrace.sources.oracle.catalog import Selection
@@ -59,27 +59,37 @@ class TablesAfter:
     Args:
         known: those that were captured before.
         structures: how they looked.
+        uncaptured: those that were captured, and are no more or not whole.
 
     Attributes:
         known, structures: the same afterwards.
-        fresh: tables that came in with rows that the log does not tell: they were there, and not captured.
+        partial: tables that are captured on, though they do not log all their columns any more.
+        fresh: tables that came in with rows that the log does not tell: they were there, and not captured or not whole.
         told: the definitions, with `change` where it is not what their first word says.
     """
 
-    def __init__(self, known: Iterable[str], structures: Mapping[str, Any]) -> None:
+    def __init__(self, known: Iterable[str], structures: Mapping[str, Any], uncaptured: Collection[str] = ()) -> None:
         self.known = list(known)
+        self.partial = {path for path in self.known if path in uncaptured}
+        self._gone = {path for path in uncaptured if path not in self.known}
         self.structures = dict(structures)
         self.fresh: list[str] = []
         self.told: list[dict[str, Any]] = []
 
     def follow(
-        self, definitions: Sequence[Mapping[str, Any]], found: Mapping[str, OracleTable], *, by_logging: bool
+        self,
+        definitions: Sequence[Mapping[str, Any]],
+        found: Mapping[str, OracleTable],
+        *,
+        logs_all: Callable[[str], bool],
+        by_logging: bool,
     ) -> None:
         """Take definitions in, in their order.
 
         Args:
             definitions: of tables that the options mean.
             found: the captured tables as the server's catalog shows them now.
+            logs_all: whether a table logs all its columns now.
             by_logging: whether tables are captured because they log all their columns.
         """
         for definition in definitions:
@@ -90,20 +100,26 @@ class TablesAfter:
                 if by_logging and path in self.known:
                     told["change"] = "DROP"
                     self._leave_out(path)
-                    say_once(f"Table {path} is captured no longer: it does not log all its columns any more.")
                     continue
-                if not by_logging:
-                    say_once(
-                        f"Table {path} does not log all its columns any more: what an update leaves out is absent from "
-                        "its changes."
-                    )
+                if path in self.known and not logs_all(path):
+                    self.partial.add(path)
             table = found.get(path)
+            if sql.startswith("DROP TABLE"):
+                self._gone.add(path)
             if table is None:
                 # Dropped now or by a later definition; until then its last structure serves.
                 if sql.startswith("DROP"):
                     self._leave_out(path)
                 continue
             self.structures[path] = table.to_json()
+            if path in self.partial and logs_all(path):
+                self.partial.discard(path)
+                self.fresh.append(path)
+            if sql.startswith("CREATE") and path in self._gone:
+                say_once(
+                    f"Table {path} was dropped and made again: rows of the one that was dropped stay in tables that "
+                    "mirror it. Empty those that should be equal to it."
+                )
             if path not in self.known:
                 self.known.append(path)
                 if not sql.startswith("CREATE"):
@@ -114,3 +130,5 @@ class TablesAfter:
         self.structures.pop(path, None)
         self.known = [name for name in self.known if name != path]
         self.fresh = [name for name in self.fresh if name != path]
+        self.partial.discard(path)
+        self._gone.add(path)

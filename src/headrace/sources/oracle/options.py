@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from headrace.options import Option
+from headrace.sources.lost_tables import ON_TABLE_LOST
 from headrace.sources.oracle.dictionary import strategy
 from headrace.sources.stream_options import COLUMNS, HEARTBEAT, SIGNALS, STATEMENTS
 
@@ -94,6 +95,7 @@ OPTIONS: tuple[Option, ...] = (
         default=(),
         aliases=("table.exclude.list",),
     ),
+    ON_TABLE_LOST,
     Option(
         "snapshot_mode",
         snapshot_mode,

@@ -23,7 +23,7 @@ from __future__ import annotations
 import datetime as dt
 import itertools
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -31,6 +31,7 @@ from headrace.errors import DataLossError, PositionMismatch
 from headrace.options import Options
 from headrace.sources.ad_hoc import AdHoc
 from headrace.sources.base import Limit
+from headrace.sources.lost_tables import say_returned, say_uncaptured, uncaptured_tables
 from headrace.sources.offset import Offset, TableProgress
 from headrace.sources.oracle import dictionary, scn, statements
 from headrace.sources.oracle.beginning import (
@@ -39,7 +40,7 @@ from headrace.sources.oracle.beginning import (
     place,
     require_set_up,
 )
-from headrace.sources.oracle.catalog import Selection, captured_tables, is_by_logging
+from headrace.sources.oracle.catalog import Selection, captured_tables, choose
 from headrace.sources.oracle.change_rows import instant
 from headrace.sources.oracle.connection import Connection
 from headrace.sources.oracle.definitions import TablesAfter, definitions_of, only_defines
@@ -61,7 +62,9 @@ _MOST_RANGES = 64
 """So many ranges' SCNs a joined one may span: where staging is lost, one session mines them."""
 _NO_ROWS = ("no_data", "recovery")
 """The modes in which only changes are taken."""
+_REMEDY = "Make it again, or let it log all its columns (ALTER TABLE ... ADD SUPPLEMENTAL LOG DATA (ALL) COLUMNS)"
 _LOG = logging.getLogger("headrace.sources")
+_PARTIAL = "It does not log all its columns, so what an update leaves out is missing from its changes"
 Mined = dict[Range, dict[str, Any]]
 
 
@@ -246,6 +249,12 @@ class Planner:
                 for path, table in found.items()
                 if path not in start.known and readable(connection, table, start.commit)
             }
+        uncaptured = {
+            path: commit
+            for path, commit in start.uncaptured.items()
+            if path not in fresh and selection.means_path(path)
+        }
+        self._say_uncaptured(uncaptured, start.known, ())
         kept = tuple(path for path in start.known if path not in gone)
         structures = {path: data for path, data in start.structures.items() if path not in gone}
         if start.log.get("rules", "") != self._rules.digest:
@@ -255,7 +264,7 @@ class Planner:
             }
         elif self._settings["snapshot_mode"] == "recovery":
             structures |= {path: found[path].to_json() for path in structures if path in found}
-        elif not fresh and not gone:
+        elif not fresh and not gone and uncaptured == start.uncaptured:
             return start
         wanted = self._settings["snapshot_mode"] not in _NO_ROWS
         log = {**(self._mined_again(start.log) if fresh else start.log), "rules": self._rules.digest}
@@ -263,6 +272,7 @@ class Planner:
             start,
             known=(*kept, *fresh),
             log=log,
+            uncaptured=uncaptured,
             structures={**structures, **{path: table.to_json() for path, table in fresh.items()}},
             tables={
                 **{path: p for path, p in start.tables.items() if path not in gone},
@@ -388,11 +398,12 @@ class Planner:
             fresh = (path for path in end.log["fresh"] if path not in asked.blocking)
             asked = replace(asked, blocking=(*asked.blocking, *fresh))
         asked, blocking = self._ad_hoc.blocking(asked, end)
+        self._say_uncaptured(end.uncaptured, end.known, start.uncaptured)
         bound = min(upper, scn.number(limit.upto)) if limit.upto else upper
         again = self._again and commit >= bound and self._all_readable(end)
         blocking = list(end.known) if again else blocking
         begun = {path: TableProgress(commit=end.commit) for path in blocking}
-        end = replace(end, tables=begun, initial=again, gaps={})
+        end = replace(end, tables=begun, initial=again, gaps=self._gaps_of_returned(start, end))
         asked = self._ad_hoc.more(asked, end, limit.chunks or self._settings["snapshot_chunks_per_batch"])
         idle = quiet and asked == settled and not blocking and cut <= after
         # A run that should end waits for the SCN of its beginning, so a new process follows the log once.
@@ -429,6 +440,27 @@ class Planner:
         time = max((t for t in times if t is not None), default=start.commit_time)
         self._ahead[:] = [range for range in self._ahead if range.high > int(told["mined"])]
         return replace(end, log=told, commit_time=time, ad_hoc=asked.to_json())
+
+    def _say_uncaptured(self, tables: Collection[str], known: Collection[str], before: Collection[str]) -> None:
+        gone = [path for path in tables if path not in known]
+        say_uncaptured(gone, before, self._settings, _REMEDY)
+        partial = [path for path in tables if path in known]
+        say_uncaptured(partial, before, self._settings, _REMEDY, _PARTIAL)
+
+    def _gaps_of_returned(self, start: Offset, end: Offset) -> dict[str, tuple[str, str]]:
+        """What happened to tables that are whole again while they were not: the log does not tell it.
+
+        A table that was made again has no gap: what it holds came after that.
+        """
+        gaps = {}
+        for path in end.log["fresh"]:
+            if path not in start.uncaptured:
+                continue
+            after = start.uncaptured[path]
+            read_again = self._settings["snapshot_mode"] not in _NO_ROWS
+            say_returned(path, f"SCN {scn.number(after)}", self._settings, read_again=read_again)
+            gaps[path] = (after, end.commit)
+        return gaps
 
     def _signals(self, end: Offset, indexes: Mined, delivered: Sequence[Transaction]) -> list[Signal]:
         """The rows of the signal table in a batch."""
@@ -556,11 +588,13 @@ class Planner:
         """With the structures that tables have after definitions. The server's catalog says the newest."""
         with self._connect(self._settings["pdb"]) as connection:
             found = captured_tables(connection, self.database, self._settings, strict=False)
-            by_logging = is_by_logging(connection, self._settings)
-        tables = TablesAfter(end.known, end.structures)
-        tables.follow(definitions, found, by_logging=by_logging)
+            chosen = choose(connection, self._settings)
+        tables = TablesAfter(end.known, end.structures, end.uncaptured)
+        tables.follow(definitions, found, logs_all=chosen.logs_all, by_logging=chosen.by_logging)
         log = {**end.log, "definitions": tables.told, "fresh": tables.fresh}
-        return replace(end, structures=tables.structures, known=tuple(tables.known), log=log)
+        whole = [path for path in tables.known if path not in tables.partial]
+        uncaptured = uncaptured_tables(end, whole, Selection(self._settings).means_path)
+        return replace(end, structures=tables.structures, known=tuple(tables.known), log=log, uncaptured=uncaptured)
 
     def _require_same_database(self, start: Offset) -> None:
         if start.source != self._identity:

@@ -9,21 +9,23 @@ from __future__ import annotations
 
 import datetime as dt
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 
 from headrace import faultpoints
 from headrace.changes import TableSchema
-from headrace.errors import CaptureError, OptionError
+from headrace.errors import CaptureError, HeadraceError, OptionError
 from headrace.options import Options
 from headrace.sources.ad_hoc import NO_ROW, AdHoc, Candidate, asked_tables, refused_filter
 from headrace.sources.base import ONE_CHUNK, Limit, Slice, Source
 from headrace.sources.health import Health
+from headrace.sources.lost_tables import forgiven, uncaptured_tables
 from headrace.sources.offset import Offset
 from headrace.sources.oracle import scn, statements
-from headrace.sources.oracle.catalog import Selection, captured_tables
+from headrace.sources.oracle.catalog import Selection, captured_tables, choose
 from headrace.sources.oracle.connection import Connection, OracleError
 from headrace.sources.oracle.health import HealthProbe
 from headrace.sources.oracle.incremental import COLUMNS, require_signal_table
@@ -81,10 +83,11 @@ class OracleSource(Source):
         """This one, by the name of the database that its tables are in."""
         return {self._database: self}
 
-    def tables(self) -> Sequence[TableSchema]:
+    def tables(self, known: Collection[str] = ()) -> Sequence[TableSchema]:
         """What is captured now, in include-list order."""
+        known = forgiven(known, self.settings)
         with self._connect(self.settings["pdb"]) as connection:
-            found = captured_tables(connection, self._database, self.settings, strict=True)
+            found = captured_tables(connection, self._database, self.settings, strict=True, known=known)
         return [table.schema for table in found.values()]
 
     def head(self) -> str:
@@ -194,7 +197,18 @@ class OracleSource(Source):
 
     def health(self, offset: Offset | None = None) -> Health:
         """Whether the database writes a log that can be mined, up to where it was mined, and whether logs are gone."""
-        return HealthProbe(self._connect, self.settings, self._staging).ask(offset)
+        health = HealthProbe(self._connect, self.settings, self._staging).ask(offset)
+        return health if offset is None else replace(health, uncaptured=self._uncaptured(offset))
+
+    def _uncaptured(self, offset: Offset) -> tuple[str, ...]:
+        """The known tables that are not captured now; those that a run has found where nobody can be asked."""
+        try:
+            with self._connect(self.settings["pdb"]) as connection:
+                chosen = choose(connection, self.settings)
+        except HeadraceError:
+            return tuple(offset.uncaptured)
+        whole = [path for path in chosen.paths if path not in offset.uncaptured or chosen.logs_all(path)]
+        return tuple(uncaptured_tables(offset, whole, Selection(self.settings).means_path))
 
     def check_signal(self, signal: Signal) -> None:
         """Whether the tables that it names are captured, and the server takes its filters."""
@@ -206,7 +220,7 @@ class OracleSource(Source):
         with self._connect("") as root:
             at = int(root.value(statements.CURRENT_SCN))
         with self._connect(self.settings["pdb"]) as connection:
-            tables = captured_tables(connection, self._database, self.settings, strict=True)
+            tables = captured_tables(connection, self._database, self.settings, strict=False)
             found = {table.id: table for table in tables.values()}
             for id, filter in asked_tables(signal, [Candidate(id, table.chunk_key) for id, table in found.items()]):
                 try:
@@ -226,7 +240,7 @@ class OracleSource(Source):
 
     def _insert(self, signal: Signal) -> str:
         with self._connect(self.settings["pdb"]) as connection:
-            tables = captured_tables(connection, self._database, self.settings, strict=True)
+            tables = captured_tables(connection, self._database, self.settings, strict=False)
             table = require_signal_table(self.settings["signal_data_collection"], self._database, tables)
             names = [column.name for column in table.schema.columns[:COLUMNS]]
             values = {"v0": signal.id, "v1": signal.type, "v2": signal.data}

@@ -8,7 +8,7 @@ trips as one.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -37,6 +37,7 @@ def captured_tables(
     exclude: Sequence[str] = (),
     databases: Sequence[str] = (),
     strict: bool = True,
+    known: Collection[str] = (),
 ) -> list[CatalogTable]:
     """The tables that the include list names, in its order, with structure and capture instances.
 
@@ -49,6 +50,7 @@ def captured_tables(
         exclude: patterns of tables that are left out.
         databases: all databases of the same run: what a pattern does not find here may be in another.
         strict: whether it is an error that a named table is missing or not captured; a run that goes on waits for it.
+        known: tables that may be missing or not captured all the same, because they were captured once.
 
     Raises:
         CaptureError: capture is off for the database or for a named table, a named table does not exist, or a pattern
@@ -59,7 +61,7 @@ def captured_tables(
         _require_capture(connection, database)
     tables = [(str(s), str(t), o, bool(tracked)) for s, t, o, tracked in connection.rows(statements.TABLES)]
     refused = partial(_not_captured, database=database)
-    chosen = choose(tables, include, exclude, database, databases, refused, ADVICE, strict=strict)
+    chosen = choose(tables, include, exclude, database, databases, refused, ADVICE, strict=strict, known=known)
     columns = _grouped(connection.rows(statements.COLUMNS))
     keys = _grouped(connection.rows(statements.KEYS))
     instances = _instances(connection)
@@ -72,7 +74,7 @@ def captured_tables(
             facts = (columns.get(object_id, []), keys.get(object_id, []))
             versions = (_captured(id, *facts, instance, ids, comments.get(object_id), rules) for instance, ids in own)
             captured.append(CatalogTable(id, tuple(versions)))
-        elif strict:
+        elif strict and id.path not in known:
             raise _not_captured(schema_name, table_name, database)
     return captured
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from headrace.sources.change_tables import lsn
 from headrace.sources.change_tables.catalog import CatalogTable
@@ -26,7 +26,7 @@ class SqlServerSource(ChangeTableSource):
     options = OPTIONS
     dialect = SqlServer()
 
-    def _captured(self, connection: Connection, *, strict: bool) -> Sequence[CatalogTable]:
+    def _captured(self, connection: Connection, *, strict: bool, known: Collection[str] = ()) -> Sequence[CatalogTable]:
         return captured_tables(
             connection,
             self.settings["database"],
@@ -35,6 +35,7 @@ class SqlServerSource(ChangeTableSource):
             exclude=self.settings["tables_excluded"],
             databases=self._names,
             strict=strict,
+            known=known,
         )
 
     def _database_rights(self, connection: Connection) -> Iterable[MissingRight]:
