@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 
 from headrace.changes.row import spark_schema
 from headrace.cli.app import app
-from headrace.cli.message_input import Given, Input, read_input
+from headrace.cli.message_input import Given, Input, found_input, read_input
 from headrace.cli.row_output import Row, collect_rows, counts_text, json_line, shown, text_lines, time_text
 
 if TYPE_CHECKING:
@@ -314,6 +314,32 @@ def test_the_spellings_of_records() -> None:
     assert one(ours) == Given(1, b"\x00", b"\xff", None, "a", 0, 0, None)
     mapped = '{"value":null,"headers":{"h":null,"i":{"base64":"AA=="}},"timestamp":"2020-01-01T00:00:00.000001+01:00"}'
     assert one(mapped) == Given(1, None, None, (("h", None), ("i", b"\x00")), "t", 0, 0, 1_577_833_200_000_001)
+
+
+FILES_SINK = (
+    '{"topic":"shop.dbo.t","key":"{}","value":"{}","headers":[{"key":"a","value":"b"}],"position":"0001"}',
+    '{"topic":"shop.dbo.t","key_base64":null,"value_base64":"AA==","headers":null,"position":"0001"}',
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        *((line, Input.RECORDS) for line in FILES_SINK),
+        (f"\n{FILES_SINK[0]}\nbroken off {{", Input.RECORDS),
+        (record("{}", partition=0, offset=1, timestamp=1), Input.RECORDS),
+        ('{"topic":"t","partition":0,"offset":1,"tstype":"create","ts":1,"key":null,"payload":"x"}', Input.RECORDS),
+        (CREATE, Input.LINES),
+        ('{"schema":{},"payload":{"op":"c"}}', Input.LINES),
+        ('{"key":"k","value":"v"}', Input.LINES),
+        ('{"topic":"t","value":"v","price":1}', Input.LINES),
+        ("no JSON", Input.LINES),
+        ("", Input.LINES),
+        ("[" * 100_000, Input.LINES),
+    ],
+)
+def test_records_are_known_by_what_they_name(text: str, expected: Input) -> None:
+    assert found_input(text.encode()) is expected
 
 
 def test_offsets_tell_messages_apart() -> None:

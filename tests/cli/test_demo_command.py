@@ -30,3 +30,10 @@ def test_the_shop_is_mirrored_and_its_pipeline_goes_on(tmp_path: Path, source: s
     again = python("headrace", "run", str(folder / "pipeline.yaml"), "--once")
     assert (again.returncode, again.stderr) == (0, "")
     assert sorted((folder / "messages").glob("batch=*")) == batches
+
+    # What it left is read as it is, without a word about how it is spelled.
+    (message, *_) = (file for file in sorted((folder / "messages").rglob("part-*")) if file.stat().st_size)
+    decoded = python("headrace", "decode", str(message))
+    assert decoded.returncode == 0, decoded.stderr
+    assert "Input: records." in decoded.stderr
+    assert "debezium_json" in decoded.stderr

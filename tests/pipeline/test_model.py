@@ -45,6 +45,33 @@ def test_scalars_stay_text(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("source", "format", "remedy"),
+    [
+        ("", "d", "skipped.operations: 'd'"),
+        (", skipped.operations: c", "d,t", "skipped.operations: 'c,d'"),
+        (", skipped.operations: d", "d,t", None),
+        (", skipped.operations: d", "t", None),
+        (", provide.transaction.metadata: false", "d", None),
+    ],
+)
+def test_what_a_format_leaves_out_no_transaction_counts(
+    tmp_path: Path, source: str, format: str, remedy: str | None
+) -> None:
+    transactions = "" if "metadata" in source else ", provide.transaction.metadata: true"
+    text = (
+        f"source: {{type: sqlserver, hostname: h, database: d{transactions}{source}}}\n"
+        f"format: {{type: debezium_json, topic.prefix: p, skipped.operations: '{format}'}}\n"
+        "sink: {type: files, path: ./out}\n" + RUN
+    )
+    if remedy is None:
+        model(tmp_path, text)
+        return
+    with pytest.raises(OptionError, match=r"END of a transaction would count operations \(d\) .* of sink 1") as error:
+        model(tmp_path, text)
+    assert remedy in error.value.remedy
+
+
+@pytest.mark.parametrize(
     ("text", "trigger"),
     [("500ms", "500 milliseconds"), ("10 seconds", "10 seconds"), ("5m", "5 minutes"), ("1h", "1 hours")],
 )

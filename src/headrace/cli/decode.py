@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headrace.cli.failure import failures_told
-from headrace.cli.message_input import Given, Input, Unread, read_input
+from headrace.cli.message_input import Given, Input, Unread, found_input, read_input
 from headrace.cli.run import Debug
 from headrace.errors import OptionError
 
@@ -47,9 +47,10 @@ def decode(
         Input,
         typer.Option(
             help="lines: each line is a message's value; records: each line is a JSON object with value, key, headers, "
-            "topic, partition, offset, timestamp; base64: each line is a value in base64; binary: all is one value."
+            "topic, partition, offset, timestamp; base64: each line is a value in base64; binary: all is one value; "
+            "auto: records where the first line is one, else lines."
         ),
-    ] = Input.LINES,
+    ] = Input.AUTO,
     topic: Annotated[str, typer.Option(help="The topic of messages that do not say theirs.")] = "messages",
     as_json: Annotated[bool, typer.Option("--json", help="One change row per line, as JSON.")] = False,
     debug: Debug = False,
@@ -61,7 +62,12 @@ def decode(
     """
     with failures_told(debug):
         options = _options(option or [])
-        messages, unread = read_input(_read(file), input, topic)
+        data = _read(file)
+        if input is Input.AUTO:
+            input = found_input(data)
+            if input is not Input.LINES:
+                sys.stderr.write(f"Input: {input}.\n")
+        messages, unread = read_input(data, input, topic)
         name, options = _detected(messages, options) if format == AUTO else (format, options)
         found = _format(name, options)
         rows = _decoded(found, name, messages, debug) if messages else []

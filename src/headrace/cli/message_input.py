@@ -22,6 +22,7 @@ _BOM = b"\xef\xbb\xbf"
 class Input(StrEnum):
     """How messages are spelled."""
 
+    AUTO = "auto"
     LINES = "lines"
     RECORDS = "records"
     BASE64 = "base64"
@@ -86,6 +87,25 @@ def read_input(data: bytes, kind: Input, topic: str) -> tuple[list[Given], list[
     return _placed([replace(m, topic=m.topic or topic) for m in messages]), unread
 
 
+def found_input(data: bytes) -> Input:
+    """Records where the first line is one, as the sink `files` and Kafka's tools leave them; else lines.
+
+    A record names its topic beside its value, and nothing that Kafka's messages do not have.
+    """
+    first = next((line for line in data.removeprefix(_BOM).split(b"\n") if line.strip()), b"")
+    return Input.RECORDS if _is_record(first) else Input.LINES
+
+
+def _is_record(line: bytes) -> bool:
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        return False
+    if not isinstance(found, dict) or not isinstance(found.get("topic"), str) or not found.keys() <= _OF_RECORDS:
+        return False
+    return any(name in found for name in _NAMES)
+
+
 def _placed(messages: list[Given]) -> list[Given]:
     """The messages with offsets that tell them apart: their own, or their lines' numbers where any lacks one."""
     places = {(m.topic, m.partition, m.offset) for m in messages if m.offset is not None}
@@ -115,6 +135,11 @@ def _base64_line(line: bytes) -> Given:
 
 
 _NAMES = ("value", "payload", "value_base64")
+_OF_RECORDS = frozenset(
+    (*_NAMES, "key", "key_base64", "headers", "topic", "partition", "offset", "timestamp", "ts", "tstype", "broker",
+     "position", "timestampType")
+)  # fmt: skip
+"""What a record may name."""
 
 
 def _record_line(line: bytes) -> Given:

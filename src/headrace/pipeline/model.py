@@ -24,7 +24,7 @@ pipeline runs the same from any folder.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -188,6 +188,8 @@ def read_model(path: Path) -> Model:
     settings = sections.pipeline
     source_type, source, given = _source(document, sections, _absolute(settings.checkpoint, path))
     targets = _targets(document, sections)
+    if not isinstance(source, KafkaTopics):
+        _check_counts(document, source, targets)
     return Model(
         file=path,
         name=settings.name,
@@ -201,6 +203,23 @@ def read_model(path: Path) -> Model:
         prometheus=_observe(document, sections.observe)["prometheus"],
         hidden=tuple(dict.fromkeys([*document.filled, *_secrets(document.data)])),
     )
+
+
+def _check_counts(document: Document, source: Source, targets: Iterable[Target]) -> None:
+    """With transactions, what a format leaves out is not read either: the source counts the events of each."""
+    if not source.settings.get("provide_transaction_metadata"):
+        return
+    read = set("cud") - set(source.settings.get("skipped_operations") or ())
+    for target in targets:
+        skipped = sorted(read & set(target.format.settings.get("skipped_operations") or ()) if target.format else ())
+        if skipped:
+            letters = ",".join(sorted(set("cud") - read | set(skipped)))
+            raise document.error(
+                ("source",),
+                f"END of a transaction would count operations ({', '.join(skipped)}) that the format of {target.label} "
+                "leaves out.",
+                f"Leave them out in the source too, for all sinks (skipped.operations: '{letters}'), or in no format.",
+            )
 
 
 def find_mistakes(path: Path) -> list[OptionError]:

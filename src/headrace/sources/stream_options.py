@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from headrace.options import Option, items
 from headrace.sources.column_rules import patterns
 from headrace.sources.message_keys import message_keys
@@ -21,6 +23,15 @@ def operations(given: object) -> tuple[str, ...]:
     if unknown is not None:
         raise ValueError(f"'{unknown}' is none of c, u, d, t and none")
     return tuple(letter for letter in found if letter != "none")
+
+
+def events_of_key_change(skipped: Collection[str]) -> int:
+    """For how many events an update that changes the key counts: for a delete and a create, where neither is skipped.
+
+    Args:
+        skipped: the operations that are not read.
+    """
+    return 2 - ("c" in skipped) - ("d" in skipped)
 
 
 HEARTBEAT: tuple[Option, ...] = (

@@ -27,23 +27,30 @@ def same(before: pa.Array, after: pa.Array) -> np.ndarray:
     return alike
 
 
-def weights(commits: pa.Array, key: list[tuple[pa.Array, pa.Array]], places: np.ndarray) -> pa.Array:
+def weights(commits: pa.Array, key: list[tuple[pa.Array, pa.Array]], places: np.ndarray, events: int) -> pa.Array:
     """The column `transaction` with each row's commit, and in place of its number for how many events it counts.
 
-    That is two for an update that changes the key, because it becomes a delete and a create; else one.
+    An update that changes the key becomes a delete and a create, as far as they are not skipped; all else is one.
 
     Args:
         commits: the commit of each row, as text.
         key: of each key column the values before and after the updates.
         places: which rows those updates are.
+        events: for how many events an update counts that changes the key.
     """
     counts = np.ones(len(commits), dtype=np.int64)
     for before, after in key:
-        counts[places[~same(before, after)]] = 2
+        counts[places[~same(before, after)]] = events
     return pa.StructArray.from_arrays(
         [commits, pa.array(counts), pa.nulls(len(commits), pa.int64())],
         names=["id", "total_order", "data_collection_order"],
     )
+
+
+def counted(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """The rows that count for an event, of those with `weights`."""
+    counts = rows.column("transaction").field("total_order").to_numpy(zero_copy_only=False)
+    return rows if counts.all() else rows.filter(pa.array(counts > 0))
 
 
 def sources(connector: str, **facts: pa.Array) -> pa.Array:

@@ -19,13 +19,14 @@ from headrace.changes import TableSchema
 from headrace.changes.key_text import key_texts
 from headrace.errors import CaptureError
 from headrace.sources.change_tables import lsn
-from headrace.sources.change_tables.events import differ, same, sources, weights
+from headrace.sources.change_tables.events import counted, differ, same, sources, weights
 from headrace.sources.change_tables.native import NativeType
 from headrace.sources.change_tables.structure import column_texts
 from headrace.sources.change_tables.windows import CommitTimes
 from headrace.sources.column_masks import NO_MASKS, TableMasks
 from headrace.sources.images import Images
 from headrace.sources.rows import change_batch, instants, repeat, table_column
+from headrace.sources.stream_options import events_of_key_change
 
 CONNECTOR = "db2"
 _HEADER = 3
@@ -166,12 +167,13 @@ class ChangeReader:
         if self._weighted:
             places = np.flatnonzero(paired)
             keys_of = [(texts[i].take(pa.array(old)), texts[i].take(pa.array(new))) for i in self._key]
-            columns["transaction"] = weights(commits, keys_of, places)
+            columns["transaction"] = weights(commits, keys_of, places, events_of_key_change(self._skipped))
         made = change_batch(count, columns)
         wanted: np.ndarray = ~np.isin(letters, list(self._skipped)) if self._skipped else np.ones(count, dtype=bool)
         if self._skip_unchanged and len(old):
             wanted[paired] &= differ(texts, absent, old, new)
-        return made if wanted.all() else made.filter(pa.array(wanted))
+        made = made if wanted.all() else made.filter(pa.array(wanted))
+        return counted(made) if self._weighted else made
 
     def _with_before_images(
         self,

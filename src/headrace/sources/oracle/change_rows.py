@@ -27,6 +27,7 @@ from headrace.sources.oracle.ledger import Transaction
 from headrace.sources.oracle.structure import OracleTable
 from headrace.sources.oracle.types import NativeType
 from headrace.sources.rows import change_batch, instants
+from headrace.sources.stream_options import events_of_key_change
 
 CONNECTOR = "oracle"
 BATCH = 5_000
@@ -69,6 +70,7 @@ class ChangeRows:
         self._capture_time = capture_time
         self._numbered = settings["provide_transaction_metadata"]
         self._skipped = frozenset(settings["skipped_operations"])
+        self._key_change_events = events_of_key_change(self._skipped)
         self._skips_unchanged = settings["skip_messages_without_change"]
 
     def rows(self, transactions: Iterable[tuple[Transaction, Iterator[Event]]]) -> Iterator[pa.RecordBatch]:
@@ -98,36 +100,44 @@ class ChangeRows:
             "start_ts_ms": None if start is None else str(_millis(start)),
         }
         common: Image = [(name, text) for name, text in facts.items() if text is not None]
-        total, counts = 0, dict[str, int]()
+        written, total, counts = 0, 0, dict[str, int]()
         wanted = (event for event in events if event.op not in self._skipped)
         for event, place, number in in_free_order(wanted, self._keys):
             table = self._tables[event.path]
-            if self._skips_unchanged and event.op == "u" and not table.changes(event):
+            # Rows that go round in a circle have become deletes and inserts.
+            unwanted = event.op in self._skipped
+            if unwanted or (self._skips_unchanged and event.op == "u" and not table.changes(event)):
                 continue
-            total += 1
-            if self._numbered and total == 1:
+            images = {} if event.op == "t" else table.images(event)
+            count = self._events_of(event, table, images)
+            if self._numbered and count == 0 and event.op == "u":
+                continue
+            if count and not total:
                 yield self._edge("begin", transaction, f"{order}:0", time, facts, None)
-            counts[event.path] = counts.get(event.path, 0) + 1
             sub = f"{place.scn:016x}{scn.rs_order(place.rs_id)}{place.ssn:08x}" + (f":{number:06x}" if number else "")
             row: dict[str, object] = {
                 "op": event.op,
                 "table": table.id,
                 "position": Position(commit, f"{order}:1", sub).text,
                 "event_time": time,
-                "source": self._facts(common, transaction, event, total),
+                "source": self._facts(common, transaction, event, written + 1),
                 "schema_id": table.fingerprint,
+                **images,
             }
-            if event.op != "t":
-                row |= table.images(event)
-            if self._numbered:
-                # A change of key is two events.
-                row["transaction"] = (transaction.xid, total, counts[event.path])
-                if event.op == "u" and table.key_changes(row):
-                    total += 1
-                    counts[event.path] += 1
+            written += max(count, 1)
+            if count:
+                row["transaction"] = (transaction.xid, total + 1, counts.get(event.path, 0) + 1)
+                total += count
+                counts[event.path] = counts.get(event.path, 0) + count
             yield row
-        if self._numbered and total:
+        if total:
             yield self._edge("end", transaction, f"{order}:2", time, facts, (total, counts))
+
+    def _events_of(self, event: Event, table: ImageReader, images: Mapping[str, object]) -> int:
+        """For how many events of its transaction a change counts; a truncate, which formats leave out, for none."""
+        if not self._numbered or event.op == "t":
+            return 0
+        return self._key_change_events if event.op == "u" and table.key_changes(images) else 1
 
     def _keys(self, event: Event) -> tuple[Key, Key] | None:
         return self._tables[event.path].keys(event)

@@ -17,7 +17,7 @@ from headrace.changes import TableSchema
 from headrace.changes.key_text import key_texts
 from headrace.errors import CaptureError
 from headrace.sources.change_tables import lsn
-from headrace.sources.change_tables.events import differ, sources, weights
+from headrace.sources.change_tables.events import counted, differ, sources, weights
 from headrace.sources.change_tables.native import NativeType
 from headrace.sources.change_tables.structure import column_texts
 from headrace.sources.change_tables.windows import CommitTimes
@@ -50,6 +50,7 @@ class ChangeReader:
             count.
         masks: what is done to values before they are given out.
         skip_unchanged: whether an update gives no row when nothing that is given out changed.
+        key_change_events: for how many events an update counts that changes the key.
     """
 
     def __init__(
@@ -65,7 +66,9 @@ class ChangeReader:
         weighted: bool = False,
         masks: TableMasks = NO_MASKS,
         skip_unchanged: bool = False,
+        key_change_events: int = 2,
     ) -> None:
+        self._key_change_events = key_change_events
         self._by_command = by_command
         self._weighted = weighted
         self._masks = masks
@@ -174,11 +177,11 @@ class ChangeReader:
         if self._weighted:
             columns["transaction"] = self._weights(texts, commits, is_update, before_rows, events, before_places)
         rows = change_batch(count, columns)
-        if not self._skip_unchanged or not len(new):
-            return rows
-        wanted = np.ones(count, dtype=bool)
-        wanted[is_update] = differ(texts, absent, old, new)
-        return rows if wanted.all() else rows.filter(pa.array(wanted))
+        if self._skip_unchanged and len(new):
+            wanted = np.ones(count, dtype=bool)
+            wanted[is_update] = differ(texts, absent, old, new)
+            rows = rows if wanted.all() else rows.filter(pa.array(wanted))
+        return counted(rows) if self._weighted else rows
 
     def _weights(
         self,
@@ -192,7 +195,8 @@ class ChangeReader:
         places = before_places[is_update[before_places]]
         old = pa.array(before_rows[is_update[before_places]])
         new = pa.array(events[places])
-        return weights(commits, [(texts[i].take(old), texts[i].take(new)) for i in self._key], places)
+        keys = [(texts[i].take(old), texts[i].take(new)) for i in self._key]
+        return weights(commits, keys, places, self._key_change_events)
 
     def _check(self, batch: pa.RecordBatch, operations: np.ndarray, old: np.ndarray, new: np.ndarray) -> None:
         if not np.isin(operations, (_DELETE, _INSERT, _OLD, _NEW)).all():

@@ -15,6 +15,7 @@ from headrace.sources.change_tables.windows import CommitTimes
 from headrace.sources.column_masks import NO_MASKS, Masks
 from headrace.sources.sqlserver import statements
 from headrace.sources.sqlserver.change_rows import ChangeReader
+from headrace.sources.stream_options import events_of_key_change
 
 CHANGE_OPERATIONS = {"c": (2,), "u": (3, 4), "d": (1,), "t": ()}
 """The values of `__$operation` that stand for an operation; tables under capture are never truncated."""
@@ -65,6 +66,7 @@ def change_reader(
         weighted=weighted,
         masks=NO_MASKS if settings is None else Masks.of(settings).of_table(table.schema, table.natives),
         skip_unchanged=settings is not None and settings["skip_messages_without_change"],
+        key_change_events=events_of_key_change(() if settings is None else settings["skipped_operations"]),
     )
 
 
