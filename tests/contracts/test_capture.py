@@ -23,6 +23,8 @@ from captured_shop import (
 from tests.live.db2 import EXAMPLE, URL, LiveDb2, settings_from
 
 from headrace.errors import CaptureError, DataLossError, PositionMismatch
+from headrace.pipeline.verify import ANEW
+from headrace.sources import key_range
 from headrace.sources.base import Limit
 from headrace.sources.health import CaptureState
 from headrace.sources.offset import Offset
@@ -113,6 +115,22 @@ def test_chunks_follow_the_servers_own_order_of_keys(database: CapturedDatabase,
     database.create("t", columns, [(key,) for key in keys])
     found = data(database.run(snapshot_chunk_rows=1, snapshot_chunks_per_batch=2).all())
     assert len({str(row["k"]) for _, _, row in found}) == len(found) == len(keys)
+
+
+def test_verify_reads_what_capture_lost_by_a_fault_of_its_key_ranges(
+    database: CapturedDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [(a, f"k{b}") for a in range(3) for b in range(3)]
+    database.create("t", "a int not null, b varchar(5) not null, primary key (a, b)", rows)
+    same = key_range._same
+    # Neither true nor false where the first columns are equal.
+    monkeypatch.setattr(key_range, "_same", lambda limit: f"{same(limit)} AND NULL = 1")
+
+    def read(**options: Any) -> list[tuple[int, str]]:
+        return sorted((int(row["a"]), row["b"]) for _, _, row in data(database.run(**options).all()))
+
+    assert len(read(snapshot_chunk_rows=2)) < len(rows)
+    assert read(**{name: value for name, value in ANEW.items() if value is not None}) == rows
 
 
 def test_changes_come_in_commit_order_with_both_images(database: CapturedDatabase) -> None:

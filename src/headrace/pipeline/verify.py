@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from headrace.apply import TableBatch, carried, fold, fold_keyless, survey, upserts
 from headrace.changes.table import TableId
@@ -28,6 +28,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
+ANEW: Mapping[str, Any] = {"snapshot_mode": "initial_only", "snapshot_chunk_rows": 0, "signal_path": None}
+"""How a source is read to be compared: each table in one piece, so that the key ranges by which it was captured have no
+say in what it should hold."""
+
+
 @dataclass(frozen=True)
 class Verified:
     """One table of one sink, compared."""
@@ -40,7 +45,7 @@ class Verified:
 def verify(model: Model, spark: SparkSession, *, most: int) -> Iterator[Verified]:
     """Read the source's tables anew and compare them with those that the sinks keep, table by table.
 
-    A database is asked for a snapshot of its own (`initial_only`), topics are read from their beginning; both into a
+    A database is asked for a snapshot of its own (`ANEW`), topics are read from their beginning; both into a
     temporary folder, by a checkpoint of their own. Nothing of the pipeline's state is touched and no sink is written.
     What is read goes through the transforms and each sink's routes, so a table is compared with what the sink should
     hold. Where changes go on meanwhile, rows that were changed since the sinks' last batch are told as different:
@@ -97,8 +102,7 @@ def _read_anew(model: Model, spark: SparkSession, folder: Path) -> DataFrame | N
         source = KafkaTopics(settings, source.client_settings, source.format, source.on_error)
     else:
         # A source that takes no snapshots gives its whole log from the beginning instead.
-        ours = {"snapshot_mode": "initial_only", "signal_path": None}
-        ours = {option.name: ours[option.name] for option in source.options if option.name in ours}
+        ours = {option.name: ANEW[option.name] for option in source.options if option.name in ANEW}
         options = {name: value for name, value in options.items() if _plain(name) not in map(_plain, ours)} | ours
         source = type(source)(source.settings.replaced(**ours))
     kept = _Kept(str(folder / "rows"))

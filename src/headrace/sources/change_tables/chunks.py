@@ -63,7 +63,7 @@ def _more(
     if budget == 0:
         return progress
     key = table.chunk_key
-    if select is not None or not key:
+    if select is not None or not key or not rows:
         return replace(progress, bounds=(None,), done=True)
     greatest = (
         [progress.last] if progress.last else keys(connection, table, *connection.statements.greatest_key(table, key))

@@ -125,9 +125,9 @@ SHARED: tuple[Option, ...] = (
     Option(
         "snapshot_chunk_rows",
         int,
-        "Rows per snapshot chunk; one chunk is read by one task.",
+        "Rows per snapshot chunk; one chunk is read by one task. 0 reads each table in one piece, without key ranges.",
         default=100_000,
-        minimum=1,
+        minimum=0,
     ),
     Option(
         "snapshot_chunks_per_batch",

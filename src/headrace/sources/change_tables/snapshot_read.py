@@ -155,6 +155,8 @@ def _data(
     there = columns_there(connection, table)
     masks = Masks.of(settings).of_table(table.schema, table.natives)
     select = SelectOverrides.of(settings).select(table.id)
+    # What is not cut into pieces takes as long as the table is large.
+    patient = patient or not settings["snapshot_chunk_rows"]
     columns: Iterator[list[pa.Array]]
     if select is not None and there:
         columns = _overridden(connection, table, select)

@@ -117,9 +117,9 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "snapshot_chunk_rows",
         int,
-        "Rows per snapshot chunk; one chunk is read by one task.",
+        "Rows per snapshot chunk; one chunk is read by one task. 0 reads each table in one piece, without key ranges.",
         default=100_000,
-        minimum=1,
+        minimum=0,
     ),
     Option("snapshot_chunks_per_batch", int, "Snapshot chunks per batch.", default=4, minimum=1),
     *STATEMENTS,

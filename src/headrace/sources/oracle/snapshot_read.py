@@ -138,7 +138,7 @@ def _more(connection: Connection, table: OracleTable, progress: TableProgress, r
         return replace(progress, done=True, empty=True)
     if budget == 0:
         return progress
-    if not table.chunk_key:
+    if not table.chunk_key or not rows:
         return replace(progress, bounds=(None,), done=True)
     last = progress.last or keys(connection, table, statements.greatest_key(table), {"scn": at})[0]
     sql, parameters = statements.chunk_bounds(table, progress.lower, rows, budget)
