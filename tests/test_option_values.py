@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from headrace import registry
 from headrace.errors import OptionError
-from headrace.options import Option, as_text, items, parse_options
+from headrace.options import OTHER_NAMES, Option, as_text, items, parse_options
 from headrace.pipeline import routes, transforms, watch
 from headrace.pipeline.kafka_source import KafkaTopics
 
 EVERY = {
     **{f"{kind} {name}": registry.find(kind, name).options for kind in ("source", "format", "sink")
-       for name in registry.names(kind)},
+       for name in registry.built_in_names(kind)},
     "transforms": transforms.OPTIONS,
     "routes": (*routes.OPTIONS, *routes.SINK_OPTIONS),
     "observe": watch.OPTIONS,
@@ -92,3 +92,37 @@ def test_commas_alone_are_no_database() -> None:
     found = registry.find("source", "sqlserver")
     with pytest.raises(OptionError, match="Option 'database' names no database"):
         found(parse_options(found.options, {"hostname": "there", "database": " , "}, owner="it"))
+
+
+LISTED = {"table", "signal_data_collection"}
+"""Options of one text that name what is captured."""
+
+
+def holds_several(option: Option) -> bool:
+    """Whether a value of an option is a list, a mapping or patterns."""
+    if option.kind in (str, int, float, bool):
+        return option.name in LISTED or "column." in option.name or "overrides" in option.name
+    for value in ("dbo.a.b,dbo.c.d", ["dbo.a.b"], {"dbo.a": "b"}, "dbo.a:b"):
+        try:
+            found = option.parse(value)
+        except OptionError:
+            continue
+        return isinstance(found, (tuple, list, frozenset, dict))
+    return False
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+def test_an_option_that_holds_several_says_what_they_name(option: Option) -> None:
+    # So that no list of patterns is forgotten where they are held against what is captured.
+    assert option.names is not None or not holds_several(option), "declare names=Names(...)"
+
+
+def test_lists_of_columns_and_tables_are_held_against_what_is_captured() -> None:
+    found = {option.name for owner in EVERY for option in EVERY[owner] if option.names not in (None, OTHER_NAMES)}
+    assert found == {
+        *("table", "tables", "tables_excluded", "signal_data_collection", "message_key_columns"),
+        *("column_include_list", "column_exclude_list", "include_columns", "exclude_columns"),
+        *("column.mask.with.*", "column.mask.hash.*", "column.truncate.to.*", "column_propagate_source_type"),
+        *("snapshot_select_statement_overrides", "snapshot.select.statement.overrides.*"),
+        *("column_list", "except_column_list", "track_history_column_list", "track_history_except_column_list"),
+    }

@@ -12,7 +12,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from headrace.errors import OptionError
 from headrace.registry import did_you_mean
@@ -23,6 +23,35 @@ _SECRET = re.compile(
 _SECRET_IN_NAME = re.compile(r"(\.with\.salt\.)(.+)", re.IGNORECASE | re.DOTALL)
 _MISSING: Any = object()
 REDACTED = "*********(redacted)"
+_OPTIONAL = "optional:"
+
+
+@dataclass(frozen=True)
+class Names:
+    """What the names and patterns in an option's value stand for, so that one that stands for nothing is found.
+
+    Args:
+        what: `tables` or `columns` of the source; `captured columns` where a column without values is none; `nothing`
+            where they are names of other things.
+        does: `protects` values or rows from going on, `chooses` them, or `informs`; `selects` the tables that are
+            captured at all, which the source itself sees to where it goes on.
+    """
+
+    what: Literal["tables", "columns", "captured columns", "nothing"]
+    does: Literal["protects", "chooses", "selects", "informs"] = "informs"
+
+
+OTHER_NAMES = Names("nothing")
+
+
+def is_optional(name: str) -> bool:
+    """Whether a name or pattern may stand for nothing: `optional:` is in front of it."""
+    return name.startswith(_OPTIONAL)
+
+
+def bare(name: str) -> str:
+    """A name or pattern without the word that says that it may stand for nothing."""
+    return name.removeprefix(_OPTIONAL)
 
 
 @dataclass(frozen=True)
@@ -41,6 +70,7 @@ class Option:
         minimum: the least number allowed.
         may_be_empty: whether a value without anything in it says something. Otherwise it is an error, because it comes
             from a variable that is set and empty more often than it is meant.
+        names: what its value names; needed where that may be several.
     """
 
     name: str
@@ -51,6 +81,7 @@ class Option:
     aliases: tuple[str, ...] = ()
     minimum: float | None = None
     may_be_empty: bool = False
+    names: Names | None = None
 
     @property
     def required(self) -> bool:
@@ -126,6 +157,11 @@ class Options(Mapping[str, Any]):
 
     def __repr__(self) -> str:
         return f"Options({redact(self._values)})"
+
+    @property
+    def declared(self) -> tuple[Option, ...]:
+        """The options that there are."""
+        return self._declared
 
     def replaced(self, **values: Any) -> Options:
         """The same options with other values for some of them."""

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from headrace.changes.table import TableId
-from headrace.options import items
+from headrace.options import bare, is_optional, items
 
 Row = TypeVar("Row")
 _EXPRESSION = "re:"
@@ -29,7 +29,7 @@ class TablePattern:
     written for it mean here what they mean there; then it may have the database in front.
 
     Args:
-        text: as the user wrote it.
+        text: as the user wrote it; with `optional:` in front where it may be for no table.
         in_source: whether it stands in a source's list.
 
     Raises:
@@ -38,11 +38,13 @@ class TablePattern:
 
     text: str
     in_source: bool = False
+    _bare: str = field(init=False, repr=False, compare=False)
     _glob: re.Pattern[str] | None = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        marked = self.text.startswith(_EXPRESSION)
-        object.__setattr__(self, "_glob", None if marked else _compiled_glob(self.text))
+        object.__setattr__(self, "_bare", bare(self.text))
+        marked = self._bare.startswith(_EXPRESSION)
+        object.__setattr__(self, "_glob", None if marked else _compiled_glob(self._bare))
         if marked:
             # What is no expression is told when it is read, not when it is used.
             _ = self.expression
@@ -51,14 +53,19 @@ class TablePattern:
         return self.text
 
     @property
+    def is_optional(self) -> bool:
+        """Whether it may be for no table."""
+        return is_optional(self.text)
+
+    @property
     def is_name(self) -> bool:
         """Whether it names one table."""
-        return self._glob is not None and not _WILDCARDS & set(self.text)
+        return self._glob is not None and not _WILDCARDS & set(self._bare)
 
     @property
     def is_expression(self) -> bool:
         """Whether it is a regular expression for certain: marked as one or, in a source's list, by its characters."""
-        return self._glob is None or (self.in_source and _REGULAR.search(self.text) is not None)
+        return self._glob is None or (self.in_source and _REGULAR.search(self._bare) is not None)
 
     @cached_property
     def expression(self) -> re.Pattern[str]:
@@ -68,9 +75,9 @@ class TablePattern:
             ValueError: it is none.
         """
         try:
-            return re.compile(self.text.removeprefix(_EXPRESSION), re.IGNORECASE)
+            return re.compile(self._bare.removeprefix(_EXPRESSION), re.IGNORECASE)
         except re.error as error:
-            raise ValueError(f"'{self.text}' is no regular expression ({error})") from error
+            raise ValueError(f"'{self._bare}' is no regular expression ({error})") from error
 
     def matches(self, table: TableId) -> bool:
         """Whether it is for a table, whatever other tables there are.
@@ -93,7 +100,7 @@ class TablePattern:
             ValueError: it would be a regular expression, and is none.
         """
         found = [table for table in tables if self._names(id(table))]
-        if found or self._glob is None or not (self.is_expression or _ANYTHING in self.text):
+        if found or self._glob is None or not (self.is_expression or _ANYTHING in self._bare):
             return found
         return [table for table in tables if self._expresses(id(table))]
 
@@ -106,9 +113,9 @@ class TablePattern:
             return any(self._glob.fullmatch(name) for name in (table.path, table.full_path))
         # Of the database only its name goes, so that a wildcard stands for a part of the schema or the table.
         front = f"{table.database}.".lower()
-        inside = self.text.lower().startswith(front) and len(front) > 1
-        globs = (self._glob, _compiled_glob(self.text[len(front) :])) if inside else (self._glob,)
-        return table.path == self.text or any(glob.fullmatch(table.path) for glob in globs)
+        inside = self._bare.lower().startswith(front) and len(front) > 1
+        globs = (self._glob, _compiled_glob(self._bare[len(front) :])) if inside else (self._glob,)
+        return table.path == self._bare or any(glob.fullmatch(table.path) for glob in globs)
 
     def _expresses(self, table: TableId) -> bool:
         return any(self.expression.fullmatch(name) for name in (table.path, table.full_path))
@@ -124,7 +131,7 @@ def table_patterns(given: Any) -> tuple[TablePattern, ...]:
     Raises:
         ValueError: one of them is no regular expression.
     """
-    texts = items(given, lambda text: [text] if text.startswith(_EXPRESSION) else text.split(","))
+    texts = items(given, lambda text: [text] if bare(text).startswith(_EXPRESSION) else text.split(","))
     return tuple(TablePattern(text) for text in texts)
 
 

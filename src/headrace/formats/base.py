@@ -10,7 +10,7 @@ from headrace.errors import OptionError
 from headrace.formats.encoding import topic_for
 from headrace.formats.features import Feature
 from headrace.formats.given import given_schema
-from headrace.options import Option, Options
+from headrace.options import OTHER_NAMES, Option, Options
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -42,6 +42,7 @@ SCHEMA = Option(
     "The structure of the table: a Spark DDL string, a TableSchema or its JSON. Decoding then gives images as structs "
     "of typed columns. A list of TableSchemas, for several tables, gives images as maps.",
     default=None,
+    names=OTHER_NAMES,
 )
 
 KEYS = Option(
@@ -49,6 +50,7 @@ KEYS = Option(
     list,
     "The names of the key columns, in key order, where the messages do not say them.",
     default=(),
+    names=OTHER_NAMES,
 )
 
 COMMON = (ON_ERROR, SCHEMA, KEYS)

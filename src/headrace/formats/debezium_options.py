@@ -9,7 +9,7 @@ from headrace.formats.base import COMMON
 from headrace.formats.debezium_schema import SHAPES, FieldRules, Shape
 from headrace.formats.debezium_topics import pattern, patterns
 from headrace.formats.debezium_values import ValueModes
-from headrace.options import Option, items
+from headrace.options import OTHER_NAMES, Names, Option, items
 
 
 def operations(given: Any) -> frozenset[str]:
@@ -72,6 +72,7 @@ ENCODING = (
         "Operations that give no message: c, u, d, t, or none.",
         default=frozenset("t"),
         aliases=("skipped.operations",),
+        names=OTHER_NAMES,
     ),
     Option(
         "decimal_handling_mode",
@@ -240,6 +241,7 @@ ENCODING = (
         "whose source type, length and scale (and name, in shape 3) stand in the parameters of their schema.",
         default=(),
         aliases=("column.propagate.source.type",),
+        names=Names("columns", "informs"),
     ),
     Option(
         "datatype_propagate_source_type",
@@ -247,6 +249,7 @@ ENCODING = (
         "The same by type (`schema.table.type`, with or without the database in front).",
         default=(),
         aliases=("datatype.propagate.source.type",),
+        names=OTHER_NAMES,
     ),
     Option(
         "field_name_adjustment_mode",

@@ -15,7 +15,7 @@ from headrace.formats.qlik_decode import DecodePlan, decoded_maps, metadata_in_t
 from headrace.formats.qlik_encode import Encoding, json_messages, laid_maps, with_metadata_rows
 from headrace.formats.qlik_masks import ORDERS
 from headrace.formats.qlik_metadata import Metadata, metadata_of
-from headrace.options import Option
+from headrace.options import OTHER_NAMES, Option
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -34,6 +34,7 @@ METADATA = Option(
     "Metadata messages beside those among the messages: the text of one, a list of texts, or the path of a file that "
     "holds one per line. A stream reads no metadata messages of its own.",
     default=(),
+    names=OTHER_NAMES,
 )
 METADATA_TOPIC = Option(
     "metadata_topic",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from headrace.errors import ConnectError, DataLossError, OptionError
 from headrace.formats.base import Format
-from headrace.options import Option, Options
+from headrace.options import OTHER_NAMES, Option, Options
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -55,7 +55,13 @@ class KafkaTopics:
 
     options: ClassVar[tuple[Option, ...]] = (
         Option("bootstrap_servers", str, "The brokers to begin with: host:port, comma separated."),
-        Option("topics", list, "The topics to read, as a list. Give this or topics.pattern.", default=()),
+        Option(
+            "topics",
+            list,
+            "The topics to read, as a list. Give this or topics.pattern.",
+            default=(),
+            names=OTHER_NAMES,
+        ),
         Option("topics_pattern", str, "A regular expression (Java's) that topic names match as a whole.", default=""),
         Option(
             "starting_offsets",

@@ -18,6 +18,7 @@ from headrace.sinks.base import BatchId
 from headrace.sources.base import Source
 from headrace.sources.databases import Databases, Offsets
 from headrace.sources.offset import Offset
+from headrace.sources.unmatched import require_matched
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -155,7 +156,8 @@ def plan_pipeline(model: Model, spark: SparkSession | None = None) -> PipelinePl
         return replace(plan, source=f"kafka, read as {model.source.format.name}", topics=topics, begin=begin)
     offsets = (offsets_of(line) if line else None) or Offsets()
     next_batch = BatchId(model.name, _checkpoint_id(folder), 0 if batch is None else batch + 1)
-    sources = Databases(model.source).sources
+    databases = Databases(model.source)
+    sources = databases.sources
     tables: list[TablePlan] = []
     gone: list[str] = []
     uncaptured: list[str] = []
@@ -170,6 +172,7 @@ def plan_pipeline(model: Model, spark: SparkSession | None = None) -> PipelinePl
         uncaptured += [prefix + path for path in end.uncaptured]
         left = (path for path in start.tables_seen if path not in end.tables_seen and path not in found)
         gone += [prefix + path for path in left]
+    require_matched(model.source.settings, databases.unmatched(offsets))
     return replace(
         plan,
         source=f"{model.source_type}, database {', '.join(sources)}",

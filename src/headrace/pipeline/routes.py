@@ -25,7 +25,7 @@ from typing import Any
 from headrace.changes import TableId, TableSchema
 from headrace.changes.table_pattern import EVERY_TABLE, TablePattern, matching, table_patterns
 from headrace.errors import OptionError, SchemaError
-from headrace.options import Option
+from headrace.options import Names, Option
 
 _PLACEHOLDERS = ("database", "schema", "table")
 
@@ -35,6 +35,7 @@ TABLES = Option(
     "The source tables, by name, shell glob or regular expression after `re:`, held against `schema.table` and "
     "`database.schema.table` whatever the case.",
     default=EVERY_TABLE,
+    names=Names("tables", "chooses"),
 )
 TO = Option(
     "to",

@@ -25,7 +25,7 @@ from typing import Any
 from headrace.changes import TableId
 from headrace.changes.table_pattern import EVERY_TABLE, TablePattern, matching, table_patterns
 from headrace.errors import OptionError
-from headrace.options import Option, shown_name
+from headrace.options import OTHER_NAMES, Names, Option, shown_name
 from headrace.sources.column_masks import FAMILIES, Mask, mask_of
 
 _SHA2 = {"sha224": 224, "sha256": 256, "sha384": 384, "sha512": 512}
@@ -52,6 +52,7 @@ TABLES = Option(
     "The source tables, by name, shell glob or regular expression after `re:`, held against `schema.table` and "
     "`database.schema.table` whatever the case. Where a table is named in full, columns that it lacks are an error.",
     default=EVERY_TABLE,
+    names=Names("tables", "chooses"),
 )
 FILTER = Option(
     "filter",
@@ -66,14 +67,22 @@ COMPUTED = Option(
     "New columns, as a mapping of names to expressions of Spark SQL over the row's columns. A name that is there "
     "already is replaced.",
     default=(),
+    names=OTHER_NAMES,
 )
 INCLUDE = Option(
     "include_columns",
     list,
     "The only columns that go on, beside those that this transform computes. The key's must be among them.",
     default=(),
+    names=Names("columns", "chooses"),
 )
-EXCLUDE = Option("exclude_columns", list, "Columns that do not go on. None of the key.", default=())
+EXCLUDE = Option(
+    "exclude_columns",
+    list,
+    "Columns that do not go on. None of the key.",
+    default=(),
+    names=Names("columns", "protects"),
+)
 OPTIONS = (
     TABLES,
     FILTER,
@@ -85,6 +94,7 @@ OPTIONS = (
         list,
         "`column.mask.with.<n>.chars`: character columns whose values become n asterisks. Null stays null.",
         default=None,
+        names=Names("columns", "protects"),
     ),
     Option(
         "column.mask.hash.*",
@@ -93,12 +103,14 @@ OPTIONS = (
         "column's length, the same as the source's option of that name makes. MD5, SHA-1, SHA-224, SHA-256, SHA-384 "
         "and SHA-512.",
         default=None,
+        names=Names("columns", "protects"),
     ),
     Option(
         "column.truncate.to.*",
         list,
         "`column.truncate.to.<n>.chars`: character columns whose values keep their first n characters (code points).",
         default=None,
+        names=Names("columns", "protects"),
     ),
     Option("column_mask_salt", str, "The salt of hashes.", default=""),
 )

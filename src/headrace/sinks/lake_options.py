@@ -8,7 +8,7 @@ from typing import Any
 from headrace.apply import TableBatch
 from headrace.changes.table import TableId
 from headrace.errors import OptionError
-from headrace.options import Option
+from headrace.options import Names, Option, bare
 
 STORED_AS = Option(
     "stored_as_scd_type",
@@ -25,17 +25,29 @@ TRACK = Option(
     "With type 2: the columns whose changes make a new version; changes of others are written into the version that "
     "is there. By default all.",
     default=(),
+    names=Names("columns", "chooses"),
 )
 TRACK_EXCEPT = Option(
-    "track_history_except_column_list", list, "With type 2: all columns make a new version but these.", default=()
+    "track_history_except_column_list",
+    list,
+    "With type 2: all columns make a new version but these.",
+    default=(),
+    names=Names("columns", "chooses"),
 )
 COLUMNS = Option(
     "column_list",
     list,
     "The columns to write, besides the key; by default all. A name counts in every table, `table.column` in one.",
     default=(),
+    names=Names("columns", "chooses"),
 )
-COLUMNS_EXCEPT = Option("except_column_list", list, "The columns not to write. Spelled like `column_list`.", default=())
+COLUMNS_EXCEPT = Option(
+    "except_column_list",
+    list,
+    "The columns not to write. Spelled like `column_list`.",
+    default=(),
+    names=Names("columns", "protects"),
+)
 IGNORE_NULLS = Option(
     "ignore_null_updates",
     bool,
@@ -86,4 +98,4 @@ def tracked(settings: Mapping[str, Any], table: TableBatch) -> tuple[str, ...]:
 
 
 def _among(id: TableId, column: str, listed: tuple[str, ...]) -> bool:
-    return any(name in (column, f"{id.name}.{column}", f"{id.path}.{column}") for name in listed)
+    return any(bare(name) in (column, f"{id.name}.{column}", f"{id.path}.{column}") for name in listed)

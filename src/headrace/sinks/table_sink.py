@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from headrace.apply.column_names import Step
 from headrace.changes.table import TableId
-from headrace.options import Option, items
+from headrace.options import OTHER_NAMES, Option, items
 from headrace.sinks.evolution import BEHAVIORS
 
 if TYPE_CHECKING:
@@ -66,6 +66,7 @@ RENAMED_COLUMNS = Option(
     "of `table.old=new` (`old=new` counts in every table). With `evolve` and `try_evolve` the target's column gets the "
     "new name as soon as the source's structure has it; then the entry may go.",
     default=(),
+    names=OTHER_NAMES,
 )
 MAX_PARALLEL_TABLES = Option(
     "max_parallel_tables",

@@ -22,6 +22,7 @@ from headrace.sources.health import Health
 from headrace.sources.offset import Offset
 from headrace.sources.rights import MissingRight
 from headrace.sources.signals import Signal
+from headrace.sources.unmatched import Unmatched
 
 
 @dataclass(frozen=True)
@@ -88,6 +89,15 @@ class Source(ABC):
             CaptureError: an included table does not exist or is not set up for capture.
             ConnectError: the server can't be reached or refuses the login.
         """
+
+    def unmatched(self, offset: Offset) -> Sequence[Unmatched]:
+        """The names and patterns of the options that stand for none of the tables that `tables`, `preview` or `advance`
+        met last. Runs in the driver.
+
+        Args:
+            offset: where the run is, which knows tables that are gone; nothing before the first batch.
+        """
+        return ()
 
     def connect(self) -> None:
         """Log in and out again: whether the server is there and takes the login. Runs in the driver.

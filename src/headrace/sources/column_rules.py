@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 from headrace.changes import TableId
 from headrace.errors import OptionError
-from headrace.options import Options, items
+from headrace.options import Options, bare, items
 
 _COMMA = re.compile(r"(?<!\\),")
 _LOG = logging.getLogger("headrace.sources")
@@ -38,7 +38,7 @@ def patterns(given: Any) -> tuple[str, ...]:
 @lru_cache(maxsize=4096)
 def _compiled(pattern: str) -> re.Pattern[str]:
     try:
-        return re.compile(pattern, re.IGNORECASE)
+        return re.compile(bare(pattern), re.IGNORECASE)
     except re.error as error:
         raise ValueError(f"'{pattern}' is no regular expression ({error})") from error
 
@@ -80,6 +80,10 @@ class ColumnFilter:
         if self.include:
             return matching(self.include, table, column) is not None
         return matching(self.exclude, table, column) is None
+
+    def hides(self, table: TableId, column: str, read: Collection[str]) -> bool:
+        """Whether the exclude list is why a column is not among those that are read."""
+        return column not in read and matching(self.exclude, table, column) is not None
 
 
 @lru_cache(maxsize=10_000)

@@ -19,6 +19,7 @@ from headrace.errors import PositionMismatch
 from headrace.sources.base import ONE_CHUNK, Limit, Slice, Source
 from headrace.sources.health import Health
 from headrace.sources.offset import VERSION, Offset
+from headrace.sources.unmatched import Unmatched, require_matched
 
 Heads = Mapping[str, str]
 """The newest complete commit of each database."""
@@ -108,7 +109,9 @@ class Databases:
     """
 
     def __init__(self, source: Source) -> None:
+        self._settings = source.settings
         self._sources = dict(source.databases())
+        self._matched = False
 
     @property
     def sources(self) -> Mapping[str, Source]:
@@ -116,9 +119,21 @@ class Databases:
         return self._sources
 
     def tables(self, offsets: Offsets | None = None) -> Sequence[TableSchema]:
-        """What is captured now, database after database; `offsets` says what is known from before."""
+        """What is captured now, database after database; `offsets` says what is known from before.
+
+        Raises:
+            HeadraceError: as `Source.tables`; a name or pattern of the options stands for nothing.
+        """
         known = offsets or Offsets()
-        return [s for name, source in self._sources.items() for s in source.tables(known.of(name).tables_seen)]
+        found = [s for name, source in self._sources.items() for s in source.tables(known.of(name).tables_seen)]
+        require_matched(self._settings, self.unmatched(known))
+        return found
+
+    def unmatched(self, offsets: Offsets) -> Sequence[Unmatched]:
+        """The names and patterns of the options that stand for nothing in any database, as each was seen last."""
+        first, *others = [source.unmatched(offsets.of(name)) for name, source in self._sources.items()]
+        said = [{(one.option, one.text) for one in other} for other in others]
+        return [one for one in first if all((one.option, one.text) in other for other in said)]
 
     def head(self) -> Heads:
         """The newest complete commit of each database."""
@@ -143,6 +158,9 @@ class Databases:
             name: source.advance(start.of(name), replace(limit, upto=(goal or {}).get(name, limit.upto)), now)
             for name, source in self._sources.items()
         }
+        if not self._matched:
+            require_matched(self._settings, self.unmatched(start))
+            self._matched = True
         if all(ends[name] == start.of(name) for name in ends):
             return start
         if goal is not None and not any(ends[name].brings_more_than(start.of(name)) for name in ends):

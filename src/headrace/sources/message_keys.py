@@ -16,7 +16,7 @@ from typing import Any
 
 from headrace.changes import Column, TableId
 from headrace.errors import CaptureError
-from headrace.options import items
+from headrace.options import bare, items
 from headrace.sources.column_rules import matching, patterns
 
 _LOG = logging.getLogger("headrace.sources")
@@ -40,7 +40,8 @@ def message_keys(given: Any) -> tuple[str, ...]:
         entries = [(str(t), list(c) if isinstance(c, (list, tuple)) else str(c).split(",")) for t, c in given.items()]
     else:
         for part in items(given, lambda text: text.split(";")):
-            table, colon, columns = part.partition(":")
+            table, colon, columns = bare(part).partition(":")
+            table = part.removesuffix(bare(part)) + table
             if not colon or ":" in columns:
                 raise ValueError(f"'{part}' is not of the form schema.table:column,column")
             entries.append((table, columns.split(",")))

@@ -13,7 +13,7 @@ from typing import Any
 
 from headrace.changes import TableId
 from headrace.errors import CaptureError, OptionError
-from headrace.options import Options, items
+from headrace.options import Options, bare, items
 
 _NAME = "snapshot_select_statement_overrides"
 PREFIX = "snapshot.select.statement.overrides."
@@ -52,7 +52,7 @@ class SelectOverrides:
     """
 
     def __init__(self, statements: Mapping[str, str]) -> None:
-        self._statements = {table.lower(): derived(select, table) for table, select in statements.items()}
+        self._statements = {bare(table).lower(): derived(select, table) for table, select in statements.items()}
 
     @classmethod
     def of(cls, settings: Options) -> SelectOverrides:
@@ -65,17 +65,17 @@ class SelectOverrides:
         apart = {name[len(PREFIX) :]: text for name, text in (settings[PREFIX + "*"] or {}).items()}
         statements = {table: select for table, select in listed.items() if select is not None}
         for table, select in apart.items():
-            if table.lower() in {name.lower() for name in statements}:
+            if table.lower() in {bare(name).lower() for name in statements}:
                 raise OptionError(
                     f"Option '{_NAME}' has two statements for table '{table}'.", remedy="Keep one of them."
                 )
             statements[table] = select
-        known = {name.lower() for name in statements}
+        known = {bare(name).lower() for name in statements}
         for table in listed:
-            if table.lower() not in known:
+            if bare(table).lower() not in known:
                 raise OptionError(
                     f"Option '{_NAME}' names table '{table}' without a statement.",
-                    remedy=f"Set '{PREFIX}{table}' to a SELECT.",
+                    remedy=f"Set '{PREFIX}{bare(table)}' to a SELECT.",
                 )
         return cls(statements)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from headrace.options import Option, items
+from headrace.options import OTHER_NAMES, Names, Option, items
 from headrace.sources.column_rules import patterns
 from headrace.sources.message_keys import message_keys
 from headrace.sources.select_overrides import selects
@@ -54,6 +54,7 @@ SIGNALS: tuple[Option, ...] = (
         "may write to it.",
         default="",
         aliases=("signal.data.collection",),
+        names=Names("tables", "selects"),
     ),
     Option(
         "signal_path",
@@ -81,6 +82,7 @@ COLUMNS: tuple[Option, ...] = (
         "with commas between. Key columns are captured whatever this says.",
         default=(),
         aliases=("column.include.list",),
+        names=Names("columns", "chooses"),
     ),
     Option(
         "column_exclude_list",
@@ -89,6 +91,7 @@ COLUMNS: tuple[Option, ...] = (
         "are captured all the same.",
         default=(),
         aliases=("column.exclude.list",),
+        names=Names("columns", "protects"),
     ),
     Option(
         "message_key_columns",
@@ -98,6 +101,7 @@ COLUMNS: tuple[Option, ...] = (
         "a unique index all the same.",
         default=(),
         aliases=("message.key.columns",),
+        names=Names("captured columns", "chooses"),
     ),
     Option(
         "column.mask.with.*",
@@ -105,6 +109,7 @@ COLUMNS: tuple[Option, ...] = (
         "`column.mask.with.<n>.chars`: character columns, in the form of 'column_include_list', whose values become n "
         "asterisks. Null stays null.",
         default=None,
+        names=Names("columns", "protects"),
     ),
     Option(
         "column.mask.hash.*",
@@ -113,12 +118,23 @@ COLUMNS: tuple[Option, ...] = (
         "hex, cut to the column's length. Without `v2.` the hash is that of the value as Java serialises it. "
         "`.with.salt.<salt>` may be left out where 'column_mask_salt' is set.",
         default=None,
+        names=Names("columns", "protects"),
     ),
     Option(
         "column.truncate.to.*",
         patterns,
         "`column.truncate.to.<n>.chars`: character columns whose values keep their first n characters (code points).",
         default=None,
+        names=Names("columns", "protects"),
+    ),
+    Option(
+        "unmatched_patterns",
+        str,
+        "What a name or pattern does that stands for no captured table or column, in any of the lists above, in a "
+        "transform, a route or a sink: `fail` stops the run before the first row, `warn` logs it. One with `optional:` "
+        "in front may stand for nothing.",
+        default="fail",
+        choices=("fail", "warn"),
     ),
     Option(
         "column_mask_salt",
@@ -133,6 +149,7 @@ COLUMNS: tuple[Option, ...] = (
         "Changes that are not read: c, u, d, with commas between; none for all changes.",
         default=(),
         aliases=("skipped.operations",),
+        names=OTHER_NAMES,
     ),
     Option(
         "skip_messages_without_change",
@@ -151,12 +168,14 @@ STATEMENTS: tuple[Option, ...] = (
         "statement (as JSON where options are text), or the tables, with the statements in options of their own.",
         default=None,
         aliases=("snapshot.select.statement.overrides",),
+        names=Names("tables", "chooses"),
     ),
     Option(
         "snapshot.select.statement.overrides.*",
         str,
         "`snapshot.select.statement.overrides.<schema>.<table>`: the statement for one table.",
         default=None,
+        names=Names("tables", "chooses"),
     ),
 )
 """What is read in place of a table in its snapshot."""

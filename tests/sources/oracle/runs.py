@@ -21,7 +21,7 @@ class Run:
             "user": "C##MINER",
             "staging_location": str(database.directory / "staging"),
             "tables": "SHOP.*",
-            **{name: str(value) for name, value in options.items()},
+            **{name: None if value is None else str(value) for name, value in options.items()},
         }
         if not self.options["tables"]:
             # Whatever logs all its columns.

@@ -104,7 +104,7 @@ def test_tables_come_and_go_with_their_logging_where_none_is_named(database, ses
     add(session, 1)
     session.commit()
     database.run("CREATE TABLE OLD (ID NUMBER(4) NOT NULL PRIMARY KEY)", "INSERT INTO OLD (ID) VALUES (1)")
-    run = Run(database, tables="")
+    run = Run(database, tables=None)
     assert data(run.until_level()) == [("r", "CUSTOMERS", row(1))]
     session.execute("ALTER TABLE CUSTOMERS DROP SUPPLEMENTAL LOG DATA (ALL) COLUMNS")
     add(session, 2)

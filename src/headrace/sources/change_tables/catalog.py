@@ -9,10 +9,12 @@ from typing import Any, TypeVar
 from headrace.changes import TableId
 from headrace.changes.table_pattern import TablePattern
 from headrace.errors import CaptureError
+from headrace.options import bare, is_optional
 from headrace.registry import did_you_mean
 from headrace.sources.change_tables.dialect import Advice
 from headrace.sources.change_tables.structure import CapturedTable, CaptureInstance
 from headrace.sources.lost_tables import is_named
+from headrace.sources.unmatched import TableColumns
 
 Row = TypeVar("Row", bound=tuple[Any, ...])
 
@@ -24,10 +26,12 @@ class CatalogTable:
     Args:
         id: where it lives.
         versions: oldest instance first.
+        columns: all columns of the table, whether their values are captured or not.
     """
 
     id: TableId
     versions: tuple[CapturedTable, ...]
+    columns: tuple[str, ...] = ()
 
     @property
     def newest(self) -> CapturedTable:
@@ -41,6 +45,12 @@ class CatalogTable:
             v for v in self.versions if (v.instance.name, v.instance.object_id) == (instance.name, instance.object_id)
         )
         return next(same, None)
+
+
+def columns_of(table: CatalogTable) -> TableColumns:
+    """A table as names and patterns of the options are held against it."""
+    captured = {name for version in table.versions for name in version.names}
+    return TableColumns(table.id, table.columns, tuple(name for name in table.columns if name in captured))
 
 
 def choose(
@@ -98,15 +108,15 @@ def _included(
         return chosen
     chosen, required = [], strict
     for pattern in include:
-        exact = [row for row in tables if f"{row[0]}.{row[1]}" == pattern]
+        exact = [row for row in tables if f"{row[0]}.{row[1]}" == bare(pattern)]
         matched = exact or _matching(tables, pattern, database)
         strict = required and not any(is_named(path, (pattern,), (), database) for path in known)
-        if not matched and strict and len(databases) < 2:
+        if not matched and strict and len(databases) < 2 and not is_optional(pattern):
             known = [f"{s}.{t}" for s, t, _, _ in tables]
             raise CaptureError(f"Database '{database}' has no table '{pattern}'.", remedy=did_you_mean(pattern, known))
         # A name means that table, captured or not (an error); a pattern means the captured ones it matches.
         captured = [row for row in matched if row[3]]
-        if matched and not captured and strict:
+        if matched and not captured and strict and not is_optional(pattern):
             raise refused(matched[0][0], matched[0][1])
         chosen.extend((s, t, o) for s, t, o, _ in captured if (s, t, o) not in chosen)
     return chosen

@@ -52,6 +52,8 @@ class Statements(Protocol):
     LAST_DDL: str
     """Empty where a server keeps no history of alterations."""
     ROW_ESTIMATES: str
+    TABLES: str
+    """Schema and name of every table, in front."""
     ISOLATION: dict[str, str]
 
     def lock_timeout(self, milliseconds: int, /) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.options import Option
+from headrace.options import Names, Option
 from headrace.sources.lost_tables import ON_TABLE_LOST
 from headrace.sources.stream_options import COLUMNS, HEARTBEAT, SIGNALS, STATEMENTS
 
@@ -62,6 +62,7 @@ SHARED: tuple[Option, ...] = (
         "it means no table as it stands). Without it all that have change data capture.",
         default=(),
         aliases=("table.include.list",),
+        names=Names("tables", "selects"),
     ),
     Option(
         "tables_excluded",
@@ -70,12 +71,14 @@ SHARED: tuple[Option, ...] = (
         "beside it.",
         default=(),
         aliases=("table.exclude.list",),
+        names=Names("tables", "protects"),
     ),
     Option(
         "table",
         str,
         "One table to capture, in place of 'tables'.",
         default="",
+        names=Names("tables", "selects"),
     ),
     ON_TABLE_LOST,
     Option(

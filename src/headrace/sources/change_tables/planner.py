@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,17 +17,18 @@ from headrace.options import Options
 from headrace.sources.ad_hoc import AdHoc
 from headrace.sources.base import Limit
 from headrace.sources.change_tables import chunks, lsn
-from headrace.sources.change_tables.catalog import CatalogTable
+from headrace.sources.change_tables.catalog import CatalogTable, columns_of
 from headrace.sources.change_tables.connection import Connection
 from headrace.sources.change_tables.incremental import AdHocPlanner
 from headrace.sources.change_tables.restored import OtherHistory, SameHistory
 from headrace.sources.change_tables.retention import Retention, oldest_needed, require_retained
 from headrace.sources.change_tables.server_clock import CommitClock, ServerZone
-from headrace.sources.change_tables.structure import History, histories
+from headrace.sources.change_tables.structure import CapturedTable, History, histories
 from headrace.sources.health import Health
 from headrace.sources.lost_tables import Means, say_returned, say_uncaptured, uncaptured_tables
 from headrace.sources.offset import Offset, TableProgress
 from headrace.sources.snapshot import snapshot_finished
+from headrace.sources.unmatched import require_matched_by, require_still_matched
 
 _QUIET_SECONDS = 60.0
 """An idle server writes dummy commits.
@@ -269,6 +270,11 @@ class Planner:
             if snapshotting:
                 found[path] = found[path].cut_by(history.newest.chunk_key)
         for path in fresh:
+            if path in start.structures:
+                # It was switched off and on, and is read again.
+                self._require_still_matched(path, self._histories(start)[path].newest, held=())
+            tables = [columns_of(table) for table in self._catalog.values()]
+            require_matched_by(self._settings, self._catalog[path].id, tables)
             found[path] = History.begin(self._catalog[path].newest)
         return found
 
@@ -277,6 +283,7 @@ class Planner:
         if self._mode == "recovery" and self._restarted:
             return History.begin(table.of(known.instance) or table.newest)
         newest = table.newest
+        self._require_still_matched(path, known, held=[column.name for column in known.schema.columns])
         own = table.of(known.instance)
         if own is None:
             # Its change table is gone, and the other one holds all that is needed.
@@ -286,12 +293,16 @@ class Planner:
             if begun is not None and begun <= commit and commit > after:
                 return history.followed_by(newest, max(begun, lsn.after(after)))
         if own.same_rows(known):
-            return history
+            return history.protecting(own.protected)
         at = self._altered(known.instance.object_id, after)
         if at is None or snapshotting:
             return history.followed_by(own, lsn.after(after))
         # Rows of commits before the alteration follow the old structure; when they are all here, the new one begins.
         return history.followed_by(own, lsn.after(at)) if at <= commit else history
+
+    def _require_still_matched(self, path: str, known: CapturedTable, held: Sequence[str]) -> None:
+        now = columns_of(self._catalog[path])
+        require_still_matched(self._settings, now, known.names, known.protected, held)
 
     def _altered(self, instance: int, after: str) -> str | None:
         """The last alteration after a commit; null where there was none, or the server does not say."""

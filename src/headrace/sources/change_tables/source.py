@@ -21,7 +21,7 @@ from headrace.errors import CaptureError, HeadraceError, OptionError
 from headrace.options import Options
 from headrace.sources.ad_hoc import NO_ROW, AdHoc, Candidate, asked_tables, refused_filter
 from headrace.sources.base import ONE_CHUNK, Limit, Slice, Source
-from headrace.sources.change_tables.catalog import CatalogTable
+from headrace.sources.change_tables.catalog import CatalogTable, columns_of
 from headrace.sources.change_tables.connection import Connection
 from headrace.sources.change_tables.dialect import Dialect
 from headrace.sources.change_tables.planner import Planner
@@ -40,6 +40,7 @@ from headrace.sources.offset import Offset
 from headrace.sources.rights import MissingRight
 from headrace.sources.signal_files import has_files, signal_file
 from headrace.sources.signals import Signal, signal_table
+from headrace.sources.unmatched import Unmatched, gone_table, unmatched
 
 
 class HealthProbe(Protocol):
@@ -70,6 +71,7 @@ class ChangeTableSource(Source):
         if not self._names:
             raise OptionError("Option 'database' names no database.", remedy="Write a name between the commas.")
         self._catalog: tuple[float, object, Mapping[str, CatalogTable]] | None = None
+        self._seen: Mapping[str, CatalogTable] = {}
         self._planned = False
         self._lost: set[str] = set()
         self._probe: HealthProbe | None = None
@@ -77,7 +79,7 @@ class ChangeTableSource(Source):
 
     def __getstate__(self) -> dict[str, Any]:
         # Executors read slices, which carry what they need; the catalog stays with the planner.
-        return {**self.__dict__, "_catalog": None, "_probe": None}
+        return {**self.__dict__, "_catalog": None, "_seen": {}, "_probe": None}
 
     def databases(self) -> Mapping[str, Source]:
         """One source for each database of the option `database`."""
@@ -90,6 +92,18 @@ class ChangeTableSource(Source):
         with self._connect() as connection:
             catalog = self._read_catalog(connection, strict=True, known=forgiven(known, self.settings))
             return [table.newest.schema for table in catalog.values()]
+
+    def unmatched(self, offset: Offset) -> Sequence[Unmatched]:
+        """What stands for none of the tables that the catalog showed last, nor for one that was captured before."""
+        known = [columns_of(table) for table in self._seen.values()]
+        database = self.settings["database"]
+        known += [gone_table(path, database) for path in offset.tables_seen if path not in self._seen]
+        tables = [table.id for table in known]
+        if self.settings["tables_excluded"] or len(self._names) > 1:
+            with self._connect() as connection:
+                rows = connection.rows(connection.statements.TABLES)
+            tables = [TableId(database, str(row[0]).rstrip(), str(row[1])) for row in rows]
+        return unmatched(self.settings, known, tables, selects=offset.is_nothing and len(self._names) > 1)
 
     def head(self) -> str:
         """The newest captured transaction; what an idle server writes does not count."""
@@ -260,6 +274,7 @@ class ChangeTableSource(Source):
         self, connection: Connection, *, strict: bool, known: Collection[str] = ()
     ) -> Mapping[str, CatalogTable]:
         catalog = {table.id.path: table for table in self._captured(connection, strict=strict, known=known)}
+        self._seen = catalog
         if strict and not known:
             self._require_signal_table(connection, catalog)
         return catalog

@@ -65,17 +65,24 @@ class CapturedTable:
         instance: the capture instance that is read.
         chunk_key: the columns of a primary key or unique index by which a snapshot is cut into key ranges; empty for a
             table that is read in one piece.
+        protected: the columns whose values the options keep back or change.
     """
 
     schema: TableSchema
     natives: tuple[NativeType, ...]
     instance: CaptureInstance
     chunk_key: tuple[str, ...] = ()
+    protected: tuple[str, ...] = ()
 
     @property
     def id(self) -> TableId:
         """Where the table lives."""
         return self.schema.id
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Its columns that are captured, those too whose values the options keep back."""
+        return tuple(dict.fromkeys([*(column.name for column in self.schema.columns), *self.protected]))
 
     @property
     def batch_rows(self) -> int:
@@ -112,6 +119,7 @@ class CapturedTable:
                 *([[list(pair) for pair in instance.before_images]] if instance.before_images else []),
             ],
             "chunk_key": list(self.chunk_key),
+            **({"protected": list(self.protected)} if self.protected else {}),
         }
 
     @classmethod
@@ -124,6 +132,7 @@ class CapturedTable:
             tuple(dialect.native(*native) for native in data["natives"]),
             CaptureInstance(name, None, tuple((n, o) for n, o in columns), has_command_id, object_id, before_images),
             tuple(data["chunk_key"]),
+            tuple(data.get("protected", ())),
         )
 
 
@@ -206,6 +215,13 @@ class History:
     def followed_by(self, table: CapturedTable, since: str) -> History:
         """With one version more."""
         return History([*self.versions, Version(since, table)])
+
+    def protecting(self, columns: tuple[str, ...]) -> History:
+        """With what the options protect of the newest version now."""
+        newest = self.newest
+        if newest.protected == columns:
+            return self
+        return History([*self.versions[:-1], replace(self.versions[-1], table=replace(newest, protected=columns))])
 
     def cut_by(self, key: tuple[str, ...]) -> History:
         """With the chunk key that a snapshot which is not finished began with; its bounds are made of that one.

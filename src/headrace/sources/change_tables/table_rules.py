@@ -87,7 +87,11 @@ class TableRules:
         natives = tuple(native for _, native in kept)
         schema = TableSchema(id, _numbered([column for column, _ in kept]), chosen.message, comment)
         schema = self._masks.described(schema, natives)
-        return CapturedTable(schema, natives, instance, chosen.chunk([column.name for column in schema.columns]))
+        chunk_key = chosen.chunk([column.name for column in schema.columns])
+        names = {column.name for column in schema.columns}
+        masked = {schema.columns[place].name for place, _, _ in self._masks.of_table(schema, natives).changes}
+        protected = tuple(c.name for c, _ in usable if c.name in masked or self._columns.hides(id, c.name, names))
+        return CapturedTable(schema, natives, instance, chunk_key, protected)
 
 
 def _numbered(columns: Sequence[Column]) -> tuple[Column, ...]:

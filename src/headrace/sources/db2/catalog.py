@@ -81,7 +81,7 @@ def captured_tables(
         facts = (columns.get((schema, name), []), changes.get(change_table, []), keys.get((schema, name), []))
         instance = _with_columns(instance, facts[0], facts[1], prefix)
         table = _captured(id, *facts, instance, comments.get((schema, name)), rules, statements.platform)
-        captured.append(CatalogTable(id, (table,)))
+        captured.append(CatalogTable(id, (table,), tuple(str(row[0]) for row in facts[0])))
     return captured
 
 

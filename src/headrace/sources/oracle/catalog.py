@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from headrace.changes import Column, TableId
@@ -52,7 +52,8 @@ class Selection:
     def missing(self, tables: Sequence[tuple[str, str]]) -> str | None:
         """The first pattern that means none of these tables."""
         there = [TableId("", owner, name) for owner, name in tables]
-        return next((p.text for p in self._include if not any(map(p.matches, there))), None)
+        named = (pattern for pattern in self._include if not pattern.is_optional)
+        return next((pattern.text for pattern in named if not any(map(pattern.matches, there))), None)
 
     def means_path(self, path: str) -> bool:
         """Whether a table, given as `owner.name`, would be captured if it were there."""
@@ -160,12 +161,14 @@ def captured_tables(
 
 def _table(connection: Connection, id: TableId, rules: TableRules, *, lobs: bool) -> OracleTable:
     columns: list[tuple[Column, NativeType]] = []
+    names: list[str] = []
     left_out = []
     long = max((len(name) for name in (id.name,)), default=0)
     for name, _, kind, characters, size, precision, scale, nullable, default, identity in connection.rows(
         statements.COLUMNS, owner=id.schema, name=id.name
     ):
         long = max(long, len(str(name)))
+        names.append(str(name))
         native = NativeType(str(kind), int(characters or size or 0), _whole(precision), _whole(scale))
         if not native.supported or (native.large and not lobs):
             left_out.append(f"{name} ({kind})")
@@ -190,7 +193,7 @@ def _table(connection: Connection, id: TableId, rules: TableRules, *, lobs: bool
     if long > _LONGEST_NAME:
         _LOG.warning("Table %s has a name of more than 30 characters: LogMiner does not print its changes.", id.path)
     keys = _keys(connection.rows(statements.KEYS, owner=id.schema, name=id.name), {c.name: c for c, _ in columns})
-    return rules.table(id, columns, keys)
+    return replace(rules.table(id, columns, keys), columns=tuple(names))
 
 
 def _keys(rows: Sequence[tuple[Any, ...]], columns: Mapping[str, Column]) -> list[UniqueKey]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.options import Option
+from headrace.options import OTHER_NAMES, Names, Option
 from headrace.sources.lost_tables import ON_TABLE_LOST
 from headrace.sources.oracle.dictionary import strategy
 from headrace.sources.stream_options import COLUMNS, HEARTBEAT, SIGNALS, STATEMENTS
@@ -86,14 +86,22 @@ OPTIONS: tuple[Option, ...] = (
         "else tells); without it all tables that log all their columns.",
         default=(),
         aliases=("table.include.list",),
+        names=Names("tables", "selects"),
     ),
-    Option("table", str, "One table, in place of 'tables'.", default=""),
+    Option(
+        "table",
+        str,
+        "One table, in place of 'tables'.",
+        default="",
+        names=Names("tables", "selects"),
+    ),
     Option(
         "tables_excluded",
         list,
         "Tables to leave out, in the same form.",
         default=(),
         aliases=("table.exclude.list",),
+        names=Names("tables", "protects"),
     ),
     ON_TABLE_LOST,
     Option(
@@ -173,6 +181,7 @@ OPTIONS: tuple[Option, ...] = (
         "follow it.",
         default="LOG_MINING_FLUSH",
         aliases=("log.mining.flush.table.name",),
+        names=OTHER_NAMES,
     ),
     Option(
         "rac_nodes",
@@ -180,6 +189,7 @@ OPTIONS: tuple[Option, ...] = (
         "Addresses of a cluster's other nodes (host:port/service), on which the flush table is written too.",
         default=(),
         aliases=("rac.nodes",),
+        names=OTHER_NAMES,
     ),
     Option(
         "archive_log_only",
@@ -194,6 +204,7 @@ OPTIONS: tuple[Option, ...] = (
         "The archive destinations whose copies are read, the first that is valid; without it the first valid local.",
         default=(),
         aliases=("archive.destination.name", "log.mining.archive.destination.name"),
+        names=OTHER_NAMES,
     ),
     Option(
         "lob_enabled",
@@ -218,6 +229,7 @@ OPTIONS: tuple[Option, ...] = (
         "Users whose transactions are left out, in capitals; SYS and SYSTEM always are.",
         default=(),
         aliases=("log.mining.username.exclude.list",),
+        names=OTHER_NAMES,
     ),
     Option(
         "include_redo_sql",

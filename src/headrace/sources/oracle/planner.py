@@ -49,10 +49,11 @@ from headrace.sources.oracle.ledger import Ledger, Transaction, of_ranges
 from headrace.sources.oracle.mining import logs_of, mine, require_logs, whole_since
 from headrace.sources.oracle.snapshot_read import MomentGone, more_chunks, readable
 from headrace.sources.oracle.staging import Range, Staging
-from headrace.sources.oracle.structure import OracleTable, tables_of
+from headrace.sources.oracle.structure import OracleTable, columns_of, tables_of
 from headrace.sources.oracle.table_rules import TableRules
 from headrace.sources.signals import Signal
 from headrace.sources.snapshot import snapshot_finished
+from headrace.sources.unmatched import require_matched_by, require_still_matched
 
 _JOINED = 8
 """So many ranges are made one, as long as they have few rows."""
@@ -255,6 +256,7 @@ class Planner:
             if path not in fresh and selection.means_path(path)
         }
         self._say_uncaptured(uncaptured, start.known, ())
+        self._require_matched(start.structures, found, fresh)
         kept = tuple(path for path in start.known if path not in gone)
         structures = {path: data for path, data in start.structures.items() if path not in gone}
         if start.log.get("rules", "") != self._rules.digest:
@@ -589,12 +591,25 @@ class Planner:
         with self._connect(self._settings["pdb"]) as connection:
             found = captured_tables(connection, self.database, self._settings, strict=False)
             chosen = choose(connection, self._settings)
+        self._require_matched(end.structures, found, [path for path in found if path not in end.structures])
         tables = TablesAfter(end.known, end.structures, end.uncaptured)
         tables.follow(definitions, found, logs_all=chosen.logs_all, by_logging=chosen.by_logging)
         log = {**end.log, "definitions": tables.told, "fresh": tables.fresh}
         whole = [path for path in tables.known if path not in tables.partial]
         uncaptured = uncaptured_tables(end, whole, Selection(self._settings).means_path)
         return replace(end, structures=tables.structures, known=tuple(tables.known), log=log, uncaptured=uncaptured)
+
+    def _require_matched(
+        self, structures: Mapping[str, Any], found: Mapping[str, OracleTable], fresh: Iterable[str]
+    ) -> None:
+        """Hold names and patterns against structures that may be new, and tables that are."""
+        for path in fresh:
+            require_matched_by(self._settings, found[path].id, list(map(columns_of, found.values())))
+        for path, known in tables_of(structures).items():
+            if path in found:
+                held = [column.name for column in known.schema.columns]
+                now = columns_of(found[path])
+                require_still_matched(self._settings, now, known.names, known.protected, held)
 
     def _require_same_database(self, start: Offset) -> None:
         if start.source != self._identity:

@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from headrace import faultpoints
-from headrace.changes import TableSchema
+from headrace.changes import TableId, TableSchema
 from headrace.errors import CaptureError, HeadraceError, OptionError
 from headrace.options import Options
 from headrace.sources.ad_hoc import NO_ROW, AdHoc, Candidate, asked_tables, refused_filter
@@ -46,12 +46,14 @@ from headrace.sources.oracle.slices import (
     transactions_slice,
 )
 from headrace.sources.oracle.staging import Range, Staging
+from headrace.sources.oracle.structure import columns_of
 from headrace.sources.oracle.table_rules import TableRules
 from headrace.sources.rights import MissingRight
 from headrace.sources.select_overrides import SelectOverrides
 from headrace.sources.signal_files import has_files, signal_file
 from headrace.sources.signals import Signal
 from headrace.sources.snapshot import found_empty, plan_chunks
+from headrace.sources.unmatched import Unmatched, gone_table, has_names, unmatched
 
 _NO_TABLE = 942
 _KEPT_INDEXES = 256
@@ -89,6 +91,17 @@ class OracleSource(Source):
         with self._connect(self.settings["pdb"]) as connection:
             found = captured_tables(connection, self._database, self.settings, strict=True, known=known)
         return [table.schema for table in found.values()]
+
+    def unmatched(self, offset: Offset) -> Sequence[Unmatched]:
+        """What stands for none of the tables that are captured now, nor for one that was captured before."""
+        if not has_names(self.settings):
+            return ()
+        with self._connect(self.settings["pdb"]) as connection:
+            found = captured_tables(connection, self._database, self.settings, strict=False)
+            rows = connection.rows(statements.TABLES)
+        gone = [gone_table(path, self._database) for path in offset.tables_seen if path not in found]
+        tables = [TableId(self._database, str(owner), str(name)) for owner, name in rows]
+        return unmatched(self.settings, [*map(columns_of, found.values()), *gone], tables, selects=False)
 
     def head(self) -> str:
         """The SCN up to which the log is complete. It moves on even where nothing is changed."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from headrace.changes import TableId, TableSchema
 from headrace.sources.offset import Recent
 from headrace.sources.oracle.types import NativeType
+from headrace.sources.unmatched import TableColumns
 
 
 @dataclass(frozen=True)
@@ -19,16 +20,25 @@ class OracleTable:
         schema: the structure.
         natives: the declared type per column.
         chunk_key: the columns by which a snapshot is cut into key ranges; empty for a table that is read in one piece.
+        protected: the columns whose values the options keep back or change.
+        columns: all columns of the table, where the catalog was asked just now.
     """
 
     schema: TableSchema
     natives: tuple[NativeType, ...]
     chunk_key: tuple[str, ...] = ()
+    protected: tuple[str, ...] = ()
+    columns: tuple[str, ...] = field(default=(), compare=False)
 
     @property
     def id(self) -> TableId:
         """Where the table lives."""
         return self.schema.id
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Its columns, those too whose values the options keep back."""
+        return tuple(dict.fromkeys([*(column.name for column in self.schema.columns), *self.protected]))
 
     def native(self, name: str) -> NativeType:
         """A column's declared type."""
@@ -40,6 +50,7 @@ class OracleTable:
             "schema": self.schema.to_json(),
             "natives": [[n.name, n.length, n.precision, n.scale] for n in self.natives],
             "chunk_key": list(self.chunk_key),
+            **({"protected": list(self.protected)} if self.protected else {}),
         }
 
     @classmethod
@@ -49,6 +60,7 @@ class OracleTable:
             TableSchema.from_json(data["schema"]),
             tuple(NativeType(*native) for native in data["natives"]),
             tuple(data["chunk_key"]),
+            tuple(data.get("protected", ())),
         )
 
 
@@ -58,3 +70,8 @@ _TABLES: Recent[dict[str, OracleTable]] = Recent()
 def tables_of(structures: Mapping[str, Any]) -> dict[str, OracleTable]:
     """The tables of an offset by path; not to be changed, because it is kept for the next who asks."""
     return _TABLES.of(structures, lambda: {path: OracleTable.from_json(data) for path, data in structures.items()})
+
+
+def columns_of(table: OracleTable) -> TableColumns:
+    """A table as names and patterns of the options are held against it."""
+    return TableColumns(table.id, table.columns or table.names, table.names)

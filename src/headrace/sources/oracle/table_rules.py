@@ -71,7 +71,8 @@ class TableRules:
                 f"No column of table '{id.path}' is left to capture.",
                 remedy="Look at 'column_include_list', 'column_exclude_list' and the types of its columns.",
             )
-        return self._shaped(id, kept, chosen.message, chosen.chunk([column.name for column, _ in kept]))
+        table = self._shaped(id, kept, chosen.message, chosen.chunk([column.name for column, _ in kept]))
+        return replace(table, protected=self._protected(table, [column.name for column, _ in columns]))
 
     def reshaped(self, known: OracleTable, found: OracleTable) -> OracleTable:
         """A table that was shaped by other options, as these shape it.
@@ -94,7 +95,16 @@ class TableRules:
         kept += [(column, native) for column, native in fresh if column.name not in old]
         names = {column.name for column, _ in kept}
         key = found.schema.key if names.issuperset(found.schema.key) else known.schema.key
-        return self._shaped(known.id, kept, key, known.chunk_key if names.issuperset(known.chunk_key) else ())
+        table = self._shaped(known.id, kept, key, known.chunk_key if names.issuperset(known.chunk_key) else ())
+        return replace(table, protected=self._protected(table, [*table.names, *found.columns]))
+
+    def _protected(self, table: OracleTable, columns: Sequence[str]) -> tuple[str, ...]:
+        """The columns whose values the options keep back or change."""
+        masked = self._masks.of_table(table.schema, table.natives).changes
+        names = {table.schema.columns[place].name for place, _, _ in masked}
+        there = table.names
+        hidden = (name for name in columns if name in names or self._columns.hides(table.id, name, there))
+        return tuple(dict.fromkeys(hidden))
 
     def _keeps(self, id: TableId, column: str) -> bool:
         # The signal table's columns are known by their place, so no list makes it smaller.

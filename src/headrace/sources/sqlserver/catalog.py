@@ -73,7 +73,7 @@ def captured_tables(
         if own:
             facts = (columns.get(object_id, []), keys.get(object_id, []))
             versions = (_captured(id, *facts, instance, ids, comments.get(object_id), rules) for instance, ids in own)
-            captured.append(CatalogTable(id, tuple(versions)))
+            captured.append(CatalogTable(id, tuple(versions), tuple(str(row[0]) for row in facts[0])))
         elif strict and id.path not in known:
             raise _not_captured(schema_name, table_name, database)
     return captured
