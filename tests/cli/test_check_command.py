@@ -173,7 +173,7 @@ def test_the_rights_at_the_sinks_are_asked_for_what_would_be_written_there(
     monkeypatch.setattr(DeltaSink, "rights", rights)
     sinks = [
         {"type": "files", "path": "messages", "routes": [{"tables": "dbo.*", "to": "crm.{table}"}]},
-        {"type": "delta", "path": "lake", "routes": [{"tables": "dbo.u"}], "unrouted_tables": "leave_out"},
+        {"type": "delta", "path": "lake", "routes": [{"tables": "optional:dbo.u"}], "unrouted_tables": "leave_out"},
     ]
     code, text = shop.ask("check", sinks=sinks)
     assert asked == [("files", ["crm.t"], ["sales.shop.crm.t"]), ("delta", [], [])]
@@ -204,7 +204,7 @@ def test_a_table_that_is_not_captured_shows_in_the_plan(shop: Checked) -> None:
 def test_where_routes_send_a_table_and_what_a_transform_can_not_do(shop: Checked) -> None:
     sinks = [
         {"type": "files", "path": "messages", "routes": [{"tables": "dbo.*", "to": "crm.{table}"}]},
-        {"type": "delta", "path": "lake", "routes": [{"tables": "dbo.u"}], "unrouted_tables": "leave_out"},
+        {"type": "delta", "path": "lake", "routes": [{"tables": "optional:dbo.u"}], "unrouted_tables": "leave_out"},
     ]
     code, text = shop.ask("check", sinks=sinks, transforms=[{"filter": "id > 1"}])
     assert code == 0, text
@@ -296,7 +296,7 @@ def test_a_plan_with_a_new_table_and_one_that_is_left_out(shop: Checked) -> None
     shop.database.execute("EXEC sys.sp_cdc_enable_table @source_schema='dbo', @source_name='u', @role_name=NULL")
     shop.database.execute("INSERT INTO dbo.u VALUES (1), (2)")
     shop.database.capture()
-    found = planned(shop, source={"tables": ["dbo.u"]})
+    found = planned(shop, source={"tables": ["optional:dbo.u"]})
     (table,) = found["tables"]
     assert (table["table"], table["key"], table["snapshot"], table["chunks"]) == ("dbo.u", [], "begins", 1)
     assert found["gone"] == ["dbo.t"]

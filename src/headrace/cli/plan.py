@@ -62,6 +62,7 @@ def lines(plan: PipelinePlan) -> list[str]:
             for target in table.targets
             if target.place or target.stop or target.left_out
         ]
+    found += [f"  note    {sentence}" for sentence in plan.unmatched]
     found += [f"  lost    {table} is not captured any more" for table in plan.uncaptured]
     found += [f"  gone    {table} was captured up to now and would not be any more" for table in plan.gone]
     stops = len(plan.stops)

@@ -280,6 +280,8 @@ def _plan(model: Model) -> Iterator[Finding]:
     if any(target.shaping.has_sql for target in model.targets):
         said = "Expressions of transforms were not looked at, which takes Spark."
         yield Finding(Level.PLAN, Verdict.NOTE, "file", said, "headrace plan looks at them.")
+    for sentence in plan.unmatched:
+        yield Finding(Level.PLAN, Verdict.NOTE, "file", sentence)
     for path in plan.uncaptured:
         said, remedy = "It is not captured any more.", "Have it captured again, or take it off 'tables'."
         yield Finding(Level.PLAN, Verdict.NOTE, path, said, remedy)

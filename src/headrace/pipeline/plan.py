@@ -14,6 +14,7 @@ from headrace.observe.checkpoint import Folder, batch_offsets, committed_batch, 
 from headrace.observe.completeness import offsets_of
 from headrace.pipeline.kafka_source import KafkaTopics
 from headrace.pipeline.model import Model, Target
+from headrace.pipeline.unmatched import unmatched_in
 from headrace.sinks.base import BatchId
 from headrace.sources.base import Source
 from headrace.sources.databases import Databases, Offsets
@@ -91,6 +92,7 @@ class PipelinePlan:
         tables: what is captured; empty where the source is Kafka.
         gone: tables that were captured up to now and that the options no longer mean.
         uncaptured: tables that were captured, that the options still mean, and that are not captured now.
+        unmatched: names and patterns of the options that stand for nothing, and that stop nothing, as sentences.
         topics: for Kafka the topics that are read, or the pattern.
         begin: for Kafka where reading would begin, by topic and partition; empty before the first batch.
         sinks: each sink with its format and what a repeated batch does.
@@ -103,6 +105,7 @@ class PipelinePlan:
     tables: tuple[TablePlan, ...] = ()
     gone: tuple[str, ...] = ()
     uncaptured: tuple[str, ...] = ()
+    unmatched: tuple[str, ...] = ()
     topics: tuple[str, ...] = ()
     begin: Mapping[str, Mapping[str, int]] | None = None
     sinks: tuple[str, ...] = ()
@@ -122,6 +125,7 @@ class PipelinePlan:
             "tables": [_table_json(table) for table in self.tables],
             "gone": list(self.gone),
             "uncaptured": list(self.uncaptured),
+            "unmatched": list(self.unmatched),
             "topics": list(self.topics),
             "begin": None if self.begin is None else {topic: dict(ends) for topic, ends in self.begin.items()},
             "sinks": list(self.sinks),
@@ -158,6 +162,9 @@ def plan_pipeline(model: Model, spark: SparkSession | None = None) -> PipelinePl
     next_batch = BatchId(model.name, _checkpoint_id(folder), 0 if batch is None else batch + 1)
     databases = Databases(model.source)
     sources = databases.sources
+    for target in model.targets:
+        target.shaping.remember(databases.structures(offsets))
+    captured: list[TableSchema] = []
     tables: list[TablePlan] = []
     gone: list[str] = []
     uncaptured: list[str] = []
@@ -165,6 +172,7 @@ def plan_pipeline(model: Model, spark: SparkSession | None = None) -> PipelinePl
         prefix = f"{name}." if len(sources) > 1 else ""
         start = offsets.of(name)
         found = {schema.id.path: schema for schema in source.tables(start.tables_seen)}
+        captured += found.values()
         end = source.preview(start, dt.datetime.now(dt.UTC)) or _guessed(source, start, found)
         for path, schema in found.items():
             targets = tuple(_target(model, target, schema, next_batch, spark) for target in model.targets)
@@ -172,13 +180,18 @@ def plan_pipeline(model: Model, spark: SparkSession | None = None) -> PipelinePl
         uncaptured += [prefix + path for path in end.uncaptured]
         left = (path for path in start.tables_seen if path not in end.tables_seen and path not in found)
         gone += [prefix + path for path in left]
-    require_matched(model.source.settings, databases.unmatched(offsets))
+    unmatched = [
+        *databases.unmatched(offsets),
+        *unmatched_in(model.targets, captured, databases.gone(offsets, captured)),
+    ]
+    require_matched(model.source.settings, unmatched)
     return replace(
         plan,
         source=f"{model.source_type}, database {', '.join(sources)}",
         tables=tuple(tables),
         gone=tuple(gone),
         uncaptured=tuple(uncaptured),
+        unmatched=tuple(one.sentence for one in unmatched),
     )
 
 

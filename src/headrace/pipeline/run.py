@@ -27,11 +27,13 @@ from headrace.pipeline.model import Model, read_model
 from headrace.pipeline.plan import PipelinePlan, needs_spark, plan_pipeline
 from headrace.pipeline.recover import recover
 from headrace.pipeline.status import pipeline_status
+from headrace.pipeline.unmatched import unmatched_in
 from headrace.pipeline.verify import Verified, verify
 from headrace.pipeline.watch import Watch
 from headrace.sinks.base import Sink
 from headrace.sources.databases import Databases, Heads, Offsets
 from headrace.sources.health import Health, combined
+from headrace.sources.unmatched import require_matched
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -118,8 +120,11 @@ class Pipeline:
         if isinstance(source, KafkaTopics):
             source.check()
         else:
-            tables = Databases(source).tables(known_offsets(self.checkpoint, spark))
+            databases, known = Databases(source), known_offsets(self.checkpoint, spark)
+            tables = databases.tables(known)
+            require_matched(source.settings, unmatched_in(self._model.targets, tables, databases.gone(known, tables)))
             for target in self._model.targets:
+                target.shaping.remember(databases.structures(known))
                 target.shaping.expect(tables)
         for sink in self._sinks:
             sink.check()

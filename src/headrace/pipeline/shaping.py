@@ -11,7 +11,7 @@ from headrace.changes import TableId, TableSchema
 from headrace.changes.operation import DATA_OPERATIONS
 from headrace.changes.refusal import refusal
 from headrace.changes.typed import literal
-from headrace.errors import HeadraceError, SchemaError
+from headrace.errors import HeadraceError, OptionError, SchemaError
 from headrace.formats.encoding import has_struct_images
 from headrace.local_rows import local_rows
 from headrace.pipeline.recover import recover
@@ -86,6 +86,8 @@ class Shaping:
     _destinations: Destinations = field(init=False, repr=False)
     _known: dict[str, TableTransform | None] = field(init=False, repr=False, default_factory=dict)
     _read: Read = field(init=False, repr=False, default_factory=dict)
+    _stood_for: dict[TableId, dict[str, str]] = field(init=False, repr=False, default_factory=dict)
+    _expects: bool = field(init=False, repr=False, default=False)
 
     def __post_init__(self) -> None:
         self._destinations = Destinations(self.owner)
@@ -120,6 +122,39 @@ class Shaping:
         for schema in tables:
             self.structure(schema, None)
 
+    def remember(self, tables: Iterable[TableSchema]) -> None:
+        """Take note of structures that rows of a database had before, so that a column that went since is missed.
+
+        What messages say of a structure may be a part of it, so that nothing is missed there.
+        """
+        self._expects = True
+        for schema in tables:
+            self._note(schema)
+
+    def _note(self, schema: TableSchema) -> set[str]:
+        """The columns of a table that transforms name, which are remembered with the option that does."""
+        there = {column.name for column in schema.columns}
+        for transform in self.transforms:
+            if transform.matches(schema.id):
+                for option, _, names in transform.named_columns:
+                    found = {n: f"option '{option}' of {transform.label}" for n in names if n in there}
+                    self._stood_for.setdefault(schema.id, {}).update(found)
+        return there
+
+    def _require_still_there(self, schema: TableSchema) -> None:
+        """Stop where a transform named a column of the table that a newer structure has not.
+
+        Raises:
+            OptionError: with the column and the option.
+        """
+        there = self._note(schema)
+        for name, option in self._stood_for.get(schema.id, {}).items():
+            if name not in there:
+                raise OptionError(
+                    f"Table '{schema.id.path}' has no column '{name}' any more, which {option} names.",
+                    remedy="Name the column as it is called now, and put 'optional:' before the name that is there.",
+                )
+
     def structure(self, schema: TableSchema, spark: SparkSession | None) -> TableSchema | None:
         """What a table is in the sink; null where it is left out.
 
@@ -133,6 +168,8 @@ class Shaping:
         destination = self.routes.destination(schema.id)
         if destination is None:
             return None
+        if self._expects:
+            self._require_still_there(schema)
         transform = self._transform(schema, spark) if spark is not None or not self.has_sql else None
         made = schema if transform is None else transform.schema
         self._destinations.claim(schema.id, destination)
@@ -179,6 +216,9 @@ class Shaping:
                 self._destinations.claim(table, destination)
             known = sorted((line for line in lines if line.schema is not None), key=lambda line: line.order)
             newest = known[-1].schema if known else None
+            for line in known:
+                if line.schema is not None and self._expects:
+                    self._require_still_there(line.schema)
             for line in lines:
                 if destination is None:
                     yield _Fact(table, line.schema_id, None)

@@ -15,6 +15,7 @@ from headrace.changes import Column, LogicalType, TableSchema
 from headrace.changes.texts import canonical_text
 from headrace.changes.typed import literal, quote, typed_value
 from headrace.errors import OptionError
+from headrace.options import bare, is_optional
 from headrace.pipeline.expressions import Expression, read_expression
 from headrace.pipeline.transforms import ColumnMask, Transform
 from headrace.registry import did_you_mean
@@ -335,14 +336,14 @@ class _Work:
 
     def _there(self, transform: Transform, names: Sequence[str], owner: str) -> list[str]:
         """Those of the names that the table has; where the transform names the table, it must have them all."""
-        missing = next((name for name in names if name not in self._state), None)
+        missing = next((name for name in names if name not in self._state and not is_optional(name)), None)
         if missing is not None and transform.names(self._schema.id):
             raise OptionError(
                 f"{owner} of {transform.label} names column '{missing}', which table '{self._schema.id.path}' does not "
                 "have.",
                 remedy=did_you_mean(missing, list(self._state)),
             )
-        return [name for name in names if name in self._state]
+        return [bare(name) for name in names if bare(name) in self._state]
 
 
 def _masked(text: str, masks: Sequence[tuple[ColumnMask, int | None, int]]) -> str:

@@ -28,6 +28,7 @@ from headrace.errors import OptionError
 from headrace.options import OTHER_NAMES, Names, Option, shown_name
 from headrace.sources.column_masks import FAMILIES, Mask, mask_of
 
+_CHOOSES, _PROTECTS = Names("columns", "chooses"), Names("columns", "protects")
 _SHA2 = {"sha224": 224, "sha256": 256, "sha384": 384, "sha512": 512}
 _HASHES = ("md5", "sha1", *_SHA2)
 
@@ -74,14 +75,14 @@ INCLUDE = Option(
     list,
     "The only columns that go on, beside those that this transform computes. The key's must be among them.",
     default=(),
-    names=Names("columns", "chooses"),
+    names=_CHOOSES,
 )
 EXCLUDE = Option(
     "exclude_columns",
     list,
     "Columns that do not go on. None of the key.",
     default=(),
-    names=Names("columns", "protects"),
+    names=_PROTECTS,
 )
 OPTIONS = (
     TABLES,
@@ -94,7 +95,7 @@ OPTIONS = (
         list,
         "`column.mask.with.<n>.chars`: character columns whose values become n asterisks. Null stays null.",
         default=None,
-        names=Names("columns", "protects"),
+        names=_PROTECTS,
     ),
     Option(
         "column.mask.hash.*",
@@ -103,14 +104,14 @@ OPTIONS = (
         "column's length, the same as the source's option of that name makes. MD5, SHA-1, SHA-224, SHA-256, SHA-384 "
         "and SHA-512.",
         default=None,
-        names=Names("columns", "protects"),
+        names=_PROTECTS,
     ),
     Option(
         "column.truncate.to.*",
         list,
         "`column.truncate.to.<n>.chars`: character columns whose values keep their first n characters (code points).",
         default=None,
-        names=Names("columns", "protects"),
+        names=_PROTECTS,
     ),
     Option("column_mask_salt", str, "The salt of hashes.", default=""),
 )
@@ -214,6 +215,13 @@ class Transform:
             include=settings[INCLUDE.name],
             exclude=settings[EXCLUDE.name],
         )
+
+    @property
+    def named_columns(self) -> list[tuple[str, Names, tuple[str, ...]]]:
+        """The options that name columns, what for, and the names."""
+        masks = [(mask.option, _PROTECTS, mask.columns) for mask in self.masks]
+        lists = [(INCLUDE.name, _CHOOSES, self.include), (EXCLUDE.name, _PROTECTS, self.exclude)]
+        return [*masks, *lists]
 
     @property
     def has_sql(self) -> bool:

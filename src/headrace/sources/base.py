@@ -90,6 +90,10 @@ class Source(ABC):
             ConnectError: the server can't be reached or refuses the login.
         """
 
+    def structures(self, offset: Offset) -> Sequence[TableSchema]:
+        """The structures that rows before `offset` had, as far as it tells. Runs in the driver; asks nobody."""
+        return ()
+
     def unmatched(self, offset: Offset) -> Sequence[Unmatched]:
         """The names and patterns of the options that stand for none of the tables that `tables`, `preview` or `advance`
         met last. Runs in the driver.

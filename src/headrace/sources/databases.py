@@ -14,12 +14,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.changes import TableSchema
+from headrace.changes import TableId, TableSchema
 from headrace.errors import PositionMismatch
 from headrace.sources.base import ONE_CHUNK, Limit, Slice, Source
 from headrace.sources.health import Health
 from headrace.sources.offset import VERSION, Offset
-from headrace.sources.unmatched import Unmatched, require_matched
+from headrace.sources.unmatched import Unmatched, gone_table, require_matched
 
 Heads = Mapping[str, str]
 """The newest complete commit of each database."""
@@ -128,6 +128,16 @@ class Databases:
         found = [s for name, source in self._sources.items() for s in source.tables(known.of(name).tables_seen)]
         require_matched(self._settings, self.unmatched(known))
         return found
+
+    def structures(self, offsets: Offsets) -> Sequence[TableSchema]:
+        """The structures that rows before `offsets` had."""
+        return [s for name, source in self._sources.items() for s in source.structures(offsets.of(name))]
+
+    def gone(self, offsets: Offsets, tables: Sequence[TableSchema]) -> Sequence[TableId]:
+        """The tables that were captured and are not among these."""
+        there = {schema.id for schema in tables}
+        seen = ((name, path) for name in self._sources for path in offsets.of(name).tables_seen)
+        return [id for id in (gone_table(path, name).id for name, path in seen) if id not in there]
 
     def unmatched(self, offsets: Offsets) -> Sequence[Unmatched]:
         """The names and patterns of the options that stand for nothing in any database, as each was seen last."""

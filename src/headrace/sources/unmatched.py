@@ -55,18 +55,20 @@ class Unmatched:
         text: as the user wrote it.
         names: what it should stand for.
         near: what may be meant; empty where nothing is near.
+        owner: whose option it is, where that is not the source (` of transform 1`).
     """
 
     option: str
     text: str
     names: Names
     near: str = ""
+    owner: str = ""
 
     @property
     def sentence(self) -> str:
         """What is wrong."""
         what = "table" if self.names.what == "tables" else "captured column"
-        return f"No {what} matches '{self.text}' of option '{self.option}'."
+        return f"No {what} matches '{self.text}' of option '{self.option}'{self.owner}."
 
     @property
     def stops(self) -> bool:

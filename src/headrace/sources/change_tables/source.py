@@ -32,7 +32,7 @@ from headrace.sources.change_tables.signal_table import insert_signal, require_s
 from headrace.sources.change_tables.slices import SAME_ROWS, read_slice
 from headrace.sources.change_tables.slicing import Slicing
 from headrace.sources.change_tables.snapshot_read import structure_lock
-from headrace.sources.change_tables.structure import CapturedTable
+from headrace.sources.change_tables.structure import CapturedTable, histories
 from headrace.sources.change_tables.table_rules import TableRules
 from headrace.sources.health import CaptureState, Health
 from headrace.sources.lost_tables import forgiven, is_named, uncaptured_tables
@@ -92,6 +92,10 @@ class ChangeTableSource(Source):
         with self._connect() as connection:
             catalog = self._read_catalog(connection, strict=True, known=forgiven(known, self.settings))
             return [table.newest.schema for table in catalog.values()]
+
+    def structures(self, offset: Offset) -> Sequence[TableSchema]:
+        """The newest structure of each table."""
+        return [history.newest.schema for history in histories(offset.structures, self.dialect).values()]
 
     def unmatched(self, offset: Offset) -> Sequence[Unmatched]:
         """What stands for none of the tables that the catalog showed last, nor for one that was captured before."""

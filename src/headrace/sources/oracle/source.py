@@ -46,7 +46,7 @@ from headrace.sources.oracle.slices import (
     transactions_slice,
 )
 from headrace.sources.oracle.staging import Range, Staging
-from headrace.sources.oracle.structure import columns_of
+from headrace.sources.oracle.structure import columns_of, tables_of
 from headrace.sources.oracle.table_rules import TableRules
 from headrace.sources.rights import MissingRight
 from headrace.sources.select_overrides import SelectOverrides
@@ -91,6 +91,10 @@ class OracleSource(Source):
         with self._connect(self.settings["pdb"]) as connection:
             found = captured_tables(connection, self._database, self.settings, strict=True, known=known)
         return [table.schema for table in found.values()]
+
+    def structures(self, offset: Offset) -> Sequence[TableSchema]:
+        """The structure of each table."""
+        return [table.schema for table in tables_of(offset.structures).values()]
 
     def unmatched(self, offset: Offset) -> Sequence[Unmatched]:
         """What stands for none of the tables that are captured now, nor for one that was captured before."""
