@@ -22,7 +22,7 @@ _BUILT_IN: Mapping[str, Mapping[str, str]] = {
         "sqlserver": "headrace.sources.sqlserver.source:SqlServerSource",
     },
     "format": {
-        "canal_json": "headrace.formats.canal_json:CanalJson",
+        "canal_json": "headrace.formats.canal.format:CanalJson",
         "maxwell_json": "headrace.formats.maxwell_json:MaxwellJson",
         "ogg_json": "headrace.formats.ogg_json:OggJson",
         "debezium_avro": "headrace.formats.debezium_avro:DebeziumAvro",

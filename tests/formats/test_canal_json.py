@@ -16,7 +16,7 @@ from samples import samples_of
 import headrace
 from headrace.changes import Column, LogicalType, TableId, TableSchema
 from headrace.errors import OptionError
-from headrace.formats.canal_types import MysqlType, mysql_type_of
+from headrace.formats.canal.types import MysqlType, mysql_type_of
 from headrace.formats.messages import KAFKA_COLUMNS
 from headrace.local_rows import local_rows
 
@@ -47,6 +47,13 @@ REFUSED = [
     ('{"data":{"id":"1"},"type":"INSERT"}', "The value is no JSON object of the Canal form."),
     ('{"data":[1],"type":"INSERT"}', "The value is no JSON object of the Canal form."),
     ('{"data":[{"id":"1"}],"type":"INSERT"} x', "Something stands behind the JSON object."),
+    (
+        '{"data":[{"id":"1"}],"type":"INSERT"}{"data":[{"id":"2"}],"type":"INSERT"}',
+        "Something stands behind the JSON object.",
+    ),
+    ('{"data":[{"id":"\x01"}],"type":"INSERT"}', "The value is no JSON object of the Canal form."),
+    ('{"data":[{"id":"\\ud800"}],"type":"INSERT"}', "The value is no JSON object of the Canal form."),
+    ('{"data":[{"id":NaN}],"type":"INSERT"}', "The value is no JSON object of the Canal form."),
     ('{"data":[{"id":"1"}]}', "The message has no type."),
     (message("MERGE", [{"id": "1"}]), "The type MERGE is not known."),
     (message("INSERT", None), "The message has neither data nor old."),
@@ -191,6 +198,15 @@ def test_values_are_what_their_mysql_types_say(spark: SparkSession) -> None:
                 assert have.astimezone(dt.UTC) == dt.datetime(2024, 2, 29, 16, 30, 0, 500_000, dt.UTC)
             else:
                 assert have == line[4], line
+
+
+def test_labels_are_those_of_the_message_where_a_ddl_says_none(spark: SparkSession) -> None:
+    types = {"e": "enum('a','b')", "s": "set('x','y')", "long": "blob"}
+    value = message("INSERT", [{"e": "2", "s": "3", "long": "\u00ff" * 100}], mysqlType=types)
+    row = decoded(spark, [value], schema="e string, s string, long binary")[0]
+    assert (row.after.e, row.after.s, bytes(row.after.long)) == ("b", "x,y", b"\xff" * 100)
+    maps = decoded(spark, [value])[0]
+    assert "\n" not in maps.after["long"]
 
 
 def test_values_without_types_of_their_own(spark: SparkSession) -> None:

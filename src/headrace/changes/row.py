@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from headrace.changes.types import LogicalType
+
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
@@ -87,6 +89,30 @@ def arrow_schema() -> pa.Schema:
             ("error", pa.string()),
         ]
     )
+
+
+_ARROW = {
+    "boolean": pa.bool_(),
+    "tinyint": pa.int8(),
+    "smallint": pa.int16(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+    "timestamp_ntz": pa.timestamp("us"),
+    "timestamp": _INSTANT,
+}
+
+
+def arrow_type(logical: LogicalType) -> pa.DataType:
+    """The Arrow type of a typed column, which is that of `LogicalType.spark_type`."""
+    kind = logical.spark_type
+    if kind.startswith("decimal("):
+        precision, scale = kind.removeprefix("decimal(").removesuffix(")").split(",")
+        return pa.decimal128(int(precision), int(scale))
+    return _ARROW.get(kind, pa.string())
 
 
 def spark_schema() -> StructType:

@@ -9,8 +9,7 @@ from headrace.changes import TableSchema
 from headrace.changes.letter_case import lower
 from headrace.changes.typed import literal, quote
 from headrace.formats import exact_json, overlaid_structs, text_values
-from headrace.formats.canal_decode import overlay
-from headrace.formats.canal_values import each_name_once, names_sql
+from headrace.formats.map_sql import each_name_once, names_sql, overlay
 from headrace.formats.messages import change_rows, kafka_columns, key_text, not_utf8, table
 
 if TYPE_CHECKING:

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 from headrace.changes import TableSchema
 from headrace.changes.typed import literal, quote
 from headrace.formats import plain_json
-from headrace.formats.canal_encode import changed_of_maps, json_text
-from headrace.formats.canal_values import names_sql
 from headrace.formats.encoding import topic_of
+from headrace.formats.map_sql import changed_of_maps, json_text, names_sql
 from headrace.formats.maxwell_decode import DDL_TYPES
 
 if TYPE_CHECKING:

@@ -11,10 +11,9 @@ from headrace.changes.texts import moment_text
 from headrace.changes.typed import literal, quote
 from headrace.formats import exact_json, plain_json, text_values
 from headrace.formats.base import COMMON, Format, topic_option
-from headrace.formats.canal_encode import json_text
-from headrace.formats.canal_values import each_name_once, names_sql
 from headrace.formats.encoding import has_struct_images, struct_schema, topic_of, with_structures_known
 from headrace.formats.features import Feature
+from headrace.formats.map_sql import each_name_once, json_text, names_sql
 from headrace.formats.messages import change_rows, kafka_columns, key_text, not_utf8, table
 from headrace.formats.overlaid_structs import absent, unmarked
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from headrace.changes import TableSchema
 from headrace.changes.typed import literal, quote
 from headrace.formats import exact_json
-from headrace.formats.canal_encode import to_text
-from headrace.formats.canal_values import names_sql
+from headrace.formats.map_sql import names_sql
+from headrace.wire.json_writer import to_text
 
 
 def tail(divider: str, present: str) -> str:

@@ -13,8 +13,9 @@ from headrace.changes import Column, TableSchema
 from headrace.changes.refusal import unknown_structure
 from headrace.changes.texts import canonical_text
 from headrace.changes.typed import literal, quote
-from headrace.formats.canal_encode import json_text, to_text
+from headrace.formats.map_sql import json_text
 from headrace.local_rows import local_rows
+from headrace.wire.json_writer import to_text
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

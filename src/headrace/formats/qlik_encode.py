@@ -16,8 +16,8 @@ from headrace.changes import Column, TableSchema
 from headrace.changes.refusal import unknown_structure
 from headrace.changes.texts import canonical_text, moment_text
 from headrace.changes.typed import literal, quote
-from headrace.formats.canal_encode import json_text
 from headrace.formats.debezium_texts import let
+from headrace.formats.map_sql import json_text
 from headrace.formats.qlik_metadata import type_facts
 from headrace.local_rows import local_rows
 

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import re
 import zoneinfo
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from headrace.formats.base import COMMON, Format, topic_option
-from headrace.formats.canal_decode import DecodePlan, decode
-from headrace.formats.canal_encode import EncodePlan
-from headrace.formats.canal_structs import decode as decode_structs
-from headrace.formats.encoding import has_struct_images, struct_schema, with_structures_known
+from headrace.formats.base import COMMON, topic_option
+from headrace.formats.canal.decode import CanalDecoder
+from headrace.formats.canal.encode import CanalEncoder, Writing
+from headrace.formats.canal.structures import Reading
+from headrace.formats.codec import ArrowFormat, Facts
 from headrace.formats.features import Feature
 from headrace.options import Option
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 
 def time_zone(given: Any) -> str:
@@ -30,7 +27,7 @@ def time_zone(given: Any) -> str:
     return text
 
 
-class CanalJson(Format):
+class CanalJson(ArrowFormat):
     """Canal's messages: one event of MySQL's binlog each, with all the rows that it changed.
 
     Decoding: INSERT, UPDATE, DELETE and DTS's INIT give a row per element of `data`, in its order; DDL gives a `schema`
@@ -40,9 +37,11 @@ class CanalJson(Format):
     given. Where a message has `mysqlType` (else `sqlType`), enums and sets become their labels and bytes base64.
     `source` has `id` (which several messages share), `ts`, `gtid`; `event_time` is `es`.
 
+    Structures are announced by a `schema` row before the first message that has them, in each task and for each topic
+    and partition, unless `schema` is given.
+
     Ordering: the offset, then the place in the message. Idempotence: the message alone decides its rows. Process:
-    expressions in executors; for a batch, one job when `decode` is called looks for structures, unless `schema` is
-    given.
+    executors; nothing is asked when `decode` is called.
 
     Source: seed 002; spec/format_canal_json.md.
     """
@@ -108,44 +107,30 @@ class CanalJson(Format):
         )
     )  # fmt: skip
 
-    def decode(self, messages: DataFrame) -> DataFrame:
-        """Canal messages to change rows; with `schema`, images are structs of its types.
-
-        Raises:
-            OptionError: `schema` and `keys` contradict each other.
-        """
-        settings, given = self.settings, self.settings["schema"]
-        plan = DecodePlan(
-            legacy_old=settings["dts_legacy_old"],
-            zone=settings["time_zone"],
-            base64=settings["bytes"] == "base64",
-            keys=settings["keys"],
-            tables=given.tables if given is not None else None,
-        )
-        if given is not None and given.single:
-            return decode_structs(messages, given.only(settings["keys"]), plan)
-        return decode(messages, plan)
-
-    def encode(self, changes: DataFrame) -> DataFrame:
-        """Change rows to Canal messages.
-
-        Raises:
-            OptionError: a streaming DataFrame with map images without `schema`.
-        """
-        from pyspark.sql.functions import lit
-
+    def decoder(self, facts: Facts) -> CanalDecoder:
+        """From messages to change rows."""
         settings = self.settings
-        plan = EncodePlan(
-            dts=settings["flavour"] == "dts",
-            zone=settings["time_zone"],
-            base64=settings["bytes"] == "base64",
-            topic=settings["topic"],
-            with_key=settings["message_key"] == "primary_key",
+        return CanalDecoder(
+            Reading(
+                legacy_old=settings["dts_legacy_old"],
+                zone=settings["time_zone"],
+                base64=settings["bytes"] == "base64",
+                keys=tuple(settings["keys"]),
+                given=None if settings["schema"] is None else facts.structures,
+                typed=facts.typed,
+            )
         )
-        given, keys = settings["schema"], settings["keys"]
-        if has_struct_images(changes):
-            return plan.of_structs(changes, struct_schema(changes, given, keys))
-        # A structure that is only inferred holds no types, and messages then say none.
-        marked = changes.withColumn("has_types", changes["schema_id"].isNotNull() if given is None else lit(True))
-        known, schemas = with_structures_known(marked, given, owner="format 'canal_json'", keys=keys)
-        return plan.of_maps(known, schemas)
+
+    def encoder(self, facts: Facts) -> CanalEncoder:
+        """From change rows to messages."""
+        settings = self.settings
+        return CanalEncoder(
+            facts,
+            Writing(
+                dts=settings["flavour"] == "dts",
+                zone=settings["time_zone"],
+                base64=settings["bytes"] == "base64",
+                topic=settings["topic"],
+                with_key=settings["message_key"] == "primary_key",
+            ),
+        )

@@ -1,0 +1,1 @@
+"""Canal's JSON: `format` is where it begins."""

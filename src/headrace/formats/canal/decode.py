@@ -1,0 +1,344 @@
+"""Canal messages to change rows.
+
+1. The engine reads a batch of messages. Those of rows in the ordinary form go on together; every other message
+   (tombstones, DDL, heartbeats, what can't be read) is looked at by itself, in `others`.
+2. What messages say of their tables is read once for each distinct text (`structures`).
+3. The rows of a message are laid beside their old rows; values are spelled as canonical text; images, keys and facts
+   become columns. A message with a value that can't be read is one `error` row, never part of one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.changes import TableSchema
+from headrace.formats.canal.message import DATA, HEAD, Messages
+from headrace.formats.canal.others import other_row
+from headrace.formats.canal.structures import Known, Reading, Told, known_of
+from headrace.formats.change_columns import (
+    FIRST_MS,
+    LAST_MS,
+    error_row,
+    message_column,
+    positions,
+    schema_row,
+    struct_column,
+    table_column,
+)
+from headrace.formats.codec import Codec, change_schema, in_order, kafka_batch
+from headrace.wire.arrays import list_array, map_array, map_of, offsets_of
+from headrace.wire.json_writer import string_lists
+from headrace.wire.names import Names
+from headrace.wire.spans import Array
+from headrace.wire.tape import Tape
+from headrace.wire.typed import TypedColumn, integers
+
+_CODES = pa.array(list(DATA.values()), pa.string())
+_C, _U, _D, _R = (list(DATA.values()).index(op) for op in "cudr")
+NO_BYTES = "A column of bytes holds a character that stands for none."
+MISFIT = "A value of column '{}' does not fit its type {}."
+
+
+@dataclass
+class _Rows:
+    """The rows of a batch's ordinary messages.
+
+    Args:
+        message: which message each row is of.
+        place: its place in it.
+        op: a number of `_CODES`.
+        known: which of the codec's known structures it follows.
+        data: its object in `data`, or in `old` where that stands alone.
+        old: its object in `old`; -1 where it has none.
+    """
+
+    message: Array
+    place: Array
+    op: Array
+    known: Array
+    data: Array
+    old: Array
+
+
+@dataclass
+class _Image:
+    """One image of each row: an object, -1 where the row has none, and what is laid over it."""
+
+    base: Array
+    over: Array
+
+    @property
+    def present(self) -> Array:
+        return self.base >= 0
+
+    def fields(self, tape: Tape, names: Names, group: Array | None = None) -> Array:
+        found = tape.fields(self.base, names, group)
+        if (self.over < 0).all():
+            return found
+        over = tape.fields(self.over, names, group)
+        return np.where(over >= 0, over, found)
+
+
+class CanalDecoder(Codec):
+    """Reads messages; what it remembers is which structures it knows and has announced."""
+
+    def __init__(self, reading: Reading) -> None:
+        self._reading = reading
+        self.schema = change_schema(reading.typed)
+        self._numbers: dict[Told, int] = {}
+        self._known: list[Known] = []
+        self._announced: set[tuple[str | None, int | None, str]] = set()
+
+    def feed(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """The change rows of messages, in their order."""
+        batch = kafka_batch(batch)
+        messages = Messages(batch.column("value"), legacy_old=self._reading.legacy_old)
+        rows = self._rows(messages)
+        problems: dict[int, str] = {}
+        self._spell(messages.tape, rows, problems)
+        whole = self._columns(batch, messages, rows, problems)
+        plain = np.zeros(batch.num_rows, bool)
+        plain[rows.message] = True
+        odd = [self._row(error_row(batch, number, problem)) for number, problem in sorted(problems.items())] + [
+            self._row(other_row(batch, messages, int(number))) for number in np.flatnonzero(~plain)
+        ]
+        places = np.array([*sorted(problems), *np.flatnonzero(~plain)], np.int64)
+        if problems:
+            kept = ~np.isin(rows.message, list(problems))
+            whole = whole.filter(pa.array(kept))
+            rows = _Rows(*(part[kept] for part in vars(rows).values()))
+        announced, told = self._announcements(batch, rows)
+        made = [(told, announced)] if announced is not None else []
+        made.append((rows.message, whole))
+        if odd:
+            made.append((places, pa.concat_batches(odd)))
+        yield in_order(made)
+
+    def _row(self, row: dict[str, object]) -> pa.RecordBatch:
+        return pa.RecordBatch.from_pylist([row], self.schema)
+
+    def _rows(self, messages: Messages) -> _Rows:
+        tape = messages.tape
+        offsets, data = tape.items(np.where(messages.ordinary, messages.rows, np.int32(-1)))
+        message = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+        place = np.arange(len(data)) - offsets[message]
+        old_offsets, old_items = tape.items(np.where(messages.ordinary, messages.old_rows, np.int32(-1)))
+        old = np.full(len(data), -1, np.int32)
+        paired = np.diff(old_offsets)[message] > 0
+        old[paired] = old_items[(old_offsets[message] + place)[paired]]
+        # A null in `old` says nothing.
+        old[~tape.is_value(old)] = -1
+        known = self._identify(messages)[message]
+        return _Rows(message, place, messages.op[message], known, data, old)
+
+    def _identify(self, messages: Messages) -> Array:
+        """The number of what each message's table is known as; 0 for those that are not ordinary."""
+        told = messages.at[[HEAD[name] for name in ("mysqlType", "sqlType", "pkNames", "database", "table")]]
+        ordinary = np.flatnonzero(messages.ordinary)
+        found = np.zeros(messages.count, np.int64)
+        if not ordinary.size:
+            return found
+        told = np.ascontiguousarray(told[:, ordinary])
+        groups = messages.tape.groups(told)
+        numbers = []
+        for row in groups.first:
+            key = Told(*messages.tape.texts(np.ascontiguousarray(told[:, row])).to_pylist())
+            if key not in self._numbers:
+                self._numbers[key] = len(self._known)
+                self._known.append(known_of(key, self._reading))
+            numbers.append(self._numbers[key])
+        found[ordinary] = np.array(numbers)[groups.of]
+        return found
+
+    def _spell(self, tape: Tape, rows: _Rows, problems: dict[int, str]) -> None:
+        """Write canonical texts in place of what the wire has; note messages whose bytes are none."""
+        names = Names([list(known.spellings) for known in self._known])
+        if not names.width or not rows.message.size:
+            return
+        group = rows.known.astype(np.int32)
+        at = np.concatenate([tape.fields(image, names, group) for image in (rows.data, rows.old)], axis=1)
+        message = np.tile(rows.message, 2)
+        of = np.tile(rows.known, 2)
+        tokens, texts = [], []
+        for number in np.unique(rows.known):
+            for place, (name, spelling) in enumerate(self._known[number].spellings.items()):
+                here = np.flatnonzero((of == number) & (at[place] >= 0))
+                places = at[place, here]
+                there = tape.is_value(places)
+                here, places = here[there], np.ascontiguousarray(places[there])
+                if not here.size:
+                    continue
+                made = spelling.canonical(tape.texts(places))
+                if made.null_count:
+                    wrong = made.is_null().to_numpy(zero_copy_only=False)
+                    problem = NO_BYTES if self._reading.typed is None else MISFIT.format(name, "binary")
+                    problems.update(dict.fromkeys(map(int, message[here[wrong]]), problem))
+                    made = made.fill_null("")
+                tokens.append(places)
+                texts.append(made)
+        if tokens:
+            tape.replace(np.concatenate(tokens), pa.concat_arrays(texts))
+
+    def _columns(
+        self, batch: pa.RecordBatch, messages: Messages, rows: _Rows, problems: dict[int, str]
+    ) -> pa.RecordBatch:
+        tape, count = messages.tape, rows.message.size
+        before, after = self._images(rows)
+        newest = _Image(
+            np.where(after.present, after.base, before.base), np.where(after.present, after.over, before.over)
+        )
+        key, key_text = self._key(tape, rows, newest)
+        head = {name: np.ascontiguousarray(messages.at[line][rows.message]) for name, line in HEAD.items()}
+        es = integers(tape, head["es"])
+        known_es = pc.fill_null(pc.and_(pc.greater_equal(es, FIRST_MS), pc.less_equal(es, LAST_MS)), False)
+        gtid = _without_empty(tape.texts(head["gtid"]))
+        ids = [known.schema_id for known in self._known]
+        of_batch = batch.take(pa.array(rows.message)) if not _is_range(rows.message, batch.num_rows) else batch
+        columns: dict[str, pa.Array] = {
+            "op": _CODES.take(pa.array(rows.op)),
+            "table": table_column(tape.texts(head["database"]), tape.texts(head["table"])),
+            "key": key,
+            "key_text": key_text,
+            "changed": self._changed(tape, rows),
+            "position": positions(of_batch.column("offset"), rows.place),
+            "event_time": pc.if_else(known_es, es, None)
+            .cast(pa.timestamp("ms", "UTC"))
+            .cast(pa.timestamp("us", "UTC")),
+            "capture_time": of_batch.column("timestamp"),
+            "snapshot": pc.if_else(pa.array(rows.op == _R), "true", pa.scalar(None, pa.string())),
+            "transaction": struct_column(self.schema.field("transaction").type, {"id": gtid}, gtid.is_valid()),
+            "source": map_of(
+                [
+                    ("connector", pa.array(["mysql"]).take(pa.array(np.zeros(count, np.int64)))),
+                    ("id", tape.texts(head["id"])),
+                    ("ts", tape.texts(head["ts"])),
+                    ("gtid", gtid),
+                    # Where it is no time, the fact is all that is left of it.
+                    ("es", pc.if_else(known_es, pa.scalar(None, pa.string()), tape.texts(head["es"]))),
+                    ("sql", _without_empty(tape.texts(head["sql"]))),
+                ]
+            ),
+            "schema_id": pa.array(ids, pa.string()).take(pa.array(rows.known)),
+            "message": message_column(of_batch),
+        }
+        for name, image in (("before", before), ("after", after)):
+            if self._reading.typed is None:
+                columns[name] = _map(tape, image)
+            else:
+                columns[name], columns[f"{name}_absent"] = self._typed(tape, image, rows, problems)
+        return pa.RecordBatch.from_arrays(
+            [columns.get(f.name, pa.nulls(count, f.type)) for f in self.schema], schema=self.schema
+        )
+
+    def _images(self, rows: _Rows) -> tuple[_Image, _Image]:
+        nothing = np.full(rows.message.size, -1, np.int32)
+        updates, has_old = rows.op == _U, rows.old >= 0
+        laid = np.where(updates, rows.old, nothing)
+        first, second = np.where(rows.op == _D, rows.data, nothing), np.where(rows.op != _D, rows.data, nothing)
+        if self._reading.legacy_old:
+            return _Image(np.where(updates, rows.data, first), nothing), _Image(second, laid)
+        return _Image(np.where(updates & has_old, rows.data, first), laid), _Image(second, nothing)
+
+    def _changed(self, tape: Tape, rows: _Rows) -> pa.ListArray:
+        old = np.where(rows.op == _U, rows.old, np.int32(-1))
+        members = tape.members(old)
+        return list_array(members.offsets, tape.texts(members.names), old >= 0)
+
+    def _key(self, tape: Tape, rows: _Rows, newest: _Image) -> tuple[pa.MapArray, pa.StringArray]:
+        sets = [known.key_names for known in self._known]
+        names = Names(sets)
+        sizes = np.array([len(s) for s in sets] or [0])[rows.known]
+        at = newest.fields(tape, names, rows.known.astype(np.int32))
+        present = (sizes > 0) & ((at >= 0).sum(axis=0) == sizes)
+        row, place = np.nonzero((at >= 0).T & present[:, None])
+        offsets = offsets_of(np.where(present, sizes, 0))
+        begins = offsets_of([len(s) for s in sets])
+        flat = pa.array([name for s in sets for name in s], pa.string())
+        values = tape.texts(np.ascontiguousarray(at[place, row]))
+        keys = flat.take(pa.array(begins[rows.known[row]] + place))
+        return map_array(offsets, keys, values, present), string_lists(offsets, values, present)
+
+    def _typed(
+        self, tape: Tape, image: _Image, rows: _Rows, problems: dict[int, str]
+    ) -> tuple[pa.StructArray, pa.ListArray]:
+        schema = self._reading.typed
+        assert schema is not None
+        kind = self.schema.field("before").type
+        names = [column.name for column in schema.columns]
+        at = image.fields(tape, Names([names]))
+        arrays = []
+        for place, field in enumerate(kind):
+            column = TypedColumn(tape, at[place], field.type, self._reading.zone)
+            self._refuse(tape, column, at[place], schema, place, rows, problems)
+            arrays.append(column.values)
+        absent = (at < 0).T & image.present[:, None]
+        offsets = offsets_of(absent.sum(axis=1))
+        left_out = pa.array(names, pa.string()).take(pa.array(np.nonzero(absent)[1]))
+        values = dict(zip(names, arrays, strict=True))
+        return (
+            struct_column(kind, values, pa.array(image.present)),
+            list_array(offsets, left_out, absent.any(axis=1)),
+        )
+
+    def _refuse(
+        self,
+        tape: Tape,
+        column: TypedColumn,
+        at: Array,
+        schema: TableSchema,
+        place: int,
+        rows: _Rows,
+        problems: dict[int, str],
+    ) -> None:
+        """Note the messages with a value that its column can't hold. A zero date of MySQL is none: no type has it."""
+        refused = column.refused
+        if not refused.size:
+            return
+        named = schema.columns[place]
+        kind = named.logical.spark_type
+        if kind in ("date", "timestamp", "timestamp_ntz"):
+            zero = pc.match_substring(tape.texts(at[refused]), "-00").to_numpy(zero_copy_only=False)
+            refused = refused[~zero]
+        for number in rows.message[refused]:
+            problems.setdefault(int(number), MISFIT.format(named.name, kind))
+
+    def _announcements(self, batch: pa.RecordBatch, rows: _Rows) -> tuple[pa.RecordBatch | None, Array]:
+        """`schema` rows for the structures that were not announced yet for their topic and partition."""
+        if self._reading.given is not None or self._reading.typed is not None or not rows.message.size:
+            return None, np.zeros(0, np.int64)
+        topics, partitions = batch.column("topic").dictionary_encode(), batch.column("partition").dictionary_encode()
+        codes = [x.indices.fill_null(-1).to_numpy()[rows.message].astype(np.int64) for x in (topics, partitions)]
+        _, first = np.unique((rows.known * 100_003 + codes[0]) * 100_003 + codes[1], return_index=True)
+        made, places = [], []
+        for row in sorted(first):
+            schema = self._known[rows.known[row]].announced
+            number = int(rows.message[row])
+            if schema is None:
+                continue
+            key = (batch.column("topic")[number].as_py(), batch.column("partition")[number].as_py(), schema.fingerprint)
+            if key not in self._announced:
+                self._announced.add(key)
+                made.append(self._row(schema_row(batch, number, schema)))
+                places.append(number)
+        return (pa.concat_batches(made) if made else None), np.array(places, np.int64)
+
+
+def _map(tape: Tape, image: _Image) -> pa.MapArray:
+    members = tape.members(image.base, image.over)
+    return map_array(members.offsets, tape.texts(members.names), tape.texts(members.values), image.present)
+
+
+def _is_range(numbers: Array, count: int) -> bool:
+    return bool(numbers.size == count and (numbers == np.arange(count)).all())
+
+
+def _without_empty(texts: pa.StringArray) -> pa.StringArray:
+    """Texts with null for what is empty."""
+    if not len(texts.buffers()[2] or b"") or texts.null_count == len(texts):
+        return pa.nulls(len(texts), pa.string())
+    return pc.if_else(pc.equal(texts, ""), pa.scalar(None, pa.string()), texts)

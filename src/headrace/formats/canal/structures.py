@@ -1,0 +1,136 @@
+"""What Canal's messages say of their tables: read once for each distinct text, in the task that meets it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from headrace.changes import Column, TableId, TableSchema
+from headrace.formats.canal.types import MysqlType, structure_columns
+from headrace.formats.canal.values import Spelling
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How messages are read.
+
+    Args:
+        legacy_old: whether `data` holds the old row and `old` the new one, as DTS wrote before 2022-03-20.
+        zone: the zone of `timestamp` texts; None where it is not known.
+        base64: whether bytes come as base64 and not as characters.
+        keys: the key columns, where messages name none.
+        given: the structures that the user gave; None where messages' own are used.
+        typed: the one that struct images follow.
+    """
+
+    legacy_old: bool = False
+    zone: str | None = None
+    base64: bool = False
+    keys: Sequence[str] = ()
+    given: tuple[TableSchema, ...] | None = None
+    typed: TableSchema | None = None
+
+
+@dataclass(frozen=True)
+class Told:
+    """The parts of a message by which its table is known, as JSON texts; None where it has none."""
+
+    mysql_types: str | None
+    sql_types: str | None
+    key_names: str | None
+    database: str | None
+    table: str | None
+
+
+@dataclass(frozen=True)
+class Known:
+    """What all messages that tell the same have in common.
+
+    Args:
+        schema_id: of the structure that their rows follow; None where there is none.
+        announced: the structure to tell in a `schema` row before the first of them.
+        key_names: the columns of the key; empty where nobody says one.
+        spellings: the columns whose values are not written as canonical text.
+    """
+
+    schema_id: str | None
+    announced: TableSchema | None
+    key_names: tuple[str, ...]
+    spellings: dict[str, Spelling]
+
+
+def known_of(told: Told, reading: Reading) -> Known:
+    """Read what a message tells of its table. A text that is no structure is not refused: types are only a help."""
+    named = [name for name in _array(told.key_names) if name is not None]
+    key_names = tuple(dict.fromkeys(named or reading.keys))
+    given = _given(told, reading)
+    columns = (
+        given.columns if given is not None else () if reading.given is not None else _columns(told, reading, named)
+    )
+    announced = None
+    if reading.given is None and reading.typed is None and columns:
+        present = {column.name for column in columns}
+        key = tuple(name for name in key_names if name in present)
+        announced = TableSchema(TableId(told.database or "", "", told.table or ""), columns, key)
+    if reading.typed is not None:
+        columns = _with_labels(columns, told)
+        key_names = reading.typed.key or key_names
+    spellings = {c.name: Spelling.of(c, base64=reading.base64, zone=reading.zone) for c in columns}
+    schema = announced or given
+    return Known(
+        None if schema is None else schema.fingerprint,
+        announced,
+        key_names,
+        {name: spelling for name, spelling in spellings.items() if spelling is not None},
+    )
+
+
+def _given(told: Told, reading: Reading) -> TableSchema | None:
+    if reading.typed is not None:
+        return reading.typed
+    for schema in reading.given or ():
+        if schema.id.name == (told.table or "") and schema.id.database in ("", told.database or ""):
+            return schema
+    return None
+
+
+def _columns(told: Told, reading: Reading, named: Sequence[str]) -> tuple[Column, ...]:
+    types = {name: kind if isinstance(kind, str) else None for name, kind in _object(told.mysql_types).items()}
+    # The numbers change with the values, so they only stand in for the types.
+    numbers = _object(told.sql_types) if told.mysql_types is None else {}
+    return structure_columns(types, numbers, frozenset(named or reading.keys), zoned=reading.zone is not None)
+
+
+def _with_labels(columns: tuple[Column, ...], told: Told) -> tuple[Column, ...]:
+    """Columns whose given type says no labels, with those that the message says."""
+    if told.mysql_types is None or all(column.native_type for column in columns):
+        return columns
+    types = _object(told.mysql_types)
+
+    def labelled(column: Column) -> Column:
+        text = types.get(column.name)
+        if column.native_type or column.logical.kind != "string" or not isinstance(text, str):
+            return column
+        return replace(column, native_type=text) if MysqlType.parse(text).labels else column
+
+    return tuple(map(labelled, columns))
+
+
+def _object(text: str | None) -> dict[str, object]:
+    found = _json(text)
+    return found if isinstance(found, dict) else {}
+
+
+def _array(text: str | None) -> list[str | None]:
+    found = _json(text)
+    if not isinstance(found, list):
+        return []
+    return [item if item is None or isinstance(item, str) else json.dumps(item) for item in found]
+
+
+def _json(text: str | None) -> object:
+    try:
+        return json.loads(text or "null")
+    except (ValueError, RecursionError):
+        return None

@@ -1,0 +1,152 @@
+"""Canal's values as canonical text and back, for the columns whose text on the wire is not the canonical one.
+
+An enum is the number of its label (from 1), a set a mask of its labels, bytes are written as the characters of the same
+numbers (ISO-8859-1), a boolean is a number, and a `timestamp` is local to the zone of the server's session.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from headrace.changes import Column
+from headrace.formats.canal.types import MysqlType
+from headrace.wire.typed_exact import moment_of
+
+_LOCAL = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})[ T]([0-9]{2}:[0-9]{2}:[0-9]{2})([.][0-9]+)?")
+_INSTANT = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})T([0-9]{2}:[0-9]{2}:[0-9]{2})([.][0-9]+)?Z")
+_DIGITS = re.compile(r"[0-9]+")
+_INTEGER = re.compile(r"-?[0-9]+")
+_MOST_LABELS = 64
+
+
+@dataclass(frozen=True)
+class Spelling:
+    """How Canal writes the values of a column, where that is not their canonical text.
+
+    Args:
+        code: enum, set, bytes, boolean or instant.
+        labels: of an enum or set.
+        zone: of an instant.
+    """
+
+    code: str
+    labels: tuple[str, ...] = ()
+    zone: str = "UTC"
+
+    @classmethod
+    def of(cls, column: Column, *, base64: bool = False, zone: str | None = None) -> Spelling | None:
+        """The spelling of a column; None where the wire's text is the canonical one.
+
+        Args:
+            column: with MySQL's type as its native type, where known.
+            base64: whether bytes come as base64 already.
+            zone: of its texts, where it is an instant; UTC where None.
+        """
+        kind = column.logical.kind
+        found = MysqlType.parse(column.native_type)
+        if found.labels:
+            return cls(found.word, found.labels)
+        if kind == "bytes" and not base64:
+            return cls("bytes")
+        if kind == "boolean":
+            return cls("boolean")
+        return cls("instant", zone=zone or "UTC") if kind == "instant" else None
+
+    def canonical(self, texts: pa.StringArray) -> pa.StringArray:
+        """Canonical texts; null where a column of bytes holds a character that stands for none. Null stays null."""
+        return _each(texts, self.canonical_text)
+
+    def wire(self, texts: pa.StringArray) -> pa.StringArray:
+        """What Canal writes for canonical texts; a text that does not fit stays. Null stays null."""
+        return _each(texts, self.wire_text)
+
+    def canonical_text(self, text: str) -> str | None:
+        """One canonical text. What is no number of a label stays, because other writers write labels."""
+        if self.code == "enum":
+            # 0 is MySQL's empty text for a refused value.
+            if text == "0":
+                return ""
+            number = int(text) if _DIGITS.fullmatch(text) and len(text) < 20 else 0
+            return self.labels[number - 1] if 1 <= number <= len(self.labels) else text
+        if self.code == "set":
+            mask = int(text) if _DIGITS.fullmatch(text) and len(text) < 30 else -1
+            if mask < 0 or mask >= 1 << min(len(self.labels), _MOST_LABELS):
+                return text
+            return ",".join(label for bit, label in enumerate(self.labels) if mask >> bit & 1)
+        if self.code == "bytes":
+            try:
+                return base64.b64encode(text.encode("latin-1")).decode()
+            except UnicodeEncodeError:
+                return None
+        if self.code == "boolean":
+            # MySQL's booleans are numbers, and every number but 0 is true.
+            return "false" if text in ("0", "false") else "true" if _INTEGER.fullmatch(text) else text
+        found = _LOCAL.fullmatch(text)
+        # The fraction stays as it is. What has an offset already, and what is no time (a zero date), stays.
+        moment = None if found is None else moment_of(f"{found[1]} {found[2]}", self.zone)
+        return text if found is None or moment is None else _spelled(moment, "T") + (found[3] or "") + "Z"
+
+    def wire_text(self, text: str) -> str:
+        """What Canal writes for one canonical text."""
+        if self.code == "enum":
+            return str(self.labels.index(text) + 1) if text in self.labels else text or "0"
+        if self.code == "set":
+            parts = text.split(",")
+            if text == "" or len(self.labels) > _MOST_LABELS or not set(parts) <= set(self.labels):
+                return text or "0"
+            return str(sum(1 << bit for bit, label in enumerate(self.labels) if label in parts))
+        if self.code == "bytes":
+            try:
+                return base64.b64decode(text, validate=True).decode("latin-1")
+            except (binascii.Error, ValueError):
+                return text
+        if self.code == "boolean":
+            return {"true": "1", "false": "0"}.get(text, text)
+        return self._local_text(text)
+
+    def _local_text(self, text: str) -> str:
+        found = _INSTANT.fullmatch(text)
+        moment = None if found is None else moment_of(f"{found[1]} {found[2]}", "UTC")
+        if found is None or moment is None:
+            return text
+        return _spelled(moment + ahead_of_utc(moment, self.zone) * 1_000_000, " ") + (found[3] or "")
+
+
+def ahead_of_utc(moment: int, zone: str) -> int:
+    """Seconds that a zone is ahead of UTC at an instant (microseconds since 1970)."""
+    import datetime as dt
+    import zoneinfo
+
+    if zone == "UTC":
+        return 0
+    if zone[:1] in "+-":
+        minutes = int(zone[1:3]) * 60 + int(zone[4:6])
+        return -60 * minutes if zone[0] == "-" else 60 * minutes
+    at = dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(microseconds=moment)
+    try:
+        ahead = at.astimezone(zoneinfo.ZoneInfo(zone)).utcoffset()
+    except OverflowError:
+        return 0
+    return 0 if ahead is None else int(ahead.total_seconds())
+
+
+def _spelled(moment: int, between: str) -> str:
+    import datetime as dt
+
+    try:
+        at = dt.datetime(1970, 1, 1) + dt.timedelta(microseconds=moment)
+    except OverflowError:
+        at = dt.datetime.max if moment > 0 else dt.datetime.min
+    return at.replace(microsecond=0).isoformat(between)
+
+
+def _each(texts: pa.StringArray, convert: object) -> pa.StringArray:
+    """Each distinct text once."""
+    found = texts.dictionary_encode()
+    made = [convert(text) for text in found.dictionary.to_pylist()]  # type: ignore[operator]
+    return pa.array(made, pa.string()).take(found.indices)

@@ -1,0 +1,94 @@
+"""The columns of change rows that every decoder of messages makes, and the rows that stand by themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.changes import TableSchema
+from headrace.changes.row import arrow_schema
+from headrace.wire.arrays import mask_bitmap, text_array
+from headrace.wire.spans import Array
+
+# Python's times reach no further, although Spark's do.
+FIRST_MS, LAST_MS = -62_135_596_800_000, 253_402_300_799_999
+"""The milliseconds since 1970 that an `event_time` can have."""
+
+_TABLE = arrow_schema().field("table").type
+_MESSAGE = arrow_schema().field("message").type
+_POWERS = 10 ** np.arange(18, -1, -1, dtype=np.int64)
+_SCHEMA_ORDER, _DATA_ORDER = "0", "1"
+
+
+def positions(offsets: pa.Int64Array, places: Array) -> pa.StringArray:
+    """The positions of rows: the Kafka offset in 20 digits, `/1/`, and the place in the message in 9."""
+    count = len(places)
+    out = np.empty((count, 32), np.uint8)
+    numbers = offsets.fill_null(0).to_numpy()
+    out[:, 0] = 48
+    out[:, 1:20] = numbers[:, None] // _POWERS % 10 + 48
+    out[:, 20:23] = np.frombuffer(b"/1/", np.uint8)
+    out[:, 23:] = places[:, None] // _POWERS[-9:] % 10 + 48
+    return text_array(np.arange(0, 32 * (count + 1), 32, dtype=np.int32), out.reshape(-1), None, 0)
+
+
+def position_text(batch: pa.RecordBatch, number: int, place: int | None, order: str = _DATA_ORDER) -> str:
+    """The position of one message's row; of the whole message where `place` is None."""
+    offset = batch.column("offset")[number].as_py() or 0
+    return f"{offset:020}/{order}/{'' if place is None else f'{place:09}'}"
+
+
+def table_column(
+    database: pa.StringArray, name: pa.StringArray, schema: pa.StringArray | None = None
+) -> pa.StructArray:
+    """The tables of rows; a part that a message does not say is empty."""
+    empty = text_array(np.zeros(len(name) + 1, np.int32), np.zeros(1, np.uint8), None, 0)
+    parts = [database.fill_null(""), empty if schema is None else schema.fill_null(""), name.fill_null("")]
+    return pa.StructArray.from_arrays(parts, fields=list(_TABLE))
+
+
+def struct_column(kind: pa.StructType, columns: Mapping[str, pa.Array], present: pa.BooleanArray) -> pa.StructArray:
+    """Structs of these columns, null where they are not present; fields without a column are null."""
+    count = len(present)
+    children = [columns[f.name] if f.name in columns else pa.nulls(count, f.type) for f in kind]
+    valid = pa.py_buffer(mask_bitmap(present.to_numpy(zero_copy_only=False)))
+    return pa.Array.from_buffers(kind, count, [valid], children=children)
+
+
+def message_column(batch: pa.RecordBatch) -> pa.StructArray:
+    """Where rows came from. What a message held is kept for errors only."""
+    kept = [
+        pa.nulls(batch.num_rows, field.type) if field.name in ("key", "value") else batch.column(field.name)
+        for field in _MESSAGE
+    ]
+    return pa.StructArray.from_arrays(kept, fields=list(_MESSAGE))
+
+
+def single_row(batch: pa.RecordBatch, number: int, *, whole: bool = False) -> dict[str, Any]:
+    """What each row of a message has; with the message whole, for errors."""
+    message = {
+        field.name: batch.column(field.name)[number].as_py()
+        for field in _MESSAGE
+        if whole or field.name not in ("key", "value")
+    }
+    return {"capture_time": batch.column("timestamp")[number].as_py(), "message": message}
+
+
+def error_row(batch: pa.RecordBatch, number: int, problem: str) -> dict[str, Any]:
+    """The row of a message that can't be read: where it came from, why, and the message itself."""
+    row = single_row(batch, number, whole=True)
+    return row | {"op": "error", "position": position_text(batch, number, 0), "error": problem}
+
+
+def schema_row(batch: pa.RecordBatch, number: int, schema: TableSchema) -> dict[str, Any]:
+    """The row that announces a structure, before the other rows of its message."""
+    return single_row(batch, number) | {
+        "op": "schema",
+        "table": {"database": schema.id.database, "schema": schema.id.schema, "name": schema.id.name},
+        "position": position_text(batch, number, None, _SCHEMA_ORDER),
+        "schema_id": schema.fingerprint,
+        "table_schema": schema.to_text(),
+    }

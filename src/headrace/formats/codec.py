@@ -1,0 +1,189 @@
+"""Formats as functions on Arrow batches: the contract, and the two ways to run it, in Spark and without.
+
+Laws of a codec: its output is a function of its facts and of its input in order; cutting the input into other batches
+changes nothing but the cuts; a failure of the world raises, and a failure of a message is a row.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.changes import TableSchema
+from headrace.changes.row import arrow_schema, arrow_type
+from headrace.errors import OptionError
+from headrace.formats.base import Format
+from headrace.formats.encoding import has_struct_images, struct_schema, with_structures_known
+from headrace.formats.messages import KAFKA_COLUMNS, kafka_columns
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+ROWS = 4_096
+"""How many rows are worked on together: as many as stay in a core's cache."""
+BYTES = 64 << 20
+"""How many bytes of messages are worked on together, so that a column of texts stays far below Arrow's 2 GiB."""
+
+MESSAGES = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
+        ("position", pa.string()),
+    ]
+)
+"""`base.MESSAGE_DDL` as an Arrow schema."""
+
+KAFKA = pa.schema([(name, arrow_schema().field("message").type.field(name).type) for name in KAFKA_COLUMNS])
+"""The columns of a message."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What the driver finds out before a batch, and hands to the codec of each task.
+
+    Args:
+        structures: encoding map images: the structures that the rows' `schema_id` names.
+        typed: the structure of struct images; None where images are maps.
+    """
+
+    structures: tuple[TableSchema, ...] = ()
+    typed: TableSchema | None = None
+
+
+class Codec(ABC):
+    """One direction of a format in one task; never used again for another one.
+
+    `schema` is the output's, known before the first row.
+    """
+
+    schema: pa.Schema
+
+    @abstractmethod
+    def feed(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """What the rows give, in their order."""
+
+    def finish(self) -> Iterator[pa.RecordBatch]:
+        """What is left when there are no more rows."""
+        return iter(())
+
+
+class ArrowFormat(Format):
+    """A format whose directions are codecs. It is picklable: what it holds is its options."""
+
+    @abstractmethod
+    def decoder(self, facts: Facts) -> Codec:
+        """From columns of `KAFKA` to change rows."""
+
+    @abstractmethod
+    def encoder(self, facts: Facts) -> Codec:
+        """From change rows to messages of `MESSAGES`.
+
+        Beside their columns, `has_types` says whether a row follows a structure that is more than names of columns.
+        """
+
+    def prepare_decoding(self) -> Facts:
+        """What decoders need to know; runs on the driver."""
+        given = self.settings["schema"]
+        if given is None:
+            return Facts()
+        if given.single:
+            return Facts(typed=given.only(self.settings["keys"]))
+        return Facts(structures=given.tables)
+
+    def decode(self, messages: DataFrame) -> DataFrame:
+        """Messages to change rows, by one call in executors; with `schema`, images are structs of its types.
+
+        Raises:
+            OptionError: `schema` and `keys` contradict each other.
+        """
+        facts = self.prepare_decoding()
+        return in_spark(kafka_columns(messages), lambda: self.decoder(facts), change_schema(facts.typed))
+
+    def encode(self, changes: DataFrame) -> DataFrame:
+        """Change rows to messages, by one call in executors.
+
+        Raises:
+            OptionError: a streaming DataFrame with map images without `schema`.
+        """
+        from pyspark.sql.functions import lit
+
+        given, keys = self.settings["schema"], self.settings["keys"]
+        if has_struct_images(changes):
+            facts = Facts(typed=struct_schema(changes, given, keys))
+            rows = changes.withColumn("has_types", lit(True))
+        else:
+            typed = changes["schema_id"].isNotNull() if given is None else lit(True)
+            marked = changes.withColumn("has_types", typed)
+            rows, structures = with_structures_known(marked, given, owner=f"format '{self.name}'", keys=keys)
+            facts = Facts(structures=structures)
+        return in_spark(rows, lambda: self.encoder(facts), MESSAGES)
+
+
+def change_schema(typed: TableSchema | None) -> pa.Schema:
+    """The schema of change rows; with a structure, their images are structs of its types."""
+    schema = arrow_schema()
+    if typed is None:
+        return schema
+    image = pa.struct([(column.name, arrow_type(column.logical)) for column in typed.columns])
+    for name in ("before", "after"):
+        schema = schema.set(schema.get_field_index(name), pa.field(name, image))
+    return schema
+
+
+def in_spark(rows: DataFrame, make: Callable[[], Codec], schema: pa.Schema) -> DataFrame:
+    """Run a codec over each partition of a DataFrame, lazily. The order inside a partition is kept."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return run_codec(make(), batches)
+
+    return rows.mapInArrow(run, from_arrow_schema(schema, prefer_timestamp_ntz=True))
+
+
+def run_codec(codec: Codec, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """All that a codec gives for a task's input; without Spark, too."""
+    for batch in batches:
+        for part in parts(batch):
+            yield from codec.feed(part)
+    yield from codec.finish()
+
+
+def parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """A batch in parts of at most `ROWS` rows, and of `BYTES` bytes where a row is not larger by itself."""
+    average = max(1, batch.nbytes // max(1, batch.num_rows))
+    step = max(1, min(ROWS, BYTES // average))
+    for start in range(0, batch.num_rows, step):
+        yield batch.slice(start, step)
+
+
+def kafka_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """A batch with exactly the columns of `KAFKA`; those that it lacks are null, texts are taken as their bytes.
+
+    Raises:
+        OptionError: there is no column `value`.
+    """
+    have = set(batch.schema.names)
+    if "value" not in have:
+        raise OptionError("The messages have no column 'value'.", remedy="Give Kafka's columns.")
+    columns = [
+        batch.column(field.name).cast(field.type) if field.name in have else pa.nulls(batch.num_rows, field.type)
+        for field in KAFKA
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=KAFKA)
+
+
+def in_order(batches: list[tuple[np.ndarray[tuple[int], np.dtype[np.int64]], pa.RecordBatch]]) -> pa.RecordBatch:
+    """Batches as one, in the order of the numbers beside them; of equal numbers, those of the earlier batch first."""
+    if len(batches) == 1:
+        return batches[0][1]
+    order = np.argsort(np.concatenate([numbers for numbers, _ in batches]), kind="stable")
+    together = pa.concat_batches([batch for _, batch in batches])
+    return together.take(pa.array(order))

@@ -1,0 +1,100 @@
+"""Images of change rows as encoders take them: names and canonical texts, whether they came as maps or as structs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.changes import TableSchema
+from headrace.changes.types import arrow_text
+from headrace.wire import image_kernels
+from headrace.wire.arrays import offsets_of, text_view
+from headrace.wire.json_writer import Entries, objects
+from headrace.wire.spans import Array
+
+
+@dataclass(frozen=True)
+class Image:
+    """One image of each row.
+
+    Args:
+        entries: which names and values it holds, by their numbers.
+        names: the names.
+        values: the canonical texts.
+    """
+
+    entries: Entries
+    names: pa.StringArray
+    values: pa.StringArray
+
+    @classmethod
+    def of_maps(cls, column: pa.MapArray) -> Image:
+        """Images that are maps."""
+        offsets = column.offsets.to_numpy()
+        first, last = int(offsets[0]), int(offsets[-1])
+        numbers = np.arange(last - first, dtype=np.int32)
+        present = column.is_valid().to_numpy(zero_copy_only=False)
+        entries = Entries((offsets - first).astype(np.int32), numbers, numbers, present)
+        return cls(entries, column.keys.slice(first, last - first), column.items.slice(first, last - first))
+
+    @classmethod
+    def of_structs(cls, column: pa.StructArray, absent: pa.ListArray, schema: TableSchema) -> Image:
+        """Images that are structs of typed columns; `absent` names those that a row does not carry."""
+        rows, names = len(column), [c.name for c in schema.columns]
+        present = column.is_valid().to_numpy(zero_copy_only=False)
+        carried = np.repeat(present[:, None], len(names), axis=1)
+        if absent.null_count < rows:
+            place = {name: number for number, name in enumerate(names)}
+            for row in np.flatnonzero(absent.is_valid().to_numpy(zero_copy_only=False)):
+                carried[row, [place[name] for name in absent[int(row)].as_py() if name in place]] = False
+        texts = [arrow_text(values, c.logical) for values, c in zip(column.flatten(), schema.columns, strict=True)]
+        at, number = np.nonzero(carried)
+        offsets = offsets_of(carried.sum(axis=1))
+        entries = Entries(offsets, number.astype(np.int32), (number * rows + at).astype(np.int32), present)
+        values = pa.concat_arrays(texts) if texts else pa.array([], pa.string())
+        return cls(entries, pa.array(names, pa.string()), values)
+
+    def with_values(self, values: pa.StringArray) -> Image:
+        """The same image with other values."""
+        return replace(self, values=values)
+
+    def only(self, kept: Array) -> Image:
+        """The image with some of its entries: a mask over them."""
+        entries = self.entries
+        counts = offsets_of(kept)
+        return replace(
+            self,
+            entries=Entries(counts[entries.offsets], entries.names[kept], entries.values[kept], entries.present),
+        )
+
+    def where(self, rows: Array) -> Image:
+        """The image for some rows; null in the others."""
+        entries = self.entries
+        return replace(self, entries=entries._replace(present=entries.present & rows))
+
+    def json(self) -> pa.StringArray:
+        """Objects of strings."""
+        return objects(self.entries, self.names, self.values)
+
+    def changed_from(self, other: Image, named: pa.ListArray) -> Image:
+        """What this image has that the other has not, or has otherwise, and what `named` says besides.
+
+        All of it where the other is null.
+        """
+        lists = named if named.null_count < len(named) else pa.nulls(len(named), named.type)
+        offsets = lists.fill_null([]).offsets.to_numpy()
+        kept = np.ones(len(self.entries.names), bool)
+        image_kernels.changed(
+            self.entries,
+            text_view(self.names),
+            text_view(self.values),
+            other.entries,
+            text_view(other.names),
+            text_view(other.values),
+            np.ascontiguousarray(offsets, np.int32),
+            text_view(lists.fill_null([]).values),
+            kept,
+        )
+        return self.only(kept)

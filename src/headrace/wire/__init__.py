@@ -1,0 +1,16 @@
+"""The engine of the wire formats: Arrow buffers in, Arrow arrays out. It knows no format, no database and no Spark.
+
+| module | what |
+|---|---|
+| `compiled` | how kernels are compiled, and the folder where they are kept |
+| `spans`, `names` | pieces of text in a buffer; sets of names that they are looked up in |
+| `json_exact` | what JSON is here, in plain Python: the specification of the kernel |
+| `json_reader` | the kernel that reads it |
+| `tape` | what was read of a batch of messages, and the columns that are made of it |
+| `arrays` | Arrow arrays from the buffers that kernels filled |
+| `json_writer` | JSON texts from columns |
+| `typed`, `typed_exact` | texts as typed columns: kernels for the ordinary text, Python for every other |
+
+Kernels are plain functions over numpy arrays. They allocate nothing (their callers do), look at every length that comes
+from the input before they use it, and are told names and layouts as data, so that one compile serves all tables.
+"""

@@ -1,0 +1,94 @@
+"""Arrow arrays from the buffers that kernels filled, and views of Arrow's buffers as kernels take them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.wire.spans import Array
+
+TEXT_MAP = pa.map_(pa.string(), pa.string())
+_NO_BYTES = np.frombuffer(b"\0", np.uint8)
+
+
+class TextView(NamedTuple):
+    """A column of texts or bytes as kernels take it: its bytes, where each value begins, and a bitmap of what is valid.
+
+    `first` is the number of the column's first bit in the bitmap.
+    """
+
+    data: Array
+    offsets: Array
+    valid: Array
+    first: int
+
+
+def text_view(column: pa.Array) -> TextView:
+    """The buffers of a column of `string` or `binary`, without a copy."""
+    if not (pa.types.is_string(column.type) or pa.types.is_binary(column.type)):
+        raise TypeError(f"a column of {column.type} is no column of texts")
+    valid, offsets, data = column.buffers()
+    size = len(column)
+    if offsets is None or size == 0:
+        return TextView(_NO_BYTES, np.frombuffer(bytes(4), np.int32), _NO_BYTES, 0)
+    places = np.frombuffer(offsets, np.int32)[column.offset : column.offset + size + 1]
+    found = _NO_BYTES if data is None or data.size == 0 else np.frombuffer(data, np.uint8)
+    if valid is None:
+        return TextView(found, places, np.frombuffer(b"\xff" * ((column.offset % 8 + size + 7) // 8), np.uint8), 0)
+    return TextView(found, places, np.frombuffer(valid, np.uint8), column.offset)
+
+
+def bitmap(size: int) -> Array:
+    """An empty Arrow bitmap."""
+    return np.zeros((size + 7) // 8, np.uint8)
+
+
+def mask_bitmap(mask: Array) -> Array:
+    """An Arrow bitmap of an array of booleans."""
+    return np.packbits(mask, bitorder="little")
+
+
+def text_array(offsets: Array, data: Array, valid: Array | None, nulls: int = -1) -> pa.StringArray:
+    """A column of texts from what a kernel wrote. The kernel answers for it that the bytes are UTF-8."""
+    buffers = [None if valid is None else pa.py_buffer(valid), pa.py_buffer(offsets), pa.py_buffer(data)]
+    return pa.Array.from_buffers(pa.string(), len(offsets) - 1, buffers, nulls)
+
+
+def offsets_of(counts: Array) -> Array:
+    """Where lists of so many items begin, one behind the other, and where the last one ends."""
+    offsets = np.zeros(len(counts) + 1, np.int32)
+    np.cumsum(counts, out=offsets[1:])
+    return offsets
+
+
+def list_array(offsets: Array, values: pa.Array, present: Array | None = None) -> pa.ListArray:
+    """A column of lists; `present` is False where it is null."""
+    return _nested(pa.list_(values.type), offsets, values, present)
+
+
+def map_array(offsets: Array, keys: pa.Array, values: pa.Array, present: Array | None = None) -> pa.MapArray:
+    """A column of maps from text to text; `present` is False where it is null."""
+    entries = pa.StructArray.from_arrays([keys, values], fields=[TEXT_MAP.key_field, TEXT_MAP.item_field])
+    return _nested(TEXT_MAP, offsets, entries, present)
+
+
+def _nested(kind: pa.DataType, offsets: Array, values: pa.Array, present: Array | None) -> pa.Array:
+    valid = None if present is None or present.all() else pa.py_buffer(mask_bitmap(present))
+    return pa.Array.from_buffers(kind, len(offsets) - 1, [valid, pa.py_buffer(offsets)], children=[values])
+
+
+def map_of(columns: Sequence[tuple[str, pa.Array]], present: Array | None = None) -> pa.MapArray:
+    """Maps with an entry for each named column, but for those that are null in a row."""
+    rows, count = len(columns[0][1]), len(columns)
+    carried = np.empty((rows, count), bool)
+    for place, (_, column) in enumerate(columns):
+        carried[:, place] = column.is_valid().to_numpy(zero_copy_only=False) if column.null_count else True
+    if present is not None:
+        carried &= present[:, None]
+    row, number = np.nonzero(carried)
+    keys = pa.array([name for name, _ in columns], pa.string()).take(pa.array(number))
+    values = pa.concat_arrays([column for _, column in columns]).take(pa.array(number * rows + row))
+    return map_array(offsets_of(carried.sum(axis=1)), keys, values, present)

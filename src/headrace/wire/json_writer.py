@@ -1,0 +1,251 @@
+"""JSON texts from columns: strings, arrays, objects, and whole messages of constants and columns.
+
+The spelling is that of Spark's `to_json`, as in `key_text`: no blanks; control characters as `\\n` or `\\u001F`; all
+else as it is. Names and values of objects are entries, so that who writes chooses which of them and in what order.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.wire.arrays import TextView, bitmap, text_array, text_view
+from headrace.wire.compiled import kernel
+from headrace.wire.spans import Array, U, copy, set_bit
+
+_PLAIN, _SHORT, _LONG = range(3)
+_ESCAPE = np.zeros(256, np.uint8)
+"""How a byte is written: as it is, by a letter behind a backslash, or by its number."""
+_ESCAPE[:32] = _LONG
+_LETTER = np.zeros(256, np.uint8)
+for _byte, _letter in zip(b'"\\\b\f\n\r\t', b'"\\bfnrt', strict=True):
+    _ESCAPE[_byte], _LETTER[_byte] = _SHORT, _letter
+_SIZE = np.array([1, 2, 6], np.int64)[_ESCAPE]
+_DIGIT = np.frombuffer(b"0123456789ABCDEF", np.uint8)
+
+
+def to_text(value: object) -> str:
+    """A Python value as JSON text without blanks."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+class Entries(NamedTuple):
+    """The members of a column of objects, as numbers of names and of values; `present` is False where there is none."""
+
+    offsets: Array
+    names: Array
+    values: Array
+    present: Array
+
+
+def objects(entries: Entries, names: pa.StringArray, values: pa.StringArray) -> pa.StringArray:
+    """Objects of strings as JSON texts; a null value is written `null`.
+
+    Args:
+        entries: which names and values each object has.
+        names: the names that entries speak of.
+        values: the values that entries speak of.
+    """
+    name_view, value_view = text_view(names), text_view(values)
+    offsets, valid = np.empty(len(entries.present) + 1, np.int32), bitmap(len(entries.present))
+    room = _room(_measure_entries(entries, name_view, value_view))
+    out = np.empty(room, np.uint8)
+    _write_objects(entries, name_view, value_view, offsets, out, valid)
+    return text_array(offsets, out, None if entries.present.all() else valid)
+
+
+def string_lists(offsets: Array, values: pa.StringArray, present: Array) -> pa.StringArray:
+    """Arrays of strings as JSON texts; what is not `present` is null."""
+    view = text_view(values)
+    starts, valid = np.empty(len(present) + 1, np.int32), bitmap(len(present))
+    every = np.arange(len(values), dtype=np.int32)
+    entries = Entries(offsets, every, every, present)
+    out = np.empty(_room(_measure_entries(entries, view, view)), np.uint8)
+    _write_lists(offsets, view, present, starts, out, valid)
+    return text_array(starts, out, None if present.all() else valid)
+
+
+class Part(NamedTuple):
+    """A column of a message: `quoted` as a JSON string, else as the JSON text that it is. Null is `null`."""
+
+    texts: pa.StringArray
+    quoted: bool = False
+
+
+def messages(parts: Sequence[str | Part], rows: int) -> pa.StringArray:
+    """One text for each row: constants and columns, one behind the other."""
+    columns = [text_view(_constant(part) if isinstance(part, str) else part.texts) for part in parts]
+    sizes = [int(view.offsets[-1] - view.offsets[0]) for view in columns]
+    begins = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
+    data = np.concatenate([v.data[v.offsets[0] : v.offsets[-1]] for v in columns])
+    data.flags.writeable = False
+    starts, ends = np.empty((len(parts), rows), np.int64), np.empty((len(parts), rows), np.int64)
+    quoted = np.array([not isinstance(part, str) and part.quoted for part in parts])
+    for number, (view, begin) in enumerate(zip(columns, begins[:-1], strict=True)):
+        places = view.offsets.astype(np.int64) - view.offsets[0] + begin
+        starts[number], ends[number] = places[:-1], places[1:]
+        part = parts[number]
+        if not isinstance(part, str) and part.texts.null_count:
+            ends[number][part.texts.is_null().to_numpy(zero_copy_only=False)] = -1
+    offsets = np.empty(rows + 1, np.int32)
+    out = np.empty(_room(_measure_messages(data, starts, ends, quoted)), np.uint8)
+    _write_messages(data, starts, ends, quoted, offsets, out)
+    return text_array(offsets, out, None, 0)
+
+
+def _constant(text: str) -> pa.StringArray:
+    return pa.array([text], pa.string())
+
+
+def _room(size: int) -> int:
+    if size >= 2**31:
+        raise ValueError("the texts of one column have more than 2 GiB")
+    return size
+
+
+@kernel
+def _quoted_size(data: Array, i: Any, end: Any) -> Any:
+    size = 2
+    while i < end:
+        size += _SIZE[data[U(i)]]
+        i += 1
+    return size
+
+
+@kernel
+def _put_quoted(out: Array, o: Any, data: Array, i: Any, end: Any) -> Any:
+    out[U(o)] = 34
+    o += 1
+    while i < end:
+        c = data[U(i)]
+        i += 1
+        how = _ESCAPE[c]
+        if how == _PLAIN:
+            out[U(o)] = c
+            o += 1
+        elif how == _SHORT:
+            out[U(o)] = 92
+            out[U(o + 1)] = _LETTER[c]
+            o += 2
+        else:
+            out[U(o)] = 92
+            out[U(o + 1)] = 117
+            out[U(o + 2)] = 48
+            out[U(o + 3)] = 48
+            out[U(o + 4)] = _DIGIT[c >> 4]
+            out[U(o + 5)] = _DIGIT[c & 15]
+            o += 6
+    out[U(o)] = 34
+    return o + 1
+
+
+@kernel
+def _put_null(out: Array, o: Any) -> Any:
+    out[U(o)] = 110
+    out[U(o + 1)] = 117
+    out[U(o + 2)] = 108
+    out[U(o + 3)] = 108
+    return o + 4
+
+
+@kernel
+def is_valid(view: TextView, k: Any) -> Any:
+    """Whether a text is not null."""
+    b = view.first + k
+    return (view.valid[U(b >> 3)] >> np.uint8(b & 7)) & 1 != 0
+
+
+@kernel
+def _put_value(out: Array, o: Any, view: TextView, k: Any) -> Any:
+    if not is_valid(view, k):
+        return _put_null(out, o)
+    return _put_quoted(out, o, view.data, view.offsets[U(k)], view.offsets[U(k + 1)])
+
+
+@kernel
+def _measure_entries(entries: Entries, names: TextView, values: TextView) -> Any:
+    total = 2 * entries.present.size
+    for e in range(entries.offsets[0], entries.offsets[entries.present.size]):
+        k, v = entries.names[U(e)], entries.values[U(e)]
+        total += 6 + _quoted_size(names.data, names.offsets[U(k)], names.offsets[U(k + 1)])
+        total += _quoted_size(values.data, values.offsets[U(v)], values.offsets[U(v + 1)])
+    return total
+
+
+@kernel
+def _write_objects(
+    entries: Entries, names: TextView, values: TextView, offsets: Array, out: Array, valid: Array
+) -> None:
+    o = 0
+    for r in range(entries.present.size):
+        offsets[r] = o
+        if not entries.present[r]:
+            continue
+        set_bit(valid, r)
+        out[U(o)] = 123
+        o += 1
+        for e in range(entries.offsets[r], entries.offsets[r + 1]):
+            if e > entries.offsets[r]:
+                out[U(o)] = 44
+                o += 1
+            k = entries.names[U(e)]
+            o = _put_quoted(out, o, names.data, names.offsets[U(k)], names.offsets[U(k + 1)])
+            out[U(o)] = 58
+            o = _put_value(out, o + 1, values, entries.values[U(e)])
+        out[U(o)] = 125
+        o += 1
+    offsets[entries.present.size] = o
+
+
+@kernel
+def _write_lists(starts: Array, values: TextView, present: Array, offsets: Array, out: Array, valid: Array) -> None:
+    o = 0
+    for r in range(present.size):
+        offsets[r] = o
+        if not present[r]:
+            continue
+        set_bit(valid, r)
+        out[U(o)] = 91
+        o += 1
+        for e in range(starts[r], starts[r + 1]):
+            if e > starts[r]:
+                out[U(o)] = 44
+                o += 1
+            o = _put_value(out, o, values, e)
+        out[U(o)] = 93
+        o += 1
+    offsets[present.size] = o
+
+
+@kernel
+def _measure_messages(data: Array, starts: Array, ends: Array, quoted: Array) -> Any:
+    total = 0
+    for p in range(starts.shape[0]):
+        for r in range(starts.shape[1]):
+            if ends[p, r] < 0:
+                total += 4
+            elif quoted[p]:
+                total += _quoted_size(data, starts[p, r], ends[p, r])
+            else:
+                total += ends[p, r] - starts[p, r]
+    return total
+
+
+@kernel
+def _write_messages(data: Array, starts: Array, ends: Array, quoted: Array, offsets: Array, out: Array) -> None:
+    o = 0
+    for r in range(starts.shape[1]):
+        offsets[r] = o
+        for p in range(starts.shape[0]):
+            i, end = starts[p, r], ends[p, r]
+            if end < 0:
+                o = _put_null(out, o)
+            elif quoted[p]:
+                o = _put_quoted(out, o, data, i, end)
+            else:
+                o = copy(out, o, data, i, end - i)
+    offsets[starts.shape[1]] = o

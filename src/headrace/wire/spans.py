@@ -1,0 +1,156 @@
+"""Pieces of text: where they begin in a buffer of bytes, and how long they are. The small functions of all kernels.
+
+Indices pass through `np.uint64`, so that a negative one is out of bounds and does not count from the end. Eight bytes
+that are put together as one number (`word`) become one load.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from headrace.wire.compiled import kernel
+
+Array: TypeAlias = Any
+"""A numpy array; its type is what the caller's docstring says."""
+
+U = np.uint64
+_PRIME = U(0x9E3779B97F4A7C15)
+_MIX = U(0xD6E8FEB86659FD93)
+_ALL = U(0xFFFFFFFFFFFFFFFF)
+
+PLAIN, QUOTE, ESCAPE, NEVER, TWO, THREE, FOUR = range(7)
+CLASS = np.zeros(256, np.uint8)
+"""What a byte is inside a JSON string: itself, the end, an escape, forbidden, or the first of 2, 3, 4 of UTF-8."""
+CLASS[:32], CLASS[34], CLASS[92] = NEVER, QUOTE, ESCAPE
+CLASS[128:] = NEVER
+CLASS[0xC2:0xE0], CLASS[0xE0:0xF0], CLASS[0xF0:0xF5] = TWO, THREE, FOUR
+HEX = np.full(256, -1, np.int64)
+for _digit, _character in enumerate("0123456789abcdef"):
+    HEX[ord(_character)] = HEX[ord(_character.upper())] = _digit
+LETTER = np.zeros(256, np.uint8)
+"""What a letter behind a backslash stands for; 0 where that is no escape."""
+for _letter, _meant in zip(b'"\\/bfnrt', b'"\\/\b\f\n\r\t', strict=True):
+    LETTER[_letter] = _meant
+
+
+@kernel
+def byte(data: Array, i: Any) -> Any:
+    """One byte."""
+    return data[U(i)]
+
+
+@kernel
+def word(data: Array, i: Any) -> Any:
+    """Eight bytes as a little-endian number."""
+    i = U(i)
+    low = U(data[i]) | (U(data[i + U(1)]) << U(8)) | (U(data[i + U(2)]) << U(16)) | (U(data[i + U(3)]) << U(24))
+    high = U(data[i + U(4)]) | (U(data[i + U(5)]) << U(8)) | (U(data[i + U(6)]) << U(16)) | (U(data[i + U(7)]) << U(24))
+    return low | (high << U(32))
+
+
+@kernel
+def same(a: Array, i: Any, b: Array, j: Any, size: Any) -> Any:
+    """Whether two pieces of one length are equal."""
+    k = 0
+    while k + 8 <= size:
+        if word(a, i + k) != word(b, j + k):
+            return False
+        k += 8
+    return _last(a, i + k, size - k) == _last(b, j + k, size - k)
+
+
+@kernel
+def copy(out: Array, o: Any, data: Array, i: Any, size: Any) -> Any:
+    """Copy a piece; the index behind it in `out`."""
+    for k in range(size):
+        out[U(o + k)] = data[U(i + k)]
+    return o + size
+
+
+@kernel
+def hashed(data: Array, i: Any, size: Any, seed: Any) -> Any:
+    """A hash of a piece. Not secret: who chooses names can make them meet, and then look-ups get slow."""
+    h = U(seed) ^ (U(size) * _PRIME)
+    k = 0
+    while k + 8 <= size:
+        h = (h ^ word(data, i + k)) * _MIX
+        h ^= h >> U(32)
+        k += 8
+    h = (h ^ _last(data, i + k, size - k)) * _MIX
+    return h ^ (h >> U(32))
+
+
+@kernel
+def _last(data: Array, i: Any, size: Any) -> Any:
+    """Fewer than eight bytes as a little-endian number: one load, but where the buffer ends too soon for it."""
+    if size == 0:
+        return U(0)
+    if i + 8 <= data.size:
+        return word(data, i) & (_ALL >> U(64 - 8 * size))
+    w = U(0)
+    for k in range(size):
+        w |= U(byte(data, i + k)) << U(8 * k)
+    return w
+
+
+@kernel
+def set_bit(bits: Array, r: Any) -> None:
+    """Set bit `r` of an Arrow bitmap."""
+    bits[U(r >> 3)] |= np.uint8(1 << (r & 7))
+
+
+@kernel
+def hex4(data: Array, i: Any) -> Any:
+    """Four hex digits as a number; negative where they are none."""
+    high = (HEX[byte(data, i)] << 12) | (HEX[byte(data, i + 1)] << 8)
+    return high | (HEX[byte(data, i + 2)] << 4) | HEX[byte(data, i + 3)]
+
+
+@kernel
+def put_character(out: Array, o: Any, u: Any) -> Any:
+    """Write a code point as UTF-8; the index behind it."""
+    if u < 0x80:
+        out[U(o)] = u
+        return o + 1
+    if u < 0x800:
+        out[U(o)] = 0xC0 | (u >> 6)
+        out[U(o + 1)] = 0x80 | (u & 63)
+        return o + 2
+    if u < 0x10000:
+        out[U(o)] = 0xE0 | (u >> 12)
+        out[U(o + 1)] = 0x80 | ((u >> 6) & 63)
+        out[U(o + 2)] = 0x80 | (u & 63)
+        return o + 3
+    out[U(o)] = 0xF0 | (u >> 18)
+    out[U(o + 1)] = 0x80 | ((u >> 12) & 63)
+    out[U(o + 2)] = 0x80 | ((u >> 6) & 63)
+    out[U(o + 3)] = 0x80 | (u & 63)
+    return o + 4
+
+
+@kernel
+def put_unescaped(out: Array, o: Any, data: Array, i: Any, size: Any) -> Any:
+    """Write a JSON string, which was read before, without its escapes; the index behind it. It never gets longer."""
+    end = i + size
+    while i < end:
+        c = byte(data, i)
+        if c != 92:
+            out[U(o)] = c
+            o += 1
+            i += 1
+            continue
+        c = byte(data, i + 1)
+        i += 2
+        if c != 117:
+            out[U(o)] = LETTER[c]
+            o += 1
+            continue
+        u = hex4(data, i)
+        i += 4
+        if 0xD800 <= u < 0xDC00:
+            u = 0x10000 + ((u - 0xD800) << 10) + (hex4(data, i + 2) - 0xDC00)
+            i += 6
+        o = put_character(out, o, u)
+    return o

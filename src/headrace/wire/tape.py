@@ -1,0 +1,177 @@
+"""What was read of a batch of messages, and the columns that are made of it.
+
+A tape holds the tokens of all messages. Places in it are numpy arrays of token numbers (int32), one for each row, -1
+where a row has nothing there; every function takes such places and gives places or an Arrow column. So a format is
+written in steps over whole columns, and no step costs more for many tables than for one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.wire import json_exact, tape_kernels
+from headrace.wire.arrays import bitmap, text_array, text_view
+from headrace.wire.compiled import is_compiled
+from headrace.wire.json_exact import ESCAPED_NAME, NAME, NULL, READ, STRING
+from headrace.wire.json_reader import Tokens, read_all
+from headrace.wire.names import Names
+from headrace.wire.spans import Array
+
+
+class Members(NamedTuple):
+    """The members of a column of objects: those of row `r` stand from `offsets[r]` to `offsets[r + 1]`."""
+
+    offsets: Array
+    names: Array
+    values: Array
+
+
+class Groups(NamedTuple):
+    """Which rows are alike: the number of each row's group, and the first row of each group."""
+
+    of: Array
+    first: Array
+
+
+class Tape:
+    """JSON messages of one batch, read.
+
+    Args:
+        values: messages as `binary`; together less than 2 GiB.
+    """
+
+    def __init__(self, values: pa.Array) -> None:
+        view = text_view(values)
+        count = len(values)
+        self.data: Array = view.data
+        sizes = np.diff(view.offsets)
+        room = int(((sizes + 1) // 2).sum())
+        self.tokens = Tokens(np.empty(room, np.uint8), *(np.empty(room, np.int32) for _ in range(3)))
+        self.verdict: Array = np.empty(count, np.uint8)
+        self.root: Array = np.empty(count, np.int32)
+        if is_compiled():
+            read_all(self.data, view.offsets, self.tokens, self.root, self.verdict)
+        else:
+            read_exactly(self.data, view.offsets, self.tokens, self.root, self.verdict)
+        unread = self.verdict != READ
+        if values.null_count:
+            unread |= values.is_null().to_numpy(zero_copy_only=False)
+        self.root[unread] = -1
+        self._extra: list[bytes] = []
+        self._unescape_names()
+
+    def _unescape_names(self) -> None:
+        used = int(self.tokens.behind[self.root[self.root >= 0]].max(initial=0))
+        escaped = np.flatnonzero(self.tokens.kind[:used] == ESCAPED_NAME).astype(np.int32)
+        if escaped.size:
+            self.replace(escaped, self.texts(escaped))
+            self.tokens.kind[escaped] = NAME
+
+    def kinds(self, at: Array) -> Array:
+        """What stands at these places; `ABSENT` where there is none."""
+        return np.where(at < 0, np.uint8(json_exact.ABSENT), self.tokens.kind[at])
+
+    def is_value(self, at: Array) -> Array:
+        """Whether there is a value other than null."""
+        return (at >= 0) & (self.tokens.kind[at] != NULL)
+
+    def fields(self, at: Array, names: Names, group: Array | None = None) -> Array:
+        """The values of the named members of each object.
+
+        Args:
+            at: the objects; what is none has no members.
+            names: sets of names.
+            group: which set each row's names are looked up in; the first where not given.
+
+        Returns:
+            A matrix with a line for each place in a set and a column for each object. Of a name that an object repeats,
+            the last value.
+        """
+        found = np.full((names.width, at.size), -1, np.int32)
+        groups = np.zeros(at.size, np.int32) if group is None else group
+        tape_kernels.find(self.data, self.tokens, at, groups, names.table, found)
+        return found
+
+    def items(self, at: Array) -> tuple[Array, Array]:
+        """The items of each array: offsets into them, as in an Arrow list, and their places. What is none has none."""
+        offsets = np.empty(at.size + 1, np.int32)
+        count = tape_kernels.count_items(self.tokens, at, offsets)
+        found = np.empty(count, np.int32)
+        tape_kernels.list_items(self.tokens, at, found)
+        return offsets, found
+
+    def members(self, at: Array, over: Array | None = None) -> Members:
+        """All members of each object, each name once: where one is repeated, at its first place with its last value.
+
+        Args:
+            at: the objects.
+            over: objects that are laid over them: their values win, and names that only they have come last.
+        """
+        second = np.full(at.size, -1, np.int32) if over is None else over
+        room, largest = tape_kernels.count_members(self.tokens, at, second)
+        offsets, names, values = np.empty(at.size + 1, np.int32), np.empty(room, np.int32), np.empty(room, np.int32)
+        seen = np.zeros(1 << max(3, (2 * int(largest)).bit_length()), np.int64)
+        count = tape_kernels.list_members(self.data, self.tokens, at, second, seen, offsets, names, values)
+        return Members(offsets, names[:count], values[:count])
+
+    def groups(self, at: Array) -> Groups:
+        """Rows that have the same text, as it stands in the message, at each line of a matrix of places."""
+        of, first = np.empty(at.shape[1], np.int32), np.empty(at.shape[1], np.int32)
+        slots = np.full(1 << max(2, (2 * at.shape[1]).bit_length()), -1, np.int32)
+        count = tape_kernels.group(self.data, self.tokens, at, slots, of, first)
+        return Groups(of, first[:count])
+
+    def texts(self, at: Array) -> pa.StringArray:
+        """Each value as text: a string without its escapes, all else as it stands; null for null and what is absent."""
+        offsets, valid = np.empty(at.size + 1, np.int32), bitmap(at.size)
+        size = tape_kernels.measure_texts(self.tokens, at)
+        if size >= 2**31:
+            raise ValueError("the texts of one column have more than 2 GiB")
+        out = np.empty(size, np.uint8)
+        nulls = tape_kernels.write_texts(self.data, self.tokens, at, offsets, out, valid)
+        return text_array(offsets, out, valid if nulls else None, nulls)
+
+    def text(self, at: int) -> str | None:
+        """The text of one value."""
+        found: str | None = self.texts(np.array([at], np.int32))[0].as_py()
+        return found
+
+    def replace(self, at: Array, texts: pa.StringArray) -> None:
+        """Let these places hold other texts from now on. Places that hold no value stay as they are."""
+        view = text_view(texts)
+        there = at >= 0
+        first, last = int(view.offsets[0]), int(view.offsets[-1])
+        begin = self.data.size
+        data = np.concatenate([self.data, view.data[first:last]])
+        if data.size >= 2**31:
+            raise ValueError("the texts of one batch have more than 2 GiB")
+        data.flags.writeable = False
+        self.data = data
+        self.tokens.start[at[there]] = (view.offsets[:-1] - first + begin)[there]
+        self.tokens.size[at[there]] = np.diff(view.offsets)[there]
+        self.tokens.kind[at[there]] = STRING
+
+
+def read_exactly(data: Array, offsets: Array, tokens: Tokens, first: Array, verdict: Array) -> int:
+    """What `json_reader.read_all` does, by the exact reader: for machines without numba, and for its test."""
+    count = 0
+    for row in range(first.size):
+        begin = int(offsets[row])
+        first[row] = count
+        try:
+            found: Sequence[json_exact.Token] = json_exact.read(data[begin : int(offsets[row + 1])].tobytes())
+        except json_exact.NotJson as error:
+            verdict[row] = error.verdict
+            continue
+        verdict[row] = READ
+        for number, token in enumerate(found, count):
+            tokens.kind[number] = token.kind
+            tokens.start[number] = begin + token.start
+            tokens.size[number] = token.size
+            tokens.behind[number] = count + token.behind
+        count += len(found)
+    return count

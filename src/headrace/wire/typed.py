@@ -1,0 +1,274 @@
+"""Texts of a tape as a column of an Arrow type. Kernels settle the ordinary spelling, `typed_exact` every other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.wire.arrays import bitmap
+from headrace.wire.compiled import kernel
+from headrace.wire.json_exact import FALSE, NULL, NUMBER, STRING, TRUE
+from headrace.wire.json_reader import Tokens
+from headrace.wire.names import as_data
+from headrace.wire.spans import Array, U, byte, same, set_bit
+from headrace.wire.tape import Tape
+from headrace.wire.typed_exact import value_of
+
+_NONE = np.int64(-(2**62))
+_TRUE, _FALSE = as_data(b"true"), as_data(b"false")
+
+
+class TypedColumn:
+    """A column, and the rows whose text it can't hold.
+
+    Args:
+        tape: where the texts are.
+        at: their places; null and absent give null.
+        kind: the Arrow type.
+        zone: for instants, the zone of texts that say none.
+    """
+
+    def __init__(self, tape: Tape, at: Array, kind: pa.DataType, zone: str | None = None) -> None:
+        self._tape, self._at, self._kind, self._zone = tape, at, kind, zone
+        self.refused: Array = np.zeros(0, np.int64)
+        """The rows whose text is no value of the type; they are null."""
+        self.values = self._read()
+
+    def _read(self) -> pa.Array:
+        kind, types = self._kind, pa.types
+        if types.is_string(kind):
+            return self._tape.texts(self._at)
+        if types.is_binary(kind) or types.is_floating(kind):
+            return self._by_text()
+        rows = self._at.size
+        fill: Callable[..., None]
+        arguments: tuple[Any, ...]
+        if types.is_boolean(kind):
+            fill, out, arguments = _booleans, bitmap(rows), ()
+        elif types.is_integer(kind):
+            out = np.zeros(rows, kind.to_pandas_dtype())
+            limits = np.iinfo(out.dtype)
+            fill, arguments = _integers, (int(limits.min), int(limits.max))
+        elif types.is_decimal(kind):
+            out = np.zeros(2 * rows, np.int64)
+            fill, arguments = _decimals, (kind.scale, 10 ** min(kind.precision, 18))
+        elif types.is_date(kind):
+            fill, out, arguments = _dates, np.zeros(rows, np.int32), ()
+        elif kind.tz is None:
+            fill, out, arguments = _moments, np.zeros(rows, np.int64), (False,)
+        else:
+            fill, out, arguments = _moments, np.zeros(rows, np.int64), (True,)
+        valid, odd = bitmap(rows), np.zeros(rows, np.bool_)
+        fill(self._tape.data, self._tape.tokens, self._at, out, valid, odd, *arguments)
+        found = pa.Array.from_buffers(kind, rows, [pa.py_buffer(valid), pa.py_buffer(out)])
+        return self._settled(found, np.flatnonzero(odd)) if odd.any() else found
+
+    def _by_text(self) -> pa.Array:
+        texts = self._tape.texts(self._at)
+        if pa.types.is_floating(self._kind):
+            try:
+                return texts.cast(self._kind)
+            except pa.ArrowInvalid:
+                pass
+        return self._settled(pa.nulls(len(texts), self._kind), np.flatnonzero(self._tape.is_value(self._at)))
+
+    def _settled(self, found: pa.Array, rows: Array) -> pa.Array:
+        """The column with these rows read the exact way."""
+        texts = self._tape.texts(self._at[rows]).to_pylist()
+        values = [value_of(text, self._kind, self._zone) for text in texts]
+        self.refused = rows[[value is None for value in values]]
+        places = np.arange(len(found))
+        places[rows] = len(found) + np.arange(rows.size)
+        return pa.concat_arrays([found, pa.array(values, self._kind)]).take(pa.array(places))
+
+
+def integers(tape: Tape, at: Array) -> pa.Array:
+    """Values as 64-bit integers; null where they are none."""
+    return TypedColumn(tape, at, pa.int64()).values
+
+
+@kernel
+def _scalar_kind(tokens: Tokens, t: Any) -> Any:
+    return NULL if t < 0 else tokens.kind[U(t)]
+
+
+@kernel
+def _booleans(data: Array, tokens: Tokens, at: Array, out: Array, valid: Array, odd: Array) -> None:
+    for r in range(at.size):
+        kind = _scalar_kind(tokens, at[r])
+        if kind == TRUE or kind == FALSE:
+            set_bit(valid, r)
+            if kind == TRUE:
+                set_bit(out, r)
+        elif kind != NULL:
+            i, size = tokens.start[U(at[r])], tokens.size[U(at[r])]
+            if size == 4 and same(_TRUE, 0, data, i, 4):
+                set_bit(valid, r)
+                set_bit(out, r)
+            elif size == 5 and same(_FALSE, 0, data, i, 5):
+                set_bit(valid, r)
+            else:
+                odd[r] = True
+
+
+@kernel
+def _integers(
+    data: Array, tokens: Tokens, at: Array, out: Array, valid: Array, odd: Array, least: Any, most: Any
+) -> None:
+    for r in range(at.size):
+        kind = _scalar_kind(tokens, at[r])
+        if kind == NULL:
+            continue
+        i, size = tokens.start[U(at[r])], tokens.size[U(at[r])]
+        end = i + size
+        negative = size > 0 and byte(data, i) == 45
+        if negative:
+            i += 1
+        # 19 digits may be too many for 64 bits: the exact way.
+        fine = (kind == NUMBER or kind == STRING) and i < end and end - i <= 18
+        v = np.int64(0)
+        while fine and i < end:
+            d = np.int64(byte(data, i)) - 48
+            fine = 0 <= d <= 9
+            v = v * 10 + d
+            i += 1
+        if negative:
+            v = -v
+        if fine and least <= v <= most:
+            out[r] = v
+            set_bit(valid, r)
+        else:
+            odd[r] = True
+
+
+@kernel
+def _decimals(
+    data: Array, tokens: Tokens, at: Array, out: Array, valid: Array, odd: Array, scale: Any, limit: Any
+) -> None:
+    """Plain decimals that 18 digits hold."""
+    for r in range(at.size):
+        kind = _scalar_kind(tokens, at[r])
+        if kind == NULL:
+            continue
+        i, size = tokens.start[U(at[r])], tokens.size[U(at[r])]
+        end = i + size
+        negative = size > 0 and byte(data, i) == 45
+        if negative:
+            i += 1
+        fine = (kind == NUMBER or kind == STRING) and 0 < end - i <= 19
+        v, digits, places, point = np.int64(0), 0, 0, False
+        while fine and i < end:
+            c = np.int64(byte(data, i))
+            if 48 <= c <= 57:
+                v = v * 10 + (c - 48)
+                digits += 1
+                if point:
+                    places += 1
+            elif c == 46 and not point and digits > 0:
+                point = True
+            else:
+                fine = False
+            i += 1
+        fine = fine and digits > 0 and places <= scale and digits - places + scale <= 18
+        if fine:
+            for _ in range(scale - places):
+                v *= 10
+            fine = v < limit
+        if fine:
+            if negative:
+                v = -v
+            out[2 * r] = v
+            out[2 * r + 1] = -1 if v < 0 else 0
+            set_bit(valid, r)
+        else:
+            odd[r] = True
+
+
+@kernel
+def _digits(data: Array, i: Any, size: Any) -> Any:
+    """A number of exactly so many digits; -1 where there is anything else."""
+    v = np.int64(0)
+    for k in range(size):
+        d = np.int64(byte(data, i + k)) - 48
+        if d < 0 or d > 9:
+            return -1
+        v = v * 10 + d
+    return v
+
+
+@kernel
+def _day(data: Array, i: Any) -> Any:
+    """`YYYY-MM-DD` as days since 1970; `_NONE` where it is no day of the calendar."""
+    y, m, d = _digits(data, i, 4), _digits(data, i + 5, 2), _digits(data, i + 8, 2)
+    if y < 1 or m < 1 or m > 12 or d < 1 or byte(data, i + 4) != 45 or byte(data, i + 7) != 45:
+        return _NONE
+    most = 31
+    if m == 2:
+        most = 29 if y % 4 == 0 and (y % 100 != 0 or y % 400 == 0) else 28
+    elif m == 4 or m == 6 or m == 9 or m == 11:
+        most = 30
+    if d > most:
+        return _NONE
+    if m <= 2:
+        y -= 1
+        m += 12
+    return 365 * y + y // 4 - y // 100 + y // 400 + (153 * m - 457) // 5 + d - 719469
+
+
+@kernel
+def _dates(data: Array, tokens: Tokens, at: Array, out: Array, valid: Array, odd: Array) -> None:
+    for r in range(at.size):
+        kind = _scalar_kind(tokens, at[r])
+        if kind == NULL:
+            continue
+        day = _NONE
+        if kind == STRING and tokens.size[U(at[r])] == 10:
+            day = _day(data, tokens.start[U(at[r])])
+        if day != _NONE:
+            out[r] = day
+            set_bit(valid, r)
+        else:
+            odd[r] = True
+
+
+@kernel
+def _moments(data: Array, tokens: Tokens, at: Array, out: Array, valid: Array, odd: Array, zoned: Any) -> None:
+    """`YYYY-MM-DD hh:mm:ss` and up to six digits; with a Z behind where it is an instant."""
+    for r in range(at.size):
+        kind = _scalar_kind(tokens, at[r])
+        if kind == NULL:
+            continue
+        i, size = tokens.start[U(at[r])], tokens.size[U(at[r])]
+        fine = kind == STRING
+        if zoned:
+            fine = fine and size > 0 and byte(data, i + size - 1) == 90
+            size -= 1
+        fine = fine and 19 <= size <= 26 and size != 20
+        moment = _moment(data, i, size) if fine else _NONE
+        if moment != _NONE:
+            out[r] = moment
+            set_bit(valid, r)
+        else:
+            odd[r] = True
+
+
+@kernel
+def _moment(data: Array, i: Any, size: Any) -> Any:
+    day = _day(data, i)
+    h, m, s = _digits(data, i + 11, 2), _digits(data, i + 14, 2), _digits(data, i + 17, 2)
+    between = byte(data, i + 10)
+    if day == _NONE or h < 0 or h > 23 or m < 0 or m > 59 or s < 0 or s > 59 or (between != 32 and between != 84):
+        return _NONE
+    if byte(data, i + 13) != 58 or byte(data, i + 16) != 58:
+        return _NONE
+    fraction = 0
+    if size > 19:
+        fraction = _digits(data, i + 20, size - 20)
+        if fraction < 0 or byte(data, i + 19) != 46:
+            return _NONE
+        for _ in range(26 - size):
+            fraction *= 10
+    return (((day * 24 + h) * 60 + m) * 60 + s) * 1000000 + fraction

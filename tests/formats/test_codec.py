@@ -1,0 +1,101 @@
+"""The laws of codecs, which need no Spark: what one gives depends on its facts and its input in order only.
+
+Neither on how the input is cut into batches, nor on whether kernels are compiled.
+"""
+
+from __future__ import annotations
+
+import itertools
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from samples import samples_of
+
+from headrace.changes import TableSchema
+from headrace.formats.codec import KAFKA, MESSAGES, ArrowFormat, Codec, Facts, run_codec
+from headrace.formats.convert import format_named
+
+FORMATS = ["canal_json"]
+
+
+def messages_of(format: str) -> pa.RecordBatch:
+    """The samples of a format, twice, in two partitions."""
+    samples = [sample.message for sample in samples_of(format)]
+    rows = [
+        dict(zip(KAFKA.names, ("t", number % 2, number, None, *sample[4:6], None), strict=True))
+        for number, sample in enumerate([*samples, *samples])
+    ]
+    return pa.RecordBatch.from_pylist(rows, KAFKA)
+
+
+def arrow_format(name: str) -> ArrowFormat:
+    found = format_named(name, {})
+    assert isinstance(found, ArrowFormat)
+    return found
+
+
+def rows_of(codec: Codec, batches: list[pa.RecordBatch]) -> list[dict[str, Any]]:
+    found = list(run_codec(codec, batches))
+    for batch in found:
+        assert batch.schema.equals(codec.schema)
+        batch.validate(full=True)
+    return [row for batch in found for row in batch.to_pylist()]
+
+
+def facts_of(rows: list[dict[str, Any]]) -> Facts:
+    structures = (TableSchema.from_text(row["table_schema"]) for row in rows if row["table_schema"])
+    return Facts(structures=tuple({schema.fingerprint: schema for schema in structures}.values()))
+
+
+def cut(batch: pa.RecordBatch, cuts: list[int]) -> list[pa.RecordBatch]:
+    ends = sorted({0, batch.num_rows, *(at % (batch.num_rows + 1) for at in cuts)})
+    return [batch.slice(start, end - start) for start, end in itertools.pairwise(ends)]
+
+
+@pytest.mark.parametrize("format", FORMATS)
+@settings(max_examples=20, deadline=None)
+@given(cuts=st.lists(st.integers(0, 1000), max_size=6))
+def test_cutting_the_input_otherwise_changes_nothing(format: str, cuts: list[int]) -> None:
+    codecs = arrow_format(format)
+    messages = messages_of(format)
+    rows = rows_of(codecs.decoder(Facts()), [messages])
+    assert rows_of(codecs.decoder(Facts()), cut(messages, cuts)) == rows
+    assert [row["message"]["offset"] for row in rows] == sorted(row["message"]["offset"] for row in rows)
+    (decoded,) = run_codec(codecs.decoder(Facts()), [messages])
+    changes = decoded.append_column("has_types", decoded.column("schema_id").is_valid())
+    sent = rows_of(codecs.encoder(facts_of(rows)), [changes])
+    assert rows_of(codecs.encoder(facts_of(rows)), cut(changes, cuts)) == sent
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_an_empty_input_gives_nothing(format: str) -> None:
+    codecs = arrow_format(format)
+    assert rows_of(codecs.decoder(Facts()), [messages_of(format).slice(0, 0)]) == []
+    assert codecs.encoder(Facts()).schema == MESSAGES
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_format_can_be_sent_to_executors(format: str) -> None:
+    there = pickle.loads(pickle.dumps(arrow_format(format)))
+    here = rows_of(arrow_format(format).decoder(Facts()), [messages_of(format)])
+    assert rows_of(there.decoder(Facts()), [messages_of(format)]) == here
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_without_numba_the_rows_are_the_same(format: str) -> None:
+    here = rows_of(arrow_format(format).decoder(Facts()), [messages_of(format)])
+    program = (
+        "import sys; sys.modules['numba'] = None; sys.path.insert(0, sys.argv[1])\n"
+        "from test_codec import *\n"
+        "print(repr(rows_of(arrow_format(sys.argv[2]).decoder(Facts()), [messages_of(sys.argv[2])])))"
+    )
+    folder = str(Path(__file__).parent)
+    done = subprocess.run([sys.executable, "-c", program, folder, format], capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == repr(here), done.stderr[-2000:]
