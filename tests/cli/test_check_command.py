@@ -15,7 +15,7 @@ from tests.cli.test_status_command import Shop
 from typer.testing import CliRunner
 
 from headrace.cli.app import app
-from headrace.errors import ConnectError
+from headrace.errors import CaptureError, ConnectError
 from headrace.pipeline import load_pipeline
 from headrace.sinks.delta import DeltaSink
 from headrace.sinks.files import FilesSink
@@ -191,6 +191,22 @@ def test_a_right_that_only_hides_something_is_a_note(shop: Checked) -> None:
         "note  privileges source: The login lacks the right VIEW SERVER STATE (whether SQL Server Agent runs)." in text
     )
     assert "GRANT VIEW SERVER STATE TO [cdc]." in text
+
+
+def test_every_command_gives_the_same_diagnosis_of_a_database_that_is_not_set_up(shop: Checked) -> None:
+    shop.server.create_database("plain", enable_cdc=False).close()
+    said = "Change data capture is not enabled for database 'plain'."
+    todo = "EXEC sys.sp_cdc_enable_db"
+    found = [shop.ask(command, source={"database": "plain"}) for command in ("check", "plan", "status")]
+    assert [code for code, _ in found] == [2, 2, 1]
+    assert [(said in text, todo in text, "GRANT" in text) for _, text in found] == [(True, True, False)] * 3
+    options = {**shop.options, "database": "plain"}
+    given = [part for name, value in options.items() if name != "password" for part in ("-o", f"{name}={value}")]
+    made = CliRunner().invoke(app, ["init", "-", *given])
+    assert said in made.output
+    # What a run asks before it begins.
+    with pytest.raises(CaptureError, match="not enabled"):
+        load_pipeline(shop.write(source={"database": "plain"})).check()
 
 
 def test_a_table_that_is_not_captured_shows_in_the_plan(shop: Checked) -> None:

@@ -241,8 +241,14 @@ def test_old_releases_have_sequences_of_ten_bytes(tmp_path):
 
 def test_the_control_schema_is_an_option_and_its_absence_is_said(database):
     database.create("t", "id int not null primary key")
-    with pytest.raises(CaptureError, match=r"has no object 'OTHER\.IBMSNAP_REGISTER'"):
-        database.run(capture_schema="OTHER").all()
+    run = database.run(capture_schema="OTHER")
+    health = run.source.health(run.offset)
+    said = "Database 'shop' has no control tables of SQL Replication in 'OTHER'."
+    for ask in (run.all, run.source.tables, run.source.head, run.source.missing_rights):
+        with pytest.raises(CaptureError) as caught:
+            ask()
+        assert (caught.value.message, caught.value.remedy) == (said, health.remedy)
+    assert (health.state, health.sentence) == (CaptureState.NOT_CAPTURING, said)
     assert database.run(capture_schema="OTHER").source.health().state is CaptureState.NOT_CAPTURING
 
 

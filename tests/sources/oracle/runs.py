@@ -23,9 +23,10 @@ class Run:
             "tables": "SHOP.*",
             **{name: None if value is None else str(value) for name, value in options.items()},
         }
-        if not self.options["tables"]:
-            # Whatever logs all its columns.
-            del self.options["tables"]
+        # An empty list is an error; without one, whatever logs all its columns is captured.
+        for name in ("tables", "tables_excluded"):
+            if not self.options.get(name):
+                self.options.pop(name, None)
         self.source = source_named("oracle", self.options)
         self.offset = Offset.nothing()
         self.now = NOW

@@ -38,8 +38,12 @@ def test_a_database_that_was_restored_is_not_followed(database, session):
 )
 def test_a_database_that_is_not_set_up_says_the_statement(database, fact, value, message):
     database.set_fact(fact, value)
-    with pytest.raises(CaptureError, match=message):
-        Run(database).batch()
+    run = Run(database)
+    health = run.source.health(run.offset)
+    for ask in (run.batch, run.source.tables, run.source.missing_rights):
+        with pytest.raises(CaptureError, match=message) as caught:
+            ask()
+        assert (caught.value.message, caught.value.remedy) == (health.sentence, health.remedy)
 
 
 def test_a_table_that_is_not_there_is_named_with_the_nearest(database):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pyarrow as pa
 
 from headrace.changes import TableId
+from headrace.errors import CaptureError
 from headrace.options import Options
 from headrace.sources.change_tables.native import NativeType
 
@@ -185,6 +186,12 @@ class Dialect(Protocol):
 
     def native(self, *parts: Any) -> NativeType:
         """A type out of its JSON form."""
+
+    def no_capture(self, connection: Connection, database: str) -> CaptureError | None:
+        """Why no table of the database can be captured, with what to do; null where the database is set up.
+
+        The one diagnosis that every command gives.
+        """
 
     def grant_table(self, table: TableId, user: str) -> str:
         """What to run so that a user may read a table, as a sentence."""

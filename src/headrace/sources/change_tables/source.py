@@ -11,6 +11,7 @@ import datetime as dt
 import time
 from abc import abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -22,7 +23,7 @@ from headrace.options import Options
 from headrace.sources.ad_hoc import NO_ROW, AdHoc, Candidate, asked_tables, refused_filter
 from headrace.sources.base import ONE_CHUNK, Limit, Slice, Source
 from headrace.sources.change_tables.catalog import CatalogTable, columns_of
-from headrace.sources.change_tables.connection import Connection
+from headrace.sources.change_tables.connection import Connection, MissingObject
 from headrace.sources.change_tables.dialect import Dialect
 from headrace.sources.change_tables.planner import Planner
 from headrace.sources.change_tables.retries import Retries
@@ -89,7 +90,7 @@ class ChangeTableSource(Source):
 
     def tables(self, known: Collection[str] = ()) -> Sequence[TableSchema]:
         """What is captured now, in include-list order."""
-        with self._connect() as connection:
+        with self._asking() as connection:
             catalog = self._read_catalog(connection, strict=True, known=forgiven(known, self.settings))
             return [table.newest.schema for table in catalog.values()]
 
@@ -113,7 +114,7 @@ class ChangeTableSource(Source):
         """The newest captured transaction; what an idle server writes does not count."""
         if self.settings["snapshot_mode"] == "initial_only":
             return self.dialect.zero
-        with self._connect() as connection:
+        with self._asking() as connection:
             return self._newest_transaction(connection) or connection.dialect.zero
 
     def connect(self) -> None:
@@ -122,7 +123,10 @@ class ChangeTableSource(Source):
 
     def missing_rights(self) -> Sequence[MissingRight]:
         """What the login may not read, or see of the server's jobs."""
-        with self._connect() as connection:
+        with self._asking() as connection:
+            reason = connection.dialect.no_capture(connection, self.settings["database"])
+            if reason is not None:
+                raise reason
             missing = list(self._database_rights(connection))
             if any(right.required for right in missing):
                 # Without them the catalog can't be read, so which tables are meant is not known.
@@ -132,7 +136,7 @@ class ChangeTableSource(Source):
 
     def preview(self, start: Offset, now: dt.datetime, limit: Limit = ONE_CHUNK, *, restarted: bool = True) -> Offset:
         """What the next batch would begin with; tables are not locked, whatever the isolation of the snapshot."""
-        with self._connect() as connection:
+        with self._asking() as connection:
             catalog = self._read_catalog(connection, strict=start.is_nothing)
             planner = Planner(
                 connection,
@@ -151,7 +155,7 @@ class ChangeTableSource(Source):
         return Retries.of(self.settings).call(lambda: self._asked(start, limit, now))
 
     def _asked(self, start: Offset, limit: Limit, now: dt.datetime) -> Offset:
-        with self._connect() as connection:
+        with self._asking() as connection:
             catalog = self._known_catalog(connection, strict=start.is_nothing)
             if not start.is_nothing:
                 return self._advance(connection, catalog, start, limit, now)
@@ -188,7 +192,7 @@ class ChangeTableSource(Source):
         return Retries.of(self.settings).call(lambda: self._sliced(start, end))
 
     def _sliced(self, start: Offset, end: Offset) -> list[Slice]:
-        with self._connect() as connection:
+        with self._asking() as connection:
             slicing = Slicing(connection, self.settings, start, end)
             slices = slicing.slices()
             self._lost |= slicing.lost
@@ -214,7 +218,7 @@ class ChangeTableSource(Source):
     def _uncaptured(self, offset: Offset) -> tuple[str, ...]:
         """The known tables that are not captured now; those that a run has found where nobody can be asked."""
         try:
-            with self._connect() as connection:
+            with self._asking() as connection:
                 captured = self._known_catalog(connection, strict=False)
         except HeadraceError:
             return tuple(offset.uncaptured)
@@ -225,13 +229,13 @@ class ChangeTableSource(Source):
         sources = [source for source in self.databases().values() if isinstance(source, ChangeTableSource)]
         found: dict[TableId, tuple[ChangeTableSource, CapturedTable]] = {}
         for source in sources:
-            with source._connect() as connection:
+            with source._asking() as connection:
                 catalog = source._read_catalog(connection, strict=False)
             found |= {table.newest.id: (source, table.newest) for table in catalog.values()}
         candidates = [Candidate(id, table.chunk_key) for id, (_, table) in found.items()]
         for id, filter in asked_tables(signal, candidates):
             source, table = found[id]
-            with source._connect() as connection:
+            with source._asking() as connection:
                 where = NO_ROW.format(filter=filter)
                 query = connection.statements.greatest_key(table, table.chunk_key, condition=where)
                 try:
@@ -251,7 +255,7 @@ class ChangeTableSource(Source):
         return has_files(self.settings["signal_path"], AdHoc.from_json(offset.ad_hoc).files)
 
     def _insert(self, signal: Signal) -> list[str]:
-        with self._connect() as connection:
+        with self._asking() as connection:
             catalog = self._read_catalog(connection, strict=False)
             self._require_signal_table(connection, catalog)
             path = signal_table(self.settings["signal_data_collection"], self.settings["database"], catalog)
@@ -260,6 +264,22 @@ class ChangeTableSource(Source):
                 return []
             insert_signal(connection, catalog[path].newest, signal)
             return [f"table {path} of database {self.settings['database']}"]
+
+    @contextmanager
+    def _asking(self) -> Iterator[Connection]:
+        """A connection to ask by; what is missing because the database is not set up is said so.
+
+        Raises:
+            CaptureError: it is not.
+        """
+        with self._connect() as connection:
+            try:
+                yield connection
+            except MissingObject as error:
+                reason = connection.dialect.no_capture(connection, self.settings["database"])
+                if reason is None:
+                    raise
+                raise reason from error
 
     @property
     def _identity(self) -> str:

@@ -9,9 +9,10 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.changes import TableId
+from headrace.errors import CaptureError
 from headrace.options import Options
 from headrace.sources.change_tables import lsn
-from headrace.sources.change_tables.connection import Connection
+from headrace.sources.change_tables.connection import Connection, MissingObject
 from headrace.sources.change_tables.structure import CapturedTable, Window
 from headrace.sources.change_tables.windows import CommitTimes
 from headrace.sources.column_masks import NO_MASKS, Masks
@@ -56,6 +57,21 @@ class Db2:
     def native(self, *parts: Any) -> NativeType:
         """A type out of its JSON form."""
         return NativeType(*parts)
+
+    def no_capture(self, connection: Connection, database: str) -> CaptureError | None:
+        """Whether SQL Replication's control tables are not there."""
+        try:
+            connection.rows(self.statements.STATES)
+        except MissingObject:
+            schema = self.statements.capture_schema
+            return CaptureError(
+                f"Database '{database}' has no control tables of SQL Replication in '{schema}'.",
+                remedy="Set SQL Replication up for it, or set 'capture_schema'.",
+            )
+        except CaptureError:
+            # What a right is missing for is there.
+            return None
+        return None
 
     def grant_table(self, table: TableId, user: str) -> str:
         """The GRANT of a table."""

@@ -48,14 +48,11 @@ class HealthProbe:
         """How it is now; `offset` says what is in all sinks. Raises nothing that a server may answer."""
         try:
             with self._connect() as connection:
-                return self._health(connection, offset)
-        except MissingObject:
-            schema = self._settings["capture_schema"]
-            return Health(
-                CaptureState.NOT_CAPTURING,
-                f"Database '{self._settings['database']}' has no control tables of SQL Replication in '{schema}'.",
-                "Set SQL Replication up for it, or set 'capture_schema'.",
-            )
+                try:
+                    return self._health(connection, offset)
+                except MissingObject as error:
+                    reason = connection.dialect.no_capture(connection, self._settings["database"]) or error
+                    return Health(CaptureState.NOT_CAPTURING, reason.message, reason.remedy)
         except HeadraceError as error:
             return Health(CaptureState.UNKNOWN, f"The source can't be asked: {error.message}", error.remedy)
 

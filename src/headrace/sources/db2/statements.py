@@ -85,6 +85,7 @@ class Statements:
 
     def __init__(self, platform: str, schema: str) -> None:
         c = _CATALOGS[platform]
+        self.capture_schema = schema
         asn = quote(schema)
         register, uow = f"{asn}.IBMSNAP_REGISTER", f"{asn}.IBMSNAP_UOW"
         tail = c.tail

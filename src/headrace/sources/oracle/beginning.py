@@ -13,21 +13,35 @@ from headrace.sources.oracle.mining import archived, attempts
 _LOG = logging.getLogger("headrace.sources")
 
 
+def no_capture(root: Connection) -> CaptureError | None:
+    """Why the database's log can't be mined, with the statement that helps; null where it can.
+
+    The one diagnosis that every command gives.
+    """
+    name, mode, _, minimal, *_ = root.rows(statements.DATABASE)[0]
+    if mode != "ARCHIVELOG":
+        return CaptureError(
+            f"Database '{name}' is not in ARCHIVELOG mode: logs are overwritten before they are read.",
+            remedy="Run ALTER DATABASE ARCHIVELOG.",
+        )
+    if minimal == "NO":
+        return CaptureError(
+            f"Database '{name}' does not log what LogMiner needs.",
+            remedy="Run ALTER DATABASE ADD SUPPLEMENTAL LOG DATA.",
+        )
+    return None
+
+
 def require_set_up(root: Connection) -> str:
     """See that the database's log can be mined; gives its incarnation.
 
     Raises:
-        CaptureError: it can't; the statement that helps is said.
+        CaptureError: it can't.
     """
-    name, mode, _, minimal, _, _, resetlogs = root.rows(statements.DATABASE)[0]
-    if mode != "ARCHIVELOG":
-        raise CaptureError(f"Database '{name}' is not in ARCHIVELOG mode.", remedy="ALTER DATABASE ARCHIVELOG.")
-    if minimal == "NO":
-        raise CaptureError(
-            f"Database '{name}' does not log what LogMiner needs.",
-            remedy="Run ALTER DATABASE ADD SUPPLEMENTAL LOG DATA.",
-        )
-    return str(resetlogs)
+    reason = no_capture(root)
+    if reason is not None:
+        raise reason
+    return str(root.rows(statements.DATABASE)[0][6])
 
 
 def place(root: Connection, settings: Options) -> tuple[int, int]:

@@ -17,6 +17,7 @@ from headrace.options import Options
 from headrace.sources.health import CaptureState, Health
 from headrace.sources.offset import Offset
 from headrace.sources.oracle import scn, statements
+from headrace.sources.oracle.beginning import no_capture
 from headrace.sources.oracle.change_rows import instant
 from headrace.sources.oracle.connection import Connection
 from headrace.sources.oracle.ledger import of_ranges
@@ -55,17 +56,13 @@ class HealthProbe:
             return Health(CaptureState.UNKNOWN, f"The source can't be asked: {error.message}", error.remedy)
 
     def _judged(self, connection: Connection) -> Health:
-        name, mode, _, minimal, *_ = connection.rows(statements.DATABASE)[0]
+        name = connection.rows(statements.DATABASE)[0][0]
         local, zone = connection.rows(statements.CLOCK)[0]
         now = instant(str(local), str(zone))
         kept = self._kept(connection, now, str(zone))
-        if mode != "ARCHIVELOG":
-            sentence = f"Database '{name}' is not in ARCHIVELOG mode: logs are overwritten before they are read."
-            return Health(CaptureState.NOT_CAPTURING, sentence, "ALTER DATABASE ARCHIVELOG.", asked=now)
-        if minimal == "NO":
-            sentence = f"Database '{name}' does not log what LogMiner needs."
-            remedy = "Run ALTER DATABASE ADD SUPPLEMENTAL LOG DATA."
-            return Health(CaptureState.NOT_CAPTURING, sentence, remedy, asked=now)
+        reason = no_capture(connection)
+        if reason is not None:
+            return Health(CaptureState.NOT_CAPTURING, reason.message, reason.remedy, asked=now)
         return Health(
             CaptureState.CAPTURING,
             f"Database '{name}' archives its log and logs what is needed.",

@@ -25,6 +25,7 @@ from headrace.sources.health import Health
 from headrace.sources.lost_tables import forgiven, uncaptured_tables
 from headrace.sources.offset import Offset
 from headrace.sources.oracle import scn, statements
+from headrace.sources.oracle.beginning import require_set_up
 from headrace.sources.oracle.catalog import Selection, captured_tables, choose
 from headrace.sources.oracle.connection import Connection, OracleError
 from headrace.sources.oracle.health import HealthProbe
@@ -88,6 +89,8 @@ class OracleSource(Source):
     def tables(self, known: Collection[str] = ()) -> Sequence[TableSchema]:
         """What is captured now, in include-list order."""
         known = forgiven(known, self.settings)
+        with self._connect("") as root:
+            require_set_up(root)
         with self._connect(self.settings["pdb"]) as connection:
             found = captured_tables(connection, self._database, self.settings, strict=True, known=known)
         return [table.schema for table in found.values()]
@@ -125,6 +128,7 @@ class OracleSource(Source):
             missing = list(view_rights(root, user))
             if missing:
                 return missing
+            require_set_up(root)
             at = scn.to_text(int(root.value(statements.CURRENT_SCN)))
         with self._connect(self.settings["pdb"]) as connection:
             tables = captured_tables(connection, self._database, self.settings, strict=False)

@@ -53,12 +53,9 @@ def captured_tables(
         known: tables that may be missing or not captured all the same, because they were captured once.
 
     Raises:
-        CaptureError: capture is off for the database or for a named table, a named table does not exist, or a pattern
-        matches nothing.
+        CaptureError: capture is off for a named table, a named table does not exist, or a pattern matches nothing.
         OptionError: an option can't be applied to a table.
     """
-    if strict:
-        _require_capture(connection, database)
     tables = [(str(s), str(t), o, bool(tracked)) for s, t, o, tracked in connection.rows(statements.TABLES)]
     refused = partial(_not_captured, database=database)
     chosen = choose(tables, include, exclude, database, databases, refused, ADVICE, strict=strict, known=known)
@@ -134,15 +131,6 @@ def _column(
         large=native.large,
         comment=comment,
     )
-
-
-def _require_capture(connection: Connection, database: str) -> None:
-    rows = connection.rows(statements.DATABASE, (database,))
-    if rows and not rows[0][1]:
-        raise CaptureError(
-            f"Change data capture is not enabled for database '{database}'.",
-            remedy="Run in it: EXEC sys.sp_cdc_enable_db.",
-        )
 
 
 def _not_captured(schema: str, table: str, database: str) -> CaptureError:

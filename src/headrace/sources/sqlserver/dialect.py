@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.changes import TableId
+from headrace.errors import CaptureError
 from headrace.options import Options
 from headrace.sources.change_tables import lsn
 from headrace.sources.change_tables.connection import Connection
@@ -51,6 +52,16 @@ class SqlServer:
     def native(self, *parts: Any) -> NativeType:
         """A type out of its JSON form."""
         return NativeType(*parts)
+
+    def no_capture(self, connection: Connection, database: str) -> CaptureError | None:
+        """Whether `sys.sp_cdc_enable_db` was not run; everybody may see that."""
+        rows = connection.rows(statements.DATABASE, (database,))
+        if not rows or rows[0][1]:
+            return None
+        return CaptureError(
+            f"Change data capture is not enabled for database '{database}'.",
+            remedy="Run in it: EXEC sys.sp_cdc_enable_db, and EXEC sys.sp_cdc_enable_table for each table.",
+        )
 
     def grant_table(self, table: TableId, user: str) -> str:
         """The GRANT of a table."""

@@ -97,13 +97,11 @@ class HealthProbe:
         """How it is now; `offset` says what is in all sinks. Raises nothing that a server may answer."""
         try:
             with self._connect() as connection:
-                return _Questions(self, connection, self._settings).health(offset)
-        except MissingObject:
-            return Health(
-                CaptureState.NOT_CAPTURING,
-                f"Change data capture is not enabled for database '{self._settings['database']}'.",
-                "Run in it: EXEC sys.sp_cdc_enable_db, and EXEC sys.sp_cdc_enable_table for each table.",
-            )
+                try:
+                    return _Questions(self, connection, self._settings).health(offset)
+                except MissingObject as error:
+                    reason = connection.dialect.no_capture(connection, self._settings["database"]) or error
+                    return Health(CaptureState.NOT_CAPTURING, reason.message, reason.remedy)
         except HeadraceError as error:
             return Health(CaptureState.UNKNOWN, f"The source can't be asked: {error.message}", error.remedy)
 
