@@ -240,7 +240,7 @@ class _Draw:
 
     def table(self, name: str) -> Table:
         rng = self.rng
-        names = rng.sample(("K1", "K2", "N", "V", "S", "D"), 6)
+        names = rng.sample(("K0", "K1", "C0", "C1", "N", "x", "V"), 6)
         if rng.random() < 0.5:
             names = []
             for one in rng.sample(COLUMN_NAMES, len(COLUMN_NAMES)):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.search.drawn import Batch, Change, Column, Commit, Drain, Once, Pipeline, Table
+from tests.search.drawn import AdHoc, Batch, Change, Column, Commit, Drain, Once, Pipeline, Table
 
 _REST = (Column("N", "n", "int"), Column("V", "v", "int"), Column("S", "s", "text"), Column("D", "d", "number"))
 _KEYED = (Column("ID", "key", "int"), *_REST)
@@ -52,5 +52,26 @@ KEPT: dict[str, Pipeline] = {
         steps=(Batch(), Commit((Change(0, "insert", row=(2, 2, 2, "secret", None)),)), Once()),
         column_options=((0, 3, "masked"), (1, 3, "left out"), (2, 3, "hashed")),
         listed="names",
+    ),
+    "a key column that is named as the statements of a snapshot name their own": Pipeline(
+        server="oracle",
+        tables=(
+            Table(
+                "T",
+                (Column("K0", "key", "int"), Column("K1", "key", "int"), *_REST),
+                "primary",
+                rows=tuple((1, n, n, n, None, None) for n in (2, 3, 6, 10, 200)),
+            ),
+        ),
+        options=(("snapshot_mode", "initial"), ("snapshot_chunk_rows", 2)),
+        sinks=("once",),
+        steps=(Once(),),
+    ),
+    "a table without a key that is empty when it is looked at was not at the snapshot's commit": Pipeline(
+        server="sqlserver",
+        tables=(Table("T", _REST, "none", rows=((1, 0, "x", None),)),),
+        options=(("snapshot_mode", "initial"),),
+        sinks=("once",),
+        steps=(Batch(), AdHoc((0,), "blocking"), Commit((Change(0, "delete", high=3),)), Drain()),
     ),
 }

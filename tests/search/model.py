@@ -56,7 +56,7 @@ def compare(pipeline: Pipeline, database: Database, sinks: Sequence[Attempts], b
                     raise Difference(f"{where}: it is not captured, and has rows")
                 continue
             _require_history(database, number, rows, skipped, begun, where)
-            if skipped or options["snapshot_mode"] in ("no_data", "recovery"):
+            if not _mirrors(pipeline):
                 continue
             keyless = all(row["key_text"] is None for batch in rows for row in batch if row["op"] in "rcud")
             held = _bag(rows, where) if keyless else _mirror(rows)
@@ -64,6 +64,35 @@ def compare(pipeline: Pipeline, database: Database, sinks: Sequence[Attempts], b
             if sink.kind == "appending" and not keyless:
                 all_rows = [_of(table.name, attempt) for attempts in sink.attempts for attempt in attempts]
                 _require_equal(_mirror(all_rows), held, f"{where} with repetitions")
+
+
+def require_rows(pipeline: Pipeline, database: Database, number: int, held: Counter[Image] | None, where: str) -> None:
+    """Hold a mirror against the model.
+
+    Args:
+        pipeline: what was drawn.
+        database: its database.
+        number: the table's.
+        held: what is in the mirror; null where there is none.
+        where: whose it is.
+
+    Raises:
+        Difference: it holds something else.
+    """
+    table = pipeline.tables[number]
+    where = f"{where}, table {number} ({table.name!r})"
+    if not table.included:
+        if held is not None:
+            raise Difference(f"{where}: it is not captured, and is there")
+    elif _mirrors(pipeline):
+        wanted = Counter(database.image(number, row) for row in database.rows[number])
+        _require_equal(held or Counter(), wanted, where)
+
+
+def _mirrors(pipeline: Pipeline) -> bool:
+    """Whether the options let every row and every change through."""
+    options = dict(pipeline.options)
+    return not options.get("skipped_operations") and options["snapshot_mode"] not in ("no_data", "recovery")
 
 
 def _require_repeated(attempts: Sequence[Sequence[Row]]) -> None:
@@ -92,7 +121,7 @@ def _changes(rows: Sequence[Row]) -> list[Row]:
 
 
 def _mirror(batches: Sequence[Sequence[Row]]) -> Counter[Image]:
-    """The rows of a table with a key: of each key the newest, by position."""
+    """The rows of a table with a key: of each key the newest, by position and then as they came."""
     held: dict[str, tuple[str, Image | None]] = {}
 
     def put(key: str, position: str, image: Image | None) -> None:

@@ -13,11 +13,16 @@ import shutil
 import tempfile
 from collections import Counter
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+from tests.search import through_spark
 from tests.search.drawn import Pipeline, draw, smaller, spelled
 from tests.search.driver import run
 from tests.search.kept import KEPT
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 SEED = os.environ.get("HEADRACE_SEED")
 FEW = range(10)
@@ -73,3 +78,20 @@ def test_thousands_of_pipelines_lose_nothing_in_silence() -> None:
     seeds = itertools.count(begin)
     found = Counter(require(draw(seed), f"HEADRACE_SEED={seed}") for seed, _ in zip(seeds, range(MANY), strict=False))
     assert found["level"] >= (1 - MOST_STOPPED) * MANY, found
+
+
+@pytest.mark.soak
+def test_a_hundred_pipelines_through_spark_lose_nothing_in_silence(spark: SparkSession, tmp_path: Path) -> None:
+    begin = int(SEED or 0)
+    found: Counter[str] = Counter()
+    for seed in range(begin, begin + int(os.environ.get("HEADRACE_PIPELINES", "100"))):
+        pipeline = through_spark.fewer_batches(draw(seed))
+        folder = tmp_path / str(seed)
+        (folder / "server").mkdir(parents=True)
+        try:
+            outcome = through_spark.run(pipeline, folder, spark)
+        except Exception as error:
+            pytest.fail(f"HEADRACE_SEED={seed}: {type(error).__name__}: {error}\n\n{spelled(pipeline)}")
+        shutil.rmtree(folder)
+        found["level" if outcome.stopped is None else outcome.stopped.message] += 1
+    assert found["level"] >= (1 - MOST_STOPPED) * found.total(), found

@@ -56,9 +56,14 @@ def columns_there(connection: Connection, table: CapturedTable) -> set[str]:
 def _more(
     connection: Connection, table: CapturedTable, progress: TableProgress, rows: int, budget: int, select: str | None
 ) -> TableProgress:
-    if progress.chunk == 0 and connection.value(connection.statements.any_row(table, select)) is None:
+    taken_back = not table.chunk_key and select is None
+    if (
+        progress.chunk == 0
+        and not taken_back
+        and connection.value(connection.statements.any_row(table, select)) is None
+    ):
         # Done at once even without budget, so that the last row of the last table that has rows is known to be the
-        # last.
+        # last. One that is taken back to the snapshot's commit may have had rows then: its reader finds out.
         return replace(progress, done=True, empty=True)
     if budget == 0:
         return progress

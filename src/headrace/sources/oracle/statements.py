@@ -26,6 +26,7 @@ DATABASE = (
     "SELECT NAME, LOG_MODE, CDB, SUPPLEMENTAL_LOG_DATA_MIN, SUPPLEMENTAL_LOG_DATA_ALL, TO_CHAR(DBID), "
     "TO_CHAR(RESETLOGS_CHANGE#) FROM V$DATABASE"
 )
+_ROW = '"row#"'
 CURRENT_SCN = "SELECT TO_CHAR(CURRENT_SCN) FROM V$DATABASE"
 LAST_REDO = "SELECT TO_CHAR(MIN(LAST_REDO_CHANGE#)) FROM V$THREAD WHERE STATUS = 'OPEN'"
 THREADS = "SELECT THREAD# FROM V$THREAD WHERE STATUS = 'OPEN'"
@@ -204,13 +205,12 @@ def chunk_bounds(
     names = ", ".join(map(quoted, table.chunk_key))
     where, parameters = _range(table, lower, last, condition)
     numbered = (
-        f"SELECT {names}, ROW_NUMBER() OVER (ORDER BY {names}) AS CHUNK_ROW FROM {table_name(table)} AS OF SCN :scn"
-        f"{where}"
+        f"SELECT {names}, ROW_NUMBER() OVER (ORDER BY {names}) AS {_ROW} FROM {table_name(table)} AS OF SCN :scn{where}"
     )
     shown = ", ".join(_key_columns(table))
     sql = (
-        f"SELECT {shown} FROM ({numbered}) K WHERE MOD(CHUNK_ROW, {rows}) = 0 AND CHUNK_ROW <= {rows * chunks} "
-        f"ORDER BY CHUNK_ROW"
+        f"SELECT {shown} FROM ({numbered}) K WHERE MOD({_ROW}, {rows}) = 0 AND {_ROW} <= {rows * chunks} "
+        f"ORDER BY {_ROW}"
     )
     return sql, parameters
 
@@ -227,13 +227,14 @@ def rows_in_range(
 
 def _shown(table: OracleTable) -> str:
     return ", ".join(
-        native.projection(quoted(column.name)) + f" AS C{number}"
+        native.projection(quoted(column.name)) + f' AS "c#{number}"'
         for number, (column, native) in enumerate(zip(table.schema.columns, table.natives, strict=True))
     )
 
 
 def _key_columns(table: OracleTable) -> list[str]:
-    return [table.native(name).projection(quoted(name)) + f" AS K{n}" for n, name in enumerate(table.chunk_key)]
+    # An ORDER BY takes such a name before a column's, so it must not be one that a table has.
+    return [table.native(name).projection(quoted(name)) + f' AS "k#{n}"' for n, name in enumerate(table.chunk_key)]
 
 
 def _range(
