@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from headrace.errors import OptionError
-from headrace.registry import did_you_mean
+from headrace.registry import built_in_names, did_you_mean, find
 
 _SECRET = re.compile(
     r"password|secret|token|credential|private.?key|keystore.?key$|user.?info|jaas|salt$", re.IGNORECASE
@@ -24,6 +24,8 @@ _SECRET_IN_NAME = re.compile(r"(\.with\.salt\.)(.+)", re.IGNORECASE | re.DOTALL)
 _MISSING: Any = object()
 REDACTED = "*********(redacted)"
 _OPTIONAL = "optional:"
+_KINDS_OF_OWNER = ("source", "format", "sink")
+_LONGEST_LIST = 300
 
 
 @dataclass(frozen=True)
@@ -198,8 +200,7 @@ def parse_options(
             values.setdefault(pattern.name, {})[name] = pattern.parse(raw)
             continue
         if found is None:
-            spellings = [s for o in declared for s in (o.name, *o.aliases)]
-            raise OptionError(f"Unknown option '{shown_name(name)}' for {owner}.", remedy=did_you_mean(name, spellings))
+            raise _unknown(name, declared, owner)
         if found.name in values:
             raise OptionError(f"Option '{found.name}' of {owner} is given twice.", remedy="Keep one spelling.")
         values[found.name] = found.parse(raw)
@@ -252,6 +253,36 @@ def _json_texts(text: str) -> list[str] | None:
     except json.JSONDecodeError:
         return None
     return found if isinstance(found, list) and all(isinstance(part, str) for part in found) else None
+
+
+def _unknown(name: str, declared: tuple[Option, ...], owner: str) -> OptionError:
+    """What to say of a name that the owner does not have: where it belongs, if that is somewhere else."""
+    kinds = [kind for kind in _KINDS_OF_OWNER if not owner.startswith(kind) and _has(kind, name)]
+    if kinds:
+        belongs = " or ".join(f"a {kind}" for kind in kinds)
+        return OptionError(
+            f"Option '{shown_name(name)}' belongs to {belongs}, not to {owner}.", remedy="Move it there."
+        )
+    remedy = did_you_mean(name, [spelling for option in declared for spelling in (option.name, *option.aliases)])
+    if len(remedy) > _LONGEST_LIST:
+        remedy = "Look at the page of options for what there is."
+    return OptionError(f"Unknown option '{shown_name(name)}' for {owner}.", remedy=remedy)
+
+
+def _has(kind: str, name: str) -> bool:
+    """Whether a built-in source, format or sink has an option of that name."""
+    folded = _fold(name)
+    for owner in built_in_names(kind):
+        try:
+            declared: tuple[Option, ...] = find(kind, owner).options
+        except ModuleNotFoundError:
+            # What is not installed is not looked at.
+            continue
+        if any(folded == _fold(s) for option in declared for s in (option.name, *option.aliases)):
+            return True
+        if any(option.prefix and name.lower().startswith(option.prefix) for option in declared):
+            return True
+    return False
 
 
 def is_secret(name: str) -> bool:

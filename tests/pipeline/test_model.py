@@ -33,9 +33,10 @@ def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize("path", ["/lake", "s3a://bucket/lake", "dbfs:/lake", "file:///lake"])
 def test_absolute_paths_and_urls_stay(tmp_path: Path, path: str) -> None:
     read = model(
-        tmp_path, f"{SOURCE}sink: {{type: list_changes, path: '{path}'}}\npipeline: {{name: a, checkpoint: '{path}'}}"
+        tmp_path,
+        f"{SOURCE}sink: {{type: list_changes, path: '{path}'}}\npipeline: {{name: a, checkpoint: '{path}-state'}}",
     )
-    assert (read.checkpoint, read.targets[0].sink.settings["path"]) == (path, path)
+    assert (read.checkpoint, read.targets[0].sink.settings["path"]) == (f"{path}-state", path)
 
 
 def test_scalars_stay_text(tmp_path: Path) -> None:

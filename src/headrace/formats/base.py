@@ -110,6 +110,17 @@ class Format(ABC):
         """
         raise OptionError(f"Format '{self.name}' can't be encoded.", remedy="Choose a format that can.")
 
+    def check(self, *, writes: bool) -> None:
+        """Whether the options go together for one direction, as far as they alone say it. Asks nobody.
+
+        Args:
+            writes: whether messages are to be written, or read.
+
+        Raises:
+            OptionError: as `encode` or `decode` would.
+        """
+        return None
+
     def topic_for(self, table: TableId, connector: str = "") -> str | None:
         """The topic that `encode` gives the data rows of a table; null where that can't be said without the rows.
 

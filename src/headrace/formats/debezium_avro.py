@@ -146,12 +146,22 @@ class DebeziumAvro(Format):
             OptionError: as `debezium_json`; a mapping lacks a schema.
             ConnectError: the registry can't be reached or refuses a schema.
         """
-        name = self.settings["framing"]
-        bare = name == "none" and self.settings["registry"] is None
-        registry = Registry() if bare else registry_of(self.settings, f"format '{self.name}'")
+        registry = self._registry_to_write()
         short = ShortTexts()
         messages = self._json().encoded(changes, short.short)
-        return AvroWriter(name, registry, short).encode(messages)
+        return AvroWriter(self.settings["framing"], registry, short).encode(messages)
+
+    def check(self, *, writes: bool) -> None:
+        """Whether there is a registry, or schemas in its place, and what `debezium_json` needs."""
+        if writes:
+            self._registry_to_write()
+            self._json().check(writes=True)
+        else:
+            self._schemas()
+
+    def _registry_to_write(self) -> Registry:
+        bare = self.settings["framing"] == "none" and self.settings["registry"] is None
+        return Registry() if bare else registry_of(self.settings, f"format '{self.name}'")
 
     def topic_for(self, table: TableId, connector: str = "") -> str:
         """The topic of a table's events."""

@@ -75,14 +75,10 @@ class DebeziumJson(Format):
 
     def encoded(self, changes: DataFrame, schema_text: Callable[[str], str] = str) -> DataFrame:
         """The same, with `schema_text` of the constant parts of schemas in their place."""
+        self.check(writes=True)
         settings = self.settings
         prefix = self._prefix()
         shape = SHAPES[settings["shape"]]
-        if settings["time_precision_mode"] not in shape.time_modes:
-            raise OptionError(
-                f"Option 'time_precision_mode' can't be '{settings['time_precision_mode']}' in shape {shape.name}.",
-                remedy=f"Known there: {', '.join(shape.time_modes)}.",
-            )
         key_schemas = settings["key_schemas_enable"]
         structs = has_struct_images(changes)
         rows, tables = self._tables(changes, structs=structs)
@@ -109,6 +105,18 @@ class DebeziumJson(Format):
     def decode(self, messages: DataFrame) -> DataFrame:
         """Debezium events to change rows; `debezium_decode.decode` says how."""
         return decode(messages, self.settings)
+
+    def check(self, *, writes: bool) -> None:
+        """Whether there is a prefix, and a precision that the shape has."""
+        if not writes:
+            return
+        self._prefix()
+        shape, mode = SHAPES[self.settings["shape"]], self.settings["time_precision_mode"]
+        if mode not in shape.time_modes:
+            raise OptionError(
+                f"Option 'time_precision_mode' can't be '{mode}' in shape {shape.name}.",
+                remedy=f"Known there: {', '.join(shape.time_modes)}.",
+            )
 
     def topic_for(self, table: TableId, connector: str = "") -> str:
         """The topic of a table's events."""

@@ -136,16 +136,27 @@ class QlikAvro(Format):
                 "Encoding Avro needs spark-avro in the Spark session.",
                 remedy="Add org.apache.spark:spark-avro_2.13 to spark.jars.packages.",
             )
+        envelope, registry = self._envelope_or_registry()
+        encoding = encoding_of(settings.replaced(envelope=envelope))
+        rows, schemas = announced_rows(changes, settings, owner)
+        topics = [topic_name(settings["topic"], schema.id) for schema in schemas]
+        return avro_messages(laid_maps(rows, schemas, encoding), schemas, encoding, registry, topics)
+
+    def check(self, *, writes: bool) -> None:
+        """Whether there is a registry where messages are to be written without the envelope."""
+        if writes:
+            self._envelope_or_registry()
+
+    def _envelope_or_registry(self) -> tuple[bool, Registry | None]:
+        settings, owner = self.settings, f"format '{self.name}'"
         envelope = settings["registry"] is None if settings["envelope"] is None else settings["envelope"]
-        if not envelope and settings["framing"] != "confluent":
+        if envelope:
+            return True, None
+        if settings["framing"] != "confluent":
             raise OptionError(
                 f"Option 'framing' can't be '{settings['framing']}' when encoding {owner}.", remedy="Use confluent."
             )
-        encoding = encoding_of(settings.replaced(envelope=envelope))
-        rows, schemas = announced_rows(changes, settings, owner)
-        registry = None if envelope else registry_of(settings, owner)
-        topics = [topic_name(settings["topic"], schema.id) for schema in schemas]
-        return avro_messages(laid_maps(rows, schemas, encoding), schemas, encoding, registry, topics)
+        return False, registry_of(settings, owner)
 
 
 def topic_name(template: str, id: TableId) -> str:

@@ -37,6 +37,7 @@ from headrace import registry
 from headrace.changes import TableId
 from headrace.errors import OptionError
 from headrace.formats.base import Format
+from headrace.observe.checkpoint import local_path
 from headrace.observe.server import Address
 from headrace.options import Option, is_secret, parse_options, secret_in_name
 from headrace.pipeline import routes, transforms, watch
@@ -66,6 +67,7 @@ _ANY_TABLE = TableId("database", "schema", "table")
 _TRIGGER = re.compile(r"(\d+) ?(ms|milliseconds?|s|seconds?|m|min|minutes?|h|hours?)")
 _UNITS = {"ms": "milliseconds", "s": "seconds", "m": "minutes", "h": "hours"}
 _SIGNALS = "signal_path"
+_PATHS = ("path", "warehouse", "oversized_path")
 _STAGING = "staging_location"
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]+:")
 
@@ -190,19 +192,44 @@ def read_model(path: Path) -> Model:
     targets = _targets(document, sections)
     if not isinstance(source, KafkaTopics):
         _check_counts(document, source, targets)
+    checkpoint = _absolute(settings.checkpoint, path)
+    letters = _dead_letters(document, sections.dead_letter, source)
+    places = [(place, target.sink) for (_, place), target in zip(_listed_sinks(sections), targets, strict=True)]
+    for place, sink in [*places, *([] if letters is None else [(("dead_letter",), letters.sink)])]:
+        _check_apart(document, place, sink, checkpoint)
     return Model(
         file=path,
         name=settings.name,
-        checkpoint=_absolute(settings.checkpoint, path),
+        checkpoint=checkpoint,
         trigger=_trigger(document, settings.trigger),
         source_type=source_type,
         source_options=given,
         source=source,
         targets=targets,
-        dead_letters=_dead_letters(document, sections.dead_letter, source),
+        dead_letters=letters,
         prometheus=_observe(document, sections.observe)["prometheus"],
         hidden=tuple(dict.fromkeys([*document.filled, *_secrets(document.data)])),
     )
+
+
+def _check_apart(document: Document, place: Place, sink: Sink, checkpoint: str) -> None:
+    """A sink in the checkpoint would write among Spark's own files."""
+    for option in _PATHS:
+        given = sink.settings.get(option)
+        if given and _is_in(given, checkpoint):
+            raise document.error(
+                (*place, option),
+                f"Option '{option}' is a folder in the checkpoint '{checkpoint}'.",
+                "Name another one.",
+            )
+
+
+def _is_in(path: str, folder: str) -> bool:
+    """Whether a folder is another one or lies in it, as far as their names say."""
+    inner, outer = local_path(path), local_path(folder)
+    if inner is not None and outer is not None:
+        return inner.resolve().is_relative_to(outer.resolve())
+    return f"{path.rstrip('/')}/".startswith(f"{folder.rstrip('/')}/")
 
 
 def _check_counts(document: Document, source: Source, targets: Iterable[Target]) -> None:
@@ -335,8 +362,12 @@ def _source(
         options = _options(document, KafkaTopics.options, ours, place, "source 'kafka'")
         clients = {name: str(value) for name, value in given.items() if KafkaTopics.is_client_setting(name)}
         try:
-            topics = KafkaTopics(options, clients, _format(document, format, (*place, "format"))[0], on_error)
+            made = _format(document, format, (*place, "format"))[0]
+            _made(document, (*place, "format"), partial(made.check, writes=False))
+            topics = KafkaTopics(options, clients, made, on_error)
         except OptionError as error:
+            if error.message.startswith(f"{document.path}, line "):
+                raise
             raise document.error(place, error.message, error.remedy) from None
         return kind, topics, given
     found: type[Source] = _find(document, "source", kind, (*place, "type"))
@@ -462,6 +493,8 @@ def _target(
         raise document.error(
             place, f"Sink '{kind}' takes messages and has no format.", "Add format: {type: debezium_json}."
         )
+    where = ("format",) if own is None else (*place, "format")
+    _made(document, where, partial(format.check, writes=True))
     return Target(kind, sink, format, f"{key} {shaping.key}", label, shaping)
 
 
@@ -515,7 +548,7 @@ def _sink_class(document: Document, section: dict[str, Any], place: Place) -> tu
 
 
 def _sink(document: Document, kind: type[Sink], given: dict[str, Any], place: Place, name: str) -> Sink:
-    for place_option in ("path", "warehouse", "oversized_path"):
+    for place_option in _PATHS:
         if isinstance(given.get(place_option), str) and given[place_option].strip():
             given = {**given, place_option: _absolute(given[place_option], document.path)}
     made: Sink = _made(document, place, lambda: kind(_options(document, kind.options, given, place, f"sink '{name}'")))

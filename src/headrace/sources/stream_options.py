@@ -9,6 +9,7 @@ from headrace.sources.column_rules import patterns
 from headrace.sources.message_keys import message_keys
 from headrace.sources.select_overrides import selects
 
+_HIGHEST_PORT = 65535
 _OPERATIONS = ("c", "u", "d", "t")
 
 
@@ -32,6 +33,18 @@ def events_of_key_change(skipped: Collection[str]) -> int:
         skipped: the operations that are not read.
     """
     return 2 - ("c" in skipped) - ("d" in skipped)
+
+
+def port(given: object) -> str:
+    """The number of a TCP port, as text; used as an option's kind.
+
+    Raises:
+        ValueError: it is none.
+    """
+    text = str(given).strip()
+    if not text.isdecimal() or not 0 < int(text) <= _HIGHEST_PORT:
+        raise ValueError("a port is a number from 1 to 65535")
+    return text
 
 
 HEARTBEAT: tuple[Option, ...] = (

@@ -6,6 +6,7 @@ from headrace.options import Option
 from headrace.sources.change_tables.clock import parse_timezone
 from headrace.sources.change_tables.options import LOGIN, SHARED
 from headrace.sources.db2.statements import LUW, ZOS
+from headrace.sources.stream_options import port
 
 _PLATFORMS = {"z": ZOS, "z/os": ZOS}
 """Other names of platforms, Debezium's among them."""
@@ -25,7 +26,7 @@ OPTIONS: tuple[Option, ...] = (
         aliases=("database.hostname",),
     ),
     Option("database", str, "The database to capture (on z/OS the location).", aliases=("database.dbname",)),
-    Option("port", str, "The server's TCP port; 50000 unless set.", default="", aliases=("database.port",)),
+    Option("port", port, "The server's TCP port; 50000 unless set.", default="", aliases=("database.port",)),
     *LOGIN,
     Option(
         "authentication",

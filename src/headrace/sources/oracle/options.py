@@ -5,7 +5,7 @@ from __future__ import annotations
 from headrace.options import OTHER_NAMES, Names, Option
 from headrace.sources.lost_tables import ON_TABLE_LOST
 from headrace.sources.oracle.dictionary import strategy
-from headrace.sources.stream_options import COLUMNS, HEARTBEAT, SIGNALS, STATEMENTS
+from headrace.sources.stream_options import COLUMNS, HEARTBEAT, SIGNALS, STATEMENTS, port
 
 
 def snapshot_mode(text: str) -> str:
@@ -38,7 +38,7 @@ OPTIONS: tuple[Option, ...] = (
         default="",
         aliases=("database.pdb.name",),
     ),
-    Option("port", str, "The listener's TCP port; 1521 when empty.", default="", aliases=("database.port",)),
+    Option("port", port, "The listener's TCP port; 1521 when empty.", default="", aliases=("database.port",)),
     Option(
         "dsn",
         str,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from headrace.options import Option
 from headrace.sources.change_tables.clock import parse_timezone
 from headrace.sources.change_tables.options import LOGIN, SHARED
+from headrace.sources.stream_options import port
 
 OPTIONS: tuple[Option, ...] = (
     Option(
@@ -19,7 +20,7 @@ OPTIONS: tuple[Option, ...] = (
         "The database to capture, or several with commas between.",
         aliases=("database.dbname", "database.names"),
     ),
-    Option("port", str, "The server's TCP port.", default="", aliases=("database.port",)),
+    Option("port", port, "The server's TCP port.", default="", aliases=("database.port",)),
     Option("instance", str, "A named instance on the server.", default="", aliases=("database.instance",)),
     *LOGIN,
     Option(
