@@ -16,7 +16,7 @@ from tests.contracts.captured_shop import (
     OracleDatabase,
     SqlServerDatabase,
 )
-from tests.search.drawn import AdHoc, Change, Commit, Pipeline, Table, Value
+from tests.search.drawn import AdHoc, Alter, Change, Clean, Commit, Off, On, Pipeline, Step, Table, Value
 
 SERVERS: dict[str, type[CapturedDatabase]] = {
     "sqlserver": SqlServerDatabase,
@@ -25,6 +25,8 @@ SERVERS: dict[str, type[CapturedDatabase]] = {
     "oracle": OracleDatabase,
 }
 SIGNALS = "SIGNALS"
+ADDED = "ADDED_"
+"""How columns begin that came later; nothing is held against them."""
 SALT = "Pepper"
 LONG = {"sqlserver": "nvarchar(2000)", "db2": "VARCHAR(2000)", "oracle": "VARCHAR2(2000)"}
 TYPES = {
@@ -50,6 +52,9 @@ class Database:
         rows: of each table, in no order.
         commits: the changes of each transaction by table; none of what was there before capture began.
         refused: how many transactions the server refused.
+        off: tables that are not captured now.
+        broken: tables some of whose changes were not captured.
+        cleaned: whether captured changes were forgotten.
     """
 
     def __init__(self, pipeline: Pipeline, folder: Path) -> None:
@@ -60,6 +65,13 @@ class Database:
         self.commits: list[dict[int, list[Event]]] = []
         self.refused = 0
         self.signals = 0
+        self.off: set[int] = set()
+        self.broken: set[int] = set()
+        self.cleaned = False
+        self._instances = 1
+        self._instances_of: dict[str, str] = {}
+        self._superseded: list[tuple[str, str]] = []
+        self._added = 0
         self._kinds = TYPES[self.server.source]
         if self.server.source == "sqlserver":
             self.execute(f"ALTER DATABASE {self.quoted('shop')} SET ALLOW_SNAPSHOT_ISOLATION ON")
@@ -99,6 +111,23 @@ class Database:
         self.server.capture()
         if self.server.source == "sqlserver":
             self.server.emulated.mark_idle()  # type: ignore[attr-defined]
+
+    def happen(self, step: Step) -> None:
+        """What is no change of rows."""
+        if isinstance(step, Clean):
+            self.server.capture()
+            self.server.clean()
+            self.cleaned = True
+        elif isinstance(step, Off) and step.table not in self.off:
+            self.server.capture()
+            self._disable(self.pipeline.tables[step.table].name)
+            self.off.add(step.table)
+            self.broken.add(step.table)
+        elif isinstance(step, On) and step.table in self.off:
+            self._enable(self.pipeline.tables[step.table].name)
+            self.off.discard(step.table)
+        elif isinstance(step, Alter) and step.table not in self.off:
+            self._alter(step.table)
 
     def commit(self, commit: Commit) -> None:
         """One transaction on the server and, unless it is refused, in the model."""
@@ -155,7 +184,8 @@ class Database:
         where = f"WHERE {self.quoted(table.columns[n].name)} >= ? AND {self.quoted(table.columns[n].name)} <= ?"
         span = (change.low, change.high)
         if change.kind == "insert":
-            run(f"INSERT INTO {path} VALUES ({', '.join('?' * len(change.row))})", change.row)
+            names = ", ".join(self.quoted(column.name) for column in table.columns)
+            run(f"INSERT INTO {path} ({names}) VALUES ({', '.join('?' * len(change.row))})", change.row)
             held.append(change.row)
             return [(None, change.row)]
         met = [row for row in held if change.low <= int(row[n] or 0) <= change.high]
@@ -212,11 +242,55 @@ class Database:
         self.commits.clear()
         self._enable(table.name)
 
-    def _enable(self, name: str) -> None:
+    def _alter(self, number: int) -> None:
+        name = self.pipeline.tables[number].name
+        self._added += 1
+        add = f"ALTER TABLE {self.path(name)} ADD {self.quoted(f'{ADDED}{self._added}')} {self._kinds['int']}"
+        if self.server.source == "oracle":
+            self.execute(add)
+            return
+        self.server.capture()
+        if self.server.source == "db2":
+            self._disable(name)
+            self.execute(add)
+            self._enable(name)
+            self.broken.add(number)
+            return
+        # The second instance is made at once, and the first goes when the pipeline could read all of it.
+        old = self._instances_of.get(name, f"dbo_{name}")
+        self.execute(add)
+        self._instances += 1
+        self._enable(name, instance=f"i{self._instances}")
+        self._superseded.append((name, old))
+
+    def _disable(self, name: str) -> None:
         if self.server.source == "sqlserver":
-            literal = name.replace("'", "''")
+            for table, old in [*self._superseded, (name, self._instances_of.get(name, f"dbo_{name}"))]:
+                if table == name:
+                    self.execute(
+                        f"EXEC sys.sp_cdc_disable_table @source_schema = N'dbo', @source_name = {_literal(name)}, "
+                        f"@capture_instance = {_literal(old)}"
+                    )
+            self._superseded = [pair for pair in self._superseded if pair[0] != name]
+        elif self.server.source == "db2":
+            self.server.emulated.deregister(self.schema, name)  # type: ignore[attr-defined]
+        else:
+            self.execute(f"ALTER TABLE {self.path(name)} DROP SUPPLEMENTAL LOG DATA (ALL) COLUMNS")
+
+    def _enable(self, name: str, instance: str = "") -> None:
+        if self.server.source == "sqlserver":
+            for table, old in self._superseded:
+                if table == name:
+                    # A table has two instances at the most.
+                    self.execute(
+                        f"EXEC sys.sp_cdc_disable_table @source_schema = N'dbo', @source_name = {_literal(name)}, "
+                        f"@capture_instance = {_literal(old)}"
+                    )
+            self._superseded = [pair for pair in self._superseded if pair[0] != name]
+            self._instances_of[name] = instance or f"dbo_{name}"
             self.execute(
-                f"EXEC sys.sp_cdc_enable_table @source_schema = N'dbo', @source_name = N'{literal}', @role_name = NULL"
+                f"EXEC sys.sp_cdc_enable_table @source_schema = N'dbo', @source_name = {_literal(name)}, "
+                f"@role_name = NULL, @capture_instance = {_literal(self._instances_of[name])}"
             )
         elif self.server.source == "db2":
             split = {} if self.pipeline.server == "db2" else {"split_updates": False, "before_prefix": "X"}
@@ -237,6 +311,10 @@ class Database:
 
             yield run
             connection.commit()
+
+
+def _literal(text: str) -> str:
+    return "N'" + text.replace("'", "''") + "'"
 
 
 def _named(sql: str) -> str:

@@ -144,7 +144,33 @@ class AdHoc:
     kind: str
 
 
-Step = Commit | Capture | Batch | Drain | Once | Restart | AdHoc
+@dataclass(frozen=True)
+class Alter:
+    """A table gets one more column, in the way in which its kind of server goes on capturing it."""
+
+    table: int
+
+
+@dataclass(frozen=True)
+class Off:
+    """A table is captured no longer."""
+
+    table: int
+
+
+@dataclass(frozen=True)
+class On:
+    """It is captured again."""
+
+    table: int
+
+
+@dataclass(frozen=True)
+class Clean:
+    """The server forgets all changes that it captured."""
+
+
+Step = Commit | Capture | Batch | Drain | Once | Restart | AdHoc | Alter | Off | On | Clean
 
 
 @dataclass(frozen=True)
@@ -333,8 +359,12 @@ class _Draw:
 
     def steps(self) -> Iterator[Step]:
         rng = self.rng
+        off: list[int] = []
+        strange = rng.random() < 0.35
         for _ in range(rng.choice((2, 5, 10, 16))):
             roll = rng.random()
+            if strange and rng.random() < 0.25:
+                yield from self.strange(off)
             if roll < 0.35:
                 yield self.commit()
             elif roll < 0.5:
@@ -354,7 +384,26 @@ class _Draw:
                 chosen = tuple(sorted(rng.sample(captured, rng.randrange(1, len(captured) + 1))))
                 yield AdHoc(chosen, rng.choice(("incremental", "incremental", "blocking")))
                 yield Capture()
+        yield from map(On, off)
         yield rng.choice((Drain(), Once()))
+
+    def strange(self, off: list[int]) -> Iterator[Step]:
+        """What does not happen every day."""
+        rng = self.rng
+        number = rng.choice([i for i, table in enumerate(self.tables) if table.included])
+        what = rng.choice(("alter", "switch", "clean"))
+        if what == "clean":
+            if rng.random() < 0.7:
+                yield Drain()
+            yield Clean()
+        elif number in off:
+            off.remove(number)
+            yield On(number)
+        elif what == "alter":
+            yield Alter(number)
+        else:
+            off.append(number)
+            yield Off(number)
 
 
 def _free(table: Table, rows: list[tuple[Value, ...]], row: tuple[Value, ...], server: str) -> bool:
@@ -434,6 +483,8 @@ def _without(step: Step, table: int) -> Step | None:
     if isinstance(step, Batch) and step.meanwhile is not None:
         left = _without(step.meanwhile, table)
         return replace(step, meanwhile=left) if isinstance(left, Commit) else replace(step, point="", meanwhile=None)
+    if isinstance(step, (Alter, Off, On)) and step.table == table:
+        return None
     if isinstance(step, AdHoc):
         tables = tuple(number for number in step.tables if number != table)
         return replace(step, tables=tables) if tables else None

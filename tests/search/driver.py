@@ -19,7 +19,7 @@ from unittest.mock import patch
 
 import yaml
 from tests.search.database import SALT, SIGNALS, Database
-from tests.search.drawn import AdHoc, Batch, Capture, Commit, Drain, Once, Pipeline, Restart
+from tests.search.drawn import AdHoc, Alter, Batch, Capture, Clean, Commit, Drain, Off, On, Once, Pipeline, Restart
 from tests.search.model import Difference, compare
 
 from headrace.errors import HeadraceError
@@ -242,6 +242,8 @@ def _step(driver: Driver, step: object, during: Callable[[Batch], Any]) -> None:
         database.signal(step)
     elif isinstance(step, Restart):
         driver.stop()
+    elif isinstance(step, (Alter, Off, On, Clean)):
+        database.happen(step)
     elif isinstance(step, Batch):
         with during(step):
             driver.batch(step)

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
-from tests.search.database import Database, Image
-from tests.search.drawn import AdHoc, Batch, Commit, Drain, Once, Pipeline
+from tests.search.database import ADDED, Database, Image
+from tests.search.drawn import AdHoc, Alter, Batch, Clean, Commit, Drain, Off, On, Once, Pipeline
 from tests.search.driver import Outcome, write_file
 from tests.search.model import Difference, compare, require_rows
 
@@ -72,6 +72,8 @@ def run(pipeline: Pipeline, folder: Path, spark: SparkSession) -> Outcome:
                 database.commit(step)
             elif isinstance(step, AdHoc):
                 database.signal(step)
+            elif isinstance(step, (Alter, Off, On, Clean)):
+                database.happen(step)
             elif isinstance(step, Batch):
                 begun = len(database.commits) if begun is None else begun
                 _batch(file, folder, spark, database, step)
@@ -193,7 +195,7 @@ def _delta_rows(
         return None
     found: Counter[Image] = Counter()
     for row in spark.read.format("delta").load(place).collect():
-        values = {name: value for name, value in row.asDict().items() if name != "_headrace_position"}
+        values = {name: value for name, value in row.asDict().items() if not name.startswith((ADDED, "_headrace"))}
         found[tuple(sorted((name, None if value is None else str(value)) for name, value in values.items()))] += 1
     return found
 
