@@ -82,6 +82,14 @@ def test_an_empty_input_gives_nothing(format: str) -> None:
 
 
 @pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("value", [None, b""])
+def test_a_batch_without_a_byte_is_read(format: str, value: bytes | None) -> None:
+    batch = pa.RecordBatch.from_pylist([{"topic": "t", "partition": 0, "offset": 7, "value": value}] * 3, KAFKA)
+    wanted = "tombstone" if value is None else "error"
+    assert [row["op"] for row in rows_of(arrow_format(format).decoder(Facts()), [batch])] == [wanted] * 3
+
+
+@pytest.mark.parametrize("format", FORMATS)
 def test_a_format_can_be_sent_to_executors(format: str) -> None:
     there = pickle.loads(pickle.dumps(arrow_format(format)))
     here = rows_of(arrow_format(format).decoder(Facts()), [messages_of(format)])

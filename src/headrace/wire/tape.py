@@ -49,7 +49,8 @@ class Tape:
         count = len(values)
         self.data: Array = view.data
         sizes = np.diff(view.offsets)
-        room = int(((sizes + 1) // 2).sum())
+        # One at least, which places that hold nothing are looked up in.
+        room = max(1, int(((sizes + 1) // 2).sum()))
         self.tokens = Tokens(np.empty(room, np.uint8), *(np.empty(room, np.int32) for _ in range(3)))
         self.verdict: Array = np.empty(count, np.uint8)
         self.root: Array = np.empty(count, np.int32)
