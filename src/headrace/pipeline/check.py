@@ -282,11 +282,21 @@ def _plan(model: Model) -> Iterator[Finding]:
         yield Finding(Level.PLAN, Verdict.NOTE, "file", said, "headrace plan looks at them.")
     for sentence in plan.unmatched:
         yield Finding(Level.PLAN, Verdict.NOTE, "file", sentence)
+    if not isinstance(model.source, KafkaTopics):
+        yield from _unlogged(Databases(model.source))
     for path in plan.uncaptured:
         said, remedy = "It is not captured any more.", "Have it captured again, or take it off 'tables'."
         yield Finding(Level.PLAN, Verdict.NOTE, path, said, remedy)
     for table_gone in plan.gone:
         yield Finding(Level.PLAN, Verdict.NOTE, table_gone, "It was captured up to now and would not be any more.")
+
+
+def _unlogged(databases: Databases) -> Iterator[Finding]:
+    several = len(databases.sources) > 1
+    for name, source in databases.sources.items():
+        for found in source.unlogged():
+            table = f"{name}.{found.table}" if several else found.table
+            yield Finding(Level.PLAN, Verdict.NOTE, table, found.sentence, found.remedy)
 
 
 _STEPS: dict[Level, Callable[[Model], Iterator[Finding]]] = {

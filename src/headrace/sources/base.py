@@ -22,6 +22,7 @@ from headrace.sources.health import Health
 from headrace.sources.offset import Offset
 from headrace.sources.rights import MissingRight
 from headrace.sources.signals import Signal
+from headrace.sources.unlogged import Unlogged
 from headrace.sources.unmatched import Unmatched
 
 
@@ -121,6 +122,15 @@ class Source(ABC):
             ConnectError: the server can't be reached or refuses the login.
         """
         return None
+
+    def unlogged(self) -> Sequence[Unlogged]:
+        """The ways by which rows of captured tables may change without a change in the log, as far as the catalog shows
+        them. Asked by `headrace check`. Runs in the driver.
+
+        Raises:
+            ConnectError: the server can't be reached or refuses the login.
+        """
+        return ()
 
     def preview(
         self, start: Offset, now: dt.datetime, limit: Limit = ONE_CHUNK, *, restarted: bool = True

@@ -392,3 +392,14 @@ def test_a_change_table_that_says_its_first_change_is_its_oldest_has_to_show_tha
         return
     with pytest.raises(DataLossError, match="the rest was cleaned"):
         run.all()
+
+
+@pytest.mark.parametrize("platform", ["luw", "zos"])
+def test_db2_tables_that_do_not_log_for_capture(database, platform):
+    for name in ("a", "b"):
+        database.create(name, "id int not null primary key", [(1,)])
+    run = database.run(platform=platform)
+    assert list(run.source.unlogged()) == []
+    database.execute("ALTER TABLE SHOP.A DATA CAPTURE NONE")
+    [found] = run.source.unlogged()
+    assert (found.table, "DATA CAPTURE NONE" in found.sentence) == ("SHOP.A", True)

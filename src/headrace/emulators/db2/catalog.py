@@ -170,7 +170,7 @@ class Catalog:
         self._untell(table)
         capture = "Y" if table.captured else "N"
         self._sqlite.execute(
-            'INSERT INTO "SYSCAT.TABLES" VALUES (?, ?, ?, ?, ?, ?, -1, ?, ?, NULL)',
+            'INSERT INTO "SYSCAT.TABLES" VALUES (?, ?, ?, ?, ?, ?, -1, ?, ?, NULL, 0)',
             (table.schema, table.name, "T", SPACE, table.number, capture, known[0] if known else now, now),
         )
         for number, column in enumerate(table.columns):
@@ -193,7 +193,7 @@ class Catalog:
 SYSTEM_TABLES = """
 CREATE TABLE SYSCAT.TABLES (TABSCHEMA VARCHAR(128) NOT NULL, TABNAME VARCHAR(128) NOT NULL, TYPE CHAR(1) NOT NULL,
   TBSPACEID SMALLINT, TABLEID INTEGER, DATACAPTURE CHAR(1), CARD BIGINT, CREATE_TIME TIMESTAMP, ALTER_TIME TIMESTAMP,
-  REMARKS VARCHAR(254));
+  REMARKS VARCHAR(254), LOG_ATTRIBUTE CHAR(1));
 CREATE TABLE SYSCAT.COLUMNS (TABSCHEMA VARCHAR(128) NOT NULL, TABNAME VARCHAR(128) NOT NULL,
   COLNAME VARCHAR(128) NOT NULL, COLNO SMALLINT NOT NULL, TYPENAME VARCHAR(128) NOT NULL, LENGTH INTEGER NOT NULL,
   SCALE SMALLINT NOT NULL, CODEPAGE SMALLINT NOT NULL, NULLS CHAR(1) NOT NULL, DEFAULT VARCHAR(254), IDENTITY CHAR(1),

@@ -143,6 +143,12 @@ def _alter(connection: sqlite3.Connection, owner: str, name: str, found: re.Matc
     if hit := _SUPPLEMENTAL.fullmatch(rest):
         execute('UPDATE "sys.objects" SET all_columns = ? WHERE object_id = ?', (hit[1].upper() == "ADD", table.number))
         return Change(owner, name, table)
+    if rest.upper() in ("LOGGING", "NOLOGGING"):
+        fact = f"nologging.{table.number}"
+        execute('DELETE FROM "sys.facts" WHERE name = ?', (fact,))
+        if rest.upper() == "NOLOGGING":
+            execute('INSERT INTO "sys.facts" VALUES (?, ?)', (fact, "YES"))
+        return Change(owner, name, table)
     if hit := _RENAME.fullmatch(rest):
         old, new = _folded(hit["old"]), _folded(hit["new"])
         _require_column(table, old)

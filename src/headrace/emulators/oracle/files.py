@@ -36,6 +36,7 @@ CREATE VIEW "V$DATABASE" AS SELECT
   (SELECT value FROM "sys.facts" WHERE name = 'resetlogs') AS "RESETLOGS_CHANGE#",
   '2024-01-01 00:00:00' AS RESETLOGS_TIME,
   (SELECT value FROM "sys.facts" WHERE name = 'log_mode') AS LOG_MODE,
+  coalesce((SELECT value FROM "sys.facts" WHERE name = 'force_logging'), 'NO') AS FORCE_LOGGING,
   (SELECT value FROM "sys.facts" WHERE name = 'cdb') AS CDB,
   (SELECT value FROM "sys.facts" WHERE name = 'supplemental') AS SUPPLEMENTAL_LOG_DATA_MIN,
   (SELECT value FROM "sys.facts" WHERE name = 'supplemental_all') AS SUPPLEMENTAL_LOG_DATA_ALL;
@@ -61,7 +62,9 @@ CREATE VIEW "V$TRANSACTION" AS SELECT xid AS XID, start_scn AS START_SCN, start_
   FROM "sys.transactions";
 CREATE VIEW "GV$TRANSACTION" AS SELECT thread AS INST_ID, * FROM "V$TRANSACTION", (SELECT 1 AS thread);
 CREATE VIEW "ALL_TABLES" AS SELECT owner AS OWNER, name AS TABLE_NAME, 'N' AS TEMPORARY, 'N' AS SECONDARY,
-  'NO' AS NESTED, NULL AS IOT_TYPE, NULL AS NUM_ROWS FROM "sys.objects";
+  'NO' AS NESTED, NULL AS IOT_TYPE, NULL AS NUM_ROWS,
+  CASE WHEN EXISTS (SELECT 1 FROM "sys.facts" f WHERE f.name = 'nologging.' || object_id) THEN 'NO' ELSE 'YES' END
+  AS LOGGING FROM "sys.objects";
 CREATE VIEW "ALL_OBJECTS" AS SELECT owner AS OWNER, name AS OBJECT_NAME, object_id AS OBJECT_ID,
   object_id AS DATA_OBJECT_ID, 'TABLE' AS OBJECT_TYPE FROM "sys.objects";
 CREATE VIEW "ALL_TAB_COLUMNS" AS SELECT o.owner AS OWNER, o.name AS TABLE_NAME, c.name AS COLUMN_NAME,

@@ -333,16 +333,19 @@ class Alterations:
         table = self._catalog().find(parts[-2] if len(parts) > 1 else "dbo", parts[-1])
         if table is None:
             raise invalid_object(old)
-        if self._instances(table):
-            raise ProgrammingError("Cannot rename the table because it is published for replication.", 15051)
         if self._catalog().find(table.schema, new) is not None:
             raise ProgrammingError(
                 f"Error: The new name '{new}' is already in use as a OBJECT name and would cause a duplicate that is"
                 " not permitted.",
                 15335,
             )
+        change_log.drop_triggers(self._connection, table)
         self._connection.execute(f"ALTER TABLE {quoted(table.path)} RENAME TO {quoted(f'{table.schema}.{new}')}")
         self._connection.execute('UPDATE "sys.objects" SET name = ? WHERE object_id = ?', (new, table.object_id))
+        changed = self._catalog().find(table.schema, new)
+        assert changed is not None
+        # Capture goes by the table's number, so it goes on; the statements of its triggers name the table.
+        change_log.create_triggers(self._connection, self._catalog(), changed)
 
 
 def _replicated(column: str) -> ProgrammingError:

@@ -16,6 +16,7 @@ from headrace.changes import TableId
 from headrace.errors import CaptureError
 from headrace.options import Options
 from headrace.sources.change_tables.native import NativeType
+from headrace.sources.unlogged import Unlogged
 
 if TYPE_CHECKING:
     from headrace.sources.change_tables.connection import Connection
@@ -192,6 +193,9 @@ class Dialect(Protocol):
 
         The one diagnosis that every command gives.
         """
+
+    def unlogged(self, connection: Connection) -> Sequence[Unlogged]:
+        """The ways that the catalog shows by which rows of tables may change without a change in a change table."""
 
     def grant_table(self, table: TableId, user: str) -> str:
         """What to run so that a user may read a table, as a sentence."""

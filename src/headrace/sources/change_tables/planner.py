@@ -28,6 +28,7 @@ from headrace.sources.health import Health
 from headrace.sources.lost_tables import Means, say_returned, say_uncaptured, uncaptured_tables
 from headrace.sources.offset import Offset, TableProgress
 from headrace.sources.snapshot import snapshot_finished
+from headrace.sources.unlogged import say_altered
 from headrace.sources.unmatched import require_matched_by, require_still_matched
 
 _QUIET_SECONDS = 60.0
@@ -267,6 +268,9 @@ class Planner:
             after = start.commit if progress is None else progress.commit
             snapshotting = progress is not None and not progress.done
             found[path] = self._evolve(path, history, after, commit, snapshotting=snapshotting)
+            if not snapshotting:
+                # Values from between the alteration and the new change table are in neither.
+                say_altered(history.newest.schema, found[path].newest.schema, late=True)
             if snapshotting:
                 found[path] = found[path].cut_by(history.newest.chunk_key)
         for path in fresh:

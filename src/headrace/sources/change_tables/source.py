@@ -41,6 +41,7 @@ from headrace.sources.offset import Offset
 from headrace.sources.rights import MissingRight
 from headrace.sources.signal_files import has_files, signal_file
 from headrace.sources.signals import Signal, signal_table
+from headrace.sources.unlogged import Unlogged
 from headrace.sources.unmatched import Unmatched, gone_table, unmatched
 
 
@@ -133,6 +134,12 @@ class ChangeTableSource(Source):
                 return missing
             tables = self._captured(connection, strict=False)
             return [*missing, *table_rights(connection, tables, self.settings, self.settings["user"] or "?")]
+
+    def unlogged(self) -> Sequence[Unlogged]:
+        """Tables of which the catalog shows that rows may change without a change in the log."""
+        with self._asking() as connection:
+            captured = [table.id.path for table in self._captured(connection, strict=False)]
+            return [found for found in connection.dialect.unlogged(connection) if found.table in captured]
 
     def preview(self, start: Offset, now: dt.datetime, limit: Limit = ONE_CHUNK, *, restarted: bool = True) -> Offset:
         """What the next batch would begin with; tables are not locked, whatever the isolation of the snapshot."""

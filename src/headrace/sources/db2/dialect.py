@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -20,6 +20,7 @@ from headrace.sources.db2.advice import ADVICE
 from headrace.sources.db2.change_rows import CONNECTOR, ChangeReader
 from headrace.sources.db2.statements import Statements, change_table, quote
 from headrace.sources.db2.types import NativeType
+from headrace.sources.unlogged import Unlogged
 
 
 class Db2:
@@ -72,6 +73,21 @@ class Db2:
             # What a right is missing for is there.
             return None
         return None
+
+    def unlogged(self, connection: Connection) -> Sequence[Unlogged]:
+        """Tables that do not log for capture, or that can be changed without logging."""
+        found = []
+        for schema, name, capture, attribute in connection.rows(self.statements.LOGGING):
+            path = f"{str(schema).rstrip()}.{name}"
+            if str(capture).strip() != "Y":
+                sentence = "It has DATA CAPTURE NONE, so the log lacks what the Capture program needs."
+                found.append(Unlogged(path, sentence, f"Run ALTER TABLE {path} DATA CAPTURE CHANGES; read it again."))
+            elif str(attribute).strip() == "1":
+                sentence = (
+                    "It was made NOT LOGGED INITIALLY: what a transaction does after activating that is in no log."
+                )
+                found.append(Unlogged(path, sentence, "Read it again after such a transaction, and after a LOAD."))
+        return found
 
     def grant_table(self, table: TableId, user: str) -> str:
         """The GRANT of a table."""

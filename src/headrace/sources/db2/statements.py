@@ -127,6 +127,8 @@ class Statements:
             f"WHERE i.UNIQUERULE IN ('P', 'U', 'C', 'N', 'R', 'G') AND {source} "
             f"ORDER BY i.{c.index_schema}, i.{c.index_table}, i.{c.index_name}, u.COLSEQ{tail}"
         )
+        logged = "t.DATACAPTURE, t.LOG_ATTRIBUTE" if platform == LUW else "t.DATACAPTURE, '0'"
+        self.LOGGING = f"SELECT t.{c.schema}, t.{c.table}, {logged} FROM {c.tables} AS t WHERE t.TYPE = 'T'{tail}"
         self.COMMENTS = (
             f"SELECT t.{c.schema}, t.{c.table}, t.{c.remarks} FROM {c.tables} AS t "
             f"WHERE t.{c.remarks} IS NOT NULL{tail}"

@@ -11,7 +11,9 @@ from headrace.sources.oracle.ledger import Ledger, Transaction
 from headrace.sources.oracle.staging import Range
 from headrace.sources.oracle.structure import OracleTable
 from headrace.sources.signals import say_once
+from headrace.sources.unlogged import read_again, say_altered
 
+_PARTITION = re.compile(r"ALTER\s+TABLE\b.*\b(EXCHANGE|TRUNCATE|DROP)\s+(SUB)?PARTITIONS?\b", re.IGNORECASE | re.DOTALL)
 _TABLES = ("CREATE TABLE", "ALTER TABLE", "DROP TABLE", "RENAME")
 _NO_LOGGING = re.compile(
     r"ALTER\s+TABLE\b.*\bDROP\s+SUPPLEMENTAL\s+LOG\s+DATA\s*\(\s*ALL\s*\)\s*COLUMNS", re.IGNORECASE | re.DOTALL
@@ -103,6 +105,11 @@ class TablesAfter:
                     continue
                 if path in self.known and not logs_all(path):
                     self.partial.add(path)
+            if (moved := _PARTITION.match(sql)) is not None:
+                say_once(
+                    f"A partition of table '{path}' was changed as a whole ({moved[1]} PARTITION): no change tells "
+                    f"which rows came or went. {read_again(path)}"
+                )
             table = found.get(path)
             if sql.startswith("DROP TABLE"):
                 self._gone.add(path)
@@ -111,6 +118,8 @@ class TablesAfter:
                 if sql.startswith("DROP"):
                     self._leave_out(path)
                 continue
+            if path in self.structures and not sql.startswith("CREATE"):
+                say_altered(OracleTable.from_json(self.structures[path]).schema, table.schema)
             self.structures[path] = table.to_json()
             if path in self.partial and logs_all(path):
                 self.partial.discard(path)

@@ -54,6 +54,7 @@ from headrace.sources.select_overrides import SelectOverrides
 from headrace.sources.signal_files import has_files, signal_file
 from headrace.sources.signals import Signal
 from headrace.sources.snapshot import found_empty, plan_chunks
+from headrace.sources.unlogged import Unlogged
 from headrace.sources.unmatched import Unmatched, gone_table, has_names, unmatched
 
 _NO_TABLE = 942
@@ -137,6 +138,24 @@ class OracleSource(Source):
             if any(selects.select(table.id) is not None for table in tables.values()):
                 missing += flashback_rights(connection, at, user)
             return missing
+
+    def unlogged(self) -> Sequence[Unlogged]:
+        """Tables that are NOLOGGING, where the database does not force logging."""
+        with self._connect("") as root:
+            if str(root.value(statements.FORCE_LOGGING)) == "YES":
+                return ()
+        with self._connect(self.settings["pdb"]) as connection:
+            captured = choose(connection, self.settings).tables
+            places = [(str(owner), str(name)) for owner, name in connection.rows(statements.NO_LOGGING)]
+        return [
+            Unlogged(
+                ".".join(place),
+                "It is NOLOGGING: rows that are inserted by direct path (APPEND, SQL*Loader) are in no log.",
+                "Run ALTER TABLE ... LOGGING, or ALTER DATABASE FORCE LOGGING; read it again after such a load.",
+            )
+            for place in places
+            if place in captured
+        ]
 
     def preview(self, start: Offset, now: dt.datetime, limit: Limit = ONE_CHUNK, *, restarted: bool = True) -> Offset:
         """What the next batch would begin with; no range is mined for it."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -21,6 +21,7 @@ from headrace.sources.sqlserver.advice import ADVICE
 from headrace.sources.sqlserver.change_rows import CONNECTOR, ChangeReader
 from headrace.sources.sqlserver.server_zone import asked_zone
 from headrace.sources.sqlserver.types import NativeType
+from headrace.sources.unlogged import Unlogged
 
 
 class SqlServer:
@@ -62,6 +63,17 @@ class SqlServer:
             f"Change data capture is not enabled for database '{database}'.",
             remedy="Run in it: EXEC sys.sp_cdc_enable_db, and EXEC sys.sp_cdc_enable_table for each table.",
         )
+
+    def unlogged(self, connection: Connection) -> Sequence[Unlogged]:
+        """Partitioned tables whose partitions may be switched."""
+        return [
+            Unlogged(
+                f"{schema}.{name}",
+                "ALTER TABLE ... SWITCH moves rows into partitions of it or out of them, and no change tells that.",
+                "Capture it with @allow_partition_switch = 0, or read it again after a SWITCH.",
+            )
+            for schema, name in connection.rows(statements.SWITCHABLE)
+        ]
 
     def grant_table(self, table: TableId, user: str) -> str:
         """The GRANT of a table."""

@@ -70,6 +70,11 @@ INSTANCES = "SELECT t.capture_instance, t.object_id, t.start_lsn FROM cdc.change
 INSTANCE_START = "SELECT t.start_lsn FROM cdc.change_tables AS t WHERE t.capture_instance = ?"
 DDL_STATE = "SELECT COUNT_BIG(*), MAX(h.ddl_lsn) FROM cdc.ddl_history AS h"
 LAST_DDL = "SELECT MAX(h.ddl_lsn) FROM cdc.ddl_history AS h WHERE h.object_id = ? AND h.ddl_lsn > ?"
+SWITCHABLE = (
+    "SELECT DISTINCT s.name, t.name FROM cdc.change_tables AS c JOIN sys.tables AS t ON t.object_id = "
+    "c.source_object_id JOIN sys.schemas AS s ON s.schema_id = t.schema_id JOIN sys.partitions AS p ON p.object_id = "
+    "t.object_id WHERE c.partition_switch = 1 AND p.partition_number > 1 ORDER BY s.name, t.name"
+)
 ROW_ESTIMATES = (
     "SELECT s.name, t.name, SUM(p.rows) FROM sys.partitions AS p JOIN sys.tables AS t ON t.object_id = p.object_id "
     "JOIN sys.schemas AS s ON s.schema_id = t.schema_id WHERE p.index_id IN (0, 1) GROUP BY s.name, t.name"
