@@ -112,6 +112,27 @@ class TableSinkContract:
         target.write(batches[0][0], 0)
         assert (target.content(T), target.content(K)) == batches[-1][1:]
 
+    def test_a_batch_is_done_by_its_number_and_its_offsets(self, target: TableTarget) -> None:
+        def write(batch: Batch, number: int, offsets: str, sink: str = "") -> list[tuple[Any, ...]]:
+            target.sink().write(batch.rows(target.spark), BatchId("p", "checkpoint", number, offsets, sink))
+            return target.content(T)
+
+        first, second = Batch(T).add("c", T, 1, A), Batch(T).add("c", T, 2, B)
+        a, b = (1, "x", "y"), (2, "z", None)
+        # What an earlier release wrote has no offsets, and its number decides.
+        assert write(first, 3, "") == [a]
+        assert write(second, 3, "3a" * 8) == [a]
+        assert write(first, 5, "5a" * 8) == write(first, 5, "5a" * 8) == write(second, 5, "") == [a]
+        for number, offsets in ((5, "5b" * 8), (4, "4a" * 8)):
+            with pytest.raises(SinkError, match=f"Batch {number} of pipeline 'p' is not the one .* set back"):
+                write(second, number, offsets)
+        assert target.content(T) == [a]
+        assert write(second, 6, "6a" * 8, "one") == [a, b]
+        # A mark of another sink of the same pipeline is no mark of this one.
+        third = Batch(T).add("d", T, 3, None, A)
+        assert write(third, 6, "6a" * 8, "one") == [a, b]
+        assert write(third, 6, "6a" * 8, "two") == [b]
+
     def test_a_late_change_does_not_win_and_a_later_snapshot_row_does(self, target: TableTarget) -> None:
         target.write(Batch(T).add("u", T, 9, A), 0)
         target.write(Batch(T).add("r", T, 3, {**A, "a": "older"}, snapshot="incremental").add("d", T, 4, None, A), 1)

@@ -42,6 +42,7 @@ class BatchWriter:
         on_error: what becomes of `error` rows: `row`, `drop`, `dead_letter` or `fail`.
         dead_letters: where they go with `dead_letter`.
         keep: called with a batch's number and counts when some messages gave no change, after all sinks have the batch.
+        offsets: a hash of a batch's offsets, by its number (`BatchId.offsets`).
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class BatchWriter:
         on_error: str = "row",
         dead_letters: DeadLetters | None = None,
         keep: Callable[[int, MessageCounts], None] = lambda batch, counts: None,
+        offsets: Callable[[int], str] = lambda batch: "",
     ) -> None:
         self._pipeline = pipeline
         self._targets = targets
@@ -62,6 +64,7 @@ class BatchWriter:
         self._on_error = on_error
         self._dead_letters = dead_letters
         self._keep = keep
+        self._offsets = offsets
         self._uses = Counter(target.format_key for target in targets if target.format is not None)
         self._checkpoint: str | None = None
         self._state = threading.Condition()
@@ -103,7 +106,7 @@ class BatchWriter:
         if self._held:
             _hold(rows)
         try:
-            self._write(rows, batch)
+            self._write(rows, replace(batch, offsets=self._offsets(number)))
             self.last = number
         except BaseException as error:
             self.failure = error

@@ -26,6 +26,7 @@ from headrace.observe.checkpoint import (
 )
 from headrace.observe.completeness import offsets_of
 from headrace.observe.messages import KeptCounts, MessageCounts
+from headrace.sinks.base import offsets_hash
 from headrace.sources.databases import Offsets
 
 if TYPE_CHECKING:
@@ -64,6 +65,20 @@ class Checkpoint:
         """Where a batch ends, in the source's own words; None when there is no such batch."""
         lines = [] if batch is None else batch_offsets(self._folder, batch)
         return lines[0] if lines else None
+
+    def offsets_hash(self, batch: int) -> str:
+        """What tells a batch from another one under the same number.
+
+        Raises:
+            OptionError: the checkpoint does not have the batch.
+        """
+        text = self._folder.text(f"offsets/{batch}")
+        if text is None:
+            raise OptionError(
+                f"The checkpoint '{self.location}' has no offsets of batch {batch}, which is being written.",
+                remedy="Nobody but the run may change a checkpoint. Restore it, or start with a new one.",
+            )
+        return offsets_hash(text)
 
     def message_counts(self) -> KeptCounts:
         """What was counted of messages that gave no change; nothing where none is kept."""

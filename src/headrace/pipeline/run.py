@@ -213,6 +213,7 @@ class RunningPipeline:
             on_error="row" if topics is None else topics.on_error,
             dead_letters=model.dead_letters,
             keep=self._checkpoint.keep_message_counts,
+            offsets=self._checkpoint.offsets_hash,
         )
         self.watch = Watch(model.name, self.progress, model.hide)
         """What is served of this run."""

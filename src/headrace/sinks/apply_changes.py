@@ -12,10 +12,10 @@ from headrace.changes.typed import quote
 from headrace.errors import OptionError
 from headrace.options import Option, Options, parse_options
 from headrace.sinks import lake_history, lake_merge
-from headrace.sinks.base import BatchId
+from headrace.sinks.base import BatchId, offsets_hash
 from headrace.sinks.delta_table import DeltaTable, escaped
 from headrace.sinks.evolution import KEEPING, TargetColumn
-from headrace.sinks.folder import absolute
+from headrace.sinks.folder import Folder, absolute
 from headrace.sinks.iceberg_table import IcebergTable
 from headrace.sinks.lake_sink import LakeSink, explained, session_for
 from headrace.sinks.lake_table import LakeTable, Shape
@@ -151,12 +151,25 @@ def _plain_name(column: Column) -> str:
 def _batch(spark: SparkSession, name: str, number: int | None) -> BatchId | None:
     """Which batch of which query it is, as Spark's streaming thread knows."""
     query = None
+    offsets = ""
     if hasattr(spark, "_jsparkSession"):
         query = spark.sparkContext.getLocalProperty(_QUERY)
         told = spark.sparkContext.getLocalProperty(_BATCH)
         if number is None and query is not None and told is not None:
             number = int(told)
-    return None if number is None else BatchId(name, query or "by-hand", number)
+        if query is not None and told is not None and number == int(told):
+            offsets = _offsets(spark, query, number)
+    return None if number is None else BatchId(name, query or "by-hand", number, offsets)
+
+
+def _offsets(spark: SparkSession, query: str, number: int) -> str:
+    """A hash of where a batch of a running query ends, by its checkpoint; empty where that is not found."""
+    jvm: Any = spark.sparkContext._jvm
+    running = spark._jsparkSession.sharedState().activeStreamingQueries().get(jvm.java.util.UUID.fromString(query))
+    if running is None:
+        return ""
+    text = Folder(spark, str(running.resolvedCheckpointRoot())).read(f"offsets/{number}")
+    return "" if text is None else offsets_hash(text)
 
 
 class _Targets(LakeSink):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from headrace.changes.table import TableId, TableSchema
+from headrace.errors import SinkError
 from headrace.options import Option, Options
 from headrace.sinks.rights import Rights
 
@@ -24,16 +26,62 @@ class BatchId:
         checkpoint: the id that Spark keeps in the checkpoint; a new checkpoint has a new one and starts at number 0
             again.
         number: Spark's batch number.
+        offsets: a hash of where the batch ends in its sources, in 16 hex digits, so that another batch under the same
+            number is told apart; empty where it is not known.
+        sink: tells sinks of one pipeline apart that share a place; empty for one that shares none.
     """
 
     pipeline: str
     checkpoint: str
     number: int
+    offsets: str = ""
+    sink: str = ""
 
     @property
     def owner(self) -> str:
         """Who may write to a target: this pipeline from this checkpoint."""
         return f"{self.pipeline}/{self.checkpoint}"
+
+
+def offsets_hash(text: str) -> str:
+    """What tells a batch from another one under the same number: a hash of where it ends, in 16 hex digits.
+
+    Args:
+        text: the batch's file in Spark's offset log. The time and the settings in its first two lines do not count.
+    """
+    return hashlib.sha256("\n".join(text.rstrip("\n").split("\n")[2:]).encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class Mark:
+    """What a target says of the last batch of an owner that it has.
+
+    Args:
+        number: the batch's number.
+        offsets: as in `BatchId`; empty in what an earlier release wrote.
+    """
+
+    number: int
+    offsets: str = ""
+
+    def covers(self, batch: BatchId, place: str) -> bool:
+        """Whether the target has a batch of that owner.
+
+        Without offsets, here or there, the number decides.
+
+        Raises:
+            SinkError: under that number, or under a later one, it has another batch: the checkpoint was set back.
+        """
+        if self.number < batch.number:
+            return False
+        if not self.offsets or not batch.offsets or (self.number, self.offsets) == (batch.number, batch.offsets):
+            return True
+        raise SinkError(
+            f"Batch {batch.number} of pipeline '{batch.pipeline}' is not the one that {place} has: its last batch is "
+            f"{self.number}, with other offsets. The checkpoint was set back or changed.",
+            remedy="Put the newest copy of the checkpoint back; or start with a new checkpoint and the sink's option "
+            "'takeover', so that the tables are read again.",
+        )
 
 
 @dataclass(frozen=True)

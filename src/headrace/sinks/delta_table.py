@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from headrace.changes.table import TableId
 from headrace.changes.typed import quote
-from headrace.sinks.base import BatchId
+from headrace.sinks.base import BatchId, Mark
 from headrace.sinks.evolution import Evolution, TargetColumn, holds_spark
 from headrace.sinks.lake_table import LakeTable, Shape
 
@@ -21,6 +21,7 @@ _WHOLE = ("tinyint", "smallint", "int", "bigint")
 _OTHER_WIDENINGS = {("date", "timestamp_ntz"), ("tinyint", "double"), ("smallint", "double"), ("int", "double")}
 _APP_ID = "spark.databricks.delta.write.txnAppId"
 _VERSION = "spark.databricks.delta.write.txnVersion"
+_HASH_BITS = 32
 
 
 def folder_of(base: str, id: TableId) -> str:
@@ -44,7 +45,11 @@ def escaped(name: str) -> str:
 
 
 class DeltaTable(LakeTable):
-    """A Delta table. A commit carries the batch's number as Delta's own transaction, which refuses to repeat it.
+    """A Delta table. A commit carries the batch as Delta's own transaction, which refuses to repeat it.
+
+    Delta keeps one whole number for each application. Its upper half is the batch's number, its lower half the
+    beginning of the hash of the batch's offsets. Where these are not known, and in what earlier releases wrote, it is
+    the batch's number alone, under another name of the application.
 
     Args:
         session: reads and writes the table.
@@ -88,9 +93,12 @@ class DeltaTable(LakeTable):
         if batch is None:
             work()
             return
+        if batch.offsets and self.has(batch, source):
+            return
         # SQL has no options: it takes application and version from the session's settings.
-        self.session.conf.set(_APP_ID, f"headrace/{batch.owner}/{source}")
-        self.session.conf.set(_VERSION, str(batch.number))
+        name = _application(batch, source, batch.sink) if batch.offsets else _untold(batch, source)
+        self.session.conf.set(_APP_ID, name)
+        self.session.conf.set(_VERSION, str(_version(batch)))
         try:
             work()
         finally:
@@ -98,7 +106,18 @@ class DeltaTable(LakeTable):
             self.session.conf.unset(_VERSION)
 
     def has(self, batch: BatchId, source: str) -> bool:
-        """Not known before the commit, which finds out by itself."""
+        """Whether a commit was of this batch. Over Spark Connect the commit itself finds out, by the number alone."""
+        if not hasattr(self.session, "_jsparkSession"):
+            return False
+        from delta.tables import DeltaTable as Deltas
+
+        found = Deltas.forName(self.session, self._place) if self._named else Deltas.forPath(self.session, self._place)
+        kept: Any = found._jdt.deltaLog().unsafeVolatileSnapshot().transactions()
+        names = {_application(batch, source, sink): True for sink in (batch.sink, "")}
+        for name, told in {**names, _untold(batch, source): False}.items():
+            version = kept.get(name)
+            if version.isDefined() and _mark(int(version.get()), batch, told).covers(batch, f"the {self.label}"):
+                return True
         return False
 
     def create(self, shape: Shape, properties: Mapping[str, str]) -> None:
@@ -134,6 +153,28 @@ class DeltaTable(LakeTable):
         if evolution.widen:
             needed["delta.enableTypeWidening"] = "true"
         return needed
+
+
+def _application(batch: BatchId, source: str, sink: str) -> str:
+    """The name under which Delta keeps the last batch of an owner, with its offsets."""
+    return f"headrace-offsets/{batch.owner}/{source}{'#' if sink else ''}{sink}"
+
+
+def _untold(batch: BatchId, source: str) -> str:
+    """The name under which the number of a batch stands whose offsets are not known."""
+    return f"headrace/{batch.owner}/{source}"
+
+
+def _version(batch: BatchId) -> int:
+    return batch.number << _HASH_BITS | int(batch.offsets[:8], 16) if batch.offsets else batch.number
+
+
+def _mark(version: int, batch: BatchId, told: bool) -> Mark:
+    """What the number says that Delta keeps; `told` is whether offsets are in it."""
+    if not told:
+        return Mark(version)
+    number, digits = version >> _HASH_BITS, f"{version & (1 << _HASH_BITS) - 1:08x}"
+    return Mark(number, batch.offsets if batch.offsets[:8] == digits else digits)
 
 
 def needs_mapping(name: str) -> bool:

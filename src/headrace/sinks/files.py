@@ -9,7 +9,7 @@ from headrace import faultpoints
 from headrace.changes.table import TableId
 from headrace.errors import SinkError
 from headrace.options import Option
-from headrace.sinks.base import BatchId, Sink
+from headrace.sinks.base import BatchId, Mark, Sink
 from headrace.sinks.folder import Folder, absolute, refuse_read_only, rights_in
 from headrace.sinks.rights import Rights
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 OWNER_FILE = "_headrace_owner"
+OFFSETS_FILE = "_headrace_offsets"
 
 
 class FilesSink(Sink):
@@ -28,9 +29,9 @@ class FilesSink(Sink):
     sink, read folder by folder and file by file in name order, are in position order.
 
     Idempotence: a batch is written to a hidden folder and then renamed, so no half of it is ever seen, and a replay
-    puts the same lines in the same place. On object stores a rename is a copy: read only folders that have
-    `_SUCCESS`. A folder belongs to one pipeline and checkpoint. Runs in the driver, which starts a Spark job;
-    executors write.
+    puts the same lines in the same place. Another batch under the same number stops, because each folder knows its
+    offsets. On object stores a rename is a copy: read only folders that have `_SUCCESS`. A folder belongs to one
+    pipeline and checkpoint. Runs in the driver, which starts a Spark job; executors write.
     """
 
     name: ClassVar[str] = "files"
@@ -67,9 +68,13 @@ class FilesSink(Sink):
         try:
             folder = Folder(rows.sparkSession, base)
             self._own(folder, batch)
+            kept = folder.read(f"{name}/{OFFSETS_FILE}")
+            Mark(batch.number, kept or batch.offsets).covers(batch, f"the folder {self.settings['path']}/{name}")
             faultpoints.reach("sink.files.before_commit")
             # Spark's hidden prefix keeps readers away from the draft.
             lines(rows).write.mode("overwrite").text(draft)
+            if batch.offsets:
+                folder.create(f"_writing-{name}/{OFFSETS_FILE}", batch.offsets)
             folder.replace(f"_writing-{name}", name)
         except (PySparkException, Py4JError) as failure:
             raise SinkError(

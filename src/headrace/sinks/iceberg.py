@@ -38,12 +38,12 @@ class IcebergSink(LakeSink):
     more, the position of the row's last change. What happens when the source's structure changes is an option.
 
     Order: per key the change with the last position wins, inside a batch and against what the target holds.
-    Idempotence: one snapshot per target and batch, whose summary says pipeline, checkpoint and number
-    (`headrace.owner`, `headrace.batch`, `headrace.target`); a replayed batch finds it and changes nothing. It is
-    written to a branch of its own and published only where nothing else has landed since the sink looked, so that two
-    runs of one batch at once do not both land. Snapshots may be expired, but not the last of ours.
-    Metadata (creation, new columns, owner) comes in commits of its own before the data and is repeatable. Runs in the
-    driver, which starts Spark jobs; needs the driver's JVM, so not over Spark Connect.
+    Idempotence: one snapshot per target and batch, whose summary says pipeline, checkpoint, number and a hash of its
+    offsets (`headrace.owner`, `headrace.batch`, `headrace.offsets`, `headrace.target`); a replayed batch finds it and
+    changes nothing. It is written to a branch of its own and published only where nothing else has landed since the
+    sink looked, so that two runs of one batch at once do not both land. Snapshots may be expired, but not the last of
+    ours. Metadata (creation, new columns, owner) comes in commits of its own before the data and is repeatable. Runs in
+    the driver, which starts Spark jobs; needs the driver's JVM, so not over Spark Connect.
     """
 
     name: ClassVar[str] = "iceberg"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from headrace import faultpoints
 from headrace.changes.typed import literal, quote
 from headrace.errors import SinkError
-from headrace.sinks.base import BatchId
+from headrace.sinks.base import BatchId, Mark
 from headrace.sinks.evolution import Evolution, TargetColumn
 from headrace.sinks.iceberg_branch import Branch
 from headrace.sinks.lake_table import LakeTable, Shape, TargetPlan, column_ddl
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 OWNER = "headrace.owner"
 BATCH = "headrace.batch"
 TARGET = "headrace.target"
+OFFSETS = "headrace.offsets"
+SINK = "headrace.sink"
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 
 
@@ -98,7 +100,7 @@ class IcebergTable(LakeTable):
         return None if snapshot is None else int(snapshot.snapshotId())
 
     def _named(self, batch: BatchId, source: str, work: Callable[[], None]) -> None:
-        """Do the work; the snapshot that it makes carries pipeline, checkpoint and number of the batch.
+        """Do the work; the snapshot that it makes carries pipeline, checkpoint, number and offsets of the batch.
 
         Iceberg's SQL takes such properties from the thread that commits, for as long as a piece of Java runs there.
         That piece is ours, called back by Java.
@@ -110,6 +112,7 @@ class IcebergTable(LakeTable):
         jvm: Any = context._jvm
         step = _Step(work)
         properties = {OWNER: batch.owner, BATCH: str(batch.number), TARGET: source}
+        properties |= {name: text for name, text in ((OFFSETS, batch.offsets), (SINK, batch.sink)) if text}
         jvm.org.apache.iceberg.spark.CommitMetadata.withCommitProperties(
             properties, step, jvm.java.lang.Class.forName("java.lang.RuntimeException")
         )
@@ -117,14 +120,16 @@ class IcebergTable(LakeTable):
             raise step.failure
 
     def has(self, batch: BatchId, source: str) -> bool:
-        """Whether a snapshot that the table descends from is of this batch, or of a later one of the same owner."""
+        """Whether the newest snapshot of the same owner that the table descends from is of this batch."""
+        sink = f" and coalesce(s.summary[{literal(SINK)}], '') in ('', {literal(batch.sink)})" if batch.sink else ""
         found = self.session.sql(
-            f"select max(cast(s.summary[{literal(BATCH)}] as bigint)) as newest from {self.sql_name}.snapshots s "
+            f"select max(struct(cast(s.summary[{literal(BATCH)}] as bigint) as number, "
+            f"coalesce(s.summary[{literal(OFFSETS)}], '') as offsets)) as newest from {self.sql_name}.snapshots s "
             f"join {self.sql_name}.history h on s.snapshot_id = h.snapshot_id "
             f"where h.is_current_ancestor and s.summary[{literal(OWNER)}] = {literal(batch.owner)} "
-            f"and s.summary[{literal(TARGET)}] = {literal(source)}"
+            f"and s.summary[{literal(TARGET)}] = {literal(source)}{sink}"
         ).collect()[0]["newest"]
-        return found is not None and found >= batch.number
+        return found is not None and Mark(found["number"], found["offsets"]).covers(batch, f"the {self.label}")
 
     def create(self, shape: Shape, properties: Mapping[str, str]) -> None:
         """Create the table with the source's comments, and its key as identifier fields where it has no NULL."""

@@ -30,6 +30,8 @@ from headrace.errors import SchemaError
 
 POSITION = Column("", 0, LogicalType("string"))
 _STAGE = "_headrace_stage_"
+BATCH_OFFSETS = "batch_offsets"
+"""The progress table's column for a batch's number with the hash of its offsets; earlier releases made none."""
 _LABEL = re.compile(r"[0-9a-z]+")
 
 
@@ -247,6 +249,10 @@ class LiveDialect(Dialect):
     @abstractmethod
     def create_progress(self, progress: TableName) -> str:
         """Create the table that says which batch each target has, if it is not there."""
+
+    def add_batch_offsets(self, progress: TableName) -> str:
+        """Give the table the column that an earlier release did not make."""
+        return f"ALTER TABLE {self.table(progress)} ADD COLUMN {BATCH_OFFSETS} text"
 
     @abstractmethod
     def add_column(self, mirror: Mirror, column: Column) -> list[str]:

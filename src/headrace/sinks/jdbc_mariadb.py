@@ -12,7 +12,7 @@ from headrace.changes.types import LogicalType
 from headrace.errors import ConnectError, HeadraceError, OptionError, SinkError
 from headrace.sinks.jdbc_address import Address
 from headrace.sinks.jdbc_database import Database, Structure, Troubles
-from headrace.sinks.jdbc_dialect import LiveDialect, Mirror, TableName
+from headrace.sinks.jdbc_dialect import BATCH_OFFSETS, LiveDialect, Mirror, TableName
 from headrace.sinks.jdbc_mariadb_rights import mariadb_lacks
 from headrace.sinks.jdbc_text import Spelling
 from headrace.sinks.rights import Lack
@@ -104,7 +104,7 @@ class MariaDbDialect(LiveDialect):
         return (
             f"CREATE TABLE IF NOT EXISTS {self.table(progress)} (target varchar(300) PRIMARY KEY, "
             "owner text NOT NULL, batch bigint, source_table text NOT NULL, key_columns text NOT NULL, "
-            f"written_at datetime(6)) {self._table_options}"
+            f"written_at datetime(6), {BATCH_OFFSETS} text) {self._table_options}"
         )
 
     def create_table(self, mirror: Mirror) -> list[str]:

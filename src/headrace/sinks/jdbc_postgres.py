@@ -11,7 +11,7 @@ from headrace.changes.types import LogicalType
 from headrace.errors import ConnectError, HeadraceError, SinkError
 from headrace.sinks.jdbc_address import Address
 from headrace.sinks.jdbc_database import Database, Structure, Troubles
-from headrace.sinks.jdbc_dialect import LiveDialect, Mirror, TableName
+from headrace.sinks.jdbc_dialect import BATCH_OFFSETS, LiveDialect, Mirror, TableName
 from headrace.sinks.jdbc_postgres_rights import postgres_lacks
 from headrace.sinks.jdbc_text import Spelling
 from headrace.sinks.rights import Lack
@@ -75,7 +75,7 @@ class PostgresDialect(LiveDialect):
         return (
             f"CREATE TABLE IF NOT EXISTS {self.table(progress)} (target text PRIMARY KEY, owner text NOT NULL, "
             "batch bigint, source_table text NOT NULL, key_columns text NOT NULL, "
-            "written_at timestamp with time zone)"
+            f"written_at timestamp with time zone, {BATCH_OFFSETS} text)"
         )
 
     def create_table(self, mirror: Mirror) -> list[str]:

@@ -17,10 +17,10 @@ from headrace.apply.column_names import Step, renames_in_order
 from headrace.changes.table import Column
 from headrace.changes.types import LogicalType
 from headrace.errors import SchemaError, SinkError
-from headrace.sinks.base import BatchId
+from headrace.sinks.base import BatchId, Mark
 from headrace.sinks.evolution import KEEPING, RENAMING, Evolution, TargetColumn, evolution, key_before, known_names
 from headrace.sinks.jdbc_database import Database, Structure
-from headrace.sinks.jdbc_dialect import POSITION, Mirror, TableName
+from headrace.sinks.jdbc_dialect import BATCH_OFFSETS, POSITION, Mirror, TableName
 from headrace.sinks.jdbc_widening import holds
 
 _KEY_NAME = re.compile(r'"((?:[^"]|"")*)"')
@@ -30,12 +30,33 @@ _AWAY = "Move the target away and take a new snapshot."
 
 @dataclass(frozen=True)
 class Progress:
-    """What the progress table says of a target: who writes it, and the last batch that it has."""
+    """What the progress table says of a target: who writes it, and the last batch that it has.
+
+    Args:
+        owner: whose it is.
+        batch: the batch's number; null before the first.
+        source_table: what the target mirrors.
+        key_columns: by which it is kept.
+        offsets: number, hash of the offsets and sink of a batch, apart by blanks; it counts where the number is
+            `batch`, which an earlier release raises alone.
+    """
 
     owner: str
     batch: int | None
     source_table: str
     key_columns: str
+    offsets: str | None = None
+
+    def covers(self, batch: BatchId, place: str) -> bool:
+        """Whether the target has a batch; see `Mark`."""
+        if self.batch is None:
+            return False
+        number, hash, sink = (*(self.offsets or "").split(" "), "", "")[:3]
+        if number != str(self.batch):
+            return Mark(self.batch).covers(batch, place)
+        # What another sink of the pipeline wrote says nothing of this one's batch.
+        other = sink and batch.sink and sink != batch.sink
+        return not other and Mark(self.batch, hash).covers(batch, place)
 
 
 @dataclass(frozen=True)
@@ -101,6 +122,7 @@ class TargetTables:
     def __init__(self, database: Database, progress: TableName) -> None:
         self.database = database
         self.progress = progress
+        self._told_offsets = False
 
     def plan(
         self,
@@ -155,18 +177,20 @@ class TargetTables:
         mirror = replace(mirror, source=replace(source, columns=kept))
         add = tuple(columns[column.name] for column in changes.add)
         widen = tuple(columns[column.name] for column in changes.widen)
-        done = not claim and progress is not None and progress.batch is not None and progress.batch >= batch.number
+        done = not claim and progress is not None and progress.covers(batch, self._place(mirror.name))
         return TargetPlan(
             mirror, True, has_schema, progress, add, widen, changes.drop, changes.rename, claim=claim, done=done
         )
 
     def read(self, connection: Any, name: TableName) -> Progress | None:
         """What the progress table says of a target."""
-        if not self.database.structure(connection, self.progress).types:
+        columns = self.database.structure(connection, self.progress).types
+        if not columns:
             return None
+        self._told_offsets = BATCH_OFFSETS in columns
         lines = self.database.ask(
             connection,
-            "SELECT owner, batch, source_table, key_columns "
+            f"SELECT owner, batch, source_table, key_columns{f', {BATCH_OFFSETS}' if self._told_offsets else ''} "
             f"FROM {self.database.dialect.table(self.progress)} WHERE target = %s",
             (self.database.dialect.table(name),),
         )
@@ -188,6 +212,8 @@ class TargetTables:
             database.run(connection, [dialect.create_progress(self.progress)])
         else:
             database.run(connection, map(dialect.create_schema, sorted(schemas)))
+            if plans and not self._told_offsets:
+                self._tell_offsets(connection)
         progress = dialect.table(self.progress)
         for mirror in claims:
             target = dialect.table(mirror.name)
@@ -198,6 +224,24 @@ class TargetTables:
                 (target, batch.owner, mirror.source.id.full_path, key_names(mirror.source.key)),
             )
         connection.commit()
+
+    def _tell_offsets(self, connection: Any) -> None:
+        """Give a progress table of an earlier release its column for offsets."""
+        if BATCH_OFFSETS in self.database.structure(connection, self.progress).types:
+            return
+        statement = self.database.dialect.add_batch_offsets(self.progress)
+        try:
+            self.database.run(connection, [statement])
+        except self.database.troubles() as failure:
+            connection.rollback()
+            raise SinkError(
+                f"The progress table {self._place(self.progress)} lacks the column '{BATCH_OFFSETS}', and the login "
+                "may not add it.",
+                remedy=f"Let its owner run: {statement}.",
+            ) from failure
+
+    def _place(self, name: TableName) -> str:
+        return f"{name} of {self.database.address}"
 
     def prepare(self, connection: Any, plan: TargetPlan) -> None:
         """Create or evolve the target as planned. Repeatable; no data is touched."""
@@ -277,11 +321,21 @@ class TargetTables:
         """
         database, dialect = self.database, self.database.dialect
         progress, target = dialect.table(self.progress), dialect.table(mirror.name)
-        lines = database.ask(connection, f"SELECT owner, batch FROM {progress} WHERE target = %s FOR UPDATE", (target,))
+        lines = database.ask(
+            connection,
+            f"SELECT owner, batch, source_table, key_columns, {BATCH_OFFSETS} FROM {progress} "
+            "WHERE target = %s FOR UPDATE",
+            (target,),
+        )
         if not lines or lines[0][0] != batch.owner:
             connection.rollback()
             raise self._not_owned(mirror.name, lines[0][0] if lines else None, batch.owner)
-        if lines[0][1] is not None and lines[0][1] >= batch.number:
+        try:
+            covered = Progress(*lines[0]).covers(batch, self._place(mirror.name))
+        except SinkError:
+            connection.rollback()
+            raise
+        if covered:
             connection.rollback()
             return False
         self._refuse_lost(connection, mirror, staged)
@@ -299,8 +353,11 @@ class TargetTables:
             database.run(connection, [statement])
         database.run(
             connection,
-            [f"UPDATE {progress} SET batch = %s, written_at = CURRENT_TIMESTAMP WHERE target = %s"],
-            (batch.number, target),
+            [
+                f"UPDATE {progress} SET batch = %s, {BATCH_OFFSETS} = %s, written_at = CURRENT_TIMESTAMP "
+                "WHERE target = %s"
+            ],
+            (batch.number, f"{batch.number} {batch.offsets} {batch.sink}".strip(), target),
         )
         faultpoints.reach("sink.jdbc.before_commit")
         connection.commit()

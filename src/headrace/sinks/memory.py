@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from headrace.changes.table import TableId
 from headrace.options import Option
-from headrace.sinks.base import BatchId, Sink
+from headrace.sinks.base import BatchId, Mark, Sink
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -20,7 +20,8 @@ _kept: dict[str, dict[BatchId, list[Any]]] = {}
 class MemorySink(Sink):
     """Keeps the change rows of every batch in this process under a name. For tests and small trials only.
 
-    Order: rows lie in position order. Idempotence: a batch that is there already is not taken again. Runs in the
+    Order: rows lie in position order. Idempotence: a batch that is there already is not taken again; another one under
+    the same number stops. Runs in the
     driver.
     """
 
@@ -42,7 +43,10 @@ class MemorySink(Sink):
         """Collect a batch, unless it is there already."""
         name = self.settings["name"]
         with _lock:
-            if batch in _kept.get(name, {}):
+            ours = [kept for kept in _kept.get(name, {}) if (kept.owner, kept.sink) == (batch.owner, batch.sink)]
+            same = next((kept for kept in ours if kept.number == batch.number), None)
+            newest = same or max(ours, key=lambda kept: kept.number, default=None)
+            if newest is not None and Mark(newest.number, newest.offsets).covers(batch, f"memory '{name}'"):
                 return
         found = rows.orderBy("position").collect()
         with _lock:
