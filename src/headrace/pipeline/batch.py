@@ -20,6 +20,7 @@ from headrace.pipeline.dead_letter import DeadLetters
 from headrace.pipeline.large_values import fitting
 from headrace.pipeline.model import Target
 from headrace.pipeline.shaping import Found, Shaping, explained, tables_in
+from headrace.pipeline.shared_places import identities, may_meet, refuse_shared_places
 from headrace.sinks.base import BatchId
 from headrace.sinks.kafka import KafkaSink
 
@@ -43,6 +44,7 @@ class BatchWriter:
         dead_letters: where they go with `dead_letter`.
         keep: called with a batch's number and counts when some messages gave no change, after all sinks have the batch.
         offsets: a hash of a batch's offsets, by its number (`BatchId.offsets`).
+        connector: the kind of source.
     """
 
     def __init__(
@@ -56,6 +58,7 @@ class BatchWriter:
         dead_letters: DeadLetters | None = None,
         keep: Callable[[int, MessageCounts], None] = lambda batch, counts: None,
         offsets: Callable[[int], str] = lambda batch: "",
+        connector: str = "",
     ) -> None:
         self._pipeline = pipeline
         self._targets = targets
@@ -65,6 +68,9 @@ class BatchWriter:
         self._dead_letters = dead_letters
         self._keep = keep
         self._offsets = offsets
+        self._connector = connector
+        self._sinks = identities(targets)
+        self._may_meet = may_meet(targets)
         self._uses = Counter(target.format_key for target in targets if target.format is not None)
         self._checkpoint: str | None = None
         self._state = threading.Condition()
@@ -132,6 +138,9 @@ class BatchWriter:
                 encoded: dict[str, DataFrame] = {}
                 shortened = 0
                 shaped = self._shaped(rows, cleanup)
+                if self._may_meet:
+                    # Before the first sink has a row: of topics, and of tables that appeared later, nobody knew.
+                    refuse_shared_places(self._targets, tables_in(rows), self._connector)
                 for number, target in enumerate(self._targets, 1):
                     own = shaped[target.shaping.key]
                     if own is None:
@@ -150,7 +159,7 @@ class BatchWriter:
                         if isinstance(target.sink, KafkaSink):
                             given, lacking = fitting(own, given, target.format, target.sink)
                             shortened += len(lacking)
-                    target.sink.write(given, batch)
+                    target.sink.write(given, replace(batch, sink=self._sinks[number - 1]))
                     reach(f"pipeline.sink.{number}.written")
                 without = replace(without, shortened=shortened)
             if self._dead_letters is not None and without.unreadable:

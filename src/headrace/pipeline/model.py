@@ -45,6 +45,7 @@ from headrace.pipeline.dead_letter import TABLE, TOPIC, DeadLetters
 from headrace.pipeline.kafka_source import ON_ERROR, KafkaTopics
 from headrace.pipeline.routes import Route, Routes
 from headrace.pipeline.shaping import Shaping
+from headrace.pipeline.shared_places import refuse_same_places
 from headrace.pipeline.transforms import Transform
 from headrace.pipeline.yaml_file import Document, Place, hide, read_yaml
 from headrace.registry import did_you_mean
@@ -189,7 +190,7 @@ def read_model(path: Path) -> Model:
     sections = _sections(document)
     settings = sections.pipeline
     source_type, source, given = _source(document, sections, _absolute(settings.checkpoint, path))
-    targets = _targets(document, sections)
+    targets = _targets(document, sections, source_type)
     if not isinstance(source, KafkaTopics):
         _check_counts(document, source, targets)
     checkpoint = _absolute(settings.checkpoint, path)
@@ -451,11 +452,12 @@ def _with_folder(given: dict[str, Any], name: str, suffix: str, file: Path, chec
     return given if _URL.match(checkpoint) else {**given, name: f"{checkpoint}{suffix}"}
 
 
-def _targets(document: Document, sections: Sections) -> tuple[Target, ...]:
+def _targets(document: Document, sections: Sections, kind: str) -> tuple[Target, ...]:
     listed = _listed_sinks(sections)
     common = _format(document, sections.format, ("format",)) if sections.format is not None else None
     shared = _transforms(document, sections.transforms, ("transforms",))
     targets = [_target(document, section, place, common, n, shared) for n, (section, place) in enumerate(listed, 1)]
+    _made(document, ("sinks",), partial(refuse_same_places, targets, kind))
     if common is not None and not any(target.format is common[0] for target in targets):
         raise document.error(("format",), "No sink uses 'format'.", "Remove it, or add a sink that takes messages.")
     return tuple(targets)

@@ -14,6 +14,7 @@ from headrace.observe.checkpoint import Folder, batch_offsets, committed_batch, 
 from headrace.observe.completeness import offsets_of
 from headrace.pipeline.kafka_source import KafkaTopics
 from headrace.pipeline.model import Model, Target
+from headrace.pipeline.shared_places import refuse_shared_places
 from headrace.pipeline.unmatched import unmatched_in
 from headrace.sinks.base import BatchId
 from headrace.sources.base import Source
@@ -185,6 +186,7 @@ def plan_pipeline(model: Model, spark: SparkSession | None = None) -> PipelinePl
         *unmatched_in(model.targets, captured, databases.gone(offsets, captured)),
     ]
     require_matched(model.source.settings, unmatched)
+    refuse_shared_places(model.targets, (schema.id for schema in captured), model.source_type)
     return replace(
         plan,
         source=f"{model.source_type}, database {', '.join(sources)}",

@@ -26,6 +26,7 @@ from headrace.pipeline.kafka_source import KafkaTopics
 from headrace.pipeline.model import Model, read_model
 from headrace.pipeline.plan import PipelinePlan, needs_spark, plan_pipeline
 from headrace.pipeline.recover import recover
+from headrace.pipeline.shared_places import refuse_shared_places
 from headrace.pipeline.status import pipeline_status
 from headrace.pipeline.unmatched import unmatched_in
 from headrace.pipeline.verify import Verified, verify
@@ -126,6 +127,8 @@ class Pipeline:
             for target in self._model.targets:
                 target.shaping.remember(databases.structures(known))
                 target.shaping.expect(tables)
+            ids = [schema.id for schema in tables]
+            refuse_shared_places(self._model.targets, ids, self._model.source_type)
         for sink in self._sinks:
             sink.check()
         self._checked = True
@@ -214,6 +217,7 @@ class RunningPipeline:
             dead_letters=model.dead_letters,
             keep=self._checkpoint.keep_message_counts,
             offsets=self._checkpoint.offsets_hash,
+            connector=model.source_type,
         )
         self.watch = Watch(model.name, self.progress, model.hide)
         """What is served of this run."""

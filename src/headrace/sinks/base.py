@@ -108,6 +108,7 @@ class Sink(ABC):
         takes: `messages` or `changes`.
         looks_with_spark: whether `preview` needs a session to look at a target.
         takes_errors: whether `error` rows rest in it like others, so that messages which can't be read are not lost.
+        is_one_place: whether all tables go to one place.
     """
 
     name: ClassVar[str]
@@ -116,9 +117,23 @@ class Sink(ABC):
     takes: ClassVar[Literal["messages", "changes"]]
     looks_with_spark: ClassVar[bool] = False
     takes_errors: ClassVar[bool] = False
+    is_one_place: ClassVar[bool] = False
 
     def __init__(self, options: Options) -> None:
         self.settings = options
+
+    def places(self, table: TableId | None = None, topic: str | None = None) -> frozenset[str]:
+        """Where this sink writes, so that two sinks which write the same place have a text in common; asks nobody.
+
+        Args:
+            table: one that it gets, by its name in the sink; without one, what all its places lie under (followed by
+                `/` and more).
+            topic: for a sink that takes messages, where those of the table go; empty where that is not known.
+
+        Returns:
+            Several texts where a place has several names; none where nothing is known.
+        """
+        return frozenset()
 
     @abstractmethod
     def check(self) -> None:

@@ -10,7 +10,7 @@ from headrace.changes.table import TableId
 from headrace.errors import SinkError
 from headrace.options import Option
 from headrace.sinks.delta_table import DeltaTable, folder_of
-from headrace.sinks.folder import absolute, refuse_read_only, rights_in
+from headrace.sinks.folder import absolute, folder_identity, refuse_read_only, rights_in
 from headrace.sinks.lake_sink import LakeSink, can_clone
 from headrace.sinks.rights import Rights
 
@@ -78,6 +78,12 @@ class DeltaSink(LakeSink):
     def place(self, id: TableId) -> str:
         """The folder."""
         return folder_of(absolute(self.settings["path"]), id)
+
+    def places(self, table: TableId | None = None, topic: str | None = None) -> frozenset[str]:
+        """The folder, or a table's folder in it."""
+        root = folder_identity(self.settings["path"])
+        # Without regard to case, because not every file system has it.
+        return frozenset([root if table is None else folder_of(root, table).lower()])
 
     def new_table_properties(self) -> dict[str, str]:
         """Whether there are deletion vectors."""

@@ -10,7 +10,7 @@ from headrace.changes.table import TableId
 from headrace.errors import SinkError
 from headrace.options import Option
 from headrace.sinks.base import BatchId, Mark, Sink
-from headrace.sinks.folder import Folder, absolute, refuse_read_only, rights_in
+from headrace.sinks.folder import Folder, absolute, folder_identity, refuse_read_only, rights_in
 from headrace.sinks.rights import Rights
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ class FilesSink(Sink):
     name: ClassVar[str] = "files"
     guarantee: ClassVar[Literal["exactly-once", "at-least-once"]] = "at-least-once"
     takes: ClassVar[Literal["messages", "changes"]] = "messages"
+    is_one_place: ClassVar[bool] = True
     options: ClassVar[tuple[Option, ...]] = (
         Option("path", str, "The folder that holds a folder per batch; made if it is not there."),
     )
@@ -52,6 +53,10 @@ class FilesSink(Sink):
     def rights(self, tables: Sequence[TableId], topics: Sequence[str]) -> Rights:
         """Whether the folder takes a file; one is made and deleted again."""
         return rights_in(self.settings["path"])
+
+    def places(self, table: TableId | None = None, topic: str | None = None) -> frozenset[str]:
+        """The folder."""
+        return frozenset([folder_identity(self.settings["path"])])
 
     def write(self, rows: DataFrame, batch: BatchId) -> None:
         """Write one batch's folder, in place of the same batch's older one.

@@ -14,10 +14,26 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+_SAME_SCHEMES = {"s3a": "s3", "s3n": "s3", "abfss": "abfs", "wasbs": "wasb"}
+"""Schemes of one store that reach the same folders."""
+
+
 def absolute(path: str) -> str:
     """A path without a scheme that is relative belongs to the driver's working folder."""
     plain = path.rstrip("/")
     return plain if "://" in plain or plain.startswith(("/", "file:")) else str(Path(plain).absolute())
+
+
+def folder_identity(path: str) -> str:
+    """The same text for the same folder, however it is spelled; of folders on this machine links are followed."""
+    plain = absolute(path)
+    scheme, separator, rest = plain.partition("://")
+    if not separator or scheme.lower() == "file":
+        local = rest if separator else plain.removeprefix("file:")
+        return os.path.realpath(f"/{local.lstrip('/')}")
+    host, _, inside = rest.partition("/")
+    name = scheme.lower()
+    return f"{_SAME_SCHEMES.get(name, name)}://{host}/{os.path.normpath(f'/{inside}').lstrip('/')}".rstrip("/")
 
 
 def refuse_read_only(path: str) -> None:

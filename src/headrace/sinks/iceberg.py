@@ -11,7 +11,7 @@ from headrace.changes.table import TableId
 from headrace.errors import ConnectError, OptionError, SinkError
 from headrace.options import Option, Options
 from headrace.sinks.delta_table import escaped
-from headrace.sinks.folder import absolute, refuse_read_only, rights_in
+from headrace.sinks.folder import absolute, folder_identity, refuse_read_only, rights_in
 from headrace.sinks.iceberg_table import IcebergTable, refuse_without_iceberg
 from headrace.sinks.jdbc_address import Address, parse_address
 from headrace.sinks.jdbc_database import Database
@@ -146,6 +146,15 @@ class IcebergSink(LakeSink):
     def place(self, id: TableId) -> str:
         """The name in the catalogue."""
         return ".".join(self._names(id))
+
+    def places(self, table: TableId | None = None, topic: str | None = None) -> frozenset[str]:
+        """The catalogue, or a table's name in it; of a catalogue of folders the table's folder."""
+        settings = self.settings
+        if settings["catalog_type"] == "hadoop" and settings["warehouse"]:
+            root = folder_identity(settings["warehouse"])
+        else:
+            root = f"Iceberg catalogue {settings['uri'] or settings['catalog']}"
+        return frozenset([root if table is None else "/".join((root, *self._names(table)[1:])).lower()])
 
     def _names(self, id: TableId) -> tuple[str, str, str]:
         namespace = self.settings["namespace"] or escaped(id.schema or id.database or "default")

@@ -170,6 +170,18 @@ class JdbcSink(Sink):
         )
         return TargetPreview(str(mirror.name), plan.exists, changes)
 
+    def places(self, table: TableId | None = None, topic: str | None = None) -> frozenset[str]:
+        """The database, or a table's name in it, whose default schema is not asked for."""
+        address = self.database.address
+        host = {"localhost": "127.0.0.1", "::1": "127.0.0.1"}.get(address.host.lower(), address.host.lower())
+        root = f"{address.kind}://{host}:{address.port}/{address.database}"
+        if table is None:
+            return frozenset([root])
+        default = {"postgresql": "public"}.get(address.kind, address.database)
+        name = _named(self._name_parts, default, table)
+        text = f"{root}/{name.schema}/{name.name}"
+        return frozenset([text.lower() if self.database.dialect.folds_names else text])
+
     def write(self, rows: DataFrame, batch: BatchId) -> None:
         """Bring the mirrors of all tables in the batch up to its end: tables side by side, each in its own transaction.
 

@@ -211,6 +211,13 @@ class KafkaSink(Sink):
         of = "1 topic" if len(topics) == 1 else f"{len(topics):,} topics"
         return Rights(f"The login has every right to write {of}.", (*lacks, *aside.lacks))
 
+    def places(self, table: TableId | None = None, topic: str | None = None) -> frozenset[str]:
+        """A topic by each broker that is named."""
+        servers = {server.strip().lower() for server in self.settings["bootstrap_servers"].split(",") if server.strip()}
+        if topic == "":
+            return frozenset()
+        return frozenset(f"Kafka at {server}" if topic is None else f"Kafka at {server}/{topic}" for server in servers)
+
     def write(self, rows: DataFrame, batch: BatchId) -> None:
         """Write a batch's messages. A replay writes them again.
 

@@ -29,6 +29,7 @@ class MemorySink(Sink):
     guarantee: ClassVar[Literal["exactly-once", "at-least-once"]] = "exactly-once"
     takes: ClassVar[Literal["messages", "changes"]] = "changes"
     takes_errors: ClassVar[bool] = True
+    is_one_place: ClassVar[bool] = True
     options: ClassVar[tuple[Option, ...]] = (
         Option("name", str, "Under which name the batches are kept; see `MemorySink.batches`.", default="memory"),
     )
@@ -38,6 +39,10 @@ class MemorySink(Sink):
 
     def rights(self, tables: Sequence[TableId], topics: Sequence[str]) -> None:
         """There is nobody to ask."""
+
+    def places(self, table: TableId | None = None, topic: str | None = None) -> frozenset[str]:
+        """The name."""
+        return frozenset([f"memory '{self.settings['name']}'"])
 
     def write(self, rows: DataFrame, batch: BatchId) -> None:
         """Collect a batch, unless it is there already."""

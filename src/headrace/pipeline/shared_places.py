@@ -1,0 +1,109 @@
+"""Two sinks of a pipeline must not write the same place: each would take the other's batch for its own.
+
+What a sink says of its places (`Sink.places`) is compared. With the file alone sinks are found that write the same
+whatever the tables are; with the tables that are captured, or that are in a batch, the others.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from headrace.changes.table import TableId
+from headrace.errors import OptionError
+
+if TYPE_CHECKING:
+    from headrace.pipeline.model import Target
+
+_ANY_TABLE = TableId("database", "schema", "table")
+_REMEDY = (
+    "Give each sink a place of its own, or routes by which each table goes to one of them (unrouted_tables: leave_out)."
+)
+
+
+def refuse_shared_places(targets: Sequence[Target], tables: Iterable[TableId], connector: str) -> None:
+    """Stop where two sinks would write the rows of these tables to the same place.
+
+    Args:
+        targets: the sinks.
+        tables: by their names in the source.
+        connector: which kind of source they are of.
+
+    Raises:
+        OptionError: they would.
+    """
+    if not any(_meeting(targets)):
+        return
+    owners: dict[str, tuple[Target, TableId]] = {}
+    for id in tables:
+        for target in targets:
+            destination = target.shaping.routes.destination(id)
+            if destination is None:
+                continue
+            for place in _places(target, destination.id, connector):
+                other, first = owners.setdefault(place, (target, id))
+                if other is not target:
+                    both = f"table {first.path}" if first == id else f"tables {first.path} and {id.path}"
+                    raise OptionError(f"{_pair(other, target)} would both write {both} to {place}.", remedy=_REMEDY)
+
+
+def refuse_same_places(targets: Sequence[Target], connector: str) -> None:
+    """Stop where two sinks write the same place whatever the tables are; asks nobody.
+
+    Raises:
+        OptionError: they do.
+    """
+    owners: dict[str, Target] = {}
+    for target in targets:
+        whole = target.sink.places()
+        # Where a table goes can only be said beforehand of a sink that has no routes.
+        anything = set() if target.shaping.routes.routes else _places(target, _ANY_TABLE, connector)
+        for place in anything | (whole if target.sink.is_one_place else set()):
+            other = owners.setdefault(place, target)
+            if other is not target:
+                where = min(whole) if whole else place
+                raise OptionError(f"{_pair(other, target)} write the same tables to {where}.", remedy=_REMEDY)
+
+
+def identities(targets: Sequence[Target]) -> list[str]:
+    """What tells each sink apart from those with which it shares a place (`BatchId.sink`); empty where there is none.
+
+    It follows from what the sink gets, so that it stays when sinks change their order in the file.
+    """
+    return [
+        hashlib.sha256(f"{target.type} {target.format_key} {target.shaping.key}".encode()).hexdigest()[:8]
+        if meets
+        else ""
+        for target, meets in zip(targets, _meeting(targets), strict=True)
+    ]
+
+
+def may_meet(targets: Sequence[Target]) -> bool:
+    """Whether some sinks share a folder, a database or a Kafka, so that the tables decide whether they meet."""
+    return any(_meeting(targets))
+
+
+def _meeting(targets: Sequence[Target]) -> list[bool]:
+    roots = [target.sink.places() for target in targets]
+    return [
+        any(_within(a, b) for n, theirs in enumerate(roots) if n != place for a in mine for b in theirs)
+        for place, mine in enumerate(roots)
+    ]
+
+
+def _within(a: str, b: str) -> bool:
+    a, b = a.lower(), b.lower()
+    return a == b or a.startswith(f"{b}/") or b.startswith(f"{a}/")
+
+
+def _places(target: Target, id: TableId, connector: str) -> frozenset[str]:
+    if target.format is None:
+        return target.sink.places(id)
+    topic = target.format.topic_for(id, connector)
+    # Where messages go that have no topic of their own is known as well as the topic.
+    return target.sink.places(id, topic or "")
+
+
+def _pair(one: Target, other: Target) -> str:
+    return f"{one.label[:1].upper()}{one.label[1:]} and {other.label}"
