@@ -39,6 +39,7 @@ def signal(
     out = Console(highlight=False, markup=False, soft_wrap=True)
     with failures_told(debug) as shown:
         from headrace.errors import ConnectError, OptionError
+        from headrace.pipeline.checkpoint import check_sound
         from headrace.pipeline.model import read_model
         from headrace.sources.base import Source
 
@@ -48,6 +49,7 @@ def signal(
             raise OptionError(
                 f"The source of '{model.name}' takes no signals.", remedy="Ask the pipeline that reads the database."
             )
+        check_sound(model.checkpoint, model.source_type, run=False)
         # Commas that a regular expression needs stand in braces.
         wanted = [name.strip() for name in re.split(r",(?![^{]*\})", tables) if name.strip()]
         data = signal_data(asked, wanted, kind=type, filter=filter, message=message)

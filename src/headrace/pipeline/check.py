@@ -24,7 +24,7 @@ from headrace import registry
 from headrace.changes import TableId, TableSchema
 from headrace.errors import HeadraceError
 from headrace.observe.checkpoint import local_path
-from headrace.pipeline.checkpoint import holder, known_offsets
+from headrace.pipeline.checkpoint import check_sound, holder, known_offsets
 from headrace.pipeline.kafka_source import KafkaTopics
 from headrace.pipeline.model import Model, Target, find_mistakes, missing_package, read_model
 from headrace.pipeline.plan import PipelinePlan, TablePlan, plan_pipeline
@@ -171,7 +171,12 @@ def _connect(model: Model) -> Iterator[Finding]:
         yield from _tried(Level.CONNECT, label, sink.reach)
     if local_path(model.checkpoint) is None:
         yield Finding(Level.CONNECT, Verdict.NOTE, "checkpoint", "It is elsewhere and was not looked at.")
-    elif (by := holder(model.checkpoint)) is not None:
+        return
+    try:
+        check_sound(model.checkpoint, model.source_type)
+    except HeadraceError as error:
+        yield _failed(Level.CONNECT, "checkpoint", error)
+    if (by := holder(model.checkpoint)) is not None:
         running = f"The pipeline runs now (process {by[0]})."
         yield Finding(Level.CONNECT, Verdict.NOTE, "checkpoint", running, "A second run would be refused.")
 

@@ -25,6 +25,7 @@ from headrace.observe.checkpoint import (
     planned_batch,
 )
 from headrace.observe.completeness import offsets_of
+from headrace.observe.kept_offsets import check_checkpoint
 from headrace.observe.messages import KeptCounts, MessageCounts
 from headrace.sinks.base import offsets_hash
 from headrace.sources.databases import Offsets
@@ -109,6 +110,23 @@ def known_offsets(location: str, spark: SparkSession | None = None) -> Offsets:
     lines = [] if batch is None else batch_offsets(folder, batch)
     found = offsets_of(lines[0]) if lines and lines[0] else None
     return found or Offsets()
+
+
+def check_sound(location: str, kind: str, spark: SparkSession | None = None, *, run: bool = True) -> None:
+    """Whether a run can go on from a checkpoint, as far as it can be looked at from here.
+
+    Args:
+        location: path or URL.
+        kind: the source's registered name, or `kafka`.
+        spark: a classic session, for a checkpoint that is not on this machine.
+        run: whether a run is to go on from it.
+
+    Raises:
+        OptionError: it is damaged.
+        PositionMismatch: another source wrote it, or another release.
+    """
+    if spark is not None or local_path(location) is not None:
+        check_checkpoint(open_folder(location, spark), kind=kind, run=run)
 
 
 @contextlib.contextmanager

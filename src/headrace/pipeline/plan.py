@@ -12,6 +12,7 @@ from headrace.changes import TableSchema
 from headrace.errors import HeadraceError
 from headrace.observe.checkpoint import Folder, batch_offsets, committed_batch, open_folder
 from headrace.observe.completeness import offsets_of
+from headrace.observe.kept_offsets import check_checkpoint, checkpoint_id
 from headrace.pipeline.kafka_source import KafkaTopics
 from headrace.pipeline.model import Model, Target
 from headrace.pipeline.shared_places import refuse_shared_places
@@ -145,6 +146,7 @@ def plan_pipeline(model: Model, spark: SparkSession | None = None) -> PipelinePl
         HeadraceError: as a run's first batch: the source can't be reached, a table is not captured, changes are lost.
     """
     folder = open_folder(model.checkpoint, spark)
+    check_checkpoint(folder, kind=model.source_type)
     batch = committed_batch(folder)
     lines = [] if batch is None else batch_offsets(folder, batch)
     line = lines[0] if lines else None
@@ -245,8 +247,7 @@ def _target(
 
 def _checkpoint_id(folder: Folder) -> str:
     """The id that Spark keeps in the checkpoint, by which targets know who writes to them."""
-    text = folder.text("metadata")
-    return str(json.loads(text)["id"]) if text else _NEW
+    return checkpoint_id(folder) or _NEW
 
 
 def _sink_text(target: Target) -> str:

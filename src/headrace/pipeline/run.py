@@ -20,7 +20,7 @@ from headrace.observe.progress import Progress, ProgressBoard
 from headrace.observe.status import PipelineStatus
 from headrace.options import as_text
 from headrace.pipeline.batch import BatchWriter, wait_for
-from headrace.pipeline.checkpoint import Checkpoint, check_free, known_offsets, owned
+from headrace.pipeline.checkpoint import Checkpoint, check_free, check_sound, known_offsets, owned
 from headrace.pipeline.ending import DatabasesEnding, Ending, TopicsEnding
 from headrace.pipeline.kafka_source import KafkaTopics
 from headrace.pipeline.model import Model, read_model
@@ -116,6 +116,7 @@ class Pipeline:
                 an expression says is read at the first batch.
         """
         check_free(self.checkpoint)
+        check_sound(self.checkpoint, self._model.source_type, spark)
         source = self._model.source
         tables: Sequence[TableSchema] = ()
         if isinstance(source, KafkaTopics):

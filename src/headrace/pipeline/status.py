@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from headrace.errors import HeadraceError
 from headrace.observe.checkpoint import MESSAGE_COUNTS, batch_offsets, committed_batch, local_path, open_folder
 from headrace.observe.completeness import offsets_of
+from headrace.observe.kept_offsets import check_checkpoint
 from headrace.observe.messages import KeptCounts
 from headrace.observe.status import DatabaseStatus, PipelineStatus, database_status
 from headrace.pipeline.checkpoint import holder
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 def pipeline_status(model: Model, spark: SparkSession | None, *, ask_source: bool) -> PipelineStatus:
     """Where a pipeline stands now. Nothing is written, and a run is not disturbed."""
     folder = open_folder(model.checkpoint, spark)
+    check_checkpoint(folder, kind=model.source_type)
     batch = committed_batch(folder)
     lines = [] if batch is None else batch_offsets(folder, batch)
     line = lines[0] if lines else None

@@ -14,6 +14,7 @@ from headrace.changes.table import TableId
 from headrace.changes.typed import quote
 from headrace.errors import OptionError, SinkError
 from headrace.options import Option, Options
+from headrace.pipeline.checkpoint import check_sound
 from headrace.pipeline.comparison import Comparison, compare
 from headrace.pipeline.kafka_source import KafkaTopics
 from headrace.pipeline.model import Model, Target
@@ -66,6 +67,7 @@ def verify(model: Model, spark: SparkSession, *, most: int) -> Iterator[Verified
             f"Pipeline '{model.name}' has no sink whose tables can be compared.",
             remedy="verify compares tables of the sinks delta, iceberg and jdbc.",
         )
+    check_sound(model.checkpoint, model.source_type, spark)
     folder = Path(tempfile.mkdtemp(prefix="headrace-verify-"))
     try:
         rows = _read_anew(model, spark, folder)
