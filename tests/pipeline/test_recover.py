@@ -10,6 +10,7 @@ import pytest
 from pyspark.errors import PySparkException
 
 import headrace
+from headrace.apply import no_order
 from headrace.changes.refusal import Mark, refusal
 from headrace.errors import CaptureError, ConnectError, FormatError, HeadraceError, SchemaError, SinkError
 from headrace.options import parse_options
@@ -130,6 +131,7 @@ MARKS: dict[Mark, tuple[Callable[[PySparkException], None], str]] = {
         "A change for the Delta table /lake/a has no place in the order: its sequence is null. "
         "Leave such rows out, or order by an expression that is never null.",
     ),
+    Mark.NO_ORDER: (_met_by_a_lake, str(no_order("dbo.a", "Delta table /lake/a"))),
     Mark.MAYBE_TOO_LARGE: (
         _met_by_kafka,
         "Kafka at k:9092 did not take batch 7. --debug shows Kafka's own message. The batch can be repeated.",

@@ -8,6 +8,19 @@ from headrace.apply.carry import carried
 from headrace.apply.change_log import change_log
 from headrace.apply.fold import fold, upserts
 from headrace.apply.keyless import fold_keyless
+from headrace.apply.sequence import disordered, no_order, sequenced
 from headrace.apply.survey import TableBatch, survey, under_new_names
 
-__all__ = ["TableBatch", "carried", "change_log", "fold", "fold_keyless", "survey", "under_new_names", "upserts"]
+__all__ = [
+    "TableBatch",
+    "carried",
+    "change_log",
+    "disordered",
+    "fold",
+    "fold_keyless",
+    "no_order",
+    "sequenced",
+    "survey",
+    "under_new_names",
+    "upserts",
+]

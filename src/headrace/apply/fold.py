@@ -10,6 +10,8 @@ The folded rows of a batch are a DataFrame with these columns:
 | `present` | null: every column is written. Otherwise the columns to write; the target keeps the rest |
 | `whole` | false: where the target has no row of that key, or `present` is null, values are missing |
 
+Changes of one key from several sequences stop the query (`headrace.apply.sequence`).
+
 Snapshot rows are upserts like others: what keeps them from winning over a newer change is their position, here and in
 the target.
 """
@@ -18,7 +20,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from headrace.apply.sequence import disordered
 from headrace.apply.survey import TableBatch
+from headrace.changes.refusal import Mark
 from headrace.changes.table import Column
 from headrace.changes.typed import literal, quote, typed_image, typed_value
 
@@ -147,9 +151,13 @@ def _is_newest(image: str, schema_id: str, table: TableBatch) -> str:
 def _fold_whole(changes: DataFrame, table: TableBatch) -> DataFrame:
     """Every image is whole: the last change per key is the answer."""
     keys = ", ".join(f"k{number}" for number in range(len(table.schema.key)))
-    last = changes.selectExpr("*", f"row_number() over (partition by {keys} order by position desc) as nth").where(
-        "nth = 1"
-    )
+    newest_first = f"over (partition by {keys} order by position desc)"
+    numbered, wanted = changes.selectExpr("*", f"row_number() {newest_first} as nth"), "nth = 1"
+    if table.decoded:
+        # Where a change stands beside one of another sequence, the last one is not known.
+        numbered = numbered.selectExpr("*", f"lead(position) {newest_first} as earlier")
+        wanted = f"if({disordered('earlier', 'position')}, {Mark.NO_ORDER.sql}, nth = 1)"
+    last = numbered.where(wanted)
     return last.selectExpr(
         "if(deleted, 'delete', 'upsert') as op",
         "position",
@@ -182,9 +190,12 @@ def _fold_partial(changes: DataFrame, table: TableBatch) -> DataFrame:
     ordered = (
         f"array_sort(collect_list({one}), (a, b) -> if(a.position < b.position, -1, if(a.position > b.position, 1, 0)))"
     )
+    unclear = disordered("history[i - 1].position", "history[i].position")
+    clear = f"if(exists(sequence(0, size(history) - 1), i -> i > 0 and {unclear}), {Mark.NO_ORDER.sql}, true)"
     folded = (
         changes.groupBy(*keys)
         .agg(sf.expr(f"{ordered} as history"))
+        .where(clear if table.decoded else "true")
         .selectExpr(
             *keys,
             "element_at(history, -1).position as position",

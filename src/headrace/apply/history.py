@@ -25,7 +25,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from headrace.apply.fold import keyed, row_of
+from headrace.apply.sequence import disordered
 from headrace.apply.survey import TableBatch
+from headrace.changes.refusal import Mark
 from headrace.changes.typed import literal, quote
 
 if TYPE_CHECKING:
@@ -94,6 +96,8 @@ def ordered(events: DataFrame, key: Sequence[str], columns: Sequence[str], track
     Adds `run`, `n` (events of the run), `opens` (a delete: it ends a version), `known` (false: columns are missing
     because nothing before said them). An event that changes no tracked column belongs to the version before it.
 
+    Events of a key whose positions are of several sequences stop the query (`headrace.apply.sequence`).
+
     Args:
         events: all that is known of the keys.
         key: names of the key columns.
@@ -104,6 +108,12 @@ def ordered(events: DataFrame, key: Sequence[str], columns: Sequence[str], track
     one = events.selectExpr(
         "*", f"row_number() over (partition by {keys}, at order by deleted desc, origin, common, row desc) as nth"
     ).where("nth = 1")
+    position = events.schema["at"].dataType
+    if "position" in getattr(position, "names", ()):
+        earlier = f"lag(at.position) over (partition by {keys} order by at)"
+        unclear = disordered("earlier_position", "at.position", strict=True)
+        one = one.selectExpr("*", f"{earlier} as earlier_position")
+        one = one.where(f"if({unclear}, {Mark.NO_ORDER.sql}, true)").drop("earlier_position")
     lives = one.selectExpr("*", f"sum(cast(deleted as int)) over (partition by {keys} order by at) as life")
     since = f"over (partition by {keys}, life order by at)"
     fields = ", ".join(

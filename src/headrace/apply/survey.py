@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from headrace.apply.column_names import Step, after_steps, renamed_keys, steps_of
+from headrace.apply.sequence import GIVEN, MARK, SUFFIX, no_order
 from headrace.changes.operation import DATA_OPERATIONS, Operation
 from headrace.changes.table import TableId, TableSchema
 from headrace.changes.typed import literal, quote
@@ -53,6 +54,7 @@ class TableBatch:
             older in a target. Known of the source's own reads, incremental ones aside.
         keys: the least and the greatest key, where it is one whole number; None where that is not known.
         width: how many columns the newest structure has in the source; 0 for as many as `schema`.
+        decoded: some row comes from a message, whose position compares in its sequence only.
         given: the `schema_id` of structures that the user gave. Rows may be older than them, so what an insert lacks
             was not there yet.
         steps: what statements in the batch do to the names of columns. Where they come with neither rows nor a
@@ -72,6 +74,7 @@ class TableBatch:
     read_again_from: str | None = None
     keys: tuple[int, int] | None = None
     width: int = 0
+    decoded: bool = False
     given: frozenset[str] = frozenset()
     steps: tuple[Step, ...] = ()
     renamed: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
@@ -173,6 +176,7 @@ def survey(rows: DataFrame, known: Callable[[TableId], tuple[Step, ...]] = lambd
             "position",
             "snapshot",
             "message is not null as decoded",
+            f"if(contains(position, '{MARK}'), right(position, {SUFFIX}), '') as sequence",
             "if(op = 'schema', table_schema, null) as structure",
             f"{_STATEMENT} as has_statement",
             "if(op in ('r', 'c', 'u'), coalesce(size(after), 0), null) as after_size",
@@ -303,6 +307,9 @@ def _aggregates(counts: str) -> list[Any]:
         sf.expr("max(position) as last_at"),
         sf.expr("bool_or(has_statement) as has_statement"),
         sf.expr("max(position) filter (where op = 't') as truncate_at"),
+        sf.expr("coalesce(bool_or(decoded), false) as any_decoded"),
+        sf.expr("min(sequence) filter (where op <> 'schema') as least_sequence"),
+        sf.expr("max(sequence) filter (where op <> 'schema') as greatest_sequence"),
         sf.expr("min(after_size) as after_size"),
         sf.expr("min(before_size) as before_size"),
         sf.expr("coalesce(bool_or(key_changed), false) as key_changed"),
@@ -377,17 +384,23 @@ def _table_batch(
             called = renamed.get(line["schema_id"] or newest_id, {})
             lacking = bool(schema.key) and not names <= {called.get(c.name, c.name) for c in follows.columns}
             partial = partial or lacking or min(images) < len(follows.columns)
+    truncate_at = max((line["truncate_at"] for line in lines if line["truncate_at"]), default=None)
+    sequences = {line[name] for line in lines for name in ("least_sequence", "greatest_sequence")} - {None}
+    if truncate_at is not None and len(sequences) > 1 and not truncate_at.startswith(GIVEN):
+        # Whether a row came before the table was emptied, or after.
+        raise no_order(str(id))
     return TableBatch(
         id=id,
         schema=schema,
         columns=columns,
         counts=dict(counts),
-        truncate_at=max((line["truncate_at"] for line in lines if line["truncate_at"]), default=None),
+        truncate_at=truncate_at,
         partial=partial,
         key_changed=any(line["key_changed"] for line in lines),
         initial=bool(counts) and sum(line["initial"] for line in lines) == sum(counts.values()),
         snapshot_ended=any(line["snapshot_ended"] for line in lines),
         keys=_key_range(schema, lines),
+        decoded=any(line["any_decoded"] for line in lines),
         read_again_from=max((f"{line['read_commit']}/" for line in lines if line["read_commit"]), default=None),
         width=len(newest.columns) if len(newest.columns) != len(schema.columns) else 0,
         given=frozenset(key for key in schemas if key in given),

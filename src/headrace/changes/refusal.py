@@ -22,6 +22,8 @@ class Mark(StrEnum):
     """A change without all columns met no row of its key in the target."""
     SEQUENCE_MISSING = "HEADRACE_SEQUENCE_MISSING"
     """A change has no place in the order."""
+    NO_ORDER = "HEADRACE_NO_ORDER"
+    """Two changes of one row come from different sequences."""
     MAYBE_TOO_LARGE = "HEADRACE_MAYBE_TOO_LARGE"
     """A Kafka message may be too large; it has to be weighed exactly."""
     NEW_TOPIC = "HEADRACE_NEW_TOPIC"

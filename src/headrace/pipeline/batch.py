@@ -6,7 +6,7 @@ import datetime as dt
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -22,7 +22,9 @@ from headrace.pipeline.model import Target
 from headrace.pipeline.shaping import Found, Shaping, explained, tables_in
 from headrace.pipeline.shared_places import identities, may_meet, refuse_shared_places
 from headrace.sinks.base import BatchId
+from headrace.sinks.jdbc import JdbcSink
 from headrace.sinks.kafka import KafkaSink
+from headrace.sinks.lake_sink import LakeSink
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -42,6 +44,7 @@ class BatchWriter:
             are no event; None when the stream gives change rows.
         on_error: what becomes of `error` rows: `row`, `drop`, `dead_letter` or `fail`.
         dead_letters: where they go with `dead_letter`.
+        epochs: gives the ids of topics, so that those of a topic that was made again are told apart.
         keep: called with a batch's number and counts when some messages gave no change, after all sinks have the batch.
         offsets: a hash of a batch's offsets, by its number (`BatchId.offsets`).
         connector: the kind of source.
@@ -56,6 +59,7 @@ class BatchWriter:
         *,
         on_error: str = "row",
         dead_letters: DeadLetters | None = None,
+        epochs: Callable[[], Mapping[str, str]] = dict,
         keep: Callable[[int, MessageCounts], None] = lambda batch, counts: None,
         offsets: Callable[[int], str] = lambda batch: "",
         connector: str = "",
@@ -66,6 +70,7 @@ class BatchWriter:
         self._decode = decode
         self._on_error = on_error
         self._dead_letters = dead_letters
+        self._epochs = epochs
         self._keep = keep
         self._offsets = offsets
         self._connector = connector
@@ -159,6 +164,8 @@ class BatchWriter:
                         if isinstance(target.sink, KafkaSink):
                             given, lacking = fitting(own, given, target.format, target.sink)
                             shortened += len(lacking)
+                    if self._decode is not None and isinstance(target.sink, LakeSink | JdbcSink):
+                        given = target.sink.sequenced(given, self._epochs())
                     target.sink.write(given, replace(batch, sink=self._sinks[number - 1]))
                     reach(f"pipeline.sink.{number}.written")
                 without = replace(without, shortened=shortened)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import re
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from headrace.errors import ConnectError, DataLossError, OptionError
 from headrace.formats.base import Format
@@ -170,6 +170,28 @@ class KafkaTopics:
             return held
         finally:
             consumer.close()
+
+    def ids(self, spark: SparkSession) -> Callable[[], Mapping[str, str]]:
+        """Gives the id of every topic, asked of Kafka at each call; a topic that is made again has another one.
+
+        Runs in the driver's JVM. Brokers before 2.8 have no ids.
+        """
+        jvm = spark.sparkContext._jvm
+        assert jvm is not None
+        properties = jvm.java.util.Properties()
+        for name, value in self.client_settings.items():
+            properties.setProperty(name.partition(".")[2], value)
+        properties.setProperty("bootstrap.servers", self.settings["bootstrap_servers"])
+        admin: Any = None
+
+        def now() -> Mapping[str, str]:
+            nonlocal admin
+            if admin is None:
+                admin = jvm.org.apache.kafka.clients.admin.AdminClient.create(properties)
+            listed = admin.listTopics().listings().get()
+            return {one.name(): one.topicId().toString() for one in listed if self.reads(one.name())}
+
+        return now
 
     def reads(self, topic: str) -> bool:
         """Whether a topic is among those that are read, if it exists."""

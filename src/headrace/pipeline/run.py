@@ -216,6 +216,7 @@ class RunningPipeline:
             None if topics is None else partial(read, topics.format),
             on_error="row" if topics is None else topics.on_error,
             dead_letters=model.dead_letters,
+            epochs=dict if topics is None else topics.ids(spark),
             keep=self._checkpoint.keep_message_counts,
             offsets=self._checkpoint.offsets_hash,
             connector=model.source_type,

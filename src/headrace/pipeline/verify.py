@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from headrace.apply import TableBatch, carried, fold, fold_keyless, survey, upserts
+from headrace.apply import TableBatch, carried, fold, fold_keyless, no_order, survey, upserts
+from headrace.changes.refusal import Mark
 from headrace.changes.table import TableId
 from headrace.changes.typed import quote
 from headrace.errors import OptionError, SinkError
@@ -18,7 +19,7 @@ from headrace.pipeline.checkpoint import check_sound
 from headrace.pipeline.comparison import Comparison, compare
 from headrace.pipeline.kafka_source import KafkaTopics
 from headrace.pipeline.model import Model, Target
-from headrace.pipeline.shaping import tables_in
+from headrace.pipeline.shaping import Shaping, tables_in
 from headrace.sinks.base import BatchId, Sink
 from headrace.sinks.jdbc import JdbcSink
 from headrace.sinks.jdbc_reading import as_compared
@@ -43,6 +44,15 @@ class Verified:
     comparison: Comparison
 
 
+@dataclass(frozen=True)
+class _Mirrored:
+    """A sink whose tables can be read back."""
+
+    label: str
+    sink: LakeSink | JdbcSink
+    shaping: Shaping
+
+
 def verify(model: Model, spark: SparkSession, *, most: int) -> Iterator[Verified]:
     """Read the source's tables anew and compare them with those that the sinks keep, table by table.
 
@@ -61,7 +71,11 @@ def verify(model: Model, spark: SparkSession, *, most: int) -> Iterator[Verified
         OptionError: no sink keeps tables that can be read back.
         HeadraceError: the source can't be read.
     """
-    targets = [target for target in model.targets if isinstance(target.sink, LakeSink | JdbcSink)]
+    targets = [
+        _Mirrored(target.label, target.sink, target.shaping)
+        for target in model.targets
+        if isinstance(target.sink, LakeSink | JdbcSink)
+    ]
     if not targets:
         raise OptionError(
             f"Pipeline '{model.name}' has no sink whose tables can be compared.",
@@ -78,16 +92,14 @@ def verify(model: Model, spark: SparkSession, *, most: int) -> Iterator[Verified
         ways = {target.shaping.key: target.shaping for target in targets}
         found_tables = tables_in(rows) if any(ways) else {}
         shaped = {key: way.rows(rows, found_tables).persist() if key else rows for key, way in ways.items()}
-        tables = {key: survey(of_way) for key, of_way in shaped.items()}
+        # What orders changes is the sink's own option.
+        orders = {target.label: target.sink.sequenced(shaped[target.shaping.key]) for target in targets}
+        tables = {label: survey(ordered) for label, ordered in orders.items()}
         for id in sorted({table.id for found in tables.values() for table in found}):
             for target in targets:
-                key = target.shaping.key
-                assert isinstance(target.sink, LakeSink | JdbcSink)
-                for table in tables[key]:
+                for table in tables[target.label]:
                     if table.id == id:
-                        with carried(shaped[key], table) as whole:
-                            found = _verified(whole, table, target, target.sink, spark, most)
-                        yield found
+                        yield _verified(orders[target.label], table, target, spark, most)
         for kept in (rows, *shaped.values()):
             kept.unpersist()
     finally:
@@ -121,11 +133,22 @@ def _read_anew(model: Model, spark: SparkSession, folder: Path) -> DataFrame | N
     return spark.read.parquet(*kept.folders) if kept.folders else None
 
 
-def _verified(
-    rows: DataFrame, table: TableBatch, target: Target, sink: LakeSink | JdbcSink, spark: SparkSession, most: int
-) -> Verified:
+def _verified(rows: DataFrame, table: TableBatch, target: _Mirrored, spark: SparkSession, most: int) -> Verified:
+    from pyspark.errors import PySparkException
+
+    try:
+        with carried(rows, table) as whole:
+            return _compared(whole, table, target, spark, most)
+    except PySparkException as error:
+        if Mark.NO_ORDER in str(error):
+            raise no_order(str(table.id)) from error
+        raise
+
+
+def _compared(rows: DataFrame, table: TableBatch, target: _Mirrored, spark: SparkSession, most: int) -> Verified:
     from pyspark import StorageLevel
 
+    sink = target.sink
     in_database = isinstance(sink, JdbcSink)
     table = table if in_database else written(sink.settings, table)
     values = {column.name: f"row.{quote(column.name)}" for column in table.schema.columns}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import string
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from functools import partial
@@ -12,7 +12,18 @@ from itertools import chain
 from typing import TYPE_CHECKING, ClassVar, Literal
 from uuid import uuid4
 
-from headrace.apply import TableBatch, carried, fold, fold_keyless, survey, under_new_names, upserts
+from headrace.apply import (
+    TableBatch,
+    carried,
+    fold,
+    fold_keyless,
+    no_order,
+    sequenced,
+    survey,
+    under_new_names,
+    upserts,
+)
+from headrace.changes.refusal import Mark
 from headrace.changes.table import Column, TableId, TableSchema
 from headrace.changes.typed import literal, quote
 from headrace.changes.types import LogicalType
@@ -33,6 +44,7 @@ from headrace.sinks.table_sink import (
     POSITION_COLUMN,
     RENAMED_COLUMNS,
     SCHEMA_CHANGE_BEHAVIOR,
+    SEQUENCE_BY,
     TAKEOVER,
     WRONG_VALUE,
     given_steps,
@@ -96,6 +108,7 @@ class JdbcSink(Sink):
         ),
         TAKEOVER,
         MISSING_ROW,
+        SEQUENCE_BY,
         SCHEMA_CHANGE_BEHAVIOR,
         RENAMED_COLUMNS,
         MAX_PARALLEL_TABLES,
@@ -194,12 +207,17 @@ class JdbcSink(Sink):
             SchemaError: a target can't carry the structure or a change; nothing of the batch is in that table.
         """
         spark = rows.sparkSession
+        rows = self.sequenced(rows)
         tables = survey(rows, given_steps(self.settings))
         if not tables:
             return
         targets, works = self._look(tables, batch)
         workers = self.settings["max_parallel_tables"]
         side_by_side(spark, works, lambda work: self._bring(rows, *work, targets, batch), workers=workers)
+
+    def sequenced(self, rows: DataFrame, epochs: Mapping[str, str] | None = None) -> DataFrame:
+        """The rows with positions that say their sequence (`headrace.apply.sequence`)."""
+        return sequenced(rows, self.settings["sequence_by"], epochs)
 
     def now(self, spark: SparkSession, schema: TableSchema) -> DataFrame | None:
         """The rows of a source table's mirror, without our column; None where there is no mirror. Lazy."""
@@ -250,6 +268,7 @@ class JdbcSink(Sink):
                 partial=bool(table.schema.key) and table.partial,
                 insert_partial=self.settings["missing_row"] == "insert",
                 deletes=not table.inserts_only,
+                decoded=table.decoded,
             )
 
         if not table.schema.columns and not plan.rename:
@@ -308,6 +327,8 @@ def _explained(table: TableBatch, mirror: Mirror) -> Iterator[None]:
     try:
         yield
     except (PySparkException, Py4JError) as failure:
+        if Mark.NO_ORDER in str(failure):
+            raise no_order(str(table.id), f"table {mirror.name}") from failure
         if any(kind in str(failure) for kind in WRONG_VALUE):
             raise SchemaError(
                 f"A value of table {table.id} does not fit its column's type for the target {mirror.name}.",

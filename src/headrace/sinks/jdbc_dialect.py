@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
+from headrace.apply.sequence import END, GIVEN, MARK, SUFFIX
 from headrace.changes.table import Column, TableSchema
 from headrace.changes.types import LogicalType
 from headrace.errors import SchemaError
@@ -219,6 +220,34 @@ class Dialect(ABC):
         return (
             f"SELECT COUNT(*) FROM {self.table(mirror.stage)} s WHERE {self.taken(labels)} AND s.o <> 'd' AND ({null})"
         )
+
+    def disordered(self, kept: str, new: str) -> str:
+        """SQL: do two positions say nothing about which is later? As `headrace.apply.sequence` has it."""
+        marked = f"{kept} LIKE '%{MARK}%' AND {new} LIKE '%{MARK}%'"
+        other = f"RIGHT({kept}, {SUFFIX}) <> RIGHT({new}, {SUFFIX})"
+        both = f"{kept} LIKE '{GIVEN}%' AND {new} LIKE '{GIVEN}%'"
+        same = " = ".join(f"SUBSTR({at}, 1, POSITION('{END}' IN {at}))" for at in (kept, new))
+        old = "'____________________/%'"
+        return (
+            f"(CASE WHEN {marked} THEN CASE WHEN {both} THEN {other} AND {same} WHEN {kept} LIKE '{GIVEN}%' THEN TRUE "
+            f"WHEN {new} LIKE '{GIVEN}%' THEN FALSE ELSE {other} END "
+            f"WHEN {kept} LIKE '%{MARK}%' THEN {new} NOT LIKE {old} "
+            f"WHEN {new} LIKE '%{MARK}%' THEN {kept} NOT LIKE {old} ELSE FALSE END)"
+        )
+
+    def count_disordered(self, mirror: Mirror, labels: Sequence[str]) -> str:
+        """Count the changes of which it is not known whether they are later than the target's row."""
+        at = f"t.{self._position(mirror)}"
+        return (
+            f"SELECT COUNT(*) FROM {self.table(mirror.stage)} s "
+            f"JOIN {self.table(mirror.name)} t ON {self.same_key(mirror)} "
+            f"WHERE {self.taken(labels)} AND {self.disordered(at, 's.p')}"
+        )
+
+    def count_unclear(self, mirror: Mirror, position: str) -> str:
+        """Count the rows of which it is not known whether a truncate is later."""
+        unclear = self.disordered(f"t.{self._position(mirror)}", self.literal(position))
+        return f"SELECT COUNT(*) FROM {self.table(mirror.name)} t WHERE {unclear}"
 
     def count_missing(self, mirror: Mirror, labels: Sequence[str]) -> str:
         """Count the changes that lack values which the target does not have either."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from headrace import faultpoints
+from headrace.apply import no_order
 from headrace.apply.column_names import Step, renames_in_order
 from headrace.changes.table import Column
 from headrace.changes.types import LogicalType
@@ -101,6 +102,7 @@ class StagedBatch:
         partial: some row may lack columns, whose values in the target are kept.
         insert_partial: whether null may stand for what is not known.
         deletes: some row is a delete.
+        decoded: some row comes from a message, whose position compares in its sequence only.
     """
 
     labels: tuple[str, ...] = ()
@@ -109,6 +111,7 @@ class StagedBatch:
     partial: bool = False
     insert_partial: bool = False
     deletes: bool = True
+    decoded: bool = False
 
 
 class TargetTables:
@@ -339,6 +342,8 @@ class TargetTables:
             connection.rollback()
             return False
         self._refuse_lost(connection, mirror, staged)
+        if staged.decoded:
+            self._refuse_disorder(connection, mirror, staged)
         if staged.truncate_at is not None:
             database.run(connection, [dialect.truncate(mirror, staged.truncate_at)])
         if mirror.source.key:
@@ -392,6 +397,17 @@ class TargetTables:
                 remedy="Give the table a primary key, name other columns with 'message_key_columns', or keep it in "
                 "Delta or Iceberg.",
             )
+
+    def _refuse_disorder(self, connection: Any, mirror: Mirror, staged: StagedBatch) -> None:
+        """Stop where the target has changes of another sequence (`headrace.apply.sequence`)."""
+        dialect, found = self.database.dialect, 0
+        if mirror.source.key:
+            ((found,),) = self.database.ask(connection, dialect.count_disordered(mirror, staged.labels))
+        if staged.truncate_at is not None and not found:
+            ((found,),) = self.database.ask(connection, dialect.count_unclear(mirror, staged.truncate_at))
+        if found:
+            connection.rollback()
+            raise no_order(str(mirror.source.id), f"table {mirror.name} of {self.database.address}")
 
     def _refuse_missing(self, connection: Any, mirror: Mirror, labels: Sequence[str]) -> None:
         with closing(connection.cursor()) as cursor:

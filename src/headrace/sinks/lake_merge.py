@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from headrace.apply import TableBatch, fold, fold_keyless, upserts
+from headrace.apply import TableBatch, disordered, fold, fold_keyless, upserts
 from headrace.changes.refusal import Mark
 from headrace.changes.typed import literal, quote
 
@@ -82,11 +82,19 @@ def merge(
         folded = sf.broadcast(folded)
     within = key_range(fold_keys(rows, table)) if table.truncate_at is None else ""
     gone = "" if table.truncate_at is None else _truncated(f"t.{quote(values.position)}", table.truncate_at)
-    return merge_folded(folded, target, values, partial=table.partial or ignore_nulls, within=within, gone=gone)
+    some = table.partial or ignore_nulls
+    return merge_folded(folded, target, values, partial=some, within=within, gone=gone, decoded=table.decoded)
 
 
 def merge_folded(
-    folded: DataFrame, target: LakeTable, values: Values, *, partial: bool, within: str = "", gone: str = ""
+    folded: DataFrame,
+    target: LakeTable,
+    values: Values,
+    *,
+    partial: bool,
+    within: str = "",
+    gone: str = "",
+    decoded: bool = False,
 ) -> Callable[[], None]:
     """The MERGE of folded rows (see `headrace.apply.fold`).
 
@@ -100,9 +108,12 @@ def merge_folded(
         partial: some row lacks columns.
         within: Spark SQL that is true of every target row with a key of the batch, so that files are left out.
         gone: Spark SQL that is true of target rows to delete where the batch has no row of their key.
+        decoded: some row comes from a message, whose position compares in its sequence only.
     """
     at = f"t.{quote(values.position)}"
     older = f"({at} is null or {at} < s.position)"
+    if decoded:
+        older = f"if({disordered(at, 's.position')}, {Mark.NO_ORDER.sql}, {older})"
     rest = [name for name in values.columns if name not in values.key]
     sets = {quote(name): values.of(name) for name in rest}
     if partial:
@@ -228,4 +239,4 @@ def seen_by(target: LakeTable, frame: DataFrame) -> Iterator[str]:
 
 def _truncated(at: str, position: str) -> str:
     """Spark SQL: was the target's row there before the truncate?"""
-    return f"({at} is null or {at} < {literal(position)})"
+    return f"if({disordered(at, literal(position))}, {Mark.NO_ORDER.sql}, {at} is null or {at} < {literal(position)})"

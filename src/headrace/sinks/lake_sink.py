@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from headrace import faultpoints
-from headrace.apply import TableBatch, carried, change_log, history, survey, under_new_names
+from headrace.apply import TableBatch, carried, change_log, history, no_order, sequenced, survey, under_new_names
 from headrace.apply.change_log import ABSENT, BEFORE, EVENT_TIME, OPERATION, rows_left
 from headrace.changes.refusal import Mark
 from headrace.changes.table import TableId, TableSchema
@@ -28,6 +28,7 @@ from headrace.sinks.table_sink import (
     POSITION_COLUMN,
     RENAMED_COLUMNS,
     SCHEMA_CHANGE_BEHAVIOR,
+    SEQUENCE_BY,
     TAKEOVER,
     WRONG_VALUE,
     given_steps,
@@ -72,6 +73,7 @@ class LakeSink(Sink):
         POSITION_COLUMN,
         TAKEOVER,
         MISSING_ROW,
+        SEQUENCE_BY,
         SCHEMA_CHANGE_BEHAVIOR,
         RENAMED_COLUMNS,
         *AUTO_CDC,
@@ -107,6 +109,7 @@ class LakeSink(Sink):
             SchemaError: a target can't carry the structure or a change; nothing of the batch is in that table.
         """
         spark = rows.sparkSession
+        rows = self.sequenced(rows)
         tables = [written(self.settings, table) for table in survey(rows, given_steps(self.settings))]
         # Every target is looked at before the first is touched.
         workers = self.settings["max_parallel_tables"] if can_clone(spark) else 1
@@ -115,6 +118,12 @@ class LakeSink(Sink):
         works = side_by_side(spark, targets, lambda found: self._look(*found, batch), workers=workers)
         looked = [(found, work) for found, work in zip(targets, works, strict=True) if work is not None]
         side_by_side(spark, looked, lambda found: self._bring_to_end(rows, *found, batch), workers=workers)
+
+    def sequenced(self, rows: DataFrame, epochs: Mapping[str, str] | None = None) -> DataFrame:
+        """The rows with positions that say their sequence (`headrace.apply.sequence`); a change log keeps all as is."""
+        if self.settings["stored_as_scd_type"] == "append":
+            return rows
+        return sequenced(rows, self.settings["sequence_by"], epochs)
 
     def preview(self, schema: TableSchema, batch: BatchId, spark: SparkSession | None) -> TargetPreview:
         """Whether the mirror is there, and how its structure would change."""
@@ -354,6 +363,8 @@ def explained(source: str, target: LakeTable) -> Iterator[None]:
                 f"and the {target.label} has no row of its key.",
                 remedy="Take a new snapshot of the table, or set the sink's option 'missing_row' to 'insert'.",
             ) from failure
+        if Mark.NO_ORDER in text:
+            raise no_order(source, target.label) from failure
         if Mark.SEQUENCE_MISSING in text:
             raise SchemaError(
                 f"A change for the {target.label} has no place in the order: its sequence is null.",

@@ -38,6 +38,14 @@ MISSING_ROW = Option(
     default="fail",
     choices=("fail", "insert"),
 )
+SEQUENCE_BY = Option(
+    "sequence_by",
+    str,
+    "What orders the changes of one row where its messages come from several partitions or topics, whose offsets say "
+    "nothing about that: Spark SQL over a change row, `cast(source['lsn'] as bigint)`. Without it such a batch stops. "
+    "Captured changes have an order of their own.",
+    default="",
+)
 SCHEMA_CHANGE_BEHAVIOR = Option(
     "schema_change_behavior",
     str,
