@@ -121,6 +121,11 @@ def test_once_reads_to_the_end_and_goes_on_there(spark: SparkSession, tmp_path: 
         assert running.progress().tables[0].table == "dbo.b"
         assert pipeline(tmp_path, broker.bootstrap).start(spark, once=True).wait(90)
         assert len(written(tmp_path / "out")) == 2
+        source = pipeline(tmp_path, broker.bootstrap)._model.source
+        assert isinstance(source, KafkaTopics)
+        ids = source.ids(spark)
+        assert set(ids()) == {"a", "b"}
+        assert len({*ids().values(), ""}) == 3
         # What a producer rolled back did not happen, and the records that say so are no messages to wait for.
         in_transaction(broker.bootstrap, "a", "rolled back", commit=False)
         in_transaction(broker.bootstrap, "b", "c 4", commit=True)

@@ -188,8 +188,8 @@ class KafkaTopics:
             nonlocal admin
             if admin is None:
                 admin = jvm.org.apache.kafka.clients.admin.AdminClient.create(properties)
-            listed = admin.listTopics().listings().get()
-            return {one.name(): one.topicId().toString() for one in listed if self.reads(one.name())}
+            listed = admin.listTopics().namesToListings().get()
+            return {name: one.topicId().toString() for name, one in listed.items() if self.reads(name)}
 
         return now
 
