@@ -10,6 +10,7 @@ from change_history import Batch, pos, table
 
 from headrace.apply import survey, under_new_names
 from headrace.apply.column_names import Step
+from headrace.apply.survey import TableBatch
 from headrace.changes import Column, LogicalType, TableId
 from headrace.errors import SchemaError
 
@@ -34,6 +35,28 @@ def test_a_batch_without_data_says_only_the_structure(spark: Any) -> None:
 def test_rows_without_any_structure_are_refused(spark: Any) -> None:
     with pytest.raises(SchemaError, match=r"structure of table db\.dbo\.t is not known"):
         survey(Batch().add("c", T, 1, {"id": "1", "a": "x", "b": "y"}).rows(spark))
+
+
+GONE_BEFORE = [
+    (("id",), None, None, None),
+    (("id",), "0007/", None, "0007/"),
+    # A key absorbs a row that is read twice at one commit; without one, the row of the earlier read has to go.
+    ((), "0007/", None, "0007/s"),
+    ((), "0007/", "0008/0001/1", "0008/0001/1"),
+    ((), None, "0008/0001/1", "0008/0001/1"),
+]
+
+
+@pytest.mark.parametrize(("key", "read_again_from", "truncate_at", "before"), GONE_BEFORE)
+def test_rows_of_a_target_that_were_not_read_again_go(
+    key: tuple[str, ...], read_again_from: str | None, truncate_at: str | None, before: str | None
+) -> None:
+    schema = replace(T, key=key)
+    batch = TableBatch(T.id, schema, {}, truncate_at=truncate_at, read_again_from=read_again_from).emptying
+    assert batch.gone_before == before
+    # Every position of a read row, and none of a later commit, sorts before it.
+    if before == "0007/s":
+        assert "0007/r00000:00000000/00000000" < before < "0008/00000000/1"
 
 
 def test_a_structure_that_only_a_truncate_follows_does_not_take_the_key_away(spark: Any) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.apply.column_names import Step, after_steps, renamed_keys, steps_of
 from headrace.apply.sequence import GIVEN, MARK, SUFFIX, no_order
 from headrace.changes.operation import DATA_OPERATIONS, Operation
+from headrace.changes.position import SNAPSHOT_ORDER
 from headrace.changes.table import TableId, TableSchema
 from headrace.changes.typed import literal, quote
 from headrace.errors import SchemaError
@@ -33,6 +34,9 @@ _KEY_DIFFERS = (
 
 _STATEMENT = r"op = 'schema' and coalesce(source['ddl'] rlike '(?i)\\b(rename|change|drop|add)\\b', false)"
 _READ_ENDS = "snapshot in ('last', 'last_in_data_collection')"
+
+_AFTER_READ = chr(ord(SNAPSHOT_ORDER) + 1)
+"""Sorts behind the order of every row that was read at a commit."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +92,17 @@ class TableBatch:
         if self.read_again_from is None or self.read_again_from < (self.truncate_at or ""):
             return self
         return replace(self, truncate_at=self.read_again_from)
+
+    @property
+    def gone_before(self) -> str | None:
+        """The position before which rows of the target go; null where none does.
+
+        A table that is read again at the commit of an earlier read has the same positions again. A key absorbs them;
+        without one, what the earlier read left goes too.
+        """
+        if self.truncate_at is None or self.schema.key or self.truncate_at != self.read_again_from:
+            return self.truncate_at
+        return f"{self.truncate_at}{_AFTER_READ}"
 
     def selecting(self, wanted: Callable[[str], bool]) -> TableBatch:
         """The same batch of which only some columns are written; those of the key always are."""

@@ -264,7 +264,7 @@ class JdbcSink(Sink):
             return StagedBatch(
                 labels=labels,
                 rows=count,
-                truncate_at=table.truncate_at,
+                truncate_at=table.gone_before,
                 partial=bool(table.schema.key) and table.partial,
                 insert_partial=self.settings["missing_row"] == "insert",
                 deletes=not table.inserts_only,

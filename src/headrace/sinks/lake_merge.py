@@ -153,7 +153,7 @@ def merge_keyless(rows: DataFrame, table: TableBatch, target: LakeTable, values:
 
     folded = fold_keyless(rows, table)
     at = quote(values.position)
-    gone = "" if table.truncate_at is None else _truncated(f"t.{at}", table.truncate_at)
+    gone = "" if table.gone_before is None else _truncated(f"t.{at}", table.gone_before)
     insert = ", ".join(quote(name) for name in (*values.columns, values.position))
     inserted = ", ".join([*(values.of(name) for name in values.columns), "s.position"])
     names = [quote(name) for name in values.columns]
@@ -163,8 +163,8 @@ def merge_keyless(rows: DataFrame, table: TableBatch, target: LakeTable, values:
         with seen_by(target, folded) as source:
             session = target.session
             standing = target.read()
-            if table.truncate_at is not None:
-                standing = standing.where(f"not ({_truncated(at, table.truncate_at)})")
+            if table.gone_before is not None:
+                standing = standing.where(f"not ({_truncated(at, table.gone_before)})")
             numbered = standing.selectExpr(f"struct({', '.join(names)}) as row", f"{at} as position")
             lost = session.table(source).where("op = 'delete'").selectExpr("occurrences", "row as lost")
             equal = " and ".join(f"row.{name} <=> lost.{name}" for name in names)
