@@ -84,6 +84,8 @@ def _settings(jars: Sequence[str], given: Mapping[str, str], master: str) -> dic
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": str(2 * _cores(master)),
         "spark.sql.execution.arrow.pyspark.enabled": "true",
+        # Rows go to Python workers in batches by number; these are bounded by bytes too, because values may be large.
+        "spark.sql.execution.arrow.maxBytesPerBatch": "64m",
         # Java compiles no method beyond 8000 bytes of code. Spark's own limit lets the code of a whole stage grow to
         # eight times that, which then is interpreted for ever: writing Canal's JSON took twice as long.
         "spark.sql.codegen.hugeMethodLimit": "8000",

@@ -82,7 +82,7 @@ def test_a_restart_in_a_repeated_snapshot_goes_on_with_it(database):
         ("read_uncommitted", "SET TRANSACTION ISOLATION LEVEL READ UNCOMMITTED", 3),
         ("repeatable_read", "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ", 3),
         ("snapshot", "SET TRANSACTION ISOLATION LEVEL SNAPSHOT", 1),
-        ("exclusive", "SELECT TOP (1) 1 AS [one] FROM [dbo].[t] WITH (TABLOCKX, HOLDLOCK)", 1),
+        ("exclusive", "SELECT TOP (1) 1 AS [one] FROM [dbo].[t] WITH (TABLOCKX)", 1),
     ],
 )
 def test_an_isolation_mode_reads_all_rows_as_it_should(database, mode, statement, slices, monkeypatch, tmp_path):

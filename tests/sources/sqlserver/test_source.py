@@ -212,7 +212,8 @@ def test_the_same_offsets_give_the_same_bytes(database):
     create(database, "t", "id int not null primary key, note nvarchar(max), price decimal(38,10)")
     create(database, "u", "a int")
     run = Run(database)
-    run.all()
+    with database.capture_job(poll=0.05, idle=0.2):
+        run.all()
     start = run.offset
     database.execute("INSERT INTO dbo.t VALUES (1, N'x', 1.5), (2, NULL, NULL)")
     database.execute("UPDATE dbo.t SET price = 12345678901234567890.0123456789")

@@ -15,12 +15,13 @@ import pyarrow as pa
 
 from headrace import registry
 from headrace.errors import CaptureError, ConnectError, HeadraceError
+from headrace.sources.batch_sizes import sized
 
 if TYPE_CHECKING:
     from headrace.sources.change_tables.dialect import Dialect, Statements
 
 ARROW_ROWS = 32_768
-"""Rows per Arrow batch: large enough that Python's share is small, small enough to keep memory flat."""
+"""The most rows per Arrow batch: large enough that Python's share is small."""
 _LOG = logging.getLogger("headrace.sources")
 
 
@@ -85,18 +86,16 @@ class Connection(ABC):
     def batches(
         self, sql: str, parameters: Sequence[object] = (), *, rows: int = ARROW_ROWS, patient: bool = False
     ) -> Iterator[pa.RecordBatch]:
-        """A large result as Arrow batches, streamed; the cursor is closed when the iterator is.
+        """A large result as Arrow batches of a bounded size, streamed; the cursor is closed when the iterator is.
 
         Args:
             sql: the statement.
             parameters: its parameters.
-            rows: rows per batch.
+            rows: rows per fetch.
             patient: whether it may take longer than `query_timeout_ms`, because it reads a whole table.
         """
         with self._cursor(sql, parameters, patient=patient) as cursor:
-            for batch in self._arrow(cursor, rows):
-                if batch.num_rows:
-                    yield batch
+            yield from sized(self._arrow(cursor, rows), ARROW_ROWS, fetched=rows)
 
     def _arrow(self, cursor: Any, rows: int) -> Iterable[pa.RecordBatch]:
         """A cursor's result as Arrow batches, by the driver's own fetch."""

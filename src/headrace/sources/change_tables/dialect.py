@@ -42,12 +42,11 @@ class Statements(Protocol):
     COMMIT_TIMES: dict[str, str]
     FIRST_REPEATED: str
     FIRST_SETTLED: str
-    LAST_LSN_AT: str
-    LOCAL_TIME: str
     TIME_AND_CLOCK: str
-    CAPTURED_SINCE: str
-    EMPTY_SCANS_SINCE: str
-    """Empty where `CAPTURED_SINCE` sees an idle server's capture too."""
+    NEWEST_MARK: str
+    """How far the log was read, by LSN and what the clock showed."""
+    NEWEST_EMPTY_SCAN: str
+    """What differs after every scan of the log that finds nothing; empty where `NEWEST_MARK` moves then too."""
     INSTANCES: str
     INSTANCE_START: str
     COLUMN_NAMES: str

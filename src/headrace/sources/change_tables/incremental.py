@@ -23,11 +23,12 @@ from headrace.changes.key_text import key_texts
 from headrace.errors import CaptureError, DataLossError, HeadraceError
 from headrace.options import Options
 from headrace.sources.ad_hoc import INCREMENTAL, AdHoc, Candidate, Chunk, Request
+from headrace.sources.batch_sizes import Spool
 from headrace.sources.change_tables import lsn
+from headrace.sources.change_tables.capture_wait import CaptureWait
 from headrace.sources.change_tables.chunks import columns_there, keys
 from headrace.sources.change_tables.connection import Connection, MissingObject, PassingRefusal, StatementError
 from headrace.sources.change_tables.retention import require_still_retained
-from headrace.sources.change_tables.rewind import ROUNDING, wait_until_captured
 from headrace.sources.change_tables.signal_table import read_signals
 from headrace.sources.change_tables.snapshot_read import read_batch
 from headrace.sources.change_tables.structure import CapturedTable, History, column_texts, named_texts
@@ -173,7 +174,7 @@ class AdHocPlanner:
         if isinstance(error, PassingRefusal) or _PASSING.search(error.message):
             return False
         try:
-            self._connection.value(self._connection.statements.LOCAL_TIME)
+            self._connection.value(self._connection.statements.TIME_AND_CLOCK)
         except HeadraceError:
             raise error from None
         return True
@@ -200,8 +201,9 @@ def read_incremental(
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a chunk that nobody changed since a commit, with the table's structure before the first ones.
 
-    A chunk is held in memory until the capture job has passed it. A row of a table with large columns stays in when it
-    was only updated, because its update may leave unchanged large values out; the update comes after it all the same.
+    A chunk is held, on disk where it is large, until the capture job has passed it. A row of a table with large columns
+    stays in when it was only updated, because its update may leave unchanged large values out; the update comes after
+    it all the same.
 
     Args:
         connection: to the database; every statement sees what is committed.
@@ -224,12 +226,13 @@ def read_incremental(
         table, key, chunk.lower, chunk.upper, present=present, condition=chunk.filter, ordered=True
     )
     try:
-        batches = [
-            column_texts(table.schema, table.natives, batch)
-            for batch in connection.batches(sql, parameters, rows=table.batch_rows)
-        ]
+        kept_rows = Spool()
+        found = []
+        for batch in connection.batches(sql, parameters, rows=table.batch_rows):
+            texts = column_texts(table.schema, table.natives, batch)
+            found.append(_keys(table, key, texts))
+            kept_rows.add(texts)
         faultpoints.reach("source.incremental.read")
-        found = [_keys(table, key, texts) for texts in batches]
         # Where nothing was read there is nothing to wait for.
         kept = _unchanged(connection, table, found, commit, settings) if found else []
     except MissingObject:
@@ -239,7 +242,7 @@ def read_incremental(
         yield schema_batch(table.schema, chunk.schema_position(commit), capture_time, connection.dialect.connector)
     connector = connection.dialect.connector
     masks = Masks.of(settings).of_table(table.schema, table.natives)
-    for texts, keep in zip(batches, kept, strict=True):
+    for texts, keep in zip(kept_rows, kept, strict=True):
         if not keep.any():
             continue
         left = masks.apply([column.filter(pa.array(keep)) for column in texts])
@@ -271,9 +274,10 @@ def _unchanged(
     are looked at batch by batch, so a huge commit costs no memory. What was changed after the read is left out as well:
     it comes with its own change.
     """
-    read_at = connection.value(connection.statements.LOCAL_TIME) + ROUNDING
+    wait = CaptureWait(connection, settings)
+    read = wait.moment()
     faultpoints.reach("source.incremental.wait")
-    wait_until_captured(connection, table, read_at, settings["capture_timeout_seconds"])
+    wait.until_passed(table, read)
     newest = connection.value(connection.statements.MAX_LSN)
     kept = [np.ones(len(texts), dtype=bool) for texts in chunk]
     upto = commit if newest is None else lsn.read(newest)

@@ -8,7 +8,6 @@ between: what is left is the table as it was at the commit, byte for byte again 
 
 from __future__ import annotations
 
-import datetime as dt
 import time
 from collections import Counter
 from collections.abc import Collection, Iterator
@@ -17,14 +16,11 @@ import pyarrow as pa
 
 from headrace.errors import CaptureError
 from headrace.options import Options
-from headrace.sources.change_tables import lsn
+from headrace.sources.batch_sizes import Spool
+from headrace.sources.change_tables.capture_wait import ROUNDING, CaptureWait, Moment
 from headrace.sources.change_tables.connection import Connection
 from headrace.sources.change_tables.structure import CapturedTable, Window, column_texts
 from headrace.sources.change_tables.windows import change_images
-
-ROUNDING = dt.timedelta(milliseconds=10)
-"""Commit times are kept to a three-hundredth of a second, so they are compared with this much to spare."""
-_POLL_SECONDS = 0.2
 
 
 def settled_rows(
@@ -47,10 +43,9 @@ def settled_rows(
     Raises:
         CaptureError: the capture job did not pass the read in time, or a change in between does not carry whole images.
     """
-    batches, read_at = _read_locked(connection, table, present)
-    wait_until_captured(connection, table, read_at, settings["capture_timeout_seconds"])
-    last = connection.value(connection.statements.LAST_LSN_AT, (read_at,))
-    upto = commit if last is None else max(commit, lsn.read(last))
+    wait = CaptureWait(connection, settings)
+    batches, read = _read_locked(connection, table, present, wait)
+    upto = max(commit, wait.until_passed(table, read))
     undo = _changes_between(connection, Window(table, commit, upto)) if upto > commit else None
     if undo is None or not (undo[0] or undo[1]):
         yield from batches
@@ -59,53 +54,21 @@ def settled_rows(
 
 
 def _read_locked(
-    connection: Connection, table: CapturedTable, present: Collection[str]
-) -> tuple[list[list[pa.Array]], object]:
-    """All rows, and the server's time while no one could write to the table."""
+    connection: Connection, table: CapturedTable, present: Collection[str], wait: CaptureWait
+) -> tuple[Spool, Moment]:
+    """All rows, and a moment at which no one could write to the table."""
     sql, _ = connection.statements.rows_in_range(table, (), None, None, present=present, locked=True)
     connection.begin()
     try:
-        rows = connection.batches(sql, rows=table.batch_rows, patient=True)
-        batches = [column_texts(table.schema, table.natives, batch) for batch in rows]
-        read = connection.value(connection.statements.LOCAL_TIME)
+        batches = Spool()
+        for batch in connection.batches(sql, rows=table.batch_rows, patient=True):
+            batches.add(column_texts(table.schema, table.natives, batch))
+        read = wait.moment()
         # Nobody commits to the table in this pause, so that rounded commit times are clearly on one side of its middle.
         time.sleep(2 * ROUNDING.total_seconds())
-        return batches, read + ROUNDING
+        return batches, read
     finally:
         connection.end()
-
-
-def wait_until_captured(connection: Connection, table: CapturedTable, read_at: object, timeout: int) -> None:
-    """Wait until the capture job has read the log beyond a time of the server.
-
-    A login that may not see the job's scans learns of it by commits, and by the mark that an idle job makes every five
-    minutes.
-
-    Raises:
-        CaptureError: it did not in time.
-    """
-    deadline = time.monotonic() + timeout
-    advice = connection.dialect.advice
-    remedy = f"See that {advice.watch}, or raise 'capture_timeout_seconds'."
-    visible = bool(connection.statements.EMPTY_SCANS_SINCE)
-    while not connection.value(connection.statements.CAPTURED_SINCE, (read_at,)):
-        if visible:
-            try:
-                if connection.value(connection.statements.EMPTY_SCANS_SINCE, (read_at,)):
-                    return
-            except CaptureError:
-                # A broken connection fails at the next question too.
-                visible = False
-                remedy = (
-                    f"Let the login see when an idle database was captured ({advice.see}), see that {advice.watch}, "
-                    "or raise 'capture_timeout_seconds'."
-                )
-        if time.monotonic() > deadline:
-            raise CaptureError(
-                f"The capture job did not pass the snapshot of table '{table.id.path}' within {timeout} seconds.",
-                remedy=remedy,
-            )
-        time.sleep(_POLL_SECONDS)
 
 
 def _changes_between(
@@ -138,7 +101,7 @@ def _changes_between(
 
 
 def _undone(
-    batches: list[list[pa.Array]], came: Counter[tuple[str | None, ...]], gone: Counter[tuple[str | None, ...]]
+    batches: Spool, came: Counter[tuple[str | None, ...]], gone: Counter[tuple[str | None, ...]]
 ) -> Iterator[list[pa.Array]]:
     """The rows without those that came and with those that went.
 

@@ -51,6 +51,12 @@ class ServerZone:
             return self._known
         return self._zone(connection, *self._time(connection))
 
+    def known(self, connection: Connection) -> str | None:
+        """The zone's IANA name, or the offset that the user says; null for a server that can't say its zone."""
+        if self._known is None and not self._asked:
+            self._zone(connection, *self._time(connection))
+        return self._known
+
     def _time(self, connection: Connection) -> tuple[dt.datetime, int]:
         ((local, minutes),) = connection.rows(connection.statements.TIME_AND_CLOCK)
         return local, int(minutes or 0)

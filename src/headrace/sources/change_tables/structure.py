@@ -15,14 +15,12 @@ import pyarrow as pa
 
 from headrace.changes import TableId, TableSchema
 from headrace.errors import CaptureError
+from headrace.sources.batch_sizes import rows_per_fetch
 from headrace.sources.change_tables import lsn
 from headrace.sources.change_tables.connection import ARROW_ROWS
 from headrace.sources.change_tables.dialect import Dialect
 from headrace.sources.change_tables.native import NativeType
 from headrace.sources.offset import Recent
-
-_BATCH_BYTES = 64 * 1024 * 1024
-_LEAST_ROWS = 256
 
 
 def _lacking(name: str, value: object) -> bool:
@@ -86,9 +84,9 @@ class CapturedTable:
 
     @property
     def batch_rows(self) -> int:
-        """Rows per Arrow batch: fewer where rows are wide, so that a worker's memory stays flat."""
-        width = sum(native.width for native in self.natives) or 1
-        return max(_LEAST_ROWS, min(ARROW_ROWS, _BATCH_BYTES // width))
+        """Rows per fetch: fewer where rows are wide, and few where nothing bounds them."""
+        width = sum(native.width for native in self.natives)
+        return rows_per_fetch(width, large=any(native.large for native in self.natives), most=ARROW_ROWS)
 
     def native(self, name: str) -> NativeType:
         """A column's declared type."""

@@ -210,12 +210,7 @@ class Statements:
             "AND ((u.IBMSNAP_LOGMARKER >= CAST(? AS TIMESTAMP) AND u.IBMSNAP_LOGMARKER < CAST(? AS TIMESTAMP)) "
             f"OR u.IBMSNAP_LOGMARKER >= CAST(? AS TIMESTAMP)){tail}"
         )
-        self.LAST_LSN_AT = (
-            f"SELECT HEX(MAX(u.IBMSNAP_COMMITSEQ)) FROM {uow} AS u "
-            f"WHERE u.IBMSNAP_LOGMARKER <= CAST(? AS TIMESTAMP){tail}"
-        )
         dummy = "FROM SYSIBM.SYSDUMMY1"
-        self.LOCAL_TIME = f"SELECT CURRENT TIMESTAMP {dummy}"
         self.TIME_AND_CLOCK = (
             f"SELECT CURRENT TIMESTAMP, CAST(x.z AS INTEGER) / 10000 * 60 + MOD(CAST(x.z AS INTEGER), 10000) / 100 "
             f"FROM (SELECT CURRENT TIMEZONE AS z {dummy}) AS x"
@@ -223,11 +218,10 @@ class Statements:
 
         # Whether capture works.
 
-        self.CAPTURED_SINCE = (
-            f"SELECT COUNT(*) FROM {register} AS r WHERE r.GLOBAL_RECORD = 'Y' "
-            f"AND r.SYNCHTIME > CAST(? AS TIMESTAMP){tail}"
+        self.NEWEST_MARK = (
+            f"SELECT HEX(r.SYNCHPOINT), r.SYNCHTIME FROM {register} AS r WHERE r.GLOBAL_RECORD = 'Y'{tail}"
         )
-        self.EMPTY_SCANS_SINCE = ""
+        self.NEWEST_EMPTY_SCAN = ""
         self.GLOBAL_RECORD = (
             f"SELECT HEX(r.SYNCHPOINT), r.SYNCHTIME, CURRENT TIMESTAMP FROM {register} AS r "
             f"WHERE r.GLOBAL_RECORD = 'Y'{tail}"

@@ -19,6 +19,7 @@ from headrace.changes import Position
 from headrace.changes.key_text import key_text
 from headrace.errors import CaptureError
 from headrace.options import Options
+from headrace.sources.batch_sizes import BATCH_BYTES
 from headrace.sources.column_masks import Change, Masks
 from headrace.sources.oracle import scn
 from headrace.sources.oracle.assembly import Event
@@ -76,12 +77,14 @@ class ChangeRows:
     def rows(self, transactions: Iterable[tuple[Transaction, Iterator[Event]]]) -> Iterator[pa.RecordBatch]:
         """The change rows of some transactions, in the order given."""
         made: list[dict[str, object]] = []
+        size = 0
         for transaction, events in transactions:
             for row in self._of(transaction, events):
                 made.append(row)
-                if len(made) >= BATCH:
+                size += _size(row)
+                if len(made) >= BATCH or size >= BATCH_BYTES:
                     yield self._batch(made)
-                    made = []
+                    made, size = [], 0
                     faultpoints.reach("source.stream.batch")
         if made:
             yield self._batch(made)
@@ -344,6 +347,12 @@ def _plain_reader(native: NativeType) -> Callable[[str | None], str | None]:
         return lambda text: text or None
     decode = native.decoder()
     return lambda text: None if not text else decode(text)
+
+
+def _size(row: Mapping[str, object]) -> int:
+    """About how many characters a row's images have."""
+    images: Iterator[Image] = (row[name] for name in ("before", "after") if row.get(name))  # type: ignore[misc]
+    return sum(len(text) for image in images for _, text in image if text)
 
 
 def _millis(time: dt.datetime) -> int:

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from headrace import registry
 from headrace.errors import CaptureError, ConnectError, HeadraceError
+from headrace.sources.batch_sizes import sized
 
 ARROW_ROWS = 10_000
 _NUMBER = re.compile(r"\b(?:ORA|DPY|DPI)-(\d{4,5})")
@@ -88,12 +89,11 @@ class Connection:
             raise self._told(error) from error
 
     def batches(self, sql: str, *, rows: int = ARROW_ROWS, **parameters: Any) -> Iterator[pa.RecordBatch]:
-        """A large result as Arrow batches, streamed."""
+        """A large result as Arrow batches of a bounded size, streamed; `rows` is how many are fetched at once."""
         try:
-            for frame in self._connection.fetch_df_batches(statement=sql, parameters=parameters, size=rows):
-                for batch in pa.table(frame).to_batches():
-                    if batch.num_rows:
-                        yield batch
+            frames = self._connection.fetch_df_batches(statement=sql, parameters=parameters, size=rows)
+            fetches = (batch for frame in frames for batch in pa.table(frame).to_batches())
+            yield from sized(fetches, ARROW_ROWS, fetched=rows)
         except (HeadraceError, GeneratorExit):
             raise
         except Exception as error:

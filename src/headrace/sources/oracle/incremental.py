@@ -19,6 +19,7 @@ from headrace import faultpoints
 from headrace.errors import CaptureError
 from headrace.options import Options
 from headrace.sources.ad_hoc import INCREMENTAL, AdHoc, Candidate, Chunk, Request
+from headrace.sources.batch_sizes import Spool
 from headrace.sources.column_masks import Masks
 from headrace.sources.offset import Offset
 from headrace.sources.oracle import scn, statements
@@ -264,11 +265,11 @@ def read_incremental(
     faultpoints.reach("source.incremental.chunk")
 
 
-def _rows(connection: Connection, table: OracleTable, chunk: Chunk, at: int | None) -> list[list[pa.Array]]:
+def _rows(connection: Connection, table: OracleTable, chunk: Chunk, at: int | None) -> Spool:
     """A chunk's rows, all of them, so that a refusal in their midst leaves nothing half said."""
     sql, parameters = statements.rows_in_range(table, chunk.lower, chunk.upper, condition=chunk.filter, now=at is None)
     given: dict[str, Any] = parameters if at is None else {**parameters, "scn": at}
-    return [
-        [native.texts(batch.column(n)) for n, native in enumerate(table.natives)]
-        for batch in connection.batches(sql, **given)
-    ]
+    kept = Spool()
+    for batch in connection.batches(sql, rows=table.batch_rows, **given):
+        kept.add([native.texts(batch.column(n)) for n, native in enumerate(table.natives)])
+    return kept

@@ -45,6 +45,7 @@ _DEFINITION_ORDER = "0"
 _HEARTBEAT_ORDER = "z"
 """Order of a heartbeat: after everything of its commit."""
 _ROWS_IN_MEMORY = 200_000
+_BYTES_IN_MEMORY = 128 * 1024 * 1024
 _CHANGES = {"CREATE": "CREATE", "DROP": "DROP"}
 Connect = Callable[[str], Connection]
 _LOG = logging.getLogger("headrace.sources")
@@ -187,13 +188,20 @@ def _changes(
     yield from rows.rows((transaction, events(transaction)) for transaction in transactions)
 
 
-def _all_rows(staging: Staging, transactions: Sequence[Transaction]) -> dict[str, list[pa.RecordBatch]]:
-    """The rows of some small transactions, each range read once."""
+def _all_rows(staging: Staging, transactions: Sequence[Transaction]) -> dict[str, list[pa.RecordBatch]] | None:
+    """The rows of some small transactions, each range read once; null where they are too large to be held."""
     by_range: dict[Range, set[str]] = {}
     for transaction in transactions:
         for range in transaction.ranges:
             by_range.setdefault(range, set()).add(transaction.xid)
-    batches = [batch for range, xids in sorted(by_range.items()) for batch in staging.rows(range, xids)]
+    batches: list[pa.RecordBatch] = []
+    size = 0
+    for range, xids in sorted(by_range.items()):
+        for batch in staging.rows(range, xids):
+            batches.append(batch)
+            size += batch.nbytes
+            if size > _BYTES_IN_MEMORY:
+                return None
     if not batches:
         return {}
     table = pa.Table.from_batches(batches).combine_chunks()

@@ -22,7 +22,7 @@ from headrace.sources.images import Images, constant_map
 from headrace.sources.offset import Key, TableProgress
 from headrace.sources.oracle import scn, statements
 from headrace.sources.oracle.change_rows import CONNECTOR
-from headrace.sources.oracle.connection import ARROW_ROWS, Connection, OracleError
+from headrace.sources.oracle.connection import Connection, OracleError
 from headrace.sources.oracle.structure import OracleTable
 from headrace.sources.rows import change_batch, instants, repeat, schema_batch, table_column
 from headrace.sources.select_overrides import SelectOverrides, failed
@@ -221,10 +221,10 @@ def _rows(
     select = SelectOverrides.of(settings).select(table.id)
     if select is None:
         sql, parameters = statements.rows_in_range(table, chunk.lower, chunk.upper, now=now)
-        yield from connection.batches(sql, rows=ARROW_ROWS, **parameters, **({} if now else {"scn": at}))
+        yield from connection.batches(sql, rows=table.batch_rows, **parameters, **({} if now else {"scn": at}))
         return
     with _told_of(table, select), nullcontext() if now else as_of(connection, at):
-        yield from connection.batches(statements.rows_of_select(table, select), rows=ARROW_ROWS)
+        yield from connection.batches(statements.rows_of_select(table, select), rows=table.batch_rows)
 
 
 def is_there(connection: Connection, table: OracleTable) -> bool:

@@ -7,9 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headrace.changes import TableId, TableSchema
+from headrace.sources.batch_sizes import rows_per_fetch
 from headrace.sources.offset import Recent
 from headrace.sources.oracle.types import NativeType
 from headrace.sources.unmatched import TableColumns
+
+_MOST_ROWS = 10_000
+_NUMBER_BYTES = 40
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,12 @@ class OracleTable:
     def names(self) -> tuple[str, ...]:
         """Its columns, those too whose values the options keep back."""
         return tuple(dict.fromkeys([*(column.name for column in self.schema.columns), *self.protected]))
+
+    @property
+    def batch_rows(self) -> int:
+        """Rows per fetch: fewer where rows are wide, and few where nothing bounds them."""
+        width = sum(max(native.length or 0, _NUMBER_BYTES) for native in self.natives)
+        return rows_per_fetch(width, large=any(native.large for native in self.natives), most=_MOST_ROWS)
 
     def native(self, name: str) -> NativeType:
         """A column's declared type."""

@@ -126,19 +126,17 @@ FIRST_SETTLED = (
     "OR m.tran_end_time >= CAST(? AS datetime)) ORDER BY m.start_lsn"
 )
 """The first commit after that one from which on all are second readings."""
-LAST_LSN_AT = "SELECT MAX(m.start_lsn) FROM cdc.lsn_time_mapping AS m WHERE m.tran_end_time <= ?"
 SERVER_VERSION = (
     "SELECT CAST(SERVERPROPERTY('ProductMajorVersion') AS int), CAST(SERVERPROPERTY('EngineEdition') AS int)"
 )
 SERVER_ZONE = "SELECT CURRENT_TIMEZONE_ID()"
 """Does not compile before SQL Server 2022, so it is sent only where the version is known."""
-LOCAL_TIME = "SELECT SYSDATETIME()"
 
 # Whether capture works.
 
-CAPTURED_SINCE = "SELECT COUNT_BIG(*) FROM cdc.lsn_time_mapping AS m WHERE m.tran_end_time > ?"
-EMPTY_SCANS_SINCE = (
-    "SELECT COUNT_BIG(*) FROM sys.dm_cdc_log_scan_sessions AS s WHERE s.end_time > ? AND s.empty_scan_count > 0"
+NEWEST_EMPTY_SCAN = (
+    "SELECT TOP (1) s.session_id, s.empty_scan_count, s.end_time FROM sys.dm_cdc_log_scan_sessions AS s "
+    "WHERE s.session_id > 0 AND s.empty_scan_count > 0 ORDER BY s.session_id DESC"
 )
 TIME_AND_CLOCK = "SELECT SYSDATETIME(), DATEPART(TZOFFSET, SYSDATETIMEOFFSET())"
 NEWEST_MARK = "SELECT TOP (1) m.start_lsn, m.tran_end_time FROM cdc.lsn_time_mapping AS m ORDER BY m.start_lsn DESC"
@@ -321,7 +319,7 @@ def lock(table: CapturedTable) -> str:
 
     It reads one row, because a plan that touches no table, or an indexed view in its place, takes no notice of hints.
     """
-    return f"SELECT TOP (1) 1 AS [one] FROM {table_name(table)} WITH (TABLOCKX, HOLDLOCK){_TABLE_ITSELF}"
+    return f"SELECT TOP (1) 1 AS [one] FROM {table_name(table)} WITH (TABLOCKX){_TABLE_ITSELF}"
 
 
 def rows_in_range(
