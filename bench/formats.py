@@ -149,7 +149,7 @@ def avro_written(rows: DataFrame, registry: dict[str, Any]) -> DataFrame:
 def dts_by_hand(messages: DataFrame, registry: dict[str, Any]) -> DataFrame:
     from pyspark.sql.avro.functions import from_avro
 
-    from headrace.formats.dts_schema import record_text
+    from headrace.formats.dts.schema import record_text
 
     return messages.select(from_avro("value", record_text(), {"mode": "PERMISSIVE"}).alias("row"))
 

@@ -27,7 +27,7 @@ _BUILT_IN: Mapping[str, Mapping[str, str]] = {
         "ogg_json": "headrace.formats.ogg_json:OggJson",
         "debezium_avro": "headrace.formats.debezium_avro:DebeziumAvro",
         "debezium_json": "headrace.formats.debezium_json:DebeziumJson",
-        "dts_avro": "headrace.formats.dts_avro:DtsAvro",
+        "dts_avro": "headrace.formats.dts.format:DtsAvro",
         "qlik_avro": "headrace.formats.qlik_avro:QlikAvro",
         "qlik_json": "headrace.formats.qlik_json:QlikJson",
         "shareplex_json": "headrace.formats.shareplex_json:SharePlexJson",

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import fastavro
+from codec_rows import rows_of
 from pyspark.sql import DataFrame, SparkSession
 
-import headrace
-from headrace.formats.dts_schema import record_schema
+from headrace.formats.dts.schema import record_schema
 from headrace.formats.messages import KAFKA_COLUMNS
 from headrace.local_rows import local_rows
 
@@ -106,7 +106,12 @@ def kafka(spark: SparkSession, values: Sequence[bytes | dict[str, Any] | None]) 
     return local_rows(spark, [("t", 0, n, None, None, v, None) for n, v in enumerate(raw)], DDL).coalesce(1)
 
 
-def decoded(spark: SparkSession, values: Sequence[bytes | dict[str, Any] | None], **options: Any) -> list[Any]:
-    """The rows in order, without those that announce structures."""
-    rows = headrace.decode(kafka(spark, values), format="dts_avro", **options).collect()
-    return sorted((row for row in rows if not row.table_schema), key=lambda row: row.position)
+def decoded(values: Sequence[bytes | dict[str, Any] | None], **options: Any) -> list[Any]:
+    """The rows in order, without those that announce structures and those of what is no event."""
+    return [row for row in rows_without_spark(values, **options) if row.op is not None and not row.table_schema]
+
+
+def rows_without_spark(values: Sequence[bytes | dict[str, Any] | None], **options: Any) -> list[Any]:
+    """All rows that the codec gives."""
+    raw = [encoded(v) if isinstance(v, dict) else v for v in values]
+    return rows_of("dts_avro", [("t", 0, n, None, None, v, None) for n, v in enumerate(raw)], **options)

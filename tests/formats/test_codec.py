@@ -22,7 +22,8 @@ from headrace.changes import TableSchema
 from headrace.formats.codec import KAFKA, MESSAGES, ArrowFormat, Codec, Facts, run_codec
 from headrace.formats.convert import format_named
 
-FORMATS = ["canal_json"]
+FORMATS = ["canal_json", "dts_avro"]
+ENCODING = ["canal_json"]
 
 
 def messages_of(format: str) -> pa.RecordBatch:
@@ -68,6 +69,8 @@ def test_cutting_the_input_otherwise_changes_nothing(format: str, cuts: list[int
     rows = rows_of(codecs.decoder(Facts()), [messages])
     assert rows_of(codecs.decoder(Facts()), cut(messages, cuts)) == rows
     assert [row["message"]["offset"] for row in rows] == sorted(row["message"]["offset"] for row in rows)
+    if format not in ENCODING:
+        return
     (decoded,) = run_codec(codecs.decoder(Facts()), [messages])
     changes = decoded.append_column("has_types", decoded.column("schema_id").is_valid())
     sent = rows_of(codecs.encoder(facts_of(rows)), [changes])
@@ -78,7 +81,8 @@ def test_cutting_the_input_otherwise_changes_nothing(format: str, cuts: list[int
 def test_an_empty_input_gives_nothing(format: str) -> None:
     codecs = arrow_format(format)
     assert rows_of(codecs.decoder(Facts()), [messages_of(format).slice(0, 0)]) == []
-    assert codecs.encoder(Facts()).schema == MESSAGES
+    if format in ENCODING:
+        assert codecs.encoder(Facts()).schema == MESSAGES
 
 
 @pytest.mark.parametrize("format", FORMATS)

@@ -20,8 +20,8 @@ from dts_records import (
     encoded,
     floating,
     integer,
-    kafka,
     record,
+    rows_without_spark,
     timestamp,
     typed,
     zoned,
@@ -31,8 +31,6 @@ from samples import samples_of
 
 import headrace
 from headrace.changes import Column, LogicalType, TableId, TableSchema
-from headrace.formats import dts_decode, dts_straight, dts_structs
-from headrace.formats.convert import format_named
 from headrace.local_rows import local_rows
 
 ONE = [integer(1)]
@@ -64,9 +62,9 @@ REFUSED = [
 
 
 @pytest.mark.parametrize("schema", [None, "c0 int"])
-def test_what_cannot_be_read_is_an_error_row_that_keeps_the_message(spark: SparkSession, schema: str | None) -> None:
+def test_what_cannot_be_read_is_an_error_row_that_keeps_the_message(schema: str | None) -> None:
     values = [encoded(v) if isinstance(v, dict) else v for v, _ in REFUSED]
-    rows = decoded(spark, values, schema=schema)
+    rows = decoded(values, schema=schema)
     assert [row.error for row in rows] == [why for _, why in REFUSED]
     assert {row.op for row in rows} == {"error"}
     assert [bytes(row.message.value) for row in rows] == values
@@ -81,15 +79,15 @@ BAD_VALUES = [
 ]  # fmt: skip
 
 
-def test_a_value_that_is_not_what_its_branch_says_is_an_error_row(spark: SparkSession) -> None:
-    rows = decoded(spark, [record("INSERT", None, [integer(1), bad]) for bad in BAD_VALUES])
+def test_a_value_that_is_not_what_its_branch_says_is_an_error_row() -> None:
+    rows = decoded([record("INSERT", None, [integer(1), bad]) for bad in BAD_VALUES])
     sentence = "The value of column 'c1' is not what its type in the record says."
     assert [row.error for row in rows] == [sentence] * len(BAD_VALUES)
-    as_text = decoded(spark, [record("INSERT", None, [bad]) for bad in BAD_VALUES], schema="c0 string")
+    as_text = decoded([record("INSERT", None, [bad]) for bad in BAD_VALUES], schema="c0 string")
     assert [row.error for row in as_text] == [sentence.replace("c1", "c0")] * len(BAD_VALUES)
 
 
-def test_kinds_of_records(spark: SparkSession) -> None:
+def test_kinds_of_records() -> None:
     values: list[Any] = [
         None,
         b"\x00" * 48,
@@ -109,7 +107,7 @@ def test_kinds_of_records(spark: SparkSession) -> None:
         record("COMMAND", objectName=None),
     ]
     for schema in (None, "c0 string"):
-        rows = decoded(spark, values, schema=schema)
+        rows = decoded(values, schema=schema)
         got = [(row.op, *(row.table or [None] * 3), (row.source or {}).get("ddl")) for row in rows]
         assert got == [
             ("tombstone", None, None, None, None),
@@ -135,9 +133,8 @@ def test_kinds_of_records(spark: SparkSession) -> None:
         }  # fmt: skip
         assert "bornTimestamp" not in rows[2].source
         assert (rows[11].source["connector"], rows[12].source["operation"]) == ("", "CHECKPOINT")
-        raw = format_named("dts_avro", {"schema": schema}).decode(kafka(spark, values))
         # The filler, seven operations, and a command without a text.
-        assert raw.where("op is null").count() == 9
+        assert sum(row.op is None for row in rows_without_spark(values, schema=schema)) == 9
 
 
 ZONED = "zoned_timestamp(6)"
@@ -193,12 +190,12 @@ VALUES: list[tuple[str, int, Any, str | None, str]] = [
 ]  # fmt: skip
 
 
-def test_values_and_types(spark: SparkSession) -> None:
+def test_values_and_types() -> None:
     records = [
         record("INSERT", None, [value], source=source, fields=[("v", number)], objectName=f"d.t{n}")
         for n, (source, number, value, _, _) in enumerate(VALUES)
     ]
-    rows = headrace.decode(kafka(spark, records), format="dts_avro").collect()
+    rows = rows_without_spark(records)
     structures = {row.message.offset: TableSchema.from_text(row.table_schema) for row in rows if row.table_schema}
     data = {row.message.offset: row for row in rows if not row.table_schema}
     got = [(data[n].error, data[n].after, str(structures[n].columns[0].logical)) for n in range(len(VALUES))]
@@ -206,7 +203,7 @@ def test_values_and_types(spark: SparkSession) -> None:
     assert all(data[n].schema_id == structures[n].fingerprint for n in data)
 
 
-def test_absent_columns_keys_and_structures(spark: SparkSession) -> None:
+def test_absent_columns_keys_and_structures() -> None:
     fields = [("id", 3), ("part", 253), ("note", 253)]
     image = [integer(1), character("x"), NONE]
     primary = {"pk_uk_info": '{"uk_x":["note"],"PRIMARY":["part","id"]}', "id": "a tag", "metaVersion": "3"}
@@ -216,7 +213,7 @@ def test_absent_columns_keys_and_structures(spark: SparkSession) -> None:
         record("INSERT", None, image, fields=fields, tags={"pk_uk_info": '{"PRIMARY":["gone"]}'}),
         record("INSERT", None, image, fields=fields, tags={"pk_uk_info": "no json"}),
     ]
-    rows = headrace.decode(kafka(spark, records), format="dts_avro", keys=["part"]).collect()
+    rows = rows_without_spark(records, keys=["part"])
     data = sorted((row for row in rows if not row.table_schema), key=lambda row: row.position)
     assert (data[0].before, data[0].after) == ({"id": "1"}, {"id": "1", "part": "x"})
     assert [row.key_text for row in data] == ['["x","1"]', '["1"]', None, '["x"]']
@@ -227,7 +224,7 @@ def test_absent_columns_keys_and_structures(spark: SparkSession) -> None:
     assert {s.id for s in structures} == {TableId("db", "", "t")}
     first = min((row for row in rows), key=lambda row: row.position)
     assert first.op == "schema" and first.schema_id == data[0].schema_id
-    given = headrace.decode(kafka(spark, records), format="dts_avro", schema=[structures[0]]).collect()
+    given = rows_without_spark(records, schema=[structures[0]])
     assert {(row.op, row.schema_id) for row in given} == {
         ("u", structures[0].fingerprint),
         ("c", structures[0].fingerprint),
@@ -249,18 +246,18 @@ CHARSETS = {
 TEXTS = "plain, 杭州市 日本語 カナ 한국어 ภาษา Привіт Žluťoučký Škoda ğış Ελλάδα שלום سلام café – € ™ \ufffd 😀"
 
 
-def test_every_character_set(spark: SparkSession) -> None:
+def test_every_character_set() -> None:
     texts = {}
     for name, codec in CHARSETS.items():
         kept = [c for c in TEXTS if _fits(c, codec)]
         texts[name] = "".join(kept)
     records = [record("INSERT", None, [character(text.encode(CHARSETS[name]), name)]) for name, text in texts.items()]
     for schema in (None, "c0 string"):
-        rows = decoded(spark, records, schema=schema)
+        rows = decoded(records, schema=schema)
         got = {name: (row.error, row.after["c0"]) for name, row in zip(texts, rows, strict=True)}
         assert got == {name: (None, text) for name, text in texts.items()}
     every_byte = bytes(range(256))
-    row = decoded(spark, [record("INSERT", None, [character(every_byte, "latin1")])])[0]
+    row = decoded([record("INSERT", None, [character(every_byte, "latin1")])])[0]
     gaps = {0x81, 0x8D, 0x8F, 0x90, 0x9D}
     assert row.after["c0"] == "".join(chr(b) if b in gaps else bytes([b]).decode("cp1252") for b in every_byte)
 
@@ -272,12 +269,12 @@ def _fits(character: str, codec: str) -> bool:
         return False
 
 
-def test_both_writers_and_bytes_behind_a_record(spark: SparkSession) -> None:
+def test_both_writers_and_bytes_behind_a_record() -> None:
     new, old = encoded(WHOLE), encoded(WHOLE, born=False)
     ddl = record("DDL", None, "alter table é")
     values = [new, old, new + b"\x00\x01", old + b"\xff" * 20, new + b"\xff" * 20, encoded(ddl, born=False)]
     for schema in (None, "c0 int"):
-        rows = decoded(spark, values, schema=schema)
+        rows = decoded(values, schema=schema)
         assert [row.op for row in rows] == ["u"] * 5 + ["schema"]
         assert [row.source.get("bornTimestamp") for row in rows] == [
             "1700000001000", None, "1700000001000", None, "1700000001000", None,
@@ -349,10 +346,10 @@ def _struct_cases() -> list[dict[str, Any]]:
     return cases
 
 
-def test_struct_images_are_the_maps_typed(spark: SparkSession) -> None:
+def test_struct_images_are_the_maps_typed() -> None:
     cases = _struct_cases()
-    structs = {row.position: row for row in decoded(spark, cases, schema=SHAPE)}
-    maps = decoded(spark, cases, keys=["id"])
+    structs = {row.position: row for row in decoded(cases, schema=SHAPE)}
+    maps = decoded(cases, keys=["id"])
     assert [row.position for row in maps] == sorted(structs)
     names = [column.name for column in SHAPE.columns]
     compared = 0
@@ -376,28 +373,6 @@ def test_struct_images_are_the_maps_typed(spark: SparkSession) -> None:
                     assert (got.astimezone(dt.UTC) if column.name == "at" and got else got) == expected, column.name
                     compared += 1
     assert compared > 300
-
-
-def test_one_reading_is_enough_for_usual_records(spark: SparkSession) -> None:
-    # A clock and nanoseconds have no Spark type, so a record that holds one is read again.
-    shape = TableSchema(SHAPE.id, SHAPE.columns[:10], SHAPE.key)
-    fields, row, other = FIELDS[:10], ROW[:10], NO_ROW[:10]
-    usual = [
-        record("INSERT", None, row, fields=fields),
-        record("UPDATE", row, other, fields=fields),
-        record("DELETE", other, None, fields=fields, objectName="db.s.t"),
-        *(
-            record("INIT", None, [*row[:place], value, *row[place + 1 :]], fields=fields)
-            for place, value in (
-                (4, character("a", "utf8")), (4, character("é", "utf8mb3")), (4, typed("TextObject", "UUID", "a-b")),
-                (9, typed("TextObject", "BOOL", "true")), (9, typed("TextObject", "BOOL", "false")), (9, integer(1)),
-            )
-        ),
-    ]  # fmt: skip
-    others = [record("INSERT", None, row[::-1], fields=fields[::-1]), record("BEGIN")]
-    read_once = dts_straight.straight(kafka(spark, [*usual, *others]), shape, [], careful=False)
-    found = read_once.orderBy("offset").selectExpr("fast is not null as at_once").collect()
-    assert [row.at_once for row in found] == [True] * len(usual) + [False] * len(others)
 
 
 def _typed(text: str | None, logical: LogicalType) -> Any:
@@ -433,8 +408,8 @@ def _typed(text: str | None, logical: LogicalType) -> Any:
         ("timestamp", date_time(2024, 1, 1, 0, 0, 0)), ("timestamp_ntz", timestamp(1, 1)), ("date", integer(3)),
     ],
 )  # fmt: skip
-def test_a_value_that_its_column_cannot_hold_is_an_error_row(spark: SparkSession, schema: str, value: Any) -> None:
-    rows = decoded(spark, [record("INSERT", None, [value]), record("UPDATE", [value], [None])], schema=f"c0 {schema}")
+def test_a_value_that_its_column_cannot_hold_is_an_error_row(schema: str, value: Any) -> None:
+    rows = decoded([record("INSERT", None, [value]), record("UPDATE", [value], [None])], schema=f"c0 {schema}")
     assert [row.error for row in rows] == [f"A value of column 'c0' does not fit its type {schema}."] * 2
 
 
@@ -454,21 +429,14 @@ def test_a_stream_is_read_as_a_batch_is(spark: SparkSession, tmp_path: Path) -> 
     assert sum(row.op == "schema" and row.table_schema is not None for row in streamed.values()) > 10
 
 
-def test_broken_bytes_neither_raise_nor_vanish(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where the session does not limit what Avro allocates: lengths of gigabytes among the bytes."""
+def test_broken_bytes_neither_raise_nor_vanish() -> None:
+    """Also with lengths of gigabytes among the bytes."""
     rng = random.Random(20_241_121)
     whole = [s.message[5] for s in samples_of("dts_avro") if s.message[5]] + [encoded(case) for case in _struct_cases()]
     values = [_broken(rng.choice(whole), rng) for _ in range(3_000)]
-    frame = kafka(spark, values).repartition(2).cache()
-    for careful in (False, True):
-        for module in (dts_decode, dts_structs):
-            monkeypatch.setattr(module, "is_careful", lambda _, careful=careful: careful)
-        for options in ({}, {"schema": SHAPE}):
-            rows = format_named("dts_avro", options).decode(frame)
-            sized = rows.selectExpr("message.offset as o", "op", "length(to_json(struct(*))) as size")
-            found = sized.groupBy("o").agg({"op": "max", "size": "sum"}).collect()
-            assert {row.o for row in found} == set(range(len(values)))
-    frame.unpersist()
+    for options in ({}, {"schema": SHAPE}):
+        rows = rows_without_spark(values, **options)
+        assert {row.message.offset for row in rows} == set(range(len(values)))
 
 
 _HUGE = (b"\xfe\xff\xff\xff\x0f", b"\xfe\xff\xff\xff\x0e", b"\xf0\xff\xff\xff\xff\x7f", b"\x80\x80\x80\x80\x08")

@@ -146,7 +146,7 @@ def test_control_records_and_facts(spark: SparkSession) -> None:
     assert (records[3]["sourcePosition"], records[3]["bornTimestamp"]) == ("p", 1709208000999)
     assert (records[2]["sourceTimestamp"], records[0]["sourceTimestamp"], records[0]["id"]) == (1709208000, 0, 9)
     assert (sent[0].topic, sent[3].topic, sent[0].partition, sent[0].key) == (".x", "d.b.x", 0, None)
-    back = decoded(spark, [bytes(row.value) for row in sent])
+    back = decoded([bytes(row.value) for row in sent])
     got = [(row.op, *(row.table or [None] * 3), row.source.get("connector")) for row in back]
     assert got == [
         ("begin", None, None, None, "mysql"),
@@ -165,8 +165,8 @@ def test_samples_come_back(spark: SparkSession) -> None:
     sent = headrace.encode(rows, format="dts_avro").collect()
     by_id = {read(bytes(row.value))["id"]: read(bytes(row.value)) for row in sent}
     assert len(sent) == len(values)
-    again = decoded(spark, [bytes(row.value) for row in sorted(sent, key=lambda row: row.position)])
-    first = decoded(spark, values)
+    again = decoded([bytes(row.value) for row in sorted(sent, key=lambda row: row.position)])
+    first = decoded(values)
     for old, new in zip(first, again, strict=True):
         for name in ("op", "table", "key", "key_text", "event_time", "snapshot", "transaction", "source"):
             assert getattr(old, name) == getattr(new, name), name
@@ -177,7 +177,7 @@ def test_samples_come_back(spark: SparkSession) -> None:
         same = ("id", "sourceTimestamp", "sourcePosition", "source", "operation", "objectName", "tags", "bornTimestamp")
         assert {name: old_record[name] for name in same} == {name: new_record[name] for name in same}
     plain = headrace.encode(rows.where("op in ('d', 'schema')"), format="dts_avro", born_timestamp=False).collect()
-    deletes = decoded(spark, [bytes(row.value) for row in plain])
+    deletes = decoded([bytes(row.value) for row in plain])
     assert {row.op for row in deletes} == {"d", "schema"}
     assert not any("bornTimestamp" in row.source for row in deletes)
 
@@ -242,7 +242,7 @@ def test_no_record_is_as_long_as_a_filler(spark: SparkSession) -> None:
     sent = headrace.encode(frame, format="dts_avro").orderBy("position").collect()
     lengths = {len(m.value) for m in sent}
     assert 48 not in lengths and {47, 49} <= lengths
-    rows = decoded(spark, [bytes(m.value) for m in sent])
+    rows = decoded([bytes(m.value) for m in sent])
     assert [(row.op, row.transaction and row.transaction.id) for row in rows] == [
         ("begin", "x" * n or None) for n in range(30)
     ]

@@ -23,16 +23,18 @@ _POWERS = 10 ** np.arange(18, -1, -1, dtype=np.int64)
 _SCHEMA_ORDER, _DATA_ORDER = "0", "1"
 
 
-def positions(offsets: pa.Int64Array, places: Array) -> pa.StringArray:
-    """The positions of rows: the Kafka offset in 20 digits, `/1/`, and the place in the message in 9."""
-    count = len(places)
-    out = np.empty((count, 32), np.uint8)
+def positions(offsets: pa.Int64Array, places: Array | None = None) -> pa.StringArray:
+    """The positions of rows: the Kafka offset in 20 digits, `/1/`, and the place in the message if it has several."""
     numbers = offsets.fill_null(0).to_numpy()
+    count = len(numbers)
+    out = np.empty((count, 23 if places is None else 32), np.uint8)
     out[:, 0] = 48
     out[:, 1:20] = numbers[:, None] // _POWERS % 10 + 48
     out[:, 20:23] = np.frombuffer(b"/1/", np.uint8)
-    out[:, 23:] = places[:, None] // _POWERS[-9:] % 10 + 48
-    return text_array(np.arange(0, 32 * (count + 1), 32, dtype=np.int32), out.reshape(-1), None, 0)
+    if places is not None:
+        out[:, 23:] = places[:, None] // _POWERS[-9:] % 10 + 48
+    offsets_ = np.arange(count + 1, dtype=np.int32) * np.int32(out.shape[1])
+    return text_array(offsets_, out.reshape(-1), None, 0)
 
 
 def position_text(batch: pa.RecordBatch, number: int, place: int | None, order: str = _DATA_ORDER) -> str:
@@ -77,10 +79,10 @@ def single_row(batch: pa.RecordBatch, number: int, *, whole: bool = False) -> di
     return {"capture_time": batch.column("timestamp")[number].as_py(), "message": message}
 
 
-def error_row(batch: pa.RecordBatch, number: int, problem: str) -> dict[str, Any]:
+def error_row(batch: pa.RecordBatch, number: int, problem: str, place: int | None = None) -> dict[str, Any]:
     """The row of a message that can't be read: where it came from, why, and the message itself."""
     row = single_row(batch, number, whole=True)
-    return row | {"op": "error", "position": position_text(batch, number, 0), "error": problem}
+    return row | {"op": "error", "position": position_text(batch, number, place), "error": problem}
 
 
 def schema_row(batch: pa.RecordBatch, number: int, schema: TableSchema) -> dict[str, Any]:

@@ -82,12 +82,12 @@ class ArrowFormat(Format):
     def decoder(self, facts: Facts) -> Codec:
         """From columns of `KAFKA` to change rows."""
 
-    @abstractmethod
     def encoder(self, facts: Facts) -> Codec:
         """From change rows to messages of `MESSAGES`.
 
         Beside their columns, `has_types` says whether a row follows a structure that is more than names of columns.
         """
+        raise OptionError(f"Format '{self.name}' can't be encoded.", remedy="Choose a format that can.")
 
     def prepare_decoding(self) -> Facts:
         """What decoders need to know; runs on the driver."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -57,6 +58,23 @@ def text_array(offsets: Array, data: Array, valid: Array | None, nulls: int = -1
     return pa.Array.from_buffers(pa.string(), len(offsets) - 1, buffers, nulls)
 
 
+def fixed_texts(template: bytes, numbers: Sequence[Array]) -> pa.StringArray:
+    """Texts of one length: a template whose runs of zeros are filled with the digits of columns of numbers.
+
+    The numbers must not be negative, and not have more digits than there are zeros.
+    """
+    count = len(numbers[0])
+    out = np.empty((count, len(template)), np.uint8)
+    out[:] = np.frombuffer(template, np.uint8)
+    for run, values in zip(re.finditer(rb"0+", template), numbers, strict=True):
+        rest = np.asarray(values, np.int64)
+        for place in range(run.end() - 1, run.start() - 1, -1):
+            rest, digit = np.divmod(rest, 10)
+            out[:, place] = digit + 48
+    offsets = np.arange(count + 1, dtype=np.int32) * len(template)
+    return text_array(offsets.astype(np.int32), out.reshape(-1), None, 0)
+
+
 def offsets_of(counts: Array) -> Array:
     """Where lists of so many items begin, one behind the other, and where the last one ends."""
     offsets = np.zeros(len(counts) + 1, np.int32)
@@ -78,6 +96,17 @@ def map_array(offsets: Array, keys: pa.Array, values: pa.Array, present: Array |
 def _nested(kind: pa.DataType, offsets: Array, values: pa.Array, present: Array | None) -> pa.Array:
     valid = None if present is None or present.all() else pa.py_buffer(mask_bitmap(present))
     return pa.Array.from_buffers(kind, len(offsets) - 1, [valid, pa.py_buffer(offsets)], children=[values])
+
+
+def joined_maps(maps: Sequence[pa.MapArray], present: Array) -> pa.MapArray:
+    """The entries of several columns of maps together, row by row; no name may be in two of them."""
+    counts = [np.where(column.is_valid().to_numpy(zero_copy_only=False), np.diff(column.offsets), 0) for column in maps]
+    rows = np.concatenate([np.repeat(np.arange(len(present)), count) for count in counts])
+    order = pa.array(np.argsort(rows, kind="stable"))
+    entries = [(column.keys, column.items) for column in maps]
+    keys = pa.concat_arrays([key for key, _ in entries]).take(order)
+    values = pa.concat_arrays([value for _, value in entries]).take(order)
+    return map_array(offsets_of(np.sum(counts, axis=0)), keys, values, present)
 
 
 def map_of(columns: Sequence[tuple[str, pa.Array]], present: Array | None = None) -> pa.MapArray:

@@ -31,12 +31,11 @@ from headrace.wire.spans import (
     LETTER,
     PLAIN,
     QUOTE,
-    THREE,
-    TWO,
     Array,
     U,
     byte,
     hex4,
+    utf8_size,
     word,
 )
 
@@ -252,7 +251,7 @@ def _skip_string(data: Array, i: Any, end: Any) -> Any:
                 return -1
             i += n
         else:
-            n = _utf8_size(data, i, end)
+            n = utf8_size(data, i, end)
             if n == 0:
                 return -1
             i += n
@@ -292,24 +291,3 @@ def _escape_size(data: Array, i: Any, end: Any) -> Any:
     if i + 12 > end or byte(data, i + 6) != 92 or byte(data, i + 7) != 117:
         return 0
     return 12 if 0xDC00 <= hex4(data, i + 8) < 0xE000 else 0
-
-
-@kernel
-def _utf8_size(data: Array, i: Any, end: Any) -> Any:
-    """How long the UTF-8 sequence of several bytes is that begins here; 0 where it is none."""
-    c = byte(data, i)
-    k = CLASS[c]
-    if k < TWO or i + 2 > end:
-        return 0
-    d = byte(data, i + 1)
-    if (d & 0xC0) != 0x80:
-        return 0
-    if k == TWO:
-        return 2
-    if i + 3 > end or (byte(data, i + 2) & 0xC0) != 0x80 or (c == 0xE0 and d < 0xA0) or (c == 0xED and d > 0x9F):
-        return 0
-    if k == THREE:
-        return 3
-    if i + 4 > end or (byte(data, i + 3) & 0xC0) != 0x80 or (c == 0xF0 and d < 0x90) or (c == 0xF4 and d > 0x8F):
-        return 0
-    return 4

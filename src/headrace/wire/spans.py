@@ -154,3 +154,38 @@ def put_unescaped(out: Array, o: Any, data: Array, i: Any, size: Any) -> Any:
             i += 6
         o = put_character(out, o, u)
     return o
+
+
+@kernel
+def utf8_size(data: Array, i: Any, end: Any) -> Any:
+    """How long the UTF-8 sequence of several bytes is that begins here; 0 where it is none."""
+    c = byte(data, i)
+    k = CLASS[c]
+    if k < TWO or i + 2 > end:
+        return 0
+    d = byte(data, i + 1)
+    if (d & 0xC0) != 0x80:
+        return 0
+    if k == TWO:
+        return 2
+    if i + 3 > end or (byte(data, i + 2) & 0xC0) != 0x80 or (c == 0xE0 and d < 0xA0) or (c == 0xED and d > 0x9F):
+        return 0
+    if k == THREE:
+        return 3
+    if i + 4 > end or (byte(data, i + 3) & 0xC0) != 0x80 or (c == 0xF0 and d < 0x90) or (c == 0xF4 and d > 0x8F):
+        return 0
+    return 4
+
+
+@kernel
+def is_utf8(data: Array, i: Any, end: Any) -> Any:
+    """Whether bytes are UTF-8, whatever characters they are."""
+    while i < end:
+        if byte(data, i) < 128:
+            i += 1
+            continue
+        n = utf8_size(data, i, end)
+        if n == 0:
+            return False
+        i += n
+    return True

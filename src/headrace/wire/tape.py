@@ -46,24 +46,40 @@ class Tape:
 
     def __init__(self, values: pa.Array) -> None:
         view = text_view(values)
-        count = len(values)
-        self.data: Array = view.data
-        sizes = np.diff(view.offsets)
+        self._start(view.data, int(((np.diff(view.offsets) + 1) // 2).sum()), len(values))
+        read = read_all if is_compiled() else read_exactly
+        read(self.data, view.offsets, self.tokens, self.root, self.verdict)
+        self._forget_unread(values)
+        self._unescape_names()
+
+    @classmethod
+    def of_texts(cls, texts: pa.StringArray) -> Tape:
+        """A tape whose places are the rows of a column of texts."""
+        view = text_view(texts)
+        tape = cls.__new__(cls)
+        tape._start(view.data, len(texts), len(texts))
+        count = len(texts)
+        missing = texts.is_null().to_numpy(zero_copy_only=False)
+        tape.tokens.kind[:count] = np.where(missing, NULL, STRING)
+        tape.tokens.start[:count] = view.offsets[:count]
+        tape.tokens.size[:count] = np.diff(view.offsets[: count + 1])
+        tape.tokens.behind[:count] = np.arange(1, count + 1)
+        tape.root = np.arange(len(texts), dtype=np.int32)
+        return tape
+
+    def _start(self, data: Array, room: int, count: int) -> None:
         # One at least, which places that hold nothing are looked up in.
-        room = max(1, int(((sizes + 1) // 2).sum()))
+        room = max(1, room)
+        self.data: Array = data
         self.tokens = Tokens(np.empty(room, np.uint8), *(np.empty(room, np.int32) for _ in range(3)))
         self.verdict: Array = np.empty(count, np.uint8)
         self.root: Array = np.empty(count, np.int32)
-        if is_compiled():
-            read_all(self.data, view.offsets, self.tokens, self.root, self.verdict)
-        else:
-            read_exactly(self.data, view.offsets, self.tokens, self.root, self.verdict)
+
+    def _forget_unread(self, values: pa.Array) -> None:
         unread = self.verdict != READ
         if values.null_count:
             unread |= values.is_null().to_numpy(zero_copy_only=False)
         self.root[unread] = -1
-        self._extra: list[bytes] = []
-        self._unescape_names()
 
     def _unescape_names(self) -> None:
         used = int(self.tokens.behind[self.root[self.root >= 0]].max(initial=0))

@@ -110,6 +110,10 @@ def _booleans(data: Array, tokens: Tokens, at: Array, out: Array, valid: Array, 
                 set_bit(out, r)
             elif size == 5 and same(_FALSE, 0, data, i, 5):
                 set_bit(valid, r)
+            elif size == 1 and (byte(data, i) == 48 or byte(data, i) == 49):
+                set_bit(valid, r)
+                if byte(data, i) == 49:
+                    set_bit(out, r)
             else:
                 odd[r] = True
 

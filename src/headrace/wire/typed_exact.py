@@ -24,7 +24,7 @@ _TRUE, _FALSE = ("true", "t", "yes", "y", "1"), ("false", "f", "no", "n", "0")
 _DAY = re.compile(r"(\d{4,5})-(\d{1,2})-(\d{1,2})(?:[ T]00:00:00(?:\.0+)?)?", re.ASCII)
 _MOMENT = re.compile(
     r"(\d{4,5})-(\d{1,2})-(\d{1,2})(?:[ T](\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:\.(\d+))?)?)?"
-    r"(Z|UTC|[+-]\d{2}:?\d{2}(?::?\d{2})?)?",
+    r"(Z|[+-]\d{2}:?\d{2}(?::?\d{2})?|[A-Za-z][A-Za-z0-9_+/-]*)?",
     re.ASCII,
 )
 _EPOCH = dt.date(1970, 1, 1).toordinal()
@@ -125,9 +125,10 @@ def moment_of(text: str, zone: str | None) -> int | None:
     if days is None or clock[0] > 23 or clock[1] > 59 or clock[2] > 59 or finer.strip("0"):
         return None
     seconds = days * 86_400 + clock[0] * 3_600 + clock[1] * 60 + clock[2]
-    if zone is not None:
-        seconds -= _offset(offset) if offset else offset_of_zone(seconds, zone)
-    return seconds * 1_000_000 + int(micros)
+    ahead = offset_of_zone(seconds, offset or zone or "UTC")
+    if ahead is None:
+        return None
+    return (seconds - (0 if zone is None else ahead)) * 1_000_000 + int(micros)
 
 
 def _offset(text: str) -> int:
@@ -138,13 +139,18 @@ def _offset(text: str) -> int:
     return -seconds if text.startswith("-") else seconds
 
 
-def offset_of_zone(local: int, zone: str) -> int:
-    """Seconds that a zone is ahead of UTC at a local time (seconds since 1970). Of a time that is twice, the first."""
-    if zone[:1] in "+-":
+def offset_of_zone(local: int, zone: str) -> int | None:
+    """Seconds that a zone is ahead of UTC at a local time (seconds since 1970); None where nobody knows the zone.
+
+    Of a time that is twice, the first is meant.
+    """
+    if zone in ("Z", "UTC") or zone[:1] in "+-":
         return _offset(zone)
     try:
         moment = dt.datetime(1970, 1, 1) + dt.timedelta(seconds=local)
         ahead = moment.replace(tzinfo=zoneinfo.ZoneInfo(zone)).utcoffset()
     except OverflowError:
         return 0
+    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
+        return None
     return 0 if ahead is None else int(ahead.total_seconds())

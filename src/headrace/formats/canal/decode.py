@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.changes import TableSchema
+from headrace.formats.announced import Announcer
 from headrace.formats.canal.message import DATA, HEAD, Messages
 from headrace.formats.canal.others import other_row
 from headrace.formats.canal.structures import Known, Reading, Told, known_of
@@ -26,7 +27,6 @@ from headrace.formats.change_columns import (
     error_row,
     message_column,
     positions,
-    schema_row,
     struct_column,
     table_column,
 )
@@ -92,7 +92,7 @@ class CanalDecoder(Codec):
         self.schema = change_schema(reading.typed)
         self._numbers: dict[Told, int] = {}
         self._known: list[Known] = []
-        self._announced: set[tuple[str | None, int | None, str]] = set()
+        self._announcer = Announcer(self.schema)
 
     def feed(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """The change rows of messages, in their order."""
@@ -104,7 +104,7 @@ class CanalDecoder(Codec):
         whole = self._columns(batch, messages, rows, problems)
         plain = np.zeros(batch.num_rows, bool)
         plain[rows.message] = True
-        odd = [self._row(error_row(batch, number, problem)) for number, problem in sorted(problems.items())] + [
+        odd = [self._row(error_row(batch, number, problem, 0)) for number, problem in sorted(problems.items())] + [
             self._row(other_row(batch, messages, int(number))) for number in np.flatnonzero(~plain)
         ]
         places = np.array([*sorted(problems), *np.flatnonzero(~plain)], np.int64)
@@ -112,8 +112,8 @@ class CanalDecoder(Codec):
             kept = ~np.isin(rows.message, list(problems))
             whole = whole.filter(pa.array(kept))
             rows = _Rows(*(part[kept] for part in vars(rows).values()))
-        announced, told = self._announcements(batch, rows)
-        made = [(told, announced)] if announced is not None else []
+        structures = [known.announced for known in self._known]
+        made = self._announcer.announce(batch, rows.message, rows.known, structures)
         made.append((rows.message, whole))
         if odd:
             made.append((places, pa.concat_batches(odd)))
@@ -306,26 +306,6 @@ class CanalDecoder(Codec):
             refused = refused[~zero]
         for number in rows.message[refused]:
             problems.setdefault(int(number), MISFIT.format(named.name, kind))
-
-    def _announcements(self, batch: pa.RecordBatch, rows: _Rows) -> tuple[pa.RecordBatch | None, Array]:
-        """`schema` rows for the structures that were not announced yet for their topic and partition."""
-        if self._reading.given is not None or self._reading.typed is not None or not rows.message.size:
-            return None, np.zeros(0, np.int64)
-        topics, partitions = batch.column("topic").dictionary_encode(), batch.column("partition").dictionary_encode()
-        codes = [x.indices.fill_null(-1).to_numpy()[rows.message].astype(np.int64) for x in (topics, partitions)]
-        _, first = np.unique((rows.known * 100_003 + codes[0]) * 100_003 + codes[1], return_index=True)
-        made, places = [], []
-        for row in sorted(first):
-            schema = self._known[rows.known[row]].announced
-            number = int(rows.message[row])
-            if schema is None:
-                continue
-            key = (batch.column("topic")[number].as_py(), batch.column("partition")[number].as_py(), schema.fingerprint)
-            if key not in self._announced:
-                self._announced.add(key)
-                made.append(self._row(schema_row(batch, number, schema)))
-                places.append(number)
-        return (pa.concat_batches(made) if made else None), np.array(places, np.int64)
 
 
 def _map(tape: Tape, image: _Image) -> pa.MapArray:

@@ -24,7 +24,7 @@ def other_row(batch: pa.RecordBatch, messages: Messages, number: int) -> dict[st
         return _row(batch, messages, number, "tombstone") | {"source": None}
     problem = _problem(value, messages, number)
     if problem is not None:
-        return error_row(batch, number, problem)
+        return error_row(batch, number, problem, 0)
     kind = upper(messages.text("type", number) or "")
     if not _is_ddl(messages, number, kind):
         return _row(batch, messages, number, "heartbeat" if kind == HEARTBEAT else None)

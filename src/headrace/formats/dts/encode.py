@@ -14,17 +14,23 @@ from headrace.changes import TableSchema
 from headrace.changes.letter_case import lower
 from headrace.changes.refusal import unknown_structure
 from headrace.changes.typed import literal
+from headrace.errors import OptionError
 from headrace.formats.avro_decode import has_spark_avro
-from headrace.formats.dts_decode import FACTS, FILLER, MISSING, MORE_FACTS
-from headrace.formats.dts_schema import ARRAY, FIELDS, IMAGE, SOURCE_TYPES, TEXT, VALUE, record_text
-from headrace.formats.dts_types import number_of
-from headrace.formats.dts_values import let
-from headrace.formats.dts_written import PLAN, absent_value, plan_of, text_value, typed_value
+from headrace.formats.dts.facts import FACTS, MORE_FACTS
+from headrace.formats.dts.record import FILLER
+from headrace.formats.dts.schema import ARRAY, FIELDS, IMAGE, SOURCE_TYPES, TEXT, VALUE, record_text
+from headrace.formats.dts.types import number_of
+from headrace.formats.dts.written import PLAN, absent_value, let, plan_of, text_value, typed_value
 from headrace.formats.encoding import topic_of
 from headrace.local_rows import local_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+MISSING = OptionError(
+    "Encoding format 'dts_avro' needs spark-avro, which the Spark session does not have.",
+    remedy="Start it with spark.jars.packages=org.apache.spark:spark-avro_2.13:4.0.0.",
+)
 
 _OPERATIONS = {
     "c": "INSERT", "u": "UPDATE", "d": "DELETE", "r": "INIT", "t": "DDL", "begin": "BEGIN", "end": "COMMIT",

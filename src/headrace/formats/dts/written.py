@@ -12,7 +12,7 @@ from typing import NamedTuple
 from headrace.changes import Column, TableSchema
 from headrace.changes.texts import canonical_text
 from headrace.changes.typed import quote
-from headrace.formats.dts_schema import (
+from headrace.formats.dts.schema import (
     BINARY_OBJECT,
     CHARACTER,
     DATE_TIME,
@@ -25,8 +25,13 @@ from headrace.formats.dts_schema import (
     TIMESTAMP,
     ZONED,
 )
-from headrace.formats.dts_types import number_of
-from headrace.formats.dts_values import let
+from headrace.formats.dts.types import number_of
+
+
+def let(name: str, value: str, body: str) -> str:
+    """Spark SQL for `body`, in which `name` stands for a value that is computed once."""
+    return f"get(transform(array({value}), {name} -> {body}), 0)"
+
 
 PLAN = "array<struct<name:string,code:string,width:int,precision:int,scale:int,mysql:int,pg:int>>"
 """The Spark type of a table's plan: what its columns' texts become."""

@@ -113,10 +113,11 @@ POSTGRESQL: Mapping[int, NumberedType] = _of("""
 _TABLES = {"m": MYSQL, "p": POSTGRESQL}
 _UNKNOWN = NumberedType("", "string", "t")
 
-KIND = (
-    "case when {0} in ('MySQL', 'DRDS') then 'm' when {0} in ('PostgreSQL', 'PPAS') then 'p' else 'x' end"
-)  # fmt: skip
-"""Spark SQL, with `{0}` for the source type: whose numbers a record has: `m`, `p`, or `x` for nobody's that we know."""
+
+def kind_of(source_type: str) -> str:
+    """Whose numbers a record of a source has: `m` (MySQL's), `p` (PostgreSQL's), or `x` for nobody's that we know."""
+    return "m" if source_type in ("MySQL", "DRDS") else "p" if source_type in ("PostgreSQL", "PPAS") else "x"
+
 
 TEXTUAL_OBJECTS = ("JSON", "XML", "TEXT", "UUID", "ENUM", "SET", "ROWID", "UROWID", "BOOL", "BOOLEAN")
 """Types of a BinaryObject whose bytes are UTF-8."""
@@ -125,17 +126,9 @@ BOOLEAN_OID = 16
 FLOAT_NUMBERS = {"m": 4, "p": 700}
 
 
-def expected_form(kind: str, number: str) -> str:
-    """Spark SQL for the form that values of a number have; of unknown numbers `t`."""
-    branches = []
-    for code, table in _TABLES.items():
-        of_form: dict[str, list[int]] = {}
-        for n, found in table.items():
-            if found.form != "t":
-                of_form.setdefault(found.form, []).append(n)
-        tests = " ".join(f"when {number} in ({', '.join(map(str, ns))}) then '{f}'" for f, ns in of_form.items())
-        branches.append(f"when '{code}' then case {tests} else 't' end")
-    return f"case {kind} {' '.join(branches)} else 't' end"
+def expected_form(kind: str, number: int) -> str:
+    """The form that values of a number have; of unknown numbers `t`."""
+    return _TABLES.get(kind, {}).get(number, _UNKNOWN).form
 
 
 def column_of(name: str, position: int, kind: str, number: int, form: str, *, nullable: bool) -> Column:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.formats.base import COMMON, Format, topic_option
-from headrace.formats.dts_decode import decode_maps
-from headrace.formats.dts_encode import EncodePlan
-from headrace.formats.dts_structs import decode_structs
+from headrace.formats.base import COMMON, topic_option
+from headrace.formats.codec import ArrowFormat, Facts
+from headrace.formats.dts.decode import DtsDecoder
+from headrace.formats.dts.encode import EncodePlan
+from headrace.formats.dts.structures import Reading
 from headrace.formats.encoding import has_struct_images, struct_schema, with_structures_known
 from headrace.formats.features import Feature
 from headrace.options import Option
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-class DtsAvro(Format):
+class DtsAvro(ArrowFormat):
     """Records of Alibaba DTS: bare Avro of one fixed schema, one record per message, all tables in one topic.
 
     Decoding: INSERT, UPDATE and DELETE give rows, INIT rows of a snapshot; DDL (and COMMAND with a text, as of
@@ -31,8 +32,7 @@ class DtsAvro(Format):
     unsigned range too. For other sources give `schema`.
 
     Ordering: the offset, which is the order of the topic's one partition. Idempotence: the message alone decides its
-    row. Process: expressions in executors; for a batch, one job when `decode` is called looks for structures, unless
-    `schema` is given. Needs spark-avro in the session.
+    row. Process: executors; nothing is asked when `decode` is called. Encoding needs spark-avro in the session.
 
     Source: seed 002; spec/format_dts_avro.md.
     """
@@ -72,16 +72,10 @@ class DtsAvro(Format):
         )
     )  # fmt: skip
 
-    def decode(self, messages: DataFrame) -> DataFrame:
-        """DTS records to change rows; with `schema`, images are structs of its types.
-
-        Raises:
-            OptionError: the session has no spark-avro, or `schema` and `keys` contradict each other.
-        """
-        given, keys = self.settings["schema"], self.settings["keys"]
-        if given is not None and given.single:
-            return decode_structs(messages, given.only(keys), keys)
-        return decode_maps(messages, keys, None if given is None else given.tables)
+    def decoder(self, facts: Facts) -> DtsDecoder:
+        """From records to change rows."""
+        given = None if self.settings["schema"] is None else facts.structures
+        return DtsDecoder(Reading(tuple(self.settings["keys"]), given, facts.typed))
 
     def encode(self, changes: DataFrame) -> DataFrame:
         """Change rows to DTS records; tombstones, messages, gaps and errors give none.

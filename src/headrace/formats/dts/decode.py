@@ -1,0 +1,286 @@
+"""DTS records to change rows.
+
+1. The engine reads a batch of records by the one schema that there is; what stands behind one is its last field.
+2. What records say of their tables is read once for each distinct text (`structures`).
+3. Values become canonical texts by the branch of their union (`values`); images, keys and facts become columns.
+
+DDL statements, tombstones, fillers and what can't be read are looked at one by one, in `others`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.changes import TableSchema
+from headrace.formats.announced import Announcer
+from headrace.formats.change_columns import error_row, message_column, positions, struct_column
+from headrace.formats.codec import Codec, change_schema, in_order, kafka_batch
+from headrace.formats.dts.facts import source_column
+from headrace.formats.dts.others import FIRST_SECOND, LAST_SECOND, other_row
+from headrace.formats.dts.record import CODES, FIELD, Records
+from headrace.formats.dts.schema import SOURCE_TYPES
+from headrace.formats.dts.structures import Known, Reading, Told
+from headrace.formats.dts.typed import typed_image
+from headrace.formats.dts.types import kind_of
+from headrace.formats.dts.values import ValueReader, Values
+from headrace.wire.arrays import map_array, offsets_of
+from headrace.wire.json_writer import string_lists
+from headrace.wire.spans import Array
+
+_OPS = pa.array([code or None for code in CODES], pa.string())
+_C, _U, _D, _R, _DDL = range(5)
+_KINDS = np.array([kind_of(name) for name in SOURCE_TYPES])
+UNREADABLE = "The value of column '{}' is not what its type in the record says."
+
+
+@dataclass
+class Image:
+    """One image of each record: the numbers of its values, as in an Arrow list; `present` where a record has one."""
+
+    present: Array
+    offsets: Array
+    first: int
+
+    def place(self, row: Array, field: Array) -> Array:
+        """The numbers of values of fields."""
+        return self.first + self.offsets[row] + field
+
+
+class DtsDecoder(Codec):
+    """Reads records; what it remembers is which structures it knows and has announced."""
+
+    def __init__(self, reading: Reading) -> None:
+        self._reading = reading
+        self.schema = change_schema(reading.typed)
+        self._numbers: dict[Told, int] = {}
+        self._known: list[Known] = []
+        self._announcer = Announcer(self.schema)
+        self._structures: dict[TableSchema | None, int] = {None: 0}
+
+    def feed(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """The change rows of records, in their order."""
+        batch = kafka_batch(batch)
+        records = Records(batch.column("value"))
+        problems = records.problems
+        plain = (records.op >= 0) & (records.op != _DDL)
+        plain[list(problems)] = False
+        rows = np.flatnonzero(plain)
+        whole, structure = self._rows(batch, records, rows, problems)
+        if problems:
+            kept = ~np.isin(rows, list(problems))
+            rows, whole, structure = rows[kept], whole.filter(pa.array(kept)), structure[kept]
+        own = self._reading.given is None and self._reading.typed is None
+        made = self._announcer.announce(batch, rows, structure, list(self._structures)) if own else []
+        made.append((rows, whole))
+        others = np.flatnonzero(~plain)
+        odd = [error_row(batch, number, problems[number]) for number in sorted(problems)]
+        odd += [other_row(batch, records, int(number)) for number in others if number not in problems]
+        if odd:
+            places = np.array([*sorted(problems), *(number for number in others if number not in problems)], np.int64)
+            made.append((places, pa.RecordBatch.from_pylist(odd, self.schema)))
+        yield in_order(made)
+
+    def _identify(self, records: Records, rows: Array) -> Array:
+        """The number of what each record's table is known as."""
+        tape = records.tape
+        path = records.at[FIELD["objectName"]]
+        told = np.stack([records.source[0], path, records.fields, records.keys])
+        found = np.zeros(records.op.size, np.int64)
+        if not rows.size:
+            return found
+        groups = tape.groups(np.ascontiguousarray(told[:, rows]))
+        numbers = []
+        for row in rows[groups.first]:
+            items = records.field_items[records.field_offsets[row] : records.field_offsets[row + 1]]
+            names, kinds = tape.records(items, 2)
+            path_text, keys = tape.texts(np.array([path[row], records.keys[row]], np.int32)).to_pylist()
+            key = Told(
+                str(_KINDS[tape.numbers(records.source[0, row : row + 1])[0]]),
+                path_text,
+                keys,
+                tuple(tape.texts(names).to_pylist()),
+                tuple(tape.numbers(kinds).tolist()),
+            )
+            if key not in self._numbers:
+                self._numbers[key] = len(self._known)
+                self._known.append(Known(key, self._reading))
+            numbers.append(self._numbers[key])
+        found[rows] = np.array(numbers)[groups.of]
+        return found
+
+    def _rows(
+        self, batch: pa.RecordBatch, records: Records, rows: Array, problems: dict[int, str]
+    ) -> tuple[pa.RecordBatch, Array]:
+        tape, count = records.tape, rows.size
+        known = self._identify(records, rows)[rows]
+        op = records.op[rows]
+        is_data = op < _DDL
+        before, after, at = self._images(records, rows, op)
+        of = np.concatenate([np.repeat(np.arange(count), np.diff(image.offsets)) for image in (before, after)])
+        field = np.concatenate([_places(image.offsets) for image in (before, after)])
+        values = self._values(records, rows, at, of, field)
+        self._note_unreadable(values, rows, known, of, field, problems)
+        structure = self._identify_structures(known, is_data, values, before, after)
+        key, key_text = self._key(known, values, before, after)
+        second = tape.numbers(np.ascontiguousarray(records.at[FIELD["sourceTimestamp"]][rows]))
+        told = (second != 0) & (second >= FIRST_SECOND) & (second <= LAST_SECOND)
+        moments = pa.array(second, mask=~told)
+        txid = tape.texts(np.ascontiguousarray(records.at[FIELD["sourceTxid"]][rows]))
+        has_id = pc.invert(pc.is_in(txid, pa.array(["", "0"])))
+        of_batch = batch if count == batch.num_rows else batch.take(pa.array(rows))
+        ids = pa.array([None if s is None else s.fingerprint for s in self._structures], pa.string())
+        columns: dict[str, pa.Array] = {
+            "op": _OPS.take(pa.array(op)),
+            "table": self._table(known),
+            "key": key,
+            "key_text": key_text,
+            "position": positions(of_batch.column("offset")),
+            "event_time": moments.cast(pa.timestamp("s", "UTC")).cast(pa.timestamp("us", "UTC")),
+            "capture_time": of_batch.column("timestamp"),
+            "snapshot": pc.if_else(pa.array(op == _R), "true", pa.scalar(None, pa.string())),
+            "transaction": struct_column(self.schema.field("transaction").type, {"id": txid}, has_id),
+            "source": source_column(records, rows, op != len(CODES) - 1, second, told),
+            "schema_id": ids.take(pa.array(structure)),
+            "message": message_column(of_batch),
+        }
+        for name, image in (("before", before), ("after", after)):
+            if self._reading.typed is None:
+                columns[name] = self._map(records, rows, image, values)
+            else:
+                place = self._column_places(image, known)
+                columns[name], columns[f"{name}_absent"], refused = typed_image(
+                    values, place, image.present, self._reading.typed, self.schema.field(name).type
+                )
+                for row, sentence in refused:
+                    problems.setdefault(int(rows[row]), sentence)
+        made = [columns.get(f.name, pa.nulls(count, f.type)) for f in self.schema]
+        return pa.RecordBatch.from_arrays(made, schema=self.schema), structure
+
+    def _images(self, records: Records, rows: Array, op: Array) -> tuple[Image, Image, Array]:
+        """Both images of each row, and where their values are: those of the old images, then those of the new ones."""
+        nothing = np.int32(-1)
+        before = np.where(np.isin(op, (_U, _D)), records.before[rows], nothing)
+        after = np.where(np.isin(op, (_C, _U, _R)), records.after[rows], nothing)
+        old_offsets, old = records.tape.items(before)
+        new_offsets, new = records.tape.items(after)
+        return (
+            Image(before >= 0, old_offsets, 0),
+            Image(after >= 0, new_offsets, len(old)),
+            np.concatenate([old, new]),
+        )
+
+    def _values(self, records: Records, rows: Array, at: Array, of: Array, field: Array) -> Values:
+        tape = records.tape
+        kinds = tape.numbers(np.ascontiguousarray(records.source[0][rows]))
+        position = tape.texts(np.ascontiguousarray(records.at[FIELD["sourcePosition"]][rows]))
+        physical = pc.match_substring(position, "<->").to_numpy(zero_copy_only=False)
+        usual = np.isin(kinds, [SOURCE_TYPES.index(name) for name in ("MySQL", "PostgreSQL")])
+        items = records.field_items[records.field_offsets[rows][of] + field]
+        number = tape.numbers(np.ascontiguousarray(tape.records(items, 2)[1]))
+        return ValueReader(tape, at, number, _KINDS[kinds][of], (usual & ~physical)[of]).read()
+
+    def _note_unreadable(
+        self, values: Values, rows: Array, known: Array, of: Array, field: Array, problems: dict[int, str]
+    ) -> None:
+        for number in np.flatnonzero(values.unreadable):
+            name = self._known[known[of[number]]].told.names[field[number]]
+            problems.setdefault(int(rows[of[number]]), UNREADABLE.format(name))
+
+    def _number(self, schema: TableSchema | None) -> int:
+        return self._structures.setdefault(schema, len(self._structures))
+
+    def _identify_structures(self, known: Array, is_data: Array, values: Values, before: Image, after: Image) -> Array:
+        """The number of each row's structure: by its fields, and by values whose form is not the expected one."""
+        found = np.zeros(known.size, np.int64)
+        for number in np.unique(known[is_data]):
+            told = self._known[number]
+            rows = np.flatnonzero(is_data & (known == number))
+            count = len(told.told.names)
+            fields = np.arange(count)
+            forms = np.full((rows.size, count), "", "U1")
+            # The new image decides, the old one where that has no value.
+            for image in (before, after):
+                there = image.present[rows]
+                have = values.forms[image.place(rows[there][:, None], fields[None, :])]
+                given = (have != "") & (have != "N")
+                forms[there] = np.where(given, have, forms[there])
+            same = (forms == "") | (forms == told.expected[None, :])
+            if told.told.kind == "x":
+                same |= forms != "b"
+            forms[same] = "."
+            usual = same.all(axis=1)
+            found[rows[usual]] = self._number(told.schema("." * count))
+            for row in np.flatnonzero(~usual):
+                found[rows[row]] = self._number(told.schema("".join(forms[row])))
+        return found
+
+    def _table(self, known: Array) -> pa.StructArray:
+        kind = self.schema.field("table").type
+        tables = [
+            None if k.table is None else {"database": k.table.database, "schema": k.table.schema, "name": k.table.name}
+            for k in self._known
+        ]
+        return pa.array([*tables, None], kind).take(pa.array(known))
+
+    def _key(self, known: Array, values: Values, before: Image, after: Image) -> tuple[pa.MapArray, pa.StringArray]:
+        """The key of the newest image, where that has all its columns."""
+        sets = [k.key_names for k in self._known]
+        width = max(map(len, sets), default=0)
+        place = np.full((len(sets) + 1, width), -1, np.int64)
+        for number, k in enumerate(self._known):
+            words = {name: at for at, name in enumerate(k.told.names)}
+            place[number, : len(k.key_names)] = [words.get(name, -1) for name in k.key_names]
+        sizes = np.array([*map(len, sets), 0])[known]
+        fields = place[known]
+        row = np.arange(known.size)[:, None]
+        at = np.where(
+            after.present[:, None],
+            after.place(row, fields),
+            np.where(before.present[:, None], before.place(row, fields), -1),
+        )
+        at[fields < 0] = -1
+        carried = (at >= 0) & ~values.absent[at] if values.forms.size else np.zeros(at.shape, bool)
+        present = (sizes > 0) & (carried.sum(axis=1) == sizes)
+        chosen = carried & present[:, None]
+        offsets = offsets_of(np.where(present, sizes, 0))
+        names = pa.array([name for s in sets for name in s], pa.string())
+        begins = offsets_of([*map(len, sets), 0])
+        of, column = np.nonzero(chosen)
+        texts = values.texts.take(pa.array(at[chosen]))
+        keys = names.take(pa.array(begins[known[of]] + column))
+        return map_array(offsets, keys, texts, present), string_lists(offsets, texts, present)
+
+    def _map(self, records: Records, rows: Array, image: Image, values: Values) -> pa.MapArray:
+        row = np.repeat(np.arange(rows.size), np.diff(image.offsets))
+        field = _places(image.offsets)
+        at = image.first + np.arange(row.size)
+        carried = ~values.absent[at]
+        items = records.field_items[records.field_offsets[rows][row] + field][carried]
+        names = records.tape.texts(np.ascontiguousarray(records.tape.records(items, 1)[0]))
+        offsets = offsets_of(np.bincount(row[carried], minlength=rows.size))
+        texts = values.texts.slice(image.first, row.size)
+        return map_array(offsets, names, texts if carried.all() else texts.filter(pa.array(carried)), image.present)
+
+    def _column_places(self, image: Image, known: Array) -> Array:
+        """The number of each column's value; -1 where the image has no such field."""
+        schema = self._reading.typed
+        assert schema is not None
+        place = np.full((len(self._known) + 1, len(schema.columns)), -1, np.int64)
+        for number, k in enumerate(self._known):
+            words = {name: at for at, name in enumerate(k.told.names)}
+            place[number] = [words.get(column.name, -1) for column in schema.columns]
+        fields = place[known]
+        at = image.place(np.arange(known.size)[:, None], fields)
+        at[(fields < 0) | ~image.present[:, None]] = -1
+        return at
+
+
+def _places(offsets: Array) -> Array:
+    """The place of each item in its list."""
+    counts = np.diff(offsets)
+    return np.arange(int(offsets[-1])) - np.repeat(offsets[:-1], counts)

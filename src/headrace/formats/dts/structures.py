@@ -1,0 +1,134 @@
+"""What DTS records say of their tables: read once for each distinct text, in the task that meets it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from headrace.changes import TableId, TableSchema
+from headrace.formats.dts.types import column_of, expected_form
+from headrace.wire.spans import Array
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How records are read.
+
+    Args:
+        keys: the key columns where a record names none.
+        given: the structures that the user gave; None where records' own are used.
+        typed: the one that struct images follow.
+    """
+
+    keys: Sequence[str] = ()
+    given: tuple[TableSchema, ...] | None = None
+    typed: TableSchema | None = None
+
+
+@dataclass(frozen=True)
+class Told:
+    """The parts of a record by which its table is known.
+
+    Args:
+        kind: whose numbers it has (`types.kind_of`).
+        path: its `objectName`.
+        keys: the tag with its unique keys.
+        names: of its fields.
+        numbers: their `dataTypeNumber`s.
+    """
+
+    kind: str
+    path: str | None
+    keys: str | None
+    names: tuple[str, ...]
+    numbers: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table as records know it; a part that they do not say is None."""
+
+    database: str | None
+    schema: str | None
+    name: str | None
+
+    @classmethod
+    def of(cls, path: str | None) -> Table | None:
+        """The table of an `objectName`: the database, then the table, with the schema between where there are three."""
+        if path is None:
+            return None
+        parts = [part.replace("\\u002E", ".").replace("\\u002e", ".") for part in path.split(".")]
+        name = None if len(parts) == 1 else parts[1] if len(parts) == 2 else ".".join(parts[2:])
+        return cls(parts[0] or None, (parts[1] or None) if len(parts) > 2 else None, name)
+
+
+class Known:
+    """What all records that tell the same have in common."""
+
+    def __init__(self, told: Told, reading: Reading) -> None:
+        self.told = told
+        self._reading = reading
+        self._schemas: dict[str, TableSchema | None] = {}
+
+    @cached_property
+    def table(self) -> Table | None:
+        """Where the rows are from."""
+        return Table.of(self.told.path)
+
+    @cached_property
+    def key_names(self) -> tuple[str, ...]:
+        """The key: the primary one, else the first unique one that the record names, else the given one."""
+        if self._reading.typed is not None and self._reading.typed.key:
+            return self._reading.typed.key
+        try:
+            found = json.loads(self.told.keys or "null")
+        except (ValueError, RecursionError):
+            found = None
+        lists = found if isinstance(found, dict) else {}
+        named = lists.get("PRIMARY") or next(iter(lists.values()), None)
+        if not isinstance(named, list):
+            return tuple(dict.fromkeys(self._reading.keys))
+        return tuple(dict.fromkeys(name for name in named if isinstance(name, str)))
+
+    @cached_property
+    def expected(self) -> Array:
+        """The form that each field's values have."""
+        return np.array([expected_form(self.told.kind, number) for number in self.told.numbers], "U1")
+
+    @property
+    def repeats_a_name(self) -> bool:
+        """Whether two fields have one name."""
+        return len(set(self.told.names)) < len(self.told.names)
+
+    def schema(self, forms: str) -> TableSchema | None:
+        """The structure of rows whose values are of other forms than expected: a letter or `.` for each field."""
+        if forms not in self._schemas:
+            self._schemas[forms] = self._schema(forms)
+        return self._schemas[forms]
+
+    def _schema(self, forms: str) -> TableSchema | None:
+        reading, table = self._reading, self.table
+        if reading.typed is not None:
+            return reading.typed
+        if table is None:
+            return None
+        if reading.given is not None:
+            return next((schema for schema in reading.given if _is_table(schema.id, table)), None)
+        names = self.told.names
+        key = tuple(name for name in self.key_names if name in names)
+        columns = tuple(
+            column_of(name, n, self.told.kind, number, form.strip("."), nullable=name not in key)
+            for n, (name, number, form) in enumerate(zip(names, self.told.numbers, forms, strict=True), 1)
+        )
+        id = TableId(table.database or "", table.schema or "", table.name or "")
+        return TableSchema(id, columns, key) if columns else None
+
+
+def _is_table(id: TableId, table: Table) -> bool:
+    """A table is told by what both sides say."""
+    pairs = ((id.database, table.database), (id.schema, table.schema), (id.name, table.name))
+    return all(not said or not named or said == named for said, named in pairs)

@@ -1,0 +1,320 @@
+"""Values of DTS images as canonical texts, by the branch of their union.
+
+Whole columns where their form is the usual one, one by one where it is not.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.changes import LogicalType
+from headrace.changes.types import arrow_text
+from headrace.formats.dts import charsets
+from headrace.formats.dts.types import BOOLEAN_OID, FLOAT_NUMBERS, TEXTUAL_OBJECTS, TEXTUAL_OIDS
+from headrace.wire.arrays import fixed_texts
+from headrace.wire.avro_tape import AvroTape
+from headrace.wire.json_exact import NULL
+from headrace.wire.spans import Array
+from headrace.wire.typed_exact import moment_of
+
+ABSENT = "N"
+"""The form of a value that the log did not have."""
+
+INTEGER, CHARACTER, DECIMAL, FLOAT, TIMESTAMP, DATE_TIME, ZONED, BINARY_GEOMETRY, TEXT_GEOMETRY, BINARY_OBJECT, \
+    TEXT_OBJECT, EMPTY = range(1, 13)  # fmt: skip
+"""The branches of a value's union; 0 is null."""
+
+# Seconds that Arrow spells as days of four-digit years.
+_FIRST_SECOND, _LAST_SECOND = -62_135_596_800, 253_402_300_799
+_MOST_SECONDS = 9_000_000_000_000
+_DECIMAL = r"^([+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]+)?|NaN|-?Infinity|~)$"
+_INTEGER = r"^[+-]?[0-9]+$"
+_ZONE = re.compile(r"[+-][0-9]{1,2}(:?[0-9]{2}){0,2}|[A-Za-z][A-Za-z0-9_+/:-]*")
+_TRUE, _FALSE = ("t", "true", "1"), ("f", "false", "0")
+_FLOAT64, _FLOAT32 = LogicalType("float64"), LogicalType("float32")
+
+
+@dataclass(frozen=True)
+class Values:
+    """Values that were read.
+
+    Args:
+        texts: canonical texts; null for null, for what is absent, and for what can't be read.
+        forms: a letter for each (`types.FORMS`); empty for null.
+    """
+
+    texts: pa.StringArray
+    forms: Array
+
+    @property
+    def absent(self) -> Array:
+        """Which of them the log did not have."""
+        return self.forms == ABSENT
+
+    @property
+    def unreadable(self) -> Array:
+        """Which of them are not what their branch says."""
+        return self.texts.is_null().to_numpy(zero_copy_only=False) & (self.forms != "") & ~self.absent
+
+
+@dataclass(frozen=True)
+class ValueReader:
+    """Reads values of one batch.
+
+    Args:
+        tape: where they are.
+        at: their places.
+        number: the `dataTypeNumber` of each one's field.
+        kind: whose numbers these are: `m`, `p` or `x`.
+        micro: whether the fraction of a DateTime is microseconds.
+    """
+
+    tape: AvroTape
+    at: Array
+    number: Array
+    kind: Array
+    micro: Array
+
+    def read(self) -> Values:
+        """All of them, in their order."""
+        branch = np.where(self.tape.kinds(self.at) == NULL, 0, self.tape.branch[self.at])
+        forms = np.full(self.at.size, "", "U1")
+        order: list[Array] = []
+        texts: list[pa.StringArray] = []
+        readers = {
+            INTEGER: self._integers, CHARACTER: self._characters, DECIMAL: self._decimals, FLOAT: self._floats,
+            TIMESTAMP: self._timestamps, DATE_TIME: self._date_times, ZONED: self._zoned,
+            BINARY_GEOMETRY: self._binary_geometries, TEXT_GEOMETRY: self._text_geometries,
+            BINARY_OBJECT: self._binary_objects, TEXT_OBJECT: self._text_objects, EMPTY: self._empty,
+        }  # fmt: skip
+        for place in np.unique(branch):
+            rows = np.flatnonzero(branch == place)
+            order.append(rows)
+            if place == 0:
+                texts.append(pa.nulls(rows.size, pa.string()))
+                continue
+            made, form = readers[int(place)](rows)
+            texts.append(made)
+            forms[rows] = form
+        if not order:
+            return Values(pa.array([], pa.string()), forms)
+        back = np.argsort(np.concatenate(order), kind="stable")
+        return Values(pa.concat_arrays(texts).take(pa.array(back)), forms)
+
+    def _field(self, rows: Array, place: int) -> Array:
+        return np.ascontiguousarray(self.tape.records(self.at[rows], place + 1)[place])
+
+    def _text(self, at: Array) -> pa.StringArray:
+        """Texts; null where they are no UTF-8."""
+        fine = self.tape.is_text(at)
+        return self.tape.texts(at if fine.all() else np.where(fine, at, np.int32(-1)))
+
+    def _matching(self, at: Array, pattern: str) -> pa.StringArray:
+        texts = self._text(at)
+        fine = pc.match_substring_regex(texts, pattern)
+        return texts if pc.all(fine).as_py() else pc.if_else(fine, texts, pa.scalar(None, pa.string()))
+
+    def _integers(self, rows: Array) -> tuple[pa.StringArray, Array | str]:
+        return self._matching(self._field(rows, 1), _INTEGER), "n"
+
+    def _decimals(self, rows: Array) -> tuple[pa.StringArray, Array | str]:
+        return self._matching(self._field(rows, 0), _DECIMAL), "d"
+
+    def _characters(self, rows: Array) -> tuple[pa.StringArray, Array | str]:
+        sets = self._text(self._field(rows, 0)).fill_null("").dictionary_encode()
+        at = self._field(rows, 1)
+        names = sets.dictionary.to_pylist()
+        if all(name.lower() in charsets.UTF_8 for name in names):
+            return self._text(at), "t"
+        codes = sets.indices.to_numpy(zero_copy_only=False)
+        binary = np.array([charsets.is_bytes(name) for name in names])[codes]
+        made = [
+            _base64(value) if charsets.is_bytes(names[code]) else charsets.text(names[code], value)
+            for value, code in zip(self.tape.bytes(at).to_pylist(), codes, strict=True)
+        ]
+        return pa.array(made, pa.string()), np.where(binary, "b", "t")
+
+    def _floats(self, rows: Array) -> tuple[pa.StringArray, Array | str]:
+        values = self.tape.doubles(self._field(rows, 0))
+        texts = arrow_text(pa.array(values), _FLOAT64)
+        narrow = np.zeros(rows.size, bool)
+        for kind, number in FLOAT_NUMBERS.items():
+            narrow |= (self.kind[rows] == kind) & (self.number[rows] == number)
+        if narrow.any():
+            with np.errstate(over="ignore", invalid="ignore"):
+                singles = values.astype(np.float32)
+                narrow &= (singles.astype(np.float64) == values) | np.isnan(values)
+            texts = pc.if_else(pa.array(narrow), arrow_text(pa.array(singles), _FLOAT32), texts)
+        return texts, "f"
+
+    def _timestamps(self, rows: Array) -> tuple[pa.StringArray, Array | str]:
+        second, micro = (self.tape.numbers(self._field(rows, place)) for place in (0, 1))
+        fine = (np.abs(second) <= _MOST_SECONDS) & (micro >= 0) & (micro <= 999_999)
+        usual = fine & (second >= _FIRST_SECOND) & (second <= _LAST_SECOND)
+        moments = pa.array(np.where(usual, second * 1_000_000 + micro, 0), pa.timestamp("us"))
+        texts = pc.binary_join_element_wise(pc.replace_substring(moments.cast(pa.string()), " ", "T"), "Z", "")
+        if usual.all():
+            return texts, "i"
+        spelled = texts.to_pylist()
+        for row in np.flatnonzero(~usual):
+            spelled[row] = _far_instant(int(second[row]), int(micro[row])) if fine[row] else None
+        return pa.array(spelled, pa.string()), "i"
+
+    def _date_times(self, rows: Array) -> tuple[pa.StringArray, Array | str]:
+        return self._moments(self.at[rows], self.micro[rows])
+
+    def _moments(self, at: Array, micro: Array) -> tuple[pa.StringArray, Array]:
+        fields = self.tape.records(at, 7)
+        given = self.tape.tokens.kind[fields] != NULL
+        parts = np.stack([self.tape.numbers(np.ascontiguousarray(line)) for line in fields])
+        year, month, day, hour, minute, second, fraction = parts
+        has_day = given[:3].all(axis=0) & _is_day(year, month, day)
+        plain_day = has_day & ~given[3:6].any(axis=0) & (np.abs(fraction) <= 999_999_999)
+        clock = given[3] & (hour >= 0) & (hour < 24) & (minute >= 0) & (minute < 60) & (second >= 0) & (second < 60)
+        whole = has_day & clock & (fraction == 0)
+        micros = has_day & clock & micro & (fraction > 0) & (fraction <= 999_999)
+        spelled = (
+            (plain_day, b"0000-00-00", "D", 3),
+            (whole, b"0000-00-00 00:00:00", "l", 6),
+            (micros, b"0000-00-00 00:00:00.000000", "l", 7),
+        )
+        forms = np.full(at.size, "t", "U1")
+        order, texts = [], []
+        for mask, template, form, count in spelled:
+            chosen = np.flatnonzero(mask)
+            forms[chosen] = form
+            order.append(chosen)
+            texts.append(fixed_texts(template, [part[chosen] for part in parts[:count]]))
+        others = np.flatnonzero(~(plain_day | whole | micros))
+        made = [
+            date_time([int(v) if g else None for v, g in zip(parts[:, n], given[:, n], strict=True)], bool(micro[n]))
+            for n in others
+        ]
+        forms[others] = [form for _, form in made]
+        order.append(others)
+        texts.append(pa.array([text for text, _ in made], pa.string()))
+        back = np.argsort(np.concatenate(order), kind="stable")
+        return pa.concat_arrays(texts).take(pa.array(back)), forms
+
+    def _zoned(self, rows: Array) -> tuple[pa.StringArray, Array | str]:
+        moments, forms = self._moments(self._field(rows, 0), self.micro[rows])
+        zones = self._text(self._field(rows, 1)).to_pylist()
+        texts = []
+        for row, (moment, zone) in enumerate(zip(moments.to_pylist(), zones, strict=True)):
+            zone = (zone or "").strip()
+            text = f"{moment}{zone}" if moment is not None and _ZONE.fullmatch(zone) else None
+            texts.append(text)
+            # A time without a day, or of a zone that nobody knows, is a text.
+            known = (
+                forms[row] in ("l", "L") and text is not None and moment_of(f"{moment[:19]}{zone}", "UTC") is not None
+            )
+            forms[row] = "z" if known else "t"
+        return pa.array(texts, pa.string()), forms
+
+    def _binary_geometries(self, rows: Array) -> tuple[pa.StringArray, Array | str]:
+        return _base64_texts(self.tape.bytes(self._field(rows, 1))), "b"
+
+    def _text_geometries(self, rows: Array) -> tuple[pa.StringArray, Array | str]:
+        return self._text(self._field(rows, 1)), "t"
+
+    def _binary_objects(self, rows: Array) -> tuple[pa.StringArray, Array | str]:
+        types = pc.utf8_upper(self._text(self._field(rows, 0)).fill_null(""))
+        textual = pc.is_in(types, pa.array(TEXTUAL_OBJECTS)).to_numpy(zero_copy_only=False)
+        textual |= (self.kind[rows] == "p") & np.isin(self.number[rows], TEXTUAL_OIDS)
+        at = self._field(rows, 1)
+        texts, forms = self._words(self._text(at), types, rows)
+        if textual.all():
+            return texts, forms
+        bytes_ = _base64_texts(self.tape.bytes(at))
+        return pc.if_else(pa.array(textual), texts, bytes_), np.where(textual, forms, "b")
+
+    def _text_objects(self, rows: Array) -> tuple[pa.StringArray, Array | str]:
+        types = pc.utf8_upper(self._text(self._field(rows, 0)).fill_null(""))
+        return self._words(self._text(self._field(rows, 1)), types, rows)
+
+    def _words(self, texts: pa.StringArray, types: pa.StringArray, rows: Array) -> tuple[pa.StringArray, Array]:
+        """Texts, those of booleans in one spelling."""
+        boolean = pc.is_in(types, pa.array(["BOOL", "BOOLEAN"])).to_numpy(zero_copy_only=False)
+        boolean |= (self.kind[rows] == "p") & (self.number[rows] == BOOLEAN_OID)
+        forms = np.full(rows.size, "t", "U1")
+        if not boolean.any():
+            return texts, forms
+        found = texts.to_pylist()
+        for row in np.flatnonzero(boolean):
+            word = (found[row] or "").lower()
+            if word in _TRUE or word in _FALSE:
+                found[row], forms[row] = "true" if word in _TRUE else "false", "o"
+        return pa.array(found, pa.string()), forms
+
+    def _empty(self, rows: Array) -> tuple[pa.StringArray, Array | str]:
+        symbols = self.tape.numbers(self.at[rows])
+        return pa.nulls(rows.size, pa.string()), np.where(symbols == 1, ABSENT, "")
+
+
+def _is_day(year: Array, month: Array, day: Array) -> Array:
+    leap = (year % 4 == 0) & ((year % 100 != 0) | (year % 400 == 0))
+    longest = np.where(np.isin(month, (4, 6, 9, 11)), 30, np.where(month != 2, 31, np.where(leap, 29, 28)))
+    return (year >= 1) & (year <= 9999) & (month >= 1) & (month <= 12) & (day >= 1) & (day <= longest)
+
+
+def date_time(parts: list[int | None], micro: bool) -> tuple[str | None, str]:
+    """A DateTime's text and form; the text is None where no part is given.
+
+    A zero date, and any other that no calendar has, is of form `t`.
+    """
+    year, month, day, hour, minute, second, fraction = parts
+    clock_parts = [hour or 0, minute or 0, second or 0, fraction or 0]
+    if abs(clock_parts[3]) > 999_999_999:
+        return None, "t"
+    has_date, has_time = month is not None or day is not None, any(p is not None for p in (hour, minute, second))
+    if year is not None and not has_date and not has_time:
+        return str(year), "y"
+    digits = 6 if micro and abs(clock_parts[3]) < 1_000_000 else 9
+    negative = min(clock_parts) < 0
+    hours, minutes, seconds, finer = map(abs, clock_parts)
+    clock = f"{'-' if negative else ''}{hours:02}:{minutes:02}:{seconds:02}"
+    clock += f".{finer:0{digits}}" if finer else ""
+    if year is None and not has_date:
+        return (clock, "T") if has_time else (None, "t")
+    date = f"{_year(year)}-{_two(month or 0)}-{_two(day or 0)}"
+    real = bool(_is_day(*(np.array(part or 0) for part in (year, month, day))))
+    if not has_time:
+        return date, "D" if real else "t"
+    is_clock = hour is not None and 0 <= hour <= 23 and minutes < 60 and seconds < 60 and not negative
+    form = "L" if finer and digits == 9 else "l"
+    return f"{date} {clock}", form if real and is_clock else "t"
+
+
+def _year(year: int | None) -> str:
+    if year is None:
+        return "0000"
+    return f"+{year}" if year > 9999 else f"-{abs(year):04}" if year < 0 else f"{year:04}"
+
+
+def _two(number: int) -> str:
+    return f"0{number}" if number < 10 else str(number)
+
+
+def _far_instant(second: int, micro: int) -> str:
+    """An instant beyond the years of four digits."""
+    days, in_day = divmod(second, 86_400)
+    # 400 years have as many days as any other 400.
+    cycles, rest = divmod(days + 719_528, 146_097)
+    near = np.datetime64(rest - 719_528 + 4 * 146_097, "D")
+    year, month, day = str(near).split("-")
+    clock = f"{in_day // 3600:02}:{in_day // 60 % 60:02}:{in_day % 60:02}.{micro:06}"
+    return f"{_year(int(year) + 400 * (cycles - 4))}-{month}-{day}T{clock}Z"
+
+
+def _base64(value: bytes) -> str:
+    return base64.b64encode(value).decode()
+
+
+def _base64_texts(values: pa.BinaryArray) -> pa.StringArray:
+    return pa.array([None if value is None else _base64(value) for value in values.to_pylist()], pa.string())

@@ -1,0 +1,324 @@
+"""Avro's binary form, read into tokens. The schema is data: a tree of nodes, so that one compile serves all schemas.
+
+Numbers stay the bytes that they are, as in JSON; `AvroTape` reads them when they are asked for. Lengths and counts are
+looked at before they are used, so that bytes that are no record cost no more than their own length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from headrace.wire.compiled import kernel
+from headrace.wire.json_exact import ARRAY, BROKEN, NAME, NULL, OBJECT, READ, STRING
+from headrace.wire.json_reader import Tokens
+from headrace.wire.spans import Array, U, byte, is_utf8
+
+NUMBER, FLOATING, BYTES = 11, 12, 13
+"""Kinds of tokens beside those of JSON: a varint (also of an enum), a number of 4 or 8 bytes, bytes."""
+
+_NULL, _VARINT, _ENUM, _FIXED, _SIZED, _TEXT, _RECORD, _ARRAY, _MAP, _UNION = range(10)
+_SIMPLE = {"null": _NULL, "int": _VARINT, "long": _VARINT, "bytes": _SIZED, "string": _TEXT}
+_WIDE = {"float": 4, "double": 8, "boolean": 1}
+
+
+class Program(NamedTuple):
+    """A schema as a tree: each node's kind, its size (of what is fixed) or count of symbols, and its children."""
+
+    kind: Array
+    size: Array
+    first: Array
+    count: Array
+    children: Array
+    depth: int
+
+
+class ReaderSchema:
+    """An Avro schema as the reader takes it.
+
+    Args:
+        schema: as Avro's JSON. A record that holds itself can't be read.
+    """
+
+    def __init__(self, schema: Any) -> None:
+        self._lines: list[tuple[int, int, list[int]]] = []
+        self._named: dict[str, int] = {}
+        depth = self._node(schema, "", 0)[1]
+        children = [child for _, _, held in self._lines for child in held]
+        counts = np.array([len(held) for _, _, held in self._lines], np.int32)
+        self.program = Program(
+            np.array([kind for kind, _, _ in self._lines], np.uint8),
+            np.array([size for _, size, _ in self._lines], np.int32),
+            (np.cumsum(counts) - counts).astype(np.int32),
+            counts,
+            np.array([*children, 0], np.int32),
+            depth,
+        )
+
+    def _node(self, schema: Any, space: str, level: int) -> tuple[int, int]:
+        """The number of a schema's node, and how deep the tree below it is."""
+        if level > 60:
+            raise ValueError("the Avro schema is nested too deep")
+        if isinstance(schema, list):
+            return self._with_children(_UNION, schema, space, level)
+        if isinstance(schema, str):
+            schema = {"type": schema}
+        kind = schema["type"]
+        if isinstance(kind, (dict, list)):
+            return self._node(kind, space, level)
+        if kind in _SIMPLE:
+            return self._add(_SIMPLE[kind], 0, []), 1
+        if kind in _WIDE:
+            return self._add(_FIXED, _WIDE[kind], []), 1
+        if kind == "array":
+            return self._with_children(_ARRAY, [schema["items"]], space, level)
+        if kind == "map":
+            return self._with_children(_MAP, [schema["values"]], space, level)
+        if kind not in ("record", "error", "enum", "fixed"):
+            name = kind if "." in kind or not space else f"{space}.{kind}"
+            return self._named[name], 60
+        return self._define(schema, space, level)
+
+    def _define(self, schema: Mapping[str, Any], space: str, level: int) -> tuple[int, int]:
+        space = schema.get("namespace") or space
+        name = schema["name"] if "." in schema["name"] or not space else f"{space}.{schema['name']}"
+        if schema["type"] == "enum":
+            found = self._add(_ENUM, len(schema["symbols"]), []), 1
+        elif schema["type"] == "fixed":
+            found = self._add(_FIXED, schema["size"], []), 1
+        else:
+            kinds = [field["type"] for field in schema["fields"]]
+            found = self._with_children(_RECORD, kinds, space, level)
+        self._named[name] = found[0]
+        return found
+
+    def _with_children(self, kind: int, schemas: list[Any], space: str, level: int) -> tuple[int, int]:
+        found = [self._node(schema, space, level + 1) for schema in schemas]
+        return self._add(kind, 0, [number for number, _ in found]), 1 + max((depth for _, depth in found), default=0)
+
+    def _add(self, kind: int, size: int, children: list[int]) -> int:
+        self._lines.append((kind, size, children))
+        return len(self._lines) - 1
+
+    @property
+    def root(self) -> int:
+        """The number of the whole schema's node."""
+        return len(self._lines) - 1
+
+
+class Frames(NamedTuple):
+    """What is open while a record is read, outermost first: the node, its token, and how much is still to come."""
+
+    node: Array
+    token: Array
+    left: Array
+
+
+@kernel
+def read_records(
+    data: Array,
+    offsets: Array,
+    schema: Program,
+    tokens: Tokens,
+    branch: Array,
+    frames: Frames,
+    first: Array,
+    verdict: Array,
+    behind: Array,
+) -> Any:
+    """Read one record of each message; what stands behind it is left to the caller.
+
+    Args:
+        data: bytes of all messages.
+        offsets: where each begins, and the last one's end.
+        schema: of the records; its last node is the whole.
+        tokens: to be filled.
+        branch: to be filled with each token's place in the union that it is of; 0 where it is of none.
+        frames: room for as many levels as the schema has.
+        first: to be filled with each message's first token.
+        verdict: to be filled with what came of each.
+        behind: to be filled with where each record ends.
+
+    Returns:
+        How many tokens there are.
+    """
+    t = 0
+    for r in range(first.size):
+        first[r] = t
+        verdict[r], t, behind[r] = _read_record(data, offsets[r], offsets[r + 1], schema, tokens, branch, frames, t)
+        if verdict[r] != READ:
+            t = first[r]
+    return t
+
+
+@kernel
+def _read_record(
+    data: Array, i: Any, end: Any, schema: Program, tokens: Tokens, branch: Array, frames: Frames, t: Any
+) -> Any:
+    i = np.int64(i)
+    room = tokens.kind.size
+    depth, node, chosen = 0, np.int64(schema.kind.size - 1), 0
+    while True:
+        kind = schema.kind[U(node)]
+        if kind == _UNION:
+            chosen, i = varint(data, i, end)
+            if i < 0 or chosen < 0 or chosen >= schema.count[U(node)]:
+                return BROKEN, t, i
+            node = np.int64(schema.children[U(schema.first[U(node)] + chosen)])
+            continue
+        if t >= room:
+            return BROKEN, t, i
+        tokens.start[U(t)] = i
+        tokens.size[U(t)] = 0
+        tokens.behind[U(t)] = t + 1
+        branch[U(t)] = chosen
+        chosen = 0
+        if kind == _RECORD or kind == _ARRAY or kind == _MAP:
+            tokens.kind[U(t)] = ARRAY if kind == _ARRAY else OBJECT
+            if depth >= frames.node.size:
+                return BROKEN, t, i
+            frames.node[depth] = node
+            frames.token[depth] = t
+            frames.left[depth] = schema.count[U(node)] if kind == _RECORD else 0
+            depth += 1
+        else:
+            i = _leaf(data, i, end, schema, node, kind, tokens, t)
+            if i < 0:
+                return BROKEN, t, i
+        t += 1
+        # What comes next: the next field, item or value of the innermost that is open, once what ended is closed.
+        while depth > 0:
+            open_ = frames.node[depth - 1]
+            kind = schema.kind[U(open_)]
+            left = frames.left[depth - 1]
+            if kind == _RECORD:
+                if left > 0:
+                    node = np.int64(schema.children[U(schema.first[U(open_)] + schema.count[U(open_)] - left)])
+                    frames.left[depth - 1] = left - 1
+                    break
+            else:
+                if left == 0:
+                    left, i = _block(data, i, end)
+                    if i < 0:
+                        return BROKEN, t, i
+                if left > 0:
+                    frames.left[depth - 1] = left - 1
+                    node = np.int64(schema.children[U(schema.first[U(open_)])])
+                    if kind == _MAP:
+                        if t >= room:
+                            return BROKEN, t, i
+                        size, i = varint(data, i, end)
+                        if i < 0 or size < 0 or size > end - i:
+                            return BROKEN, t, i
+                        tokens.kind[U(t)] = NAME
+                        tokens.start[U(t)] = i
+                        tokens.size[U(t)] = size
+                        tokens.behind[U(t)] = t + 1
+                        branch[U(t)] = 0
+                        t += 1
+                        i += size
+                    break
+            depth -= 1
+            o = frames.token[depth]
+            tokens.size[U(o)] = i - tokens.start[U(o)]
+            tokens.behind[U(o)] = t
+        if depth == 0:
+            return READ, t, i
+
+
+@kernel
+def _leaf(data: Array, i: Any, end: Any, schema: Program, node: Any, kind: Any, tokens: Tokens, t: Any) -> Any:
+    """Read a value that holds no others: the index behind it; -1 where it is broken."""
+    if kind == _NULL:
+        tokens.kind[U(t)] = NULL
+        return i
+    if kind == _VARINT or kind == _ENUM:
+        value, behind = varint(data, i, end)
+        if behind < 0 or (kind == _ENUM and (value < 0 or value >= schema.size[U(node)])):
+            return np.int64(-1)
+        tokens.kind[U(t)] = NUMBER
+        tokens.size[U(t)] = behind - i
+        return behind
+    size = np.int64(schema.size[U(node)])
+    if kind == _FIXED:
+        tokens.kind[U(t)] = FLOATING
+    else:
+        size, i = varint(data, i, end)
+        if i < 0:
+            return i
+        tokens.kind[U(t)] = STRING if kind == _TEXT else BYTES
+    if size < 0 or size > end - i:
+        return np.int64(-1)
+    tokens.start[U(t)] = i
+    tokens.size[U(t)] = size
+    return i + size
+
+
+@kernel
+def _block(data: Array, i: Any, end: Any) -> Any:
+    """(How many items the next block has, the index behind its head); a negative index where it is broken."""
+    count, i = varint(data, i, end)
+    if i >= 0 and count < 0:
+        # Followed by the block's size in bytes, which is for those who pass over it.
+        count = -count
+        _, i = varint(data, i, end)
+    if i >= 0 and (count < 0 or count > end - i):
+        # An item of no bytes would let a few bytes ask for any number of them.
+        return np.int64(0), np.int64(-1)
+    return count, i
+
+
+@kernel
+def varint(data: Array, i: Any, end: Any) -> Any:
+    """(A number, the index behind it); the index is -1 where there is none, or more than 64 bits."""
+    value, shift = U(0), 0
+    while i < end and shift < 70:
+        b = byte(data, i)
+        i += 1
+        value |= U(b & 127) << U(shift)
+        if b < 128:
+            return np.int64(value >> U(1)) ^ -np.int64(value & U(1)), i
+        shift += 7
+    return np.int64(0), np.int64(-1)
+
+
+@kernel
+def fill_numbers(data: Array, tokens: Tokens, at: Array, out: Array) -> None:
+    """Fill the numbers of varints; 0 where there is none."""
+    for r in range(at.size):
+        t = at[r]
+        if t >= 0 and tokens.kind[U(t)] == NUMBER:
+            start = np.int64(tokens.start[U(t)])
+            out[r] = varint(data, start, start + tokens.size[U(t)])[0]
+
+
+@kernel
+def fill_trailing(data: Array, offsets: Array, root: Array, behind: Array, out: Array) -> None:
+    """Fill the number that stands behind each record; what is none there is left out."""
+    for r in range(root.size):
+        if root[r] >= 0:
+            out[r] = varint(data, behind[r], np.int64(offsets[r + 1]))[0]
+
+
+@kernel
+def fill_fields(tokens: Tokens, at: Array, found: Array) -> None:
+    """Fill `found[place, row]` with the fields of each record."""
+    for r in range(at.size):
+        t = at[r] + 1
+        for place in range(found.shape[0]):
+            if at[r] >= 0:
+                found[place, r] = t
+                t = tokens.behind[U(t)]
+
+
+@kernel
+def fill_utf8(data: Array, tokens: Tokens, at: Array, out: Array) -> None:
+    """Fill whether each text is UTF-8."""
+    for r in range(at.size):
+        out[r] = True
+        t = at[r]
+        if t >= 0:
+            i = np.int64(tokens.start[U(t)])
+            out[r] = is_utf8(data, i, i + tokens.size[U(t)])

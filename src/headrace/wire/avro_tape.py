@@ -1,0 +1,73 @@
+"""Avro records of a batch, read onto a tape: fields by their place, numbers, and texts whose bytes were looked at."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.wire import avro_reader
+from headrace.wire.arrays import text_view
+from headrace.wire.avro_reader import Frames, ReaderSchema
+from headrace.wire.spans import Array
+from headrace.wire.tape import Tape
+
+
+class AvroTape(Tape):
+    """Records of one schema. Records and maps are its objects, and records have no names.
+
+    `branch` has each token's place in the union that it is of, `behind` where each record ended.
+
+    Args:
+        values: messages as `binary`; together less than 2 GiB.
+        schema: of the records.
+    """
+
+    def __init__(self, values: pa.Array, schema: ReaderSchema) -> None:
+        view = text_view(values)
+        count = len(values)
+        # Each token has a byte of its own, but for records, which there may be one of for each of their first fields.
+        room = 2 * int(view.offsets[-1] - view.offsets[0]) + len(schema.program.kind) * count
+        self._start(view.data, room, count)
+        self.branch: Array = np.empty(room, np.uint8)
+        self.behind: Array = np.empty(count, np.int64)
+        self._offsets = view.offsets
+        frames = Frames(*(np.empty(schema.program.depth, np.int64) for _ in range(3)))
+        avro_reader.read_records(
+            self.data, view.offsets, schema.program, self.tokens, self.branch, frames, self.root, self.verdict,
+            self.behind,
+        )  # fmt: skip
+        self._forget_unread(values)
+
+    def records(self, at: Array, fields: int) -> Array:
+        """The fields of each record: a matrix with a line for each place."""
+        found = np.full((fields, at.size), -1, np.int32)
+        avro_reader.fill_fields(self.tokens, at, found)
+        return found
+
+    def numbers(self, at: Array) -> Array:
+        """Whole numbers, and the places of symbols of enums; 0 where there is none."""
+        out = np.zeros(at.size, np.int64)
+        avro_reader.fill_numbers(self.data, self.tokens, at, out)
+        return out
+
+    def doubles(self, at: Array) -> Array:
+        """Numbers of 8 bytes; every place must hold one."""
+        start = self.tokens.start[at]
+        return np.ascontiguousarray(self.data[start[:, None] + np.arange(8)]).view("<f8").reshape(-1)
+
+    def is_text(self, at: Array) -> Array:
+        """Whether what stands there is UTF-8; true where nothing does."""
+        out = np.empty(at.size, bool)
+        avro_reader.fill_utf8(self.data, self.tokens, at, out)
+        return out
+
+    def trailing_number(self) -> Array:
+        """The number that stands behind each record; 0 where there is none."""
+        out = np.zeros(self.root.size, np.int64)
+        avro_reader.fill_trailing(self.data, self._offsets, self.root, self.behind, out)
+        return out
+
+    def bytes(self, at: Array) -> pa.BinaryArray:
+        """Bytes as they are; null for null."""
+        texts = self.texts(at)
+        return pa.Array.from_buffers(pa.binary(), len(texts), texts.buffers(), texts.null_count)
