@@ -3,6 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 FETCHED := .venv/.fetched
+COMPILED := .venv/.compiled
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-real soak bench lint format clean
@@ -10,7 +11,7 @@ FETCHED := .venv/.fetched
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-9s %s\n", $$1, $$2}' Makefile
 
-setup: $(INSTALLED) $(FETCHED) ## build .venv and download the jars (PYTHON=python3.12 chooses the Python)
+setup: $(INSTALLED) $(FETCHED) $(COMPILED) ## build .venv, download the jars (PYTHON=python3.12 chooses the Python)
 
 $(INSTALLED): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Headrace needs Python 3.11 or newer, this is %d.%d. Try make setup PYTHON=python3.11." % sys.version_info[:2])'
@@ -22,6 +23,11 @@ $(INSTALLED): requirements.lock pyproject.toml
 # A file of its own, so that an unreachable Maven repository does not install everything again.
 $(FETCHED): $(INSTALLED) src/headrace/jars.py
 	$(BIN)/python -m headrace.jars
+	@touch $@
+
+# Once for each version of the engine; without it the first message waits for the compiler.
+$(COMPILED): $(INSTALLED) $(wildcard src/headrace/wire/*.py)
+	$(BIN)/python -m headrace.formats.kernels
 	@touch $@
 
 demo: setup ## capture changes of a database with history into Kafka messages and tables (ARGS=...)

@@ -6,6 +6,7 @@ Neither on how the input is cut into batches, nor on whether kernels are compile
 from __future__ import annotations
 
 import itertools
+import os
 import pickle
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from samples import samples_of
 from headrace.changes import TableSchema
 from headrace.formats.codec import KAFKA, MESSAGES, ArrowFormat, Codec, Facts, run_codec
 from headrace.formats.convert import format_named
+from headrace.wire.compiled import CACHE_VARIABLE
 
 FORMATS = ["canal_json", "dts_avro"]
 ENCODING = ["canal_json"]
@@ -111,3 +113,21 @@ def test_without_numba_the_rows_are_the_same(format: str) -> None:
     folder = str(Path(__file__).parent)
     done = subprocess.run([sys.executable, "-c", program, folder, format], capture_output=True, text=True, check=False)
     assert done.stdout.strip() == repr(here), done.stderr[-2000:]
+
+
+@pytest.mark.soak
+def test_what_setup_compiles_is_all_that_messages_need(tmp_path: Path) -> None:
+    """In a folder of kernels of its own: the samples leave no file there that was not made before."""
+    program = (
+        "import sys; from pathlib import Path; sys.path.insert(0, sys.argv[1])\n"
+        "from headrace.formats.kernels import compile_all\n"
+        "compile_all()\n"
+        "made = set(Path(sys.argv[2]).rglob('*.nbc'))\n"
+        "from test_codec import *\n"
+        "for name in FORMATS: rows_of(arrow_format(name).decoder(Facts()), [messages_of(name)])\n"
+        "print(sorted(p.name for p in set(Path(sys.argv[2]).rglob('*.nbc')) - made))"
+    )
+    arguments = [sys.executable, "-c", program, str(Path(__file__).parent), str(tmp_path)]
+    environment = {**os.environ, CACHE_VARIABLE: str(tmp_path)}
+    done = subprocess.run(arguments, capture_output=True, text=True, check=False, env=environment)
+    assert done.stdout.strip() == "[]", done.stderr[-2000:]

@@ -52,7 +52,14 @@ def test_no_index_is_out_of_bounds(tmp_path: Path) -> None:
     """The tests of the kernels again, compiled with a look at each index, in a folder of their own."""
     here = Path(__file__).parent
     chosen = [
-        str(here / name) for name in ("test_json_reader.py", "test_tape.py", "test_json_writer.py", "test_typed.py")
+        str(here / name)
+        for name in (
+            "test_json_reader.py",
+            "test_tape.py",
+            "test_json_writer.py",
+            "test_typed.py",
+            "test_avro_reader.py",
+        )
     ]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-m", "not soak", *chosen],

@@ -8,6 +8,8 @@
 | `json_reader` | the kernel that reads it |
 | `tape` | what was read of a batch of messages, and the columns that are made of it |
 | `arrays` | Arrow arrays from the buffers that kernels filled |
+| `avro_reader`, `avro_tape` | the kernel that reads Avro, and its records on a tape |
+| `image_kernels` | which values of one image another has not |
 | `json_writer` | JSON texts from columns |
 | `typed`, `typed_exact` | texts as typed columns: kernels for the ordinary text, Python for every other |
 

@@ -127,7 +127,3 @@ def record_schema(*, born: bool = True) -> dict[str, Any]:
 def record_text(*, born: bool = True) -> str:
     """The schema of a record as JSON text."""
     return json.dumps(record_schema(born=born), separators=(",", ":"))
-
-
-ONLY_VERSION = json.dumps(_record("Record", ("version", "int")))
-"""A reader's schema that keeps nothing but the first field: Avro then passes over all else without allocating."""

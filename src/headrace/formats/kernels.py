@@ -1,0 +1,89 @@
+"""Compile what reads and writes messages, once for a machine: `python -m headrace.formats.kernels`.
+
+Kernels are compiled when they are first called, each for the types of its arguments. So a message that holds one of
+everything goes through each format that is made of them. It takes some 20 seconds of CPU where they are not compiled
+yet, and a second where they are. Without it the first batch waits.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import sys
+import time
+
+import pyarrow as pa
+
+from headrace.changes import Column, LogicalType, TableId, TableSchema
+from headrace.formats.codec import KAFKA, ArrowFormat, Facts, run_codec
+from headrace.formats.convert import format_named
+from headrace.wire.compiled import is_compiled
+
+_VALUES = {
+    "id": ("int32", "1"),
+    "flag": ("boolean", "true"),
+    "amount": ("decimal(9,2)", "1.50"),
+    "ratio": ("float64", "0.5"),
+    "day": ("date", "2024-02-29"),
+    "made": ("timestamp(6)", "2024-02-29 01:02:03.5"),
+    "at": ("instant(6)", "2024-02-29T01:02:03Z"),
+    "text": ("string", 'é "\n'),
+    "more": ("int64", "1"),
+    "small": ("int16", "1"),
+    "tiny": ("int8", "1"),
+}
+_CANAL = {
+    "data": [{name: text for name, (_, text) in _VALUES.items()}],
+    "old": [{"text": "x", "gone": None}],
+    "type": "UPDATE",
+    "database": "d",
+    "table": "t",
+    "es": 1,
+    "ts": 1,
+    "id": 1,
+    "pkNames": ["id"],
+    "mysqlType": {"id": "int", "flag": "boolean"},
+}
+# An update of a row with an integer, a decimal, a text, a time, and a value that is absent.
+_DTS = (
+    "AA6AxJ/VDBA3MjQ2OUA3OBA3MjM0N0A3OAIwAAw4LjAuMjgCAghkYi50AAIUcGtfdWtfaW5mbyR7IlBSSU1BUlkiOlsiaWQiXX0ABAoEaWQGDGFt"
+    "b3VudOwDCG5hbWX6AwhtYWRlJAhnb25l+gMABAoCEAIxBgYxLjUAAAQOdXRmOG1iNATDqQwC0B8CAgIEAgYCCAIKAgwYAgAECgIQAjIGBjIuNQAA"
+    "BA51dGY4bWI0AnkMAtAfAgICBAAAAAAYAADQr6v++WI="
+)
+_SCHEMA = TableSchema(
+    TableId("d", "", "t"),
+    tuple(Column(name, n, LogicalType.parse(kind)) for n, (name, (kind, _)) in enumerate(_VALUES.items(), 1)),
+    ("id",),
+)
+
+
+def compile_all() -> None:
+    """Call each kernel as formats call it."""
+    canal = json.dumps(_CANAL).encode()
+    for name, value, encodes in (("canal_json", canal, True), ("dts_avro", base64.b64decode(_DTS), False)):
+        codecs = format_named(name, {})
+        assert isinstance(codecs, ArrowFormat)
+        messages = pa.RecordBatch.from_pylist([{"topic": "t", "offset": 0, "value": value}], KAFKA)
+        for facts in (Facts(), Facts(typed=_SCHEMA)):
+            rows = pa.concat_batches(list(run_codec(codecs.decoder(facts), [messages])))
+            if encodes:
+                known = (
+                    TableSchema.from_text(rows.column("table_schema")[0].as_py()) if facts.typed is None else _SCHEMA
+                )
+                changes = rows.append_column("has_types", rows.column("op").is_valid())
+                list(run_codec(codecs.encoder(Facts((known,), facts.typed)), [changes]))
+
+
+def main() -> None:
+    """Compile, and say how long it took."""
+    if not is_compiled():
+        return
+    started = time.monotonic()
+    sys.stdout.write("Compiling what reads and writes messages, once for this machine.\n")
+    sys.stdout.flush()
+    compile_all()
+    sys.stdout.write(f"Compiled in {time.monotonic() - started:.0f} s.\n")
+
+
+if __name__ == "__main__":
+    main()
