@@ -35,7 +35,7 @@ _COLUMN_OPTIONS = {
     "left out": "column_exclude_list",
     "masked": "column.mask.with.3.chars",
     "cut": "column.truncate.to.2.chars",
-    "hashed": f"column.mask.hash.v2.SHA-256.with.salt.{SALT}",
+    "hashed": "column.mask.hash.v2.SHA-256",
 }
 Rows = list[dict[str, Any]]
 
@@ -94,6 +94,9 @@ def write_file(pipeline: Pipeline, database: Database, folder: Path, sinks: list
         options["tables"] = paths
     elif pipeline.listed == "schema":
         options["tables"] = [f"{database.schema}.*"]
+    if any(done == "hashed" for *_, done in pipeline.column_options):
+        # Spark makes names of options lower-case, so a salt with capitals has an option of its own.
+        options["column_mask_salt"] = SALT
     for number, place, done in pipeline.column_options:
         table = pipeline.tables[number]
         option = options.setdefault(_COLUMN_OPTIONS[done], [])
