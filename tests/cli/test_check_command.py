@@ -147,6 +147,28 @@ def test_what_can_not_be_reached_is_told_for_source_and_sinks(shop: Checked, mon
     assert text.endswith("2 things are wrong at level connect. Later levels were not looked at.\n")
 
 
+def test_a_checkpoint_whose_last_run_wrote_something_else_is_told(shop: Checked) -> None:
+    from headrace.pipeline import last_run
+    from headrace.pipeline.model import read_model
+
+    (shop.folder / "state").mkdir()
+    kept = shop.folder / "state" / last_run.LAST_RUN
+    kept.write_text(last_run.to_text(read_model(shop.write())))
+    assert "The last run" not in shop.ask("check")[1]
+    for format, form in (
+        ({"topic.prefix": "other"}, "debezium_json with topics like other.database.schema.table"),
+        ({"type": "canal_json", "topic.prefix": None}, "canal_json with topics like database.schema.table"),
+    ):
+        code, text = shop.ask("check", format=format)
+        assert code == 0
+        assert (
+            "note  connect    checkpoint: The last run wrote debezium_json with topics like "
+            f"sales.database.schema.table to sink 1 (files), the next one would write {form}. What was written"
+        ) in text
+    kept.write_text("{")
+    assert shop.ask("check")[0] == 0
+
+
 def test_a_right_that_is_missing_comes_with_its_grant(shop: Checked) -> None:
     shop.database.execute("DENY SELECT ON dbo.t TO cdc")
     code, text = shop.ask("check")
@@ -226,7 +248,8 @@ def test_where_routes_send_a_table_and_what_a_transform_can_not_do(shop: Checked
     assert code == 0, text
     assert "to sink 1 (files): sales.shop.crm.t; sink 2 (delta): left out by its routes.\n" in text
     assert text.splitlines()[-2] == (
-        "note  plan       Expressions of transforms were not looked at, which takes Spark. headrace plan looks at them."
+        "note  plan       Of expressions in transforms only names of columns were looked at; the rest takes Spark. "
+        "headrace plan looks at all of it."
     )
     code, text = shop.ask("check", sinks=sinks, transforms=[{"exclude_columns": ["id"]}])
     assert code == 2

@@ -14,7 +14,8 @@ from headrace.changes import Column, LogicalType, TableId, TableSchema
 from headrace.errors import OptionError
 from headrace.options import Names
 from headrace.pipeline import load_pipeline
-from headrace.pipeline.check import Level, check_file
+from headrace.pipeline.check import Level, Verdict, check_file
+from headrace.pipeline.expressions import unknown_column
 from headrace.pipeline.model import Model, read_model
 from headrace.pipeline.unmatched import unmatched_in
 
@@ -155,3 +156,43 @@ def test_check_plan_and_a_run_say_so(tmp_path: Path, caplog: pytest.LogCaptureFi
         assert pipeline.plan().unmatched == (sentence,)
         pipeline.check()
         assert sentence in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("transforms", "sentence"),
+    [
+        (
+            [{"filter": "stauts = 1"}],
+            "The filter of transform 1 names column 'stauts', which table 'dbo.t' does not have.",
+        ),
+        (
+            [{"exclude_columns": ["note"]}, {"computed_columns": {"x": "upper(note)"}}],
+            "Column 'x' of transform 2 names column 'note', which table 'dbo.t' does not have.",
+        ),
+        ([{"computed_columns": {"x": "id + 1"}}, {"filter": "X > 1 and exists(array(id), y -> y > x)"}], None),
+    ],
+)
+def test_check_finds_a_column_that_an_expression_names_and_the_table_lacks(
+    tmp_path: Path, transforms: list[dict[str, object]], sentence: str | None
+) -> None:
+    with closing(SqlServerDatabase(tmp_path / "server")) as database:
+        database.create("t", COLUMNS, [(1, "a", "b")])
+        source = {"type": "sqlserver", **database.options}
+        check = check_file(written(tmp_path, source=source, sink={"type": "memory"}, transforms=transforms), Level.PLAN)
+    wrong = [finding.sentence for finding in check.findings if finding.verdict is Verdict.WRONG]
+    assert wrong == ([] if sentence is None else [sentence])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "STATUS <> 'x' and `My Col` is null",
+        "timestampadd(HOUR, 1, ts) > current_timestamp",
+        "extract(year from ts) = 1 or date'2020-01-01' < ts + interval 1 day",
+        "transform(arr, (x, i) -> x + i)[0] = id div 2",
+        "named_struct('a', id).a = try_cast(get_json_object(status, '$.a') as int)",
+        "this can't be read (",
+    ],
+)
+def test_what_spark_knows_is_no_unknown_column(text: str) -> None:
+    assert unknown_column(text, ["id", "status", "ts", "My Col", "arr"]) is None

@@ -23,9 +23,10 @@ from typing import Any
 from headrace import registry
 from headrace.changes import TableId, TableSchema
 from headrace.errors import HeadraceError
-from headrace.observe.checkpoint import local_path
+from headrace.observe.checkpoint import local_path, open_folder
 from headrace.pipeline.checkpoint import check_sound, holder, known_offsets
 from headrace.pipeline.kafka_source import KafkaTopics
+from headrace.pipeline.last_run import LAST_RUN, differences
 from headrace.pipeline.model import Model, Target, find_mistakes, missing_package, read_model
 from headrace.pipeline.plan import PipelinePlan, TablePlan, plan_pipeline
 from headrace.sinks.base import Sink
@@ -174,8 +175,13 @@ def _connect(model: Model) -> Iterator[Finding]:
         return
     try:
         check_sound(model.checkpoint, model.source_type)
+        before = open_folder(model.checkpoint, None).text(LAST_RUN)
     except HeadraceError as error:
         yield _failed(Level.CONNECT, "checkpoint", error)
+        before = None
+    for sentence in differences(model, before):
+        remedy = "What was written stays as it is; with a new checkpoint all of it comes in the new form."
+        yield Finding(Level.CONNECT, Verdict.NOTE, "checkpoint", sentence, remedy)
     if (by := holder(model.checkpoint)) is not None:
         running = f"The pipeline runs now (process {by[0]})."
         yield Finding(Level.CONNECT, Verdict.NOTE, "checkpoint", running, "A second run would be refused.")
@@ -283,8 +289,8 @@ def _plan(model: Model) -> Iterator[Finding]:
             if target.stop:
                 yield Finding(Level.PLAN, Verdict.WRONG, f"{table.table} in {target.sink}", target.stop, target.remedy)
     if any(target.shaping.has_sql for target in model.targets):
-        said = "Expressions of transforms were not looked at, which takes Spark."
-        yield Finding(Level.PLAN, Verdict.NOTE, "file", said, "headrace plan looks at them.")
+        said = "Of expressions in transforms only names of columns were looked at; the rest takes Spark."
+        yield Finding(Level.PLAN, Verdict.NOTE, "file", said, "headrace plan looks at all of it.")
     for sentence in plan.unmatched:
         yield Finding(Level.PLAN, Verdict.NOTE, "file", sentence)
     if not isinstance(model.source, KafkaTopics):

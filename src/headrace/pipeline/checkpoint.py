@@ -1,7 +1,7 @@
 """What a pipeline needs to know of Spark's checkpoint: what is committed, and that nobody else runs on it.
 
 Spark owns the folder and writes it; here it is read, through Hadoop's file systems, so that any URL works that Spark
-takes. The only file of ours in it holds counts, on which nothing depends.
+takes. Nothing depends on the files of ours in it: counts, and what the last run was.
 """
 
 from __future__ import annotations
@@ -87,14 +87,17 @@ class Checkpoint:
 
     def keep_message_counts(self, batch: int, counts: MessageCounts) -> None:
         """Count one batch more; the same batch again counts once."""
-        text = self.message_counts().counted(batch, counts).to_text()
+        self.keep(MESSAGE_COUNTS, self.message_counts().counted(batch, counts).to_text())
+
+    def keep(self, file: str, text: str) -> None:
+        """Write a small file of ours, on which nothing depends, in place of the older one."""
         folder = self.local_folder
         if folder is None:
-            self._folder.write(MESSAGE_COUNTS, text)
+            self._folder.write(file, text)
             return
-        draft = folder / f"{MESSAGE_COUNTS}.draft"
+        draft = folder / f"{file}.draft"
         draft.write_text(text, encoding="utf-8")
-        draft.replace(folder / MESSAGE_COUNTS)
+        draft.replace(folder / file)
 
     def committed_offset(self) -> str | None:
         """Where the newest committed batch ends; None before the first."""

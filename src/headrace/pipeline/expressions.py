@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +24,10 @@ _OF_THE_MOMENT = re.compile(
     r"current_schema|session_user|user|now|curdate|localtimestamp|version)\(",
     re.IGNORECASE,
 )
+_UNITS = frozenset(
+    ["microsecond", "millisecond", "second", "minute", "hour", "day", "dayofyear", "week", "month", "quarter", "year"]
+)
+"""What stands in functions of time as a name does."""
 _SCALA_DIGITS = 34
 _NAMED = re.compile(r"with name (`[^`]*(?:``[^`]*)*`(?:\.`[^`]*`)*) cannot be resolved")
 
@@ -106,6 +110,24 @@ def read_expression(spark: SparkSession, text: str, columns: Sequence[Column], o
             remedy="Cast it to a plain type, or make it text (to_json).",
         ) from None
     return Expression(sql, _columns_of(plan, columns), logical)
+
+
+def unknown_column(text: str, columns: Iterable[str]) -> str | None:
+    """A name in an expression that is none of the columns, as far as can be said without Spark.
+
+    Null where all are, and where the text can't be read: Spark decides when a run begins.
+    """
+    from sqlglot import exp, parse_one
+    from sqlglot.errors import SqlglotError
+
+    try:
+        tree = parse_one(text, read="spark")
+    except SqlglotError:
+        return None
+    known = {name.casefold() for name in columns} | _UNITS
+    known |= {name.name.casefold() for function in tree.find_all(exp.Lambda) for name in function.expressions}
+    names = (column.parts[0].name for column in tree.find_all(exp.Column))
+    return next((name for name in names if name.casefold() not in known), None)
 
 
 def _rounded(node: Any, spark: SparkSession) -> str | None:

@@ -16,6 +16,7 @@ from headrace.observe.kept_offsets import check_checkpoint, checkpoint_id
 from headrace.pipeline.kafka_source import KafkaTopics
 from headrace.pipeline.model import Model, Target
 from headrace.pipeline.shared_places import refuse_shared_places
+from headrace.pipeline.table_transform import require_columns
 from headrace.pipeline.unmatched import unmatched_in
 from headrace.sinks.base import BatchId
 from headrace.sources.base import Source
@@ -235,6 +236,8 @@ def _target(
         shaped = target.shaping.structure(schema, spark)
         if shaped is None:
             return TargetPlan(target.label, left_out=True)
+        if spark is None:
+            require_columns(target.shaping.transforms, schema)
         if target.format is not None:
             return TargetPlan(target.label, target.format.topic_for(shaped.id, model.source_type) or "")
         found = target.sink.preview(shaped, batch, spark)

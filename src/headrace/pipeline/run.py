@@ -23,6 +23,8 @@ from headrace.pipeline.batch import BatchWriter, wait_for
 from headrace.pipeline.checkpoint import Checkpoint, check_free, check_sound, known_offsets, owned
 from headrace.pipeline.ending import DatabasesEnding, Ending, TopicsEnding
 from headrace.pipeline.kafka_source import KafkaTopics
+from headrace.pipeline.last_run import LAST_RUN
+from headrace.pipeline.last_run import to_text as last_run_text
 from headrace.pipeline.model import Model, read_model
 from headrace.pipeline.plan import PipelinePlan, needs_spark, plan_pipeline
 from headrace.pipeline.recover import recover
@@ -231,6 +233,7 @@ class RunningPipeline:
             if once:
                 self.finish_at_head()
             self._query = self._start(once)
+            self._checkpoint.keep(LAST_RUN, last_run_text(model))
             self._held = held.pop_all()
         self._writer.begin(str(self._query.id))
         self.watch.begin()

@@ -16,7 +16,7 @@ from headrace.changes.texts import canonical_text
 from headrace.changes.typed import literal, quote, typed_value
 from headrace.errors import OptionError
 from headrace.options import bare, is_optional
-from headrace.pipeline.expressions import Expression, read_expression
+from headrace.pipeline.expressions import Expression, read_expression, unknown_column
 from headrace.pipeline.transforms import ColumnMask, Transform
 from headrace.registry import did_you_mean
 from headrace.sources.column_masks import CHARACTERS
@@ -176,6 +176,32 @@ def transform_table(
     for transform in mine:
         work.take(transform)
     return work.done()
+
+
+def require_columns(transforms: Iterable[Transform], schema: TableSchema) -> None:
+    """Hold the names in expressions against a table's columns, where there is no Spark to read them.
+
+    Raises:
+        OptionError: one is not there.
+    """
+    names = [column.name for column in schema.columns]
+    for transform in transforms:
+        if not transform.matches(schema.id):
+            continue
+        written = [("The filter", transform.filter)] if transform.filter else []
+        for what, text in [*written, *((f"Column '{name}'", text) for name, text in transform.computed)]:
+            missing = unknown_column(text, names)
+            if missing is not None:
+                raise OptionError(
+                    f"{what} of {transform.label} names column '{missing}', which table '{schema.id.path}' does not "
+                    "have.",
+                    remedy=did_you_mean(missing, names),
+                )
+        computed = [name for name, _ in transform.computed]
+        names = list(dict.fromkeys([*names, *computed]))
+        if transform.include:
+            names = [name for name in names if name in (*map(bare, transform.include), *computed)]
+        names = [name for name in names if name not in map(bare, transform.exclude)]
 
 
 class _Work:
