@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 
 _HOLD_MILLISECONDS = 24 * 3600 * 1000
 _START_SECONDS = 60.0
+_READINGS = 3
+"""How often a batch is read whose kept rows are lost."""
+_LOST = "CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND"
 
 
 class BatchWriter:
@@ -48,6 +51,8 @@ class BatchWriter:
         keep: called with a batch's number and counts when some messages gave no change, after all sinks have the batch.
         offsets: a hash of a batch's offsets, by its number (`BatchId.offsets`).
         connector: the kind of source.
+        live: whether rows of a batch, by its number, are read from tables that change meanwhile, so that a second
+            reading may give others.
     """
 
     def __init__(
@@ -63,6 +68,7 @@ class BatchWriter:
         keep: Callable[[int, MessageCounts], None] = lambda batch, counts: None,
         offsets: Callable[[int], str] = lambda batch: "",
         connector: str = "",
+        live: Callable[[int], bool] = lambda batch: False,
     ) -> None:
         self._pipeline = pipeline
         self._targets = targets
@@ -74,6 +80,7 @@ class BatchWriter:
         self._keep = keep
         self._offsets = offsets
         self._connector = connector
+        self._live = live
         self._sinks = identities(targets)
         self._may_meet = may_meet(targets)
         self._uses = Counter(target.format_key for target in targets if target.format is not None)
@@ -117,7 +124,7 @@ class BatchWriter:
         if self._held:
             _hold(rows)
         try:
-            self._write(rows, replace(batch, offsets=self._offsets(number)))
+            self._write_of_one_reading(rows, replace(batch, offsets=self._offsets(number)))
             self.last = number
         except BaseException as error:
             self.failure = error
@@ -127,14 +134,33 @@ class BatchWriter:
                 self._inside = False
                 self._state.notify_all()
 
-    def _write(self, rows: DataFrame, batch: BatchId) -> None:
+    def _write_of_one_reading(self, rows: DataFrame, batch: BatchId) -> None:
+        """Write a batch, and once more from its beginning when rows are lost that were kept of a live table.
+
+        What was found out about the first reading does not hold for the rows of a second one.
+        """
+        live = self._live(batch.number)
+        for reading in range(1, _READINGS + 1):
+            try:
+                self._write(rows, batch, live)
+                return
+            except Exception as error:
+                if reading == _READINGS or not _lost_rows(error):
+                    raise
+
+    def _write(self, rows: DataFrame, batch: BatchId, live: bool) -> None:
         from pyspark import StorageLevel
 
         begun = time.monotonic()
         changes = rows if self._decode is None else self._decode(rows)
         with ExitStack() as cleanup:
-            changes = changes.persist(StorageLevel.MEMORY_AND_DISK)
-            cleanup.callback(changes.unpersist)
+            if live:
+                # Rows that are lost are not read again in silence: Spark no longer knows where they came from.
+                changes = changes.localCheckpoint(eager=False, storageLevel=StorageLevel.MEMORY_AND_DISK)
+                cleanup.callback(_forget, changes)
+            else:
+                changes = changes.persist(StorageLevel.MEMORY_AND_DISK)
+                cleanup.callback(changes.unpersist)
             reach("pipeline.batch.entered")
             counts = count_rows(changes)
             without = self._without_change(changes, counts)
@@ -234,6 +260,20 @@ def shape(rows: DataFrame, shaping: Shaping, cleanup: ExitStack, found: Found | 
         return made if made.count() else None
     except PySparkException as error:
         raise explained(error) from error
+
+
+def _forget(kept: DataFrame) -> None:
+    """Free the rows of a local checkpoint, which Spark itself does when Java collects its garbage."""
+    kept._jdf.queryExecution().analyzed().rdd().unpersist(False)
+
+
+def _lost_rows(error: BaseException | None) -> bool:
+    """Whether kept rows were gone, as with the executor that kept them."""
+    while error is not None:
+        if _LOST in f"{error}{getattr(error, '_stackTrace', '')}":
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def count_rows(changes: DataFrame) -> list[BatchCount]:

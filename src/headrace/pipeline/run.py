@@ -222,6 +222,7 @@ class RunningPipeline:
             keep=self._checkpoint.keep_message_counts,
             offsets=self._checkpoint.offsets_hash,
             connector=model.source_type,
+            live=self._reads_live_tables,
         )
         self.watch = Watch(model.name, self.progress, model.hide)
         """What is served of this run."""
@@ -361,6 +362,16 @@ class RunningPipeline:
         return reader.options(
             **{name: as_text(value) for name, value in self._model.source_options.items() if value is not None}
         ).load()
+
+    def _reads_live_tables(self, batch: int) -> bool:
+        """Whether a batch holds rows of a snapshot: it ends in one, or the batch before did."""
+        if self._databases is None:
+            return False
+        ends = [_offsets(self._checkpoint.offset(number)) for number in (batch - 1, batch)]
+        return any(
+            offsets is None or any(not of.is_level or of.is_asked_for_more for of in offsets.databases.values())
+            for offsets in ends
+        )
 
     def _between_batches(self) -> bool:
         """Whether the last batch that the sinks took is committed too."""
