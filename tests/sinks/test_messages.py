@@ -103,6 +103,17 @@ def test_a_files_batch_that_failed_is_not_seen(spark: Any, tmp_path: Path, monke
     assert len(read_lines(tmp_path / "log")) == 1
 
 
+def test_a_files_folder_takes_no_other_batch_under_a_number_that_it_has(spark: Any, tmp_path: Path) -> None:
+    sink, rows = files_sink(tmp_path), frame(spark, [message(1, "k")])
+    for _ in range(2):
+        sink.write(rows, BatchId("p", "c", 0, "0a" * 8))
+    with pytest.raises(SinkError, match="Batch 0 of pipeline 'p' is not the one"):
+        sink.write(rows, BatchId("p", "c", 0, "0b" * 8))
+    # What an earlier release wrote does not say which batch it is.
+    sink.write(rows, BatchId("p", "c", 1))
+    sink.write(rows, BatchId("p", "c", 1, "1a" * 8))
+
+
 def test_a_files_folder_has_one_owner(spark: Any, tmp_path: Path) -> None:
     rows = frame(spark, [message(1, "k")])
     files_sink(tmp_path).write(rows, BatchId("p", "c", 0))
