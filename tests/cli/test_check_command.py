@@ -219,7 +219,10 @@ def test_every_command_gives_the_same_diagnosis_of_a_database_that_is_not_set_up
     shop.server.create_database("plain", enable_cdc=False).close()
     said = "Change data capture is not enabled for database 'plain'."
     todo = "EXEC sys.sp_cdc_enable_db"
-    found = [shop.ask(command, source={"database": "plain"}) for command in ("check", "plan", "status")]
+    found = [
+        shop.ask(command, source={"database": "plain"}, sinks=[{"type": "files", "path": "messages"}])
+        for command in ("check", "plan", "status")
+    ]
     assert [code for code, _ in found] == [2, 2, 1]
     assert [(said in text, todo in text, "GRANT" in text) for _, text in found] == [(True, True, False)] * 3
     options = {**shop.options, "database": "plain"}
