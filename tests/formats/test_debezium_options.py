@@ -144,21 +144,31 @@ NANOS = TableSchema(
 @pytest.mark.parametrize(
     ("column", "text", "message"),
     [
-        ("far", "9999-12-31 23:59:59.9999999", "column 'far' can't be written as io.debezium.time.NanoTimestamp"),
-        ("id", "12x", "column 'id' can't be written as int32"),
-        ("id", "3000000000", "column 'id' can't be written as int32"),
-        ("amount", "1.2", "column 'amount' can't be written as org.apache.kafka.connect.data.Decimal"),
+        (
+            "far",
+            "9999-12-31 23:59:59.9999999",
+            r"table db.dbo.n, column 'far', key \[\"1\"\], can't be written as io.debezium.time.NanoTimestamp. Write",
+        ),
+        ("id", "12x", "table db.dbo.n, column 'id', can't be written as int32: it is not of the type int32"),
+        ("id", "3000000000", "column 'id', can't be written as int32"),
+        ("amount", "1.2", "column 'amount', can't be written as org.apache.kafka.connect.data.Decimal"),
     ],
 )
 def test_a_value_that_does_not_fit_stops_the_query_without_showing_it(
     spark: Any, column: str, text: str, message: str
 ) -> None:
+    mode = "event_converting_failure_handling_mode"
     row = change("c", NANOS, after={"id": "1", "far": None, "amount": None} | {column: text}, key={"id": "1"})
     with pytest.raises(Exception, match=message) as caught:
-        written(spark, [row], NANOS)
+        written(spark, [row], NANOS, **{mode: "fail"})
     assert text not in str(caught.value)
-    (message_row,) = written(spark, [row], NANOS, event_converting_failure_handling_mode="warn")
-    assert json.loads(message_row.value)["after"][column] is None
+    if column == "far":
+        (message_row,) = written(spark, [row], NANOS)
+        assert json.loads(message_row.value)["after"][column] is None
+    else:
+        # What is not of its column's type is never left out.
+        with pytest.raises(Exception, match=message):
+            written(spark, [row], NANOS, **{mode: "warn"})
 
 
 @pytest.mark.parametrize(

@@ -81,6 +81,10 @@ def test_in_words() -> None:
     )
     assert messages_text(MessageCounts({"a": 2}, left_out=2)) == "2 unreadable (2 x a), 2 left out"
     assert messages_text(MessageCounts(shortened=1)) == "1 change sent without large values"
+    assert messages_text(MessageCounts(out_of_range=2)) == "2 values beyond what the format holds"
+    assert MessageCounts.from_json(MessageCounts(out_of_range=2).to_json()).plus(MessageCounts(out_of_range=1)) == (
+        MessageCounts(out_of_range=3)
+    )
 
 
 def test_on_a_screen_and_in_a_log() -> None:

@@ -10,8 +10,10 @@ import pytest
 from headrace_standins import LinesFormat, commit_changes, written
 
 from headrace.errors import CaptureError, OptionError, SinkError
-from headrace.pipeline import Pipeline, load_pipeline
+from headrace.formats.encoded_batch import OutOfRange
+from headrace.pipeline import Pipeline, batch, load_pipeline
 from headrace.pipeline.checkpoint import Checkpoint
+from headrace.sinks.base import BatchId
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -218,3 +220,23 @@ def test_messages_and_a_mirror_from_one_batch(spark: SparkSession, tmp_path: Pat
     # One delete more as a tombstone.
     assert len(lines) == 8
     assert {line["topic"] for line in lines} == {"shop.db.dbo.a"}
+
+
+def test_values_that_a_format_does_not_hold_are_counted_and_the_first_of_each_batch_is_told(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Null or the nearest value stands in their place."""
+    from types import SimpleNamespace
+    from typing import Any
+
+    def encoded(values: int) -> Any:
+        first = 'table dbo.t, column valid_to, key ["1"]' if values else ""
+        return SimpleNamespace(out_of_range=lambda: OutOfRange(values, first))
+
+    sinks: list[tuple[Any, Any]] = [(SimpleNamespace(label=f"sink {n} (kafka)"), encoded(n)) for n in (0, 1, 2)]
+    assert batch.count_out_of_range(sinks, BatchId("p", "c", 7)) == 3
+    assert [message.split(".")[0] for message in caplog.messages] == [
+        "Batch 7: the format of sink 1 (kafka) does not hold a value, the first in table dbo",
+        "Batch 7: the format of sink 2 (kafka) does not hold 2 values, the first in table dbo",
+    ]
+    assert all('column valid_to, key ["1"]' in message for message in caplog.messages)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from headrace.changes import TableId
 from headrace.errors import OptionError
+from headrace.formats.encoded_batch import EncodedBatch
 from headrace.formats.encoding import topic_for
 from headrace.formats.features import Feature
 from headrace.formats.given import given_schema
@@ -120,6 +121,10 @@ class Format(ABC):
             OptionError: as `encode` or `decode` would.
         """
         return None
+
+    def encode_batch(self, changes: DataFrame) -> EncodedBatch:
+        """As `encode`, of a batch; and what could not be written as it was."""
+        return EncodedBatch(self.encode(changes))
 
     def topic_for(self, table: TableId, connector: str = "") -> str | None:
         """The topic that `encode` gives the data rows of a table; null where that can't be said without the rows.

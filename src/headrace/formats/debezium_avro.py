@@ -23,12 +23,13 @@ from headrace.formats.base import Format
 from headrace.formats.debezium_avro_struct import StructPlan, key_reader, readers
 from headrace.formats.debezium_json import DebeziumJson
 from headrace.formats.debezium_options import OPTIONS
+from headrace.formats.encoded_batch import EncodedBatch, observation_name, observed_batch
 from headrace.formats.messages import KAFKA_COLUMNS, kafka_columns
 from headrace.formats.schema_registry import REGISTRY_OPTIONS, Registry, registry_of
 from headrace.options import Option
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, Observation
 
 _OWN_STASH = ("key", "value", "problem", "headers")
 _STASH = "headrace."
@@ -146,9 +147,16 @@ class DebeziumAvro(Format):
             OptionError: as `debezium_json`; a mapping lacks a schema.
             ConnectError: the registry can't be reached or refuses a schema.
         """
+        return self._encoded(changes, observation_name(self.name))
+
+    def encode_batch(self, changes: DataFrame) -> EncodedBatch:
+        """A batch's messages, and the values in whose place something else stands."""
+        return observed_batch(lambda observation: self._encoded(changes, observation))
+
+    def _encoded(self, changes: DataFrame, observed: Observation | str) -> DataFrame:
         registry = self._registry_to_write()
         short = ShortTexts()
-        messages = self._json().encoded(changes, short.short)
+        messages = self._json().encoded(changes, observed, short.short)
         return AvroWriter(self.settings["framing"], registry, short).encode(messages)
 
     def check(self, *, writes: bool) -> None:

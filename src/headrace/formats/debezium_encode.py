@@ -37,7 +37,7 @@ from headrace.formats.debezium_topics import Topics
 from headrace.formats.debezium_values import ValueModes
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, Observation
 
 NEW_KEY_HEADER = "__debezium.newkey"
 OLD_KEY_HEADER = "__debezium.oldkey"
@@ -72,6 +72,7 @@ class EncodePlan:
         run_id: what stands in their `runId`.
         schema_changes: whether schema changes are written.
         structs: whether the images are structs (of the one table) and not maps.
+        observed: what counts the values that the wire does not hold.
         schema_text: how the constant parts of schemas are written; as they are, but for messages that become Avro.
     """
 
@@ -90,6 +91,7 @@ class EncodePlan:
     run_id: str
     schema_changes: bool
     structs: bool
+    observed: Observation | str
     schema_text: Callable[[str], str] = str
 
     @property
@@ -109,7 +111,7 @@ class EncodePlan:
 
     def apply(self, changes: DataFrame) -> DataFrame:
         """The messages, lazily."""
-        messages = self._messages(self._rows(changes))
+        messages = self._messages(self._observed(self._rows(changes)))
         return self._written(messages if self.structs else self._read_out(self._imaged(messages)))
 
     def _rows(self, changes: DataFrame) -> DataFrame:
@@ -138,6 +140,24 @@ class EncodePlan:
             f"{'0' if self.structs else self.tables.number()} as t",
             f"{self.forms.number()} as form",
         )
+
+    def _observed(self, rows: DataFrame) -> DataFrame:
+        """The same rows, with those values counted in whose place something else is written."""
+        from pyspark.sql import functions as sf
+
+        none = "cast(null as array<string>)"
+        columns = self.tables.choice(self._images.out_of_range, none)
+        if columns in (none, "null"):
+            return rows
+        lost = f"if(op in ('r', 'c', 'u', 'd'), array_compact({columns}), {none})"
+        table = "concat_ws('.', nullif(table.schema, ''), table.name)"
+        first = f"concat('table ', {table}, ', column ', lost[0], ', key ', coalesce(to_json(map_values(key)), 'none'))"
+        counted = rows.withColumn("lost", sf.expr(lost)).observe(
+            self.observed,
+            sf.expr("sum(coalesce(size(lost), 0))").alias("values"),
+            sf.expr(f"min(if(size(lost) > 0, {first}, null))").alias("first"),
+        )
+        return counted.drop("lost")
 
     def _messages(self, rows: DataFrame) -> DataFrame:
         moved = self.tables.choice(self._images.key_moved, "false")

@@ -14,7 +14,14 @@ from headrace.changes import Column, TableSchema
 from headrace.changes.typed import literal, quote, typed_value
 from headrace.formats.debezium_schema import FieldRules, key_schema, to_text
 from headrace.formats.debezium_tables import Tables
-from headrace.formats.debezium_values import ValueModes, absent_text, typed_wire_value, wire_type, wire_value
+from headrace.formats.debezium_values import (
+    ValueModes,
+    absent_text,
+    out_of_range,
+    typed_wire_value,
+    wire_type,
+    wire_value,
+)
 
 
 @dataclass(frozen=True)
@@ -59,6 +66,20 @@ class Images:
                     for image in ("before", "after")
                 ]
         return made
+
+    def out_of_range(self, schema: TableSchema) -> str | None:
+        """Spark SQL for the columns of a row whose values the wire does not hold, by name, as an array of texts with
+        nulls; null where all are held.
+        """
+        found = []
+        for column in schema.columns:
+            values = [self._of_image(image, column) for image in ("before", "after")]
+            tests = [out_of_range(column, value, self.modes, typed=self.structs) for value in values]
+            found += [f"if({test}, {literal(column.name)}, null)" for test in tests if test is not None]
+        return f"array({', '.join(found)})" if found else None
+
+    def _of_image(self, image: str, column: Column) -> str:
+        return f"{image}.{quote(column.name)}" if self.structs else f"{image}[{literal(column.name)}]"
 
     def _defaulted(self, column: Column) -> bool:
         return self.modes.null_as_default and column.nullable and column.default is not None
@@ -172,7 +193,7 @@ class Images:
         fields = []
         for column in schema.key_columns:
             value = f"if({old}, before.{quote(column.name)}, after.{quote(column.name)})"
-            fields.append((names[column.name], typed_wire_value(value, column, self.modes)))
+            fields.append((names[column.name], typed_wire_value(value, column, self.modes, in_key=True)))
         missing = "null"
         if otherwise is not None:
             by_map = _json(self._key_fields(schema, schema.key, otherwise) + more)
@@ -182,7 +203,10 @@ class Images:
 
     def _key_fields(self, schema: TableSchema, key: Sequence[str], image: str) -> list[tuple[str, str]]:
         names = self.rules.names(schema)
-        return [(names[name], wire_value(f"{image}[{literal(name)}]", schema.column(name), self.modes)) for name in key]
+        return [
+            (names[name], wire_value(f"{image}[{literal(name)}]", schema.column(name), self.modes, in_key=True))
+            for name in key
+        ]
 
     def unkeyed_schema(self, schema: TableSchema) -> str:
         """The opening of a key's schema where only the row knows its key."""

@@ -16,11 +16,12 @@ from headrace.formats.debezium_options import OPTIONS, field_rules, value_modes
 from headrace.formats.debezium_schema import SHAPES
 from headrace.formats.debezium_tables import Tables, in_order
 from headrace.formats.debezium_topics import topics
+from headrace.formats.encoded_batch import EncodedBatch, observation_name, observed_batch
 from headrace.formats.encoding import has_struct_images, struct_schema, with_structures_known
 from headrace.formats.features import Feature
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, Observation
     from pyspark.sql.types import DataType
 
 
@@ -71,9 +72,15 @@ class DebeziumJson(Format):
             OptionError: an option is missing or contradicts another; a streaming DataFrame of maps without the option
             `schema`; structs that are not of that schema; two columns of one field name.
         """
-        return self.encoded(changes)
+        return self.encoded(changes, observation_name(self.name))
 
-    def encoded(self, changes: DataFrame, schema_text: Callable[[str], str] = str) -> DataFrame:
+    def encode_batch(self, changes: DataFrame) -> EncodedBatch:
+        """A batch's messages, and the values in whose place something else stands."""
+        return observed_batch(lambda observation: self.encoded(changes, observation))
+
+    def encoded(
+        self, changes: DataFrame, observed: Observation | str, schema_text: Callable[[str], str] = str
+    ) -> DataFrame:
         """The same, with `schema_text` of the constant parts of schemas in their place."""
         self.check(writes=True)
         settings = self.settings
@@ -98,6 +105,7 @@ class DebeziumJson(Format):
             run_id=str(uuid.uuid5(uuid.NAMESPACE_URL, f"headrace:{prefix}")),
             schema_changes=settings["include_schema_changes"],
             structs=structs,
+            observed=observed,
             schema_text=schema_text,
         )
         return plan.apply(rows)

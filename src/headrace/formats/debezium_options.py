@@ -117,9 +117,11 @@ ENCODING = (
     Option(
         "event_converting_failure_handling_mode",
         str,
-        "`fail` stops the query at a value that can't be written (a datetime2(7) beyond the years 1677 to 2262, in "
-        "nanoseconds) and names its column; `warn` writes null, as Debezium does by default.",
-        default="fail",
+        "What becomes of a value that its wire type does not hold: a timestamp beyond the years 1677 to 2262 in "
+        "nanoseconds, such as 9999-12-31 in a datetime2(7). `warn` writes null, as Debezium does, or the nearest value "
+        "where the column can't be NULL; a run counts such values and logs the first of each batch with table, column "
+        "and key. `fail` stops at it and names them. In a key it always stops.",
+        default="warn",
         choices=("fail", "warn"),
         aliases=("event.converting.failure.handling.mode",),
     ),

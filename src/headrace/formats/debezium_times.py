@@ -10,7 +10,53 @@ infinite timestamps and times beyond a day.
 from __future__ import annotations
 
 import datetime as dt
+from dataclasses import dataclass
 
+
+@dataclass(frozen=True)
+class Range:
+    """Spark SQL that holds a value against the limits of its wire type.
+
+    Args:
+        beyond: whether it is beyond them; what is no such value may be too.
+        is_value: whether it is such a value at all.
+        nearest: the wire value nearest to it.
+    """
+
+    beyond: str
+    is_value: str
+    nearest: str
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The first and last timestamp that a wire type holds, as canonical texts, and the counts that stand for them."""
+
+    first: str
+    last: str
+    first_count: int
+    last_count: int
+
+    def of_text(self, text: str) -> Range:
+        """For a canonical text. Texts of four-digit years compare as the timestamps do; longer years are later."""
+        return Range(
+            f"({text} > '{self.last}' or {text} < '{self.first}')",
+            f"({text} rlike '^([0-9]{{4,6}}-[0-9]{{2}}-[0-9]{{2}} [0-9:]{{8}}([.][0-9]+)?|-?infinity)$')",
+            f"if({text} > '{self.last}', {self.last_count}L, cast('{self.first_count}' as bigint))",
+        )
+
+    def of_typed(self, value: str) -> Range:
+        """For a TIMESTAMP_NTZ."""
+        first, last = (f"timestamp_ntz'{text[:26]}'" for text in (self.first, self.last))
+        return Range(
+            f"({value} > {last} or {value} < {first})",
+            "true",
+            f"if({value} > {last}, {self.last_count}L, cast('{self.first_count}' as bigint))",
+        )
+
+
+NANOSECONDS = Limits("1677-09-21 00:12:43.145225", "2262-04-11 23:47:16.854775807", -(2**63), 2**63 - 1)
+"""What 64 bits hold of nanoseconds since the epoch."""
 _EPOCH_DAY = dt.date(1970, 1, 1).toordinal()
 _MONTH = 2_629_800_000_000
 """Microseconds of a twelfth of 365.25 days, by which Debezium counts months."""

@@ -47,6 +47,12 @@ XML = "io.debezium.data.Xml"
 # Java's ISO formatters leave out the zeros that end a fraction, and a point that nothing follows.
 _TRIM_ZONED = r"(?:(\\.[0-9]*[1-9])|\\.)0*(Z|[+-][0-9:]+)$"
 _TRIM = r"(?:(\\.[0-9]*[1-9])|\\.)0*$"
+_KEY = "coalesce(to_json(map_values(key)), 'none')"
+_REMEDY_OF_KEY = "Write times as text or in microseconds (time.precision.mode: isostring or microseconds)."
+_REMEDY = (
+    f"{_REMEDY_OF_KEY.removesuffix('.')}, or have null or the nearest value in its place "
+    "(event.converting.failure.handling.mode: warn)."
+)
 _NUMBER_WIDTHS = ((2, "int8"), (4, "int16"), (9, "int32"), (18, "int64"))
 """Up to how many digits an Oracle NUMBER without fraction is an integer of which width."""
 
@@ -60,7 +66,8 @@ class ValueModes:
         times: `adaptive`, `adaptive_time_microseconds`, `connect`, `isostring`, `microseconds` or `nanoseconds`.
         binary: `bytes`, `base64`, `base64-url-safe` or `hex`.
         placeholder: what stands for a value that the change does not carry.
-        failing: whether a value that can't be converted stops the query (else it becomes null).
+        failing: whether a value beyond what its wire type holds stops the query; else null stands in its place, or the
+            nearest value that the type holds where the column has no NULL.
         null_as_default: whether NULL in a nullable column is written as the column's default.
         recorded_placeholders: whether only text, ntext, image and xml have the placeholder, as recorded of 3.6.1.
         intervals: `string` or `numeric`.
@@ -94,6 +101,7 @@ class WireType:
         of_whole: see `whole`.
         fields: the schema's fields, of a struct.
         doc: the schema's documentation, where Debezium has one.
+        limits: what it holds of the values that the column may have, where that is not all of them.
     """
 
     connect: str
@@ -107,6 +115,7 @@ class WireType:
     of_whole: Callable[[str], str] | None = None
     fields: tuple[Mapping[str, Any], ...] = ()
     doc: str | None = None
+    limits: times.Limits | None = None
 
     def described(self) -> dict[str, Any]:
         """The type's part of a field's Connect schema, in JsonConverter's order, without `optional`."""
@@ -119,33 +128,65 @@ def wire_type(column: Column, modes: ValueModes) -> WireType:
     return _MAKERS[column.logical.kind](column, modes)
 
 
-def wire_value(text: str, column: Column, modes: ValueModes) -> str:
+def wire_value(text: str, column: Column, modes: ValueModes, *, in_key: bool = False) -> str:
     """Spark SQL for the wire value of a canonical text (an SQL expression that is cheap to repeat).
 
-    A text that does not fit the column stops the query with a message that names the column, or becomes null where
-    `modes.failing` is off.
+    A text that does not fit the column stops the query with a sentence that names it. One that fits the column and not
+    the wire does so too in a key, and where `modes.failing` is on.
     """
     wire = wire_type(column, modes)
     if modes.null_as_default and column.nullable and column.default is not None:
         text = f"coalesce({text}, {literal(column.default)})"
-    return _checked(wire.sql(text), text, column, wire, modes)
+    range = None if wire.limits is None else wire.limits.of_text(text)
+    return _checked(wire.sql(text), text, column, wire, modes, range, in_key)
 
 
-def typed_wire_value(value: str, column: Column, modes: ValueModes) -> str:
+def typed_wire_value(value: str, column: Column, modes: ValueModes, *, in_key: bool = False) -> str:
     """Spark SQL for the wire value of a value of the column's Spark type (an SQL expression, cheap to repeat)."""
     wire = wire_type(column, modes)
     if wire.typed is None or (modes.null_as_default and column.nullable and column.default is not None):
-        return wire_value(canonical_text(value, column), column, modes)
+        return wire_value(canonical_text(value, column), column, modes, in_key=in_key)
     found = wire.typed(value)
-    # Only nanoseconds can leave their range.
-    return _checked(found, value, column, wire, modes) if "try_multiply" in found else found
+    if wire.limits is None:
+        return found
+    return _checked(found, value, column, wire, modes, wire.limits.of_typed(value), in_key)
 
 
-def _checked(value: str, given: str, column: Column, wire: WireType, modes: ValueModes) -> str:
-    if not wire.checked or not modes.failing:
+def out_of_range(column: Column, value: str, modes: ValueModes, *, typed: bool) -> str | None:
+    """Spark SQL: whether something else than a value stands on the wire, because the wire type does not hold it.
+
+    Args:
+        value: Spark SQL for the value, as text or typed.
+        typed: whether it is of the column's Spark type.
+
+    Returns:
+        Null where the wire type holds all values, or such a value stops the query.
+    """
+    limits = wire_type(column, modes).limits
+    if limits is None or modes.failing:
+        return None
+    as_text = not typed or column.logical.spark_type == "string"
+    return (limits.of_text(value) if as_text else limits.of_typed(value)).beyond
+
+
+def _checked(
+    value: str, given: str, column: Column, wire: WireType, modes: ValueModes, range: times.Range | None, in_key: bool
+) -> str:
+    if not wire.checked:
         return value
-    message = literal(f"A value of column '{column.name}' can't be written as {wire.semantic or wire.connect}.")
-    return f"coalesce({value}, if({given} is null, null, {refusal(message)}))"
+    kind = wire.semantic or wire.connect
+    where = "'A value of table ', concat_ws('.', table.database, table.schema, table.name), "
+    if range is None:
+        what = f", column '{column.name}', can't be written as {kind}: it is not of the type {column.logical}."
+        instead = refusal(f"concat({where}{literal(what)})")
+    else:
+        what = f", can't be written as {kind}. {_REMEDY_OF_KEY if in_key else _REMEDY}"
+        said = f"concat({where}', column ', {literal(repr(column.name))}, ', key ', {_KEY}, {literal(what)})"
+        instead = refusal(said)
+        if not modes.failing and not in_key:
+            stand_in = "null" if column.nullable else range.nearest
+            instead = f"if({range.is_value}, {stand_in}, {instead})"
+    return f"coalesce({value}, if({given} is null, null, {instead}))"
 
 
 def absent_text(column: Column, modes: ValueModes) -> str | None:
@@ -339,6 +380,7 @@ def _timestamp(column: Column, modes: ValueModes) -> WireType:
         lambda text: times.timestamp_constant(text, count),
         _named(name),
         typed=(lambda value: times.of_typed_timestamp(value, count)) if local else None,
+        limits=times.NANOSECONDS if count == "ns" else None,
     )
 
 

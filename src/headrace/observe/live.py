@@ -184,6 +184,9 @@ def messages_text(messages: MessageCounts) -> str:
     if messages.shortened:
         changes = "1 change" if messages.shortened == 1 else f"{messages.shortened:,} changes"
         parts.append(f"{changes} sent without large values")
+    if messages.out_of_range:
+        values = "1 value" if messages.out_of_range == 1 else f"{messages.out_of_range:,} values"
+        parts.append(f"{values} beyond what the format holds")
     return "; ".join(parts)
 
 

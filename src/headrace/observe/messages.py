@@ -24,6 +24,7 @@ class MessageCounts:
         dead_letters: how many of the unreadable ones the dead-letter sink has.
         left_out: how many of the unreadable ones no sink has.
         shortened: how many changes were sent without their large values, because Kafka would not take them whole.
+        out_of_range: how many values were sent as null or as the nearest one, because the format does not hold them.
     """
 
     errors: Mapping[str, int] = field(default_factory=dict)
@@ -31,9 +32,10 @@ class MessageCounts:
     dead_letters: int = 0
     left_out: int = 0
     shortened: int = 0
+    out_of_range: int = 0
 
     def __bool__(self) -> bool:
-        return bool(self.errors or self.no_event or self.shortened)
+        return bool(self.errors or self.no_event or self.shortened or self.out_of_range)
 
     @property
     def unreadable(self) -> int:
@@ -53,6 +55,7 @@ class MessageCounts:
             self.dead_letters + more.dead_letters,
             self.left_out + more.left_out,
             self.shortened + more.shortened,
+            self.out_of_range + more.out_of_range,
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -64,6 +67,7 @@ class MessageCounts:
             "dead_letters": self.dead_letters,
             "left_out": self.left_out,
             "shortened": self.shortened,
+            "out_of_range": self.out_of_range,
         }
 
     @classmethod
@@ -71,7 +75,8 @@ class MessageCounts:
         """Back from `to_json`, also of a release that did not say yet what was left out."""
         reasons, letters = dict(data["reasons"]), int(data["dead_letters"])
         left_out = int(data.get("left_out", sum(reasons.values()) - letters))
-        return cls(reasons, int(data["no_event"]), letters, left_out, int(data.get("shortened", 0)))
+        later = [int(data.get(name, 0)) for name in ("shortened", "out_of_range")]
+        return cls(reasons, int(data["no_event"]), letters, left_out, *later)
 
     def reasons_text(self, most: int = 3) -> str:
         """The commonest reasons with their counts: `2 x The value is no JSON.`"""

@@ -137,6 +137,12 @@ def all_metrics(progress: Progress) -> list[Metric]:
                 "Changes that were sent without their large values.",
                 messages.shortened,
             ),
+            _one(
+                "headrace_out_of_range_values_total",
+                "counter",
+                "Values that were sent as null or as the nearest one, because the format does not hold them.",
+                messages.out_of_range,
+            ),
         ]
     return [metric for metric in found if metric.values]
 

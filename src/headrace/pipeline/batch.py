@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import logging
 import threading
 import time
 from collections import Counter
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING
 from headrace.changes.operation import Operation
 from headrace.errors import FormatError
 from headrace.faultpoints import reach
+from headrace.formats.encoded_batch import EncodedBatch
 from headrace.observe.messages import MOST_REASONS, OTHER_REASONS, MessageCounts
 from headrace.observe.progress import BatchCount, ProgressBoard
 from headrace.pipeline.dead_letter import DeadLetters
@@ -29,6 +31,7 @@ from headrace.sinks.lake_sink import LakeSink
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+_LOG = logging.getLogger("headrace.pipeline")
 _HOLD_MILLISECONDS = 24 * 3600 * 1000
 _START_SECONDS = 60.0
 _READINGS = 3
@@ -167,6 +170,7 @@ class BatchWriter:
             rows = changes if self._decode is None else changes.where(self._wanted)
             if self._holds_wanted(counts):
                 encoded: dict[str, DataFrame] = {}
+                made: list[tuple[Target, EncodedBatch]] = []
                 shortened = 0
                 shaped = self._shaped(rows, cleanup)
                 if self._may_meet:
@@ -179,7 +183,9 @@ class BatchWriter:
                     given = own
                     if target.format is not None:
                         if target.format_key not in encoded:
-                            messages = target.format.encode(own)
+                            of_batch = target.format.encode_batch(own)
+                            made.append((target, of_batch))
+                            messages = of_batch.messages
                             # A sink that weighs its messages looks at them twice.
                             weighs = isinstance(target.sink, KafkaSink) and target.sink.weighs
                             if weighs or self._uses[target.format_key] > 1:
@@ -194,7 +200,7 @@ class BatchWriter:
                         given = target.sink.sequenced(given, self._epochs())
                     target.sink.write(given, replace(batch, sink=self._sinks[number - 1]))
                     reach(f"pipeline.sink.{number}.written")
-                without = replace(without, shortened=shortened)
+                without = replace(without, shortened=shortened, out_of_range=count_out_of_range(made, batch))
             if self._dead_letters is not None and without.unreadable:
                 self._dead_letters.write(changes.where("op = 'error'"), batch)
                 reach("pipeline.dead_letters.written")
@@ -242,6 +248,24 @@ class BatchWriter:
         letters = unreadable if self._dead_letters is not None else 0
         kept = self._on_error == "row" and any(target.sink.takes_errors for target in self._targets)
         return MessageCounts(reasons, no_event, letters, 0 if kept else unreadable - letters)
+
+
+def count_out_of_range(made: Sequence[tuple[Target, EncodedBatch]], batch: BatchId) -> int:
+    """How many values a batch's formats did not hold; each format that has some is told in the log."""
+    found = 0
+    for target, encoded in made:
+        lost = encoded.out_of_range()
+        found += lost.values
+        if lost.values:
+            _LOG.warning(
+                "Batch %d: the format of %s does not hold %s, the first in %s. Null stands there, or the nearest value "
+                "where the column can't be NULL (event.converting.failure.handling.mode).",
+                batch.number,
+                target.label,
+                "a value" if lost.values == 1 else f"{lost.values:,} values",
+                lost.first,
+            )
+    return found
 
 
 def shape(rows: DataFrame, shaping: Shaping, cleanup: ExitStack, found: Found | None = None) -> DataFrame | None:
