@@ -13,6 +13,7 @@ from headrace_standins import written
 from headrace.errors import ConnectError, DataLossError
 from headrace.local_rows import local_rows
 from headrace.pipeline import Pipeline, load_pipeline
+from headrace.pipeline.check import Level, Verdict, check_file
 from headrace.pipeline.ending import TopicsEnding
 from headrace.pipeline.kafka_source import Held, KafkaTopics, reached
 
@@ -20,7 +21,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def pipeline(folder: Path, bootstrap: str, **more: object) -> Pipeline:
+def pipeline(
+    folder: Path, bootstrap: str, *, sink: dict[str, str] | None = None, checkpoint: str = "state", **more: object
+) -> Pipeline:
     source = {
         "type": "kafka",
         "bootstrap.servers": bootstrap,
@@ -30,8 +33,8 @@ def pipeline(folder: Path, bootstrap: str, **more: object) -> Pipeline:
     }
     text = {
         "source": source,
-        "sink": {"type": "list_changes", "path": "out"},
-        "pipeline": {"name": "k", "checkpoint": "state"},
+        "sink": sink or {"type": "list_changes", "path": "out"},
+        "pipeline": {"name": "k", "checkpoint": checkpoint},
     }
     file = folder / "pipeline.yaml"
     file.write_text(json.dumps(text))
@@ -104,6 +107,9 @@ def in_transaction(bootstrap: str, topic: str, *values: str, commit: bool) -> No
 @pytest.mark.kafka
 @pytest.mark.slow
 def test_once_reads_to_the_end_and_goes_on_there(spark: SparkSession, tmp_path: Path) -> None:
+    from confluent_kafka import TopicPartition
+    from confluent_kafka.admin import AdminClient
+
     from headrace.emulators.kafka_broker import KafkaBroker
 
     def send(*lines: tuple[str, str]) -> None:
@@ -126,6 +132,18 @@ def test_once_reads_to_the_end_and_goes_on_there(spark: SparkSession, tmp_path: 
         ids = source.ids(spark)
         assert set(ids()) == {"a", "b"}
         assert len({*ids().values(), ""}) == 3
+        # A table is not made from a topic whose oldest messages are gone, unless the user says that it may be.
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        (done,) = admin.delete_records([TopicPartition("a", 0, 1)]).values()
+        done.result(30)
+        into_tables = pipeline(tmp_path, broker.bootstrap, sink={"type": "delta", "path": "lake"}, checkpoint="new")
+        with pytest.raises(
+            DataLossError, match=r"Partition 0 of topic 'a' begins at offset 1: older .*on_trimmed: con"
+        ):
+            into_tables.start(spark, once=True)
+        findings = check_file(tmp_path / "pipeline.yaml", Level.CONNECT).findings
+        (found,) = (one for one in findings if one.subject == "source")
+        assert (found.verdict, "begins at offset 1" in found.sentence) == (Verdict.WRONG, True)
         # What a producer rolled back did not happen, and the records that say so are no messages to wait for.
         in_transaction(broker.bootstrap, "a", "rolled back", commit=False)
         in_transaction(broker.bootstrap, "b", "c 4", commit=True)

@@ -17,20 +17,25 @@ import importlib.util
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from headrace import registry
 from headrace.changes import TableId, TableSchema
-from headrace.errors import HeadraceError
-from headrace.observe.checkpoint import local_path, open_folder
+from headrace.errors import ConnectError, HeadraceError
+from headrace.observe.checkpoint import committed_batch, local_path, open_folder
 from headrace.pipeline.checkpoint import check_sound, holder, known_offsets
-from headrace.pipeline.kafka_source import KafkaTopics
+from headrace.pipeline.kafka_source import KafkaTopics, trimmed
 from headrace.pipeline.last_run import LAST_RUN, differences
 from headrace.pipeline.model import Model, Target, find_mistakes, missing_package, read_model
 from headrace.pipeline.plan import PipelinePlan, TablePlan, plan_pipeline
 from headrace.sinks.base import Sink
+from headrace.sinks.kafka_rights import has_kafka_client, kafka_jvm
+from headrace.sinks.kafka_topics import reason_of
 from headrace.sources.databases import Databases
+
+_PATIENCE = {"default.api.timeout.ms": "10000", "request.timeout.ms": "5000"}
 
 
 class Level(StrEnum):
@@ -159,7 +164,7 @@ def _find_driver(name: str) -> str:
 
 def _connect(model: Model) -> Iterator[Finding]:
     if isinstance(model.source, KafkaTopics):
-        yield from _tried(Level.CONNECT, "source", lambda: _asked_broker(model.source))
+        yield from _tried(Level.CONNECT, "source", partial(_asked_broker, model, model.source))
     else:
         for name, source in Databases(model.source).sources.items():
 
@@ -187,9 +192,29 @@ def _connect(model: Model) -> Iterator[Finding]:
         yield Finding(Level.CONNECT, Verdict.NOTE, "checkpoint", running, "A second run would be refused.")
 
 
-def _asked_broker(topics: Any) -> str:
+def _asked_broker(model: Model, topics: KafkaTopics) -> str:
+    """Whether Kafka takes the login, by its own client, and whether the topics hold all that a first start needs."""
     topics.check()
-    return "A broker answers; whether it takes the login shows when a run starts."
+    if not has_kafka_client():
+        return "A broker answers; whether it takes the login is not known, because PySpark is not installed here."
+    with kafka_jvm() as jvm:
+        try:
+            held = topics.held(jvm, _PATIENCE)
+        except Exception as error:
+            raise ConnectError(
+                f"Kafka at {topics.settings['bootstrap_servers']} can't be asked for its topics ({reason_of(error)}).",
+                remedy="Check the options of the source that begin with 'kafka.'.",
+            ) from error
+    found = trimmed(held) if topics.settings["starting_offsets"] == "earliest" and _is_new(model) else None
+    if found is not None and topics.settings["on_trimmed"] == "fail" and model.keeps_tables:
+        raise found
+    of = "1 topic" if len(held) == 1 else f"{len(held):,} topics"
+    return f"Kafka takes the login; it has {of} to read.{f' {found.message}' if found else ''}"
+
+
+def _is_new(model: Model) -> bool:
+    """Whether nothing was read yet; so it is taken for where the checkpoint is elsewhere."""
+    return local_path(model.checkpoint) is None or committed_batch(open_folder(model.checkpoint, None)) is None
 
 
 def _sinks(model: Model) -> list[tuple[str, Sink]]:

@@ -70,6 +70,15 @@ class KafkaTopics:
             default="earliest",
         ),
         Option(
+            "on_trimmed",
+            str,
+            "What a new checkpoint does that reads from `earliest` where the oldest messages of a topic are deleted "
+            "already, and a sink keeps tables: they would lack the rows that only those messages had. `fail` stops; "
+            "`continue` goes on with a warning, for a feed that has a snapshot of its tables.",
+            default="fail",
+            choices=("fail", "continue"),
+        ),
+        Option(
             "max_offsets_per_trigger",
             int,
             "How many messages a batch holds at most; by default all that there are.",
@@ -147,9 +156,13 @@ class KafkaTopics:
 
         Where only committed transactions are read, the end is the first message of the oldest open one.
         """
-        jvm = spark.sparkContext._jvm
-        assert jvm is not None
+        return self.held(spark.sparkContext._jvm)
+
+    def held(self, jvm: Any, defaults: Mapping[str, str] | None = None) -> dict[str, dict[str, Held]]:
+        """As `head`, asked by any JVM that has Kafka's client; `defaults` are settings that the user may change."""
         properties = jvm.java.util.Properties()
+        for name, value in (defaults or {}).items():
+            properties.setProperty(name, value)
         for name, value in self.client_settings.items():
             properties.setProperty(name.partition(".")[2], value)
         properties.setProperty("bootstrap.servers", self.settings["bootstrap_servers"])
@@ -211,6 +224,22 @@ def reached(offset: str | None, head: Mapping[str, Mapping[str, Held]]) -> bool:
         held.first == held.end or at.get(topic, {}).get(partition, 0) >= held.end
         for topic, partitions in head.items()
         for partition, held in partitions.items()
+    )
+
+
+def trimmed(head: Mapping[str, Mapping[str, Held]]) -> DataLossError | None:
+    """What is wrong where the oldest messages of a topic are gone; None where all are there."""
+    every = ((topic, p, held.first) for topic, partitions in head.items() for p, held in partitions.items())
+    gone = [place for place in every if place[2] > 0]
+    if not gone:
+        return None
+    topic, partition, first = min(gone)
+    more = f", and {len(gone) - 1:,} more partitions begin later too" if len(gone) > 1 else ""
+    return DataLossError(
+        f"Partition {partition} of topic '{topic}' begins at offset {first:,}{more}: older messages are deleted, so "
+        "tables lack the rows that only those had.",
+        remedy="Read a feed that still has them, or, where this one has a snapshot of its tables, set the source's "
+        "option on_trimmed: continue.",
     )
 
 

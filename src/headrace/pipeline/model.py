@@ -175,6 +175,11 @@ class Model:
     prometheus: Address | None
     hidden: tuple[str, ...] = field(repr=False)
 
+    @property
+    def keeps_tables(self) -> bool:
+        """Whether some sink keeps tables equal to the source."""
+        return any(target.sink.keeps_tables for target in self.targets)
+
     def hide(self, text: str) -> str:
         """The text without any secret of this pipeline."""
         return hide(text, list(self.hidden))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -22,7 +23,7 @@ from headrace.options import as_text
 from headrace.pipeline.batch import BatchWriter, wait_for
 from headrace.pipeline.checkpoint import Checkpoint, check_free, check_sound, known_offsets, owned
 from headrace.pipeline.ending import DatabasesEnding, Ending, TopicsEnding
-from headrace.pipeline.kafka_source import KafkaTopics
+from headrace.pipeline.kafka_source import KafkaTopics, trimmed
 from headrace.pipeline.last_run import LAST_RUN
 from headrace.pipeline.last_run import to_text as last_run_text
 from headrace.pipeline.model import Model, read_model
@@ -41,6 +42,8 @@ from headrace.sources.unmatched import require_matched
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
+
+_LOG = logging.getLogger("headrace.pipeline")
 
 STOP_SECONDS = 60.0
 """How long `stop` waits for the batch that is being written."""
@@ -231,6 +234,8 @@ class RunningPipeline:
             held.callback(self.watch.close)
             if model.prometheus is not None:
                 self.watch.serve_metrics(model.prometheus)
+            if topics is not None and self._planned is None and topics.settings["starting_offsets"] == "earliest":
+                self._look_at_beginning(topics)
             if once:
                 self.finish_at_head()
             self._query = self._start(once)
@@ -238,6 +243,19 @@ class RunningPipeline:
             self._held = held.pop_all()
         self._writer.begin(str(self._query.id))
         self.watch.begin()
+
+    def _look_at_beginning(self, topics: KafkaTopics) -> None:
+        """Say where a topic does not hold all that was ever sent to it.
+
+        Raises:
+            DataLossError: a table would lack rows, and the user did not say that this is well.
+        """
+        found = trimmed(topics.head(self._spark))
+        if found is None:
+            return
+        if topics.settings["on_trimmed"] == "fail" and self._model.keeps_tables:
+            raise found
+        _LOG.warning("%s", found.message)
 
     @property
     def active(self) -> bool:

@@ -135,6 +135,11 @@ class Sink(ABC):
         """
         return frozenset()
 
+    @property
+    def keeps_tables(self) -> bool:
+        """Whether it keeps tables equal to a source, so that changes which it never gets are missing there."""
+        return False
+
     @abstractmethod
     def check(self) -> None:
         """Whether the target can be written, before anything is. Runs in the driver, at the start of a run.

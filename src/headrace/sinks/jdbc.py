@@ -215,6 +215,11 @@ class JdbcSink(Sink):
         workers = self.settings["max_parallel_tables"]
         side_by_side(spark, works, lambda work: self._bring(rows, *work, targets, batch), workers=workers)
 
+    @property
+    def keeps_tables(self) -> bool:
+        """It does."""
+        return True
+
     def sequenced(self, rows: DataFrame, epochs: Mapping[str, str] | None = None) -> DataFrame:
         """The rows with positions that say their sequence (`headrace.apply.sequence`)."""
         return sequenced(rows, self.settings["sequence_by"], epochs)

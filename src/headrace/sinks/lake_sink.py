@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 _ATTEMPTS = 4
 """How often a batch is written to a table in which others land meanwhile; Iceberg itself tries as often."""
 _STATE_PARTITIONS = "spark.databricks.delta.snapshotPartitions"
+_TIMESTAMPS = "spark.sql.parquet.outputTimestampType"
 _HASH_JOINS = {
     "spark.sql.join.preferSortMergeJoin": "false",
     # Up to this size in each task; beyond it Spark sorts, which needs less memory.
@@ -118,6 +119,11 @@ class LakeSink(Sink):
         works = side_by_side(spark, targets, lambda found: self._look(*found, batch), workers=workers)
         looked = [(found, work) for found, work in zip(targets, works, strict=True) if work is not None]
         side_by_side(spark, looked, lambda found: self._bring_to_end(rows, *found, batch), workers=workers)
+
+    @property
+    def keeps_tables(self) -> bool:
+        """Whether it keeps more than a log of changes."""
+        return bool(self.settings["stored_as_scd_type"] != "append")
 
     def sequenced(self, rows: DataFrame, epochs: Mapping[str, str] | None = None) -> DataFrame:
         """The rows with positions that say their sequence (`headrace.apply.sequence`); a change log keeps all as is."""
@@ -333,6 +339,9 @@ def session_for(spark: SparkSession, size: int) -> SparkSession:
     # The log of a small table would be spread over 50 tasks otherwise, which takes longer than a small batch itself.
     if own.conf.get(_STATE_PARTITIONS, None) is None:
         own.conf.set(_STATE_PARTITIONS, str(max(2, min(50, cores))))
+    # Spark's default, INT96, holds nanoseconds: readers can't read the years 0001 and 9999 out of it.
+    if own.conf.get(_TIMESTAMPS, None) is None:
+        own.conf.set(_TIMESTAMPS, "TIMESTAMP_MICROS")
     # The target is far larger than the batch, so it must not be sorted to be joined with it.
     for name, value in _HASH_JOINS.items():
         if own.conf.get(name, None) is None:
