@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from change_history import Batch, table
 
 from headrace.apply import disordered, sequenced, survey
+from headrace.changes import Column, LogicalType
 from headrace.errors import OptionError, SchemaError
 from headrace.sinks.jdbc_postgres import PostgresDialect
 
@@ -117,6 +119,18 @@ def test_a_change_that_has_no_place_in_a_given_order_stops(spark: Any, value: st
 def test_an_order_that_is_none_is_refused(spark: Any, sequence_by: str, said: str) -> None:
     with pytest.raises(OptionError, match=rf"Option 'sequence_by' .*{said}"):
         sequenced(Batch(T).rows(spark), sequence_by)
+
+
+def test_no_column_is_lost_where_offsets_do_not_say_which_structure_is_newer(spark: Any) -> None:
+    newer = replace(T, columns=(*T.columns, Column("c", 4, LogicalType("string"))))
+    batch = Batch()
+    # The partition that has the older structure has the larger offsets.
+    for schema, partition, offset in ((newer, 0, 7), (T, 1, 900)):
+        at = f"{offset:020}/"
+        message(batch.structure(schema, f"{at}0/"), "a", partition)
+        message(batch.add("c", schema, f"{at}1/", {"id": str(partition), "a": "x", "b": "y"}), "a", partition)
+    (found,) = survey(sequenced(batch.rows(spark)))
+    assert [column.name for column in found.schema.columns] == ["id", "a", "b", "c"]
 
 
 def test_a_truncate_in_one_partition_says_nothing_of_another(spark: Any) -> None:

@@ -371,7 +371,14 @@ def _table_batch(
         line["schema_id"] for line in lines if any(line[f"n_{op}"] for op in DATA_OPERATIONS if op != _TRUNCATE)
     }
     keyed = [found for found in structures if schemas[found[3]["schema_id"]].key or found[3]["schema_id"] in followed]
-    newest_id = max(keyed or structures, key=lambda found: found[:3])[3]["schema_id"]
+    sequences = {line[name] for line in lines for name in ("least_sequence", "greatest_sequence")} - {None}
+    candidates = keyed or structures
+    if len(sequences) > 1 and not steps:
+        # Offsets of several partitions don't say which structure is newer; by the one with all columns none is lost.
+        names_of = {key: {column.name for column in found.columns} for key, found in schemas.items()}
+        every = set().union(*names_of.values())
+        candidates = [found for found in candidates if names_of[found[3]["schema_id"]] == every] or candidates
+    newest_id = max(candidates, key=lambda found: found[:3])[3]["schema_id"]
     newest = schemas[newest_id]
     # A structure that the user gave says nothing of when it is true.
     later = told.all if newest_id in given else told.since(newest_id)
@@ -400,7 +407,6 @@ def _table_batch(
             lacking = bool(schema.key) and not names <= {called.get(c.name, c.name) for c in follows.columns}
             partial = partial or lacking or min(images) < len(follows.columns)
     truncate_at = max((line["truncate_at"] for line in lines if line["truncate_at"]), default=None)
-    sequences = {line[name] for line in lines for name in ("least_sequence", "greatest_sequence")} - {None}
     if truncate_at is not None and len(sequences) > 1 and not truncate_at.startswith(GIVEN):
         # Whether a row came before the table was emptied, or after.
         raise no_order(str(id))

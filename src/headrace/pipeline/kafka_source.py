@@ -234,7 +234,7 @@ def trimmed(head: Mapping[str, Mapping[str, Held]]) -> DataLossError | None:
     if not gone:
         return None
     topic, partition, first = min(gone)
-    more = f", and {len(gone) - 1:,} more partitions begin later too" if len(gone) > 1 else ""
+    more = ", and it is not the only one" if len(gone) > 1 else ""
     return DataLossError(
         f"Partition {partition} of topic '{topic}' begins at offset {first:,}{more}: older messages are deleted, so "
         "tables lack the rows that only those had.",
