@@ -104,7 +104,7 @@ def canal(type: str, data: list[dict[str, Any]] | None, old: list[dict[str, Any]
     return json.dumps({**CANAL, "type": type, "data": data, "old": old})
 
 
-def test_canal_from_the_standard_input(spark: SparkSession) -> None:
+def test_canal_from_the_standard_input() -> None:
     messages = [
         canal("UPDATE", [{"id": "1", "amount": "12.50", "state": "2"}], [{"state": "1"}]),
         canal("GTID", None),
@@ -134,6 +134,24 @@ def test_canal_from_the_standard_input(spark: SparkSession) -> None:
     ]
     assert lines[14].startswith("line 4: error: ")
     assert done.stderr.splitlines()[0] == "4 messages: 1 schema, 1 update, 2 delete, 1 error; 1 is no event."
+
+
+@pytest.mark.parametrize("mode", ["row", "drop", "fail"])
+def test_formats_on_arrow_are_decoded_without_spark(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_session(*_: Any) -> None:
+        raise AssertionError("a session was asked for")
+
+    monkeypatch.setattr("headrace.cli.decode._session", no_session)
+    messages = [canal("INSERT", [{"id": "1", "amount": "12.50", "state": "2"}]), canal("GTID", None), "{} {}"]
+    done = decode("\n".join(messages), "-f", "canal_json", "--json", "-o", f"on_error={mode}")
+    ops = [json.loads(line)["op"] for line in done.stdout.splitlines()]
+    assert (done.exit_code, ops) == {
+        "row": (1, ["schema", "c", "error"]),
+        "drop": (0, ["schema", "c"]),
+        "fail": (done.exit_code, []),
+    }[mode]
+    if mode == "fail":
+        assert "A message can't be read (topic messages partition 0 offset" in done.stderr
 
 
 def test_a_given_schema_and_an_option_of_the_format(spark: SparkSession) -> None:

@@ -120,10 +120,15 @@ def _format(name: str, options: dict[str, Any]) -> Format:
 
 
 def _decoded(format: Format, name: str, messages: list[Given], debug: bool) -> list[Row]:
-    from headrace.cli.message_input import kafka_frame
-    from headrace.cli.row_output import collect_rows
+    from headrace.cli.message_input import kafka_frame, kafka_table
+    from headrace.cli.row_output import collect_rows, rows_of
+    from headrace.formats.codec import ArrowFormat
     from headrace.formats.convert import decoded
 
+    given = format.settings["schema"] if isinstance(format, ArrowFormat) else None
+    if isinstance(format, ArrowFormat) and (given is None or given.several):
+        # Nothing of Spark is needed, and so none is started.
+        return rows_of(format.decoded(kafka_table(messages).to_batches()))
     return collect_rows(decoded(format, kafka_frame(_session(name, debug), messages)))
 
 

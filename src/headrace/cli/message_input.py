@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
@@ -239,7 +240,7 @@ def _micros(given: Any) -> int | None:
 _READERS = {Input.LINES: _value_line, Input.RECORDS: _record_line, Input.BASE64: _base64_line}
 
 
-def kafka_frame(spark: SparkSession, messages: list[Given]) -> DataFrame:
+def kafka_table(messages: list[Given]) -> pa.Table:
     """The messages in Kafka's columns."""
     import pyarrow as pa
 
@@ -256,6 +257,10 @@ def kafka_frame(spark: SparkSession, messages: list[Given]) -> DataFrame:
             pa.list_(header),
         ),
     }
-    table = pa.table({name: pa.array(list(values), kind) for name, (values, kind) in columns.items()})
+    return pa.table({name: pa.array(list(values), kind) for name, (values, kind) in columns.items()})
+
+
+def kafka_frame(spark: SparkSession, messages: list[Given]) -> DataFrame:
+    """The messages in Kafka's columns, for Spark."""
     # In one task, which announces a structure once, at the first message that has it.
-    return spark.createDataFrame(table).coalesce(1)
+    return spark.createDataFrame(kafka_table(messages)).coalesce(1)

@@ -13,6 +13,7 @@ from headrace.changes.texts import text_image
 from headrace.formats.given import logical_type
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructField
 
@@ -50,6 +51,23 @@ def collect_rows(changes: DataFrame) -> list[Row]:
             selected.append(f"`{field.name}`")
     rows: list[Row] = changes.selectExpr(*selected).toArrow().to_pylist()
     return [_plain(row) for row in rows]
+
+
+def rows_of(batches: Iterable[pa.RecordBatch]) -> list[Row]:
+    """The same of change rows with images as maps that are here already."""
+    import pyarrow as pa
+
+    found: list[Row] = []
+    for batch in batches:
+        columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+        for name in ("event_time", "capture_time"):
+            columns[name] = columns[name].cast(pa.int64())
+        message = columns["message"]
+        parts = dict(zip((field.name for field in message.type), message.flatten(), strict=True))
+        parts["timestamp"] = parts["timestamp"].cast(pa.int64())
+        columns["message"] = pa.StructArray.from_arrays(list(parts.values()), list(parts))
+        found += [_plain(row) for row in pa.RecordBatch.from_pydict(columns).to_pylist()]
+    return found
 
 
 def _structure_of(field: StructField) -> TableSchema:

@@ -9,14 +9,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from headrace.changes import TableSchema
 from headrace.changes.row import arrow_schema, arrow_type
-from headrace.errors import OptionError
+from headrace.errors import FormatError, OptionError
 from headrace.formats.base import Format
 from headrace.formats.encoding import has_struct_images, struct_schema, with_structures_known
 from headrace.formats.messages import KAFKA_COLUMNS, kafka_columns
@@ -107,6 +108,23 @@ class ArrowFormat(Format):
         facts = self.prepare_decoding()
         return in_spark(kafka_columns(messages), lambda: self.decoder(facts), change_schema(facts.typed))
 
+    def decoded(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Change rows without Spark, errors treated as `on_error` says; what is no event is left out.
+
+        Args:
+            batches: columns of `KAFKA`; those that they lack are null.
+
+        Raises:
+            FormatError: a message can't be read, and `on_error` is `fail`.
+        """
+        mode = self.settings["on_error"]
+        for rows in run_codec(self.decoder(self.prepare_decoding()), batches):
+            events = rows.filter(rows.column("op").is_valid())
+            errors = pc.equal(events.column("op"), "error")
+            if mode == "fail" and pc.any(errors).as_py():
+                raise _unreadable(events.filter(errors).slice(0, 1).to_pylist()[0])
+            yield events.filter(pc.invert(errors)) if mode == "drop" else events
+
     def encode(self, changes: DataFrame) -> DataFrame:
         """Change rows to messages, by one call in executors.
 
@@ -125,6 +143,17 @@ class ArrowFormat(Format):
             rows, structures = with_structures_known(marked, given, owner=f"format '{self.name}'", keys=keys)
             facts = Facts(structures=structures)
         return in_spark(rows, lambda: self.encoder(facts), MESSAGES)
+
+
+def _unreadable(row: dict[str, Any]) -> FormatError:
+    message = row["message"]
+    place = " ".join(
+        f"{name} {message[name]}" for name in ("topic", "partition", "offset") if message[name] is not None
+    )
+    return FormatError(
+        f"A message can't be read ({place}): {row['error']}",
+        remedy="Set on_error to row to keep such messages as rows, or to drop.",
+    )
 
 
 def change_schema(typed: TableSchema | None) -> pa.Schema:
