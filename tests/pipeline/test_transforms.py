@@ -459,7 +459,8 @@ def test_rows_of_a_feed_are_transformed_by_the_structures_that_come_with_them(sp
     ]
     lines = [("orders", 0, n, value.encode()) for n, value in enumerate(values)]
     messages = local_rows(spark, lines, "topic string, partition int, offset bigint, value binary")
-    decoded = headrace.decode(messages, format="canal_json")
+    # One task, because each says a structure before the first row that it has of it.
+    decoded = headrace.decode(messages.coalesce(1), format="canal_json")
     steps = (transform(tables="shop.orders", filter="amount > 0", computed_columns={"text": "concat('=', amount)"}),)
     shaping = Shaping(steps, Routes((Route(table_patterns("shop.*"), "{database}_{table}"),)))
     rows = sorted(shaping.rows(decoded).collect(), key=lambda row: row["position"])

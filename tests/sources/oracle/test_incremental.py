@@ -27,13 +27,11 @@ def session(database):
 
 
 def begun(database, **options):
-    run = Run(
-        database,
-        **{
-            "signal_data_collection": "SHOP.SIGNALS", "incremental_snapshot_chunk_size": 2,
-            "snapshot_chunks_per_batch": 1, **options,
-        },
-    )  # fmt: skip
+    given = {
+        "signal_data_collection": "SHOP.SIGNALS", "incremental_snapshot_chunk_size": 2,
+        "snapshot_chunks_per_batch": 1, **options,
+    }  # fmt: skip
+    run = Run(database, **{name: value for name, value in given.items() if value is not None})
     run.until_level()
     return run
 
@@ -246,7 +244,7 @@ def test_a_signal_that_was_taken_back_asks_for_nothing(database, session):
 
 def test_a_file_asks_too_and_an_idle_database_answers_it(database, session):
     folder = database.directory / "signals"
-    run = begun(database, signal_data_collection="", signal_path=folder)
+    run = begun(database, signal_data_collection=None, signal_path=folder)
     run.source.signal(Signal("f", "execute-snapshot", '{"data-collections": ["SHOP.CUSTOMERS"]}'))
     assert run.source.has_signals(run.offset)
     assert read(finished(run)) == [str(id) for id in range(ROWS)]
@@ -288,4 +286,4 @@ def test_a_signal_table_that_can_be_none_is_refused_at_the_start(database, sessi
 
 def test_without_a_place_for_signals_asking_is_refused(database, session):
     with pytest.raises(OptionError, match="no place for signals"):
-        begun(database, signal_data_collection="").source.signal(Signal("x", "log", "{}"))
+        begun(database, signal_data_collection=None).source.signal(Signal("x", "log", "{}"))
