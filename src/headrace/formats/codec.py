@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -79,6 +79,9 @@ class Codec(ABC):
 class ArrowFormat(Format):
     """A format whose directions are codecs. It is picklable: what it holds is its options."""
 
+    written_columns: ClassVar[tuple[str, ...]] = ()
+    """The columns of change rows that encoders read beside `has_types`; no other is handed over."""
+
     @abstractmethod
     def decoder(self, facts: Facts) -> Codec:
         """From columns of `KAFKA` to change rows."""
@@ -142,7 +145,8 @@ class ArrowFormat(Format):
             marked = changes.withColumn("has_types", typed)
             rows, structures = with_structures_known(marked, given, owner=f"format '{self.name}'", keys=keys)
             facts = Facts(structures=structures)
-        return in_spark(rows, lambda: self.encoder(facts), MESSAGES)
+        wanted = rows.select(*self.written_columns, "has_types")
+        return in_spark(wanted, lambda: self.encoder(facts), MESSAGES)
 
 
 def _unreadable(row: dict[str, Any]) -> FormatError:

@@ -107,6 +107,11 @@ class CanalJson(ArrowFormat):
         )
     )  # fmt: skip
 
+    written_columns = (
+        "op", "table", "key", "key_text", "before", "after", "changed", "before_absent", "after_absent", "position",
+        "event_time", "capture_time", "source", "schema_id",
+    )  # fmt: skip
+
     def decoder(self, facts: Facts) -> CanalDecoder:
         """From messages to change rows."""
         settings = self.settings
