@@ -7,7 +7,7 @@ changes nothing but the cuts; a failure of the world raises, and a failure of a 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -175,10 +175,37 @@ def in_spark(rows: DataFrame, make: Callable[[], Codec], schema: pa.Schema) -> D
     """Run a codec over each partition of a DataFrame, lazily. The order inside a partition is kept."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return run_codec(make(), batches)
+    lists = [field.name for field in rows.schema if field.dataType.typeName() == "array"]
 
-    return rows.mapInArrow(run, from_arrow_schema(schema, prefer_timestamp_ntz=True))
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return run_codec(make(), (_with_null_lists(batch, lists) for batch in batches))
+
+    handed = _without_null_lists(rows, lists)
+    return handed.mapInArrow(run, from_arrow_schema(schema, prefer_timestamp_ntz=True))
+
+
+def _without_null_lists(rows: DataFrame, lists: Sequence[str]) -> DataFrame:
+    """Rows whose lists are empty where they were null, and say so beside.
+
+    Spark weighs a batch after each row, and for that walks over all nulls since the last list: a column of null lists
+    costs it time that grows with the square of the batch, 9 microseconds per row in batches of 10,000.
+    """
+    kind = {field.name: field.dataType.simpleString() for field in rows.schema}
+    columns = [
+        f"coalesce(`{name}`, cast(array() as {kind[name]})) as `{name}`" if name in lists else f"`{name}`"
+        for name in rows.columns
+    ]
+    return rows.selectExpr(*columns, *(f"`{name}` is null as `{name} is null`" for name in lists))
+
+
+def _with_null_lists(batch: pa.RecordBatch, lists: Sequence[str]) -> pa.RecordBatch:
+    columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+    for name in lists:
+        missing = columns.pop(f"{name} is null")
+        if pc.any(missing).as_py():
+            found = columns[name]
+            columns[name] = pc.if_else(missing, pa.scalar(None, found.type), found)
+    return pa.RecordBatch.from_pydict(columns)
 
 
 def run_codec(codec: Codec, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
