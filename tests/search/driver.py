@@ -295,6 +295,7 @@ def _surrounded(database: Database) -> Iterator[Callable[[Batch], Any]]:
         patch("headrace.pipeline.ending._PLAN_SECONDS", 0.0),
         patch("headrace.faultpoints.reach", reach),
         patch("headrace.sources.change_tables.rewind.time", clock),
+        patch("headrace.sources.change_tables.capture_wait.time", clock),
     ):
         yield during
 

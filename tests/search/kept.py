@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.search.drawn import AdHoc, Batch, Change, Column, Commit, Drain, Once, Pipeline, Table
+from tests.search.drawn import AdHoc, Batch, Capture, Change, Column, Commit, Drain, Off, On, Once, Pipeline, Table
 
 _REST = (Column("N", "n", "int"), Column("V", "v", "int"), Column("S", "s", "text"), Column("D", "d", "number"))
 _KEYED = (Column("ID", "key", "int"), *_REST)
@@ -74,4 +74,23 @@ KEPT: dict[str, Pipeline] = {
         sinks=("once",),
         steps=(Batch(), AdHoc((0,), "blocking"), Commit((Change(0, "delete", high=3),)), Drain()),
     ),
+    **{
+        f"a batch comes again after capture was switched off and on, which says what it lost: {server}": Pipeline(
+            server=server,
+            tables=(Table("T", _KEYED, "primary", rows=((1, 1, 1, "x", None),)),),
+            options=(("snapshot_mode", "initial"), ("provide_transaction_metadata", True)),
+            sinks=("appending", "once"),
+            steps=(
+                Drain(),
+                Commit((Change(0, "insert", row=(2, 2, 2, "y", None)),)),
+                Capture(),
+                Batch(crash="written 1"),
+                Off(0),
+                Commit((Change(0, "delete", low=1, high=1),)),
+                On(0),
+                Once(),
+            ),
+        )
+        for server in ("sqlserver", "db2")
+    },
 }

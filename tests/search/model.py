@@ -48,9 +48,7 @@ def compare(pipeline: Pipeline, database: Database, sinks: Sequence[Attempts], b
     begun = len(database.commits) if begun is None else begun
     for place, sink in enumerate(sinks, 1):
         for attempts in sink.attempts:
-            # What was read of a change table that is gone does not come again.
-            if not database.broken:
-                _require_repeated(attempts)
+            _require_repeated(attempts)
         last = [attempts[-1] for attempts in sink.attempts]
         for number, table in enumerate(pipeline.tables):
             where = f"sink {place} ({sink.kind}), table {number} ({table.name!r})"
@@ -104,10 +102,28 @@ def _mirrors(pipeline: Pipeline) -> bool:
 
 
 def _require_repeated(attempts: Sequence[Sequence[Row]]) -> None:
-    """A batch that comes again has the same changes."""
-    streamed = [[row for row in rows if row["op"] != "r" and row["op"] != "schema"] for rows in attempts]
-    if any(other != streamed[0] for other in streamed):
-        raise Difference("a batch that comes again has other changes")
+    """A batch that comes again has the same changes, but for those that a row of it says are lost."""
+    for rows in attempts[1:]:
+        gaps = [row for row in rows if row["op"] == "gap" and row not in attempts[0]]
+        if _kept(rows, gaps) != _kept(attempts[0], gaps):
+            raise Difference("a batch that comes again has other changes")
+
+
+def _kept(rows: Sequence[Row], gaps: Sequence[Row]) -> list[Row]:
+    """What is streamed, without what gaps take away, and without how many events transactions in them have."""
+    kept = []
+    for row in rows:
+        places = [gap["table"] for gap in gaps if _is_in(row, gap)]
+        if row["op"] in ("r", "schema", "gap") or row["table"] in places or (places and row["table"] is None):
+            continue
+        kept.append({**row, "transaction": None} if places else row)
+    return kept
+
+
+def _is_in(row: Row, gap: Row) -> bool:
+    facts = dict(gap["source"])
+    unit = "scn" if "from_scn" in facts else "lsn"
+    return bool(facts[f"from_{unit}"] <= row["position"].split("/")[0] <= facts[f"to_{unit}"])
 
 
 def _require_equal(held: Counter[Image], wanted: Counter[Image], where: str) -> None:

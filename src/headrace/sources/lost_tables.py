@@ -26,6 +26,8 @@ ON_TABLE_LOST = Option(
     default=CONTINUE,
     choices=(CONTINUE, FAIL),
 )
+WITHOUT_ROWS = ("no_data", "recovery")
+"""The snapshot modes in which no table is read, not even one that is captured again."""
 _LOG = logging.getLogger("headrace.sources")
 Means = Callable[[str], bool]
 """Whether the options mean a table (`schema.name`)."""
@@ -98,6 +100,31 @@ def say_returned(path: str, after: str, settings: Options, *, read_again: bool) 
         raise DataLossError(
             sentence,
             remedy="Set 'snapshot_mode' to initial, so that the table is read again, or 'fail_on_data_loss' to false.",
+        )
+    _LOG.warning("%s", sentence)
+
+
+def say_changes_gone(path: str, span: str, why: str, settings: Options, *, read_again: bool) -> None:
+    """Log that changes of a table that a batch was planned with can't be read any more.
+
+    Args:
+        path: the table.
+        span: from where to where, in the source's words.
+        why: what happened to them.
+        settings: the source's options.
+        read_again: whether the table's rows are read again as soon as it is captured.
+
+    Raises:
+        DataLossError: they are not, and the options do not say to go on with a loss.
+    """
+    sentence = f"Changes of table '{path}' {span} are lost: {why}."
+    if read_again:
+        _LOG.warning("%s The table is read again as soon as it is captured.", sentence)
+        return
+    if settings["fail_on_data_loss"]:
+        raise DataLossError(
+            sentence,
+            remedy="Set 'fail_on_data_loss' to false to go on without them, or start with a new checkpoint.",
         )
     _LOG.warning("%s", sentence)
 

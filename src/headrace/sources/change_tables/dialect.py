@@ -49,6 +49,7 @@ class Statements(Protocol):
     """What differs after every scan of the log that finds nothing; empty where `NEWEST_MARK` moves then too."""
     INSTANCES: str
     INSTANCE_START: str
+    """The oldest LSN that a capture instance of a name holds, and its number: a later one of that name has another."""
     COLUMN_NAMES: str
     LAST_DDL: str
     """Empty where a server keeps no history of alterations."""

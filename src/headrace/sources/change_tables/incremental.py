@@ -292,7 +292,7 @@ def _unchanged(
             for texts, keep in zip(chunk, kept, strict=True):
                 keep &= ~pc.is_in(texts, value_set=changed).to_numpy(zero_copy_only=False)
         try:
-            require_still_retained(connection, table.id, table.instance.name, commit)
+            require_still_retained(connection, table, commit)
         except DataLossError:
             # Where the user goes on without what was lost, rows that were read are the best there is.
             if settings["fail_on_data_loss"]:

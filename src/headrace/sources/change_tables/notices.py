@@ -15,6 +15,10 @@ from headrace.sources.change_tables import lsn
 from headrace.sources.change_tables.connection import Connection
 from headrace.sources.change_tables.retention import require_still_retained
 from headrace.sources.change_tables.structure import Window
+from headrace.sources.lost_tables import WITHOUT_ROWS, say_changes_gone
+
+SWITCHED_OFF = "its change data capture was switched off"
+"""Why changes are lost: off for good, or on again with a change table that is another one."""
 
 
 def notice(
@@ -55,18 +59,37 @@ def lost(
         DataLossError: some were, and the options do not say to go on without them.
         MissingObject: the capture instance is gone.
     """
-    table = window.table.id
     try:
-        require_still_retained(connection, table, window.table.instance.name, window.after)
+        require_still_retained(connection, window.table, window.after)
     except DataLossError:
         if settings["fail_on_data_loss"] or settings["snapshot_mode"] == "when_needed":
             raise
         yield _gap(connection.dialect.connector, window, capture_time, "they were cleaned on the server")
 
 
-def switched_off(connector: str, window: Window, capture_time: dt.datetime | None) -> pa.RecordBatch:
-    """The row that says that a change table went away while it was read."""
-    return _gap(connector, window, capture_time, "its change data capture was switched off")
+def switched_off(connector: str, window: Window, settings: Options, capture_time: dt.datetime | None) -> pa.RecordBatch:
+    """The row that says that a change table went away before all of a window was read.
+
+    Raises:
+        DataLossError: the table is not read again, and the options do not say to go on without its changes.
+    """
+    say_switched_off(window, settings)
+    return _gap(connector, window, capture_time, SWITCHED_OFF)
+
+
+def say_switched_off(window: Window, settings: Options) -> None:
+    """Log that changes of a table that were to be read went with their change table.
+
+    Raises:
+        DataLossError: the table is not read again, and the options do not say to go on without them.
+    """
+    say_changes_gone(
+        window.table.id.path,
+        f"from LSN {lsn.after(window.after)} to {window.upto}",
+        SWITCHED_OFF,
+        settings,
+        read_again=window.newest and settings["snapshot_mode"] not in WITHOUT_ROWS,
+    )
 
 
 def _gap(connector: str, window: Window, capture_time: dt.datetime | None, why: str) -> pa.RecordBatch:

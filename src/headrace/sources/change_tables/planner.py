@@ -25,7 +25,7 @@ from headrace.sources.change_tables.retention import Retention, oldest_needed, r
 from headrace.sources.change_tables.server_clock import CommitClock, ServerZone
 from headrace.sources.change_tables.structure import CapturedTable, History, histories
 from headrace.sources.health import Health
-from headrace.sources.lost_tables import Means, say_returned, say_uncaptured, uncaptured_tables
+from headrace.sources.lost_tables import WITHOUT_ROWS, Means, say_returned, say_uncaptured, uncaptured_tables
 from headrace.sources.offset import Offset, TableProgress
 from headrace.sources.snapshot import snapshot_finished
 from headrace.sources.unlogged import say_altered
@@ -115,7 +115,7 @@ class Planner:
         commit = self.snapshot_commit()
         structures = {path: History.begin(table.newest).to_json() for path, table in self._catalog.items()}
         end = Offset(source=self._identity, commit=commit, known=tuple(self._catalog), structures=structures)
-        if self._mode in ("no_data", "recovery"):
+        if self._mode in WITHOUT_ROWS:
             return end
         begun = {path: self._begin(path, commit) for path in self._catalog}
         return replace(end, tables=self._more_chunks(begun, self._histories(end), limit))
@@ -204,7 +204,7 @@ class Planner:
         """A table that is captured since the last batch."""
         begun = self._catalog[path].newest.instance.start_lsn or self._zero
         at = max(start.commit, begun) if start.initial else self.snapshot_commit()
-        if self._mode in ("no_data", "recovery"):
+        if self._mode in WITHOUT_ROWS:
             return TableProgress(commit=at, done=True)
         return self._begin(path, at)
 

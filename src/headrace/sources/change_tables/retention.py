@@ -11,7 +11,7 @@ from headrace.errors import DataLossError
 from headrace.sources.change_tables import lsn
 from headrace.sources.change_tables.catalog import CatalogTable
 from headrace.sources.change_tables.connection import Connection, MissingObject
-from headrace.sources.change_tables.structure import Window
+from headrace.sources.change_tables.structure import CapturedTable, Window
 
 
 def oldest_needed(table: CatalogTable, window: Window | None) -> str | None:
@@ -20,21 +20,23 @@ def oldest_needed(table: CatalogTable, window: Window | None) -> str | None:
     return (own or table.newest).instance.start_lsn
 
 
-def require_still_retained(connection: Connection, table: TableId, instance: str, after: str) -> None:
+def require_still_retained(connection: Connection, table: CapturedTable, after: str) -> None:
     """Every change of the table after a commit is still in its change table, asked of the server now.
 
     Raises:
         DataLossError: some may have been cleaned.
-        MissingObject: the capture instance is gone.
+        MissingObject: the capture instance is gone, though there may be a later one of the same name.
     """
-    rows = connection.rows(connection.statements.INSTANCE_START, (instance,))
-    if not rows:
+    instance = table.instance
+    rows = connection.rows(connection.statements.INSTANCE_START, (instance.name,))
+    starts = [start for start, number in rows if int(number) == instance.object_id]
+    if not starts:
         raise MissingObject(
-            f"Capture instance '{instance}' of table '{table.path}' is gone.",
+            f"Capture instance '{instance.name}' of table '{table.id.path}' is gone.",
             remedy="Have the table captured again and start with a new checkpoint.",
         )
-    if rows[0][0] is not None:
-        require_retained(connection, table, after, lsn.read(rows[0][0]))
+    if starts[0] is not None:
+        require_retained(connection, table.id, after, lsn.read(starts[0]))
 
 
 def require_retained(connection: Connection, table: TableId, after: str, oldest: str) -> None:

@@ -136,7 +136,7 @@ def _read_window(
             faultpoints.reach("source.stream.batch")
         yield from lost(connection, window, settings, capture_time)
     except MissingObject:
-        yield switched_off(dialect.connector, window, capture_time)
+        yield switched_off(dialect.connector, window, settings, capture_time)
 
 
 def _structure(window: Window, capture_time: dt.datetime | None, dialect: Dialect) -> pa.RecordBatch:
@@ -144,12 +144,12 @@ def _structure(window: Window, capture_time: dt.datetime | None, dialect: Dialec
 
 
 def _window(window: Window) -> dict[str, Any]:
-    return {**window.table.to_json(), "after": window.after, "upto": window.upto}
+    return {**window.table.to_json(), "after": window.after, "upto": window.upto, "newest": window.newest}
 
 
 def window_of(details: dict[str, Any], dialect: Dialect) -> Window:
     """The window that a slice's description holds."""
-    return Window(table_of(details, dialect), details["after"], details["upto"])
+    return Window(table_of(details, dialect), details["after"], details["upto"], details["newest"])
 
 
 def table_of(details: dict[str, Any], dialect: Dialect) -> CapturedTable:

@@ -7,7 +7,8 @@ before a structure changed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -17,7 +18,7 @@ from headrace.sources.ad_hoc import AdHoc
 from headrace.sources.base import Slice
 from headrace.sources.change_tables import chunks, lsn
 from headrace.sources.change_tables.connection import Connection, MissingObject
-from headrace.sources.change_tables.notices import notice
+from headrace.sources.change_tables.notices import SWITCHED_OFF, notice, say_switched_off
 from headrace.sources.change_tables.retention import Retention, require_retained
 from headrace.sources.change_tables.server_clock import CommitClock
 from headrace.sources.change_tables.slices import (
@@ -92,14 +93,13 @@ class Slicing:
     def _stream(self) -> list[Slice]:
         if self._start.initial:
             return []
-        windows = self._present(self._windows())
-        changed = self._changed(windows)
+        changed = self._read_from(self._windows())
         if not self._settings["provide_transaction_metadata"]:
             return [piece for window in changed for piece in self._apart(window)]
         # What a table catches up with belongs to transactions that were told of before.
         begin = self._start.commit
-        early = [Window(w.table, w.after, min(w.upto, begin)) for w in changed if w.after < begin]
-        late = [Window(w.table, max(w.after, begin), w.upto) for w in changed if w.upto > begin]
+        early = [replace(w, upto=min(w.upto, begin)) for w in changed if w.after < begin]
+        late = [replace(w, after=max(w.after, begin)) for w in changed if w.upto > begin]
         return [piece for window in early for piece in self._apart(window)] + self._together(late)
 
     def _windows(self) -> list[Window]:
@@ -119,22 +119,45 @@ class Slicing:
             found += self._histories[path].windows(after, end.commit)
         return found
 
-    def _present(self, windows: list[Window]) -> list[Window]:
+    def _read_from(self, windows: list[Window]) -> list[Window]:
+        """The windows that have changes.
+
+        A change table that was cleaned, or made again under its name, looks as if nothing had changed. So what is there
+        is asked before and after the question which tables changed, until both answers are the same.
+        """
+        there = self._there() if windows else {}
+        while True:
+            notices, lost = [*self._notices], {*self.lost}
+            present = self._present(windows, there)
+            missing: MissingObject | None = None
+            try:
+                changed = self._changed(present)
+            except MissingObject as error:
+                missing = error
+            now = self._there() if present else there
+            if now == there:
+                if missing is not None:
+                    raise missing
+                return changed
+            there, self._notices, self.lost = now, notices, lost
+
+    def _there(self) -> dict[int, str | None]:
+        """The oldest LSN that each change table holds, by its number."""
+        rows = self._connection.rows(self._statements.INSTANCES)
+        return {int(number): None if start is None else lsn.read(start) for _, number, start in rows}
+
+    def _present(self, windows: list[Window], there: Mapping[int, str | None]) -> list[Window]:
         """The windows whose change table is still there, and what is left of those that were cleaned.
 
-        Asked before it is known which tables changed, because a change table that was cleaned looks as if nothing had.
         What went since the batch was planned is refused, or said to be lost.
         """
-        rows = self._connection.rows(self._statements.INSTANCES) if windows else []
-        starts = {int(number): start for _, number, start in rows}
         found = []
         for window in windows:
             number = window.table.instance.object_id
-            if number not in starts:
-                why = "its change data capture was switched off"
-                self._note_gap(window.table.id, window.after, window.upto, why)
+            if number not in there:
+                self._note_gone(window)
                 continue
-            oldest = None if starts[number] is None else lsn.read(starts[number])
+            oldest = there[number]
             if oldest is None or self._retention.holds(window.after, oldest):
                 found.append(window)
                 continue
@@ -144,8 +167,18 @@ class Slicing:
             self._note_gap(window.table.id, window.after, upto, "they were cleaned on the server")
             self.lost.add(window.table.id.path)
             if upto < window.upto:
-                found.append(Window(window.table, upto, window.upto))
+                found.append(replace(window, after=upto))
         return found
+
+    def _note_gone(self, window: Window) -> None:
+        """Say that a change table went with what it held, or stop for it."""
+        if not window.newest and self._retention.holds(window.after, lsn.after(window.upto)):
+            # The newest change table is there, and the server lists no transaction in the window.
+            return
+        if window.newest or self._settings["snapshot_mode"] != "when_needed":
+            say_switched_off(window, self._settings)
+        self._note_gap(window.table.id, window.after, window.upto, SWITCHED_OFF)
+        self.lost.add(window.table.id.path)
 
     def _changed(self, windows: list[Window]) -> list[Window]:
         changed: list[Window] = []
@@ -161,7 +194,7 @@ class Slicing:
         """One table's window by commit ranges."""
         edges = [window.after, *self._cuts(window.after, window.upto), window.upto]
         return [
-            stream_slice(Window(window.table, low, high), self._end, first=number == 0)
+            stream_slice(replace(window, after=low, upto=high), self._end, first=number == 0)
             for number, (low, high) in enumerate(pairwise(edges))
         ]
 
@@ -172,7 +205,7 @@ class Slicing:
         edges = [self._start.commit, *self._cuts(self._start.commit, self._end.commit), self._end.commit]
         found = []
         for low, high in pairwise(edges):
-            part = [Window(w.table, max(w.after, low), min(w.upto, high)) for w in windows]
+            part = [replace(w, after=max(w.after, low), upto=min(w.upto, high)) for w in windows]
             part = [window for window in part if window.after < window.upto]
             if part:
                 found.append(transactions_slice(part, self._end))

@@ -165,13 +165,28 @@ class ChangeTableSource(Source):
         with self._asking() as connection:
             catalog = self._known_catalog(connection, strict=start.is_nothing)
             if not start.is_nothing:
-                return self._advance(connection, catalog, start, limit, now)
+                return self._advance_by_catalog(connection, catalog, start, limit, now)
             tables = [table.newest for table in catalog.values()]
             with structure_lock(connection, self.settings, tables) as locked:
                 if locked:
                     # Again, now that nobody can alter them.
                     catalog = self._known_catalog(connection, strict=True)
                 return self._advance(connection, catalog, start, limit, now)
+
+    def _advance_by_catalog(
+        self, connection: Connection, catalog: Mapping[str, CatalogTable], start: Offset, limit: Limit, now: dt.datetime
+    ) -> Offset:
+        """Where a batch ends whose change tables were still those of the catalog when its end was known.
+
+        So a change table that is made later begins after that end, and can't pass for the one that was planned with.
+        """
+        while True:
+            lost = self._lost
+            end = self._advance(connection, catalog, start, limit, now)
+            if end == start or self._catalog is None or self._state(connection) == self._catalog[1]:
+                return end
+            self._lost = lost
+            catalog = self._known_catalog(connection, strict=False)
 
     def _advance(
         self, connection: Connection, catalog: Mapping[str, CatalogTable], start: Offset, limit: Limit, now: dt.datetime

@@ -186,11 +186,20 @@ class Version:
 
 @dataclass(frozen=True)
 class Window:
-    """Commits (after, upto] of one table that are read alike."""
+    """Commits (after, upto] of one table that are read alike.
+
+    Args:
+        table: what is read.
+        after: the commit before.
+        upto: the last commit.
+        newest: whether no later change table of the table is known. When that one goes away, the table is taken in as a
+            new one as soon as it is captured again.
+    """
 
     table: CapturedTable
     after: str
     upto: str
+    newest: bool = True
 
 
 class History:
@@ -253,7 +262,8 @@ class History:
             end = upto if last else min(upto, lsn.before(self.versions[number + 1].since))
             begin = max(after, lsn.before(version.since))
             if begin < end:
-                found.append(Window(version.table, begin, end))
+                newest = version.table.instance.same(self.newest.instance)
+                found.append(Window(version.table, begin, end, newest))
         return found
 
     def to_json(self) -> list[dict[str, Any]]:

@@ -44,7 +44,8 @@ def read_transactions(
     A table whose change table went away has a row that says so, and none of its changes or some of them.
 
     Raises:
-        DataLossError: changes were cleaned while they were read, and the options do not say to go on without them.
+        DataLossError: changes were cleaned, or went with their change table, before they were read, and the options do
+            not say to go on without them.
     """
     low, high = min(window.after for window in windows), max(window.upto for window in windows)
     rows = max(_LEAST_ROWS, ARROW_ROWS // len(windows))
@@ -78,7 +79,7 @@ def read_transactions(
             except MissingObject:
                 gone.append(window)
     for window in gone:
-        yield switched_off(connector, window, capture_time)
+        yield switched_off(connector, window, settings, capture_time)
 
 
 def _there(rows: Iterator[pa.RecordBatch], window: Window, gone: list[Window]) -> Iterator[pa.RecordBatch]:

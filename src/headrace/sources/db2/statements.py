@@ -141,7 +141,7 @@ class Statements:
             f"WHERE {source} AND r.STATE = 'A' ORDER BY 1{tail}"
         )
         self.INSTANCE_START = (
-            f"SELECT HEX(r.CD_OLD_SYNCHPOINT) FROM {register} AS r JOIN {changes} "
+            f"SELECT HEX(r.CD_OLD_SYNCHPOINT), {number} FROM {register} AS r JOIN {changes} "
             f"WHERE {source} AND r.STATE = 'A' AND {named} = ?{tail}"
         )
         self.CATALOG_STATE = f"SELECT COUNT(*), MAX(t.{c.altered}) FROM {c.tables} AS t{tail}"

@@ -67,7 +67,7 @@ COLUMN_NAMES = (
     "JOIN sys.schemas AS s ON s.schema_id = t.schema_id WHERE s.name = ? AND t.name = ?"
 )
 INSTANCES = "SELECT t.capture_instance, t.object_id, t.start_lsn FROM cdc.change_tables AS t ORDER BY t.object_id"
-INSTANCE_START = "SELECT t.start_lsn FROM cdc.change_tables AS t WHERE t.capture_instance = ?"
+INSTANCE_START = "SELECT t.start_lsn, t.object_id FROM cdc.change_tables AS t WHERE t.capture_instance = ?"
 DDL_STATE = "SELECT COUNT_BIG(*), MAX(h.ddl_lsn) FROM cdc.ddl_history AS h"
 LAST_DDL = "SELECT MAX(h.ddl_lsn) FROM cdc.ddl_history AS h WHERE h.object_id = ? AND h.ddl_lsn > ?"
 SWITCHABLE = (
