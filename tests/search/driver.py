@@ -204,7 +204,9 @@ class Driver:
         def more() -> bool:
             if ending.is_reached(self.done - 1 if self.done else None):
                 return False
-            self.batch(Batch())
+            if not self.batch(Batch()):
+                # Who waits for a capture program that has nothing to do sees in time that it is awake.
+                self.database.pass_time()
             return True
 
         _repeat(more)
