@@ -281,7 +281,7 @@ MISTAKES: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"format": {"type": "lines", "on_error": "skip"}}, {}, "Option 'on_error' can't be 'skip'."),
     ({"format": LETTERS}, {"dead_letter": {"type": "filez"}}, "Unknown sink 'filez'. Did you mean 'files'?"),
     ({"format": LETTERS}, {"dead_letter": {**FILES, "pat": "x"}}, "Unknown option 'pat' for sink 'files'."),
-    ({"format": LETTERS}, {"dead_letter": {**FILES, "table": "x"}}, "Unknown option 'table' for sink 'files'."),
+    ({"format": LETTERS}, {"dead_letter": {**FILES, "table": "x"}}, "Dead letters in sink 'files' have no 'table'."),
     ({"format": LETTERS}, {"dead_letter": {**FILES, "format": {"type": "lines"}}}, "Dead letters keep the bytes"),
     (
         {"format": LETTERS, "topics": ["a", "a.dead"]},

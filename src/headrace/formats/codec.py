@@ -188,7 +188,8 @@ def _without_null_lists(rows: DataFrame, lists: Sequence[str]) -> DataFrame:
     """Rows whose lists are empty where they were null, and say so beside.
 
     Three columns of null lists cost about 25 microseconds per row on the way to Python, and empty ones next to nothing.
-    The likely reason is that Spark weighs a batch after each row, and for that walks over all nulls since the last list.
+    The likely reason is that Spark weighs a batch after each row, and for that walks over all nulls since the last
+    list.
     """
     kind = {field.name: field.dataType.simpleString() for field in rows.schema}
     columns = [

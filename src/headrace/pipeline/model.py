@@ -432,7 +432,13 @@ def _dead_letters(
     given = {name: value for name, value in section.items() if name != "type"}
     if "format" in given:
         raise document.error((*place, "format"), "Dead letters keep the bytes that came.", "Remove the format.")
-    letter = TOPIC if found.takes == "messages" else TABLE
+    letter, other = (TOPIC, TABLE) if found.takes == "messages" else (TABLE, TOPIC)
+    if misplaced := next((name for name in given if _fold(name) == _fold(other.name)), None):
+        raise document.error(
+            (*place, misplaced),
+            f"Dead letters in sink '{kind}' have no '{misplaced}'.",
+            f"Use '{letter.name}', or leave it out.",
+        )
     own = {name: value for name, value in given.items() if _fold(name) == _fold(letter.name)}
     sink = _sink(document, found, {n: v for n, v in given.items() if n not in own}, place, kind)
     name = _options(document, (letter,), own, place, "section 'dead_letter'")[letter.name]
