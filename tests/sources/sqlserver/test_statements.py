@@ -331,6 +331,7 @@ def health(server, database, sent):
 def rights(database):
     run = Run(database, signal_data_collection="dbo.signals", snapshot_isolation_mode="snapshot", user="cdc")
     assert run.source.missing_rights() == []
+    assert run.source.unlogged() == []
 
 
 def test_every_statement_is_sent_and_no_other(server, sent):

@@ -1,0 +1,13 @@
+"""What the tests of all sources share."""
+
+from __future__ import annotations
+
+import pytest
+
+from headrace.sources.signals import say_once
+
+
+@pytest.fixture(autouse=True)
+def every_test_is_a_process_of_its_own_to_the_log() -> None:
+    """What is said once per process is said again in each test."""
+    say_once.cache_clear()
