@@ -153,7 +153,7 @@ def test_a_batch_that_failed_leaves_no_staging_table(target: JdbcTarget, arm: Ca
     with pytest.raises(InjectedFault):
         target.write(batch)
     target.write(batch)
-    assert [name for name in _tables(target) if "stage" in name] == []
+    assert [name for name in _tables(target) if name.startswith("_headrace_stage")] == []
 
 
 def _tables(target: JdbcTarget) -> list[str]:
@@ -206,4 +206,8 @@ def test_tables_that_an_earlier_release_left_take_the_batches_that_they_lack(tar
         target.write(batch, number, "kept")
         assert [row[1] for schema in (T, u) for row in target.content(schema)] == content
     assert running.ask("SELECT batch FROM _headrace_progress") == [(8,), (8,)]
-    assert not [name for (name,) in running.ask("SELECT table_name FROM information_schema.tables") if "stage" in name]
+    assert not [
+        name
+        for (name,) in running.ask("SELECT table_name FROM information_schema.tables")
+        if name.startswith("_headrace_stage")
+    ]
