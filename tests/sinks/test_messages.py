@@ -167,7 +167,7 @@ def test_kafka_settings_pass_through_in_any_spelling(name: str) -> None:
 def test_what_kafka_promises_can_not_be_switched_off() -> None:
     with pytest.raises(OptionError, match=r"'kafka\.acks' of sink 'kafka' can't be '1'"):
         kafka_sink(bootstrap_servers="a:1", **{"kafka.acks": "1"})
-    with pytest.raises(OptionError, match="Unknown option 'topic'"):
+    with pytest.raises(OptionError, match="Option 'topic' belongs to a format, not to sink 'kafka'"):
         kafka_sink(bootstrap_servers="a:1", topic="x")
 
 
