@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from change_history import Batch, Model
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 from tests.formats.test_any_to_any import FORMATS, Way, as_messages, features
 from tests.sinks.databases import KINDS, fresh_database, serving
@@ -191,16 +191,12 @@ def test_a_history_through_a_format_into_a_target_is_what_the_model_has(
     way: Way,
     servers: dict[str, Any],
     tmp_path: Path,
-    request: pytest.FixtureRequest,
     format: str,
     target: str,
 ) -> None:
-    if format == "canal_json":
-        # An open defect, not a gap: it has to be found and mended, and this mark taken away.
-        why = "failed once since Canal is read on Arrow and positions say their sequence; the cause is not known"
-        request.applymarker(pytest.mark.xfail(reason=why, strict=False))
     Pair(spark, way, servers, tmp_path, format, target).run(
-        settings(max_examples=1, stateful_step_count=2, derandomize=True, parent=SLOW)
+        # A course that fails is shown as it is: making it smaller takes minutes of Spark.
+        settings(max_examples=1, stateful_step_count=2, derandomize=True, phases=[Phase.generate], parent=SLOW)
     )
 
 

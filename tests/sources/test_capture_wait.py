@@ -71,7 +71,9 @@ def test_no_commit_is_taken_for_a_later_one_and_the_newest_is_known_as_such(cour
     later = after(moment, times(marks), shown(marks[-1] + SECOND), known(turn, commits, marks) if zone else None)
     true = [mark > read for mark in marks]
     assert not [mark for mark, is_later, was in zip(marks, later, true, strict=True) if is_later and not was]
-    if true[-1] and (zone or commits[0] < turn - dt.timedelta(minutes=10)):
+    # Whose log begins in the hour that repeats can't know which of the two it is: the wait ends with an error.
+    begins_before = commits[0] < turn - (dt.timedelta() if zone else dt.timedelta(minutes=10))
+    if true[-1] and (begins_before or (zone and turn == FORTH)):
         assert later[-1]
 
 

@@ -17,9 +17,6 @@ from headrace.errors import SchemaError
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-POSITION = "if(message.partition is null, position, concat(position, '.', message.partition))"
-"""A position that no other row has: decoded ones repeat over Kafka's partitions. `.` keeps the text's order."""
-
 
 def fold_keyless(rows: DataFrame, table: TableBatch) -> DataFrame:
     """Net the changes of one table without a key: which rows to insert, and how many of which to delete.
@@ -29,7 +26,8 @@ def fold_keyless(rows: DataFrame, table: TableBatch) -> DataFrame:
     (`TableBatch.truncate_at`). Lazy and pure. Applying the result twice is not harmless: the caller commits it once.
 
     Args:
-        rows: the batch's change rows with images as maps; rows of other tables are left out.
+        rows: the batch's change rows with images as maps, whose positions say their sequence (`sequenced`), so that
+            none repeats; rows of other tables are left out.
         table: what `survey` said of the table. Its schema has no key.
 
     Raises:
@@ -43,12 +41,10 @@ def fold_keyless(rows: DataFrame, table: TableBatch) -> DataFrame:
         )
     changes = rows.where(table.where)
     if table.inserts_only:
-        return changes.selectExpr(
-            "'insert' as op", f"{POSITION} as position", "1L as occurrences", f"{_row('after', table)} as row"
-        )
+        return changes.selectExpr("'insert' as op", "position", "1L as occurrences", f"{_row('after', table)} as row")
     values = ", ".join(f"row.{quote(column.name)}" for column in table.schema.columns)
     signed = changes.selectExpr(
-        f"{POSITION} as position",
+        "position",
         "explode(filter(array(struct(1 as sign, after as image), struct(-1 as sign, before as image)), "
         "x -> if(x.sign = 1, op in ('r', 'c', 'u'), op in ('u', 'd')))) as one",
     ).selectExpr("position", "one.sign as sign", f"{_row('one.image', table)} as row")
