@@ -71,6 +71,7 @@ class Database:
         self._instances = 1
         self._instances_of: dict[str, str] = {}
         self._superseded: list[tuple[str, str]] = []
+        self._unseen: set[int] = set()
         self._added = 0
         self._kinds = TYPES[self.server.source]
         if self.server.source == "sqlserver":
@@ -105,6 +106,10 @@ class Database:
 
     def capture(self) -> None:
         self.server.capture()
+
+    def look(self) -> None:
+        """The pipeline has planned a batch that knows each table's newest instance, and has done it."""
+        self._unseen.clear()
 
     def pass_time(self) -> None:
         """What an idle capture program writes, so that who waits for it sees that it is awake."""
@@ -256,7 +261,10 @@ class Database:
             self._enable(name)
             self.broken.add(number)
             return
-        # The second instance is made at once, and the first goes when the pipeline could read all of it.
+        # The second instance is made at once, and the first goes when a third is made.
+        if number in self._unseen:
+            self.broken.add(number)
+        self._unseen.add(number)
         old = self._instances_of.get(name, f"dbo_{name}")
         self.execute(add)
         self._instances += 1

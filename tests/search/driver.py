@@ -170,6 +170,7 @@ class Driver:
                 reader.commit(self.offsets[self.done - 2])
             self.offsets.append(end)
             self._run(step)
+            self.database.look()
         except Crashed:
             self.stop()
         return True
