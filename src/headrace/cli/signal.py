@@ -49,7 +49,7 @@ def signal(
             raise OptionError(
                 f"The source of '{model.name}' takes no signals.", remedy="Ask the pipeline that reads the database."
             )
-        check_sound(model.checkpoint, model.source_type, run=False)
+        check_sound(model.checkpoint, model.source_type)
         # Commas that a regular expression needs stand in braces.
         wanted = [name.strip() for name in re.split(r",(?![^{]*\})", tables) if name.strip()]
         data = signal_data(asked, wanted, kind=type, filter=filter, message=message)

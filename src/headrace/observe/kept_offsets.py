@@ -89,13 +89,12 @@ def offsets_in(line: str, batch: int, *, kind: str) -> Offsets | Topics:
     return offsets
 
 
-def check_checkpoint(folder: Folder, *, kind: str, run: bool = False) -> None:
+def check_checkpoint(folder: Folder, *, kind: str) -> None:
     """Whether a checkpoint can be read; one that is not there yet is fine.
 
     Args:
         folder: the checkpoint.
         kind: the source's registered name, or `kafka`.
-        run: whether a run is to go on from it, which needs the checkpoint's identity too.
 
     Raises:
         OptionError: it is damaged.
@@ -104,7 +103,7 @@ def check_checkpoint(folder: Folder, *, kind: str, run: bool = False) -> None:
     committed, planned = committed_batch(folder), planned_batch(folder)
     if committed is None and planned is None:
         return
-    if checkpoint_id(folder) is None and run:
+    if checkpoint_id(folder) is None:
         raise _damaged("lacks its file 'metadata'")
     if committed is not None:
         text = folder.text(f"commits/{committed}") or ""

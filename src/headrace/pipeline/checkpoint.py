@@ -115,21 +115,20 @@ def known_offsets(location: str, spark: SparkSession | None = None) -> Offsets:
     return found or Offsets()
 
 
-def check_sound(location: str, kind: str, spark: SparkSession | None = None, *, run: bool = True) -> None:
+def check_sound(location: str, kind: str, spark: SparkSession | None = None) -> None:
     """Whether a run can go on from a checkpoint, as far as it can be looked at from here.
 
     Args:
         location: path or URL.
         kind: the source's registered name, or `kafka`.
         spark: a classic session, for a checkpoint that is not on this machine.
-        run: whether a run is to go on from it.
 
     Raises:
         OptionError: it is damaged.
         PositionMismatch: another source wrote it, or another release.
     """
     if spark is not None or local_path(location) is not None:
-        check_checkpoint(open_folder(location, spark), kind=kind, run=run)
+        check_checkpoint(open_folder(location, spark), kind=kind)
 
 
 @contextlib.contextmanager
