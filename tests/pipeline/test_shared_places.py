@@ -1,4 +1,5 @@
-"""Rule: no two sinks of a pipeline write the same place, and a sink is known by what it gets, not by its number."""
+"""Rule: no two sinks of a pipeline write the same place, the sink of dead letters included; and a sink is known by what
+it gets, not by its number."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ import pytest
 from headrace.changes import TableId
 from headrace.errors import OptionError
 from headrace.pipeline.model import Model, read_model
-from headrace.pipeline.shared_places import identities, refuse_shared_places
+from headrace.pipeline.shared_places import identities, may_meet_letters, refuse_shared_places
 
 A, B = TableId("shop", "dbo", "a"), TableId("shop", "dbo", "b")
 ONLY_A: dict[str, Any] = {"routes": [{"tables": "dbo.a"}], "unrouted_tables": "leave_out"}
@@ -28,12 +29,18 @@ KAFKA = {"type": "kafka", "bootstrap.servers": "one:9092,two:9092"}
 DEBEZIUM: dict[str, Any] = {"format": {"type": "debezium_json", "topic.prefix": "p"}}
 
 
-def model(folder: Path, *sinks: dict[str, Any], source: dict[str, Any] | None = None) -> Model:
+def model(
+    folder: Path,
+    *sinks: dict[str, Any],
+    source: dict[str, Any] | None = None,
+    letters: dict[str, Any] | None = None,
+) -> Model:
     text = {
         "source": source
         or {"type": "sqlserver", "driver": "emulator", "hostname": str(folder / "server"), "database": "shop"},
         "sinks": list(sinks),
         "pipeline": {"name": "p", "checkpoint": "./checkpoint"},
+        **({} if letters is None else {"dead_letter": letters}),
     }
     file = folder / "pipeline.yaml"
     file.write_text(json.dumps(text))
@@ -107,3 +114,61 @@ def test_a_sink_keeps_its_identity_when_sinks_change_their_order(tmp_path: Path)
     assert identities(model(tmp_path, *reversed(sinks)).targets) == [other, alone, one]
     # Whoever shares no place has none, wherever it is moved to.
     assert identities(model(tmp_path, sinks[0], sinks[1]).targets) == ["", ""]
+
+
+TOPICS = {
+    "type": "kafka",
+    "bootstrap.servers": "one:9092",
+    "topics": ["t"],
+    "format": {"type": "debezium_json", "on_error": "dead_letter"},
+}
+BY_PATTERN = {name: value for name, value in TOPICS.items() if name != "topics"} | {"topics.pattern": "t.*"}
+FIXED: dict[str, Any] = {"format": {"type": "canal_json", "topic": "t.dead_letter"}}
+LETTERS_BY_THE_FILE: list[tuple[dict[str, Any], dict[str, Any], bool]] = [
+    ({"type": "memory"}, {"type": "memory"}, True),
+    ({"type": "memory"}, {"type": "memory", "name": "dead"}, False),
+    ({**FILES, **DEBEZIUM}, {"type": "files", "path": "out/"}, True),
+    ({**FILES, **DEBEZIUM}, {"type": "files", "path": "dead"}, False),
+    ({**KAFKA, **FIXED}, KAFKA, True),
+    ({**KAFKA, **FIXED}, {**KAFKA, "topic": "letters"}, False),
+    ({**KAFKA, **FIXED}, {"type": "kafka", "bootstrap.servers": "three:9092"}, False),
+    (DELTA, DELTA, False),
+]
+
+
+@pytest.mark.parametrize(("sink", "letters", "refused"), LETTERS_BY_THE_FILE)
+def test_dead_letters_in_the_place_of_a_sink_are_refused_with_the_file(
+    tmp_path: Path, sink: dict[str, Any], letters: dict[str, Any], refused: bool
+) -> None:
+    if not refused:
+        assert model(tmp_path, sink, source=TOPICS, letters=letters).dead_letters is not None
+        return
+    with pytest.raises(OptionError, match=r"line \d+: Sink 1 \(.*\) and dead letters both go to .*of their own"):
+        model(tmp_path, sink, source=TOPICS, letters=letters)
+
+
+@pytest.mark.parametrize(
+    ("sink", "letters", "table", "refused"),
+    [
+        (DELTA, {**DELTA, "table": "dbo.a"}, A, True),
+        (DELTA, {**DELTA, "table": "dbo.a"}, B, False),
+        ({**DELTA, **AS_A}, {**DELTA, "table": "dbo.A"}, B, True),
+        (DELTA, {"type": "delta", "path": "./dead", "table": "dbo.a"}, A, False),
+        (JDBC, {**JDBC, "table": "public.a"}, TableId("", "public", "a"), True),
+        (ICE, {**ICE, "table": "dbo.a"}, A, True),
+        ({**KAFKA, **FIXED}, KAFKA, A, True),
+        ({**KAFKA, **FIXED}, {**KAFKA, "topic": "letters"}, A, False),
+    ],
+)
+def test_dead_letters_in_the_place_of_a_table_are_refused_before_a_row_is_written(
+    tmp_path: Path, sink: dict[str, Any], letters: dict[str, Any], table: TableId, refused: bool
+) -> None:
+    found = model(tmp_path, sink, source=BY_PATTERN, letters=letters)
+    assert found.dead_letters is not None
+    places = found.dead_letters.places(["t"])
+    if not refused:
+        refuse_shared_places(found.targets, [table], "sqlserver", places)
+        return
+    assert may_meet_letters(found.targets, found.dead_letters)
+    with pytest.raises(OptionError, match=rf"would write table {table.path} to .*, where dead letters go\. Give dead"):
+        refuse_shared_places(found.targets, [table], "sqlserver", places)

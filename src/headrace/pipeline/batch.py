@@ -22,7 +22,7 @@ from headrace.pipeline.dead_letter import DeadLetters
 from headrace.pipeline.large_values import fitting
 from headrace.pipeline.model import Target
 from headrace.pipeline.shaping import Found, Shaping, explained, tables_in
-from headrace.pipeline.shared_places import identities, may_meet, refuse_shared_places
+from headrace.pipeline.shared_places import identities, may_meet, may_meet_letters, refuse_shared_places
 from headrace.sinks.base import BatchId
 from headrace.sinks.jdbc import JdbcSink
 from headrace.sinks.kafka import KafkaSink
@@ -86,6 +86,7 @@ class BatchWriter:
         self._live = live
         self._sinks = identities(targets)
         self._may_meet = may_meet(targets)
+        self._may_meet_letters = may_meet_letters(targets, dead_letters)
         self._uses = Counter(target.format_key for target in targets if target.format is not None)
         self._checkpoint: str | None = None
         self._state = threading.Condition()
@@ -173,9 +174,10 @@ class BatchWriter:
                 made: list[tuple[Target, EncodedBatch]] = []
                 shortened = 0
                 shaped = self._shaped(rows, cleanup)
-                if self._may_meet:
+                if self._may_meet or self._may_meet_letters:
                     # Before the first sink has a row: of topics, and of tables that appeared later, nobody knew.
-                    refuse_shared_places(self._targets, tables_in(rows), self._connector)
+                    letters = self._places_of_letters(changes, without)
+                    refuse_shared_places(self._targets, tables_in(rows), self._connector, letters)
                 for number, target in enumerate(self._targets, 1):
                     own = shaped[target.shaping.key]
                     if own is None:
@@ -208,6 +210,16 @@ class BatchWriter:
                 self._keep(batch.number, without)
             reach("pipeline.batch.done")
         self._board.add(counts, without, number=batch.number, seconds=time.monotonic() - begun)
+
+    def _places_of_letters(self, changes: DataFrame, without: MessageCounts) -> frozenset[str]:
+        """Where dead letters go, as far as sinks could go there too."""
+        letters = self._dead_letters
+        if letters is None or not self._may_meet_letters:
+            return frozenset()
+        if not letters.go_by_topic or not without.unreadable:
+            return letters.places()
+        topics = changes.where("op = 'error'").selectExpr("message.topic as topic").distinct().collect()
+        return letters.places(row["topic"] for row in topics)
 
     def _shaped(self, rows: DataFrame, cleanup: ExitStack) -> dict[str, DataFrame | None]:
         """The rows as sinks get them, by `Shaping.key`; null where a sink gets none.

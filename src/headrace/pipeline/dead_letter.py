@@ -16,6 +16,7 @@ take change rows get one row per message of a table without a key.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -90,6 +91,26 @@ class DeadLetters:
     def topic_of(self, topic: str) -> str:
         """The topic of dead letters of a topic."""
         return self.name.replace("${topic}", topic)
+
+    def places(self, topics: Iterable[str] = ()) -> frozenset[str]:
+        """Where dead letters go, as `Sink.places` names it; asks nobody.
+
+        Args:
+            topics: where messages come from, besides the topics that the file names.
+        """
+        id = self.schema.id
+        if self.sink.takes == "changes":
+            return self.sink.places(id)
+        found = {self.topic_of(topic) for topic in (*self.source.settings["topics"], *topics)}
+        names = found if "${topic}" in self.name else {self.name}
+        return frozenset(place for name in names for place in self.sink.places(id, name)) | (
+            self.sink.places() if self.sink.is_one_place else frozenset()
+        )
+
+    @property
+    def go_by_topic(self) -> bool:
+        """Whether their place depends on a topic that the file does not name."""
+        return self.sink.takes == "messages" and "${topic}" in self.name and not self.source.settings["topics"]
 
     def reads_itself(self, topic: str) -> bool:
         """Whether dead letters of a topic would come back as messages of the source."""

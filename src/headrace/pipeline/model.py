@@ -45,7 +45,7 @@ from headrace.pipeline.dead_letter import TABLE, TOPIC, DeadLetters
 from headrace.pipeline.kafka_source import ON_ERROR, KafkaTopics
 from headrace.pipeline.routes import Route, Routes
 from headrace.pipeline.shaping import Shaping
-from headrace.pipeline.shared_places import refuse_same_places
+from headrace.pipeline.shared_places import refuse_letters_in_a_sink, refuse_same_places
 from headrace.pipeline.transforms import Transform
 from headrace.pipeline.yaml_file import Document, Place, hide, read_yaml
 from headrace.registry import did_you_mean
@@ -200,6 +200,8 @@ def read_model(path: Path) -> Model:
         _check_counts(document, source, targets)
     checkpoint = _absolute(settings.checkpoint, path)
     letters = _dead_letters(document, sections.dead_letter, source)
+    if letters is not None:
+        _made(document, ("dead_letter",), partial(refuse_letters_in_a_sink, targets, letters, source_type))
     places = [(place, target.sink) for (_, place), target in zip(_listed_sinks(sections), targets, strict=True)]
     for place, sink in [*places, *([] if letters is None else [(("dead_letter",), letters.sink)])]:
         _check_apart(document, place, sink, checkpoint)

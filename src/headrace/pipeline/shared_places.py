@@ -1,39 +1,46 @@
-"""Two sinks of a pipeline must not write the same place: each would take the other's batch for its own.
+"""Two sinks of a pipeline must not write the same place: each would take the other's batch for its own. The sink of
+dead letters is one of them.
 
 What a sink says of its places (`Sink.places`) is compared. With the file alone sinks are found that write the same
-whatever the tables are; with the tables that are captured, or that are in a batch, the others.
+whatever the tables are; with the tables that are captured, or that are in a batch, the others. Of two pipelines neither
+knows the other: there the target itself knows whose it is, and refuses the second (`BatchId.owner`).
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from headrace.changes.table import TableId
 from headrace.errors import OptionError
 
 if TYPE_CHECKING:
+    from headrace.pipeline.dead_letter import DeadLetters
     from headrace.pipeline.model import Target
 
-_ANY_TABLE = TableId("database", "schema", "table")
+_ANY_TABLE, _OTHER_TABLE = TableId("database", "schema", "table"), TableId("database2", "schema2", "table2")
 _REMEDY = (
     "Give each sink a place of its own, or routes by which each table goes to one of them (unrouted_tables: leave_out)."
 )
+_LETTERS_REMEDY = "Give dead letters a place of their own."
 
 
-def refuse_shared_places(targets: Sequence[Target], tables: Iterable[TableId], connector: str) -> None:
-    """Stop where two sinks would write the rows of these tables to the same place.
+def refuse_shared_places(
+    targets: Sequence[Target], tables: Iterable[TableId], connector: str, letters: Collection[str] = ()
+) -> None:
+    """Stop where two sinks would write the rows of these tables to the same place, or one where dead letters go.
 
     Args:
         targets: the sinks.
         tables: by their names in the source.
         connector: which kind of source they are of.
+        letters: the places of dead letters.
 
     Raises:
         OptionError: they would.
     """
-    if not any(_meeting(targets)):
+    if not letters and not any(_meeting(targets)):
         return
     owners: dict[str, tuple[Target, TableId]] = {}
     for id in tables:
@@ -42,6 +49,11 @@ def refuse_shared_places(targets: Sequence[Target], tables: Iterable[TableId], c
             if destination is None:
                 continue
             for place in _places(target, destination.id, connector):
+                if place in letters:
+                    raise OptionError(
+                        f"{_capital(target)} would write table {id.path} to {place}, where dead letters go.",
+                        remedy=_LETTERS_REMEDY,
+                    )
                 other, first = owners.setdefault(place, (target, id))
                 if other is not target:
                     both = f"table {first.path}" if first == id else f"tables {first.path} and {id.path}"
@@ -66,6 +78,20 @@ def refuse_same_places(targets: Sequence[Target], connector: str) -> None:
                 raise OptionError(f"{_pair(other, target)} write the same tables to {where}.", remedy=_REMEDY)
 
 
+def refuse_letters_in_a_sink(targets: Sequence[Target], letters: DeadLetters, connector: str) -> None:
+    """Stop where a sink writes the place of dead letters whatever the tables are; asks nobody.
+
+    Raises:
+        OptionError: one does.
+    """
+    theirs = letters.places()
+    for target in targets:
+        fixed = _places(target, _ANY_TABLE, connector) & _places(target, _OTHER_TABLE, connector)
+        same = (target.sink.places() | fixed if target.sink.is_one_place else fixed) & theirs
+        if same:
+            raise OptionError(f"{_capital(target)} and dead letters both go to {min(same)}.", remedy=_LETTERS_REMEDY)
+
+
 def identities(targets: Sequence[Target]) -> list[str]:
     """What tells each sink apart from those with which it shares a place (`BatchId.sink`); empty where there is none.
 
@@ -82,6 +108,12 @@ def identities(targets: Sequence[Target]) -> list[str]:
 def may_meet(targets: Sequence[Target]) -> bool:
     """Whether some sinks share a folder, a database or a Kafka, so that the tables decide whether they meet."""
     return any(_meeting(targets))
+
+
+def may_meet_letters(targets: Sequence[Target], letters: DeadLetters | None) -> bool:
+    """Whether some sink shares one with dead letters."""
+    theirs = frozenset() if letters is None else letters.sink.places()
+    return any(_within(a, b) for target in targets for a in target.sink.places() for b in theirs)
 
 
 def _meeting(targets: Sequence[Target]) -> list[bool]:
@@ -106,4 +138,8 @@ def _places(target: Target, id: TableId, connector: str) -> frozenset[str]:
 
 
 def _pair(one: Target, other: Target) -> str:
-    return f"{one.label[:1].upper()}{one.label[1:]} and {other.label}"
+    return f"{_capital(one)} and {other.label}"
+
+
+def _capital(target: Target) -> str:
+    return f"{target.label[:1].upper()}{target.label[1:]}"
