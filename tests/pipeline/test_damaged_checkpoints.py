@@ -97,7 +97,10 @@ def test_a_checkpoint_of_topics_is_held_against_topics(tmp_path: Path) -> None:
         (SOUND, "reads a database, and the source is 'kafka'"),
         ('{"t":{"0":"5"}}', "has an offset of batch 0"),
         ('{"t":17}', "has an offset of batch 0"),
+        ('{"t":{"0":5}}', "has a file 'headrace-topic-ids.json' that can't be read"),
     ):
+        if "ids" in sentence:
+            (tmp_path / "checkpoint" / "headrace-topic-ids.json").write_text('{"t": ')
         write_batch(tmp_path / "checkpoint", 0, offset)
         for command in ("status", "plan"):
             done = CliRunner().invoke(app, [command, str(tmp_path / "pipeline.yaml")])

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from headrace_standins import written
+from tests.waiting import until
 
 from headrace.errors import ConnectError, DataLossError
 from headrace.local_rows import local_rows
@@ -16,6 +17,7 @@ from headrace.pipeline import Pipeline, load_pipeline
 from headrace.pipeline.check import Level, Verdict, check_file
 from headrace.pipeline.ending import TopicsEnding
 from headrace.pipeline.kafka_source import Held, KafkaTopics, reached
+from headrace.pipeline.topic_ids import TopicIds
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -74,6 +76,35 @@ def test_a_topic_that_is_shorter_than_what_was_read_is_an_error_and_no_end() -> 
         assert ending(begun, fails=False).is_reached(7)
 
 
+def test_a_topic_that_was_made_again_stops_or_is_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
+    kept: list[dict[str, str]] = []
+
+    def ids(now: dict[str, str], before: dict[str, str], *, fails: bool = True) -> TopicIds:
+        return TopicIds(lambda: now, before, lambda text: kept.append(json.loads(text)), fail_on_data_loss=fails)
+
+    now = {"a": "1", "b": "2"}
+    # A checkpoint of an earlier release has no ids: it goes on with what it finds.
+    first = ids(now, {})
+    assert first.confirm() == now
+    first.confirm()
+    assert kept == [{"a": "1", "b": "2"}]
+    # Meanwhile there are more topics, one is gone for now, and one is made again.
+    now["c"] = "3"
+    del now["b"]
+    assert first.confirm() == {"a": "1", "c": "3"}
+    now["b"] = "4"
+    with pytest.raises(DataLossError, match=r"Topic 'b' was deleted and made again .* Read the topic with a new ch"):
+        first.confirm()
+    assert kept[1:] == [{"a": "1", "b": "2", "c": "3"}]
+    loose = ids(now, kept[-1], fails=False)
+    for _ in range(2):
+        loose.confirm()
+    assert (kept[-1], caplog.text.count("'b' was deleted and made again")) == (now, 1)
+    # Brokers before 2.8 have no ids.
+    assert ids({"a": "AAAAAAAAAAAAAAAAAAAAAA"}, {"a": "1"}).confirm()
+    assert len(kept) == 3
+
+
 def test_no_broker_is_told_before_spark_is_started(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -129,7 +160,7 @@ def test_once_reads_to_the_end_and_goes_on_there(spark: SparkSession, tmp_path: 
         assert len(written(tmp_path / "out")) == 2
         source = pipeline(tmp_path, broker.bootstrap)._model.source
         assert isinstance(source, KafkaTopics)
-        ids = source.ids(spark)
+        ids = source.ids(spark.sparkContext._jvm)
         assert set(ids()) == {"a", "b"}
         assert len({*ids().values(), ""}) == 3
         # A table is not made from a topic whose oldest messages are gone, unless the user says that it may be.
@@ -150,3 +181,17 @@ def test_once_reads_to_the_end_and_goes_on_there(spark: SparkSession, tmp_path: 
         in_transaction(broker.bootstrap, "a", "rolled back too", commit=False)
         assert pipeline(tmp_path, broker.bootstrap).start(spark, once=True).wait(90)
         assert [texts for _, _, texts in written(tmp_path / "out")[2:]] == [["c 4"]]
+        # A topic that was made again may hold more than was read of the old one: only its id tells.
+        before = ids()
+        (deleted,) = admin.delete_topics(["a"]).values()
+        deleted.result(30)
+        until(lambda: "a" not in ids(), 60, "the topic is gone")
+        send(*(("a", f"c {n}") for n in range(10, 20)))
+        until(lambda: ids().get("a", before["a"]) != before["a"], 60, "the topic is there again")
+        with pytest.raises(DataLossError, match=r"Topic 'a' was deleted and made again since this checkpoint read it"):
+            pipeline(tmp_path, broker.bootstrap).start(spark, once=True)
+        findings = check_file(tmp_path / "pipeline.yaml", Level.CONNECT).findings
+        assert "Topic 'a' was deleted and made again" in next(f.sentence for f in findings if f.subject == "source")
+        loose = {"fail_on_data_loss": False}
+        assert pipeline(tmp_path, broker.bootstrap, **loose).start(spark, once=True).wait(90)
+        assert pipeline(tmp_path, broker.bootstrap).start(spark, once=True).wait(90)

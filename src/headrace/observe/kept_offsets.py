@@ -16,6 +16,8 @@ from headrace.sources.databases import Offsets
 _REMEDY = "Restore the checkpoint from a backup, or start with a new one."
 _FOREIGN = "Give each pipeline a checkpoint of its own, or start with a new one."
 _LOG_VERSIONS = ("v1", "v2")
+TOPIC_IDS = "headrace-topic-ids.json"
+"""The file beside Spark's own that holds the id of each topic."""
 
 Topics = Mapping[str, Mapping[str, int]]
 """The next offset of each partition, by topic."""
@@ -105,6 +107,7 @@ def check_checkpoint(folder: Folder, *, kind: str) -> None:
         return
     if checkpoint_id(folder) is None:
         raise _damaged("lacks its file 'metadata'")
+    kept_topic_ids(folder)
     if committed is not None:
         text = folder.text(f"commits/{committed}") or ""
         if text.split("\n")[0] not in _LOG_VERSIONS:
@@ -116,6 +119,25 @@ def check_checkpoint(folder: Folder, *, kind: str) -> None:
         before = str(planned - 1)
         if before in folder.names("commits") or before in folder.names("offsets"):
             read_offsets(folder, planned - 1, kind=kind)
+
+
+def kept_topic_ids(folder: Folder) -> Mapping[str, str]:
+    """The id of each topic that the offsets are of; none in a checkpoint of a database, or of an earlier release.
+
+    Raises:
+        OptionError: they can't be read.
+    """
+    text = folder.text(TOPIC_IDS)
+    if text is None:
+        return {}
+    found = _parsed(text)
+    if not isinstance(found, dict) or not all(isinstance(id, str) for id in found.values()):
+        raise OptionError(
+            f"The checkpoint is damaged: it has a file '{TOPIC_IDS}' that can't be read.",
+            remedy="Restore the checkpoint from a backup. Delete the file only if you know that the topics were not "
+            "made again since.",
+        )
+    return found
 
 
 def checkpoint_id(folder: Folder) -> str | None:

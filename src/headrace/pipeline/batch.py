@@ -50,7 +50,7 @@ class BatchWriter:
             are no event; None when the stream gives change rows.
         on_error: what becomes of `error` rows: `row`, `drop`, `dead_letter` or `fail`.
         dead_letters: where they go with `dead_letter`.
-        epochs: gives the ids of topics, so that those of a topic that was made again are told apart.
+        epochs: gives the ids of topics; called once a batch, after it is read, and stops where a topic was made again.
         keep: called with a batch's number and counts when some messages gave no change, after all sinks have the batch.
         offsets: a hash of a batch's offsets, by its number (`BatchId.offsets`).
         connector: the kind of source.
@@ -167,6 +167,7 @@ class BatchWriter:
                 cleanup.callback(changes.unpersist)
             reach("pipeline.batch.entered")
             counts = count_rows(changes)
+            epochs = self._epochs()
             without = self._without_change(changes, counts)
             rows = changes if self._decode is None else changes.where(self._wanted)
             if self._holds_wanted(counts):
@@ -199,7 +200,7 @@ class BatchWriter:
                             given, lacking = fitting(own, given, target.format, target.sink)
                             shortened += len(lacking)
                     if self._decode is not None and isinstance(target.sink, LakeSink | JdbcSink):
-                        given = target.sink.sequenced(given, self._epochs())
+                        given = target.sink.sequenced(given, epochs)
                     target.sink.write(given, replace(batch, sink=self._sinks[number - 1]))
                     reach(f"pipeline.sink.{number}.written")
                 without = replace(without, shortened=shortened, out_of_range=count_out_of_range(made, batch))

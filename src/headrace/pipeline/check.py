@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
@@ -25,11 +25,13 @@ from headrace import registry
 from headrace.changes import TableId, TableSchema
 from headrace.errors import ConnectError, HeadraceError
 from headrace.observe.checkpoint import committed_batch, local_path, open_folder
+from headrace.observe.kept_offsets import kept_topic_ids
 from headrace.pipeline.checkpoint import check_sound, holder, known_offsets
 from headrace.pipeline.kafka_source import KafkaTopics, trimmed
 from headrace.pipeline.last_run import LAST_RUN, differences
 from headrace.pipeline.model import Model, Target, find_mistakes, missing_package, read_model
 from headrace.pipeline.plan import PipelinePlan, TablePlan, plan_pipeline
+from headrace.pipeline.topic_ids import loss, made_again
 from headrace.sinks.base import Sink
 from headrace.sinks.kafka_rights import has_kafka_client, kafka_jvm
 from headrace.sinks.kafka_topics import reason_of
@@ -200,16 +202,24 @@ def _asked_broker(model: Model, topics: KafkaTopics) -> str:
     with kafka_jvm() as jvm:
         try:
             held = topics.held(jvm, _PATIENCE)
+            again = made_again(_kept_ids(model), topics.ids(jvm, _PATIENCE)())
         except Exception as error:
             raise ConnectError(
                 f"Kafka at {topics.settings['bootstrap_servers']} can't be asked for its topics ({reason_of(error)}).",
                 remedy="Check the options of the source that begin with 'kafka.'.",
             ) from error
+    if again and topics.settings["fail_on_data_loss"]:
+        raise loss(again)
     found = trimmed(held) if topics.settings["starting_offsets"] == "earliest" and _is_new(model) else None
     if found is not None and topics.settings["on_trimmed"] == "fail" and model.keeps_tables:
         raise found
     of = "1 topic" if len(held) == 1 else f"{len(held):,} topics"
-    return f"Kafka takes the login; it has {of} to read.{f' {found.message}' if found else ''}"
+    worth_knowing = [error.message for error in (found, loss(again) if again else None) if error is not None]
+    return " ".join([f"Kafka takes the login; it has {of} to read.", *worth_knowing])
+
+
+def _kept_ids(model: Model) -> Mapping[str, str]:
+    return {} if local_path(model.checkpoint) is None else kept_topic_ids(open_folder(model.checkpoint, None))
 
 
 def _is_new(model: Model) -> bool:

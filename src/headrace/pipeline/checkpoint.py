@@ -1,7 +1,8 @@
 """What a pipeline needs to know of Spark's checkpoint: what is committed, and that nobody else runs on it.
 
 Spark owns the folder and writes it; here it is read, through Hadoop's file systems, so that any URL works that Spark
-takes. Nothing depends on the files of ours in it: counts, and what the last run was.
+takes. Headrace keeps small files in it too: counts and what the last run was, on which nothing depends, and the ids
+of topics, which say what the offsets are of.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import contextlib
 import fcntl
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -25,7 +26,7 @@ from headrace.observe.checkpoint import (
     planned_batch,
 )
 from headrace.observe.completeness import offsets_of
-from headrace.observe.kept_offsets import check_checkpoint
+from headrace.observe.kept_offsets import check_checkpoint, kept_topic_ids
 from headrace.observe.messages import KeptCounts, MessageCounts
 from headrace.sinks.base import offsets_hash
 from headrace.sources.databases import Offsets
@@ -89,8 +90,12 @@ class Checkpoint:
         """Count one batch more; the same batch again counts once."""
         self.keep(MESSAGE_COUNTS, self.message_counts().counted(batch, counts).to_text())
 
+    def topic_ids(self) -> Mapping[str, str]:
+        """The id of each topic that the offsets are of; none where none are kept."""
+        return kept_topic_ids(self._folder)
+
     def keep(self, file: str, text: str) -> None:
-        """Write a small file of ours, on which nothing depends, in place of the older one."""
+        """Write a small file of Headrace's in place of the older one."""
         folder = self.local_folder
         if folder is None:
             self._folder.write(file, text)

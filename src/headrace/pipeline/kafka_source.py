@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from headrace.errors import ConnectError, DataLossError, OptionError
 from headrace.formats.base import Format
 from headrace.options import OTHER_NAMES, Option, Options
+from headrace.sinks.kafka_topics import reason_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -88,7 +89,8 @@ class KafkaTopics:
         Option(
             "fail_on_data_loss",
             bool,
-            "Stop when messages that were not read yet are gone from Kafka; false goes on without them.",
+            "Stop when messages that were not read yet are gone from Kafka, or when a topic was deleted and made "
+            "again; false goes on without them.",
             default=True,
         ),
     )
@@ -160,12 +162,7 @@ class KafkaTopics:
 
     def held(self, jvm: Any, defaults: Mapping[str, str] | None = None) -> dict[str, dict[str, Held]]:
         """As `head`, asked by any JVM that has Kafka's client; `defaults` are settings that the user may change."""
-        properties = jvm.java.util.Properties()
-        for name, value in (defaults or {}).items():
-            properties.setProperty(name, value)
-        for name, value in self.client_settings.items():
-            properties.setProperty(name.partition(".")[2], value)
-        properties.setProperty("bootstrap.servers", self.settings["bootstrap_servers"])
+        properties = self._properties(jvm, defaults)
         kafka = jvm.org.apache.kafka
         bytes_reader = kafka.common.serialization.ByteArrayDeserializer
         consumer = kafka.clients.consumer.KafkaConsumer(properties, bytes_reader(), bytes_reader())
@@ -184,27 +181,41 @@ class KafkaTopics:
         finally:
             consumer.close()
 
-    def ids(self, spark: SparkSession) -> Callable[[], Mapping[str, str]]:
+    def ids(self, jvm: Any, defaults: Mapping[str, str] | None = None) -> Callable[[], Mapping[str, str]]:
         """Gives the id of every topic, asked of Kafka at each call; a topic that is made again has another one.
 
-        Runs in the driver's JVM. Brokers before 2.8 have no ids.
+        Asked by any JVM that has Kafka's client; `defaults` are settings that the user may change. A call raises
+        ConnectError where Kafka can't be asked. Brokers before 2.8 have no ids.
         """
-        jvm = spark.sparkContext._jvm
-        assert jvm is not None
-        properties = jvm.java.util.Properties()
-        for name, value in self.client_settings.items():
-            properties.setProperty(name.partition(".")[2], value)
-        properties.setProperty("bootstrap.servers", self.settings["bootstrap_servers"])
+        properties = self._properties(jvm, defaults)
         admin: Any = None
 
         def now() -> Mapping[str, str]:
+            from py4j.protocol import Py4JError
+
             nonlocal admin
             if admin is None:
                 admin = jvm.org.apache.kafka.clients.admin.AdminClient.create(properties)
-            listed = admin.listTopics().namesToListings().get()
+            try:
+                listed = admin.listTopics().namesToListings().get()
+            except Py4JError as error:
+                raise ConnectError(
+                    f"Kafka at {self.settings['bootstrap_servers']} can't be asked for its topics "
+                    f"({reason_of(error)}).",
+                    remedy="Check the options of the source that begin with 'kafka.'.",
+                ) from error
             return {name: one.topicId().toString() for name, one in listed.items() if self.reads(name)}
 
         return now
+
+    def _properties(self, jvm: Any, defaults: Mapping[str, str] | None) -> Any:
+        properties = jvm.java.util.Properties()
+        for name, value in (defaults or {}).items():
+            properties.setProperty(name, value)
+        for name, value in self.client_settings.items():
+            properties.setProperty(name.partition(".")[2], value)
+        properties.setProperty("bootstrap.servers", self.settings["bootstrap_servers"])
+        return properties
 
     def reads(self, topic: str) -> bool:
         """Whether a topic is among those that are read, if it exists."""

@@ -17,6 +17,7 @@ from headrace.changes import TableSchema
 from headrace.errors import HeadraceError
 from headrace.formats.convert import read
 from headrace.observe.completeness import completeness
+from headrace.observe.kept_offsets import TOPIC_IDS
 from headrace.observe.progress import Progress, ProgressBoard
 from headrace.observe.status import PipelineStatus
 from headrace.options import as_text
@@ -31,6 +32,7 @@ from headrace.pipeline.plan import PipelinePlan, needs_spark, plan_pipeline
 from headrace.pipeline.recover import recover
 from headrace.pipeline.shared_places import refuse_shared_places
 from headrace.pipeline.status import pipeline_status
+from headrace.pipeline.topic_ids import TopicIds
 from headrace.pipeline.unmatched import unmatched_in
 from headrace.pipeline.verify import Verified, verify
 from headrace.pipeline.watch import Watch
@@ -214,6 +216,7 @@ class RunningPipeline:
         source = model.source
         self._databases = None if isinstance(source, KafkaTopics) else Databases(source)
         topics = source if isinstance(source, KafkaTopics) else None
+        self._topic_ids = None if topics is None else self._ids_of(topics)
         self._writer = BatchWriter(
             model.name,
             model.targets,
@@ -221,7 +224,7 @@ class RunningPipeline:
             None if topics is None else partial(read, topics.format),
             on_error="row" if topics is None else topics.on_error,
             dead_letters=model.dead_letters,
-            epochs=dict if topics is None else topics.ids(spark),
+            epochs=dict if self._topic_ids is None else self._topic_ids.confirm,
             keep=self._checkpoint.keep_message_counts,
             offsets=self._checkpoint.offsets_hash,
             connector=model.source_type,
@@ -234,6 +237,9 @@ class RunningPipeline:
             held.callback(self.watch.close)
             if model.prometheus is not None:
                 self.watch.serve_metrics(model.prometheus)
+            if self._topic_ids is not None:
+                # Before an offset is planned, so that none is of a topic whose id is not kept.
+                self._topic_ids.confirm()
             if topics is not None and self._planned is None and topics.settings["starting_offsets"] == "earliest":
                 self._look_at_beginning(topics)
             if once:
@@ -243,6 +249,14 @@ class RunningPipeline:
             self._held = held.pop_all()
         self._writer.begin(str(self._query.id))
         self.watch.begin()
+
+    def _ids_of(self, topics: KafkaTopics) -> TopicIds:
+        return TopicIds(
+            topics.ids(self._spark.sparkContext._jvm),
+            self._checkpoint.topic_ids(),
+            partial(self._checkpoint.keep, TOPIC_IDS),
+            fail_on_data_loss=topics.settings["fail_on_data_loss"],
+        )
 
     def _look_at_beginning(self, topics: KafkaTopics) -> None:
         """Say where a topic does not hold all that was ever sent to it.
