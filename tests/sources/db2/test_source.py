@@ -135,6 +135,77 @@ def test_a_table_is_captured_while_its_registration_is_active(database):
     assert [(op, row["id"]) for op, _, row in data(run.all())] == [("r", "1"), ("r", "2")]
 
 
+def set_state(database, state):
+    database.execute(f"UPDATE ASNCDC.IBMSNAP_REGISTER SET STATE = '{state}' WHERE SOURCE_TABLE = 'T'")
+
+
+@pytest.fixture
+def rested(database):
+    """A run that has delivered a change of a table whose registration is not active for a time then."""
+    database.create("t", "id int not null primary key", [(1,)])
+    database.create("u", "id int not null primary key")
+    run = database.run()
+    run.all()
+    for n in (2, 3):
+        database.insert("t", n)
+        database.capture()
+        run.all()
+    set_state(database, "I")
+    database.insert("t", 4)
+    database.delete("t", "id = 2")
+    yield run
+
+
+@pytest.mark.parametrize("others", [0, 2], ids=["nothing else happened", "other tables changed"])
+def test_a_registration_that_rested_between_two_looks_leaves_a_gap_and_its_table_is_read_again(
+    database, rested, others
+):
+    for n in range(others):
+        database.insert("u", n)
+        database.capture()
+    set_state(database, "A")
+    database.insert("t", 5)
+    database.capture()
+    rows = [row for row in rested.all() if row["table"]["name"] == "T"]
+    assert [dict(row["source"]).get("change", row["op"]) for row in rows][:2] == ["gap", "CREATE"]
+    [gap] = [row for row in rows if row["op"] == "gap"]
+    assert gap["error"].endswith("are lost: the table was not captured.")
+    assert {row["id"] for _, _, row in data(rows)} == {"1", "3", "4", "5"}
+    database.insert("t", 6)
+    database.capture()
+    assert data(rested.restarted().all()) == [("c", "t", {"id": "6"})]
+
+
+def test_a_batch_that_was_planned_before_its_registration_rested_comes_whole(database, rested):
+    set_state(database, "A")
+    rested.all()
+    database.insert("t", 7)
+    database.capture()
+    end = rested.source.advance(rested.offset, Limit(), NOW)
+    set_state(database, "I")
+    database.insert("u", 9)
+    database.capture()
+    set_state(database, "A")
+    assert data(rested.restarted().rows(rested.offset, end)) == [("c", "t", {"id": "7"})]
+
+
+def test_where_no_rows_are_read_a_registration_that_rested_stops_the_run(database, rested):
+    rested.restarted(snapshot_mode="no_data")
+    set_state(database, "A")
+    database.capture()
+    with pytest.raises(DataLossError, match=r"Table 'SHOP\.T' was not captured for a time"):
+        rested.all()
+
+
+def test_where_pruning_may_have_taken_the_changes_a_registration_that_rested_stops_the_run(database, rested):
+    set_state(database, "A")
+    database.insert("u", 8)
+    database.capture()
+    database.emulated.prune()
+    with pytest.raises(DataLossError, match=r"the rest was cleaned, or its registration was not active"):
+        rested.all()
+
+
 def test_an_inactive_registration_is_an_error_with_the_way_out(database):
     database.execute("CREATE TABLE SHOP.T (ID INTEGER NOT NULL PRIMARY KEY)")
     database.emulated.register("SHOP", "T", active=False)

@@ -33,6 +33,7 @@ class TransactionLog:
         """Give the triggers their functions."""
         add("db2_tran", 0, self._tran, deterministic=False)
         add("db2_seq", 0, self._next, deterministic=False)
+        add("db2_capture_begins", 0, self._capture_begins, deterministic=False)
 
     def begin(self) -> None:
         """A write transaction began; nothing is logged yet."""
@@ -72,6 +73,17 @@ class TransactionLog:
         self._position += _RECORD
         return self._bytes(self._position)
 
+    def _capture_begins(self) -> bytes:
+        """Where capture of a table begins: behind all that was logged before, the activation included."""
+        position = max(self._position if self._open else 0, int(self._value("lsn"))) + _COMMIT
+        self._position = position
+        self._moved()
+        return self._bytes(position)
+
+    def _moved(self) -> None:
+        # As text: sixteen bytes are more than SQLite's integers hold.
+        self._connection.execute("UPDATE \"emulator.state\" SET value = ? WHERE name = 'lsn'", (str(self._position),))
+
     def commit(self) -> None:
         """The transaction is committed: it has its place in the log now."""
         if not self._open:
@@ -86,5 +98,4 @@ class TransactionLog:
             'INSERT INTO "emulator.transactions" VALUES (?, ?, ?, ?)', (self._number, commit, self._begun, self._now())
         )
         execute("UPDATE \"emulator.state\" SET value = ? WHERE name = 'transaction'", (self._number,))
-        # As text: sixteen bytes are more than SQLite's integers hold.
-        execute("UPDATE \"emulator.state\" SET value = ? WHERE name = 'lsn'", (str(self._position),))
+        self._moved()

@@ -35,6 +35,13 @@ CREATE TABLE {SCHEMA}.IBMSNAP_CAPPARMS (RETENTION_LIMIT INTEGER, PRUNE_INTERVAL 
 CREATE TABLE {SCHEMA}.IBMSNAP_CAPMON (MONITOR_TIME TIMESTAMP NOT NULL, SYNCHTIME TIMESTAMP NOT NULL)
 """
 
+_ACTIVATION = (
+    f"CREATE TRIGGER {quoted('capture begins')} AFTER UPDATE OF STATE ON {quoted(REGISTER)}"
+    " WHEN NEW.STATE = 'A' AND OLD.STATE <> 'A' AND NEW.GLOBAL_RECORD = 'N' BEGIN"
+    f" UPDATE {quoted(REGISTER)} SET CD_OLD_SYNCHPOINT = db2_capture_begins() WHERE rowid = NEW.rowid; END"
+)
+"""The Capture program notes in a registration from where on it captures the table, at each time that it begins."""
+
 
 class Registrations:
     """The registrations of a database.
@@ -152,6 +159,7 @@ class Registrations:
             "SELECT name FROM sqlite_master WHERE type = 'trigger' AND name LIKE 'capture %'"
         ).fetchall():
             execute(f"DROP TRIGGER {quoted(trigger)}")
+        execute(_ACTIVATION)
         wanted = set()
         for owner, name, cd_owner, cd_name, split, prefix in execute(
             "SELECT SOURCE_OWNER, SOURCE_TABLE, CD_OWNER, CD_TABLE, CHG_UPD_TO_DEL_INS, BEFORE_IMG_PREFIX"

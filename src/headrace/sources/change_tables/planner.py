@@ -21,7 +21,7 @@ from headrace.sources.change_tables.catalog import CatalogTable, columns_of
 from headrace.sources.change_tables.connection import Connection
 from headrace.sources.change_tables.incremental import AdHocPlanner
 from headrace.sources.change_tables.restored import OtherHistory, SameHistory
-from headrace.sources.change_tables.retention import Retention, oldest_needed, require_retained
+from headrace.sources.change_tables.retention import Retention, begins_again, oldest_needed, require_retained
 from headrace.sources.change_tables.server_clock import CommitClock, ServerZone
 from headrace.sources.change_tables.structure import CapturedTable, History, histories
 from headrace.sources.health import Health
@@ -239,20 +239,26 @@ class Planner:
     # Structures.
 
     def _switched_off_and_on(self, start: Offset) -> set[str]:
-        """Known tables whose change tables are all new, and do not reach back to where reading stopped.
+        """Known tables whose change tables are all new, or began again, and do not reach back to where reading stopped.
 
         They are taken in as new ones, with a snapshot.
         """
         found = set()
         for path in start.known:
             table = self._catalog.get(path)
-            if table is None or table.of(self._histories(start)[path].newest.instance) is not None:
+            if table is None:
                 continue
             progress = start.tables.get(path)
             after = start.commit if progress is None else progress.commit
-            oldest = table.newest.instance.start_lsn
-            # Even when the server's mapping shows no transaction in between: nothing is mapped while capture is off.
-            if oldest is None or oldest > lsn.after(after):
+            own = table.of(self._histories(start)[path].newest.instance)
+            oldest = (own or table.newest).instance.start_lsn
+            if own is not None:
+                again = oldest is not None and begins_again(self._connection, after, oldest)
+            else:
+                # Even when the server's mapping shows no transaction in between: nothing is mapped while capture is
+                # off.
+                again = oldest is None or oldest > lsn.after(after)
+            if again:
                 found.add(path)
         return found
 

@@ -50,9 +50,10 @@ def require_retained(connection: Connection, table: TableId, after: str, oldest:
     """
     if is_retained(connection, after, oldest):
         return
+    rested = ", or its registration was not active for a time" if _may_rest(connection) else ""
     raise DataLossError(
         f"Changes of table '{table.path}' after LSN {after} are needed, but its change table "
-        f"holds only those from LSN {oldest}: the rest was cleaned.",
+        f"holds only those from LSN {oldest}: the rest was cleaned{rested}.",
         remedy=(
             "Take a new snapshot with a new checkpoint (or snapshot.mode=when_needed, which does so for such tables "
             f"alone), and {connection.dialect.advice.keep}."
@@ -61,20 +62,43 @@ def require_retained(connection: Connection, table: TableId, after: str, oldest:
 
 
 def is_retained(connection: Connection, after: str, oldest: str) -> bool:
-    """Whether a change table that begins at `oldest` holds every change after a commit."""
-    return oldest <= lsn.after(after) or _nothing_between(connection, after, oldest)
-
-
-def _nothing_between(connection: Connection, after: str, oldest: str) -> bool:
-    mapped = connection.value(connection.statements.OLDEST_MAPPED)
-    if mapped is None or lsn.read(mapped) > after:
+    """Whether a change table that begins at `oldest` holds every change after a commit that was captured."""
+    if oldest <= lsn.after(after):
+        return True
+    if not _is_mapped(connection, after):
         # The mapping was cleaned as well, so it can't prove anything.
         return False
     # The instance's start itself is still held; only commits strictly before it could be missing.
-    between = connection.value(
-        connection.statements.TRANSACTIONS_STRICTLY_BETWEEN, (lsn.to_bytes(after), lsn.to_bytes(oldest))
-    )
-    return not between
+    return not _transactions(connection, after, oldest) or begins_again(connection, after, oldest)
+
+
+def begins_again(connection: Connection, after: str, oldest: str) -> bool:
+    """Whether a change table begins at `oldest` because its table was not captured for a time after a commit.
+
+    Its rows from before that time are still there. A registration of Db2 says where the Capture program began with it,
+    and where its change table was pruned to, in one place. It is the beginning where pruning has not come as far as the
+    commit, and no transaction is there: pruning leaves a transaction as the oldest one.
+    """
+    if not _may_rest(connection) or oldest <= lsn.after(after) or not _is_mapped(connection, after):
+        return False
+    return not _transactions(connection, lsn.before(oldest), lsn.after(oldest))
+
+
+def _may_rest(connection: Connection) -> bool:
+    # Where the log's places are kept, a change table is a new one each time that capture begins.
+    return not connection.dialect.keeps_idle_commits
+
+
+def _is_mapped(connection: Connection, commit: str) -> bool:
+    """Whether the server still lists a transaction that is not newer than a commit."""
+    mapped = connection.value(connection.statements.OLDEST_MAPPED)
+    return mapped is not None and lsn.read(mapped) <= commit
+
+
+def _transactions(connection: Connection, after: str, before: str) -> int:
+    """How many transactions the server lists between two LSNs, themselves aside."""
+    edges = (lsn.to_bytes(after), lsn.to_bytes(before))
+    return int(connection.value(connection.statements.TRANSACTIONS_STRICTLY_BETWEEN, edges))
 
 
 class Retention:

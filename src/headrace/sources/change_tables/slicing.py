@@ -232,7 +232,11 @@ class Slicing:
             history = self._histories[path]
             known = before.versions if before is not None else ()
             instances = {version.table.instance.object_id for version in known}
-            if before is None or (path in end.tables and history.versions[0].table.instance.object_id not in instances):
+            if (
+                before is None
+                or (path in end.tables and history.versions[0].table.instance.object_id not in instances)
+                or self._returned(path)
+            ):
                 self._note_taken_in(path, ordinal, history.newest)
                 continue
             last = known[-1].table
@@ -280,11 +284,14 @@ class Slicing:
     def _why_lost(self, path: str) -> str:
         if self._end.log.get("restored"):
             return "the database was restored"
-        before = histories(self._start.structures, self._connection.dialect).get(path)
-        instances = {v.table.instance.object_id for v in before.versions} if before is not None else set()
-        if instances.isdisjoint(v.table.instance.object_id for v in self._histories[path].versions):
-            return "the table was not captured"
-        return "they were cleaned on the server"
+        return "the table was not captured" if self._returned(path) else "they were cleaned on the server"
+
+    def _returned(self, path: str) -> bool:
+        """Whether this batch takes in a table that was not captured for a time."""
+        gap, progress = self._end.gaps.get(path), self._end.tables.get(path)
+        if gap is None or progress is None or gap == self._start.gaps.get(path) or self._end.log.get("restored"):
+            return False
+        return gap[1] == lsn.after(progress.commit)
 
     def _note_gap(self, table: TableId, after: str, upto: str, why: str) -> None:
         self._note(
