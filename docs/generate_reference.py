@@ -16,6 +16,8 @@ from headrace.formats.features import Feature, lost
 from headrace.observe.server import parse_address
 from headrace.options import Option
 from headrace.pipeline import routes, transforms, watch
+from headrace.pipeline.dead_letter import TABLE, TOPIC
+from headrace.pipeline.kafka_source import ON_ERROR, KafkaTopics
 
 FOLDER = Path(__file__).parent / "reference"
 _HEAD = """# Options
@@ -38,6 +40,22 @@ _SHAPING_HEAD = """
 `unrouted_tables` beside it. [What they mean](../routes-and-transforms.md).
 """
 
+_TABLE_HEAD = "\n| option | also | type | default | meaning |\n|---|---|---|---|---|\n"
+_KAFKA = """
+
+Of a pipeline only; a program reads topics with `spark.readStream.format("kafka")` and `headrace.decode`. `format:`
+beside these options says how messages are read. Options that begin with `kafka.` go to Kafka's consumer as they are;
+`kafka.isolation.level` is `read_committed` unless you set it."""
+_ON_ERROR_HEAD = f"""
+## Format of source `kafka`
+
+Beside the format's own options, in a pipeline. [What it means](../unreadable-messages.md).
+{_TABLE_HEAD}"""
+_LETTERS_HEAD = f"""
+## Section `dead_letter` of a pipeline
+
+A sink like the others, for messages that can't be read, and one of these.
+{_TABLE_HEAD}"""
 _IN_PART = """
 One of these is carried in part. By Debezium's placeholder `debezium_avro` says of texts and bytes only that an image
 does not carry them; a column of another type that an image does not carry is written as NULL.
@@ -58,24 +76,34 @@ def options_page() -> str:
     """The page of options."""
     parts = [_HEAD]
     for kind in ("source", "format", "sink"):
-        for name in registry.built_in_names(kind):
-            owner = registry.find(kind, name)
+        for name, owner in _owners(kind):
             parts.append(f"\n## {kind.capitalize()} `{name}`\n")
-            parts.append(f"\n{_first_line(owner)}\n")
-            parts.append("\n| option | also | type | default | meaning |\n|---|---|---|---|---|\n")
+            parts.append(f"\n{_first_line(owner)}{_KAFKA if owner is KafkaTopics else ''}\n")
+            parts.append(_TABLE_HEAD)
             parts.extend(_row(option) for option in owner.options)
+        if kind == "source":
+            parts.append(_ON_ERROR_HEAD)
+            parts.append(_row(ON_ERROR))
+    parts.append(_LETTERS_HEAD)
+    parts.extend(_row(option) for option in (TOPIC, TABLE))
     parts.append(_SHAPING_HEAD)
     for title, declared in (
         ("`transforms` of a pipeline", transforms.OPTIONS),
         ("`routes` of a sink", routes.OPTIONS),
         ("A sink with routes", routes.SINK_OPTIONS),
     ):
-        parts.append(f"\n## {title}\n\n| option | also | type | default | meaning |\n|---|---|---|---|---|\n")
+        parts.append(f"\n## {title}\n{_TABLE_HEAD}")
         parts.extend(_row(option) for option in declared)
     parts.append("\n## Section `observe` of a pipeline\n\nWho may watch a run.\n")
-    parts.append("\n| option | also | type | default | meaning |\n|---|---|---|---|---|\n")
+    parts.append(_TABLE_HEAD)
     parts.extend(_row(option) for option in watch.OPTIONS)
     return "".join(parts)
+
+
+def _owners(kind: str) -> list[tuple[str, Any]]:
+    """What there is of a kind, by name. Topics are a source of pipelines only, which the registry does not have."""
+    topics = [("kafka", KafkaTopics)] if kind == "source" else []
+    return sorted([*((name, registry.find(kind, name)) for name in registry.built_in_names(kind)), *topics])
 
 
 def formats_page() -> str:

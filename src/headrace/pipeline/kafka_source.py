@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 ON_ERROR = Option(
     "on_error",
     str,
-    "What becomes of a message that can't be read. `fail`: the run stops. `dead_letter`: the sink of the section "
+    "What to do with a message that can't be read. `fail`: the run stops. `dead_letter`: the sink of the section "
     "`dead_letter` keeps it. `row`: an `error` row for the sinks, of which tables and formats leave it out. `drop`: "
     "nothing. With all but `fail` it is counted, and `headrace status` ends with 1 where no sink has it. By default "
     "`dead_letter` where that section is there, `row` where a sink keeps such rows (`memory`), else `fail`.",
