@@ -6,18 +6,24 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+from tests.apply.change_history import Batch
 from tests.contracts.captured_shop import SqlServerDatabase, closing
 
 from headrace.changes import Column, LogicalType, TableId, TableSchema
 from headrace.errors import OptionError
-from headrace.options import Names
+from headrace.observe.progress import ProgressBoard
+from headrace.options import Names, Options, parse_options
 from headrace.pipeline import load_pipeline
+from headrace.pipeline.batch import BatchWriter
 from headrace.pipeline.check import Level, Verdict, check_file
 from headrace.pipeline.expressions import unknown_column
+from headrace.pipeline.kafka_source import KafkaTopics
 from headrace.pipeline.model import Model, read_model
-from headrace.pipeline.unmatched import unmatched_in
+from headrace.pipeline.unmatched import FeedPatterns, unmatched_in
+from headrace.sinks.memory import MemorySink
 
 SINK = {"type": "delta", "path": "lake"}
 COLUMNS = "id int not null primary key, email varchar(40), note varchar(20)"
@@ -112,6 +118,61 @@ def test_types_that_stand_for_nothing_are_only_told(tmp_path: Path) -> None:
     read = model(tmp_path, format=format, sink={"type": "files", "path": "f"})
     [found] = unmatched_in(read.targets, TABLES)
     assert (found.text, found.names, found.stops) == (".*nope", Names("columns", "informs"), False)
+
+
+# In a feed, whose tables are known when their first message comes.
+
+
+def feed(folder: Path, *transforms: dict[str, object], fresh: bool = True, unmatched: str = "fail") -> FeedPatterns:
+    return FeedPatterns(model(folder, transforms=list(transforms)).targets, of_topics(unmatched), fresh=fresh)
+
+
+def of_topics(unmatched: str) -> Options:
+    given = {"bootstrap.servers": "k:9092", "topics": ["t"], "unmatched_patterns": unmatched}
+    return parse_options(KafkaTopics.options, given, owner="source 'kafka'")
+
+
+def test_a_misspelt_column_stops_the_first_batch_of_a_feed_that_says_tables(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    patterns = feed(tmp_path, {"tables": "dbo.*", MASK: ["emial"]})
+    patterns.hold([])
+    for _ in range(2):
+        with pytest.raises(OptionError, match=f"No captured column matches 'emial' of option '{MASK}' of transform 1"):
+            patterns.hold(TABLES)
+    for more in ({"fresh": False}, {"unmatched": "warn"}):
+        caplog.clear()
+        patterns = feed(tmp_path, {"tables": "dbo.*", MASK: ["emial"]}, **more)  # type: ignore[arg-type]
+        patterns.hold(TABLES)
+        patterns.hold(TABLES)
+        assert caplog.text.count("matches 'emial'") == 1
+
+
+def test_a_column_of_a_table_that_may_still_come_stops_no_feed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    later = {"tables": ["dbo.*", "dbo.later"], MASK: ["phone", "optional:emial"]}
+    for fresh in (True, False):
+        patterns = feed(tmp_path, later, fresh=fresh)
+        patterns.hold(TABLES[:1])
+        assert not patterns.due
+    # Said once, by the new pipeline.
+    assert [record.getMessage() for record in caplog.records] == [
+        "No table matches 'dbo.later' of option 'tables' of transform 1.",
+        f"No captured column matches 'phone' of option '{MASK}' of transform 1.",
+    ]
+
+
+def test_a_feed_is_stopped_before_its_first_row(tmp_path: Path, spark: Any) -> None:
+    [memory] = model(tmp_path, sink={"type": "memory", "name": "feed"}, transforms=[{MASK: ["emial"]}]).targets
+    rows = Batch(TABLES[0]).add("c", TABLES[0], "1", {"id": "1", "email": "a@b"}).rows(spark)
+    MemorySink.forget("feed")
+    patterns = FeedPatterns([memory], of_topics("fail"), fresh=True)
+    writer = BatchWriter("feed", [memory], ProgressBoard(), lambda rows: rows, patterns=patterns)
+    writer.begin("checkpoint")
+    with pytest.raises(OptionError, match="Did you mean 'email'"):
+        writer(rows, 0)
+    assert MemorySink.batches("feed") == {}
 
 
 # At a new structure.

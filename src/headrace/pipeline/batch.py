@@ -23,6 +23,7 @@ from headrace.pipeline.large_values import fitting
 from headrace.pipeline.model import Target
 from headrace.pipeline.shaping import Found, Shaping, explained, tables_in
 from headrace.pipeline.shared_places import identities, may_meet, may_meet_letters, refuse_shared_places
+from headrace.pipeline.unmatched import FeedPatterns
 from headrace.sinks.base import BatchId
 from headrace.sinks.jdbc import JdbcSink
 from headrace.sinks.kafka import KafkaSink
@@ -54,6 +55,7 @@ class BatchWriter:
         keep: called with a batch's number and counts when some messages gave no change, after all sinks have the batch.
         offsets: a hash of a batch's offsets, by its number (`BatchId.offsets`).
         connector: the kind of source.
+        patterns: what transforms, routes and sinks name, where only the batches say which tables there are.
         live: whether rows of a batch, by its number, are read from tables that change meanwhile, so that a second
             reading may give others.
     """
@@ -71,6 +73,7 @@ class BatchWriter:
         keep: Callable[[int, MessageCounts], None] = lambda batch, counts: None,
         offsets: Callable[[int], str] = lambda batch: "",
         connector: str = "",
+        patterns: FeedPatterns | None = None,
         live: Callable[[int], bool] = lambda batch: False,
     ) -> None:
         self._pipeline = pipeline
@@ -83,6 +86,7 @@ class BatchWriter:
         self._keep = keep
         self._offsets = offsets
         self._connector = connector
+        self._patterns = patterns
         self._live = live
         self._sinks = identities(targets)
         self._may_meet = may_meet(targets)
@@ -228,7 +232,10 @@ class BatchWriter:
         All are computed before the first sink gets its own, so that one that can't be stops the batch before.
         """
         ways = {target.shaping.key: target.shaping for target in self._targets}
-        found = tables_in(rows) if any(ways) else None
+        looks = self._patterns is not None and self._patterns.due
+        found = tables_in(rows) if any(ways) or looks else None
+        if self._patterns is not None and found is not None:
+            self._patterns.hold([one.schema for lines in found.values() for one in lines if one.schema is not None])
         return {key: shape(rows, way, cleanup, found) if key else rows for key, way in ways.items()}
 
     @property

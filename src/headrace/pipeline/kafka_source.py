@@ -93,6 +93,16 @@ class KafkaTopics:
             "again; false goes on without them.",
             default=True,
         ),
+        Option(
+            "unmatched_patterns",
+            str,
+            "What a new checkpoint does in the first batch that says tables, where a transform or sink names a column "
+            "that none of them has, and one has a column of almost that name: `fail` stops before the first row, "
+            "`warn` logs it. A name with `optional:` in front may stand for nothing. Other names that stand for "
+            "nothing are logged, because their tables may still come.",
+            default="fail",
+            choices=("fail", "warn"),
+        ),
     )
 
     def __init__(

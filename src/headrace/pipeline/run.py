@@ -33,7 +33,7 @@ from headrace.pipeline.recover import recover
 from headrace.pipeline.shared_places import refuse_shared_places
 from headrace.pipeline.status import pipeline_status
 from headrace.pipeline.topic_ids import TopicIds
-from headrace.pipeline.unmatched import unmatched_in
+from headrace.pipeline.unmatched import FeedPatterns, names_columns, unmatched_in
 from headrace.pipeline.verify import Verified, verify
 from headrace.pipeline.watch import Watch
 from headrace.sinks.base import Sink
@@ -228,6 +228,7 @@ class RunningPipeline:
             keep=self._checkpoint.keep_message_counts,
             offsets=self._checkpoint.offsets_hash,
             connector=model.source_type,
+            patterns=None if topics is None else self._patterns_of(topics),
             live=self._reads_live_tables,
         )
         self.watch = Watch(model.name, self.progress, model.hide)
@@ -257,6 +258,11 @@ class RunningPipeline:
             partial(self._checkpoint.keep, TOPIC_IDS),
             fail_on_data_loss=topics.settings["fail_on_data_loss"],
         )
+
+    def _patterns_of(self, topics: KafkaTopics) -> FeedPatterns | None:
+        if not any(target.shaping.transforms or names_columns(target) for target in self._model.targets):
+            return None
+        return FeedPatterns(self._model.targets, topics.settings, fresh=self._checkpoint.committed() is None)
 
     def _look_at_beginning(self, topics: KafkaTopics) -> None:
         """Say where a topic does not hold all that was ever sent to it.

@@ -1,19 +1,29 @@
-"""Names and patterns of transforms, routes, sinks and formats that stand for no captured table or column."""
+"""Names and patterns of transforms, routes, sinks and formats that stand for no captured table or column.
+
+A database says all its tables before the first row. A feed says a table when its first message comes, so of a feed it
+is never certain that a name stands for nothing. But a column that no table has, where one has almost that name, is
+misspelt: that stops a new pipeline before its first row.
+"""
 
 from __future__ import annotations
 
+import difflib
+import logging
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from headrace.changes import TableId, TableSchema
 from headrace.changes.table_pattern import EVERY_TABLE, TablePattern, matching
 from headrace.errors import HeadraceError
-from headrace.options import Names, bare, is_optional
+from headrace.options import Names, Options, bare, is_optional
 from headrace.pipeline.model import Target
 from headrace.pipeline.transforms import Transform
 from headrace.registry import did_you_mean
-from headrace.sources.unmatched import Unmatched
+from headrace.sources.unmatched import Unmatched, require_matched
 
+_LOG = logging.getLogger("headrace.pipeline")
+_MISSPELT = 0.8
+"""From which likeness on (difflib's ratio) two names are taken for one and its misspelling."""
 _TABLES = Names("tables", "chooses")
 _INFORMS = Names("columns", "informs")
 
@@ -42,6 +52,45 @@ def unmatched_in(
     return list(found)
 
 
+class FeedPatterns:
+    """Names and patterns, held against the tables of the first batch of a run that says some. Runs in the driver.
+
+    Args:
+        targets: the sinks with what stands before them.
+        settings: the source's options, which say whether a misspelt name stops the run.
+        fresh: whether nothing was read before; else other tables may have come, and what is found is only logged.
+    """
+
+    def __init__(self, targets: Sequence[Target], settings: Options, *, fresh: bool) -> None:
+        self._targets = targets
+        self._settings = settings
+        self._fresh = fresh
+        self.due = True
+        """Whether they are still to be held against something."""
+
+    def hold(self, tables: Sequence[TableSchema]) -> None:
+        """Hold them against the tables of a batch, before its first row goes on.
+
+        Raises:
+            OptionError: a column is misspelt that protects or chooses data.
+        """
+        if not tables or not self.due:
+            return
+        found = unmatched_in(self._targets, tables)
+        there = {column.name.lower() for schema in tables for column in schema.columns}
+        misspelt = [
+            one
+            for one in found
+            if one.names.what != "tables" and difflib.get_close_matches(bare(one.text).lower(), there, 1, _MISSPELT)
+        ]
+        if self._fresh:
+            require_matched(self._settings, misspelt)
+        # A run that goes on has seen other tables before, so only a likely mistake is worth a word.
+        for one in [one for one in found if one not in misspelt] if self._fresh else misspelt:
+            _LOG.warning("%s", one.sentence)
+        self.due = False
+
+
 def _of_transform(
     transform: Transform, tables: Sequence[TableSchema], gone: Sequence[TableId], computed: Sequence[str]
 ) -> Iterator[Unmatched]:
@@ -68,11 +117,20 @@ def _of_tables(
         yield Unmatched("tables", pattern.text, _TABLES, _near(pattern.text, [s.id.path for s in tables]), owner)
 
 
+def names_columns(target: Target) -> bool:
+    """Whether an option of a sink names columns."""
+    settings = target.sink.settings
+    return any(
+        option.names is not None and option.names.what == "columns" and settings[option.name]
+        for option in settings.declared
+    )
+
+
 def _of_sink(target: Target, tables: Sequence[TableSchema], gone: Sequence[TableId]) -> Iterator[Unmatched]:
+    if gone or not names_columns(target):
+        return
     settings = target.sink.settings
     named = [option for option in settings.declared if option.names is not None and option.names.what == "columns"]
-    if gone or not any(settings[option.name] for option in named):
-        return
     there: set[str] = set()
     for schema in tables:
         try:
