@@ -47,3 +47,21 @@ def test_mappings_and_lists_reach_the_source_through_sparks_texts(tmp_path: Path
     assert dict(reached) == dict(read.source.settings)
     assert reached["tables"] == (r"re:dbo\.ab{1,2}", "dbo.a,b", "dbo.[xy]")
     assert reached["message_key_columns"] == (r"dbo.t\.b", r"dbo.t\.a")
+
+
+@pytest.mark.parametrize("salt", [SALT, SALT.lower(), SALT.upper()])
+def test_a_salt_in_a_name_keeps_its_letters_on_the_way_through_spark(tmp_path: Path, salt: str) -> None:
+    read = model(tmp_path, f"  column.mask.hash.v2.SHA-256.with.salt.{salt}: dbo.t.email\n")
+    # Spark makes names lower-case.
+    through_spark = {name.lower(): as_text(value) for name, value in read.source_options.items()}
+    [source, reached] = [
+        SqlServerSource(parse_options(SqlServerSource.options, options, owner="it"))
+        for options in (read.source_options, through_spark)
+    ]
+    assert source.settings["column_mask_salt"] == reached.settings["column_mask_salt"] == salt
+
+
+def test_two_salts_are_refused_with_the_file(tmp_path: Path) -> None:
+    options = "".join(f"  column.mask.hash.v2.SHA-256.with.salt.{salt}: dbo.t.{salt}\n" for salt in ("aB", "aC"))
+    with pytest.raises(OptionError, match=r"line 6: Options '.*redacted\)' and '.*redacted\)' name different salts\."):
+        model(tmp_path, options)

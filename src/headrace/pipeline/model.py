@@ -29,9 +29,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
-
-from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
+from typing import Any, TypeVar
 
 from headrace import registry
 from headrace.changes import TableId
@@ -39,11 +37,12 @@ from headrace.errors import OptionError
 from headrace.formats.base import Format
 from headrace.observe.checkpoint import local_path
 from headrace.observe.server import Address
-from headrace.options import Option, is_secret, parse_options, secret_in_name
+from headrace.options import Option, is_secret, parse_options, secret_in_name, shown_name
 from headrace.pipeline import routes, transforms, watch
 from headrace.pipeline.dead_letter import TABLE, TOPIC, DeadLetters
 from headrace.pipeline.kafka_source import ON_ERROR, KafkaTopics
 from headrace.pipeline.routes import Route, Routes
+from headrace.pipeline.sections import Sections, listed_sinks, read_sections
 from headrace.pipeline.shaping import Shaping
 from headrace.pipeline.shared_places import refuse_letters_in_a_sink, refuse_same_places
 from headrace.pipeline.transforms import Transform
@@ -70,6 +69,7 @@ _UNITS = {"ms": "milliseconds", "s": "seconds", "m": "minutes", "h": "hours"}
 _SIGNALS = "signal_path"
 _PATHS = ("path", "warehouse", "oversized_path")
 _STAGING = "staging_location"
+_SALT = "column_mask_salt"
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]+:")
 
 
@@ -97,31 +97,6 @@ def find_kind(kind: str, name: str) -> Any:
         if missing is None:
             raise
         raise missing from None
-
-
-class RunSettings(BaseModel):
-    """The section `pipeline`: the name under which sinks know it, where its state is kept, how often it looks."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    name: Annotated[str, StringConstraints(min_length=1, strip_whitespace=True)]
-    checkpoint: Annotated[str, StringConstraints(min_length=1, strip_whitespace=True)]
-    trigger: str = "1s"
-
-
-class Sections(BaseModel):
-    """The frame of a pipeline file; what is inside a source, format or sink is theirs to declare."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    source: dict[str, Any]
-    format: dict[str, Any] | None = None
-    sink: dict[str, Any] | None = None
-    sinks: list[dict[str, Any]] | None = None
-    transforms: list[dict[str, Any]] | None = None
-    dead_letter: dict[str, Any] | None = None
-    observe: dict[str, Any] | None = None
-    pipeline: RunSettings
 
 
 @dataclass(frozen=True)
@@ -192,7 +167,7 @@ def read_model(path: Path) -> Model:
         OptionError: one sentence with file, line, the thing that is wrong, and the remedy.
     """
     document = read_yaml(path)
-    sections = _sections(document)
+    sections = read_sections(document)
     settings = sections.pipeline
     source_type, source, given = _source(document, sections, _absolute(settings.checkpoint, path))
     targets = _targets(document, sections, source_type)
@@ -202,7 +177,7 @@ def read_model(path: Path) -> Model:
     letters = _dead_letters(document, sections.dead_letter, source)
     if letters is not None:
         _made(document, ("dead_letter",), partial(refuse_letters_in_a_sink, targets, letters, source_type))
-    places = [(place, target.sink) for (_, place), target in zip(_listed_sinks(sections), targets, strict=True)]
+    places = [(place, target.sink) for (_, place), target in zip(listed_sinks(sections), targets, strict=True)]
     for place, sink in [*places, *([] if letters is None else [(("dead_letter",), letters.sink)])]:
         _check_apart(document, place, sink, checkpoint)
     return Model(
@@ -264,7 +239,7 @@ def find_mistakes(path: Path) -> list[OptionError]:
     """
     try:
         document = read_yaml(path)
-        sections = _sections(document)
+        sections = read_sections(document)
     except OptionError as error:
         return [error]
     checkpoint = _absolute(sections.pipeline.checkpoint, path)
@@ -282,7 +257,7 @@ def find_mistakes(path: Path) -> list[OptionError]:
     given = sections.format
     common = None if given is None else tried(lambda: _format(document, given, ("format",)))
     transforms = tried(lambda: _transforms(document, sections.transforms, ("transforms",))) or ()
-    for number, (section, place) in enumerate(_listed_sinks(sections), 1):
+    for number, (section, place) in enumerate(listed_sinks(sections), 1):
         if given is not None and common is None and "format" not in section:
             # Its own mistake is told already.
             continue
@@ -298,54 +273,6 @@ def find_mistakes(path: Path) -> list[OptionError]:
         # What concerns several parts at once.
         tried(lambda: read_model(path))
     return list({error.message: error for error in found}.values())
-
-
-def _sections(document: Document) -> Sections:
-    if not isinstance(document.data, dict):
-        raise document.error((), "A pipeline file is a mapping.", "Begin with `source:`, `sinks:` and `pipeline:`.")
-    try:
-        sections = Sections.model_validate(document.data)
-    except ValidationError as error:
-        raise _frame_error(document, error) from None
-    if (sections.sink is None) == (sections.sinks is None):
-        given = ("sinks",) if sections.sinks is not None else ()
-        said = "Both 'sink' and 'sinks' are given." if given else "Key 'sinks' is missing."
-        raise document.error(given, said, "Give one: `sinks:` with a list, or `sink:` for a single one.")
-    if sections.sinks == []:
-        raise document.error(("sinks",), "The list 'sinks' is empty.", "Name at least one sink.")
-    return sections
-
-
-def _frame_error(document: Document, error: ValidationError) -> OptionError:
-    # The first error in the order of the file is what a reader meets first.
-    first = min(error.errors(), key=lambda e: (e["type"] == "missing", document.line(e["loc"])))
-    place: Place = first["loc"]
-    name = ".".join(str(part) for part in place)
-    kind = first["type"]
-    if kind == "extra_forbidden" and place == ("routes",):
-        return document.error(place, "Key 'routes' stands in no sink.", "Put it into the sink that it is for.")
-    if kind == "extra_forbidden":
-        model = RunSettings if len(place) > 1 else Sections
-        where = f" in section '{place[0]}'" if len(place) > 1 else ""
-        return document.error(
-            place, f"Unknown key '{place[-1]}'{where}.", did_you_mean(str(place[-1]), model.model_fields)
-        )
-    if kind == "missing":
-        return document.error(place[:-1], f"Key '{name}' is missing.", _MISSING.get(name, "Add it."))
-    if kind == "string_too_short":
-        return document.error(place, f"Key '{name}' is empty.", _MISSING[name])
-    wanted = {"list_type": "a list", "dict_type": "a mapping", "model_type": "a mapping"}.get(kind, "a text")
-    return document.error(
-        place, f"Key '{name}' must be {wanted}.", "See the example in the documentation of pipelines."
-    )
-
-
-_MISSING = {
-    "source": "Say where changes come from: source: {type: sqlserver, ...}.",
-    "pipeline": "Add pipeline: {name: ..., checkpoint: ...}.",
-    "pipeline.name": "Name the pipeline; sinks remember who wrote to them by it.",
-    "pipeline.checkpoint": "Name a folder or URL where the state is kept.",
-}
 
 
 def _source(
@@ -379,11 +306,30 @@ def _source(
             raise document.error(place, error.message, error.remedy) from None
         return kind, topics, given
     found: type[Source] = _find(document, "source", kind, (*place, "type"))
+    if any(option.name == _SALT for option in found.options):
+        given = _with_salt(document, given, place)
     for name, suffix in ((_SIGNALS, "-signals"), (_STAGING, "-staging")):
         if any(option.name == name for option in found.options):
             given = _with_folder(given, name, suffix, document.path, checkpoint)
     options = _options(document, found.options, given, place, f"source '{kind}'")
     return kind, _made(document, place, lambda: found(options)), given
+
+
+def _with_salt(document: Document, given: dict[str, Any], place: Place) -> dict[str, Any]:
+    """The options with the salt that stands in a name as an option of its own: Spark hands over values as they are, but
+    names in lower case."""
+    salts = {name: salt for name in given if (salt := secret_in_name(name)) is not None}
+    if not salts or any(_fold(name) == _fold(_SALT) for name in given):
+        return given
+    first, *others = salts
+    other = next((name for name in others if salts[name] != salts[first]), None)
+    if other is not None:
+        raise document.error(
+            (*place, other),
+            f"Options '{shown_name(first)}' and '{shown_name(other)}' name different salts.",
+            "Give all hashes of a source one salt: set 'column_mask_salt', and leave '.with.salt...' out of the names.",
+        )
+    return {**given, _SALT: salts[first]}
 
 
 def _on_error(document: Document, section: Any, place: Place, sections: Sections) -> tuple[Any, str]:
@@ -400,7 +346,7 @@ def _on_error(document: Document, section: Any, place: Place, sections: Sections
 
 def _errors_rest(sections: Sections) -> bool:
     """Whether `error` rows rest in some sink. A sink that is not known says so elsewhere."""
-    for section, _ in _listed_sinks(sections):
+    for section, _ in listed_sinks(sections):
         with suppress(OptionError, ModuleNotFoundError):
             if registry.find("sink", str(section.get("type"))).takes_errors:
                 return True
@@ -466,7 +412,7 @@ def _with_folder(given: dict[str, Any], name: str, suffix: str, file: Path, chec
 
 
 def _targets(document: Document, sections: Sections, kind: str) -> tuple[Target, ...]:
-    listed = _listed_sinks(sections)
+    listed = listed_sinks(sections)
     common = _format(document, sections.format, ("format",)) if sections.format is not None else None
     shared = _transforms(document, sections.transforms, ("transforms",))
     targets = [_target(document, section, place, common, n, shared) for n, (section, place) in enumerate(listed, 1)]
@@ -474,13 +420,6 @@ def _targets(document: Document, sections: Sections, kind: str) -> tuple[Target,
     if common is not None and not any(target.format is common[0] for target in targets):
         raise document.error(("format",), "No sink uses 'format'.", "Remove it, or add a sink that takes messages.")
     return tuple(targets)
-
-
-def _listed_sinks(sections: Sections) -> list[tuple[dict[str, Any], Place]]:
-    if sections.sinks is not None:
-        return [(section, ("sinks", n)) for n, section in enumerate(sections.sinks)]
-    assert sections.sink is not None
-    return [(sections.sink, ("sink",))]
 
 
 def _target(
