@@ -23,8 +23,8 @@ _BUILT_IN: Mapping[str, Mapping[str, str]] = {
     },
     "format": {
         "canal_json": "headrace.formats.canal.format:CanalJson",
-        "maxwell_json": "headrace.formats.maxwell_json:MaxwellJson",
-        "ogg_json": "headrace.formats.ogg_json:OggJson",
+        "maxwell_json": "headrace.formats.maxwell.format:MaxwellJson",
+        "ogg_json": "headrace.formats.goldengate.format:OggJson",
         "debezium_avro": "headrace.formats.debezium_avro:DebeziumAvro",
         "debezium_json": "headrace.formats.debezium_json:DebeziumJson",
         "dts_avro": "headrace.formats.dts.format:DtsAvro",

@@ -1,15 +1,16 @@
-"""What a format's codec gives, as Spark would give it, without Spark."""
+"""What a format's codecs give, as Spark would give it, without Spark."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import Row
 
 from headrace.changes import Column, LogicalType, TableId, TableSchema
-from headrace.formats.codec import KAFKA, ArrowFormat, run_codec
+from headrace.changes.row import arrow_schema
+from headrace.formats.codec import KAFKA, ArrowFormat, Codec, Facts, run_codec
 from headrace.formats.convert import format_named
 
 _LOGICAL = {
@@ -19,26 +20,65 @@ _LOGICAL = {
 
 
 def table_of(ddl: str) -> TableSchema:
-    """The structure of a DDL string of one column."""
-    name, kind = ddl.split(" ", 1)
-    return TableSchema(TableId("", "", ""), (Column(name, 1, LogicalType.parse(_LOGICAL.get(kind, kind))),))
+    """The structure of a DDL string."""
+    named = (part.split(" ", 1) for part in ddl.split(", "))
+    columns = (Column(name, n, LogicalType.parse(_LOGICAL.get(kind, kind))) for n, (name, kind) in enumerate(named, 1))
+    return TableSchema(TableId("", "", ""), tuple(columns))
+
+
+def arrow_format(name: str, **options: Any) -> ArrowFormat:
+    """The format of that name; a DDL string as `schema` is read without Spark."""
+    if isinstance(options.get("schema"), str):
+        options["schema"] = table_of(options["schema"])
+    found = format_named(name, options)
+    assert isinstance(found, ArrowFormat)
+    return found
 
 
 def rows_of(format: str, messages: Sequence[tuple[Any, ...]], **options: Any) -> list[Row]:
     """The change rows of messages (topic, partition, offset, timestamp, key, value, headers), in their order."""
-    schema = options.get("schema")
-    if isinstance(schema, str):
-        options["schema"] = table_of(schema)
-    codecs = format_named(format, options)
-    assert isinstance(codecs, ArrowFormat)
+    changes = changes_of_messages(format, messages, **options)
+    return [_value(row, pa.struct(changes.schema)) for row in changes.to_pylist()]
+
+
+def changes_of_messages(format: str, messages: Sequence[tuple[Any, ...]], **options: Any) -> pa.RecordBatch:
+    """The same as a batch."""
+    codecs = arrow_format(format, **options)
     batch = pa.RecordBatch.from_pylist([dict(zip(KAFKA.names, message, strict=True)) for message in messages], KAFKA)
-    codec = codecs.decoder(codecs.prepare_decoding())
-    found = []
-    for made in run_codec(codec, [batch]):
-        assert made.schema.equals(codec.schema)
-        made.validate(full=True)
-        found += [_value(row, pa.struct(codec.schema)) for row in made.to_pylist()]
+    return _run(codecs.decoder(codecs.prepare_decoding()), batch)
+
+
+def change_batch(rows: Sequence[Mapping[str, Any]]) -> pa.RecordBatch:
+    """Change rows with map images, from dictionaries of their columns."""
+    schema = arrow_schema()
+    maps = [field.name for field in schema if pa.types.is_map(field.type)]
+    lines = [{**row, **{n: list(row[n].items()) for n in maps if row.get(n) is not None}} for row in rows]
+    return pa.RecordBatch.from_pylist(lines, schema)
+
+
+def sent(
+    format: str, changes: pa.RecordBatch, structures: Sequence[TableSchema] = (), **options: Any
+) -> list[dict[str, Any]]:
+    """The messages of change rows. Struct images follow the first structure; rows have types where there is one."""
+    typed = structures[0] if pa.types.is_struct(changes.schema.field("after").type) else None
+    facts = Facts(tuple(structures), typed)
+    known = pa.array([bool(structures)] * changes.num_rows, pa.bool_())
+    batch = _run(arrow_format(format, **options).encoder(facts), changes.append_column("has_types", known))
+    found: list[dict[str, Any]] = batch.to_pylist()
     return found
+
+
+def as_kafka(messages: Sequence[Mapping[str, Any]]) -> list[tuple[Any, ...]]:
+    """Encoded messages as Kafka gives them back."""
+    return [(m["topic"], 0, n, None, m["key"], m["value"], m["headers"]) for n, m in enumerate(messages)]
+
+
+def _run(codec: Codec, batch: pa.RecordBatch) -> pa.RecordBatch:
+    made = list(run_codec(codec, [batch]))
+    for part in made:
+        assert part.schema.equals(codec.schema)
+        part.validate(full=True)
+    return pa.concat_batches(made) if made else pa.RecordBatch.from_pylist([], codec.schema)
 
 
 def _value(value: Any, kind: pa.DataType) -> Any:

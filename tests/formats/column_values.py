@@ -87,20 +87,12 @@ def random_image(rng: random.Random, id: int) -> dict[str, str | None]:
     return image
 
 
-def changes_of(
-    spark: SparkSession,
-    rng: random.Random,
-    *,
-    ops: str,
-    absent_before: bool,
-    id: TableId = EVERY_TYPE.id,
-    count: int = 120,
-    **facts: Any,
-) -> tuple[list[dict[str, Any]], DataFrame]:
-    """Random change rows as dictionaries, and as a DataFrame with the table's `schema` row in front.
+def random_changes(
+    rng: random.Random, *, ops: str, absent_before: bool, id: TableId = EVERY_TYPE.id, count: int = 120, **facts: Any
+) -> list[dict[str, Any]]:
+    """Random change rows as dictionaries, their positions among them.
 
     Args:
-        spark: the session.
         rng: decides the rows.
         ops: the operations among them.
         absent_before: whether old images of updates may lack columns.
@@ -132,6 +124,7 @@ def changes_of(
                 "before": before,
                 "after": after,
                 "changed": changed,
+                "position": f"{n + 1:020}/1/",
                 "event_time": dt.datetime(2024, 2, 29, 12, 0, n % 60, 123_000, dt.UTC),
                 "capture_time": dt.datetime(2024, 3, 1, tzinfo=dt.UTC),
                 "snapshot": "true" if op == "r" else None,
@@ -140,12 +133,30 @@ def changes_of(
                 **facts,
             }
         )
-    announced = {"op": "schema", "schema_id": schema.fingerprint, "table_schema": schema.to_text()}
+    return rows
+
+
+def changes_of(
+    spark: SparkSession, rng: random.Random, *, id: TableId = EVERY_TYPE.id, **given: Any
+) -> tuple[list[dict[str, Any]], DataFrame]:
+    """Random change rows as dictionaries, and as a DataFrame with the table's `schema` row in front.
+
+    Args:
+        spark: the session.
+        rng: decides the rows.
+        id: the table's name.
+        given: what else `random_changes` takes.
+    """
+    schema = TableSchema(id, EVERY_TYPE.columns, EVERY_TYPE.key)
+    rows = random_changes(rng, id=id, **given)
+    announced = {
+        "op": "schema",
+        "position": f"{0:020}/1/",
+        "schema_id": schema.fingerprint,
+        "table_schema": schema.to_text(),
+    }
     names = [field.name for field in spark_schema()]
-    lines = [
-        tuple({**row, "position": f"{n:020}/1/"}.get(name) for name in names)
-        for n, row in enumerate([announced, *rows])
-    ]
+    lines = [tuple(row.get(name) for name in names) for row in [announced, *rows]]
     return rows, local_rows(spark, lines, CHANGE_ROW_DDL)
 
 

@@ -8,8 +8,9 @@ import random
 from typing import Any
 
 import pytest
-from column_values import COMPARED, EVERY_TYPE, changes_of, comparable, of_kafka, typed_texts
-from pyspark.sql import DataFrame, SparkSession
+from codec_rows import as_kafka, change_batch, changes_of_messages, rows_of, sent
+from column_values import COMPARED, EVERY_TYPE, comparable, random_changes
+from pyspark.sql import SparkSession
 from samples import samples_of
 
 import headrace
@@ -22,19 +23,20 @@ SCHEMA = "id bigint, name string, amount decimal(9,2)"
 KEY = '{"database":"d","table":"t","pk.id":7,"pk.n":1.50}'
 
 
-def kafka(spark: SparkSession, messages: list[tuple[str | None, Any]]) -> DataFrame:
+def kafka(messages: list[tuple[str | None, Any]]) -> list[tuple[Any, ...]]:
     def raw(given: Any) -> bytes | None:
         if given is None or isinstance(given, bytes):
             return given
         return (given if isinstance(given, str) else json.dumps(given)).encode()
 
-    rows = [("t", 0, n, None, raw(key), raw(value), None) for n, (key, value) in enumerate(messages)]
-    return local_rows(spark, rows, DDL).coalesce(1)
+    return [("t", 0, n, None, raw(key), raw(value), None) for n, (key, value) in enumerate(messages)]
 
 
-def decoded(spark: SparkSession, messages: list[tuple[str | None, Any]], **options: Any) -> list[Any]:
-    rows = headrace.decode(kafka(spark, messages), format="maxwell_json", **options).collect()
-    return sorted(rows, key=lambda row: row.position)
+def decoded(messages: list[tuple[str | None, Any]], **options: Any) -> list[Any]:
+    return [row for row in rows_of("maxwell_json", kafka(messages), **options) if row.op is not None]
+
+
+SAMPLES = [(None, sample.message[5].decode()) for sample in samples_of("maxwell_json") if sample.message[5]]
 
 
 def message(kind: str, **fields: Any) -> dict[str, Any]:
@@ -47,6 +49,11 @@ REFUSED = [
     ("[]", "The value is no JSON object of Maxwell's form."),
     ('{"type":"insert","data":[]}', "The value is no JSON object of Maxwell's form."),
     ('{"type":"insert","data":{"id":1}}]', "Something stands behind the JSON object."),
+    (
+        '{"type":"insert","data":{"id":1}} {"type":"insert"}',
+        "Something stands behind the JSON object.",
+    ),
+    ('{"type":"insert","data":{"id":"\\ud800"}}', "The value is no JSON object of Maxwell's form."),
     ('{"data":{"id":1}}', "The message has no type."),
     (message("replace", data={"id": 1}), "The type replace is not known."),
     (message("insert"), "The message has no data."),
@@ -54,15 +61,14 @@ REFUSED = [
 
 
 @pytest.mark.parametrize("schema", [None, SCHEMA])
-def test_what_cannot_be_read_is_an_error_row_that_keeps_the_message(spark: SparkSession, schema: str | None) -> None:
-    rows = decoded(spark, [("k", value) for value, _ in REFUSED], schema=schema)
+def test_what_cannot_be_read_is_an_error_row_that_keeps_the_message(schema: str | None) -> None:
+    rows = decoded([("k", value) for value, _ in REFUSED], schema=schema)
     assert [(row.op, row.error) for row in rows] == [("error", why) for _, why in REFUSED]
     assert all(bytes(row.message.key) == b"k" and row.message.value is not None for row in rows)
 
 
-def test_kinds_of_messages(spark: SparkSession) -> None:
+def test_kinds_of_messages() -> None:
     rows = decoded(
-        spark,
         [
             (None, message("bootstrap-start", data={})),
             (None, message("insert", data={"id": 1}, xid=5, xoffset=2, position="m.1:4", server_id=9)),
@@ -92,10 +98,10 @@ def test_kinds_of_messages(spark: SparkSession) -> None:
     assert (exact.event_time, exact.source["ts"], exact.transaction) == (None, "x", None)
 
 
-def test_of_a_name_that_an_object_repeats_the_last_counts(spark: SparkSession) -> None:
+def test_of_a_name_that_an_object_repeats_the_last_counts() -> None:
     key = '{"database":"d","table":"t","pk.id":1,"pk.id":2}'
     value = '{"data":{"id":1,"id":2},"old":{"id":0,"id":9,"x":1,"x":3},"type":"update"}'
-    update, tombstone = decoded(spark, [(key, value), (key, None)])
+    update, tombstone = decoded([(key, value), (key, None)])
     assert (update.before, update.after, update.key) == ({"id": "9", "x": "3"}, {"id": "2"}, {"id": "2"})
     assert tombstone.key == {"id": "2"}
 
@@ -111,10 +117,10 @@ STRUCTS = [
 
 
 @pytest.mark.parametrize("separators", [(",", ":"), (", ", ": ")])
-def test_struct_images_are_the_maps_typed(spark: SparkSession, separators: tuple[str, str]) -> None:
+def test_struct_images_are_the_maps_typed(separators: tuple[str, str]) -> None:
     values = [(None, json.dumps(value, separators=separators)) for value in STRUCTS]
-    maps = decoded(spark, values, keys="id")
-    structs = decoded(spark, values, schema=SCHEMA, keys="id")
+    maps = decoded(values, keys="id")
+    structs = decoded(values, schema=SCHEMA, keys="id")
     names = ["id", "name", "amount"]
     for row, struct in zip(maps, structs, strict=True):
         assert (row.op, row.changed, row.key, row.source) == (struct.op, struct.changed, struct.key, struct.source)
@@ -127,63 +133,67 @@ def test_struct_images_are_the_maps_typed(spark: SparkSession, separators: tuple
                     None if want.get(n) is None else float(want[n]) for n in ("id", "amount")
                 ]
                 assert have.name == want.get("name")
-    misfit = decoded(spark, [(None, message("insert", data={"id": 1, "amount": 1.555}))], schema=SCHEMA)
+    misfit = decoded([(None, message("insert", data={"id": 1, "amount": 1.555}))], schema=SCHEMA)
     assert misfit[0].error == "Column 'amount' can't hold 1.555 exactly: it is decimal(9,2)."
 
 
-def test_decode_of_encode_is_identity(spark: SparkSession, rng: random.Random) -> None:
+def test_decode_of_encode_is_identity(rng: random.Random) -> None:
     transaction = {"id": "77", "total_order": 5, "data_collection_order": None}
-    data, frame = changes_of(spark, rng, ops="rcud", absent_before=False, transaction=transaction)
-    sent = headrace.encode(frame, format="maxwell_json")
-    rows = headrace.decode(of_kafka(sent), format="maxwell_json").collect()
+    data = random_changes(rng, ops="rcud", absent_before=False, transaction=transaction)
+    messages = as_kafka(sent("maxwell_json", change_batch(data), [EVERY_TYPE]))
+    rows = rows_of("maxwell_json", messages)
     assert [row.error for row in rows if row.op == "error"] == []
-    assert len(rows) == len(data)
     names = (*(name for name in COMPARED if name not in ("source", "event_time")), "transaction")
-    by_key = {row["key_text"]: row for row in data}
-    for row in rows:
-        want = by_key[row.key_text]
+    for row, want in zip(rows, data, strict=True):
         assert comparable(row.asDict(recursive=True), names) == comparable(want, names)
         assert row.event_time.timestamp() == int(want["event_time"].timestamp())
 
 
-def test_structs_both_ways(spark: SparkSession) -> None:
-    data, frame = changes_of(spark, random.Random(5), ops="rcud", absent_before=False)
-    typed = headrace.typed(frame, EVERY_TYPE)
-    sent = headrace.encode(typed, format="maxwell_json", schema=EVERY_TYPE)
-    rows = headrace.decode(of_kafka(sent), format="maxwell_json", schema=EVERY_TYPE)
-    assert rows.where("op = 'error'").select("error").collect() == []
-    found = typed_texts(rows)
-    assert len(found) == len(data)
-    assert found == typed_texts(typed)
+def test_structs_both_ways(rng: random.Random) -> None:
+    data = random_changes(rng, ops="rcud", absent_before=False)
+    maps = sent("maxwell_json", change_batch(data), [EVERY_TYPE])
+    structs = changes_of_messages("maxwell_json", as_kafka(maps), schema=EVERY_TYPE)
+    again = sent("maxwell_json", structs, [EVERY_TYPE])
+    assert [m["value"] for m in again] == [m["value"] for m in maps]
+    assert [m["key"] for m in again] == [m["key"] for m in maps]
 
 
-def test_messages_are_maxwells(spark: SparkSession) -> None:
-    values = [(None, sample.message[5].decode()) for sample in samples_of("maxwell_json") if sample.message[5]]
+def test_messages_are_maxwells() -> None:
     keyed = message("update", data={"id": 2, "n": "x"}, old={"id": 1}, primary_key_columns=["id", "n"])
-    values.append((None, keyed))
-    values.append((KEY, None))
-    rows = headrace.decode(kafka(spark, values), format="maxwell_json", schema=[EVERY_TYPE])
-    sent = headrace.encode(rows, format="maxwell_json").collect()
-    update, tombstone = sorted(sent, key=lambda m: m.position)[-2:]
-    assert json.loads(update.value) == {
+    values = [*SAMPLES, (None, keyed), (KEY, None)]
+    messages = sent("maxwell_json", changes_of_messages("maxwell_json", kafka(values), schema=[EVERY_TYPE]))
+    update, tombstone = messages[-2:]
+    assert json.loads(update["value"]) == {
         **keyed, "data": {"id": "2", "n": "x"}, "old": {"id": "1"}, "primary_key": ["2", "x"],
     }  # fmt: skip
-    assert bytes(update.key).decode() == '{"database":"d","table":"t","pk.id":"2","pk.n":"x"}'
-    assert (update.topic, tombstone.value) == ("maxwell", None)
-    assert bytes(tombstone.key).decode() == '{"database":"d","table":"t","pk.id":"7","pk.n":"1.50"}'
+    assert update["key"].decode() == '{"database":"d","table":"t","pk.id":"2","pk.n":"x"}'
+    assert (update["topic"], tombstone["value"]) == ("maxwell", None)
+    assert tombstone["key"].decode() == '{"database":"d","table":"t","pk.id":"7","pk.n":"1.50"}'
+
+
+def test_statements_say_their_kind() -> None:
+    def kind(ddl: str, **facts: str) -> str:
+        row = {"op": "schema", "table": {"database": "d", "name": "t"}, "source": {"ddl": ddl, **facts}}
+        return str(json.loads(sent("maxwell_json", change_batch([row]))[0]["value"])["type"])
+
+    assert kind("/* a */ -- b\n create temporary table t (a int)") == "table-create"
+    assert kind("rename table t to u") == "table-alter"
+    assert kind("drop schema d") == "database-drop"
+    assert kind("alter table t add b int", type="database-alter") == "database-alter"
 
 
 def test_streaming(spark: SparkSession, tmp_path: Any) -> None:
     source, checkpoint = tmp_path / "in", tmp_path / "checkpoint"
-    samples = [(None, sample.message[5].decode()) for sample in samples_of("maxwell_json") if sample.message[5]]
-    kafka(spark, samples).write.parquet(str(source))
+    local_rows(spark, kafka(SAMPLES), DDL).coalesce(1).write.parquet(str(source))
     rows = headrace.decode(spark.readStream.schema(DDL).parquet(str(source)), format="maxwell_json")
     query = (
         rows.writeStream.format("memory").queryName("maxwell_stream").option("checkpointLocation", str(checkpoint))
         .trigger(availableNow=True).start()
     )  # fmt: skip
     query.awaitTermination()
-    streamed = sorted((r.position, r.op) for r in spark.table("maxwell_stream").collect())
-    assert streamed == [(r.position, r.op) for r in decoded(spark, samples)]
+    streamed = spark.table("maxwell_stream")
+    assert sorted((r.position, r.op) for r in streamed.collect()) == [(r.position, r.op) for r in decoded(SAMPLES)]
+    messages = headrace.encode(streamed, format="maxwell_json").collect()
+    assert len(messages) == streamed.count()
     with pytest.raises(OptionError, match="needs the option 'schema' to encode a streaming DataFrame"):
         headrace.encode(rows, format="maxwell_json")

@@ -8,8 +8,9 @@ import random
 from typing import Any
 
 import pytest
-from column_values import COMPARED, EVERY_TYPE, changes_of, comparable, of_kafka, typed_texts
-from pyspark.sql import DataFrame, SparkSession
+from codec_rows import as_kafka, change_batch, changes_of_messages, rows_of, sent
+from column_values import COMPARED, EVERY_TYPE, comparable, random_changes
+from pyspark.sql import SparkSession
 from samples import samples_of
 
 import headrace
@@ -21,17 +22,16 @@ from headrace.local_rows import local_rows
 DDL = ", ".join(f"{name} {kind}" for name, kind in KAFKA_COLUMNS.items())
 SCHEMA = "id bigint, name string, amount decimal(9,2)"
 TABLE = TableSchema(TableId("pdb", "own", "every `type`"), EVERY_TYPE.columns, EVERY_TYPE.key)
+SAMPLES = [sample.message[5].decode() for sample in samples_of("ogg_json") if sample.message[5]]
 
 
-def kafka(spark: SparkSession, values: list[Any]) -> DataFrame:
+def kafka(values: list[Any]) -> list[tuple[Any, ...]]:
     texts = [v if isinstance(v, (bytes, str)) or v is None else json.dumps(v) for v in values]
-    rows = [("t", 0, n, None, None, t.encode() if isinstance(t, str) else t, None) for n, t in enumerate(texts)]
-    return local_rows(spark, rows, DDL).coalesce(1)
+    return [("t", 0, n, None, None, t.encode() if isinstance(t, str) else t, None) for n, t in enumerate(texts)]
 
 
-def decoded(spark: SparkSession, values: list[Any], **options: Any) -> list[Any]:
-    rows = headrace.decode(kafka(spark, values), format="ogg_json", **options).collect()
-    return sorted(rows, key=lambda row: row.position)
+def decoded(values: list[Any], **options: Any) -> list[Any]:
+    return rows_of("ogg_json", kafka(values), **options)
 
 
 def message(kind: str, **fields: Any) -> dict[str, Any]:
@@ -44,24 +44,25 @@ REFUSED = [
     ("[]", "The value is no JSON object of GoldenGate's form."),
     ('{"op_type":"I","after":[1]}', "The value is no JSON object of GoldenGate's form."),
     ('{"op_type":"I","after":{"id":1}} 1', "Something stands behind the JSON object."),
+    ('{"op_type":"I","after":{"id":1}}{"op_type":"I","after":{"id":2}}', "Something stands behind the JSON object."),
     ('{"after":{"id":1}}', "The message has no op_type."),
     (message("X", after={"id": 1}), "The operation X is not known."),
     (message("I"), "The message has no image after the change."),
     (message("U", before={"id": 1}), "The message has no image after the change."),
     (message("D", after={"id": 1}), "The message has no image before the change."),
+    (message("D", before={}), "The message has no image before the change."),
 ]
 
 
 @pytest.mark.parametrize("schema", [None, SCHEMA])
-def test_what_cannot_be_read_is_an_error_row_that_keeps_the_message(spark: SparkSession, schema: str | None) -> None:
-    rows = decoded(spark, [value for value, _ in REFUSED], schema=schema)
+def test_what_cannot_be_read_is_an_error_row_that_keeps_the_message(schema: str | None) -> None:
+    rows = decoded([value for value, _ in REFUSED], schema=schema)
     assert [(row.op, row.error) for row in rows] == [("error", why) for _, why in REFUSED]
     assert all(row.message.value is not None for row in rows)
 
 
-def test_kinds_of_messages(spark: SparkSession) -> None:
+def test_kinds_of_messages() -> None:
     rows = decoded(
-        spark,
         [
             message("I", after={"id": 1, "n": 1}, primary_keys=["n", "id"], csn="9", xid="0.1.2", tokens={"a": "b"}),
             message("U", after={"id": 1}, table="T", op_ts="2020-05-13T17:32:10"),
@@ -83,6 +84,14 @@ def test_kinds_of_messages(spark: SparkSession) -> None:
     assert (tombstone.op, tombstone.source) == ("tombstone", None)
 
 
+@pytest.mark.parametrize("schema", [None, SCHEMA])
+def test_an_image_without_columns_is_none(schema: str | None) -> None:
+    insert, update = decoded(
+        [message("I", before={}, after={"id": 1}), message("U", before={}, after={"id": 1})], schema=schema
+    )
+    assert (insert.before, update.before, update.before_absent) == (None, None, None)
+
+
 STRUCTS = [
     message("I", after={"id": 1, "name": None, "amount": 1.5}),
     message("I", after={"id": 1}),
@@ -94,10 +103,10 @@ STRUCTS = [
 
 
 @pytest.mark.parametrize("separators", [(",", ":"), (", ", ": ")])
-def test_struct_images_are_the_maps_typed(spark: SparkSession, separators: tuple[str, str]) -> None:
+def test_struct_images_are_the_maps_typed(separators: tuple[str, str]) -> None:
     values = [json.dumps(value, separators=separators) for value in STRUCTS]
-    maps = decoded(spark, values, keys="id")
-    structs = decoded(spark, values, schema=SCHEMA, keys="id")
+    maps = decoded(values, keys="id")
+    structs = decoded(values, schema=SCHEMA, keys="id")
     names = ["id", "name", "amount"]
     for row, struct in zip(maps, structs, strict=True):
         assert (row.op, row.key, row.source, row.table) == (struct.op, struct.key, struct.source, struct.table)
@@ -110,40 +119,46 @@ def test_struct_images_are_the_maps_typed(spark: SparkSession, separators: tuple
                     None if want.get(n) is None else float(want[n]) for n in ("id", "amount")
                 ]
                 assert have.name == want.get("name")
-    misfit = decoded(spark, [message("I", after={"id": "x"})], schema=SCHEMA)
+    misfit = decoded([message("I", after={"id": "x"})], schema=SCHEMA)
     assert misfit[0].error == "Column 'id' can't hold x exactly: it is bigint."
 
 
-def test_decode_of_encode_is_identity(spark: SparkSession, rng: random.Random) -> None:
+def test_decode_of_encode_is_identity(rng: random.Random) -> None:
     transaction = {"id": "1.2.3", "total_order": None, "data_collection_order": None}
-    data, frame = changes_of(spark, rng, ops="cud", absent_before=True, id=TABLE.id, transaction=transaction)
-    sent = headrace.encode(frame, format="ogg_json")
-    rows = headrace.decode(of_kafka(sent), format="ogg_json").collect()
+    data = random_changes(rng, ops="cud", absent_before=True, id=TABLE.id, transaction=transaction)
+    rows = rows_of("ogg_json", as_kafka(sent("ogg_json", change_batch(data), [TABLE])))
     assert [row.error for row in rows if row.op == "error"] == []
-    assert len(rows) == len(data)
     names = (*(name for name in COMPARED if name not in ("source", "changed")), "transaction")
-    by_key = {row["key_text"]: row for row in data}
-    for row in rows:
-        want = by_key[row.key_text]
+    for row, want in zip(rows, data, strict=True):
         assert comparable(row.asDict(recursive=True), names) == comparable(want, names)
 
 
-def test_structs_both_ways(spark: SparkSession) -> None:
-    data, frame = changes_of(spark, random.Random(5), ops="cud", absent_before=True, id=TABLE.id)
-    typed = headrace.typed(frame, TABLE)
-    sent = headrace.encode(typed, format="ogg_json", schema=TABLE)
-    rows = headrace.decode(of_kafka(sent), format="ogg_json", schema=TABLE)
-    assert rows.where("op = 'error'").select("error").collect() == []
-    found = typed_texts(rows)
-    assert len(found) == len(data)
-    assert found == typed_texts(typed)
+def test_structs_both_ways(rng: random.Random) -> None:
+    data = random_changes(rng, ops="cud", absent_before=True, id=TABLE.id)
+    maps = sent("ogg_json", change_batch(data), [TABLE])
+    structs = changes_of_messages("ogg_json", as_kafka(maps), schema=TABLE)
+    for ours, theirs in zip(sent("ogg_json", structs, [TABLE]), maps, strict=True):
+        values = [json.loads(m["value"], parse_int=str, parse_float=str) for m in (ours, theirs)]
+        # When a message was written is not in it twice.
+        for value in values:
+            value.pop("current_ts", None)
+        assert values[0] == values[1]
+        assert ours["key"] == theirs["key"]
 
 
-def test_messages_are_goldengates(spark: SparkSession) -> None:
-    values = [sample.message[5].decode() for sample in samples_of("ogg_json") if sample.message[5]]
-    rows = headrace.decode(kafka(spark, values), format="ogg_json")
-    sent = sorted(headrace.encode(rows, format="ogg_json", keys="id").collect(), key=lambda m: m.position)
-    for value, m in zip(values, sent, strict=True):
+def test_a_stream_is_decoded_and_messages_are_goldengates(spark: SparkSession, tmp_path: Any) -> None:
+    source, checkpoint = tmp_path / "in", tmp_path / "checkpoint"
+    local_rows(spark, kafka(SAMPLES), DDL).coalesce(1).write.parquet(str(source))
+    rows = headrace.decode(spark.readStream.schema(DDL).parquet(str(source)), format="ogg_json")
+    query = (
+        rows.writeStream.format("memory").queryName("ogg_stream").option("checkpointLocation", str(checkpoint))
+        .trigger(availableNow=True).start()
+    )  # fmt: skip
+    query.awaitTermination()
+    streamed = spark.table("ogg_stream")
+    assert sorted((r.position, r.op) for r in streamed.collect()) == [(r.position, r.op) for r in decoded(SAMPLES)]
+    messages = sorted(headrace.encode(streamed, format="ogg_json", keys="id").collect(), key=lambda m: m.position)
+    for value, m in zip(SAMPLES, messages, strict=True):
         want, got = json.loads(value), json.loads(m.value)
         # Nothing said that the key was a number, and the message's own clock is not kept.
         for image in ("before", "after"):
@@ -152,19 +167,5 @@ def test_messages_are_goldengates(spark: SparkSession) -> None:
         want.pop("current_ts")
         assert got == want
         assert m.key == (None if want["op_type"] == "T" else b"1")
-
-
-def test_streaming(spark: SparkSession, tmp_path: Any) -> None:
-    source, checkpoint = tmp_path / "in", tmp_path / "checkpoint"
-    samples = [sample.message[5].decode() for sample in samples_of("ogg_json") if sample.message[5]]
-    kafka(spark, samples).write.parquet(str(source))
-    rows = headrace.decode(spark.readStream.schema(DDL).parquet(str(source)), format="ogg_json")
-    query = (
-        rows.writeStream.format("memory").queryName("ogg_stream").option("checkpointLocation", str(checkpoint))
-        .trigger(availableNow=True).start()
-    )  # fmt: skip
-    query.awaitTermination()
-    streamed = sorted((r.position, r.op) for r in spark.table("ogg_stream").collect())
-    assert streamed == [(r.position, r.op) for r in decoded(spark, samples)]
     with pytest.raises(OptionError, match="needs the option 'schema' to encode a streaming DataFrame"):
         headrace.encode(rows, format="ogg_json")

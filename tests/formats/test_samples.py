@@ -7,24 +7,49 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from codec_rows import rows_of
+from pyspark.sql import DataFrame, Row, SparkSession
 from samples import Sample, difference, formats_with_samples, registry_of, samples_of
 
 import headrace
+from headrace.formats.codec import ArrowFormat
 from headrace.formats.messages import KAFKA_COLUMNS
 from headrace.local_rows import local_rows
+from headrace.registry import find
 
 DDL = ", ".join(f"{name} {kind}" for name, kind in KAFKA_COLUMNS.items())
 
 
-def decoded_samples(spark: SparkSession, format: str) -> dict[int, list[Any]]:
-    """The rows by sample number, decoded by one job: samples of the same options together, sequences in order."""
+def decoded_samples(request: pytest.FixtureRequest, format: str) -> dict[int, list[Any]]:
+    """The rows by sample number: samples of the same options together, sequences in order."""
     groups: dict[str, list[Sample]] = defaultdict(list)
     for sample in samples_of(format):
         groups[json.dumps(sample.options, sort_keys=True)].append(sample)
+    found: dict[int, list[Any]] = defaultdict(list)
+    in_spark = not issubclass(find("format", format), ArrowFormat)
+    for row in _in_spark(request.getfixturevalue("spark"), format, groups) if in_spark else _alone(format, groups):
+        found[row.message.offset].append(row)
+    return found
+
+
+def _alone(format: str, groups: Mapping[str, list[Sample]]) -> list[Any]:
+    """The rows of a format that needs no Spark."""
+    found = []
+    for options, samples in groups.items():
+        rows = rows_of(format, [sample.message for sample in samples], **json.loads(options))
+        for row in rows:
+            moment = row.event_time and round(row.event_time.timestamp() * 1000)
+            more = Row("event_ms", "key_names")(moment, row.key and list(row.key))
+            found.append(Row(*row.__fields__, *more.__fields__)(*row, *more))
+    return [row for row in found if row.op is not None]
+
+
+def _in_spark(spark: SparkSession, format: str, groups: Mapping[str, list[Sample]]) -> list[Any]:
+    """The same by one job."""
     registry = registry_of(format)
     frames: list[DataFrame] = []
     for options, samples in groups.items():
@@ -37,14 +62,11 @@ def decoded_samples(spark: SparkSession, format: str) -> dict[int, list[Any]]:
     all_rows = frames[0]
     for frame in frames[1:]:
         all_rows = all_rows.unionByName(frame)
-    found: dict[int, list[Any]] = defaultdict(list)
-    for row in sorted(all_rows.collect(), key=lambda row: row.position):
-        found[row.message.offset].append(row)
-    return found
+    return sorted(all_rows.collect(), key=lambda row: row.position)
 
 
 @pytest.mark.parametrize("format", formats_with_samples())
-def test_samples_give_the_rows_that_they_mean(spark: SparkSession, format: str) -> None:
-    rows = decoded_samples(spark, format)
+def test_samples_give_the_rows_that_they_mean(request: pytest.FixtureRequest, format: str) -> None:
+    rows = decoded_samples(request, format)
     wrong = {sample.case: difference(sample, rows[sample.number]) for sample in samples_of(format)}
     assert {case: why for case, why in wrong.items() if why} == {}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pyarrow as pa
 from hypothesis import given, settings
@@ -9,7 +11,7 @@ from hypothesis import strategies as st
 
 from headrace.changes.key_text import key_text
 from headrace.wire.arrays import offsets_of
-from headrace.wire.json_writer import Entries, Part, messages, objects, string_lists
+from headrace.wire.json_writer import Entries, Part, are_numbers, members, messages, objects, string_lists
 
 TEXTS = st.text(max_size=12) | st.sampled_from(["", '"\\/', "\x00\x1f\x7f", "é日😀", "\b\f\n\r\t"])
 
@@ -47,3 +49,37 @@ def test_messages_are_constants_and_columns(rows: list[tuple[str | None, str | N
     found = messages(['{"a":', Part(columns[0], quoted=True), ',"é":', Part(columns[1]), "}"], len(rows))
     wanted = [f'{{"a":{spelled(a)},"é":{"null" if b is None else b}}}' for a, b in rows]
     assert found.to_pylist() == wanted
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.tuples(TEXTS | st.none(), TEXTS | st.none()), min_size=1, max_size=5))
+def test_members_that_are_null_are_left_out(rows: list[tuple[str | None, str | None]]) -> None:
+    columns = [pa.array(["before", *column], pa.string()).slice(1) for column in zip(*rows, strict=True)]
+    found = members({"a": Part(columns[0], quoted=True), 'é"': Part(columns[1])}, len(rows))
+    pairs = [
+        [spelled(n) + ":" + v for n, v in (("a", None if a is None else spelled(a)), ('é"', b)) if v is not None]
+        for a, b in rows
+    ]
+    assert found.to_pylist() == ["{" + ",".join(pair) + "}" for pair in pairs]
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.text("0123456789-+.eE ", max_size=6), max_size=9))
+def test_what_is_a_number_of_json(texts: list[str]) -> None:
+    def is_number(text: str) -> bool:
+        try:
+            return isinstance(json.loads(text), (int, float)) and text == text.strip()
+        except ValueError:
+            return False
+
+    column = pa.array(texts, pa.string())
+    assert are_numbers(column, np.ones(len(texts), bool)).tolist() == [is_number(text) for text in texts]
+    assert not are_numbers(column, np.zeros(len(texts), bool)).any()
+
+
+def test_plain_values_stand_as_they_are() -> None:
+    values, plain = pa.array(["1.50", "1.50", None], pa.string()), np.array([True, False, True])
+    numbers, offsets, present = np.arange(3, dtype=np.int32), np.array([0, 3], np.int32), np.array([True])
+    found = objects(Entries(offsets, numbers, numbers, present), pa.array(["a", "b", "c"]), values, plain)
+    assert found.to_pylist() == ['{"a":1.50,"b":"1.50","c":null}']
+    assert string_lists(offsets, values, present, plain).to_pylist() == ['[1.50,"1.50",null]']

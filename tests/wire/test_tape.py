@@ -99,3 +99,12 @@ def test_maps_of_columns_leave_out_what_is_null() -> None:
     )
     assert found.to_pylist() == [[("a", "1")], [("b", "2")]]
     assert map_of([("a", pa.array(["1"]))], np.array([False])).to_pylist() == [None]
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(VALUES, min_size=1, max_size=6))
+def test_compact_values_have_no_blanks(values: list[Any]) -> None:
+    tape = tape_of(values)
+    tape.compact(tape.root)
+    wanted = [json.dumps(v, separators=(",", ":")) if isinstance(v, (dict, list)) else text_of(v) for v in values]
+    assert tape.texts(tape.root).to_pylist() == wanted

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.wire.tape import Tape
-from headrace.wire.typed import TypedColumn
+from headrace.wire.typed import TypedColumn, instants
 from headrace.wire.typed_exact import value_of
 
 KINDS = [
@@ -62,8 +62,20 @@ def _same_numbers(a: pa.Array, b: pa.Array) -> bool:
         ("1970-01-01 00:00:01.5", pa.timestamp("us"), 1_500_000),
         ("1970-01-01 08:00:01", pa.timestamp("us", "UTC"), 1_000_000),
         ("1970-01-01T00:00:01Z", pa.timestamp("us", "UTC"), 1_000_000),
+        ("1970-01-01 00:00:01Z", pa.timestamp("us"), 1_000_000),
+        ("1970-01-01 00:00:01+01:00", pa.timestamp("us"), None),
+        ("1e999", pa.float64(), None),
+        ("3.5e38", pa.float32(), None),
+        ("-Infinity", pa.float64(), float("-inf")),
         ("maybe", pa.bool_(), None),
     ],
 )
 def test_a_value_is_what_the_type_can_hold_without_loss(text: str, kind: pa.DataType, value: object) -> None:
     assert value_of(text, kind, "Asia/Shanghai") == value
+
+
+def test_instants_are_in_utc_and_cut_to_microseconds() -> None:
+    texts = ["1970-01-01T00:00:01", "1970-01-01 00:00:01.123456789", "1970-01-01T01:00:00+01:00", "soon", None]
+    found = instants(Tape.of_texts(pa.array(texts, pa.string())), np.arange(5, dtype=np.int32))
+    assert found.values.cast(pa.int64()).to_pylist() == [1_000_000, 1_123_456, 0, None, None]
+    assert found.refused.tolist() == [3]

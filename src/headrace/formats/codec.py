@@ -7,9 +7,9 @@ changes nothing but the cuts; a failure of the world raises, and a failure of a 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -19,11 +19,15 @@ from headrace.changes import TableSchema
 from headrace.changes.row import arrow_schema, arrow_type
 from headrace.errors import FormatError, OptionError
 from headrace.formats.base import Format
+from headrace.formats.change_columns import error_row
 from headrace.formats.encoding import has_struct_images, struct_schema, with_structures_known
 from headrace.formats.messages import KAFKA_COLUMNS, kafka_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+Numbers: TypeAlias = np.ndarray[tuple[int], np.dtype[np.int64]]
+OtherRow: TypeAlias = Callable[[int], dict[str, Any]]
 
 ROWS = 4_096
 """How many rows are worked on together: as many as stay in a core's cache."""
@@ -241,7 +245,40 @@ def kafka_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=KAFKA)
 
 
-def in_order(batches: list[tuple[np.ndarray[tuple[int], np.dtype[np.int64]], pa.RecordBatch]]) -> pa.RecordBatch:
+def change_batch(columns: Mapping[str, pa.Array], schema: pa.Schema, count: int) -> pa.RecordBatch:
+    """Change rows of these columns; those that are not given are null."""
+    made = [columns.get(field.name, pa.nulls(count, field.type)) for field in schema]
+    return pa.RecordBatch.from_arrays(made, schema=schema)
+
+
+def single_rows(
+    whole: pa.RecordBatch, rows: Numbers, problems: Mapping[int, str], batch: pa.RecordBatch, other: OtherRow
+) -> pa.RecordBatch:
+    """The rows of a batch in which each message gives one.
+
+    Args:
+        whole: the rows of ordinary messages.
+        rows: their messages.
+        problems: why some of these can't be read after all.
+        batch: the messages.
+        other: makes the row of a message that is not ordinary.
+    """
+    if not problems and rows.size == batch.num_rows:
+        return whole
+    plain = np.zeros(batch.num_rows, bool)
+    plain[rows] = True
+    plain[list(problems)] = False
+    numbers = np.flatnonzero(~plain)
+    made = [
+        error_row(batch, number, problems[number]) if number in problems else other(number)
+        for number in map(int, numbers)
+    ]
+    kept = plain[rows]
+    odd = pa.RecordBatch.from_pylist(made, whole.schema)
+    return in_order([(rows[kept], whole.filter(pa.array(kept))), (numbers, odd)])
+
+
+def in_order(batches: list[tuple[Numbers, pa.RecordBatch]]) -> pa.RecordBatch:
     """Batches as one, in the order of the numbers beside them; of equal numbers, those of the earlier batch first."""
     if len(batches) == 1:
         return batches[0][1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,7 +12,7 @@ from headrace.changes import TableSchema
 from headrace.changes.types import arrow_text
 from headrace.wire import image_kernels
 from headrace.wire.arrays import offsets_of, text_view
-from headrace.wire.json_writer import Entries, objects
+from headrace.wire.json_writer import Entries, objects, string_lists
 from headrace.wire.spans import Array
 
 
@@ -74,9 +75,30 @@ class Image:
         entries = self.entries
         return replace(self, entries=entries._replace(present=entries.present & rows))
 
-    def json(self) -> pa.StringArray:
-        """Objects of strings."""
-        return objects(self.entries, self.names, self.values)
+    def json(self, plain: Array | None = None) -> pa.StringArray:
+        """JSON objects, of strings but for the values that are `plain` JSON already."""
+        return objects(self.entries, self.names, self.values, plain)
+
+    def name_lists(self) -> pa.StringArray:
+        """The names of maps as JSON arrays of texts."""
+        return string_lists(self.entries.offsets, self.names, self.entries.present)
+
+    def codes(self, structure: Array, tables: Sequence[Mapping[str, int]]) -> Array:
+        """What is said of each entry's column, by its row's structure; 0 where nothing is.
+
+        Args:
+            structure: the number of each row's structure; -1 where it has none.
+            tables: by that number, a number for each column of which something is said.
+        """
+        names = self.names.dictionary_encode()
+        words = {name: code for code, name in enumerate(names.dictionary.to_pylist())}
+        said = np.zeros((len(tables) + 1, len(words) + 1), np.int64)
+        for number in np.unique(structure[structure >= 0]):
+            for name, code in tables[number].items():
+                said[number, words.get(name, -1)] = code
+        said[:, len(words)] = 0
+        word = names.indices.to_numpy(zero_copy_only=False)[self.entries.names]
+        return said[np.repeat(structure, np.diff(self.entries.offsets)), word]
 
     def changed_from(self, other: Image, named: pa.ListArray) -> Image:
         """What this image has that the other has not, or has otherwise, and what `named` says besides.

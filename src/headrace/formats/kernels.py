@@ -32,8 +32,9 @@ _VALUES = {
     "small": ("int16", "1"),
     "tiny": ("int8", "1"),
 }
+_ROW = {name: text for name, (_, text) in _VALUES.items()}
 _CANAL = {
-    "data": [{name: text for name, (_, text) in _VALUES.items()}],
+    "data": [_ROW],
     "old": [{"text": "x", "gone": None}],
     "type": "UPDATE",
     "database": "d",
@@ -43,6 +44,15 @@ _CANAL = {
     "id": 1,
     "pkNames": ["id"],
     "mysqlType": {"id": "int", "flag": "boolean"},
+}
+_MAXWELL = {
+    "database": "d",
+    "table": "t",
+    "type": "update",
+    "ts": 1,
+    "primary_key_columns": ["id"],
+    "data": {**_ROW, "nested": {"a": [1, 2]}},
+    "old": {"text": "x"},
 }
 # An update of a row with an integer, a decimal, a text, a time, and a value that is absent.
 _DTS = (
@@ -59,17 +69,20 @@ _SCHEMA = TableSchema(
 
 def compile_all() -> None:
     """Call each kernel as formats call it."""
-    canal = json.dumps(_CANAL).encode()
-    for name, value, encodes in (("canal_json", canal, True), ("dts_avro", base64.b64decode(_DTS), False)):
+    canal, maxwell = (json.dumps(message).encode() for message in (_CANAL, _MAXWELL))
+    for name, value, encodes in (
+        ("canal_json", canal, True),
+        ("dts_avro", base64.b64decode(_DTS), False),
+        ("maxwell_json", maxwell, True),
+    ):
         codecs = format_named(name, {})
         assert isinstance(codecs, ArrowFormat)
         messages = pa.RecordBatch.from_pylist([{"topic": "t", "offset": 0, "value": value}], KAFKA)
         for facts in (Facts(), Facts(typed=_SCHEMA)):
             rows = pa.concat_batches(list(run_codec(codecs.decoder(facts), [messages])))
             if encodes:
-                known = (
-                    TableSchema.from_text(rows.column("table_schema")[0].as_py()) if facts.typed is None else _SCHEMA
-                )
+                told = rows.column("table_schema")[0].as_py()
+                known = _SCHEMA if told is None else TableSchema.from_text(told)
                 changes = rows.append_column("has_types", rows.column("op").is_valid())
                 list(run_codec(codecs.encoder(Facts((known,), facts.typed)), [changes]))
 

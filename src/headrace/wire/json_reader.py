@@ -188,14 +188,15 @@ def _scalar(data: Array, i: Any, end: Any, tokens: Tokens, t: Any) -> Any:
         if i + 4 <= end and byte(data, i + 1) == 117 and byte(data, i + 2) == 108 and byte(data, i + 3) == 108:
             z = i + 4
     else:
-        z = _skip_number(data, i, end)
+        z = skip_number(data, i, end)
     if z >= 0:
         _put(tokens, t, kind, i, z)
     return z
 
 
 @kernel
-def _skip_number(data: Array, i: Any, end: Any) -> Any:
+def skip_number(data: Array, i: Any, end: Any) -> Any:
+    """The index behind a number that begins here; -1 where none does."""
     if byte(data, i) == 45:
         i += 1
     if i < end and byte(data, i) == 48:

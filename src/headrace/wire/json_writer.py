@@ -7,7 +7,7 @@ else as it is. Names and values of objects are entries, so that who writes choos
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from headrace.wire.arrays import TextView, bitmap, text_array, text_view
 from headrace.wire.compiled import kernel
+from headrace.wire.json_reader import skip_number
 from headrace.wire.spans import Array, U, copy, set_bit
 
 _PLAIN, _SHORT, _LONG = range(3)
@@ -42,30 +43,42 @@ class Entries(NamedTuple):
     present: Array
 
 
-def objects(entries: Entries, names: pa.StringArray, values: pa.StringArray) -> pa.StringArray:
-    """Objects of strings as JSON texts; a null value is written `null`.
+def objects(
+    entries: Entries, names: pa.StringArray, values: pa.StringArray, plain: Array | None = None
+) -> pa.StringArray:
+    """Objects as JSON texts; a null value is written `null`.
 
     Args:
         entries: which names and values each object has.
         names: the names that entries speak of.
         values: the values that entries speak of.
+        plain: whether a value is the JSON text that it is, and no string; all are strings where None.
     """
+    as_is = np.zeros(len(values), np.bool_) if plain is None else plain
     name_view, value_view = text_view(names), text_view(values)
     offsets, valid = np.empty(len(entries.present) + 1, np.int32), bitmap(len(entries.present))
     room = _room(_measure_entries(entries, name_view, value_view))
     out = np.empty(room, np.uint8)
-    _write_objects(entries, name_view, value_view, offsets, out, valid)
+    _write_objects(entries, name_view, value_view, as_is, offsets, out, valid)
     return text_array(offsets, out, None if entries.present.all() else valid)
 
 
-def string_lists(offsets: Array, values: pa.StringArray, present: Array) -> pa.StringArray:
-    """Arrays of strings as JSON texts; what is not `present` is null."""
+def are_numbers(texts: pa.StringArray, asked: Array) -> Array:
+    """Which of the texts that are asked for are JSON numbers, to the last byte."""
+    found = np.zeros(len(texts), np.bool_)
+    _mark_numbers(text_view(texts), asked, found)
+    return found
+
+
+def string_lists(offsets: Array, values: pa.StringArray, present: Array, plain: Array | None = None) -> pa.StringArray:
+    """Arrays as JSON texts; what is not `present` is null. `plain` is as for `objects`."""
+    as_is = np.zeros(len(values), np.bool_) if plain is None else plain
     view = text_view(values)
     starts, valid = np.empty(len(present) + 1, np.int32), bitmap(len(present))
     every = np.arange(len(values), dtype=np.int32)
     entries = Entries(offsets, every, every, present)
     out = np.empty(_room(_measure_entries(entries, view, view)), np.uint8)
-    _write_lists(offsets, view, present, starts, out, valid)
+    _write_lists(offsets, view, as_is, present, starts, out, valid)
     return text_array(starts, out, None if present.all() else valid)
 
 
@@ -78,23 +91,39 @@ class Part(NamedTuple):
 
 def messages(parts: Sequence[str | Part], rows: int) -> pa.StringArray:
     """One text for each row: constants and columns, one behind the other."""
-    columns = [text_view(_constant(part) if isinstance(part, str) else part.texts) for part in parts]
-    sizes = [int(view.offsets[-1] - view.offsets[0]) for view in columns]
-    begins = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
-    data = np.concatenate([v.data[v.offsets[0] : v.offsets[-1]] for v in columns])
-    data.flags.writeable = False
-    starts, ends = np.empty((len(parts), rows), np.int64), np.empty((len(parts), rows), np.int64)
+    data, starts, ends = _laid([_constant(part) if isinstance(part, str) else part.texts for part in parts], rows)
     quoted = np.array([not isinstance(part, str) and part.quoted for part in parts])
-    for number, (view, begin) in enumerate(zip(columns, begins[:-1], strict=True)):
-        places = view.offsets.astype(np.int64) - view.offsets[0] + begin
-        starts[number], ends[number] = places[:-1], places[1:]
-        part = parts[number]
-        if not isinstance(part, str) and part.texts.null_count:
-            ends[number][part.texts.is_null().to_numpy(zero_copy_only=False)] = -1
     offsets = np.empty(rows + 1, np.int32)
     out = np.empty(_room(_measure_messages(data, starts, ends, quoted)), np.uint8)
     _write_messages(data, starts, ends, quoted, offsets, out)
     return text_array(offsets, out, None, 0)
+
+
+def members(parts: Mapping[str, Part], rows: int) -> pa.StringArray:
+    """An object for each row; a member that is null is left out."""
+    data, starts, ends = _laid([part.texts for part in parts.values()], rows)
+    quoted = np.array([part.quoted for part in parts.values()])
+    names = text_view(pa.array([to_text(name) + ":" for name in parts], pa.string()))
+    room = _measure_messages(data, starts, ends, quoted) + rows * (int(names.offsets[-1]) + len(parts) + 2)
+    offsets, out = np.empty(rows + 1, np.int32), np.empty(_room(room), np.uint8)
+    _write_members(data, starts, ends, quoted, names, offsets, out)
+    return text_array(offsets, out, None, 0)
+
+
+def _laid(texts: Sequence[pa.StringArray], rows: int) -> tuple[Array, Array, Array]:
+    """The bytes of all columns, and where the value of each column and row begins and ends; -1 for null."""
+    columns = [text_view(column) for column in texts]
+    sizes = [int(view.offsets[-1] - view.offsets[0]) for view in columns]
+    begins = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
+    data = np.concatenate([v.data[v.offsets[0] : v.offsets[-1]] for v in columns])
+    data.flags.writeable = False
+    starts, ends = np.empty((len(texts), rows), np.int64), np.empty((len(texts), rows), np.int64)
+    for number, (view, begin) in enumerate(zip(columns, begins[:-1], strict=True)):
+        places = view.offsets.astype(np.int64) - view.offsets[0] + begin
+        starts[number], ends[number] = places[:-1], places[1:]
+        if texts[number].null_count:
+            ends[number][texts[number].is_null().to_numpy(zero_copy_only=False)] = -1
+    return data, starts, ends
 
 
 def _constant(text: str) -> pa.StringArray:
@@ -160,9 +189,11 @@ def is_valid(view: TextView, k: Any) -> Any:
 
 
 @kernel
-def _put_value(out: Array, o: Any, view: TextView, k: Any) -> Any:
+def _put_value(out: Array, o: Any, view: TextView, k: Any, plain: Any) -> Any:
     if not is_valid(view, k):
         return _put_null(out, o)
+    if plain:
+        return copy(out, o, view.data, view.offsets[U(k)], view.offsets[U(k + 1)] - view.offsets[U(k)])
     return _put_quoted(out, o, view.data, view.offsets[U(k)], view.offsets[U(k + 1)])
 
 
@@ -178,7 +209,7 @@ def _measure_entries(entries: Entries, names: TextView, values: TextView) -> Any
 
 @kernel
 def _write_objects(
-    entries: Entries, names: TextView, values: TextView, offsets: Array, out: Array, valid: Array
+    entries: Entries, names: TextView, values: TextView, plain: Array, offsets: Array, out: Array, valid: Array
 ) -> None:
     o = 0
     for r in range(entries.present.size):
@@ -195,14 +226,17 @@ def _write_objects(
             k = entries.names[U(e)]
             o = _put_quoted(out, o, names.data, names.offsets[U(k)], names.offsets[U(k + 1)])
             out[U(o)] = 58
-            o = _put_value(out, o + 1, values, entries.values[U(e)])
+            v = entries.values[U(e)]
+            o = _put_value(out, o + 1, values, v, plain[U(v)])
         out[U(o)] = 125
         o += 1
     offsets[entries.present.size] = o
 
 
 @kernel
-def _write_lists(starts: Array, values: TextView, present: Array, offsets: Array, out: Array, valid: Array) -> None:
+def _write_lists(
+    starts: Array, values: TextView, plain: Array, present: Array, offsets: Array, out: Array, valid: Array
+) -> None:
     o = 0
     for r in range(present.size):
         offsets[r] = o
@@ -215,7 +249,7 @@ def _write_lists(starts: Array, values: TextView, present: Array, offsets: Array
             if e > starts[r]:
                 out[U(o)] = 44
                 o += 1
-            o = _put_value(out, o, values, e)
+            o = _put_value(out, o, values, e, plain[U(e)])
         out[U(o)] = 93
         o += 1
     offsets[present.size] = o
@@ -249,3 +283,35 @@ def _write_messages(data: Array, starts: Array, ends: Array, quoted: Array, offs
             else:
                 o = copy(out, o, data, i, end - i)
     offsets[starts.shape[1]] = o
+
+
+@kernel
+def _write_members(
+    data: Array, starts: Array, ends: Array, quoted: Array, names: TextView, offsets: Array, out: Array
+) -> None:
+    o = 0
+    for r in range(starts.shape[1]):
+        offsets[r] = o
+        out[U(o)] = 123
+        o += 1
+        first = o
+        for p in range(starts.shape[0]):
+            i, end = starts[p, r], ends[p, r]
+            if end < 0:
+                continue
+            if o > first:
+                out[U(o)] = 44
+                o += 1
+            o = copy(out, o, names.data, names.offsets[p], names.offsets[p + 1] - names.offsets[p])
+            o = _put_quoted(out, o, data, i, end) if quoted[p] else copy(out, o, data, i, end - i)
+        out[U(o)] = 125
+        o += 1
+    offsets[starts.shape[1]] = o
+
+
+@kernel
+def _mark_numbers(texts: TextView, asked: Array, found: Array) -> None:
+    for k in range(asked.size):
+        if asked[k]:
+            i, end = texts.offsets[k], texts.offsets[k + 1]
+            found[k] = i < end and skip_number(texts.data, i, end) == end

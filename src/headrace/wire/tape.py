@@ -7,19 +7,23 @@ written in steps over whole columns, and no step costs more for many tables than
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from headrace.wire import json_exact, tape_kernels
 from headrace.wire.arrays import bitmap, text_array, text_view
 from headrace.wire.compiled import is_compiled
-from headrace.wire.json_exact import ESCAPED_NAME, NAME, NULL, READ, STRING
+from headrace.wire.json_exact import ARRAY, ESCAPED_NAME, NAME, NULL, OBJECT, READ, STRING
 from headrace.wire.json_reader import Tokens, read_all
 from headrace.wire.names import Names
 from headrace.wire.spans import Array
+
+_BLANKS = re.compile(r'("(?:[^"\\]|\\.)*+")|[ \t\r\n]+')
 
 
 class Members(NamedTuple):
@@ -156,6 +160,16 @@ class Tape:
         """The text of one value."""
         found: str | None = self.texts(np.array([at], np.int32))[0].as_py()
         return found
+
+    def compact(self, at: Array) -> None:
+        """Let objects and arrays at these places be strings from now on: their JSON without blanks."""
+        kinds = self.kinds(at)
+        nested = np.ascontiguousarray(at[(kinds == OBJECT) | (kinds == ARRAY)])
+        if nested.size:
+            texts = self.texts(nested)
+            if pc.any(pc.match_substring_regex(texts, r"\s")).as_py():
+                texts = pa.array([_BLANKS.sub(r"\1", text) for text in texts.to_pylist()], pa.string())
+            self.replace(nested, texts)
 
     def replace(self, at: Array, texts: pa.StringArray) -> None:
         """Let these places hold other texts from now on. Places that hold no value stay as they are."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from headrace.wire.arrays import bitmap
 from headrace.wire.compiled import kernel
@@ -18,6 +19,7 @@ from headrace.wire.tape import Tape
 from headrace.wire.typed_exact import value_of
 
 _NONE = np.int64(-(2**62))
+_LOCAL, _UTC, _ZONED = range(3)
 _TRUE, _FALSE = as_data(b"true"), as_data(b"false")
 
 
@@ -58,9 +60,10 @@ class TypedColumn:
         elif types.is_date(kind):
             fill, out, arguments = _dates, np.zeros(rows, np.int32), ()
         elif kind.tz is None:
-            fill, out, arguments = _moments, np.zeros(rows, np.int64), (False,)
+            fill, out, arguments = _moments, np.zeros(rows, np.int64), (_LOCAL,)
         else:
-            fill, out, arguments = _moments, np.zeros(rows, np.int64), (True,)
+            meant = _UTC if self._zone in (None, "UTC") else _ZONED
+            fill, out, arguments = _moments, np.zeros(rows, np.int64), (meant,)
         valid, odd = bitmap(rows), np.zeros(rows, np.bool_)
         fill(self._tape.data, self._tape.tokens, self._at, out, valid, odd, *arguments)
         found = pa.Array.from_buffers(kind, rows, [pa.py_buffer(valid), pa.py_buffer(out)])
@@ -70,9 +73,11 @@ class TypedColumn:
         texts = self._tape.texts(self._at)
         if pa.types.is_floating(self._kind):
             try:
-                return texts.cast(self._kind)
+                found = texts.cast(self._kind)
             except pa.ArrowInvalid:
-                pass
+                found = None
+            if found is not None and not pc.any(pc.is_inf(found)).as_py():
+                return found
         return self._settled(pa.nulls(len(texts), self._kind), np.flatnonzero(self._tape.is_value(self._at)))
 
     def _settled(self, found: pa.Array, rows: Array) -> pa.Array:
@@ -88,6 +93,17 @@ class TypedColumn:
 def integers(tape: Tape, at: Array) -> pa.Array:
     """Values as 64-bit integers; null where they are none."""
     return TypedColumn(tape, at, pa.int64()).values
+
+
+def instants(tape: Tape, at: Array) -> TypedColumn:
+    """Values as instants, in UTC where they say no zone. Digits that are finer than microseconds are cut off."""
+    column = TypedColumn(tape, at, pa.timestamp("us", "UTC"))
+    if not column.refused.size:
+        return column
+    long = np.ascontiguousarray(at[column.refused])
+    cut = pc.replace_substring_regex(tape.texts(long), r"(\.[0-9]{6})[0-9]+", r"\1")
+    tape.replace(long, cut)
+    return TypedColumn(tape, at, pa.timestamp("us", "UTC"))
 
 
 @kernel
@@ -239,17 +255,19 @@ def _dates(data: Array, tokens: Tokens, at: Array, out: Array, valid: Array, odd
 
 
 @kernel
-def _moments(data: Array, tokens: Tokens, at: Array, out: Array, valid: Array, odd: Array, zoned: Any) -> None:
-    """`YYYY-MM-DD hh:mm:ss` and up to six digits; with a Z behind where it is an instant."""
+def _moments(data: Array, tokens: Tokens, at: Array, out: Array, valid: Array, odd: Array, meant: Any) -> None:
+    """`YYYY-MM-DD hh:mm:ss` and up to six digits; with a Z behind where it is an instant, but for those in UTC."""
     for r in range(at.size):
         kind = _scalar_kind(tokens, at[r])
         if kind == NULL:
             continue
         i, size = tokens.start[U(at[r])], tokens.size[U(at[r])]
         fine = kind == STRING
-        if zoned:
-            fine = fine and size > 0 and byte(data, i + size - 1) == 90
-            size -= 1
+        if meant != _LOCAL:
+            in_utc = size > 0 and byte(data, i + size - 1) == 90
+            fine = fine and (in_utc or meant == _UTC)
+            if in_utc:
+                size -= 1
         fine = fine and 19 <= size <= 26 and size != 20
         moment = _moment(data, i, size) if fine else _NONE
         if moment != _NONE:

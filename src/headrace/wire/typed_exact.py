@@ -1,7 +1,8 @@
 """One text as the value of an Arrow type, in plain Python: for each text that the kernels of `typed` do not settle.
 
 A text that the type can't hold without loss has no value: a fraction for an integer, more digits than a decimal's
-scale, a day that no calendar has. Blanks around numbers, days and times do not count.
+scale, a number that is too large for a float, a day that no calendar has, an offset for a local time. Blanks around
+numbers, days and times do not count.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import base64
 import binascii
 import datetime as dt
+import math
 import re
 import zoneinfo
 from decimal import Decimal, InvalidOperation
@@ -97,8 +99,10 @@ def _float_of(text: str, kind: pa.DataType) -> float | None:
     if pa.types.is_float32(kind):
         # Straight from the text: by way of a double it would be rounded twice.
         with np.errstate(over="ignore"):
-            return float(pa.array([number], pa.string()).cast(pa.float32())[0].as_py())
-    return float(number)
+            found = float(pa.array([number], pa.string()).cast(pa.float32())[0].as_py())
+    else:
+        found = float(number)
+    return None if word is None and math.isinf(found) else found
 
 
 def _days(year: int, month: int, day: int) -> int | None:
@@ -113,7 +117,7 @@ def moment_of(text: str, zone: str | None) -> int | None:
 
     Args:
         text: the text, with or without an offset.
-        zone: the zone of a text without offset, for instants; None for local times, whose offset does not count.
+        zone: the zone of a text without offset, for instants; None for local times, which have none but `Z`.
     """
     found = _MOMENT.fullmatch(text)
     if found is None:
@@ -125,10 +129,10 @@ def moment_of(text: str, zone: str | None) -> int | None:
     if days is None or clock[0] > 23 or clock[1] > 59 or clock[2] > 59 or finer.strip("0"):
         return None
     seconds = days * 86_400 + clock[0] * 3_600 + clock[1] * 60 + clock[2]
-    ahead = offset_of_zone(seconds, offset or zone or "UTC")
-    if ahead is None:
-        return None
-    return (seconds - (0 if zone is None else ahead)) * 1_000_000 + int(micros)
+    if zone is None:
+        return None if offset not in (None, "Z") else seconds * 1_000_000 + int(micros)
+    ahead = offset_of_zone(seconds, offset or zone)
+    return None if ahead is None else (seconds - ahead) * 1_000_000 + int(micros)
 
 
 def _offset(text: str) -> int:

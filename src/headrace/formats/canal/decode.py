@@ -9,14 +9,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.changes import TableSchema
 from headrace.formats.announced import Announcer
 from headrace.formats.canal.message import DATA, HEAD, Messages
 from headrace.formats.canal.others import other_row
@@ -31,12 +30,12 @@ from headrace.formats.change_columns import (
     table_column,
 )
 from headrace.formats.codec import Codec, change_schema, in_order, kafka_batch
-from headrace.wire.arrays import list_array, map_array, map_of, offsets_of
-from headrace.wire.json_writer import string_lists
+from headrace.formats.json_images import ObjectImage, Refused
+from headrace.wire.arrays import map_of
 from headrace.wire.names import Names
 from headrace.wire.spans import Array
 from headrace.wire.tape import Tape
-from headrace.wire.typed import TypedColumn, integers
+from headrace.wire.typed import integers
 
 _CODES = pa.array(list(DATA.values()), pa.string())
 _C, _U, _D, _R = (list(DATA.values()).index(op) for op in "cudr")
@@ -63,25 +62,6 @@ class _Rows:
     known: Array
     data: Array
     old: Array
-
-
-@dataclass
-class _Image:
-    """One image of each row: an object, -1 where the row has none, and what is laid over it."""
-
-    base: Array
-    over: Array
-
-    @property
-    def present(self) -> Array:
-        return self.base >= 0
-
-    def fields(self, tape: Tape, names: Names, group: Array | None = None) -> Array:
-        found = tape.fields(self.base, names, group)
-        if (self.over < 0).all():
-            return found
-        over = tape.fields(self.over, names, group)
-        return np.where(over >= 0, over, found)
 
 
 class CanalDecoder(Codec):
@@ -188,11 +168,8 @@ class CanalDecoder(Codec):
         self, batch: pa.RecordBatch, messages: Messages, rows: _Rows, problems: dict[int, str]
     ) -> pa.RecordBatch:
         tape, count = messages.tape, rows.message.size
-        before, after = self._images(rows)
-        newest = _Image(
-            np.where(after.present, after.base, before.base), np.where(after.present, after.over, before.over)
-        )
-        key, key_text = self._key(tape, rows, newest)
+        before, after = self._images(tape, rows)
+        key, key_text = after.or_else(before).key([known.key_names for known in self._known], rows.known)
         head = {name: np.ascontiguousarray(messages.at[line][rows.message]) for name, line in HEAD.items()}
         es = integers(tape, head["es"])
         known_es = pc.fill_null(pc.and_(pc.greater_equal(es, FIRST_MS), pc.less_equal(es, LAST_MS)), False)
@@ -204,7 +181,7 @@ class CanalDecoder(Codec):
             "table": table_column(tape.texts(head["database"]), tape.texts(head["table"])),
             "key": key,
             "key_text": key_text,
-            "changed": self._changed(tape, rows),
+            "changed": ObjectImage.of(tape, np.where(rows.op == _U, rows.old, np.int32(-1))).names(),
             "position": positions(of_batch.column("offset"), rows.place),
             "event_time": pc.if_else(known_es, es, None)
             .cast(pa.timestamp("ms", "UTC"))
@@ -228,89 +205,31 @@ class CanalDecoder(Codec):
         }
         for name, image in (("before", before), ("after", after)):
             if self._reading.typed is None:
-                columns[name] = _map(tape, image)
+                columns[name] = image.map()
             else:
-                columns[name], columns[f"{name}_absent"] = self._typed(tape, image, rows, problems)
+                kind, zone = self.schema.field(name).type, self._reading.zone
+                columns[name], columns[f"{name}_absent"], refused = image.structs(self._reading.typed, kind, zone)
+                self._refuse(refused, rows, problems)
         return pa.RecordBatch.from_arrays(
             [columns.get(f.name, pa.nulls(count, f.type)) for f in self.schema], schema=self.schema
         )
 
-    def _images(self, rows: _Rows) -> tuple[_Image, _Image]:
+    def _images(self, tape: Tape, rows: _Rows) -> tuple[ObjectImage, ObjectImage]:
         nothing = np.full(rows.message.size, -1, np.int32)
         updates, has_old = rows.op == _U, rows.old >= 0
         laid = np.where(updates, rows.old, nothing)
         first, second = np.where(rows.op == _D, rows.data, nothing), np.where(rows.op != _D, rows.data, nothing)
         if self._reading.legacy_old:
-            return _Image(np.where(updates, rows.data, first), nothing), _Image(second, laid)
-        return _Image(np.where(updates & has_old, rows.data, first), laid), _Image(second, nothing)
+            return ObjectImage.of(tape, np.where(updates, rows.data, first)), ObjectImage.of(tape, second, laid)
+        first = np.where(updates & has_old, rows.data, first)
+        return ObjectImage.of(tape, first, laid), ObjectImage.of(tape, second)
 
-    def _changed(self, tape: Tape, rows: _Rows) -> pa.ListArray:
-        old = np.where(rows.op == _U, rows.old, np.int32(-1))
-        members = tape.members(old)
-        return list_array(members.offsets, tape.texts(members.names), old >= 0)
-
-    def _key(self, tape: Tape, rows: _Rows, newest: _Image) -> tuple[pa.MapArray, pa.StringArray]:
-        sets = [known.key_names for known in self._known]
-        names = Names(sets)
-        sizes = np.array([len(s) for s in sets] or [0])[rows.known]
-        at = newest.fields(tape, names, rows.known.astype(np.int32))
-        present = (sizes > 0) & ((at >= 0).sum(axis=0) == sizes)
-        row, place = np.nonzero((at >= 0).T & present[:, None])
-        offsets = offsets_of(np.where(present, sizes, 0))
-        begins = offsets_of([len(s) for s in sets])
-        flat = pa.array([name for s in sets for name in s], pa.string())
-        values = tape.texts(np.ascontiguousarray(at[place, row]))
-        keys = flat.take(pa.array(begins[rows.known[row]] + place))
-        return map_array(offsets, keys, values, present), string_lists(offsets, values, present)
-
-    def _typed(
-        self, tape: Tape, image: _Image, rows: _Rows, problems: dict[int, str]
-    ) -> tuple[pa.StructArray, pa.ListArray]:
-        schema = self._reading.typed
-        assert schema is not None
-        kind = self.schema.field("before").type
-        names = [column.name for column in schema.columns]
-        at = image.fields(tape, Names([names]))
-        arrays = []
-        for place, field in enumerate(kind):
-            column = TypedColumn(tape, at[place], field.type, self._reading.zone)
-            self._refuse(tape, column, at[place], schema, place, rows, problems)
-            arrays.append(column.values)
-        absent = (at < 0).T & image.present[:, None]
-        offsets = offsets_of(absent.sum(axis=1))
-        left_out = pa.array(names, pa.string()).take(pa.array(np.nonzero(absent)[1]))
-        values = dict(zip(names, arrays, strict=True))
-        return (
-            struct_column(kind, values, pa.array(image.present)),
-            list_array(offsets, left_out, absent.any(axis=1)),
-        )
-
-    def _refuse(
-        self,
-        tape: Tape,
-        column: TypedColumn,
-        at: Array,
-        schema: TableSchema,
-        place: int,
-        rows: _Rows,
-        problems: dict[int, str],
-    ) -> None:
+    def _refuse(self, refused: Sequence[Refused], rows: _Rows, problems: dict[int, str]) -> None:
         """Note the messages with a value that its column can't hold. A zero date of MySQL is none: no type has it."""
-        refused = column.refused
-        if not refused.size:
-            return
-        named = schema.columns[place]
-        kind = named.logical.spark_type
-        if kind in ("date", "timestamp", "timestamp_ntz"):
-            zero = pc.match_substring(tape.texts(at[refused]), "-00").to_numpy(zero_copy_only=False)
-            refused = refused[~zero]
-        for number in rows.message[refused]:
-            problems.setdefault(int(number), MISFIT.format(named.name, kind))
-
-
-def _map(tape: Tape, image: _Image) -> pa.MapArray:
-    members = tape.members(image.base, image.over)
-    return map_array(members.offsets, tape.texts(members.names), tape.texts(members.values), image.present)
+        for row, column, text in refused:
+            kind = column.logical.spark_type
+            if kind not in ("date", "timestamp", "timestamp_ntz") or "-00" not in text:
+                problems.setdefault(int(rows.message[row]), MISFIT.format(column.name, kind))
 
 
 def _is_range(numbers: Array, count: int) -> bool:

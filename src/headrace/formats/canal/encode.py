@@ -14,16 +14,25 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.changes import TableId, TableSchema
-from headrace.changes.key_text import key_text
-from headrace.errors import FormatError
+from headrace.changes import TableSchema
 from headrace.formats.canal.others import BEFORE_DDL
 from headrace.formats.canal.types import mysql_type_of
 from headrace.formats.canal.values import Spelling
+from headrace.formats.change_messages import (
+    Structures,
+    counted,
+    fact,
+    integers,
+    message_batch,
+    picked,
+    quoted,
+    rows_of,
+    table_part,
+    topics,
+)
 from headrace.formats.codec import MESSAGES, Codec, Facts, in_order
-from headrace.formats.encoding import topic_for
 from headrace.formats.images import Image
-from headrace.wire.json_writer import Part, messages, string_lists, to_text
+from headrace.wire.json_writer import Part, messages, to_text
 from headrace.wire.spans import Array
 
 _TYPES = {"c": "INSERT", "u": "UPDATE", "d": "DELETE"}
@@ -41,7 +50,6 @@ _DDL_TYPES = tuple(
     )
 )
 _NATIVE_DDL = ("CREATE", "ALTER", "ERASE", "TRUNCATE", "RENAME", "CINDEX", "DINDEX")
-_INTEGER = re.compile(r"\s*[+-]?[0-9]{1,19}\s*")
 
 
 @dataclass(frozen=True)
@@ -69,7 +77,6 @@ class _Structure:
 
     mysql_types: str
     sql_types: str
-    key_names: str | None
     spellings: dict[str, Spelling] = field(default_factory=dict)
 
     @classmethod
@@ -79,7 +86,6 @@ class _Structure:
         return cls(
             to_text({name: found.text for name, found in types.items()}),
             to_text({name: found.sql_type for name, found in types.items()}),
-            to_text(list(schema.key)) if schema.key else None,
             {name: spelling for name, spelling in spellings.items() if spelling is not None},
         )
 
@@ -90,24 +96,20 @@ class CanalEncoder(Codec):
     schema = MESSAGES
 
     def __init__(self, facts: Facts, writing: Writing) -> None:
-        self._writing, self._typed = writing, facts.typed
-        known = (facts.typed,) if facts.typed is not None else facts.structures
-        self._numbers = {schema.fingerprint: number for number, schema in enumerate(known)}
-        self._structures = [_Structure.of(schema, writing) for schema in known]
-        self._topics: dict[str, str] = {}
+        self._writing, self._known = writing, Structures(facts)
+        self._structures = [_Structure.of(schema, writing) for schema in self._known.all]
 
     def feed(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """The messages of rows, in their order."""
-        ops = batch.column("op")
-        rows = np.flatnonzero(pc.is_in(ops, pa.array(_ROWS)).to_numpy(zero_copy_only=False))
+        rows = rows_of(batch, _ROWS)
         others = [
             (int(number), text)
-            for number in np.flatnonzero(pc.is_in(ops, pa.array(["t", "schema"])).to_numpy(zero_copy_only=False))
+            for number in rows_of(batch, ("t", "schema"))
             if (text := self._statement(batch, int(number))) is not None
         ]
         made = []
         if rows.size:
-            kept = batch if rows.size == batch.num_rows else batch.take(pa.array(rows))
+            kept = picked(batch, rows)
             made.append((rows, self._messages(kept, self._values(kept))))
         if others:
             numbers = np.array([number for number, _ in others])
@@ -117,27 +119,12 @@ class CanalEncoder(Codec):
             yield in_order(made)
 
     def _messages(self, rows: pa.RecordBatch, values: pa.StringArray) -> pa.RecordBatch:
-        count = rows.num_rows
-        columns = {
-            "topic": self._topic(rows.column("table")),
-            "value": values.cast(pa.binary()),
-            "position": rows.column("position"),
-        }
-        if self._writing.with_key:
-            columns["key"] = rows.column("key_text").cast(pa.binary())
-        return pa.RecordBatch.from_arrays(
-            [columns.get(f.name, pa.nulls(count, f.type)) for f in MESSAGES], schema=MESSAGES
-        )
-
-    def _topic(self, tables: pa.StructArray) -> pa.StringArray:
-        parts = [part.fill_null("") for part in tables.flatten()]
-        found = pc.binary_join_element_wise(*parts, "\0").dictionary_encode()
-        topics = [topic_for(self._writing.topic, TableId(*path.split("\0"))) for path in found.dictionary.to_pylist()]
-        return pa.array(topics, pa.string()).take(found.indices)
+        key = rows.column("key_text") if self._writing.with_key else None
+        return message_batch(rows, topics(rows, self._writing.topic), values, key)
 
     def _values(self, rows: pa.RecordBatch) -> pa.StringArray:
         """The messages of rows of data."""
-        structure = self._structure_of(rows)
+        structure = self._known.of(rows)
         ops = rows.column("op").to_numpy(zero_copy_only=False)
         before, after = (self._image(rows, name, structure) for name in ("before", "after"))
         old = before.where(ops == "u")
@@ -149,43 +136,19 @@ class CanalEncoder(Codec):
         facts = _Facts(rows)
         return messages(
             [
-                '{"data":', Part(_in_array(data)), ',"database":', Part(_part(rows, "database"), quoted=True),
+                '{"data":', Part(_in_array(data)), ',"database":', Part(table_part(rows, "database"), quoted=True),
                 ',"es":', Part(facts.es), ',"gtid":', Part(facts.gtid, quoted=True), ',"id":', Part(facts.id),
                 ',"isDdl":false,"mysqlType":', Part(self._of_structures("mysql_types", np.where(typed, structure, -1))),
-                ',"old":', Part(_in_array(old.json())), ',"pkNames":', Part(self._key_names(rows, structure)),
+                ',"old":', Part(_in_array(old.json())), ',"pkNames":', Part(self._known.keys(rows, structure)),
                 ',"sql":"","sqlType":', Part(self._of_structures("sql_types", np.where(typed, structure, -1))),
-                ',"table":', Part(_part(rows, "name"), quoted=True), ',"ts":', Part(facts.ts),
+                ',"table":', Part(table_part(rows, "name"), quoted=True), ',"ts":', Part(facts.ts),
                 ',"type":"', Part(types), '"}',
             ],
             rows.num_rows,
         )  # fmt: skip
 
-    def _structure_of(self, rows: pa.RecordBatch) -> Array:
-        """The number of each row's structure; -1 where it says none."""
-        if self._typed is not None:
-            return np.zeros(rows.num_rows, np.int64)
-        found = rows.column("schema_id").dictionary_encode()
-        ids = found.dictionary.to_pylist()
-        numbers = [self._numbers.get(id, -2) for id in ids]
-        structure = np.array([*numbers, -1])[found.indices.fill_null(len(ids)).to_numpy(zero_copy_only=False)]
-        unknown = np.flatnonzero(structure == -2)
-        if unknown.size:
-            row = int(unknown[0])
-            table, id = rows.column("table")[row].as_py() or {}, rows.column("schema_id")[row].as_py()
-            raise FormatError(
-                f"Change rows of table {'.'.join(part for part in table.values() if part)} follow a structure that no "
-                f"schema row describes (schema_id {id}).",
-                remedy="Keep the schema rows in the batch, or give the option schema.",
-            )
-        return structure
-
     def _image(self, rows: pa.RecordBatch, name: str, structure: Array) -> Image:
-        column = rows.column(name)
-        if self._typed is not None:
-            image = Image.of_structs(column, rows.column(f"{name}_absent"), self._typed)
-        else:
-            image = Image.of_maps(column)
-        return self._spelled(image, structure)
+        return self._spelled(self._known.image(rows, name), structure)
 
     def _spelled(self, image: Image, structure: Array) -> Image:
         """The image with the texts that Canal writes."""
@@ -211,11 +174,6 @@ class CanalEncoder(Codec):
         texts = pa.array([getattr(known, name) for known in self._structures], pa.string())
         return texts.take(pa.array(structure, mask=structure < 0))
 
-    def _key_names(self, rows: pa.RecordBatch, structure: Array) -> pa.StringArray:
-        keys = Image.of_maps(rows.column("key"))
-        own = string_lists(keys.entries.offsets, keys.names, keys.entries.present)
-        return pc.coalesce(own, self._of_structures("key_names", structure)) if own.null_count else own
-
     def _statement(self, batch: pa.RecordBatch, number: int) -> str | None:
         """The message of a truncate or of a DDL text; None where the row has no text to give."""
         row: dict[str, Any] = {
@@ -231,8 +189,8 @@ class CanalEncoder(Codec):
         kind = _ddl_type(row["op"], source.get("type"), sql or "")
         facts = _Facts(batch.slice(number, 1))
         es, ts, id = (text[0].as_py() or "null" for text in (facts.es, facts.ts, facts.id))
-        gtid, table_name = _quoted(source.get("gtid") or ""), _quoted(name)
-        database, text = _quoted(table.get("database") or ""), _quoted(sql or "")
+        gtid, table_name = quoted(source.get("gtid") or ""), quoted(name)
+        database, text = quoted(table.get("database") or ""), quoted(sql or "")
         if self._writing.dts:
             return (
                 f'{{"database":{database},"es":{es},"id":{id},"isDdl":true,"sql":{text},"table":{table_name},"ts":{ts},'
@@ -248,34 +206,11 @@ class _Facts:
     """What messages say beside their rows. `id`, `gtid` and `ts` are those of a Canal message a row came from."""
 
     def __init__(self, rows: pa.RecordBatch) -> None:
-        source = rows.column("source")
-        self.es = _milliseconds(rows.column("event_time"))
-        self.id = _integers(pc.map_lookup(source, pa.scalar("id"), "first")).fill_null("0")
-        self.gtid = pc.map_lookup(source, pa.scalar("gtid"), "first").fill_null("")
-        own = _integers(pc.map_lookup(source, pa.scalar("ts"), "first"))
-        self.ts = pc.coalesce(own, _milliseconds(rows.column("capture_time"))) if own.null_count else own
-
-
-def _milliseconds(moments: pa.TimestampArray) -> pa.StringArray:
-    micros = moments.cast(pa.int64())
-    whole = pa.array(micros.fill_null(0).to_numpy() // 1000).cast(pa.string())
-    return pc.if_else(micros.is_valid(), whole, pa.scalar(None, pa.string())) if micros.null_count else whole
-
-
-def _integers(texts: pa.StringArray) -> pa.StringArray:
-    """Texts of 64-bit integers as plain digits; null for all others."""
-    if texts.null_count == len(texts):
-        return texts
-    found = texts.dictionary_encode()
-    made = [
-        str(int(t)) if _INTEGER.fullmatch(t) and -(2**63) <= int(t) < 2**63 else None
-        for t in found.dictionary.to_pylist()
-    ]
-    return pa.array(made, pa.string()).take(found.indices)
-
-
-def _part(rows: pa.RecordBatch, name: str) -> pa.StringArray:
-    return pc.struct_field(rows.column("table"), name).fill_null("")
+        self.es = counted(rows.column("event_time"), 1000)
+        self.id = integers(fact(rows, "id")).fill_null("0")
+        self.gtid = fact(rows, "gtid").fill_null("")
+        own = integers(fact(rows, "ts"))
+        self.ts = pc.coalesce(own, counted(rows.column("capture_time"), 1000)) if own.null_count else own
 
 
 def _in_array(texts: pa.StringArray) -> pa.StringArray:
@@ -289,7 +224,3 @@ def _ddl_type(op: str, own: str | None, sql: str) -> str:
     if own in _NATIVE_DDL:
         return str(own)
     return next((word for pattern, word in _DDL_TYPES if pattern.match(sql)), "QUERY")
-
-
-def _quoted(text: str) -> str:
-    return key_text([text])[1:-1]

@@ -50,7 +50,7 @@ _TABLE = {byte: ord(character) for byte, character in enumerate(_CP1252)}
 def _codec(name: str) -> str | None:
     try:
         found = codecs.lookup(_PYTHON.get(name, name))
-    except LookupError:
+    except (LookupError, ValueError):
         return None
     # Not a codec of texts: `hex`, `zip` and the like.
     return found.name if getattr(found, "_is_text_encoding", True) else None

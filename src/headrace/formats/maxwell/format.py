@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from headrace.formats.base import COMMON, Format, topic_option
-from headrace.formats.encoding import has_struct_images, struct_schema, with_structures_known
+from headrace.formats.base import COMMON, topic_option
+from headrace.formats.codec import ArrowFormat, Facts
 from headrace.formats.features import Feature
-from headrace.formats.maxwell_decode import decode_maps, decode_structs
-from headrace.formats.maxwell_encode import of_maps, of_structs
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+from headrace.formats.given_tables import Given
+from headrace.formats.maxwell.decode import MaxwellDecoder
+from headrace.formats.maxwell.encode import MaxwellEncoder
 
 
-class MaxwellJson(Format):
+class MaxwellJson(ArrowFormat):
     """Maxwell's messages: one row change each, and the table changes that it sees.
 
     Decoding: insert, update, delete; bootstrap-insert is a snapshot row, and bootstrap-start and bootstrap-complete are
@@ -28,7 +24,8 @@ class MaxwellJson(Format):
     bootstrap-insert. The Kafka key is Maxwell's (`{"database":..,"table":..,"pk.id":..}`), null for a table without a
     key. A change of a key is one update.
 
-    Ordering: the offset. Idempotence: the rows alone decide the bytes. Process: expressions in executors.
+    Ordering: the offset. Idempotence: the rows alone decide the bytes. Process: executors; nothing is
+    asked when `decode` is called.
 
     Source: spec/format_peers.md; seed samples of Maxwell.
     """
@@ -50,25 +47,15 @@ class MaxwellJson(Format):
         )
     )  # fmt: skip
 
-    def decode(self, messages: DataFrame) -> DataFrame:
-        """Maxwell messages to change rows; with `schema`, images are structs of its types.
+    written_columns = (
+        "op", "table", "key", "before", "after", "changed", "before_absent", "after_absent", "position", "event_time",
+        "transaction", "source", "schema_id",
+    )  # fmt: skip
 
-        Raises:
-            OptionError: `schema` and `keys` contradict each other.
-        """
-        given, keys = self.settings["schema"], self.settings["keys"]
-        if given is not None and given.single:
-            return decode_structs(messages, given.only(keys), keys)
-        return decode_maps(messages, keys, given.tables if given is not None else ())
+    def decoder(self, facts: Facts) -> MaxwellDecoder:
+        """From messages to change rows."""
+        return MaxwellDecoder(Given(facts.structures, facts.typed, tuple(self.settings["keys"])))
 
-    def encode(self, changes: DataFrame) -> DataFrame:
-        """Change rows to Maxwell messages.
-
-        Raises:
-            OptionError: a streaming DataFrame with map images without `schema`.
-        """
-        given, keys, topic = self.settings["schema"], self.settings["keys"], self.settings["topic"]
-        if has_struct_images(changes):
-            return of_structs(changes, struct_schema(changes, given, keys), topic)
-        known, schemas = with_structures_known(changes, given, owner="format 'maxwell_json'", keys=keys)
-        return of_maps(known, schemas, topic)
+    def encoder(self, facts: Facts) -> MaxwellEncoder:
+        """From change rows to messages."""
+        return MaxwellEncoder(facts, self.settings["topic"])

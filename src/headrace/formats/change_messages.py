@@ -1,0 +1,164 @@
+"""What encoders of change rows share: the structures that rows follow, their topics, facts as texts, messages."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.changes import TableId, TableSchema
+from headrace.changes.key_text import key_text
+from headrace.errors import FormatError
+from headrace.formats.codec import MESSAGES, Facts
+from headrace.formats.encoding import topic_for
+from headrace.formats.images import Image
+from headrace.wire.json_writer import are_numbers
+from headrace.wire.spans import Array
+
+_INTEGER = re.compile(r"\s*[+-]?[0-9]{1,19}\s*")
+ROWS = ("r", "c", "u", "d")
+"""The operations of rows, which have images."""
+_NUMBER, _BOOLEAN = 1, 2
+_KINDS = {
+    **dict.fromkeys(("int8", "int16", "int32", "int64", "uint64", "decimal", "float32", "float64"), _NUMBER),
+    "boolean": _BOOLEAN,
+}
+
+
+class Structures:
+    """The structures that change rows follow, by number.
+
+    Args:
+        facts: what the driver found out.
+    """
+
+    def __init__(self, facts: Facts) -> None:
+        self.typed = facts.typed
+        self.all: tuple[TableSchema, ...] = (facts.typed,) if facts.typed is not None else facts.structures
+        self._numbers = {schema.fingerprint: number for number, schema in enumerate(self.all)}
+        self._json_kinds: Sequence[Mapping[str, int]] = [
+            {c.name: _KINDS[c.logical.kind] for c in schema.columns if c.logical.kind in _KINDS} for schema in self.all
+        ]
+
+    def of(self, rows: pa.RecordBatch) -> Array:
+        """The number of each row's structure; -1 where it says none.
+
+        Raises:
+            FormatError: a row with images follows a structure that nothing describes.
+        """
+        if self.typed is not None:
+            return np.zeros(rows.num_rows, np.int64)
+        found = rows.column("schema_id").dictionary_encode()
+        ids = found.dictionary.to_pylist()
+        numbers = [self._numbers.get(id, -2) for id in ids]
+        structure = np.array([*numbers, -1])[found.indices.fill_null(len(ids)).to_numpy(zero_copy_only=False)]
+        is_data = pc.is_in(rows.column("op"), pa.array(ROWS)).to_numpy(zero_copy_only=False)
+        unknown = np.flatnonzero((structure == -2) & is_data)
+        if unknown.size:
+            row = int(unknown[0])
+            table, id = rows.column("table")[row].as_py() or {}, rows.column("schema_id")[row].as_py()
+            raise FormatError(
+                f"Change rows of table {'.'.join(part for part in table.values() if part)} follow a structure that no "
+                f"schema row describes (schema_id {id}).",
+                remedy="Keep the schema rows in the batch, or give the option schema.",
+            )
+        return np.maximum(structure, -1)
+
+    def image(self, rows: pa.RecordBatch, name: str) -> Image:
+        """The images of a column, `before` or `after`."""
+        column = rows.column(name)
+        if self.typed is None:
+            return Image.of_maps(column)
+        return Image.of_structs(column, rows.column(f"{name}_absent"), self.typed)
+
+    def plain(self, image: Image, structure: Array) -> Array:
+        """Which values of an image are JSON numbers and booleans, and so no strings."""
+        kinds = image.codes(structure, self._json_kinds)
+        numbers = np.zeros(len(image.values), np.bool_)
+        numbers[image.entries.values[kinds == _NUMBER]] = True
+        found = are_numbers(image.values, numbers)
+        booleans = image.entries.values[kinds == _BOOLEAN]
+        if booleans.size:
+            words = pc.is_in(image.values.take(pa.array(booleans)), pa.array(["true", "false"]))
+            found[booleans] = words.to_numpy(zero_copy_only=False)
+        return found
+
+    def keys(self, rows: pa.RecordBatch, structure: Array) -> pa.StringArray:
+        """The names of the key columns as JSON arrays: those of the row's key, else its structure's; else null."""
+        keys = Image.of_maps(rows.column("key"))
+        own = keys.name_lists()
+        if not own.null_count:
+            return own
+        texts = pa.array([key_text(schema.key) if schema.key else None for schema in self.all], pa.string())
+        return pc.coalesce(own, texts.take(pa.array(structure, mask=structure < 0)))
+
+
+def topics(rows: pa.RecordBatch, template: str) -> pa.StringArray:
+    """The topic of each row, as `encoding.topic_for` says."""
+    parts = [part.fill_null("") for part in rows.column("table").flatten()]
+    found = pc.binary_join_element_wise(*parts, "\0").dictionary_encode()
+    made = [topic_for(template, TableId(*path.split("\0"))) for path in found.dictionary.to_pylist()]
+    return pa.array(made, pa.string()).take(found.indices)
+
+
+def message_batch(
+    rows: pa.RecordBatch, topic: pa.StringArray, value: pa.StringArray, key: pa.StringArray | None = None
+) -> pa.RecordBatch:
+    """The messages of rows; Kafka chooses their partitions."""
+    columns = {"topic": topic, "value": value.cast(pa.binary()), "position": rows.column("position")}
+    if key is not None:
+        columns["key"] = key.cast(pa.binary())
+    made = [columns.get(field.name, pa.nulls(rows.num_rows, field.type)) for field in MESSAGES]
+    return pa.RecordBatch.from_arrays(made, schema=MESSAGES)
+
+
+def rows_of(batch: pa.RecordBatch, ops: Sequence[str]) -> Array:
+    """The numbers of the rows with one of these operations."""
+    return np.flatnonzero(pc.is_in(batch.column("op"), pa.array(ops)).to_numpy(zero_copy_only=False))
+
+
+def picked(batch: pa.RecordBatch, rows: Array) -> pa.RecordBatch:
+    """Some rows; the batch itself where they are all."""
+    return batch if rows.size == batch.num_rows else batch.take(pa.array(rows))
+
+
+def fact(rows: pa.RecordBatch, name: str) -> pa.StringArray:
+    """A fact of the source; null where a row has none."""
+    return pc.map_lookup(rows.column("source"), pa.scalar(name), "first")
+
+
+def table_part(rows: pa.RecordBatch, name: str) -> pa.StringArray:
+    """A part of the tables' names; empty where there is none."""
+    return pc.struct_field(rows.column("table"), name).fill_null("")
+
+
+def counted(moments: pa.TimestampArray, unit: int) -> pa.StringArray:
+    """Moments as whole numbers since 1970, of so many microseconds; null stays null."""
+    micros = moments.cast(pa.int64())
+    whole = pa.array(micros.fill_null(0).to_numpy() // unit).cast(pa.string())
+    return pc.if_else(micros.is_valid(), whole, pa.scalar(None, pa.string())) if micros.null_count else whole
+
+
+def integers(texts: pa.StringArray) -> pa.StringArray:
+    """Texts of 64-bit integers as plain digits; null for all others."""
+    if texts.null_count == len(texts):
+        return texts
+    found = texts.dictionary_encode()
+    made = [
+        str(int(t)) if _INTEGER.fullmatch(t) and -(2**63) <= int(t) < 2**63 else None
+        for t in found.dictionary.to_pylist()
+    ]
+    return pa.array(made, pa.string()).take(found.indices)
+
+
+def quoted(text: str) -> str:
+    """A text as a JSON string."""
+    return key_text([text])[1:-1]
+
+
+def where(test: Array, texts: pa.StringArray) -> pa.StringArray:
+    """Texts, null where the test does not hold."""
+    return texts if test.all() else pc.if_else(pa.array(test), texts, pa.scalar(None, pa.string()))

@@ -1,0 +1,180 @@
+"""What is known of tables whose messages say no types: the structures that the user gave, and the key columns.
+
+Without a structure, texts stay as they came. With one, those of times and bytes become canonical texts; what does not
+look like its type stays as it is.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.changes import TableSchema
+from headrace.wire.names import Names
+from headrace.wire.spans import Array
+from headrace.wire.tape import Tape
+
+_CODES = {"date": "d", "timestamp": "t", "instant": "i", "zoned_timestamp": "i", "bytes": "b"}
+# A day, and midnight behind it at most.
+_DAY = r"^[+-]?[0-9]{4,}-[0-9]{1,2}-[0-9]{1,2}[T ]00:00(:00([.]0+)?)?Z?$"
+_ZONED = r"(Z|[+-][0-9]{2}:?[0-9]{2}(:?[0-9]{2})?)$"
+
+
+@dataclass(frozen=True)
+class Given:
+    """What the user said of the tables.
+
+    Args:
+        structures: of several tables, for images that are maps.
+        typed: of the one table whose images are structs.
+        keys: the key columns, where nothing else says them.
+        hex: whether bytes are written as hex, and not as base64.
+        messages_first: whether key columns that a message names outrank `keys`.
+    """
+
+    structures: tuple[TableSchema, ...] = ()
+    typed: TableSchema | None = None
+    keys: tuple[str, ...] = ()
+    hex: bool = False
+    messages_first: bool = True
+
+    def structure_of(self, parts: Sequence[str | None]) -> TableSchema | None:
+        """The structure of a table. What one of the two does not say (a database, a schema) is no difference."""
+        if self.typed is not None:
+            return self.typed
+        for schema in self.structures:
+            said = (schema.id.database, schema.id.schema, schema.id.name)
+            if all(not ours or not theirs or ours == theirs for ours, theirs in zip(said, parts, strict=True)):
+                return schema
+        return None
+
+    def codes_of(self, schema: TableSchema | None) -> dict[str, str]:
+        """How texts of columns become canonical; without the columns whose texts stay as they are."""
+        codes = {}
+        for column in () if schema is None else schema.columns:
+            code = _CODES.get(column.logical.kind)
+            if code is None or (code == "b" and not self.hex):
+                continue
+            # Typed columns read all spellings by themselves.
+            as_text = column.logical.spark_type == "string" or schema is None or column.name in schema.key
+            if self.typed is None or code == "b" or as_text:
+                codes[column.name] = code
+        return codes
+
+
+@dataclass(frozen=True)
+class Known:
+    """What rows of one table that name the same key have in common."""
+
+    schema: TableSchema | None
+    key_names: tuple[str, ...]
+    codes: Mapping[str, str]
+
+
+class KnownTables:
+    """Remembers what was found out of each table."""
+
+    def __init__(self, given: Given) -> None:
+        self._given = given
+        self._numbers: dict[tuple[str | None, ...], int] = {}
+        self.known: list[Known] = []
+
+    def numbers(self, table: pa.StructArray, named: pa.StringArray) -> Array:
+        """The number in `known` of each row's table.
+
+        Args:
+            table: the tables.
+            named: the key columns that a message names, as a JSON array of texts; null where it names none.
+        """
+        columns = [*table.flatten(), named]
+        code = np.zeros(len(named), np.int64)
+        for column in columns:
+            found = column.dictionary_encode()
+            code = code * (len(found.dictionary) + 1) + found.indices.fill_null(len(found.dictionary)).to_numpy()
+        _, first, of = np.unique(code, return_index=True, return_inverse=True)
+        numbers = np.array([self._number(tuple(column[int(row)].as_py() for column in columns)) for row in first])
+        return numbers[of] if numbers.size else np.zeros(0, np.int64)
+
+    def _number(self, told: tuple[str | None, ...]) -> int:
+        if told not in self._numbers:
+            schema = self._given.structure_of(told[:3])
+            self._numbers[told] = len(self.known)
+            self.known.append(Known(schema, self._key_names(schema, told[3]), self._given.codes_of(schema)))
+        return self._numbers[told]
+
+    def _key_names(self, schema: TableSchema | None, named: str | None) -> tuple[str, ...]:
+        given, own = self._given, () if schema is None else schema.key
+        if given.typed is not None and own:
+            return own
+        said = tuple(dict.fromkeys(name for name in json.loads(named or "[]") if name is not None))
+        return (said or given.keys or own) if given.messages_first else (given.keys or own or said)
+
+    def schema_ids(self, of: Array) -> pa.StringArray:
+        """The fingerprints of the rows' structures."""
+        ids = [None if known.schema is None else known.schema.fingerprint for known in self.known]
+        return pa.array(ids, pa.string()).take(pa.array(of))
+
+    def key_sets(self) -> list[tuple[str, ...]]:
+        """The key columns, by number."""
+        return [known.key_names for known in self.known]
+
+    def spell(self, tape: Tape, objects: Array, of: Array) -> list[tuple[int, str, str]]:
+        """Let the values of objects be canonical texts from now on.
+
+        Returns:
+            The values that should be hex and are not: the number of the object, the column and the text, which stays.
+        """
+        names = Names([list(known.codes) for known in self.known])
+        if not names.width or not objects.size:
+            return []
+        at = tape.fields(objects, names, of.astype(np.int32))
+        letters = np.full((len(self.known), names.width), "", "U1")
+        for number, known in enumerate(self.known):
+            letters[number, : len(known.codes)] = list(known.codes.values())
+        code = letters[of].T
+        code[~tape.is_value(at)] = ""
+        wrong = []
+        for letter in np.unique(code[code != ""]):
+            place, row = np.nonzero(code == letter)
+            tokens = np.ascontiguousarray(at[place, row])
+            texts = tape.texts(tokens)
+            made = _canonical(texts, letter)
+            for bad in np.flatnonzero(made.is_null().to_numpy(zero_copy_only=False)):
+                column = list(self.known[of[row[bad]]].codes)[place[bad]]
+                wrong.append((int(row[bad]), column, texts[int(bad)].as_py()))
+            tape.replace(tokens, pc.coalesce(made, texts))
+        return wrong
+
+
+def _canonical(texts: pa.StringArray, code: str) -> pa.StringArray:
+    """Texts of one kind of column in the canonical spelling; null for what is no hex where that is asked for."""
+    if code == "d":
+        midnight = pc.match_substring_regex(texts, _DAY)
+        return pc.if_else(midnight, pc.replace_substring_regex(texts, "[T Z].*$", ""), texts)
+    if code == "t":
+        return pc.replace_substring(pc.replace_substring_regex(texts, "Z$", ""), "T", " ")
+    if code == "i":
+        whole = pc.or_(pc.invert(pc.match_substring(texts, ":")), pc.match_substring_regex(texts, _ZONED))
+        zoned = pc.replace_substring(texts, " ", "T")
+        return pc.if_else(whole, zoned, pc.binary_join_element_wise(zoned, "Z", ""))
+    return pa.array([_base64_of_hex(text) for text in texts.to_pylist()], pa.string())
+
+
+def _base64_of_hex(text: str) -> str | None:
+    try:
+        # An odd digit stands alone, as in Spark and Oracle.
+        found = bytes.fromhex(text if len(text) % 2 == 0 else "0" + text)
+    except ValueError:
+        return None
+    return base64.b64encode(found).decode() if text.isalnum() or not text else None
+
+
+def misfit(column: str, kind: str, text: str) -> str:
+    """The sentence of a value that its column can't hold."""
+    return f"Column '{column}' can't hold {text[:80]} exactly: it is {kind}."

@@ -1,0 +1,1 @@
+"""Oracle GoldenGate's JSON: `format` is where it begins."""

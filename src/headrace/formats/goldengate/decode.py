@@ -1,0 +1,86 @@
+"""GoldenGate messages to change rows: those of rows together, every other message by itself (`others`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.formats.change_columns import message_column, positions, struct_column
+from headrace.formats.codec import Codec, change_batch, change_schema, kafka_batch, single_rows
+from headrace.formats.given_tables import Given, KnownTables, misfit
+from headrace.formats.goldengate.message import FACTS, OPERATIONS, Messages
+from headrace.formats.goldengate.others import other_row
+from headrace.formats.json_images import ObjectImage
+from headrace.wire.arrays import map_of
+from headrace.wire.spans import Array
+from headrace.wire.typed import instants
+
+_CODES = pa.array(list(OPERATIONS.values()), pa.string())
+_C, _U, _D = range(3)
+
+
+class GoldenGateDecoder(Codec):
+    """Reads messages; what it remembers is which tables it knows."""
+
+    def __init__(self, given: Given) -> None:
+        self._typed = given.typed
+        self.schema = change_schema(given.typed)
+        self._tables = KnownTables(given)
+
+    def feed(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """The change rows of messages, in their order."""
+        batch = kafka_batch(batch)
+        messages = Messages(batch.column("value"))
+        rows = np.flatnonzero(messages.ordinary)
+        problems: dict[int, str] = {}
+        whole = self._columns(batch, messages, rows, problems)
+        yield single_rows(whole, rows, problems, batch, lambda number: other_row(batch, messages, number))
+
+    def _columns(
+        self, batch: pa.RecordBatch, messages: Messages, rows: Array, problems: dict[int, str]
+    ) -> pa.RecordBatch:
+        tape, op, nothing = messages.tape, messages.op[rows], np.int32(-1)
+        table = messages.tables(rows)
+        known = self._tables.numbers(table, messages.key_names(rows))
+        old = np.where(op == _C, nothing, messages.before[rows])
+        new = np.where(op == _D, nothing, messages.after[rows])
+        self._tables.spell(tape, np.concatenate([old, new]), np.tile(known, 2))
+        before, after = ObjectImage.of(tape, old), ObjectImage.of(tape, new)
+        key, key_text = after.or_else(before).key(self._tables.key_sets(), known)
+        moments = instants(tape, messages.place("op_ts", rows)).values
+        tokens = messages.place("tokens", rows)
+        tape.compact(tokens)
+        facts = {name: tape.texts(messages.place(name, rows)) for name in FACTS}
+        # Where it is no time, the fact is all that is left of it.
+        facts["op_ts"] = pc.if_else(
+            moments.is_valid(), pa.scalar(None, pa.string()), tape.texts(messages.place("op_ts", rows))
+        )
+        connector = pa.array(["oracle"]).take(pa.array(np.zeros(rows.size, np.int64)))
+        of_batch = batch if rows.size == batch.num_rows else batch.take(pa.array(rows))
+        columns: dict[str, pa.Array] = {
+            "op": _CODES.take(pa.array(op)),
+            "table": table,
+            "key": key,
+            "key_text": key_text,
+            "position": positions(of_batch.column("offset")),
+            "event_time": moments,
+            "capture_time": of_batch.column("timestamp"),
+            "transaction": struct_column(
+                self.schema.field("transaction").type, {"id": facts["xid"]}, facts["xid"].is_valid()
+            ),
+            "source": map_of([("connector", connector), *facts.items()]),
+            "schema_id": self._tables.schema_ids(known),
+            "message": message_column(of_batch),
+        }
+        for name, image in (("before", before), ("after", after)):
+            if self._typed is None:
+                columns[name] = image.map()
+                continue
+            kind = self.schema.field(name).type
+            columns[name], columns[f"{name}_absent"], refused = image.structs(self._typed, kind)
+            for row, column, text in refused:
+                problems.setdefault(int(rows[row]), misfit(column.name, column.logical.spark_type, text))
+        return change_batch(columns, self.schema, rows.size)

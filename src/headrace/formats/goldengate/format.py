@@ -1,0 +1,56 @@
+"""Oracle GoldenGate's JSON, one operation per message (GoldenGate for Big Data, `format=json`)."""
+
+from __future__ import annotations
+
+from headrace.formats.base import COMMON, topic_option
+from headrace.formats.codec import ArrowFormat, Facts
+from headrace.formats.features import Feature
+from headrace.formats.given_tables import Given
+from headrace.formats.goldengate.decode import GoldenGateDecoder
+from headrace.formats.goldengate.encode import GoldenGateEncoder
+
+
+class OggJson(ArrowFormat):
+    """GoldenGate's operations: insert, update, delete and truncate, each with the images that it has.
+
+    Decoding: `before` and `after` are taken as they are; a column that one does not hold (compressed updates hold the
+    key and what changed) is absent, and an image without columns is none. The table's name is read from its end: name,
+    schema, container. `op_ts` is UTC and becomes `event_time`; `source` has `pos`, and `csn`, `xid`, `tokens` where
+    they are written. The key is named by `primary_keys`. Encoding: images as they are; numbers as JSON numbers; the
+    Kafka key is the values of the row's key with `_` between.
+
+    Ordering: the offset. Idempotence: the rows alone decide the bytes. Process: executors; nothing is
+    asked when `decode` is called.
+
+    Source: spec/format_peers.md; seed samples of Oracle GoldenGate for Big Data.
+    """
+
+    name = "ogg_json"
+    options = (*COMMON, topic_option())
+    reads = frozenset(
+        (
+            Feature.TRUNCATE, Feature.TOMBSTONE, Feature.BEFORE, Feature.WHOLE_BEFORE, Feature.ABSENT, Feature.KEY,
+            Feature.KEY_CHANGE, Feature.DATABASE, Feature.SCHEMA_NAME, Feature.EVENT_TIME, Feature.EVENT_MILLISECONDS,
+            Feature.EVENT_MICROSECONDS, Feature.TRANSACTION, Feature.SOURCE,
+        )
+    )  # fmt: skip
+    writes = frozenset(
+        (
+            Feature.TRUNCATE, Feature.BEFORE, Feature.WHOLE_BEFORE, Feature.ABSENT, Feature.KEY, Feature.KEY_CHANGE,
+            Feature.SCHEMA_NAME, Feature.EVENT_TIME, Feature.EVENT_MILLISECONDS, Feature.EVENT_MICROSECONDS,
+            Feature.TRANSACTION,
+        )
+    )  # fmt: skip
+
+    written_columns = (
+        "op", "table", "key", "before", "after", "before_absent", "after_absent", "position", "event_time",
+        "capture_time", "transaction", "source", "schema_id",
+    )  # fmt: skip
+
+    def decoder(self, facts: Facts) -> GoldenGateDecoder:
+        """From messages to change rows."""
+        return GoldenGateDecoder(Given(facts.structures, facts.typed, tuple(self.settings["keys"])))
+
+    def encoder(self, facts: Facts) -> GoldenGateEncoder:
+        """From change rows to messages."""
+        return GoldenGateEncoder(facts, self.settings["topic"])

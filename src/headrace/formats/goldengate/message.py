@@ -1,0 +1,93 @@
+"""GoldenGate messages of one batch: their fields, and which of them are of rows in the ordinary form."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.changes import TableId
+from headrace.wire.json_exact import ABSENT, ARRAY, NULL, OBJECT
+from headrace.wire.json_writer import string_lists
+from headrace.wire.names import Names
+from headrace.wire.spans import Array
+from headrace.wire.tape import Tape
+
+OPERATIONS = {"I": "c", "U": "u", "D": "d", "T": "t"}
+"""The letters of operations, and what they are in change rows."""
+FACTS = ("pos", "csn", "xid", "current_ts", "tokens")
+"""Fields that a row's `source` keeps by their names."""
+
+_FIELDS = ("table", "op_type", "op_ts", "primary_keys", "before", "after", *FACTS)
+HEAD = {name: line for line, name in enumerate(_FIELDS)}
+"""The fields of a message, and the line of `Messages.at` that has their places."""
+_NAMES = Names([_FIELDS])
+_LETTERS = list(OPERATIONS)
+_C, _U, _D, _T = range(4)
+_CAPITALS = {ord("a") + n: ord("A") + n for n in range(26)}
+
+
+class Messages:
+    """What the engine found in a batch of messages.
+
+    `ordinary` says which are of rows and can be read; `op` is the place of their letter in `OPERATIONS`, `before` and
+    `after` their images. An object without members is no image: GoldenGate writes one where there is nothing to say.
+    """
+
+    def __init__(self, values: pa.BinaryArray) -> None:
+        self.tape = Tape(values)
+        self.at: Array = self.tape.fields(self.tape.root, _NAMES)
+        self.op: Array = self._ops()
+        kinds = self.tape.kinds(self.at)
+        before, after, keys = (kinds[HEAD[name]] for name in ("before", "after", "primary_keys"))
+        self.is_form: Array = (
+            (self.tape.kinds(self.tape.root) == OBJECT)
+            & np.isin(before, (ABSENT, NULL, OBJECT))
+            & np.isin(after, (ABSENT, NULL, OBJECT))
+            & np.isin(keys, (ABSENT, NULL, ARRAY))
+        )
+        self.before, self.after = self._image("before"), self._image("after")
+        needed: Array = np.where(self.op == _D, self.before, self.after)
+        self.ordinary: Array = self.is_form & np.isin(self.op, (_C, _U, _D)) & (needed >= 0)
+
+    def _ops(self) -> Array:
+        types = self.tape.texts(self.at[HEAD["op_type"]]).dictionary_encode()
+        letters = [_LETTERS.index(x) if x in OPERATIONS else -1 for x in map(upper, types.dictionary.to_pylist())]
+        return np.array([*letters, -1])[types.indices.fill_null(len(letters)).to_numpy(zero_copy_only=False)]
+
+    def _image(self, name: str) -> Array:
+        at = self.at[HEAD[name]]
+        is_filled = (self.tape.kinds(at) == OBJECT) & (self.tape.tokens.behind[at] > at + 1)
+        return np.where(is_filled, at, np.int32(-1))
+
+    def place(self, name: str, rows: Array) -> Array:
+        """The places of a field of some messages."""
+        return np.ascontiguousarray(self.at[HEAD[name]][rows])
+
+    def text(self, name: str, number: int) -> str | None:
+        """The text of a field of one message."""
+        return self.tape.text(self.at[HEAD[name], number])
+
+    def key_names(self, rows: Array) -> pa.StringArray:
+        """The key columns that messages name, as JSON arrays; null where they name none."""
+        offsets, items = self.tape.items(self.place("primary_keys", rows))
+        return string_lists(offsets, self.tape.texts(items), np.diff(offsets) > 0)
+
+    def tables(self, rows: Array) -> pa.StructArray:
+        """The tables of messages."""
+        found = self.tape.texts(self.place("table", rows)).dictionary_encode()
+        ids = [table_of(text) for text in found.dictionary.to_pylist()]
+        lines = [{"database": id.database, "schema": id.schema, "name": id.name} for id in ids]
+        kind = pa.struct([("database", pa.string()), ("schema", pa.string()), ("name", pa.string())])
+        nowhere = {"database": "", "schema": "", "name": ""}
+        return pa.array([*lines, nowhere], kind).take(found.indices.fill_null(len(lines)))
+
+
+def table_of(text: str) -> TableId:
+    """A table's name is read from its end: the name, its schema, and the container before them."""
+    *database, schema, name = ["", *text.split(".")]
+    return TableId(".".join(part for part in database if part), schema, name)
+
+
+def upper(text: str) -> str:
+    """A word of fixed spelling in capitals; other letters than a to z stay as they are."""
+    return text.translate(_CAPITALS)

@@ -1,0 +1,131 @@
+"""Images as decoders of JSON find them: objects of a tape, laid over each other, as maps or as structs of columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.changes import Column, TableSchema
+from headrace.formats.change_columns import struct_column
+from headrace.wire.arrays import list_array, map_array, offsets_of
+from headrace.wire.json_writer import string_lists
+from headrace.wire.names import Names
+from headrace.wire.spans import Array
+from headrace.wire.tape import Tape
+from headrace.wire.typed import TypedColumn
+
+
+class Refused(NamedTuple):
+    """A value that its column can't hold."""
+
+    row: int
+    column: Column
+    text: str
+
+
+@dataclass(frozen=True)
+class ObjectImage:
+    """One image of each row.
+
+    Args:
+        tape: where the objects are.
+        base: an object for each row; -1 where the row has no image.
+        over: what is laid over it: its values win; -1 where nothing is.
+    """
+
+    tape: Tape
+    base: Array
+    over: Array
+
+    @classmethod
+    def of(cls, tape: Tape, base: Array, over: Array | None = None) -> ObjectImage:
+        """Images, with or without something laid over them."""
+        return cls(tape, base, np.full(base.size, -1, np.int32) if over is None else over)
+
+    @property
+    def present(self) -> Array:
+        """Which rows have an image."""
+        return self.base >= 0
+
+    def or_else(self, other: ObjectImage) -> ObjectImage:
+        """This image where there is one, else the other."""
+        return ObjectImage(
+            self.tape,
+            np.where(self.present, self.base, other.base),
+            np.where(self.present, self.over, other.over),
+        )
+
+    def fields(self, names: Names, group: Array | None = None) -> Array:
+        """The places of named values, as `Tape.fields` gives them."""
+        found = self.tape.fields(self.base, names, group)
+        if (self.over < 0).all():
+            return found
+        over = self.tape.fields(self.over, names, group)
+        return np.where(over >= 0, over, found)
+
+    def map(self) -> pa.MapArray:
+        """The images as maps of texts; nested values are JSON without blanks."""
+        members = self.tape.members(self.base, self.over)
+        self.tape.compact(members.values)
+        names, values = self.tape.texts(members.names), self.tape.texts(members.values)
+        return map_array(members.offsets, names, values, self.present)
+
+    def names(self) -> pa.ListArray:
+        """The names that the images hold; null where there is none."""
+        members = self.tape.members(self.base, self.over)
+        return list_array(members.offsets, self.tape.texts(members.names), self.present)
+
+    def structs(
+        self, schema: TableSchema, kind: pa.StructType, zone: str | None = None
+    ) -> tuple[pa.StructArray, pa.ListArray, list[Refused]]:
+        """The images as structs, the columns that they do not carry, and the values that their columns can't hold.
+
+        Args:
+            schema: the columns.
+            kind: the structs' type.
+            zone: of instants that say none; UTC where None.
+        """
+        names = [column.name for column in schema.columns]
+        at = self.fields(Names([names]))
+        self.tape.compact(at.reshape(-1))
+        arrays, refused = {}, []
+        for place, field in enumerate(kind):
+            column = TypedColumn(self.tape, at[place], field.type, zone)
+            arrays[field.name] = column.values
+            if column.refused.size:
+                texts = self.tape.texts(np.ascontiguousarray(at[place][column.refused])).to_pylist()
+                refused += [
+                    Refused(int(row), schema.columns[place], text)
+                    for row, text in zip(column.refused, texts, strict=True)
+                ]
+        absent = (at < 0).T & self.present[:, None]
+        left_out = pa.array(names, pa.string()).take(pa.array(np.nonzero(absent)[1]))
+        return (
+            struct_column(kind, arrays, pa.array(self.present)),
+            list_array(offsets_of(absent.sum(axis=1)), left_out, absent.any(axis=1)),
+            refused,
+        )
+
+    def key(self, sets: Sequence[Sequence[str]], of: Array) -> tuple[pa.MapArray, pa.StringArray]:
+        """The key and its text, from images that have all of its columns; null where one is missing.
+
+        Args:
+            sets: the names of key columns; an empty set is no key.
+            of: which of them is each row's.
+        """
+        sizes = np.array([len(names) for names in sets] or [0])[of]
+        at = self.fields(Names(sets), of.astype(np.int32))
+        present = (sizes > 0) & ((at >= 0).sum(axis=0) == sizes)
+        row, place = np.nonzero((at >= 0).T & present[:, None])
+        offsets = offsets_of(np.where(present, sizes, 0))
+        begins = offsets_of([len(names) for names in sets])
+        flat = pa.array([name for names in sets for name in names], pa.string())
+        chosen = np.ascontiguousarray(at[place, row])
+        self.tape.compact(chosen)
+        values = self.tape.texts(chosen)
+        keys = flat.take(pa.array(begins[of[row]] + place))
+        return map_array(offsets, keys, values, present), string_lists(offsets, values, present)

@@ -1,0 +1,103 @@
+"""Maxwell messages of one batch: their fields, and which of them are of rows in the ordinary form."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.wire.json_exact import ABSENT, ARRAY, NULL, OBJECT
+from headrace.wire.json_writer import string_lists
+from headrace.wire.names import Names
+from headrace.wire.spans import Array
+from headrace.wire.tape import Tape
+
+DATA = {"insert": "c", "update": "u", "delete": "d", "bootstrap-insert": "r"}
+"""The types of messages of rows, and the operation of their rows."""
+DDL = ("table-create", "table-alter", "table-drop", "database-create", "database-alter", "database-drop")
+NO_EVENT = ("bootstrap-start", "bootstrap-complete")
+FACTS = ("position", "gtid", "server_id", "thread_id", "schema_id", "query", "commit")
+"""Fields that a row's `source` keeps by their names."""
+
+_FIELDS = (
+    "database", "table", "type", "ts", "xid", "xoffset", "sql", "data", "old", "primary_key_columns", *FACTS,
+)  # fmt: skip
+HEAD = {name: line for line, name in enumerate(_FIELDS)}
+"""The fields of a message, and the line of `Messages.at` that has their places."""
+_NAMES = Names([_FIELDS])
+_TYPES = list(DATA)
+_SMALL = {ord("A") + n: ord("a") + n for n in range(26)}
+
+
+class Messages:
+    """What the engine found in a batch of messages.
+
+    `ordinary` says which are of rows and can be read; `op` is the place of their type in `DATA`.
+    """
+
+    def __init__(self, values: pa.BinaryArray, keys: pa.BinaryArray) -> None:
+        self.tape = Tape(values)
+        self.at: Array = self.tape.fields(self.tape.root, _NAMES)
+        self.op: Array = self._ops()
+        kinds = self.tape.kinds(self.at)
+        data, old, names = (kinds[HEAD[name]] for name in ("data", "old", "primary_key_columns"))
+        self.is_form: Array = (
+            (self.tape.kinds(self.tape.root) == OBJECT)
+            & np.isin(data, (ABSENT, NULL, OBJECT))
+            & np.isin(old, (ABSENT, NULL, OBJECT))
+            & np.isin(names, (ABSENT, NULL, ARRAY))
+        )
+        self.ordinary: Array = self.is_form & (self.op >= 0) & (data == OBJECT)
+        self.keys = Keys(keys)
+
+    def _ops(self) -> Array:
+        types = self.tape.texts(self.at[HEAD["type"]]).dictionary_encode()
+        words = [_TYPES.index(word) if word in DATA else -1 for word in map(lower, types.dictionary.to_pylist())]
+        return np.array([*words, -1])[types.indices.fill_null(len(words)).to_numpy(zero_copy_only=False)]
+
+    def place(self, name: str, rows: Array) -> Array:
+        """The places of a field of some messages."""
+        return np.ascontiguousarray(self.at[HEAD[name]][rows])
+
+    def text(self, name: str, number: int) -> str | None:
+        """The text of a field of one message."""
+        return self.tape.text(self.at[HEAD[name], number])
+
+    def key_names(self, rows: Array) -> pa.StringArray:
+        """The key columns that messages name, else their Kafka keys, as JSON arrays; null where neither does."""
+        offsets, items = self.tape.items(self.place("primary_key_columns", rows))
+        named = string_lists(offsets, self.tape.texts(items), np.diff(offsets) > 0)
+        return pc.coalesce(named, self.keys.names(rows)) if named.null_count else named
+
+
+class Keys:
+    """Maxwell's Kafka keys: `{"database":..,"table":..,"pk.id":..}`, read where they are asked for."""
+
+    def __init__(self, keys: pa.BinaryArray) -> None:
+        self._keys = keys
+
+    def names(self, rows: Array) -> pa.StringArray:
+        """The key columns as JSON arrays of texts; null where a key names none."""
+        if self._keys.null_count == len(self._keys):
+            return pa.nulls(rows.size, pa.string())
+        tape = Tape(self._keys.take(pa.array(rows)))
+        members = tape.members(tape.root)
+        names = tape.texts(members.names)
+        kept = pc.starts_with(names, "pk.").to_numpy(zero_copy_only=False)
+        row = np.repeat(np.arange(rows.size), np.diff(members.offsets))[kept]
+        counts = np.bincount(row, minlength=rows.size)
+        offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
+        columns = pc.utf8_slice_codeunits(names.filter(pa.array(kept)), 3)
+        return string_lists(offsets, columns, counts > 0)
+
+    def parts(self, number: int) -> dict[str, str | None]:
+        """The members of one key; none where it is no object."""
+        tape = Tape(self._keys.slice(number, 1))
+        members = tape.members(tape.root)
+        names, values = tape.texts(members.names), tape.texts(members.values)
+        return dict(zip(names.to_pylist(), values.to_pylist(), strict=True))
+
+
+def lower(text: str) -> str:
+    """A word of fixed spelling in small letters; other letters than A to Z stay as they are."""
+    return text.translate(_SMALL)
