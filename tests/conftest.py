@@ -35,7 +35,7 @@ def spark() -> SparkSession:
         master="local[2]",
         conf={
             "spark.driver.memory": "3g",
-            "spark.driver.extraJavaOptions": "-XX:+UseParallelGC",
+            "spark.driver.extraJavaOptions": "-XX:+UseParallelGC -XX:TieredStopAtLevel=1",
             "spark.sql.shuffle.partitions": "2",
             # Spark would compute on rows of the plan while it plans, and never run what runs on a batch.
             "spark.sql.optimizer.excludedRules": "org.apache.spark.sql.catalyst.optimizer.ConvertToLocalRelation",

@@ -135,6 +135,16 @@ def test_which_rows_are_of_a_first_snapshot(spark: Any, snapshot: Any, op: str, 
     assert (found.initial, found.snapshot_ended) == (initial, ended)
 
 
+@pytest.mark.parametrize(
+    ("order", "initial", "read_again_from"),
+    [("r00000:00000000", True, "0007/"), ("rr00000200000:00000000", False, "0007/rr000002")],
+)
+def test_a_later_read_is_no_first_one(spark: Any, order: str, initial: bool, read_again_from: str) -> None:
+    batch = Batch(T).add("r", T, f"0007/{order}/00000000", {"id": "1", "a": "", "b": ""}, snapshot="last")
+    (found,) = survey(batch.rows(spark))
+    assert (found.initial, found.read_again_from) == (initial, read_again_from)
+
+
 RENAME = "ALTER TABLE t RENAME COLUMN a TO title"
 SWAP = "ALTER TABLE t RENAME COLUMN a TO b, RENAME COLUMN b TO a"
 R = table(id="int32", title="string", b="string")

@@ -134,6 +134,10 @@ class Database:
         elif isinstance(step, Alter) and step.table not in self.off:
             self._alter(step.table)
 
+    def is_even(self, number: int, row: Row) -> bool:
+        """Whether a filter lets a row through."""
+        return int(row[self.pipeline.tables[number].place("v")] or 0) % 2 == 0
+
     def commit(self, commit: Commit) -> None:
         """One transaction on the server and, unless it is refused, in the model."""
         rows = [list(held) for held in self.rows]

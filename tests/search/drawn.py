@@ -16,6 +16,8 @@ Value = int | str | None
 KINDS = ("sqlserver", "db2", "db2-images", "oracle")
 APART = frozenset(("oracle",))
 """Emulated servers that take names which differ by case only for two."""
+MERGING = frozenset(("db2", "db2-images"))
+"""Servers whose change tables do not tell a delete before an insert from an update of a key."""
 UNQUOTED = frozenset(("oracle",))
 """Servers whose names can't have a double quote in them."""
 SINKS = ("once", "replacing", "appending")
@@ -186,6 +188,8 @@ class Pipeline:
         column_options: number of table, place of column and what is done with it: `left out`, `masked`, `cut`,
             `hashed`.
         listed: how `tables` names them: `all`, `schema` or `names`.
+        filtered: number of sink (from 1) and number of table, for a sink that has only the rows whose column with the
+            role `v` is even. What is run without Spark has no filters.
     """
 
     server: str
@@ -195,6 +199,7 @@ class Pipeline:
     steps: tuple[Step, ...]
     column_options: tuple[tuple[int, int, str], ...] = ()
     listed: str = "all"
+    filtered: tuple[tuple[int, int], ...] = ()
 
 
 PLAIN_NAMES = ("ORDERS", "LINES", "T1")
@@ -262,7 +267,10 @@ class _Draw:
             options["skip_messages_without_change"] = True
         sinks = tuple(rng.choice(SINKS) for _ in range(rng.choice((1, 2, 2, 3))))
         steps = tuple(self.steps())
-        return Pipeline(self.server, tuple(self.tables), tuple(options.items()), sinks, steps, column_options, listed)
+        captured = [number for number, table in enumerate(self.tables) if table.included]
+        filtered = tuple((p, n) for p in range(1, len(sinks) + 1) for n in captured if rng.random() < 0.25)
+        given = tuple(options.items())
+        return Pipeline(self.server, tuple(self.tables), given, sinks, steps, column_options, listed, filtered)
 
     def table(self, name: str) -> Table:
         rng = self.rng
@@ -326,7 +334,10 @@ class _Draw:
 
     def commit(self) -> Commit:
         rng = self.rng
-        return Commit(tuple(self.change(rng.randrange(len(self.tables))) for _ in range(rng.choice((1, 1, 2, 4)))))
+        changes = tuple(self.change(rng.randrange(len(self.tables))) for _ in range(rng.choice((1, 1, 2, 4))))
+        if not self.moves and self.server in MERGING:
+            changes = tuple({change.table: change for change in changes}.values())
+        return Commit(changes)
 
     def change(self, number: int) -> Change:
         rng, table = self.rng, self.tables[number]

@@ -11,7 +11,7 @@ import pickle
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -127,7 +127,8 @@ class Driver:
     """What Spark does with one streaming query."""
 
     def __init__(self, pipeline: Pipeline, database: Database, folder: Path) -> None:
-        self.pipeline = pipeline
+        # Filters are Spark's.
+        self.pipeline = replace(pipeline, filtered=())
         self.database = database
         self.sinks = [Sink(kind) for kind in pipeline.sinks]
         sink = {"type": "memory", "name": str(folder)}

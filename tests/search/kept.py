@@ -2,7 +2,21 @@
 
 from __future__ import annotations
 
-from tests.search.drawn import AdHoc, Batch, Capture, Change, Column, Commit, Drain, Off, On, Once, Pipeline, Table
+from tests.search.drawn import (
+    AdHoc,
+    Alter,
+    Batch,
+    Capture,
+    Change,
+    Column,
+    Commit,
+    Drain,
+    Off,
+    On,
+    Once,
+    Pipeline,
+    Table,
+)
 
 _REST = (Column("N", "n", "int"), Column("V", "v", "int"), Column("S", "s", "text"), Column("D", "d", "number"))
 _KEYED = (Column("ID", "key", "int"), *_REST)
@@ -93,4 +107,26 @@ KEPT: dict[str, Pipeline] = {
         )
         for server in ("sqlserver", "db2")
     },
+    "a table that is read again where the log stands still is newer than what was read there before": Pipeline(
+        server="db2-images",
+        tables=(Table("T", _KEYED, "primary", rows=((1, 1, 1, "x", None),)),),
+        options=(("snapshot_mode", "always"),),
+        sinks=("appending",),
+        steps=(
+            Drain(),
+            AdHoc((0,), "incremental"),
+            Drain(),
+            Off(0),
+            Commit((Change(0, "update", low=1, high=1, values=((2, 7),)),)),
+            On(0),
+            Once(),
+        ),
+    ),
+    "an ad-hoc snapshot of a table that was read further than an idle log has got": Pipeline(
+        server="db2-images",
+        tables=(Table("T", _KEYED, "primary"),),
+        options=(("snapshot_mode", "initial"),),
+        sinks=("once",),
+        steps=(Batch(), AdHoc((0,), "incremental"), Alter(0), Batch(), Once()),
+    ),
 }

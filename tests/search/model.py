@@ -57,42 +57,51 @@ def compare(pipeline: Pipeline, database: Database, sinks: Sequence[Attempts], b
                 if any(rows):
                     raise Difference(f"{where}: it is not captured, and has rows")
                 continue
+            filtered = (place, number) in pipeline.filtered
             if number not in database.broken and not database.cleaned:
-                _require_history(database, number, rows, skipped, begun, where)
+                _require_history(database, number, rows, skipped, begun, where, filtered=filtered)
             if not _mirrors(pipeline) or number in database.off:
                 continue
             keyless = all(row["key_text"] is None for batch in rows for row in batch if row["op"] in "rcud")
             held = _bag(rows, where) if keyless else _mirror(rows)
+            wanted = _wanted(database, number, filtered=filtered)
             if any(row["op"] == "gap" for batch in rows for row in batch):
                 # It says that rows which were deleted in the gap may stay.
-                held &= Counter(database.image(number, row) for row in database.rows[number])
-            _require_equal(held, Counter(database.image(number, row) for row in database.rows[number]), where)
+                held &= wanted
+            _require_equal(held, wanted, where)
             if sink.kind == "appending" and not keyless:
                 all_rows = [_of(table.name, attempt) for attempts in sink.attempts for attempt in attempts]
                 _require_equal(_mirror(all_rows), held, f"{where} with repetitions")
 
 
-def require_rows(pipeline: Pipeline, database: Database, number: int, held: Counter[Image] | None, where: str) -> None:
+def require_rows(pipeline: Pipeline, database: Database, place: int, number: int, held: Counter[Image] | None) -> None:
     """Hold a mirror against the model.
 
     Args:
         pipeline: what was drawn.
         database: its database.
+        place: the sink's number.
         number: the table's.
         held: what is in the mirror; null where there is none.
-        where: whose it is.
 
     Raises:
         Difference: it holds something else.
     """
     table = pipeline.tables[number]
-    where = f"{where}, table {number} ({table.name!r})"
+    where = f"sink {place}, table {number} ({table.name!r})"
     if not table.included:
         if held is not None:
             raise Difference(f"{where}: it is not captured, and is there")
     elif _mirrors(pipeline) and number not in database.off:
-        wanted = Counter(database.image(number, row) for row in database.rows[number])
-        _require_equal(held or Counter(), wanted, where)
+        _require_equal(
+            held or Counter(), _wanted(database, number, filtered=(place, number) in pipeline.filtered), where
+        )
+
+
+def _wanted(database: Database, number: int, *, filtered: bool) -> Counter[Image]:
+    """The rows of a table, or those of them that a filter lets through."""
+    rows = database.rows[number]
+    return Counter(database.image(number, row) for row in rows if not filtered or database.is_even(number, row))
 
 
 def _mirrors(pipeline: Pipeline) -> bool:
@@ -141,7 +150,9 @@ def _image(pairs: Any) -> Image:
 
 
 def _changes(rows: Sequence[Row]) -> list[Row]:
-    return sorted((row for row in rows if row["op"] in ("c", "u", "d")), key=lambda row: row["position"])
+    # A row that is read and that a filter leaves out is told to tables as a delete.
+    told = (row for row in rows if row["op"] in ("c", "u", "d") and row["snapshot"] is None)
+    return sorted(told, key=lambda row: row["position"])
 
 
 def _mirror(batches: Sequence[Sequence[Row]]) -> Counter[Image]:
@@ -179,6 +190,8 @@ def _bag(batches: Sequence[Sequence[Row]], where: str) -> Counter[Image]:
             # It is read as a whole, perhaps once more.
             held.clear()
         for row in sorted((row for row in batch if row["op"] in "rcud"), key=lambda row: row["position"]):
+            if row["op"] == "d" and row["snapshot"] is not None:
+                continue
             if row["op"] in "ud":
                 before = _image(row["before"])
                 if not held[before]:
@@ -190,7 +203,14 @@ def _bag(batches: Sequence[Sequence[Row]], where: str) -> Counter[Image]:
 
 
 def _require_history(
-    database: Database, number: int, batches: Sequence[Sequence[Row]], skipped: str, begun: int, where: str
+    database: Database,
+    number: int,
+    batches: Sequence[Sequence[Row]],
+    skipped: str,
+    begun: int,
+    where: str,
+    *,
+    filtered: bool,
 ) -> None:
     """Every change once, in order: what was streamed is the end of what happened, and all since the first batch."""
     found: list[tuple[str, Events]] = []
@@ -203,7 +223,7 @@ def _require_history(
                 raise Difference(f"{where}: commit {commit} comes after {found[-1][0]}")
             found.append((commit, _net([_told(row) for row in rows])))
     happened = [
-        (i, _net([_seen(database, number, event, skipped) for event in commit.get(number, ())]))
+        (i, _net([_seen(database, number, event, skipped, filtered=filtered) for event in commit.get(number, ())]))
         for i, commit in enumerate(database.commits)
     ]
     nothing: Events = (Counter(), Counter())
@@ -222,9 +242,15 @@ def _told(row: Row) -> tuple[Image | None, Image | None]:
     return before, None if row["op"] == "d" else _image(row["after"])
 
 
-def _seen(database: Database, number: int, event: Event, skipped: str) -> tuple[Image | None, Image | None]:
-    before, after = (None if row is None else database.image(number, row) for row in event)
-    op = "c" if before is None else "d" if after is None else "u"
+def _seen(
+    database: Database, number: int, event: Event, skipped: str, *, filtered: bool
+) -> tuple[Image | None, Image | None]:
+    shown = [row if row is None or not filtered or database.is_even(number, row) else None for row in event]
+    before, after = (None if row is None else database.image(number, row) for row in shown)
+    if before is None and after is None:
+        return before, after
+    before_all, after_all = event
+    op = "c" if before_all is None else "d" if after_all is None else "u"
     return (None, None) if op in skipped.split(",") else (before, after)
 
 

@@ -11,8 +11,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.changes.position import Position
+from headrace.sources.ad_hoc import Request
 from headrace.sources.offset import Offset, TableProgress
-from headrace.sources.snapshot import mark, plan_chunks
+from headrace.sources.snapshot import (
+    FIRST,
+    FIRST_OF_TABLE,
+    LAST,
+    LAST_OF_TABLE,
+    Chunk,
+    end_position,
+    mark,
+    plan_chunks,
+    untold_end,
+)
 
 C = "00000027:00000758:0005"
 
@@ -88,3 +99,35 @@ def test_positions_of_read_rows_follow_tables_chunks_and_rows_after_the_commit()
     assert positions == sorted(positions)
     assert len(set(positions)) == len(positions)
     assert min(positions) > Position(C, "ffffffff:ffffffff:ffffffff:ffff", "4")
+
+
+def test_a_later_read_of_the_same_commit_is_after_all_that_earlier_ones_brought():
+    def read(number, **rows):
+        end = offset(**{name: TableProgress(C, bounds=(None,), done=True, read=number) for name in ("a", "b")})
+        return [chunk.position(row) for chunk in plan_chunks(Offset.nothing(), end) for row in (0, 70000)]
+
+    beside = [Request("a", 9, bounds=(("1",),)).chunks(number) for number in (0, 1, 2)]
+    asked = [[chunk.position(C) for chunk in chunks] for chunks in beside]
+    found = [*read(0), *asked[0], *read(1), end_position(C, 1, 1), *asked[1], *read(2), *asked[2]]
+    assert found == sorted(found)
+    assert len(set(found)) == len(found)
+
+
+@pytest.mark.parametrize(
+    ("opening", "closing", "count", "told"),
+    [
+        (FIRST, LAST_OF_TABLE, 1, LAST_OF_TABLE),
+        (FIRST, LAST_OF_TABLE, 0, LAST_OF_TABLE),
+        (FIRST, LAST_OF_TABLE, 2, None),
+        (FIRST, LAST, 1, None),
+        (FIRST_OF_TABLE, LAST_OF_TABLE, 1, None),
+        (FIRST, None, 1, None),
+        (None, LAST, 0, LAST),
+        (None, None, 0, None),
+    ],
+)
+def test_the_end_of_a_table_is_told_by_itself_where_no_row_says_it(opening, closing, count, told):
+    chunk = Chunk("a", 0, 0, None, None, C, opening, closing)
+    assert untold_end(chunk, count) == told
+    marked = [mark(chunk, first=n == 0, last=n == count - 1) for n in range(count)]
+    assert closing is None or closing in [*marked, told]

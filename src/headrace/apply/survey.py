@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.apply.column_names import Step, after_steps, renamed_keys, steps_of
 from headrace.apply.sequence import GIVEN, MARK, SUFFIX, no_order
 from headrace.changes.operation import DATA_OPERATIONS, Operation
-from headrace.changes.position import SNAPSHOT_ORDER
+from headrace.changes.position import READ_AGAIN, SNAPSHOT_ORDER
 from headrace.changes.table import TableId, TableSchema
 from headrace.changes.typed import literal, quote
 from headrace.errors import SchemaError
@@ -34,6 +34,9 @@ _KEY_DIFFERS = (
 
 _STATEMENT = r"op = 'schema' and coalesce(source['ddl'] rlike '(?i)\\b(rename|change|drop|add)\\b', false)"
 _READ_ENDS = "snapshot in ('last', 'last_in_data_collection')"
+
+_AGAIN = f"position rlike '^[^/]*/{READ_AGAIN}'"
+_READ_BEGINS = f"regexp_extract(position, '^[^/]*/({READ_AGAIN})?', 0)"
 
 _AFTER_READ = chr(ord(SNAPSHOT_ORDER) + 1)
 """Sorts behind the order of every row that was read at a commit."""
@@ -331,9 +334,9 @@ def _aggregates(counts: str) -> list[Any]:
         sf.expr("min(number) as least_key"),
         sf.expr("max(number) as greatest_key"),
         sf.expr("count(number) as numbers"),
-        sf.expr("count_if(op = 'r' and snapshot <> 'incremental' and not decoded) as initial"),
+        sf.expr(f"count_if(op = 'r' and snapshot <> 'incremental' and not decoded and not {_AGAIN}) as initial"),
         sf.expr(f"coalesce(bool_or({_READ_ENDS}), false) as snapshot_ended"),
-        sf.expr(f"max(substring_index(position, '/', 1)) filter (where {_READ_ENDS} and not decoded) as read_commit"),
+        sf.expr(f"max({_READ_BEGINS}) filter (where {_READ_ENDS} and not decoded) as read_begins"),
     ]
 
 
@@ -422,7 +425,7 @@ def _table_batch(
         snapshot_ended=any(line["snapshot_ended"] for line in lines),
         keys=_key_range(schema, lines),
         decoded=any(line["any_decoded"] for line in lines),
-        read_again_from=max((f"{line['read_commit']}/" for line in lines if line["read_commit"]), default=None),
+        read_again_from=max((line["read_begins"] for line in lines if line["read_begins"]), default=None),
         width=len(newest.columns) if len(newest.columns) != len(schema.columns) else 0,
         given=frozenset(key for key in schemas if key in given),
         steps=steps,

@@ -64,3 +64,18 @@ SNAPSHOT_ORDER = "r"
 
 It sorts after every streamed change of that commit (hex digits).
 """
+
+READ_AGAIN = f"{SNAPSHOT_ORDER}{SNAPSHOT_ORDER}[0-9a-f]{{6}}"
+"""The beginning of the order of a row that a later read brought, as a regular expression."""
+
+
+def order_of_read(read: int) -> str:
+    """How the order of a row begins that was read at a commit.
+
+    A log may stand still while a table changes (capture was switched off), so a later read of the same commit is after
+    all that an earlier one brought.
+
+    Args:
+        read: 0 for a table's first snapshot, a higher number for each time that it is read again.
+    """
+    return f"{SNAPSHOT_ORDER}{SNAPSHOT_ORDER}{read:06x}" if read else SNAPSHOT_ORDER

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from headrace.changes import TableId
-from headrace.changes.position import SNAPSHOT_ORDER, Position
+from headrace.changes.position import Position, order_of_read
 from headrace.errors import FormatError, OptionError
 from headrace.registry import did_you_mean
 from headrace.sources.offset import Key
@@ -33,8 +33,8 @@ NO_ROW = "1 = 0 AND ({filter}\n)"
 """A predicate with which a server reads a filter of the user's and no row."""
 INCREMENTAL = "incremental"
 """The snapshot mark of rows that were read beside the stream."""
-_ORDER = SNAPSHOT_ORDER + "i"
-"""Such rows sort after every streamed change of the commit and after a first snapshot's rows (r and hex digits)."""
+_ORDER = "i"
+"""Such rows sort after every streamed change of the commit and after the rows of the snapshot before (hex digits)."""
 
 
 @dataclass(frozen=True)
@@ -110,6 +110,7 @@ class Chunk:
         upper: rows up to and with this key.
         filter: the SQL predicate that rows must meet; null for all.
         opening: whether it is the first chunk of its table in the batch.
+        read: the last snapshot before it, see `TableProgress.read`.
     """
 
     table: str
@@ -119,17 +120,22 @@ class Chunk:
     upper: Key | None
     filter: str | None
     opening: bool
+    read: int = 0
 
     def position(self, commit: str) -> Position:
         """Where its rows stand: after every streamed change of a commit.
 
         All rows share it, because a replay may find a row at another place in the chunk.
         """
-        return Position(commit, f"{_ORDER}{self.request:08x}:{self.number:08x}", f"{0:08x}")
+        return Position(commit, self._order, f"{0:08x}")
 
     def schema_position(self, commit: str) -> Position:
         """Where the table's structure is told: before the rows."""
-        return Position(commit, f"{_ORDER}{self.request:08x}:{self.number:08x}")
+        return Position(commit, self._order)
+
+    @property
+    def _order(self) -> str:
+        return f"{order_of_read(self.read)}{_ORDER}{self.request:08x}:{self.number:08x}"
 
 
 @dataclass(frozen=True)
@@ -167,11 +173,11 @@ class Request:
         """The same place, seen from a batch that holds no chunk of this table."""
         return replace(self, chunk=self.chunk + len(self.bounds), lower=self.reach, bounds=())
 
-    def chunks(self) -> Iterator[Chunk]:
-        """The chunks of the batch that ends here."""
+    def chunks(self, read: int = 0) -> Iterator[Chunk]:
+        """The chunks of the batch that ends here, after as many reads of tables."""
         lower = self.lower
         for n, upper in enumerate(self.bounds):
-            yield Chunk(self.table, self.number, self.chunk + n, lower, upper, self.filter, opening=n == 0)
+            yield Chunk(self.table, self.number, self.chunk + n, lower, upper, self.filter, n == 0, read)
             lower = upper
 
     def to_json(self) -> dict[str, Any]:
@@ -239,9 +245,9 @@ class AdHoc:
         left = bool(requests)
         return replace(self, requests=requests, paused=self.paused and left, stalled=self.stalled and left)
 
-    def chunks(self) -> list[Chunk]:
-        """The chunks of the batch that ends here, in order."""
-        return [chunk for request in self.requests for chunk in request.chunks()]
+    def chunks(self, read: int = 0) -> list[Chunk]:
+        """The chunks of the batch that ends here, in order, after as many reads of tables."""
+        return [chunk for request in self.requests for chunk in request.chunks(read)]
 
     def take(
         self, signals: Iterable[Signal], tables: Sequence[Candidate], say: Callable[[str], None], *, at: str = ""

@@ -42,6 +42,7 @@ class TableProgress:
         rows: an estimate of the table's rows when its snapshot began, for progress displays; -1 when unknown.
         done: the snapshot is complete with this batch; changes after `commit` follow.
         empty: it is complete because the table had no row.
+        read: 0 for the table's first snapshot; later ones count on, over all tables.
     """
 
     commit: str
@@ -52,6 +53,7 @@ class TableProgress:
     rows: int = -1
     done: bool = False
     empty: bool = False
+    read: int = 0
 
     def behind(self) -> TableProgress:
         """The same place, seen from a batch that holds no chunk of this table."""
@@ -69,6 +71,7 @@ class TableProgress:
             "rows": self.rows,
             "done": self.done,
             **({"empty": True} if self.empty else {}),
+            **({"read": self.read} if self.read else {}),
         }
 
     @classmethod
@@ -77,7 +80,8 @@ class TableProgress:
         bounds = tuple(_key(bound) for bound in data["bounds"])
         lower, last = _key(data["lower"]), _key(data["last"])
         empty = data.get("empty", False)
-        return cls(data["commit"], data["chunk"], lower, last, bounds, data["rows"], data["done"], empty)
+        read = data.get("read", 0)
+        return cls(data["commit"], data["chunk"], lower, last, bounds, data["rows"], data["done"], empty, read)
 
 
 @dataclass(frozen=True)
@@ -102,6 +106,7 @@ class Offset:
             commit up to which its changes are delivered.
         log: what a source that reads the database's own log has to know of it besides `commit`, in the source's words
             (JSON values).
+        reads: how many times tables were read again.
     """
 
     source: str = ""
@@ -118,6 +123,7 @@ class Offset:
     ad_hoc: Mapping[str, Any] = field(default_factory=dict)
     uncaptured: Mapping[str, str] = field(default_factory=dict)
     log: Mapping[str, Any] = field(default_factory=dict)
+    reads: int = 0
 
     @classmethod
     def nothing(cls) -> Offset:
@@ -129,7 +135,17 @@ class Offset:
         progress, earlier = self.tables.get(table), before.tables.get(table)
         if progress is None:
             return False
-        return earlier is None or progress.commit != earlier.commit or (earlier.done and not progress.done)
+        if earlier is None or progress.commit != earlier.commit or progress.read != earlier.read:
+            return True
+        return earlier.done and not progress.done
+
+    def next_read(self, table: str) -> int:
+        """The number of a table's read that begins after this offset: 0 where it was never taken in."""
+        return self.reads + 1 if table in self.tables_seen else 0
+
+    def counting_reads(self, before: Offset) -> Offset:
+        """The same end of a batch, with the reads that begin in it."""
+        return replace(self, reads=max([before.reads, *(progress.read for progress in self.tables.values())]))
 
     def brings_more_than(self, before: Offset) -> bool:
         """Whether the batch that ends here has anything but a heartbeat."""
@@ -141,7 +157,9 @@ class Offset:
         progress, earlier = self.tables.get(table), before.tables.get(table)
         if progress is None or not progress.empty:
             return False
-        return earlier is None or not earlier.empty or earlier.commit != progress.commit
+        if earlier is None or not earlier.empty:
+            return True
+        return (earlier.commit, earlier.read) != (progress.commit, progress.read)
 
     @property
     def tables_seen(self) -> tuple[str, ...]:
@@ -181,6 +199,7 @@ class Offset:
             "ad_hoc": dict(self.ad_hoc),
             **({"uncaptured": dict(sorted(self.uncaptured.items()))} if self.uncaptured else {}),
             **({"log": dict(self.log)} if self.log else {}),
+            **({"reads": self.reads} if self.reads else {}),
         }
 
     def to_text(self) -> str:
@@ -215,6 +234,7 @@ class Offset:
             ad_hoc=data["ad_hoc"],
             uncaptured=data.get("uncaptured", {}),
             log=data.get("log", {}),
+            reads=data.get("reads", 0),
         )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from headrace.changes.position import SNAPSHOT_ORDER, Position
+from headrace.changes.position import Position, order_of_read
 from headrace.sources.offset import Key, Offset
 
 FIRST = "first"
@@ -29,6 +29,7 @@ class Chunk:
         lower: rows after this key; null from the beginning.
         upper: rows up to and with this key; null to the end.
         commit: the commit at which the table is read.
+        read: which read of the source this is, see `TableProgress.read`.
         opening: mark of the chunk's first row, where it is not an ordinary one.
         closing: mark of the chunk's last row, where it is not an ordinary one.
     """
@@ -41,13 +42,15 @@ class Chunk:
     commit: str
     opening: str | None
     closing: str | None
+    read: int = 0
 
     def position(self, row: int) -> Position:
         """The position of a row of the chunk.
 
         After every streamed change of the commit, in table, chunk and row order.
         """
-        return Position(self.commit, f"{SNAPSHOT_ORDER}{self.ordinal:05x}:{self.number:08x}", f"{row:08x}")
+        order = f"{order_of_read(self.read)}{self.ordinal:05x}:{self.number:08x}"
+        return Position(self.commit, order, f"{row:08x}")
 
 
 def plan_chunks(start: Offset, end: Offset) -> list[Chunk]:
@@ -66,7 +69,7 @@ def plan_chunks(start: Offset, end: Offset) -> list[Chunk]:
             number = progress.chunk + i
             opening = FIRST_OF_TABLE if number == 0 else None
             closing = LAST_OF_TABLE if progress.done and i == len(progress.bounds) - 1 else None
-            chunks.append(Chunk(table, ordinal, number, lower, upper, progress.commit, opening, closing))
+            chunks.append(Chunk(table, ordinal, number, lower, upper, progress.commit, opening, closing, progress.read))
             lower = upper
     untouched = not any(progress.chunk or progress.bounds for progress in start.tables.values())
     if chunks and start.initial and untouched:
@@ -76,21 +79,21 @@ def plan_chunks(start: Offset, end: Offset) -> list[Chunk]:
     return chunks
 
 
-def found_empty(start: Offset, end: Offset) -> list[tuple[int, str, str]]:
-    """The tables whose snapshot the batch (start, end] completes without a row: ordinal, `schema.name`, commit."""
+def found_empty(start: Offset, end: Offset) -> list[tuple[str, Position]]:
+    """The tables whose snapshot the batch (start, end] completes without a row, and where the end is told."""
     return [
-        (ordinal, table, end.tables[table].commit)
+        (table, end_position(end.tables[table].commit, ordinal, end.tables[table].read))
         for ordinal, table in enumerate(end.known)
         if end.finds_empty(start, table)
     ]
 
 
-def end_position(commit: str, ordinal: int) -> Position:
+def end_position(commit: str, ordinal: int, read: int) -> Position:
     """The position of the `schema` row that ends a table's snapshot where no row is there to do it.
 
     After every row of the table's snapshot.
     """
-    return Position(commit, f"{SNAPSHOT_ORDER}{ordinal:05x}:z")
+    return Position(commit, f"{order_of_read(read)}{ordinal:05x}:z")
 
 
 def snapshot_finished(offset: Offset) -> bool:
@@ -129,6 +132,19 @@ def mark(chunk: Chunk, *, first: bool, last: bool) -> str:
     if first and chunk.opening is not None:
         return chunk.opening
     return BETWEEN
+
+
+def untold_end(chunk: Chunk, count: int) -> str | None:
+    """The mark of the end of a table's snapshot where no row of its last chunk carries it; else null.
+
+    Args:
+        chunk: the chunk.
+        count: how many rows it had: none where they went since the chunk was planned, or a single one that is the
+            first of the whole snapshot and says that.
+    """
+    if count == 0 or (count == 1 and mark(chunk, first=True, last=True) != chunk.closing):
+        return chunk.closing
+    return None
 
 
 def _marked(chunk: Chunk, *, opening: str | None = None, closing: str | None = None) -> Chunk:

@@ -105,25 +105,25 @@ class Planner:
         end = self._with_heartbeat(start, end, now)
         if end == start:
             return start
-        end = replace(end, initial=end.initial and not snapshot_finished(end))
+        end = replace(end, initial=end.initial and not snapshot_finished(end)).counting_reads(start)
         log = self._history.mark(end.commit, {} if restored else start.log)
         return self._stamped(replace(end, log={**log, "restored": True} if restored else log), now)
 
     # The first batch.
 
-    def _first(self, limit: Limit) -> Offset:
+    def _first(self, limit: Limit, read: int = 0) -> Offset:
         commit = self.snapshot_commit()
         structures = {path: History.begin(table.newest).to_json() for path, table in self._catalog.items()}
         end = Offset(source=self._identity, commit=commit, known=tuple(self._catalog), structures=structures)
         if self._mode in WITHOUT_ROWS:
             return end
-        begun = {path: self._begin(path, commit) for path in self._catalog}
+        begun = {path: self._begin(path, commit, read) for path in self._catalog}
         return replace(end, tables=self._more_chunks(begun, self._histories(end), limit))
 
     def _begun_again(self, start: Offset, limit: Limit, error: OtherHistory) -> Offset:
         """All tables are read again: what each lost or got back is not known."""
         _LOG.warning("%s All tables are read again.", error)
-        end = self._first(limit)
+        end = self._first(limit, start.reads + 1)
         return replace(
             end,
             heartbeat=start.heartbeat,
@@ -141,12 +141,12 @@ class Planner:
         starts = [table.newest.instance.start_lsn or self._zero for table in self._catalog.values()]
         return max([self._zero if head is None else lsn.read(head), *starts])
 
-    def _begin(self, path: str, commit: str) -> TableProgress:
+    def _begin(self, path: str, commit: str, read: int) -> TableProgress:
         id = self._catalog[path].id
         if self._estimates is None:
             rows = self._connection.rows(self._statements.ROW_ESTIMATES)
             self._estimates = {(str(schema), str(name)): int(count or 0) for schema, name, count in rows}
-        return TableProgress(commit=commit, rows=self._estimates.get((id.schema, id.name), -1))
+        return TableProgress(commit=commit, rows=self._estimates.get((id.schema, id.name), -1), read=read)
 
     # The batches that follow.
 
@@ -161,11 +161,11 @@ class Planner:
         histories = self._evolved(start, commit, known, fresh)
         lagging, catching_up = self._lagging(start, commit, streaming=not initial)
         if again:
-            lagging = {path: self._begin(path, start.commit) for path in known}
+            lagging = {path: self._begin(path, start.commit, start.reads + 1) for path in known}
         settled = asked = AdHoc.from_json(start.ad_hoc).behind()
         if not initial:
             asked, begun = self._ad_hoc.blocking(self._ad_hoc.asked(start, commit, histories), start, histories)
-            lagging |= {path: self._begin(path, start.commit) for path in begun}
+            lagging |= {path: self._begin(path, start.commit, start.reads + 1) for path in begun}
         for path in fresh:
             lagging[path] = self._taken_in(path, start)
         gaps = {} if again else self._gaps(start, known, histories, lagging)
@@ -206,7 +206,7 @@ class Planner:
         at = max(start.commit, begun) if start.initial else self.snapshot_commit()
         if self._mode in WITHOUT_ROWS:
             return TableProgress(commit=at, done=True)
-        return self._begin(path, at)
+        return self._begin(path, at, start.next_read(path))
 
     def _next_commit(self, start: Offset, limit: Limit) -> str:
         """The end of the next window of commits; the start itself when nothing new is worth a batch."""
@@ -227,7 +227,9 @@ class Planner:
             if commit == start.commit:
                 return commit
         quiet = self._connection.dialect.is_quiet(self._connection, start.commit, commit, oldest)
-        if quiet and start.commit_time is not None and start.is_level:
+        # What is asked of a table that was read further than the stream waits for the stream.
+        further = any(progress.commit > start.commit for progress in start.tables.values())
+        if quiet and start.commit_time is not None and start.is_level and not further:
             at = self._commit_time(commit, start.clock)
             recent = at is not None and (at - start.commit_time).total_seconds() < _QUIET_SECONDS
             # Where more has come since, a bounded window of dummy commits must not be what is always looked at.
@@ -368,7 +370,7 @@ class Planner:
         gaps: dict[str, tuple[str, str]] = {}
         for path in known:
             if path in self._lost and self._mode == "when_needed":
-                lagging[path] = self._begin(path, self.snapshot_commit())
+                lagging[path] = self._begin(path, self.snapshot_commit(), start.reads + 1)
                 continue
             progress = start.tables.get(path)
             after = start.commit if progress is None else progress.commit
@@ -384,7 +386,7 @@ class Planner:
                 require_retained(self._connection, self._catalog[path].id, after, oldest)
             except DataLossError as error:
                 if self._mode == "when_needed":
-                    lagging[path] = self._begin(path, self.snapshot_commit())
+                    lagging[path] = self._begin(path, self.snapshot_commit(), start.reads + 1)
                 elif self._settings["fail_on_data_loss"]:
                     raise
                 _LOG.warning("%s", error)

@@ -31,7 +31,7 @@ from headrace.sources.change_tables.slices import (
 )
 from headrace.sources.change_tables.structure import CapturedTable, Window, histories
 from headrace.sources.offset import Offset
-from headrace.sources.snapshot import LAST_OF_TABLE, end_position, found_empty, plan_chunks
+from headrace.sources.snapshot import LAST_OF_TABLE, found_empty, plan_chunks
 
 _TABLES_PER_QUERY = 500
 _COMMITS_BACK = 10
@@ -85,7 +85,7 @@ class Slicing:
             return []
         return [
             incremental_slice(self._histories[chunk.table].newest, chunk, self._end)
-            for chunk in AdHoc.from_json(self._end.ad_hoc).chunks()
+            for chunk in AdHoc.from_json(self._end.ad_hoc).chunks(self._end.reads)
         ]
 
     # Stream.
@@ -270,8 +270,8 @@ class Slicing:
         self._note(Operation.SCHEMA, position, table=table.schema, source=source, event_time=at)
 
     def _note_empty(self) -> None:
-        for ordinal, path, commit in found_empty(self._start, self._end):
-            position, source = end_position(commit, ordinal), {"commit_lsn": commit}
+        for path, position in found_empty(self._start, self._end):
+            source = {"commit_lsn": position.commit}
             table = self._histories[path].newest.schema
             self._note(Operation.SCHEMA, position, table=table, source=source, snapshot=LAST_OF_TABLE)
 

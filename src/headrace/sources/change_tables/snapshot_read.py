@@ -28,7 +28,7 @@ from headrace.sources.column_masks import Masks
 from headrace.sources.images import Images
 from headrace.sources.rows import change_batch, instants, repeat, schema_batch, table_column
 from headrace.sources.select_overrides import SelectOverrides, failed
-from headrace.sources.snapshot import Chunk, end_position, marks
+from headrace.sources.snapshot import Chunk, end_position, marks, untold_end
 
 _SCHEMA_ORDER = "q"
 """Order of a snapshot's schema row: before the rows read at its commit."""
@@ -184,10 +184,11 @@ def _data(
         faultpoints.reach("source.snapshot.batch")
     if pending is not None:
         yield snapshot_batch(connector, table, chunk, masks.apply(pending), row, capture_time, last=True)
-    elif chunk.closing is not None:
-        # Its rows went since the chunk was planned, and with them who would have carried the mark.
-        position = end_position(chunk.commit, chunk.ordinal)
-        yield schema_batch(table.schema, position, capture_time, connector, snapshot=chunk.closing)
+        row += len(pending[0])
+    end = untold_end(chunk, row)
+    if end is not None:
+        position = end_position(chunk.commit, chunk.ordinal, chunk.read)
+        yield schema_batch(table.schema, position, capture_time, connector, snapshot=end)
 
 
 def _overridden(connection: Connection, table: CapturedTable, select: str) -> Iterator[list[pa.Array]]:

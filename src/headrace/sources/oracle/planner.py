@@ -135,7 +135,7 @@ class Planner:
                 end = known if start is known else replace(start, log=_settled(start.log))
             if end == known:
                 return known
-        end = replace(end, initial=end.initial and not snapshot_finished(end))
+        end = replace(end, initial=end.initial and not snapshot_finished(end)).counting_reads(start)
         return replace(end, capture_time=now, heartbeat=now if self._beats(start, now) else end.heartbeat)
 
     def _beats(self, start: Offset, now: dt.datetime) -> bool:
@@ -157,7 +157,8 @@ class Planner:
             return start
         end = self._with_fresh(start)
         if self._again and not start.initial:
-            return replace(end, tables={path: TableProgress(commit=end.commit) for path in end.known}, initial=True)
+            begun = {path: TableProgress(commit=end.commit, read=start.reads + 1) for path in end.known}
+            return replace(end, tables=begun, initial=True)
         return end
 
     # Snapshots.
@@ -268,6 +269,7 @@ class Planner:
             structures |= {path: found[path].to_json() for path in structures if path in found}
         elif not fresh and not gone and uncaptured == start.uncaptured:
             return start
+        begun = {path: TableProgress(commit=start.commit, read=start.next_read(path)) for path in fresh}
         wanted = self._settings["snapshot_mode"] not in _NO_ROWS
         log = {**(self._mined_again(start.log) if fresh else start.log), "rules": self._rules.digest}
         return replace(
@@ -278,7 +280,7 @@ class Planner:
             structures={**structures, **{path: table.to_json() for path, table in fresh.items()}},
             tables={
                 **{path: p for path, p in start.tables.items() if path not in gone},
-                **({path: TableProgress(commit=start.commit) for path in fresh} if wanted else {}),
+                **(begun if wanted else {}),
             },
         )
 
@@ -353,7 +355,7 @@ class Planner:
         _LOG.warning("%s All tables are read again.", error)
         return replace(
             end,
-            tables={path: TableProgress(commit=end.commit) for path in end.known},
+            tables={path: TableProgress(commit=end.commit, read=start.reads + 1) for path in end.known},
             gaps=dict.fromkeys(start.known, (start.commit, end.commit)),
             heartbeat=start.heartbeat,
             ad_hoc=AdHoc.from_json(start.ad_hoc).behind().to_json(),
@@ -404,7 +406,7 @@ class Planner:
         bound = min(upper, scn.number(limit.upto)) if limit.upto else upper
         again = self._again and commit >= bound and self._all_readable(end)
         blocking = list(end.known) if again else blocking
-        begun = {path: TableProgress(commit=end.commit) for path in blocking}
+        begun = {path: TableProgress(commit=end.commit, read=start.reads + 1) for path in blocking}
         end = replace(end, tables=begun, initial=again, gaps=self._gaps_of_returned(start, end))
         asked = self._ad_hoc.more(asked, end, limit.chunks or self._settings["snapshot_chunks_per_batch"])
         idle = quiet and asked == settled and not blocking and cut <= after

@@ -32,7 +32,7 @@ from headrace.sources.oracle.snapshot_read import read_chunk
 from headrace.sources.oracle.staging import Range, Staging
 from headrace.sources.oracle.structure import OracleTable
 from headrace.sources.rows import change_batch, schema_batch, table_column
-from headrace.sources.snapshot import LAST_OF_TABLE, Chunk, end_position
+from headrace.sources.snapshot import LAST_OF_TABLE, Chunk
 
 MINE, SNAPSHOT, STRUCTURES, TRANSACTIONS = "mine", "snapshot", "structures", "transactions"
 ASKED, HEARTBEAT, EMPTY, GAPS = "asked", "heartbeat", "empty", "gaps"
@@ -61,9 +61,9 @@ def snapshot_slice(table: Mapping[str, Any], chunk: Chunk, end: Offset) -> Slice
     return Slice(SNAPSHOT, {**table, "chunk": asdict(chunk), "capture_time": _time_text(end.capture_time)})
 
 
-def empty_slice(table: Mapping[str, Any], ordinal: int, commit: str, end: Offset) -> Slice:
+def empty_slice(table: Mapping[str, Any], position: Position, end: Offset) -> Slice:
     """The task that says that a table to be read has no row."""
-    details = {"table": table, "ordinal": ordinal, "commit": commit, "capture_time": _time_text(end.capture_time)}
+    details = {"table": table, "position": position.text, "capture_time": _time_text(end.capture_time)}
     return Slice(EMPTY, details)
 
 
@@ -145,8 +145,7 @@ def read_slice(connect: Connect, slice: Slice, settings: Options) -> Iterator[pa
             )
     elif slice.kind == EMPTY:
         schema = OracleTable.from_json(details["table"]).schema
-        position = end_position(details["commit"], details["ordinal"])
-        yield schema_batch(schema, position, capture_time, CONNECTOR, snapshot=LAST_OF_TABLE)
+        yield schema_batch(schema, Position.parse(details["position"]), capture_time, CONNECTOR, snapshot=LAST_OF_TABLE)
     elif slice.kind == GAPS:
         for path, (after, upto) in details["gaps"].items():
             yield _gap(details["database"], path, after, upto, capture_time)

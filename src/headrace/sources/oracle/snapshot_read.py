@@ -27,7 +27,7 @@ from headrace.sources.oracle.structure import OracleTable
 from headrace.sources.rows import change_batch, instants, repeat, schema_batch, table_column
 from headrace.sources.select_overrides import SelectOverrides, failed
 from headrace.sources.signals import say
-from headrace.sources.snapshot import Chunk, marks
+from headrace.sources.snapshot import Chunk, end_position, marks, untold_end
 
 TOO_OLD, CHANGED, NO_TABLE, NO_SCN = 1555, 1466, 942, 8181
 _NOT_DECLARED = 6550
@@ -212,6 +212,11 @@ def _chunk_rows(
         raise _told(error, table, chunk.commit) from error
     if pending is not None:
         yield _batch(table, chunk, masks, pending, row, capture_time, last=True)
+        row += len(pending[0])
+    end = untold_end(chunk, row)
+    if end is not None:
+        position = end_position(chunk.commit, chunk.ordinal, chunk.read)
+        yield schema_batch(table.schema, position, capture_time, CONNECTOR, snapshot=end)
 
 
 def _rows(

@@ -191,17 +191,14 @@ class OracleSource(Source):
         if start == end:
             return []
         slices = [snapshot_slice(end.structures[chunk.table], chunk, end) for chunk in plan_chunks(start, end)]
-        slices += [
-            empty_slice(end.structures[table], ordinal, commit, end)
-            for ordinal, table, commit in found_empty(start, end)
-        ]
+        slices += [empty_slice(end.structures[table], position, end) for table, position in found_empty(start, end)]
         if end.gaps and end.gaps != start.gaps:
             slices.append(gaps_slice(self._database, end))
         slices += self._stream_slices(start, end)
         ranges = [Range(*pair) for pair in end.log["mining"]]
         paths = sorted(end.structures)
         if end.ad_hoc != start.ad_hoc:
-            chunks = AdHoc.from_json(end.ad_hoc).chunks()
+            chunks = AdHoc.from_json(end.ad_hoc).chunks(end.reads)
             slices += [asked_slice(end.structures[chunk.table], chunk, end) for chunk in chunks]
         if end.heartbeat != start.heartbeat:
             slices.append(heartbeat_slice(end))
