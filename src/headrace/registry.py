@@ -30,7 +30,7 @@ _BUILT_IN: Mapping[str, Mapping[str, str]] = {
         "dts_avro": "headrace.formats.dts.format:DtsAvro",
         "qlik_avro": "headrace.formats.qlik_avro:QlikAvro",
         "qlik_json": "headrace.formats.qlik_json:QlikJson",
-        "shareplex_json": "headrace.formats.shareplex_json:SharePlexJson",
+        "shareplex_json": "headrace.formats.shareplex.format:SharePlexJson",
     },
     "sink": {
         "kafka": "headrace.sinks.kafka:KafkaSink",

@@ -154,6 +154,21 @@ def test_formats_on_arrow_are_decoded_without_spark(mode: str, monkeypatch: pyte
         assert "A message can't be read (topic messages partition 0 offset" in done.stderr
 
 
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"database": "d", "table": "t", "type": "insert", "ts": 1477053217, "data": {"id": 1}},
+        {"table": "OWN.T", "op_type": "I", "op_ts": "2020-05-13 17:32:10.9", "after": {"id": 1}},
+        {"meta": {"op": "ins", "table": "OWN.T"}, "data": {"id": "1"}},
+    ],
+)
+def test_so_are_formats_that_say_no_types(message: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr("headrace.cli.decode._session")
+    done = decode(json.dumps(message), "--json")
+    (row,) = map(json.loads, done.stdout.splitlines())
+    assert (done.exit_code, row["op"], row["after"]) == (0, "c", {"id": "1"})
+
+
 def test_a_given_schema_and_an_option_of_the_format(spark: SparkSession) -> None:
     message = canal("UPDATE", [{"id": "1", "amount": "1.50"}], [{"id": "1", "amount": "2.5"}])
     options = ("-o", "dts_legacy_old=true", "-o", "schema=id bigint, amount decimal(10,2), note string")

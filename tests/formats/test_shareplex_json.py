@@ -9,15 +9,18 @@ from pathlib import Path
 from typing import Any
 
 import drawn_rows
+import pyarrow as pa
 import pytest
+from codec_rows import arrow_format, as_kafka, change_batch, changes_of_messages, rows_of, sent
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from headrace.changes import Column, LogicalType, TableId, TableSchema
 from headrace.changes.key_text import key_text
 from headrace.changes.row import CHANGE_ROW_DDL, spark_schema
 from headrace.errors import OptionError
+from headrace.formats import codec
 from headrace.formats.convert import decode, encode
 from headrace.formats.messages import KAFKA_COLUMNS
 from headrace.local_rows import local_rows
@@ -32,16 +35,16 @@ def message(op: str | None, data: Any = None, key: Any = None, **meta: Any) -> s
     return json.dumps({k: v for k, v in parts.items() if v is not None}, separators=(",", ":"), ensure_ascii=False)
 
 
-def frame(spark: SparkSession, values: list[Any], keys: Mapping[int, str] | None = None) -> DataFrame:
-    lines = [
+def kafka(values: list[Any], keys: Mapping[int, str] | None = None) -> list[tuple[Any, ...]]:
+    return [
         ("t", 0, n, None, (keys or {}).get(n, "").encode() or None, v.encode() if isinstance(v, str) else v, None)
         for n, v in enumerate(values)
     ]
-    return local_rows(spark, lines, KAFKA).coalesce(1)
 
 
-def rows_by_offset(rows: DataFrame) -> dict[int, Any]:
-    found = rows.collect()
+def decoded(values: list[Any], kafka_keys: Mapping[int, str] | None = None, **options: Any) -> dict[int, Any]:
+    """The rows by offset; what is no event is left out."""
+    found = [row for row in rows_of("shareplex_json", kafka(values, kafka_keys), **options) if row.op is not None]
     offsets = [row.message.offset for row in found]
     assert len(set(offsets)) == len(offsets)
     return dict(zip(offsets, found, strict=True))
@@ -84,8 +87,8 @@ MEANINGS: list[tuple[Any, Any]] = [
 ]  # fmt: skip
 
 
-def test_each_message_means_what_the_table_says(spark: SparkSession) -> None:
-    found = rows_by_offset(decode(frame(spark, [value for value, _ in MEANINGS]), format="shareplex_json"))
+def test_each_message_means_what_the_table_says() -> None:
+    found = decoded([value for value, _ in MEANINGS])
     wrong = {}
     for n, (value, wanted) in enumerate(MEANINGS):
         row = found[n]
@@ -97,7 +100,7 @@ def test_each_message_means_what_the_table_says(spark: SparkSession) -> None:
     assert wrong == {}
 
 
-def test_meta_is_read_in_all_its_forms(spark: SparkSession) -> None:
+def test_meta_is_read_in_all_its_forms() -> None:
     values = [
         message("ins", {"A": "1"}, time="2017-06-16T14:24:34", idx="2/11", scn="99999999999999999999", trans="7.0.4"),
         message("ins", {"A": "1"}, time="2017-06-16T14:24:34.123456Z", seq=3, size="4", userid=84, rowid="AAA"),
@@ -106,15 +109,11 @@ def test_meta_is_read_in_all_its_forms(spark: SparkSession) -> None:
         message("ins", {"A": "1"}, table="P.O.T"),
         message("ins", {"A": "1"}, table="T", time=""),
     ]
-    found = rows_by_offset(decode(frame(spark, values), format="shareplex_json"))
+    found = decoded(values)
     instant = dt.datetime(2017, 6, 16, 14, 24, 34, tzinfo=dt.UTC)
-    spark_rows = decode(frame(spark, values), format="shareplex_json").selectExpr(
-        "message.offset", "unix_micros(event_time) m"
-    )
-    micros = {row.offset: row.m for row in spark_rows.collect()}
-    assert micros[0] == micros[2] == int(instant.timestamp()) * 10**6
-    assert micros[1] == micros[0] + 123456
-    assert micros[3] is None and micros[5] is None
+    assert found[0].event_time == found[2].event_time == instant
+    assert found[1].event_time == instant + dt.timedelta(microseconds=123456)
+    assert found[3].event_time is None and found[5].event_time is None
     assert tuple(found[0].transaction)[:2] == ("7.0.4", 2)
     assert found[0].source == {"connector": "oracle", "scn": "99999999999999999999", "size": "11"}
     assert found[1].source == {"connector": "oracle", "size": "4", "userid": "84", "rowid": "AAA"}
@@ -125,10 +124,10 @@ def test_meta_is_read_in_all_its_forms(spark: SparkSession) -> None:
     assert tuple(found[5].table) == (None, None, "T")
 
 
-def test_a_dropped_column_and_a_statement_are_schema_rows(spark: SparkSession) -> None:
+def test_a_dropped_column_and_a_statement_are_schema_rows() -> None:
     values = [message("DROP COLUMN", {"V": None, "W": None}), message("ddl", {"ddl": "alter table t"})]
     for options in ({}, {"schema": DDL}):
-        found = rows_by_offset(decode(frame(spark, values), format="shareplex_json", **options))
+        found = decoded(values, **options)
         assert found[0].source == {"connector": "oracle", "ddl_kind": "drop_column", "columns": '["V","W"]'}
         assert (found[1].op, found[1].source["ddl"]) == ("schema", "alter table t")
 
@@ -166,10 +165,11 @@ TYPED: list[tuple[str, Any]] = [
 ]  # fmt: skip
 
 
-def test_a_structure_gives_typed_structs_and_tells_absent_from_null(spark: SparkSession) -> None:
-    rows = decode(frame(spark, [value for value, _ in TYPED]), format="shareplex_json", schema=DDL, keys="ID")
-    assert rows.schema["after"].dataType.simpleString().startswith("struct<ID:int,V:string,N:decimal(9,2),D:date")
-    found = rows_by_offset(rows)
+def test_a_structure_gives_typed_structs_and_tells_absent_from_null() -> None:
+    values = [value for value, _ in TYPED]
+    kinds = changes_of_messages("shareplex_json", kafka(values), schema=DDL, keys="ID").schema.field("after").type
+    assert str(kinds).startswith("struct<ID: int32, V: string, N: decimal128(9, 2), D: date32[day]")
+    found = decoded(values, schema=DDL, keys="ID")
     wrong = {}
     for n, (value, wanted) in enumerate(TYPED):
         row = found[n]
@@ -196,7 +196,7 @@ def plain(image: Any) -> dict[str, Any]:
     }
 
 
-def test_halves_of_an_update_are_paired_where_the_spec_says(spark: SparkSession) -> None:
+def test_halves_of_an_update_are_paired_where_the_spec_says() -> None:
     def half(which: str, image: Any, **meta: Any) -> str:
         return message(f"UPDATE {which}", image, trans="1.2.3", **meta)
 
@@ -211,7 +211,7 @@ def test_halves_of_an_update_are_paired_where_the_spec_says(spark: SparkSession)
         message("UPDATE AFTER", {"ID": "6"}),
     ]
     for options in ({}, {"schema": "ID int, V string"}):
-        found = rows_by_offset(decode(frame(spark, values), format="shareplex_json", **options))
+        found = decoded(values, **options)
         assert sorted(found) == [2, 3, 5, 6, 7]
         before = {
             n: row.before and (dict(row.before) if not options else row.before.asDict()) for n, row in found.items()
@@ -219,20 +219,41 @@ def test_halves_of_an_update_are_paired_where_the_spec_says(spark: SparkSession)
         assert str(before[2]["ID"]) == "1" and before[2]["V"] == "a"
         assert before[3] is None and before[7] is None
         assert str(before[5]["ID"]) == "3"
-        alone = rows_by_offset(decode(frame(spark, values), format="shareplex_json", pair_updates=False, **options))
+        alone = decoded(values, pair_updates=False, **options)
         assert sorted(alone) == [2, 3, 5, 6, 7] and all(row.before is None for row in alone.values())
 
 
-def test_keys_come_from_the_option_or_from_the_names_in_kafkas_key(spark: SparkSession) -> None:
+def test_halves_are_paired_however_the_messages_are_cut() -> None:
+    values = [
+        message("UPDATE BEFORE", {"ID": "1"}, trans="1", rowid="R1", seq=1),
+        message("ins", {"ID": "2"}),
+        message("UPDATE BEFORE", {"ID": "3"}),
+        message("UPDATE AFTER", {"ID": "4"}),
+        message("UPDATE AFTER", {"ID": "5"}, trans="1", rowid="R1", seq=2),
+        message("UPDATE AFTER", {"ID": "6"}, trans="1", rowid="R1", seq=3),
+    ]
+    messages = [dict(zip(KAFKA_COLUMNS, line, strict=True)) for line in kafka(values)]
+    batch = pa.RecordBatch.from_pylist(messages, codec.KAFKA)
+    for size in range(1, len(values) + 1):
+        decoder = arrow_format("shareplex_json").decoder(codec.Facts())
+        parts = [batch.slice(start, size) for start in range(0, len(values), size)]
+        rows = [row for made in codec.run_codec(decoder, parts) for row in made.to_pylist()]
+        assert [(row["op"], dict(row["before"] or ()), dict(row["after"] or ())) for row in rows] == [
+            (None, {}, {}), ("c", {}, {"ID": "2"}), (None, {}, {}), ("u", {"ID": "3"}, {"ID": "4"}),
+            ("u", {"ID": "1"}, {"ID": "5"}), ("u", {}, {"ID": "6"}),
+        ]  # fmt: skip
+
+
+def test_keys_come_from_the_option_or_from_the_names_in_kafkas_key() -> None:
     values = [message("ins", {"A": "1", "B": "2"}), message("del", {"A": "1", "B": "2"}), message("upd", {"B": "2"})]
-    kafka = {0: '{"B":"x","A":"y"}', 1: '{"Z":"1"}', 2: '{"B":1'}
-    found = rows_by_offset(decode(frame(spark, values, kafka), format="shareplex_json"))
+    names = {0: '{"B":"x","A":"y"}', 1: '{"Z":"1"}', 2: '{"B":1'}
+    found = decoded(values, names)
     assert found[0].key_text == '["2","1"]' and found[1].key is None and found[2].key is None
-    found = rows_by_offset(decode(frame(spark, values, kafka), format="shareplex_json", keys="A"))
+    found = decoded(values, names, keys="A")
     assert [found[n].key_text for n in range(3)] == ['["1"]', '["1"]', None]
 
 
-def test_a_list_of_structures_spells_maps(spark: SparkSession) -> None:
+def test_a_list_of_structures_spells_maps() -> None:
     def schema(name: str, **kinds: str) -> TableSchema:
         columns = tuple(Column(c, n, LogicalType.parse(k)) for n, (c, k) in enumerate(kinds.items(), 1))
         return TableSchema(TableId("", "O", name), columns, ("ID",))
@@ -240,7 +261,7 @@ def test_a_list_of_structures_spells_maps(spark: SparkSession) -> None:
     given = [schema("T", ID="int32", D="date", T="timestamp(6)", B="bytes", I="instant(3)"), schema("U", ID="string")]
     image = {"ID": "1", "D": "2017-06-16T00:00:00", "T": "2017-06-16T14:24:34", "B": "00FF", "I": "2017-06-16T14:24:34"}
     values = [message("ins", image), message("ins", image, table="O.U"), message("ins", {**image, "B": "xyz"})]
-    found = rows_by_offset(decode(frame(spark, values), format="shareplex_json", schema=given))
+    found = decoded(values, schema=given)
     canonical = {"ID": "1", "D": "2017-06-16", "T": "2017-06-16 14:24:34", "B": "AP8=", "I": "2017-06-16T14:24:34Z"}
     assert found[0].after == canonical and found[0].key == {"ID": "1"}
     assert found[1].after == image and found[1].key_text == '["1"]'
@@ -249,12 +270,11 @@ def test_a_list_of_structures_spells_maps(spark: SparkSession) -> None:
 
 def test_a_stream_decodes_what_a_batch_does(spark: SparkSession, tmp_path: Path) -> None:
     values = [value for value, _ in MEANINGS] + [message("UPDATE AFTER", {"ID": "1"})]
-    frame(spark, values).write.parquet(str(tmp_path / "in"))
+    local_rows(spark, kafka(values), KAFKA).coalesce(1).write.parquet(str(tmp_path / "in"))
     stream = spark.readStream.schema(KAFKA).parquet(str(tmp_path / "in"))
     writer = decode(stream, format="shareplex_json").writeStream.format("memory").queryName("shareplex")
     writer.option("checkpointLocation", str(tmp_path / "c")).trigger(availableNow=True).start().awaitTermination()
-    batch = decode(frame(spark, values), format="shareplex_json", pair_updates=False)
-    wanted = sorted((row.position, row.op, str(row.after), row.error) for row in batch.collect())
+    wanted = sorted((row.position, row.op, str(row.after), row.error) for row in decoded(values).values())
     streamed = spark.table("shareplex").collect()
     assert sorted((row.position, row.op, str(row.after), row.error) for row in streamed) == wanted
 
@@ -262,24 +282,46 @@ def test_a_stream_decodes_what_a_batch_does(spark: SparkSession, tmp_path: Path)
 SAMPLE = Path(__file__).parents[1] / "golden" / "shareplex_json" / "samples.jsonl"
 
 
-def test_messages_come_back_byte_for_byte(spark: SparkSession) -> None:
+def test_messages_come_back_byte_for_byte() -> None:
     cases = {line["case"]: line["value"] for line in map(json.loads, SAMPLE.read_text().splitlines())}
     same = ["seed_insert", "delete_with_table", "update_pk_change", "update_from_null", "unicode", "big_decimal_string",
             "three_part_table", "unqualified_table", "update_no_key", "clob_10k", "tx_last_of_two"]  # fmt: skip
-    messages = encode(decode(frame(spark, [cases[c] for c in same]), format="shareplex_json"), format="shareplex_json")
-    found = [row.value.decode() for row in sorted(messages.collect(), key=lambda row: row.position)]
-    assert found == [cases[c] for c in same]
+    changes = changes_of_messages("shareplex_json", kafka([cases[c] for c in same]))
+    assert [m["value"].decode() for m in sent("shareplex_json", changes)] == [cases[c] for c in same]
+
+
+def test_captured_changes_are_numbered_in_their_transaction(spark: SparkSession) -> None:
+    def row(order: int | None, op: str = "c", **facts: str) -> dict[str, Any]:
+        transaction = {"id": "7.0.1", "total_order": order}
+        source = {"connector": "oracle", **facts}
+        table = {"database": "", "schema": "O", "name": "T"}
+        after = {"ID": str(order)} if op == "c" else None
+        return {"op": op, "transaction": transaction, "source": source, "table": table, "after": after}
+
+    rows = [row(2, scn="8", commit_scn="9"), row(1, scn="7", commit_scn="9"), row(2, op="end"), row(1, scn="5")]
+    rows[3] |= {"transaction": {"id": "8.0.1", "total_order": 1}, "message": {"topic": "t"}}
+    lines = [tuple(({"position": str(n)} | r).get(f.name) for f in spark_schema()) for n, r in enumerate(rows)]
+    messages = encode(local_rows(spark, lines, CHANGE_ROW_DDL), format="shareplex_json").orderBy("position").collect()
+    metas = [json.loads(m.value)["meta"] for m in messages]
+    said = [(m.get("scn"), m.get("seq"), m.get("size"), m.get("idx")) for m in metas]
+    # Of a decoded transaction only its own messages know the size.
+    assert said == [("9", 2, 2, "2/2"), ("9", 1, 2, "1/2"), ("5", 1, None, None)]
+
+
+def test_an_lsn_of_another_database_stands_where_an_scn_would() -> None:
+    row = {"op": "t", "table": {"name": "T"}, "source": {"commit_lsn": "00000027:00000758:0005"}}
+    assert json.loads(sent("shareplex_json", change_batch([row]))[0]["value"])["meta"]["scn"] == str(0x27000007580005)
 
 
 def test_options_of_encoding(spark: SparkSession) -> None:
-    rows = decode(frame(spark, [message("ins", {"A": "1"}, table="P.O.T")]), format="shareplex_json", keys="A")
-    one = encode(rows, format="shareplex_json", table_parts=2, topic="x-${table}").collect()[0]
-    assert (one.topic, bytes(one.key)) == ("x-T", b'{"A":"1"}')
-    assert json.loads(one.value)["meta"]["table"] == "O.T"
+    changes = changes_of_messages("shareplex_json", kafka([message("ins", {"A": "1"}, table="P.O.T")]), keys="A")
+    (one,) = sent("shareplex_json", changes, table_parts=2, topic="x-${table}")
+    assert (one["topic"], one["key"]) == ("x-T", b'{"A":"1"}')
+    assert json.loads(one["value"])["meta"]["table"] == "O.T"
     with pytest.raises(OptionError, match="nonsense"):
-        encode(rows, format="shareplex_json", topic="${nonsense}")
+        encode(local_rows(spark, [], CHANGE_ROW_DDL), format="shareplex_json", topic="${nonsense}")
     with pytest.raises(OptionError, match="does not have"):
-        decode(frame(spark, []), format="shareplex_json", schema="A int", keys="B")
+        decoded([], schema="A int", keys="B")
 
 
 KINDS = ["boolean", "int8", "int16", "int32", "int64", "uint64", "decimal(9,3)", "decimal(38,10)", "float32",
@@ -350,28 +392,25 @@ def change(number: int, op: str, before: Any, after: Any) -> dict[str, Any]:
 
 
 # The first example is the simplest one there is; shrinking would take minutes.
-@settings(max_examples=2, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+@settings(max_examples=5, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
 @given(POOLS)
-def test_decode_of_encode_is_identity_for_every_type(spark: SparkSession, drawn: Any) -> None:
+def test_decode_of_encode_is_identity_for_every_type(drawn: Any) -> None:
     found_values, rng = drawn
     changes = []
     for n in range(120):
         op, old, new = rng.choice("cud"), drawn_rows.row(rng, found_values), drawn_rows.row(rng, found_values)
         changes.append(change(n, op, old if op in "ud" else None, new if op in "cu" else None))
-    rows = local_rows(spark, [tuple(c.get(f.name) for f in spark_schema()) for c in changes], CHANGE_ROW_DDL)
-    messages = encode(rows, format="shareplex_json", schema=[TABLE]).orderBy("position").collect()
-    back = frame(spark, [bytes(m.value) for m in messages], {n: m.key.decode() for n, m in enumerate(messages)})
-    found = rows_by_offset(decode(back, format="shareplex_json", schema=[TABLE]))
-    for n, wanted in enumerate(changes):
-        got = found[n].asDict(recursive=True)
+    messages = as_kafka(sent("shareplex_json", change_batch(changes), [TABLE]))
+    for row, wanted in zip(rows_of("shareplex_json", messages, schema=[TABLE]), changes, strict=True):
+        got = row.asDict(recursive=True)
         parts = ("op", "table", "key", "key_text", "before", "after", "changed", "source")
         assert {k: got[k] for k in parts} == {k: wanted[k] for k in parts} and got["error"] is None
-        assert got["transaction"]["total_order"] == n
-    typed = decode(back, format="shareplex_json", schema=TABLE)
-    assert typed.where("error is not null").select("error").collect() == []
-    again = encode(typed, format="shareplex_json", schema=TABLE).orderBy("position").collect()
-    for ours, wanted in zip(again, messages, strict=True):
-        assert meaning(ours.value) == meaning(wanted.value)
+        assert got["transaction"]["total_order"] == int(wanted["position"][:20])
+    typed = changes_of_messages("shareplex_json", messages, schema=TABLE)
+    assert typed.column("error").null_count == len(changes)
+    again = sent("shareplex_json", typed, [TABLE])
+    for ours, theirs in zip(again, messages, strict=True):
+        assert meaning(ours["value"]) == meaning(theirs[5])
 
 
 def meaning(value: bytes) -> Any:

@@ -159,6 +159,17 @@ def quoted(text: str) -> str:
     return key_text([text])[1:-1]
 
 
+def first_of(*texts: pa.StringArray) -> pa.StringArray:
+    """The first text of each row that is not null. A column is copied only where another one adds to it."""
+    found, *others = texts
+    for other in others:
+        if found.null_count == len(found):
+            found = other
+        elif found.null_count and other.null_count < len(other):
+            found = pc.coalesce(found, other)
+    return found
+
+
 def where(test: Array, texts: pa.StringArray) -> pa.StringArray:
     """Texts, null where the test does not hold."""
     return texts if test.all() else pc.if_else(pa.array(test), texts, pa.scalar(None, pa.string()))

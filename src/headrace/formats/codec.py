@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.changes import TableSchema
+from headrace.changes import TableId, TableSchema
 from headrace.changes.row import arrow_schema, arrow_type
 from headrace.errors import FormatError, OptionError
 from headrace.formats.base import Format
@@ -136,10 +136,12 @@ class ArrowFormat(Format):
         """Change rows to messages, by one call in executors.
 
         Raises:
-            OptionError: a streaming DataFrame with map images without `schema`.
+            OptionError: a streaming DataFrame with map images without `schema`, or a bad `topic`.
         """
         from pyspark.sql.functions import lit
 
+        # What is malformed in the options is said here, and not by a task.
+        self.topic_for(TableId("", "", ""))
         given, keys = self.settings["schema"], self.settings["keys"]
         if has_struct_images(changes):
             facts = Facts(typed=struct_schema(changes, given, keys))
@@ -149,8 +151,12 @@ class ArrowFormat(Format):
             marked = changes.withColumn("has_types", typed)
             rows, structures = with_structures_known(marked, given, owner=f"format '{self.name}'", keys=keys)
             facts = Facts(structures=structures)
-        wanted = rows.select(*self.written_columns, "has_types")
+        wanted = self.with_counts(rows).select(*self.written_columns, "has_types")
         return in_spark(wanted, lambda: self.encoder(facts), MESSAGES)
+
+    def with_counts(self, changes: DataFrame) -> DataFrame:
+        """Change rows with what the encoder must know of the whole batch; nothing, for most formats."""
+        return changes
 
 
 def _unreadable(row: dict[str, Any]) -> FormatError:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from headrace.changes import Column, TableSchema, texts
+from headrace.changes import Column, TableSchema
 from headrace.changes.letter_case import lower
 from headrace.changes.typed import literal, quote
 
@@ -162,37 +162,3 @@ def is_table(schema: TableSchema, table: str) -> str:
 
 def _map(texts: Mapping[str, str]) -> str:
     return f"map({', '.join(f'{literal(name)}, {literal(text)}' for name, text in texts.items())})"
-
-
-def wire_text(value: str, column: Column, binary: str = "hex") -> str:
-    """Spark SQL for a value of the column's Spark type as Oracle spells it: `T` between day and clock, bytes as hex."""
-    kind = column.logical.spark_type
-    if kind == "binary" and binary == "hex":
-        return f"hex({value})"
-    text = texts.canonical_text(value, column)
-    return f"replace({text}, ' ', 'T')" if column.logical.kind == "timestamp" else text
-
-
-def wire_map(image: str, schemas: Sequence[TableSchema], schema_id: str, binary: str = "hex") -> str:
-    """Spark SQL for a map image of canonical texts as a map of Oracle's spellings, by the row's structure.
-
-    Args:
-        image: SQL for the map.
-        schemas: the structures of the rows.
-        schema_id: SQL for the fingerprint of the row's structure.
-        binary: how bytes are written.
-    """
-    spelled_kinds = ("timestamp", "bytes") if binary == "hex" else ("timestamp",)
-    codes = {
-        schema.fingerprint: _map({c.name: c.logical.kind for c in schema.columns if c.logical.kind in spelled_kinds})
-        for schema in schemas
-        if any(c.logical.kind in spelled_kinds for c in schema.columns)
-    }
-    if not codes:
-        return image
-    choice = " ".join(f"when {literal(id)} then {plan}" for id, plan in codes.items())
-    hexed = "coalesce(hex(try_to_binary(v, 'base64')), v)"
-    spelled = f"case codes[k] when 'timestamp' then replace(v, ' ', 'T') when 'bytes' then {hexed} else v end"
-    each = f"transform_values({image}, (k, v) -> {spelled})"
-    made = f"transform(array(case {schema_id} {choice} end), codes -> if(codes is null, {image}, {each}))[0]"
-    return f"if({image} is null, null, {made})"

@@ -21,8 +21,6 @@ class OggJson(ArrowFormat):
 
     Ordering: the offset. Idempotence: the rows alone decide the bytes. Process: executors; nothing is
     asked when `decode` is called.
-
-    Source: spec/format_peers.md; seed samples of Oracle GoldenGate for Big Data.
     """
 
     name = "ogg_json"

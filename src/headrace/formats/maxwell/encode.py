@@ -14,6 +14,7 @@ from headrace.formats.change_messages import (
     Structures,
     counted,
     fact,
+    first_of,
     message_batch,
     picked,
     quoted,
@@ -94,10 +95,10 @@ class MaxwellEncoder(Codec):
         ops = rows.column("op").to_numpy(zero_copy_only=False)
         before, after = (self._known.image(rows, name) for name in ("before", "after"))
         old = before.where(ops == "u").changed_from(after, rows.column("changed"))
-        image = pc.if_else(
-            pa.array(ops == "d"), before.json(self._known.plain(before, structure)),
-            after.json(self._known.plain(after, structure)),
-        )  # fmt: skip
+        after, before = after.where(ops != "d"), before.where(ops == "d")
+        image = first_of(
+            after.json(self._known.plain(after, structure)), before.json(self._known.plain(before, structure))
+        )
         keys = Image.of_maps(rows.column("key"))
         entries = keys.entries
         key = string_lists(entries.offsets, keys.values, entries.present, self._known.plain(keys, structure))

@@ -26,8 +26,6 @@ class MaxwellJson(ArrowFormat):
 
     Ordering: the offset. Idempotence: the rows alone decide the bytes. Process: executors; nothing is
     asked when `decode` is called.
-
-    Source: spec/format_peers.md; seed samples of Maxwell.
     """
 
     name = "maxwell_json"

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.formats.base import COMMON, Format, topic_option
-from headrace.formats.encoding import has_struct_images, struct_schema, topic_of, with_structures_known
+from headrace.formats.base import COMMON, topic_option
+from headrace.formats.codec import ArrowFormat, Facts
 from headrace.formats.features import Feature
-from headrace.formats.messages import kafka_columns
-from headrace.formats.shareplex_decode import decoded
-from headrace.formats.shareplex_encode import Wire, encoded_maps, encoded_structs
-from headrace.formats.shareplex_images import MapImages, StructImages
+from headrace.formats.given_tables import Given
+from headrace.formats.shareplex.decode import SharePlexDecoder
+from headrace.formats.shareplex.encode import SIZE, SharePlexEncoder, Writing
 from headrace.options import Option
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-class SharePlexJson(Format):
+class SharePlexJson(ArrowFormat):
     """SharePlex JSON: `meta`, `data`, and for updates `key`, which is the row before.
 
     Decoding. An update's new row is `key` overlaid with `data`, where a null in `data` is a set NULL and a column that
@@ -26,18 +25,20 @@ class SharePlexJson(Format):
     is the Kafka key). The commit time is `meta.time`, in UTC where it has no zone; `posttime` is kept in `source` only.
     DROP COLUMN is a `schema` row with `source['ddl_kind']` and the names in `source['columns']`; a DDL record one with
     `source['ddl']`. No row closes a transaction: it ends where `transaction.total_order` equals `source['size']`; only
-    a commit record gives an `end` row. An UPDATE BEFORE gives no row; in a batch DataFrame its image is the old one of
-    the UPDATE AFTER behind it (same transaction and row id), in a stream an UPDATE AFTER has no old image.
+    a commit record gives an `end` row. An UPDATE BEFORE gives no row; its image is the old one of the UPDATE AFTER
+    behind it (same transaction and row id) where one task reads both: not where a batch, or a task's share of a
+    partition, ends between them.
 
     Encoding. Creates and reads become `ins`, updates `upd` with the whole old row in `key` and the changed columns in
     `data`, deletes `del`, truncates `truncate`. Times and bytes are written as Oracle's texts (`T` between day and
-    clock, hex), where the structure is known. The Kafka key is a JSON object of the key's columns.
+    clock, hex), where the structure is known. `seq`, `size` and `idx` number the changes of a transaction: a captured
+    source's are counted in the batch, which has whole transactions, and decoded ones keep theirs. `scn` is Oracle's; of
+    other databases it is the commit's log sequence number as a decimal. The Kafka key is a JSON object of the key's
+    columns.
 
     Ordering: none is imposed; `position` is the Kafka offset, as in all formats. Idempotence: messages alone decide
-    the rows, rows alone the bytes. Process: expressions in executors; encoding a batch of maps asks for its structures
-    by a small job when `encode` is called, unless `schema` is given.
-
-    Source: seed 002 (SharePlex JSON); spec/format_shareplex_json.md.
+    the rows, rows alone the bytes. Process: executors; nothing is asked when `decode` is called; `encode` asks a
+    batch of maps for its structures, unless `schema` is given, and counts its transactions.
     """
 
     name = "shareplex_json"
@@ -46,9 +47,8 @@ class SharePlexJson(Format):
         Option(
             "pair_updates",
             bool,
-            "Whether UPDATE BEFORE and UPDATE AFTER messages of a batch become one update with both images, for which "
-            "a job looks through the messages when `decode` is called; without it, and in streams, such an update has "
-            "no old image.",
+            "Whether UPDATE BEFORE and UPDATE AFTER messages become one update with both images, where one task reads "
+            "both; without it such an update has no old image.",
             default=True,
         ),
         Option(
@@ -106,31 +106,39 @@ class SharePlexJson(Format):
         )
     )
 
-    def decode(self, messages: DataFrame) -> DataFrame:
-        """Kafka columns to change rows, with structs where `schema` holds one structure, else maps.
+    written_columns = (
+        "op", "table", "key", "before", "after", "changed", "before_absent", "after_absent", "position", "event_time",
+        "transaction", "source", "schema_id", SIZE,
+    )  # fmt: skip
 
-        Raises:
-            OptionError: `schema` can't be read, or `keys` names a column that it lacks.
-        """
-        given, keys = self.settings["schema"], tuple(self.settings["keys"])
-        images: MapImages | StructImages
-        if given is not None and given.single:
-            images = StructImages(given.only(keys), self.settings["binary"])
-        else:
-            images = MapImages(given.tables if given is not None else (), keys, self.settings["binary"])
-        pair = self.settings["pair_updates"] and not messages.isStreaming
-        return decoded(kafka_columns(messages), images, pair=pair)
+    def decoder(self, facts: Facts) -> SharePlexDecoder:
+        """From messages to change rows."""
+        settings = self.settings
+        given = Given(
+            facts.structures,
+            facts.typed,
+            tuple(settings["keys"]),
+            hex=settings["binary"] == "hex",
+            messages_first=False,
+        )
+        return SharePlexDecoder(given, pair=settings["pair_updates"])
 
-    def encode(self, changes: DataFrame) -> DataFrame:
-        """Change rows to messages; reads become inserts, and rows that are no data give no message.
+    def encoder(self, facts: Facts) -> SharePlexEncoder:
+        """From change rows to messages; their column `transaction_size` may be missing."""
+        settings = self.settings
+        writing = Writing(
+            settings["topic"], settings["table_parts"], settings["binary"] == "hex", tuple(settings["keys"])
+        )
+        return SharePlexEncoder(facts, writing)
 
-        Raises:
-            OptionError: a streaming DataFrame of map images without the option `schema`, or a bad `topic`.
-        """
-        given, keys = self.settings["schema"], tuple(self.settings["keys"])
-        wire = Wire(topic_of(self.settings["topic"]), self.settings["table_parts"], self.settings["binary"])
-        if has_struct_images(changes):
-            schema = struct_schema(changes, given, keys)
-            return encoded_structs(changes, schema, wire)
-        rows, schemas = with_structures_known(changes, given, owner=f"format '{self.name}'", keys=keys)
-        return encoded_maps(rows, schemas, keys, wire)
+    def with_counts(self, changes: DataFrame) -> DataFrame:
+        """Captured rows of a batch with the number of the last event of their transaction; others have null."""
+        from pyspark.sql import functions as F  # noqa: N812
+
+        if changes.isStreaming:
+            return changes.withColumn(SIZE, F.lit(None).cast("bigint"))
+        captured = "message is null and transaction.id is not null and op in ('r', 'c', 'u', 'd', 't')"
+        last = changes.where(captured).groupBy(F.expr("transaction.id").alias("transaction_id"))
+        sizes = last.agg(F.expr(f"max(transaction.total_order) as {SIZE}"))
+        rows = changes.withColumn("transaction_id", F.expr("if(message is null, transaction.id, null)"))
+        return rows.join(F.broadcast(sizes), "transaction_id", "left")

@@ -1,0 +1,1 @@
+"""SharePlex's JSON: `format` is where it begins."""

@@ -1,0 +1,159 @@
+"""SharePlex messages to change rows: those of rows together, every other message by itself (`others`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.formats.change_columns import message_column, positions, struct_column
+from headrace.formats.codec import Codec, change_batch, change_schema, kafka_batch, single_rows
+from headrace.formats.given_tables import Given, KnownTables, misfit
+from headrace.formats.json_images import ObjectImage
+from headrace.formats.shareplex.message import NEW, OLD, C, D, Messages, U
+from headrace.formats.shareplex.others import other_row
+from headrace.wire.arrays import map_of
+from headrace.wire.json_writer import string_lists
+from headrace.wire.spans import Array
+from headrace.wire.tape import Tape
+
+_CODES = pa.array(["c", "u", "d", None, "u"], pa.string())
+"""Operations by the place of a kind; the first half of an update gives no row."""
+
+
+class SharePlexDecoder(Codec):
+    """Reads messages; what it remembers is which tables it knows, and first halves of updates.
+
+    Args:
+        given: what the user said of the tables.
+        pair: whether the old image of an UPDATE AFTER is that of the UPDATE BEFORE in front of it.
+    """
+
+    def __init__(self, given: Given, *, pair: bool) -> None:
+        self._typed, self._pair = given.typed, pair
+        self.schema = change_schema(given.typed)
+        self._tables = KnownTables(given)
+        self._halves: pa.RecordBatch | None = None
+
+    def feed(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """The change rows of messages, in their order."""
+        batch = kafka_batch(batch)
+        # First halves that still wait are read once more, with the messages in which their second ones may be.
+        waiting = 0 if self._halves is None else self._halves.num_rows
+        if self._halves is not None:
+            batch = pa.concat_batches([self._halves, batch])
+        messages = Messages(batch.column("value"))
+        old = _old_objects(messages)
+        if self._pair:
+            left = _paired(batch, messages, old)
+            self._halves = batch.take(pa.array(left)) if left else None
+        rows = np.flatnonzero(messages.ordinary)
+        problems: dict[int, str] = {}
+        whole = self._columns(batch, messages, rows, old[rows], problems)
+        found = single_rows(whole, rows, problems, batch, lambda number: other_row(batch, messages, number))
+        yield found.slice(waiting)
+
+    def _columns(
+        self, batch: pa.RecordBatch, messages: Messages, rows: Array, old: Array, problems: dict[int, str]
+    ) -> pa.RecordBatch:
+        tape, kind, nothing = messages.tape, messages.kind[rows], np.int32(-1)
+        data, key_part = messages.data[rows], messages.key[rows]
+        is_update = (kind == U) | (kind == NEW)
+        laid = is_update & (key_part >= 0) & (data >= 0)
+        new = np.where(kind == C, data, np.where(is_update, np.where(key_part >= 0, key_part, data), nothing))
+        over = np.where(laid, data, nothing)
+        table = messages.tables.take(pa.array(rows))
+        keys = batch.column("key").take(pa.array(rows))
+        known = self._tables.numbers(table, _key_names(keys))
+        wrong = self._tables.spell(tape, np.concatenate([old, new, over]), np.tile(known, 3))
+        before = ObjectImage.of(tape, np.where(kind == OLD, nothing, old))
+        after = ObjectImage.of(tape, new, over)
+        newest = ObjectImage.of(tape, np.where(kind == D, old, new), over)
+        key, key_text = newest.key(self._tables.key_sets(), known)
+        seq, size, trans = messages.numbers("seq", rows), messages.numbers("size", rows), messages.texts("trans", rows)
+        facts = {
+            "scn": messages.texts("scn", rows),
+            "rowid": messages.texts("rowid", rows),
+            "userid": messages.texts("userid", rows),
+            "size": size.cast(pa.string()),
+            "posttime": messages.texts("posttime", rows),
+        }
+        connector = pa.array(["oracle"]).take(pa.array(np.zeros(rows.size, np.int64)))
+        of_batch = batch if rows.size == batch.num_rows else batch.take(pa.array(rows))
+        columns: dict[str, pa.Array] = {
+            "op": _CODES.take(pa.array(kind)),
+            "table": table,
+            "key": key,
+            "key_text": key_text,
+            "changed": ObjectImage.of(tape, over).names(),
+            "position": positions(of_batch.column("offset")),
+            "event_time": messages.times.values.take(pa.array(rows)),
+            "capture_time": of_batch.column("timestamp"),
+            "transaction": struct_column(
+                self.schema.field("transaction").type,
+                {"id": trans, "total_order": seq},
+                pc.or_(trans.is_valid(), seq.is_valid()),
+            ),
+            "source": map_of([("connector", connector), *facts.items()]),
+            "schema_id": self._tables.schema_ids(known),
+            "message": message_column(of_batch),
+        }
+        if self._typed is not None:
+            kinds = {column.name: column.logical.spark_type for column in self._typed.columns}
+            for number, column, text in wrong:
+                row = number % max(1, rows.size)
+                if kinds[column] == "binary":
+                    problems.setdefault(int(rows[row]), misfit(column, kinds[column], text))
+        for name, image in (("before", before), ("after", after)):
+            if self._typed is None:
+                columns[name] = image.map()
+                continue
+            struct = self.schema.field(name).type
+            columns[name], columns[f"{name}_absent"], refused = image.structs(self._typed, struct)
+            for row, named, text in refused:
+                problems.setdefault(int(rows[row]), misfit(named.name, named.logical.spark_type, text))
+        return change_batch(columns, self.schema, rows.size)
+
+
+def _old_objects(messages: Messages) -> Array:
+    """The row before, or a deleted row, of each message; -1 where it has none."""
+    kind, nothing = messages.kind, np.int32(-1)
+    whole = np.where(messages.data >= 0, messages.data, messages.key)
+    old = np.where(np.isin(kind, (D, OLD)), whole, np.where(np.isin(kind, (U, NEW)), messages.key, nothing))
+    return old.astype(np.int32)
+
+
+def _paired(batch: pa.RecordBatch, messages: Messages, old: Array) -> list[int]:
+    """Give second halves of updates the old images of their first ones; the first halves that still wait."""
+    last: dict[tuple[object, ...], int | None] = {}
+    halves = np.flatnonzero(messages.is_form & np.isin(messages.kind, (OLD, NEW)))
+    if not halves.size:
+        return []
+    seq = messages.numbers("seq", halves).to_pylist()
+    order = dict(zip(halves.tolist(), seq, strict=True))
+    said = [messages.texts(name, halves).to_pylist() for name in ("table", "trans", "rowid")]
+    offsets = batch.column("offset")
+    for place, number in enumerate(halves.tolist()):
+        where = (batch.column("topic")[number].as_py(), batch.column("partition")[number].as_py())
+        of = (*where, *(column[place] for column in said))
+        first = last.get(of)
+        last[of] = number if messages.kind[number] == OLD else None
+        if messages.kind[number] != NEW or first is None:
+            continue
+        # Without a row id only the very next message can be the other half.
+        beside = said[2][place] is not None or offsets[number].as_py() == (offsets[first].as_py() or 0) + 1
+        here, there = order[number], order[first]
+        if beside and (here is None or there is None or here - there in (0, 1)):
+            old[number] = old[first]
+    return sorted(number for number in last.values() if number is not None)
+
+
+def _key_names(keys: pa.BinaryArray) -> pa.StringArray:
+    """The names in Kafka's keys, where those are JSON objects, as JSON arrays."""
+    if keys.null_count == len(keys):
+        return pa.nulls(len(keys), pa.string())
+    tape = Tape(keys)
+    members = tape.members(tape.root)
+    return string_lists(members.offsets, tape.texts(members.names), np.diff(members.offsets) > 0)

@@ -1,0 +1,211 @@
+"""Change rows to SharePlex messages: `meta`, `data`, and for updates the old row in `key`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.changes import LogicalType, TableSchema
+from headrace.changes.types import arrow_text
+from headrace.formats.change_messages import (
+    Structures,
+    fact,
+    first_of,
+    integers,
+    message_batch,
+    picked,
+    quoted,
+    rows_of,
+    topics,
+)
+from headrace.formats.codec import MESSAGES, Codec, Facts
+from headrace.formats.images import Image
+from headrace.wire.json_writer import Entries, Part, members, objects
+from headrace.wire.spans import Array
+from headrace.wire.typed_exact import bytes_of
+
+SIZE = "transaction_size"
+"""The column of change rows that says how many events the transaction of a captured row has."""
+
+_OPS = ("r", "c", "u", "d", "t")
+_WORDS = {"u": "upd", "d": "del", "t": "truncate"}
+_SECONDS = LogicalType("timestamp", 0)
+_TIMESTAMP, _BYTES = 1, 2
+_ODD = re.compile('[."]')
+_LSN = re.compile(r"[0-9a-fA-F]{1,8}(?::[0-9a-fA-F]{1,8}){1,2}")
+
+
+@dataclass(frozen=True)
+class Writing:
+    """How messages are written.
+
+    Args:
+        topic: the template of topics.
+        table_parts: how many parts of a table's name `meta.table` has at most.
+        hex: whether bytes are written as hex, and not as base64.
+        keys: the key columns of rows that say none.
+    """
+
+    topic: str
+    table_parts: int
+    hex: bool
+    keys: tuple[str, ...] = ()
+
+
+class SharePlexEncoder(Codec):
+    """Writes messages; it holds nothing but what its facts say."""
+
+    schema = MESSAGES
+
+    def __init__(self, facts: Facts, writing: Writing) -> None:
+        self._known, self._writing = Structures(facts), writing
+        self._spellings: Sequence[Mapping[str, int]] = [self._spelling(schema) for schema in self._known.all]
+
+    def _spelling(self, schema: TableSchema) -> dict[str, int]:
+        kinds = {"timestamp": _TIMESTAMP} | ({"bytes": _BYTES} if self._writing.hex else {})
+        return {c.name: kinds[c.logical.kind] for c in schema.columns if c.logical.kind in kinds}
+
+    def feed(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """The messages of rows, in their order."""
+        numbers = rows_of(batch, _OPS)
+        if not numbers.size:
+            return
+        rows = picked(batch, numbers)
+        structure = self._known.of(rows)
+        ops = rows.column("op").to_numpy(zero_copy_only=False)
+        before, after = (self._known.image(rows, name) for name in ("before", "after"))
+        keys = Image.of_maps(rows.column("key"))
+        old, new = self._spelled(before, structure), self._spelled(after, structure)
+        is_update = ops == "u"
+        # Where there is no old row, all of the new one is left; a delete without one is told by its key.
+        written = new.changed_from(old.where(is_update), rows.column("changed")).where((ops != "d") & (ops != "t"))
+        deleted = ops == "d"
+        data = first_of(written.json(), old.where(deleted).json(), self._spelled(keys, structure).where(deleted).json())
+        value = members(
+            {
+                "meta": Part(self._meta(rows, ops)),
+                "data": Part(data),
+                "key": Part(old.where(is_update).json()),
+            },
+            rows.num_rows,
+        )
+        key = keys.json()
+        if key.null_count:
+            key = first_of(key, self._own_keys(before, after))
+        yield message_batch(rows, topics(rows, self._writing.topic), value, key)
+
+    def _own_keys(self, before: Image, after: Image) -> pa.StringArray:
+        """The keys of rows by the columns that the user or the structure says, as JSON; null where nobody does."""
+        typed = self._known.typed
+        names = (typed.key if typed is not None else ()) or self._writing.keys
+        count = len(before.entries.present)
+        if not names:
+            return pa.nulls(count, pa.string())
+        new, old = (_places(image, names) for image in (after, before))
+        values = pa.concat_arrays([after.values, before.values, pa.nulls(1, pa.string())])
+        old[old >= 0] += len(after.values)
+        at = np.where(after.entries.present[:, None], new, old)
+        at[at < 0] = len(values) - 1
+        offsets = np.arange(count + 1, dtype=np.int32) * np.int32(len(names))
+        numbers = np.tile(np.arange(len(names), dtype=np.int32), count)
+        present = after.entries.present | before.entries.present
+        entries = Entries(offsets.astype(np.int32), numbers, at.reshape(-1).astype(np.int32), present)
+        return objects(entries, pa.array(names, pa.string()), values)
+
+    def _spelled(self, image: Image, structure: Array) -> Image:
+        """The image with the texts of Oracle: `T` between day and clock, bytes as hex."""
+        if not any(self._spellings):
+            return image
+        codes, values = image.codes(structure, self._spellings), image.values
+        for code, spell in ((_TIMESTAMP, _with_t), (_BYTES, _as_hex)):
+            here = image.entries.values[codes == code]
+            if here.size:
+                mask = np.zeros(len(values), bool)
+                mask[here] = True
+                values = pc.replace_with_mask(values, pa.array(mask), spell(values.filter(pa.array(mask))))
+        return image.with_values(values)
+
+    def _meta(self, rows: pa.RecordBatch, ops: Array) -> pa.StringArray:
+        transaction = rows.column("transaction")
+        seq = pc.struct_field(transaction, "total_order").cast(pa.string())
+        size = integers(fact(rows, "size"))
+        if SIZE in rows.schema.names:
+            size = first_of(size, rows.column(SIZE).cast(pa.string()))
+        scn = first_of(fact(rows, "commit_scn"), fact(rows, "scn"), _numbers_of_lsn(fact(rows, "commit_lsn")))
+        return members(
+            {
+                "time": Part(_seconds(rows.column("event_time")), quoted=True),
+                "userid": Part(_numbers_or_texts(fact(rows, "userid"))),
+                "op": Part(pa.array([_WORDS.get(op, "ins") for op in ops]), quoted=True),
+                "scn": Part(scn, quoted=True),
+                "rowid": Part(first_of(fact(rows, "rowid"), fact(rows, "row_id")), quoted=True),
+                "trans": Part(pc.struct_field(transaction, "id"), quoted=True),
+                "seq": Part(seq),
+                "size": Part(size),
+                "table": Part(self._tables(rows), quoted=True),
+                "idx": Part(pc.binary_join_element_wise(seq, size, "/"), quoted=True),
+                "posttime": Part(fact(rows, "posttime"), quoted=True),
+            },
+            rows.num_rows,
+        )
+
+    def _tables(self, rows: pa.RecordBatch) -> pa.StringArray:
+        """The tables' parts with points between; a part that holds a point or a quote stands in quotes."""
+        parts = [part.fill_null("") for part in rows.column("table").flatten()[-min(self._writing.table_parts, 3) :]]
+        found = pc.binary_join_element_wise(*parts, "\0").dictionary_encode()
+        made = [".".join(map(_quoted_part, filter(None, path.split("\0")))) for path in found.dictionary.to_pylist()]
+        return pa.array([name or None for name in made], pa.string()).take(found.indices)
+
+
+def _places(image: Image, names: Sequence[str]) -> Array:
+    """The number of each named value of each row; -1 where the image does not hold it."""
+    entries = image.entries
+    count = len(entries.present)
+    codes = image.codes(np.zeros(count, np.int64), [{name: place for place, name in enumerate(names, 1)}])
+    found = np.full((count, len(names)), -1, np.int64)
+    row = np.repeat(np.arange(count), np.diff(entries.offsets))
+    found[row[codes > 0], codes[codes > 0] - 1] = entries.values[codes > 0]
+    return found
+
+
+def _with_t(texts: pa.StringArray) -> pa.StringArray:
+    return pc.replace_substring(texts, " ", "T")
+
+
+def _as_hex(texts: pa.StringArray) -> pa.StringArray:
+    """Base64 as hex; what is no base64 stays."""
+    raw = [None if text is None else bytes_of(text) for text in texts.to_pylist()]
+    return pc.coalesce(pa.array([None if found is None else found.hex().upper() for found in raw], pa.string()), texts)
+
+
+def _seconds(moments: pa.TimestampArray) -> pa.StringArray:
+    micros = moments.cast(pa.int64()).fill_null(0).to_numpy() // 1_000_000 * 1_000_000
+    whole = pa.array(micros, pa.timestamp("us"), mask=moments.is_null().to_numpy(zero_copy_only=False))
+    return pc.replace_substring(arrow_text(whole, _SECONDS), " ", "T")
+
+
+def _numbers_or_texts(texts: pa.StringArray) -> pa.StringArray:
+    """Texts as JSON: plain integers as numbers, all else as strings."""
+    found = texts.dictionary_encode()
+    words = found.dictionary.to_pylist()
+    plain = integers(found.dictionary).to_pylist()
+    made = [text if text == number else quoted(text) for text, number in zip(words, plain, strict=True)]
+    return pa.array(made, pa.string()).take(found.indices)
+
+
+def _numbers_of_lsn(texts: pa.StringArray) -> pa.StringArray:
+    """Log sequence numbers of other databases as plain numbers of the same order, where an SCN would stand."""
+    found = texts.dictionary_encode()
+    made = [
+        str(int(text.replace(":", ""), 16)) if _LSN.fullmatch(text) else None for text in found.dictionary.to_pylist()
+    ]
+    return pa.array(made, pa.string()).take(found.indices)
+
+
+def _quoted_part(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"' if _ODD.search(name) else name
