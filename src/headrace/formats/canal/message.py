@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from headrace.formats.words import numbered, upper
 from headrace.wire.arrays import offsets_of
 from headrace.wire.json_exact import ABSENT, ARRAY, FALSE, NULL, OBJECT
 from headrace.wire.names import Names
@@ -24,7 +25,7 @@ _FIELDS = (
 HEAD = {name: line for line, name in enumerate(_FIELDS)}
 """The fields of a message, and the line of `Messages.at` that has their places."""
 _NAMES = Names([_FIELDS])
-_TYPES = list(DATA)
+_TYPE_NUMBERS = {kind: number for number, kind in enumerate(DATA)}
 
 
 class Messages:
@@ -42,7 +43,7 @@ class Messages:
         self.op: Array = self._ops()
         kinds = self.tape.kinds(self.at)
         data, old, keys, ddl = (kinds[HEAD[name]] for name in ("data", "old", "pkNames", "isDdl"))
-        is_update = self.op == _TYPES.index("UPDATE")
+        is_update = self.op == _TYPE_NUMBERS["UPDATE"]
         has_data = data == ARRAY
         self.rows: Array = np.where(has_data, self.at[HEAD["data"]], self.at[HEAD["old"]])
         self.old_rows: Array = np.where(is_update & (old == ARRAY), self.at[HEAD["old"]], np.int32(-1))
@@ -54,9 +55,7 @@ class Messages:
 
     def _ops(self) -> Array:
         """The place of each message's type in `DATA`; -1 where it has another."""
-        types = self.tape.texts(self.at[HEAD["type"]]).dictionary_encode()
-        words = [_TYPES.index(word) if word in DATA else -1 for word in map(upper, types.dictionary.to_pylist())]
-        return np.array([*words, -1])[types.indices.fill_null(len(words)).to_numpy(zero_copy_only=False)]
+        return numbered(self.tape.texts(self.at[HEAD["type"]]), _TYPE_NUMBERS, upper)
 
     def _rows_are_fine(self) -> Array:
         """Whether a message has rows, all of them objects, and as many old rows as rows."""
@@ -66,7 +65,7 @@ class Messages:
         old_counts, old_plain = self._items(np.where(kept, self.old_rows, np.int32(-1)), old_kinds)
         has_old = self.old_rows >= 0
         if self.legacy_old:
-            has_old = self.op == _TYPES.index("UPDATE")
+            has_old = self.op == _TYPE_NUMBERS["UPDATE"]
         return (counts > 0) & plain & old_plain & (~has_old | (counts == old_counts))
 
     def _items(self, at: Array, kinds: tuple[int, ...]) -> tuple[Array, Array]:
@@ -93,11 +92,3 @@ class Messages:
         if any(kinds[HEAD[name]] not in (ABSENT, NULL, ARRAY) for name in ("data", "old", "pkNames")):
             return False
         return all(kind in (OBJECT, NULL) for name in ("data", "old") for kind in self.items(name, number) or ())
-
-
-def upper(text: str) -> str:
-    """A word of fixed spelling in capitals; other letters than a to z stay as they are."""
-    return text.translate(_CAPITALS)
-
-
-_CAPITALS = {ord("a") + n: ord("A") + n for n in range(26)}

@@ -7,8 +7,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.formats.canal.message import DATA, DDL, HEARTBEAT, NO_EVENT, Messages, upper
+from headrace.formats.canal.message import DATA, DDL, HEARTBEAT, NO_EVENT, Messages
 from headrace.formats.change_columns import FIRST_MS, LAST_MS, error_row, position_text, single_row
+from headrace.formats.words import upper
 from headrace.wire.json_exact import MORE, NULL
 
 # Comments and blanks may stand before the word.

@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.changes import TableId
+from headrace.formats.words import numbered, upper
 from headrace.wire.json_exact import ABSENT, ARRAY, NULL, OBJECT
 from headrace.wire.json_writer import string_lists
 from headrace.wire.names import Names
@@ -21,9 +22,8 @@ _FIELDS = ("table", "op_type", "op_ts", "primary_keys", "before", "after", *FACT
 HEAD = {name: line for line, name in enumerate(_FIELDS)}
 """The fields of a message, and the line of `Messages.at` that has their places."""
 _NAMES = Names([_FIELDS])
-_LETTERS = list(OPERATIONS)
+_LETTER_NUMBERS = {letter: number for number, letter in enumerate(OPERATIONS)}
 _C, _U, _D, _T = range(4)
-_CAPITALS = {ord("a") + n: ord("A") + n for n in range(26)}
 
 
 class Messages:
@@ -50,9 +50,7 @@ class Messages:
         self.ordinary: Array = self.is_form & np.isin(self.op, (_C, _U, _D)) & (needed >= 0)
 
     def _ops(self) -> Array:
-        types = self.tape.texts(self.at[HEAD["op_type"]]).dictionary_encode()
-        letters = [_LETTERS.index(x) if x in OPERATIONS else -1 for x in map(upper, types.dictionary.to_pylist())]
-        return np.array([*letters, -1])[types.indices.fill_null(len(letters)).to_numpy(zero_copy_only=False)]
+        return numbered(self.tape.texts(self.at[HEAD["op_type"]]), _LETTER_NUMBERS, upper)
 
     def _image(self, name: str) -> Array:
         at = self.at[HEAD[name]]
@@ -86,8 +84,3 @@ def table_of(text: str) -> TableId:
     """A table's name is read from its end: the name, its schema, and the container before them."""
     *database, schema, name = ["", *text.split(".")]
     return TableId(".".join(part for part in database if part), schema, name)
-
-
-def upper(text: str) -> str:
-    """A word of fixed spelling in capitals; other letters than a to z stay as they are."""
-    return text.translate(_CAPITALS)

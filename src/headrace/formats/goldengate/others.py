@@ -8,7 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.formats.change_columns import error_row, position_text, single_row
-from headrace.formats.goldengate.message import FACTS, HEAD, OPERATIONS, Messages, table_of, upper
+from headrace.formats.goldengate.message import FACTS, HEAD, OPERATIONS, Messages, table_of
+from headrace.formats.words import upper
 from headrace.wire.json_exact import MORE
 from headrace.wire.typed import instants
 

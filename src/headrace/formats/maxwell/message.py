@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.formats.words import lower, numbered
 from headrace.wire.json_exact import ABSENT, ARRAY, NULL, OBJECT
 from headrace.wire.json_writer import string_lists
 from headrace.wire.names import Names
@@ -25,8 +26,7 @@ _FIELDS = (
 HEAD = {name: line for line, name in enumerate(_FIELDS)}
 """The fields of a message, and the line of `Messages.at` that has their places."""
 _NAMES = Names([_FIELDS])
-_TYPES = list(DATA)
-_SMALL = {ord("A") + n: ord("a") + n for n in range(26)}
+_TYPE_NUMBERS = {kind: number for number, kind in enumerate(DATA)}
 
 
 class Messages:
@@ -51,9 +51,7 @@ class Messages:
         self.keys = Keys(keys)
 
     def _ops(self) -> Array:
-        types = self.tape.texts(self.at[HEAD["type"]]).dictionary_encode()
-        words = [_TYPES.index(word) if word in DATA else -1 for word in map(lower, types.dictionary.to_pylist())]
-        return np.array([*words, -1])[types.indices.fill_null(len(words)).to_numpy(zero_copy_only=False)]
+        return numbered(self.tape.texts(self.at[HEAD["type"]]), _TYPE_NUMBERS, lower)
 
     def place(self, name: str, rows: Array) -> Array:
         """The places of a field of some messages."""
@@ -96,8 +94,3 @@ class Keys:
         members = tape.members(tape.root)
         names, values = tape.texts(members.names), tape.texts(members.values)
         return dict(zip(names.to_pylist(), values.to_pylist(), strict=True))
-
-
-def lower(text: str) -> str:
-    """A word of fixed spelling in small letters; other letters than A to Z stay as they are."""
-    return text.translate(_SMALL)

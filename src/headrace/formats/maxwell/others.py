@@ -9,7 +9,8 @@ import pyarrow as pa
 
 from headrace.changes.key_text import key_text
 from headrace.formats.change_columns import error_row, position_text, single_row
-from headrace.formats.maxwell.message import DATA, DDL, FACTS, HEAD, NO_EVENT, Messages, lower
+from headrace.formats.maxwell.message import DATA, DDL, FACTS, HEAD, NO_EVENT, Messages
+from headrace.formats.words import lower
 from headrace.wire.json_exact import MORE, NULL
 
 _INTEGER = re.compile(r"\s*[+-]?[0-9]{1,18}\s*")

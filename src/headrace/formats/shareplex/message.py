@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.formats.words import numbered, upper
 from headrace.wire.json_exact import ABSENT, NULL, OBJECT
 from headrace.wire.names import Names
 from headrace.wire.spans import Array
@@ -39,14 +40,13 @@ _WORDS = {
 KINDS = list(_WORDS)
 C, U, D, OLD, NEW = range(5)
 """The kinds of messages of rows, as places in `KINDS`; what is behind them is looked at one by one."""
-_KIND_OF = {word: number for number, kind in enumerate(KINDS) for word in _WORDS[kind]}
+_KIND_NUMBERS = {word: number for number, kind in enumerate(KINDS) for word in _WORDS[kind]}
 
 _PARTS = ("meta", "data", "key")
 META = ("time", "userid", "op", "scn", "rowid", "trans", "seq", "size", "table", "idx", "posttime")
 """What `meta` may hold, and the line of `Messages.meta` that has its places."""
 _LINE = {name: line for line, name in enumerate(META)}
 _PART_NAMES, _META_NAMES = Names([_PARTS]), Names([META])
-_CAPITALS = {ord("a") + n: ord("A") + n for n in range(26)} | {ord("_"): ord(" ")}
 _PART = r'(?:"(?:[^"]|"")+"|[^."]+)'
 _TABLE = re.compile(rf"{_PART}(?:[.]{_PART}){{0,2}}")
 _EACH_PART = re.compile(_PART)
@@ -84,9 +84,7 @@ class Messages:
         return np.where((kinds == OBJECT) & (self.tape.tokens.behind[at] > at + 1), at, np.int32(-1))
 
     def _kinds(self) -> Array:
-        words = self.tape.texts(self._line("op")).dictionary_encode()
-        kinds = [_KIND_OF.get(normal(word), -1) for word in words.dictionary.to_pylist()]
-        return np.array([*kinds, -1])[words.indices.fill_null(len(kinds)).to_numpy(zero_copy_only=False)]
+        return numbered(self.tape.texts(self._line("op")), _KIND_NUMBERS, _normal)
 
     def _line(self, name: str) -> Array:
         return np.ascontiguousarray(self.meta[_LINE[name]])
@@ -131,9 +129,9 @@ class Messages:
         return dict(zip(names.to_pylist(), values.to_pylist(), strict=True))
 
 
-def normal(word: str) -> str:
-    """An operation as it stands in the list: in capitals, with blanks, other letters than a to z as they are."""
-    return word.strip(" ").translate(_CAPITALS)
+def _normal(word: str) -> str:
+    """An operation as it stands in the list: in capitals, with blanks."""
+    return upper(word.strip(" ")).replace("_", " ")
 
 
 def table_of(text: str) -> tuple[str | None, str | None, str] | None:
