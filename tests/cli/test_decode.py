@@ -62,7 +62,7 @@ def record(value: Any, **more: Any) -> str:
     return json.dumps({"value": value, "topic": "shop.public.orders", **more})
 
 
-def test_rows_for_a_person(spark: SparkSession) -> None:
+def test_rows_for_a_person() -> None:
     done = decode(f"{CREATE}\n\n{UPDATE}\nnot json\n", "--format", "debezium_json")
     assert done.exit_code == 1
     lines = done.stdout.splitlines()
@@ -179,7 +179,7 @@ def test_a_given_schema_and_an_option_of_the_format(spark: SparkSession) -> None
     assert "note" not in found["after"]
 
 
-def test_records_keep_their_places_and_headers(spark: SparkSession) -> None:
+def test_records_keep_their_places_and_headers() -> None:
     header = [{"key": "trace", "value": "a"}, {"key": "raw", "base64": "/wA="}]
     lines = [
         record(CREATE, key=KEY, partition=2, offset=41, timestamp=1_700_000_000_500, headers=header),
@@ -199,7 +199,7 @@ def test_records_keep_their_places_and_headers(spark: SparkSession) -> None:
     assert rows[2]["key"] == {"id": "7"}
 
 
-def test_what_was_printed_of_an_error_can_be_given_again(spark: SparkSession) -> None:
+def test_what_was_printed_of_an_error_can_be_given_again() -> None:
     broken = base64.b64encode(b'{"schema":\xff').decode()
     line = record({"base64": broken}, offset=3)
     first = decode(line, "--format", "debezium_json", "--input", "records", "--json")
@@ -210,7 +210,7 @@ def test_what_was_printed_of_an_error_can_be_given_again(spark: SparkSession) ->
     assert (again.exit_code, json.loads(again.stdout)["message"]) == (1, message)
 
 
-def test_lines_that_are_no_message_are_error_rows_in_their_place(spark: SparkSession) -> None:
+def test_lines_that_are_no_message_are_error_rows_in_their_place() -> None:
     lines = [record(CREATE), '{"key": "x"}', "[]", record(1), record(UPDATE)]
     done = decode("\n".join(lines), "-f", "debezium_json", "--input", "records", "--json")
     assert done.exit_code == 1
@@ -231,7 +231,7 @@ def test_lines_that_are_no_message_are_error_rows_in_their_place(spark: SparkSes
     assert rows[2]["message"]["value"] == '{"key": "x"}'
 
 
-def test_the_format_is_found_and_said(spark: SparkSession) -> None:
+def test_the_format_is_found_and_said() -> None:
     done = decode(f"{CREATE}\n{UPDATE}\n", "--json")
     assert done.exit_code == 0
     assert [json.loads(line)["op"] for line in done.stdout.splitlines()] == ["schema", "c", "u"]
@@ -241,7 +241,7 @@ def test_the_format_is_found_and_said(spark: SparkSession) -> None:
     ]
 
 
-def test_one_binary_message_and_base64_lines(spark: SparkSession, tmp_path: Path) -> None:
+def test_one_binary_message_and_base64_lines(tmp_path: Path) -> None:
     file = tmp_path / "message"
     file.write_bytes(CREATE.encode())
     whole = decode("", str(file), "--input", "binary", "--json")
@@ -253,7 +253,7 @@ def test_one_binary_message_and_base64_lines(spark: SparkSession, tmp_path: Path
     assert json.loads(coded.stdout.splitlines()[2])["error"] == "Line 2 is no message: it is no base64."
 
 
-def test_options_reach_the_format(spark: SparkSession, tmp_path: Path) -> None:
+def test_options_reach_the_format(tmp_path: Path) -> None:
     wrong = decode(CREATE, "-f", "debezium_json", "-o", "unavailable_value_placeholdr=x")
     assert wrong.exit_code == 2
     assert "Did you mean 'unavailable_value_placeholder'?" in wrong.stderr
@@ -283,7 +283,7 @@ def test_bad_usage_is_2(arguments: tuple[str, ...], said: str) -> None:
     assert said in done.stderr
 
 
-def test_on_error_fail_is_the_formats_own_sentence(spark: SparkSession) -> None:
+def test_on_error_fail_is_the_formats_own_sentence() -> None:
     done = decode("not json", "-f", "debezium_json", "-o", "on_error=fail")
     assert (done.exit_code, done.stdout) == (2, "")
     assert done.stderr.startswith("A message can't be read (topic messages partition 0 offset 0): ")
@@ -294,17 +294,24 @@ def test_nothing_in_nothing_out() -> None:
     assert (done.exit_code, done.stdout, done.stderr) == (0, "", "0 messages: no rows.\n")
 
 
-def test_spark_says_nothing_of_its_own() -> None:
+@pytest.mark.parametrize(
+    ("options", "counts", "ops"),
+    [
+        pytest.param((), "1 schema, 1 create", ["schema", "c"], id="without Spark"),
+        pytest.param(("-o", "schema=id int, name string"), "1 create", ["c"], id="with Spark"),
+    ],
+)
+def test_spark_says_nothing_of_its_own(options: tuple[str, ...], counts: str, ops: list[str]) -> None:
     """The program as a user starts it: Spark's own words stand neither before the rows nor among them."""
     done = subprocess.run(
-        [sys.executable, "-m", "headrace", "decode", "--format", "debezium_json", "--json"],
+        [sys.executable, "-m", "headrace", "decode", "--format", "debezium_json", "--json", *options],
         input=CREATE,
         capture_output=True,
         text=True,
         timeout=180,
     )
-    assert (done.returncode, done.stderr) == (0, "1 message: 1 schema, 1 create.\n")
-    assert [json.loads(line)["op"] for line in done.stdout.splitlines()] == ["schema", "c"]
+    assert (done.returncode, done.stderr) == (0, f"1 message: {counts}.\n")
+    assert [json.loads(line)["op"] for line in done.stdout.splitlines()] == ops
 
 
 def test_a_reader_that_has_seen_enough_is_no_failure() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -19,11 +20,16 @@ _LOGICAL = {
 }  # fmt: skip
 
 
+_COLUMN = re.compile(r"\s*(?:`([^`]+)`|(\w+))\s+(\w+(?:\([^)]*\))?)\s*(?:,|$)")
+
+
 def table_of(ddl: str) -> TableSchema:
     """The structure of a DDL string."""
-    named = (part.split(" ", 1) for part in ddl.split(", "))
-    columns = (Column(name, n, LogicalType.parse(_LOGICAL.get(kind, kind))) for n, (name, kind) in enumerate(named, 1))
-    return TableSchema(TableId("", "", ""), tuple(columns))
+    columns = tuple(
+        Column(match[1] or match[2], n, LogicalType.parse(_LOGICAL.get(match[3], match[3])))
+        for n, match in enumerate(_COLUMN.finditer(ddl), 1)
+    )
+    return TableSchema(TableId("", "", ""), columns)
 
 
 def arrow_format(name: str, **options: Any) -> ArrowFormat:
@@ -41,10 +47,32 @@ def rows_of(format: str, messages: Sequence[tuple[Any, ...]], **options: Any) ->
     return [_value(row, pa.struct(changes.schema)) for row in changes.to_pylist()]
 
 
+def events_of(format: str, messages: Sequence[tuple[Any, ...]], **options: Any) -> list[Row]:
+    """The same without what is no event, as `headrace.decode` gives them."""
+    return [row for row in rows_of(format, messages, **options) if row.op is not None]
+
+
+def change_rows(format: str, messages: Sequence[tuple[Any, ...]], **options: Any) -> list[dict[str, Any]]:
+    """All change rows as dictionaries, in the order of their positions."""
+    return sorted((row.asDict(recursive=True) for row in rows_of(format, messages, **options)), key=_position)
+
+
+def _header(header: Any) -> dict[str, Any]:
+    return header if isinstance(header, dict) else dict(zip(("key", "value"), header, strict=True))
+
+
+def _position(row: dict[str, Any]) -> str:
+    return str(row["position"])
+
+
 def changes_of_messages(format: str, messages: Sequence[tuple[Any, ...]], **options: Any) -> pa.RecordBatch:
-    """The same as a batch."""
+    """All change rows as a batch."""
     codecs = arrow_format(format, **options)
-    batch = pa.RecordBatch.from_pylist([dict(zip(KAFKA.names, message, strict=True)) for message in messages], KAFKA)
+    lines = [dict(zip(KAFKA.names, message, strict=True)) for message in messages]
+    for line in lines:
+        if line["headers"] is not None:
+            line["headers"] = [_header(header) for header in line["headers"]]
+    batch = pa.RecordBatch.from_pylist(lines, KAFKA)
     return _run(codecs.decoder(codecs.prepare_decoding()), batch)
 
 

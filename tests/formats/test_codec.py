@@ -24,7 +24,7 @@ from headrace.formats.codec import KAFKA, MESSAGES, ArrowFormat, Codec, Facts, r
 from headrace.formats.convert import format_named
 from headrace.wire.compiled import CACHE_VARIABLE
 
-FORMATS = ["canal_json", "dts_avro", "maxwell_json", "ogg_json", "shareplex_json"]
+FORMATS = ["canal_json", "dts_avro", "maxwell_json", "ogg_json", "shareplex_json", "debezium_json"]
 ENCODING = ["canal_json", "maxwell_json", "ogg_json", "shareplex_json"]
 
 

@@ -8,14 +8,7 @@ from typing import Any
 
 import debezium_recordings as recordings
 import pytest
-
-from headrace.formats.convert import decode
-from headrace.local_rows import local_rows
-
-KAFKA = (
-    "topic string, partition int, offset long, timestamp timestamp, key binary, value binary, "
-    "headers array<struct<key:string,value:binary>>"
-)
+from codec_rows import change_rows
 
 
 def text(value: Any, spaced: bool = False) -> bytes | None:
@@ -24,19 +17,18 @@ def text(value: Any, spaced: bool = False) -> bytes | None:
     return json.dumps(value, ensure_ascii=False, separators=None if spaced else (",", ":")).encode()
 
 
-def kafka(spark: Any, messages: list[tuple[str, Any, Any]], spaced: bool = False) -> Any:
-    rows = [(t, 0, n, None, text(k, spaced), text(v, spaced), None) for n, (t, k, v) in enumerate(messages)]
-    return local_rows(spark, rows, KAFKA)
+def kafka(messages: list[tuple[str, Any, Any]], spaced: bool = False) -> list[tuple[Any, ...]]:
+    return [(t, 0, n, None, text(k, spaced), text(v, spaced), None) for n, (t, k, v) in enumerate(messages)]
 
 
-def decoded(frame: Any, **options: Any) -> list[dict[str, Any]]:
-    return recordings.collected(decode(frame, format="debezium_json", **options))
+def decoded(messages: list[tuple[Any, ...]], **options: Any) -> list[dict[str, Any]]:
+    return change_rows("debezium_json", messages, **options)
 
 
 @pytest.mark.parametrize(("release", "spaced"), [("1.7.2", False), ("3.6.1", False), ("3.6.1", True)])
-def test_recorded_events_become_the_rows_they_came_from(spark: Any, release: str, spaced: bool) -> None:
+def test_recorded_events_become_the_rows_they_came_from(release: str, spaced: bool) -> None:
     events = recordings.events(release)
-    rows = decoded(kafka(spark, [(e["topic"], e["key"], e["value"]) for e in events], spaced))
+    rows = decoded(kafka([(e["topic"], e["key"], e["value"]) for e in events], spaced))
     assert [row["error"] for row in rows if row["op"] == "error"] == []
     data = [row for row in rows if row["op"] != "schema"]
     assert len(data) == len(events)
@@ -97,28 +89,55 @@ def equal(ours: str | None, theirs: str | None, kind: str) -> bool:
         (None, b'{"schema":{"type":"struct","fields":[]},"payload":{"ts_ms":1}}', "The value is no data change event."),
     ],
 )
-def test_what_is_no_data_change_becomes_an_error_row(
-    spark: Any, key: bytes | None, value: bytes | None, error: str
-) -> None:
+def test_what_is_no_data_change_becomes_an_error_row(key: bytes | None, value: bytes | None, error: str) -> None:
     good = next(e for e in recordings.events("3.6.1") if e["value"] is not None)
-    frame = local_rows(
-        spark,
+    rows = decoded(
         [
             (good["topic"], 0, 0, None, text(good["key"]), text(good["value"]), None),
-            ("other", 0, 1, None, bytearray(key) if key else None, bytearray(value) if value else None, None),
-        ],
-        KAFKA,
+            ("other", 0, 1, None, key, value, None),
+        ]
     )
-    rows = decoded(frame)
     assert [row["op"] for row in rows] == ["schema", "r", "error"]
     assert error in rows[2]["error"]
     assert (rows[2]["message"]["key"], rows[2]["message"]["value"]) == (key, value)
     assert rows[1]["message"]["value"] is None
 
 
-def test_a_value_that_breaks_its_schema_is_an_error_row(spark: Any) -> None:
+def test_a_value_that_breaks_its_schema_is_an_error_row() -> None:
     events = [e for e in recordings.events("3.6.1") if "customers" in e["topic"] and e["value"] is not None][:2]
     events[1]["value"]["payload"]["after"]["id"] = "not a number"
-    rows = decoded(kafka(spark, [(e["topic"], e["key"], e["value"]) for e in events]))
+    rows = decoded(kafka([(e["topic"], e["key"], e["value"]) for e in events]))
     assert [row["op"] for row in rows] == ["schema", "r", "error"]
     assert rows[2]["error"] == "The value does not follow its schema."
+
+
+def test_a_schema_and_a_payload_that_are_null_are_a_tombstone() -> None:
+    empty = b'{"schema":null,"payload":null}'
+    bare = b'{"schema":{"type":"struct","fields":[]},"payload":null}'
+    rows = decoded([("s.d.t", 0, n, None, b'{"id":1}', value, None) for n, value in enumerate((empty, bare, b"null"))])
+    assert [(row["op"], row["key"], row["table"]["name"]) for row in rows] == [("tombstone", {"id": "1"}, "t")] * 3
+
+
+def test_what_stands_in_front_of_payloads_is_cut_off_and_every_other_text_is_read_as_it_is() -> None:
+    """A hundred messages teach a task what its messages open with; what comes behind is read with and without that."""
+    good = next(e for e in recordings.events("3.6.1") if e["value"] is not None)
+    value, key = text(good["value"]), text(good["key"])
+    assert value is not None
+    payload = text(good["value"]["payload"])
+    others = [
+        value + b" ",
+        value[:-1],
+        value + b"}",
+        value[:-1] + b',"more":1}',
+        value.replace(b'"payload":{', b'"payload": {'),
+        value.replace(b'"op":', b'"op":1,"op":'),
+        b" " + value,
+        payload,
+    ]
+    learned = [(good["topic"], 0, n, None, key, value, None) for n in range(100)]
+    ends = [(good["topic"], 0, 100 + n, None, key, other, None) for n, other in enumerate(others)]
+    after = [row for row in decoded(learned + ends) if row["op"] != "schema"][100:]
+    alone = [row for row in decoded(ends) if row["op"] != "schema"]
+    assert after == alone
+    same = [row["op"] for row in after]
+    assert same == ["r", "error", "error", "error", "r", "r", "r", "r"]

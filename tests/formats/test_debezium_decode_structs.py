@@ -12,12 +12,12 @@ from typing import Any
 import debezium_recordings as recordings
 import pytest
 import test_debezium_round_trip as round_trip
-from test_debezium_decode_values import DECIMAL, KAFKA, TIME, WORD, message, named, unscaled
+from codec_rows import change_rows
+from test_debezium_decode_values import DECIMAL, TIME, WORD, message, named, unscaled
 
 from headrace.changes import Column, LogicalType, TableId, TableSchema
 from headrace.changes.texts import text_image
 from headrace.formats.convert import decode, encode
-from headrace.local_rows import local_rows
 
 DDL = (
     "id int, name string, amount decimal(10,2), big decimal(38,4), day date, made timestamp_ntz, seen timestamp, "
@@ -50,13 +50,10 @@ def dumped(value: Any) -> bytes | None:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def decoded(
-    spark: Any, values: list[Any], message_keys: list[Any] | None = None, **options: Any
-) -> list[dict[str, Any]]:
+def decoded(values: list[Any], message_keys: list[Any] | None = None, **options: Any) -> list[dict[str, Any]]:
     lines = zip(message_keys or [None] * len(values), values, strict=True)
     rows = [("s.d.dbo.t", 0, n, None, dumped(k), dumped(v), None) for n, (k, v) in enumerate(lines)]
-    frame = local_rows(spark, rows, KAFKA).coalesce(1)
-    found = recordings.collected(decode(frame, format="debezium_json", **{"schema": DDL} | options))
+    found = change_rows("debezium_json", rows, **{"schema": DDL} | options)
     assert [row["message"]["offset"] for row in found] == list(range(len(values)))
     return found
 
@@ -84,10 +81,10 @@ SAME = [
 ]
 
 
-def test_one_table_comes_in_spark_types_however_it_is_written(spark: Any) -> None:
+def test_one_table_comes_in_spark_types_however_it_is_written() -> None:
     spaced = json.dumps(event(after=ROW)).encode()
     values = [event(after=row) for row in SAME] + [spaced, event("u", ROW, ROW), event("d", ROW)]
-    rows = decoded(spark, values, [{"id": 1}] * len(values))
+    rows = decoded(values, [{"id": 1}] * len(values))
     for number, row in enumerate(rows):
         assert row["error"] is None, (number, row["error"])
         want = (TYPED if number >= len(SAME) + 1 else None, None if number == len(values) - 1 else TYPED)
@@ -102,45 +99,45 @@ def test_one_table_comes_in_spark_types_however_it_is_written(spark: Any) -> Non
         assert row["event_time"].timestamp() == 1_700_000_000.123
 
 
-def test_what_an_image_does_not_carry_is_named(spark: Any) -> None:
+def test_what_an_image_does_not_carry_is_named() -> None:
     part = {"id": 1, "name": None}
     held = varied(name=WORD, data=base64.b64encode(WORD.encode()).decode())
-    rows = decoded(spark, [event(after=part), event("u", part, held), event(after=varied(name=None))])
+    rows = decoded([event(after=part), event("u", part, held), event(after=varied(name=None))])
     assert (rows[0]["after"]["id"], rows[0]["after"]["name"]) == (1, None)
     missing = ["amount", "big", "day", "made", "seen", "price", "data", "ok"]
     assert [row["after_absent"] for row in rows] == [missing, ["name", "data"], None]
     assert [row["before_absent"] for row in rows] == [None, missing, None]
 
 
-def test_numbers_in_texts_and_digits_in_base64_keep_what_they_are(spark: Any) -> None:
+def test_numbers_in_texts_and_digits_in_base64_keep_what_they_are() -> None:
     digits = next(text for n in range(10**6) if (text := unscaled(0xD76DF8 - 2**24 + n)).isdigit())
     texts: list[Any] = [1.50, {"a": 1.10}, "1.50", "12", 12, "x�y"]
     values = [dumped(event(after=varied(name="@"))).replace(b'"@"', json.dumps(t).encode()) for t in texts]  # type: ignore[union-attr]
     values[0] = values[0].replace(b'"name":1.5', b'"name":1.50')
     values[1] = values[1].replace(b'{"a": 1.1}', b'{"a":1.10}')
-    rows = decoded(spark, [*values, event(after=varied(amount=digits)), event(after=varied(amount=1250))])
+    rows = decoded([*values, event(after=varied(amount=digits)), event(after=varied(amount=1250))])
     assert [row["after"]["name"] for row in rows[:6]] == ["1.50", '{"a":1.10}', "1.50", "12", "12", "x�y"]
     unscaled_digits = int.from_bytes(base64.b64decode(digits), "big", signed=True)
     assert [row["after"]["amount"] for row in rows[6:]] == [Decimal(unscaled_digits).scaleb(-2), Decimal("1250.00")]
 
 
-def test_the_schema_in_a_message_says_what_its_numbers_count(spark: Any) -> None:
+def test_the_schema_in_a_message_says_what_its_numbers_count() -> None:
     ddl = "id int, c timestamp_ntz"
     fields = ["Timestamp", "MicroTimestamp", "NanoTimestamp"]
     counts = [1_700_000_000_123, 1_700_000_000_123_000, 1_700_000_000_123_000_000]
     values = [message(named("int64", f"{TIME}{f}"), c) for f, c in zip(fields, counts, strict=True)]
     values.append(message(named("string", f"{TIME}IsoTimestamp"), "2023-11-14T22:13:20.123Z"))
     bare = event(after={"id": 1, "c": 1_700_000_000_123})
-    rows = decoded(spark, [*values, json.dumps(values[0]).encode()], schema=ddl)
+    rows = decoded([*values, json.dumps(values[0]).encode()], schema=ddl)
     assert [row["after"]["c"] for row in rows] == [MADE.replace(microsecond=123_000)] * 5
-    (row,) = decoded(spark, [bare], schema=ddl, time_precision_mode="connect")
+    (row,) = decoded([bare], schema=ddl, time_precision_mode="connect")
     assert row["after"]["c"] == MADE.replace(microsecond=123_000)
     scaled = message(named("bytes", DECIMAL, scale="3"), unscaled(1500))
-    (row,) = decoded(spark, [scaled], schema="id int, c decimal(10,2)")
+    (row,) = decoded([scaled], schema="id int, c decimal(10,2)")
     assert row["after"]["c"] == Decimal("1.50")
 
 
-def test_other_messages_of_the_topic(spark: Any) -> None:
+def test_other_messages_of_the_topic() -> None:
     values = [
         None,
         {"ts_ms": 5},
@@ -154,7 +151,7 @@ def test_other_messages_of_the_topic(spark: Any) -> None:
         event(after=varied(seen="infinity")),
         event("x", None, ROW),
     ]
-    rows = decoded(spark, values, [{"id": 1}, {"serverName": "s"}] + [None] * (len(values) - 2))
+    rows = decoded(values, [{"id": 1}, {"serverName": "s"}] + [None] * (len(values) - 2))
     assert [row["op"] for row in rows[:4]] == ["tombstone", "heartbeat", "t", "begin"]
     assert rows[0]["key"] == {"id": "1"}
     assert [row["error"] for row in rows[4:]] == [
@@ -169,10 +166,10 @@ def test_other_messages_of_the_topic(spark: Any) -> None:
     assert all(row["message"]["value"] is not None for row in rows[4:])
 
 
-def test_keys_are_those_of_the_options_the_structure_or_the_message(spark: Any) -> None:
-    assert decoded(spark, [event(after=ROW)])[0]["key"] is None
-    assert decoded(spark, [event(after=ROW)], keys="day,id")[0]["key_text"] == '["1969-12-31","1"]'
-    assert decoded(spark, [event(after=ROW)], [{"day": -1}])[0]["key"] == {"day": "1969-12-31"}
+def test_keys_are_those_of_the_options_the_structure_or_the_message() -> None:
+    assert decoded([event(after=ROW)])[0]["key"] is None
+    assert decoded([event(after=ROW)], keys="day,id")[0]["key_text"] == '["1969-12-31","1"]'
+    assert decoded([event(after=ROW)], [{"day": -1}])[0]["key"] == {"day": "1969-12-31"}
 
 
 @pytest.mark.parametrize("schemas", [False, True])
@@ -200,7 +197,7 @@ def test_encoded_rows_come_back_as_structs(spark: Any, schemas: bool) -> None:
         assert recordings.differences(got, want) == []
 
 
-def test_times_and_texts_of_a_structure(spark: Any) -> None:
+def test_times_and_texts_of_a_structure() -> None:
     kinds = {
         "a": "time(6)",
         "b": "time(3)",
@@ -212,7 +209,7 @@ def test_times_and_texts_of_a_structure(spark: Any) -> None:
     columns = tuple(Column(name, n, LogicalType.parse(kind)) for n, (name, kind) in enumerate(kinds.items(), 1))
     table = TableSchema(TableId("d", "", "t"), columns)
     after = {"a": 3020399000000, "b": -1, "c": 1, "d": -1, "e": unscaled(2**64 - 1), "f": unscaled(-(10**64))}
-    (row,) = decoded(spark, [event(after=after)], schema=table)
+    (row,) = decoded([event(after=after)], schema=table)
     assert row["error"] is None
     assert row["after"] == {
         "a": "838:59:59.000000", "b": "-00:00:00.001", "c": "1970-01-01 00:00:00.0000000",

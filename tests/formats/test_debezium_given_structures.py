@@ -8,8 +8,8 @@ import pytest
 
 from headrace.changes import Column, LogicalType, TableId, TableSchema
 from headrace.errors import OptionError
+from headrace.formats.debezium.structures import GivenTables, given_tables
 from headrace.formats.debezium_json import DebeziumJson
-from headrace.formats.debezium_structures import StructureReader, given_reader
 from headrace.options import parse_options
 
 
@@ -21,13 +21,14 @@ NORTH, SOUTH = table("north", "dbo", "orders", "n"), table("south", "dbo", "orde
 ITEMS = table("north", "dbo", "items", "i")
 
 
-def reader(tables: Sequence[TableSchema], **options: str) -> StructureReader:
-    return given_reader(parse_options(DebeziumJson.options, options, owner="format 'debezium_json'"), tables)
+def reader(tables: Sequence[TableSchema], **options: str) -> GivenTables:
+    return given_tables(parse_options(DebeziumJson.options, options, owner="format 'debezium_json'"), tables)
 
 
-def found(of: StructureReader, topic: str, *place: str) -> TableSchema | None:
+def found(of: GivenTables, topic: str, *place: str) -> TableSchema | None:
     """The structure of a message of that topic whose source block says that place (database, schema, table)."""
-    return of("\x1e".join(("E", "", "", *(place or ("", "", "")), topic))).schema
+    given = of.find(topic, TableId(*(place or ("", "", ""))))
+    return None if given is None else given.schema
 
 
 @pytest.mark.parametrize(

@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from codec_rows import events_of
 from tests.real.comparison import Comparison, compared
 from tests.real.losses import MARIADB, POSTGRES, UNTOLD, Loss
-from tests.real.recording import messages, raw_bytes, read_natives, read_records, read_truth
+from tests.real.recording import message_lines, messages, raw_bytes, read_natives, read_records, read_truth
 from tests.real.replay import Held
 from tests.real.told_tables import told_tables
 from tests.real.wire_types import logical
@@ -98,18 +99,18 @@ Rows = list[dict[str, Any]]
 
 @pytest.fixture(scope="module")
 def decoded(spark: Any) -> Mapping[Recording, Rows]:
-    """The change rows of all recordings: a Spark job for each form."""
-    found = _by_recording(headrace.decode(_kafka(spark, "schema"), format="debezium_json"), "schema")
+    """The change rows of all recordings: by the codec, but for Avro, which is a Spark job."""
+    found = _by_recording(events_of("debezium_json", message_lines(_records("schema"))), "schema")
     # Without schema, a message says nothing of types: the reader has to know the tables.
     tables = told_tables(row for rows in found.values() for row in rows)
-    found |= _by_recording(headrace.decode(_kafka(spark, "plain"), format="debezium_json", schema=tables), "plain")
+    found |= _by_recording(events_of("debezium_json", message_lines(_records("plain")), schema=tables), "plain")
     registry: dict[int, str] = {}
     for number, recording in enumerate(_of_form("avro")):
         file = GOLDEN / recording.folder / f"{recording.name}.registry.json"
         for id, schema in json.loads(file.read_text(encoding="utf-8")).items():
             registry[int(id) + number * IDS_APART] = schema
-    rows = headrace.decode(_kafka(spark, "avro"), format="debezium_avro", registry=registry)
-    return found | _by_recording(rows, "avro")
+    rows = headrace.decode(messages(spark, _records("avro")), format="debezium_avro", registry=registry)
+    return found | _by_recording(rows.collect(), "avro")
 
 
 IDS_APART = 1000
@@ -120,14 +121,14 @@ def _of_form(form: str) -> list[Recording]:
     return [recording for recording in RECORDINGS if recording.form == form]
 
 
-def _kafka(spark: Any, form: str) -> Any:
+def _records(form: str) -> list[dict[str, Any]]:
     records = []
     for number, recording in enumerate(_of_form(form)):
         for record in recording.records:
             if form == "avro":
                 record |= {part: _moved(record[part], number * IDS_APART) for part in ("key", "value")}
             records.append(record)
-    return messages(spark, records)
+    return records
 
 
 def _moved(data: Any, distance: int) -> Any:
@@ -139,10 +140,10 @@ def _moved(data: Any, distance: int) -> Any:
     return {"base64": base64.b64encode(whole[:1] + id.to_bytes(4, "big") + whole[5:]).decode()}
 
 
-def _by_recording(rows: Any, form: str) -> dict[Recording, Rows]:
+def _by_recording(rows: list[Any], form: str) -> dict[Recording, Rows]:
     prefixes = {recording.records[0]["topic"].partition(".")[0]: recording for recording in _of_form(form)}
     found: dict[Recording, Rows] = {recording: [] for recording in prefixes.values()}
-    for row in rows.collect():
+    for row in rows:
         found[prefixes[row.message.topic.partition(".")[0]]].append(row.asDict(recursive=True))
     return found
 

@@ -28,7 +28,12 @@ Truth = dict[str, list[dict[str, str | None]]]
 
 def messages(spark: Any, records: Iterable[Mapping[str, Any]]) -> Any:
     """Records as Spark reads them from Kafka."""
-    rows = [
+    return local_rows(spark, message_lines(records), KAFKA)
+
+
+def message_lines(records: Iterable[Mapping[str, Any]]) -> list[tuple[Any, ...]]:
+    """The columns of Kafka's messages, a line for each record."""
+    return [
         (
             record["topic"], record["partition"], record["offset"],
             dt.datetime.fromtimestamp(record["timestamp"] / 1000, dt.UTC), raw_bytes(record["key"]),
@@ -36,7 +41,6 @@ def messages(spark: Any, records: Iterable[Mapping[str, Any]]) -> Any:
         )
         for record in records
     ]  # fmt: skip
-    return local_rows(spark, rows, KAFKA)
 
 
 def read_records(file: Path) -> list[dict[str, Any]]:

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 from headrace.changes import TableId, TableSchema
 from headrace.errors import OptionError
-from headrace.formats.base import Format
+from headrace.formats.codec import ArrowFormat, Facts
+from headrace.formats.debezium.decode import DebeziumDecoder
+from headrace.formats.debezium.structures import Reading, given_table, given_tables
 from headrace.formats.debezium_connectors import CONNECTORS, OTHER
-from headrace.formats.debezium_decode import decode
 from headrace.formats.debezium_encode import EncodePlan
 from headrace.formats.debezium_options import OPTIONS, field_rules, value_modes
 from headrace.formats.debezium_schema import SHAPES
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
 
-class DebeziumJson(Format):
+class DebeziumJson(ArrowFormat):
     """Debezium's JSON events, in the shapes of its connectors 1.7, 2.3 and 3.
 
     Encoding: every data row becomes the event that Debezium writes for it, field for field and in the same order. The
@@ -45,10 +46,20 @@ class DebeziumJson(Format):
     and no transaction block outside of transactions; Oracle has its whole block, but for rows that do not know their
     database the short one of the documented row events.
 
+    Decoding: with schemas, images are typed by them, and each structure gives a `schema` row before the first row that
+    follows it, in each task and for each topic and partition. Without, values stay as they came, because a message does
+    not say which mode its times, decimals and bytes were written in; with the option `schema` the options for these
+    modes say it, and with one table or a DDL images are structs. Tombstones become `tombstone` rows (also
+    `{"schema":null,"payload":null}`), schema changes `schema` rows, one per table, with `source['change']` and
+    `source['ddl']`, edges of transactions `begin` and `end` rows, heartbeats `heartbeat` rows, logical messages
+    `message` rows with `source['prefix']` and `source['content']`; notifications are no events. A column that holds the
+    unavailable-value placeholder is left out of the image. The field that a router adds to keys (`key_field_name`) is
+    left out of the key. What can't be read, and what is none of these, becomes an `error` row.
+
     Ordering: none is imposed; `position` gives it. Idempotence: the rows alone decide the bytes (the envelope's clock
-    is `capture_time`). Process: expressions in executors; a batch DataFrame with maps is asked on the driver for its
-    structures when `encode` is called, which runs small jobs over it (persist the batch before, or give the option
-    `schema`).
+    is `capture_time`). Process: executors. Decoding asks nothing when called, and `headrace decode` needs no Spark
+    for it. Encoding asks a batch DataFrame with maps on the driver for its structures when `encode` is called, which
+    runs small jobs over it (persist the batch before, or give the option `schema`).
 
     Differences from recorded events, on purpose: NULL stays NULL beside a default (`null_as_default` for the recorded
     behaviour); a large value that a change does not carry has the placeholder whatever its type
@@ -110,9 +121,39 @@ class DebeziumJson(Format):
         )
         return plan.apply(rows)
 
-    def decode(self, messages: DataFrame) -> DataFrame:
-        """Debezium events to change rows; `debezium_decode.decode` says how."""
-        return decode(messages, self.settings)
+    def decoder(self, facts: Facts) -> DebeziumDecoder:
+        """From messages to change rows."""
+        settings = self.settings
+        return DebeziumDecoder(
+            Reading(
+                table_field=settings["key_field_name"],
+                binary=settings["binary_handling_mode"],
+                times=settings["time_precision_mode"],
+                placeholder=settings["unavailable_value_placeholder"],
+                heartbeats=settings["heartbeat_topics_prefix"],
+                unwrapped=settings["unwrapped_prefix"] if settings["unwrapped"] else None,
+                tombstone_as_delete=settings["tombstone_as_delete"],
+                keys=tuple(settings["keys"]),
+                tables=given_tables(settings, facts.structures) if self._has_tables else None,
+                typed=None if facts.typed is None else given_table(settings, facts.typed),
+            )
+        )
+
+    @property
+    def _has_tables(self) -> bool:
+        given = self.settings["schema"]
+        return given is not None and given.several
+
+    def prepare_decoding(self) -> Facts:
+        """What decoders need to know.
+
+        Raises:
+            OptionError: `schema` holds two structures that can't be told apart.
+        """
+        facts = super().prepare_decoding()
+        if self._has_tables:
+            given_tables(self.settings, facts.structures)
+        return facts
 
     def check(self, *, writes: bool) -> None:
         """Whether there is a prefix, and a precision that the shape has."""

@@ -1,28 +1,10 @@
-"""Debezium's wire values as canonical text: the Spark SQL for each way in which a value can stand on the wire.
+"""Counts of time and packed decimals as canonical text, as Spark SQL.
 
 Every function takes SQL and gives SQL. None raises, whatever the value: what can't be read gives null. Exact numbers
-never pass through a double. The functions named `*_text` are for all forms of Debezium's events (JSON and Avro alike);
-`text_case` chooses among them by the plan of a field, so that one expression reads any table.
-
-Source: spec/format_debezium.md, logical types.
+never pass through a double.
 """
 
 from __future__ import annotations
-
-from headrace.changes.letter_case import lower
-from headrace.changes.texts import float_text
-
-AS_IS, INTEGER, BOOLEAN, FLOAT, DATE, TIME, TIMESTAMP, DECIMAL, VARIABLE_DECIMAL, ISO, URL_SAFE, HEX, STRUCTURED = (
-    range(13)
-)
-"""How a value is read; what stands in `code` of a field's plan."""
-
-FIELD_DDL = "struct<code:int,unit:int,digits:int,scale:int,listed:boolean>"
-"""The plan of a field as a Spark type.
-
-`unit` is the fraction digits of a count of time (3, 6, 9); `digits` those of its text, -1 for the unit's digits;
-`listed` says that the value is a JSON array whose elements are read so.
-"""
 
 MOST_DIGITS = 20_000
 """The longest decimal that is read, in digits, and the largest scale."""
@@ -30,11 +12,6 @@ MOST_DIGITS = 20_000
 _DAY = 86_400
 # Limbs of a wide number: below 10**14, so that one times 2**16 is a bigint.
 _LIMB = "100000000000000L"
-_VARIABLE = "scale int, value string"
-_STRUCTURED = (
-    "year int, month int, day int, hour int, minute int, second int, nano int, nanos int, nanosecond int, "
-    "offset_seconds int, zone_id string, special string, special_value string"
-)
 
 
 def date_text(days: str) -> str:
@@ -66,16 +43,6 @@ def _day_and_rest(count: str, per: str) -> tuple[str, str]:
     day_length = f"({per} * {_DAY}L)"
     day = f"({count} div {day_length} - if({count} % {day_length} < 0, 1L, 0L))"
     return day, f"named_struct('s', pmod({count}, {day_length}) div {per}, 'f', pmod({count}, {per}))"
-
-
-def _moment_text(kind: str, count: str, unit: str, digits: str) -> str:
-    """Both of the above by one expression; `kind` is the SQL that says whether it is a time without a day."""
-    per = _per_second(unit)
-    day, in_day = _day_and_rest("m.n", "m.per")
-    all_day = "named_struct('s', abs(m.n div m.per), 'f', abs(m.n % m.per))"
-    front = f"if({kind}, if(m.n < 0, '-', ''), concat({date_text(day)}, ' '))"
-    text = f"concat({front}, {_clock(f'if({kind}, {all_day}, {in_day})', unit, digits, drop=kind)})"
-    return let(f"named_struct('n', {count}, 'per', {per})", "m", text)
 
 
 def _per_second(unit: str) -> str:
@@ -166,96 +133,3 @@ def _wide_integer(digits: str) -> str:
     whole = "ltrim('0', concat(s.carry, s.text))"
     text = f"aggregate({limbs}, {start}, (s, l) -> {joined}, s -> if({whole} = '', '0', {whole}))"
     return f"concat(if({negative}, '-', ''), {text})"
-
-
-def text_by_code(code: int, value: str, *, unit: str, digits: str, scale: str) -> str:
-    """The canonical text of a value that came as JSON, read as text (SQL); null for what can't be read."""
-    count = f"try_cast({value} as bigint)"
-    if code == INTEGER:
-        return f"if({count} is null, null, {value})"
-    if code == BOOLEAN:
-        return f"if({value} in ('true', 'false'), {value}, null)"
-    if code == FLOAT:
-        plain = f"{value} in ('NaN', 'Infinity', '-Infinity') or contains({value}, '.') and not contains({value}, 'E')"
-        number = let(f"try_cast({value} as double)", "d", float_text("d"))
-        return f"if({plain} and try_cast({value} as double) is not null, {value}, {number})"
-    if code == DATE:
-        return date_text(value)
-    if code == TIME:
-        return let(count, "n", time_text("n", unit, digits))
-    if code == TIMESTAMP:
-        return let(count, "n", timestamp_text("n", unit, digits))
-    if code == DECIMAL:
-        return decimal_text(f"try_to_binary({value}, 'base64')", scale)
-    if code == VARIABLE_DECIMAL:
-        return let(
-            f"from_json({value}, '{_VARIABLE}')", "v", decimal_text("try_to_binary(v.value, 'base64')", "v.scale")
-        )
-    if code == ISO:
-        return f"replace(rtrim('Z', {value}), 'T', ' ')"
-    if code == URL_SAFE:
-        return f"translate({value}, '-_', '+/')"
-    if code == HEX:
-        return f"replace(base64(try_to_binary({value}, 'hex')), '\\r\\n', '')"
-    if code == STRUCTURED:
-        return let(f"from_json({value}, {_quoted(_STRUCTURED)})", "s", _structured(value))
-    return value
-
-
-def _quoted(text: str) -> str:
-    return f"'{text}'"
-
-
-def _structured(value: str) -> str:
-    """Debezium's structured dates and times: as a date, a time or both; what says neither stays as it came."""
-    digits = "if(abs(s.year) < 10000, lpad(abs(s.year), 4, '0'), cast(abs(s.year) as string))"
-    year = f"concat(if(s.year < 0, '-', ''), {digits})"
-    day = f"concat({year}, '-', lpad(s.month, 2, '0'), '-', lpad(s.day, 2, '0'))"
-    nano = "coalesce(s.nano, s.nanos, s.nanosecond, 0)"
-    fraction = f"if({nano} = 0, '', concat('.', rtrim('0', lpad({nano}, 9, '0'))))"
-    second = "lpad(coalesce(s.second, 0), 2, '0')"
-    clock = f"concat(lpad(s.hour, 2, '0'), ':', lpad(s.minute, 2, '0'), ':', {second}, {fraction})"
-    minutes = "abs(s.offset_seconds) div 60"
-    offset = (
-        "if(s.offset_seconds = 0, 'Z', concat(if(s.offset_seconds < 0, '-', '+'), "
-        f"lpad({minutes} div 60, 2, '0'), ':', lpad({minutes} % 60, 2, '0')))"
-    )
-    return (
-        f"case when s is null then null "
-        f"when coalesce(s.special, s.special_value) is not null then {lower('coalesce(s.special, s.special_value)')} "
-        f"when s.day is not null and s.hour is not null and s.offset_seconds is not null "
-        f"then concat({day}, 'T', {clock}, {offset}) "
-        f"when s.day is not null and s.hour is not null then concat({day}, ' ', {clock}) "
-        f"when s.day is not null and s.month is not null then {day} "
-        f"when s.hour is not null and s.offset_seconds is not null then concat({clock}, {offset}) "
-        f"when s.hour is not null then {clock} else {value} end"
-    )
-
-
-def text_case(value: str, plan: str) -> str:
-    """The canonical text of a JSON value read as text, by the plan of its field (SQL of `FIELD_DDL`, null for none)."""
-    listed = f"coalesce({plan}.listed, false)"
-    # A list of one, so that the expression stands once: Spark's analyzer is slow with large ones.
-    elements = f"if({listed}, from_json({value}, 'array<string>'), array({value}))"
-    texts = let(f"transform({elements}, e -> {_case('e', plan)})", "t", f"if({listed}, to_json(t), get(t, 0))")
-    return f"case when {value} is null or coalesce({plan}.code, 0) = 0 then {value} else {texts} end"
-
-
-def _case(value: str, plan: str) -> str:
-    fields = {"unit": f"{plan}.unit", "digits": f"{plan}.digits", "scale": f"{plan}.scale"}
-    # Both kinds of decimals by one expression, and both of moments, for the same reason.
-    variable = f"from_json({value}, '{_VARIABLE}')"
-    fixed = f"named_struct('scale', {plan}.scale, 'value', {value})"
-    number = f"if({plan}.code = {DECIMAL}, {fixed}, {variable})"
-    decimal = let(number, "v", decimal_text("try_to_binary(v.value, 'base64')", "v.scale"))
-    moment = _moment_text(f"{plan}.code = {TIME}", f"try_cast({value} as bigint)", f"{plan}.unit", f"{plan}.digits")
-    branches = " ".join(
-        f"when {plan}.code = {code} then {text_by_code(code, value, **fields)}"
-        for code in range(1, STRUCTURED + 1)
-        if code not in (TIME, TIMESTAMP, DECIMAL, VARIABLE_DECIMAL)
-    )
-    return (
-        f"case when {value} is null then null {branches} "
-        f"when {plan}.code in ({TIME}, {TIMESTAMP}) then {moment} "
-        f"when {plan}.code in ({DECIMAL}, {VARIABLE_DECIMAL}) then {decimal} else {value} end"
-    )

@@ -60,6 +60,22 @@ _DTS = (
     "b3VudOwDCG5hbWX6AwhtYWRlJAhnb25l+gMABAoCEAIxBgYxLjUAAAQOdXRmOG1iNATDqQwC0B8CAgIEAgYCCAIKAgwYAgAECgIQAjIGBjIuNQAA"
     "BA51dGY4bWI0AnkMAtAfAgICBAAAAAAYAADQr6v++WI="
 )
+_CONNECT = {
+    "id": ("int32", None, 1),
+    "amount": ("bytes", "org.apache.kafka.connect.data.Decimal", "AJY="),
+    "ratio": ("double", None, 0.5),
+    "day": ("int32", "io.debezium.time.Date", 1),
+    "made": ("int64", "io.debezium.time.MicroTimestamp", 1),
+    "text": ("string", None, 'é "\n'),
+}
+_FIELDS = [{"field": field, "type": kind, "name": name} for field, (kind, name, _) in _CONNECT.items()]
+_CONNECT_ROW = {field: value for field, (_, _, value) in _CONNECT.items()}
+_SOURCE = {"connector": "x", "db": "d", "table": "t", "ts_ms": 1}
+_DEBEZIUM = {
+    "schema": {"fields": [{"field": "after", "fields": _FIELDS}, {"field": "op"}]},
+    "payload": {"before": None, "after": _CONNECT_ROW, "source": _SOURCE, "op": "c", "transaction": {"id": "x"}},
+}
+_DEBEZIUM_KEY = {"schema": {"fields": _FIELDS[:1]}, "payload": {"id": 1}}
 _SCHEMA = TableSchema(
     TableId("d", "", "t"),
     tuple(Column(name, n, LogicalType.parse(kind)) for n, (name, (kind, _)) in enumerate(_VALUES.items(), 1)),
@@ -69,17 +85,18 @@ _SCHEMA = TableSchema(
 
 def compile_all() -> None:
     """Call each kernel as formats call it."""
-    canal, maxwell = (json.dumps(message).encode() for message in (_CANAL, _MAXWELL))
+    canal, maxwell, debezium, key = (json.dumps(m).encode() for m in (_CANAL, _MAXWELL, _DEBEZIUM, _DEBEZIUM_KEY))
     for name, value, encodes in (
         ("canal_json", canal, True),
         ("dts_avro", base64.b64decode(_DTS), False),
         ("maxwell_json", maxwell, True),
+        ("debezium_json", debezium, False),
     ):
         codecs = format_named(name, {})
         assert isinstance(codecs, ArrowFormat)
-        messages = pa.RecordBatch.from_pylist([{"topic": "t", "offset": 0, "value": value}], KAFKA)
+        messages = pa.RecordBatch.from_pylist([{"topic": "t", "offset": 0, "key": key, "value": value}], KAFKA)
         for facts in (Facts(), Facts(typed=_SCHEMA)):
-            rows = pa.concat_batches(list(run_codec(codecs.decoder(facts), [messages])))
+            rows = pa.concat_batches(list(run_codec(codecs.decoder(facts), [messages, messages])))
             if encodes:
                 told = rows.column("table_schema")[0].as_py()
                 known = _SCHEMA if told is None else TableSchema.from_text(told)

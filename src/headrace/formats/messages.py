@@ -71,7 +71,6 @@ def change_rows(
     error: str = "null",
     sub: str | None = None,
     announced: str | None = None,
-    done: str | None = None,
 ) -> DataFrame:
     """The change rows of messages, lazily: one for each row of `parsed`, and one for each structure that it announces.
 
@@ -86,7 +85,6 @@ def change_rows(
         announced: Spark SQL for the table of a `schema` row, which comes before each row whose column `new_schema` (see
             `structures.with_structures`) is not null; `schema_id` then is a column of `parsed` too. Where a message
             gives several rows, `new_schema` must be null in all but its first.
-        done: the column of rows that `finished_row` made already; the rest holds where it is null.
     """
     kind = {f.name: f.dataType.simpleString() for f in spark_schema()}
     unknown = sorted(set(columns) - set(kind))
@@ -100,8 +98,6 @@ def change_rows(
         "error": "problem",
     }
     given["op"] = f"if(problem is null, {columns.get('op', 'null')}, 'error')"
-    if done is not None:
-        error = f"if({done} is null, {error}, null)"
     rows = parsed.selectExpr("*", f"cast({error} as string) as problem")
     schema_row: Mapping[str, str] = {}
     if announced is not None:
@@ -120,39 +116,9 @@ def change_rows(
         row = sql if name in _OF_ERRORS or sql == "null" else f"if(problem is null, {sql}, null)"
         if announced is not None:
             row = f"if(announcing, {schema_row.get(name, 'null')}, {row})"
-        if done is not None:
-            row = f"if({done} is null, {row}, {done}.{name})"
         own_type = name in ("before", "after") and name in columns
         selected.append(f"{row} as {name}" if own_type else f"cast({row} as {kind[name]}) as {name}")
     return rows.selectExpr(*selected)
-
-
-def finished_row(columns: Mapping[str, str]) -> str:
-    """Spark SQL for a whole change row as a struct: for messages that one reading was enough for.
-
-    What follows then carries the row alone, and not the message (`only_unfinished`).
-
-    Args:
-        columns: as for `change_rows`; the row is no error.
-    """
-    given = {
-        "position": position(),
-        "capture_time": "timestamp",
-        **columns,
-        "message": _message("cast(null as binary)", "cast(null as binary)"),
-    }
-    fields = (
-        f"'{f.name}', {given[f.name]}"
-        if f.name in ("before", "after")
-        else f"'{f.name}', cast({given.get(f.name, 'null')} as {f.dataType.simpleString()})"
-        for f in spark_schema()
-    )
-    return f"named_struct({', '.join(fields)})"
-
-
-def only_unfinished(sure: str) -> list[str]:
-    """Kafka's columns as Spark SQL, null where `sure` is true: what is carried on costs time for each step."""
-    return [f"if({sure}, null, {name}) as {name}" for name in KAFKA_COLUMNS]
 
 
 def _message(key: str, value: str) -> str:

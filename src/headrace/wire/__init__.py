@@ -9,6 +9,8 @@
 | `tape` | what was read of a batch of messages, and the columns that are made of it |
 | `arrays` | Arrow arrays from the buffers that kernels filled |
 | `avro_reader`, `avro_tape` | the kernel that reads Avro, and its records on a tape |
+| `canonical`, `canonical_exact` | texts of counted times and packed decimals: kernels, and Python for the rest |
+| `openings` | what many messages begin with, cut off before they are read |
 | `image_kernels` | which values of one image another has not |
 | `json_writer` | JSON texts from columns |
 | `typed`, `typed_exact` | texts as typed columns: kernels for the ordinary text, Python for every other |

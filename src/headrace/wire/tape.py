@@ -139,6 +139,18 @@ class Tape:
         count = tape_kernels.list_members(self.data, self.tokens, at, second, seen, offsets, names, values)
         return Members(offsets, names[:count], values[:count])
 
+    def field_counts(self, at: Array) -> Array:
+        """How many members each object has, a name that is repeated as often as it stands; 0 for what is none."""
+        counts = np.empty(at.size, np.int32)
+        tape_kernels.count_fields(self.tokens, at, counts)
+        return counts
+
+    def among(self, at: Array, texts: Names) -> Array:
+        """Whether each place holds one of a few texts, as it stands in the message."""
+        found = np.zeros(at.size, np.bool_)
+        tape_kernels.among(self.data, self.tokens, at, texts.table, found)
+        return found
+
     def groups(self, at: Array) -> Groups:
         """Rows that have the same text, as it stands in the message, at each line of a matrix of places."""
         of, first = np.empty(at.shape[1], np.int32), np.empty(at.shape[1], np.int32)

@@ -166,6 +166,33 @@ def _are_alike(data: Array, tokens: Tokens, at: Array, a: Any, b: Any) -> Any:
 
 
 @kernel
+def count_fields(tokens: Tokens, at: Array, counts: Array) -> None:
+    """Fill how many members each object has, as it stands; what is none has none."""
+    for r in range(at.size):
+        counts[r] = 0
+        o = at[r]
+        if o >= 0 and tokens.kind[U(o)] == OBJECT:
+            t, end = o + 1, tokens.behind[U(o)]
+            while t < end:
+                counts[r] += 1
+                t = tokens.behind[U(t + 1)]
+
+
+@kernel
+def among(data: Array, tokens: Tokens, at: Array, texts: NameTable, found: Array) -> None:
+    """Fill whether each place holds one of a few texts, as it stands in the message."""
+    for r in range(at.size):
+        t = at[r]
+        if t < 0:
+            continue
+        size = tokens.size[U(t)]
+        for k in range(texts.size.size):
+            if texts.size[k] == size and same(texts.data, texts.start[k], data, tokens.start[U(t)], size):
+                found[r] = True
+                break
+
+
+@kernel
 def measure_texts(tokens: Tokens, at: Array) -> Any:
     """How many bytes the texts of these places have at most."""
     total = 0

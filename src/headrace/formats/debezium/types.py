@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.changes import Column, LogicalType, TableId, TableSchema
-from headrace.formats import debezium_texts as texts
+from headrace.formats.debezium import values as texts
+from headrace.wire.canonical_exact import MOST_DIGITS
 
 _INTEGERS = ("int8", "int16", "int32", "int64")
 _CONNECT = "org.apache.kafka.connect.data."
 _TIME = "io.debezium.time."
-MOMENTS = {
+_MOMENTS = {
     f"{_TIME}Time": ("time", 3),
     f"{_TIME}MicroTime": ("time", 6),
     f"{_TIME}NanoTime": ("time", 9),
@@ -45,9 +46,6 @@ _STRUCTURED = {
     f"{_TIME}StructuredTimestamp": "timestamp",
     f"{_TIME}StructuredZonedTimestamp": "zoned_timestamp",
 }
-_PRECISE_FORMS = (*_DATES, *MOMENTS, *_ISO, _DECIMAL, _VARIABLE, *_STRUCTURED)
-PLAIN_FORMS = ("int8", "int16", "int32", "int64", "float", "float32", "double", "float64", "boolean", "bytes", "string")
-"""The types without a name of their own."""
 # Values of generation 3 that carry a precision beyond any column's.
 _MOST_PRECISION = 1_000_000
 _SOURCE_COLUMN = "__debezium.source.column."
@@ -59,7 +57,7 @@ class FieldText:
 
     Args:
         logical: what its values mean.
-        code: how a value is spelled, one of the numbers of `debezium_texts`.
+        code: how a value is spelled, one of the numbers of `values`.
         unit: the fraction digits of a count of time.
         digits: those of its text; -1 for the unit's.
         scale: digits after the point.
@@ -73,20 +71,12 @@ class FieldText:
     scale: int = 0
     listed: bool = False
 
-    def sql(self, value: str) -> str:
-        """Spark SQL from the value's JSON read as text to its canonical text; null where it can't be read."""
-        return texts.text_by_code(self.code, value, unit=str(self.unit), digits=str(self.digits), scale=str(self.scale))
-
     @property
-    def plan(self) -> dict[str, Any]:
-        """A value of `debezium_texts.FIELD_DDL`."""
-        return {
-            "code": self.code,
-            "unit": self.unit,
-            "digits": self.digits,
-            "scale": self.scale,
-            "listed": self.listed,
-        }
+    def spelling(self) -> texts.Spelling | None:
+        """What its values need to become canonical texts; None where they are already."""
+        if self.code == texts.AS_IS:
+            return None
+        return texts.Spelling(self.code, self.unit, self.digits, self.scale, listed=self.listed)
 
 
 def field_text(field: Mapping[str, Any], known: LogicalType | None = None, binary: str = "bytes") -> FieldText:
@@ -108,8 +98,8 @@ def field_text(field: Mapping[str, Any], known: LogicalType | None = None, binar
         return FieldText(LogicalType("decimal"), texts.VARIABLE_DECIMAL)
     if name in _DATES:
         return FieldText(LogicalType("date"), texts.DATE)
-    if name in MOMENTS:
-        kind, unit = MOMENTS[name]
+    if name in _MOMENTS:
+        kind, unit = _MOMENTS[name]
         code = texts.TIME if kind == "time" else texts.TIMESTAMP
         digits = known.digits if known is not None else -1
         return FieldText(LogicalType(kind, unit if known is None else digits), code, unit, digits)
@@ -158,7 +148,7 @@ def _plain(connect: Any, field: Mapping[str, Any], known: LogicalType | None, bi
 
 def _decimal(parameters: Mapping[str, Any]) -> FieldText:
     # One that no value can have stays one, and in a plan's 32 bits.
-    most = texts.MOST_DIGITS + 1
+    most = MOST_DIGITS + 1
     scale = max(-most, min(int(parameters.get("scale") or 0), most))
     stated = parameters.get("connect.decimal.precision")
     # PostgreSQL's numeric(2,4) has more places than digits, which no other type system knows.
@@ -166,10 +156,6 @@ def _decimal(parameters: Mapping[str, Any]) -> FieldText:
     if scale > precision or scale < 0:
         return FieldText(LogicalType("decimal"), texts.DECIMAL, scale=scale)
     return FieldText(LogicalType("decimal", precision, scale), texts.DECIMAL, scale=scale)
-
-
-NAMED_FORMS = {name: field_text({"type": "int64", "name": name}) for name in _PRECISE_FORMS}
-"""The forms that a schema's name decides; any other name leaves a value as its type has it."""
 
 
 def column_of(field: Mapping[str, Any], position: int) -> Column:

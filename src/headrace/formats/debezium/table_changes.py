@@ -14,9 +14,6 @@ from typing import Any
 from headrace.changes import Column, LogicalType, TableId, TableSchema
 from headrace.changes.types import MAX_DECIMAL_PRECISION
 
-CHANGES_DDL = "array<struct<change:string,database:string,schema:string,name:string,id:string,text:string>>"
-"""What `table_changes` gives, as a Spark type; `id` and `text` are null where the message has no structure."""
-
 # The least length that drivers report of a type that may hold gigabytes.
 _LARGE = 0x3FFFFFFF
 _PARENTHESES = re.compile(r"\s*\([^)]*\)")

@@ -1,0 +1,220 @@
+"""Debezium's events to change rows.
+
+1. The engine reads keys and values without the schemas in front of them (`payload`). Rows in the ordinary form and
+   tombstones go on together (`message`); every other message is looked at by itself (`others`).
+2. What messages say of their tables is read once for each distinct text (`structures`).
+3. Values are spelled as canonical text (`values`); images, keys and facts become columns (`images`, `facts`). A message
+   with a value that can't be read is one `error` row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.formats.announced import Announcer
+from headrace.formats.change_columns import error_row
+from headrace.formats.codec import Codec, change_schema, in_order, kafka_batch
+from headrace.formats.debezium.facts import fact_columns
+from headrace.formats.debezium.images import Layout, Read, doubled, either, keys_of, map_images, struct_images
+from headrace.formats.debezium.message import FIELD, OPERATIONS, ROW_OPERATIONS, TOMBSTONE, Messages
+from headrace.formats.debezium.others import EVENT_FORM, other_rows
+from headrace.formats.debezium.payload import Schemas
+from headrace.formats.debezium.rows import Rows
+from headrace.formats.debezium.structures import UNKNOWN, Known, Reading, Told, known_of
+from headrace.formats.debezium.values import placeholders
+from headrace.wire.json_writer import string_lists
+from headrace.wire.spans import Array
+from headrace.wire.typed import TypedColumn
+
+_D, _T = OPERATIONS.index("d"), OPERATIONS.index("t")
+_CODES = pa.array(ROW_OPERATIONS, pa.string())
+
+
+class DebeziumDecoder(Codec):
+    """Reads messages; what it remembers is which structures it knows and has announced."""
+
+    def __init__(self, reading: Reading) -> None:
+        self._reading = reading
+        self.schema = change_schema(None if reading.typed is None else reading.typed.schema)
+        self._values, self._keys = Schemas(), Schemas()
+        self._numbers: dict[Told, int] = {}
+        self._known: list[Known] = [UNKNOWN]
+        self._row_layout, self._key_layout = Layout([None]), Layout([None])
+        self._announcer = Announcer(self.schema)
+        self._absent = placeholders(reading.placeholder)
+
+    def feed(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """The change rows of messages, in their order."""
+        batch = kafka_batch(batch)
+        messages = Messages(batch, self._reading, self._values, self._keys)
+        rows = self._rows(batch, messages)
+        problems: dict[int, str] = {}
+        whole = self._columns(batch, messages, rows, problems)
+        plain = np.zeros(batch.num_rows, bool)
+        plain[rows.message] = True
+        odd: list[dict[str, object]] = [error_row(batch, number, problem) for number, problem in problems.items()]
+        places = list(problems)
+        for number in np.flatnonzero(~plain):
+            made = other_rows(batch, messages, self._reading, int(number), self._values)
+            odd += made
+            places += [int(number)] * len(made)
+        if problems:
+            kept = ~np.isin(rows.message, list(problems))
+            whole = whole.filter(pa.array(kept))
+            rows = Rows(*(part[kept] for part in vars(rows).values()))
+        structures = [None if self._reading.typed is not None else known.schema for known in self._known]
+        told = np.where(rows.op == TOMBSTONE, 0, rows.known)
+        result = self._announcer.announce(batch, rows.message, told, structures)
+        result.append((rows.message, whole))
+        if odd:
+            result.append((np.array(places, np.int64), pa.RecordBatch.from_pylist(odd, self.schema)))
+        yield in_order(result)
+
+    def _rows(self, batch: pa.RecordBatch, messages: Messages) -> Rows:
+        message = np.flatnonzero(messages.ordinary)
+        op = messages.op[message]
+        before, after = (
+            np.where(messages.tape.is_value(at) & (op != TOMBSTONE), at, np.int32(-1))
+            for at in (messages.at[FIELD[name]][message] for name in ("before", "after"))
+        )
+        key = messages.key.at[message]
+        key = np.where(messages.key.tape.is_value(key), key, np.int32(-1))
+        return Rows(message, op, self._identify(batch, messages, message), before, after, key)
+
+    def _identify(self, batch: pa.RecordBatch, messages: Messages, message: Array) -> Array:
+        """The number of what each row's table is known as."""
+        reading = self._reading
+        value, key = messages.value.schema[message], messages.key.schema[message]
+        given = reading.tables is not None or reading.typed is not None
+        found = np.zeros(message.size, np.int64)
+        rows = np.arange(message.size) if given else np.flatnonzero((value >= 0) | (key >= 0))
+        if not rows.size:
+            return found
+        told = message[rows]
+        places = np.ascontiguousarray(messages.source[:3][:, told])
+        if reading.typed is not None:
+            places[:] = -1
+        groups = messages.tape.groups(places)
+        topics = batch.column("topic").dictionary_encode()
+        topic = topics.indices.fill_null(-1).to_numpy()[told]
+        numbers = np.stack([value[rows], key[rows], groups.of, topic]).astype(np.int64)
+        first, of = _alike(numbers)
+        places_of = places[:, first]
+        texts = [messages.tape.texts(np.ascontiguousarray(line)).to_pylist() for line in places_of]
+        numbered = []
+        for n, row in enumerate(first):
+            parts = (
+                None if numbers[0, row] < 0 else self._values.texts[numbers[0, row]],
+                None if numbers[1, row] < 0 else self._keys.texts[numbers[1, row]],
+                *(line[n] for line in texts),
+                None if topic[row] < 0 else topics.dictionary[topic[row]].as_py(),
+            )
+            told_as = Told(*parts)
+            if told_as not in self._numbers:
+                self._numbers[told_as] = len(self._known)
+                self._known.append(known_of(told_as, reading))
+            numbered.append(self._numbers[told_as])
+        if len(self._known) > len(self._row_layout.fields):
+            self._row_layout = Layout([known.row for known in self._known])
+            self._key_layout = Layout([known.key for known in self._known])
+        found[rows] = np.array(numbered)[of]
+        return found
+
+    def _columns(
+        self, batch: pa.RecordBatch, messages: Messages, rows: Rows, problems: dict[int, str]
+    ) -> pa.RecordBatch:
+        """The change rows; those of messages with a problem are to be left out."""
+        reading, tape, images = self._reading, messages.tape, rows.images
+        known, typed = np.tile(rows.known, 2), reading.typed
+        # Before values are spelled: what stands for one that is not carried is told by its text on the wire.
+        members = tape.members(images) if typed is None else None
+        carried = None if members is None else ~tape.among(members.values, self._absent)
+        lenient = typed is not None
+        values = self._row_layout.read(tape, images, known, absent=self._absent, lenient=lenient)
+        keys = self._key_layout.read(messages.key.tape, rows.key, rows.known, absent=None, lenient=lenient)
+        newest: Array = np.where(rows.after >= 0, rows.after, rows.before)
+        wanted = reading.keys if typed is None else typed.schema.key
+        use = (rows.key < 0) & (newest >= 0) if typed is None else None
+        key = keys_of(messages.key.tape, rows.key, reading.table_field, wanted, (tape, newest, use))
+        twice = doubled(tape, images, values, members)
+        self._note(messages, rows, values, keys, twice, key.present, problems)
+        own = typed.schema.id if typed is not None and typed.schema.id.name else None
+        columns = fact_columns(batch, messages, rows, own, reading.unwrapped) | {
+            "op": _CODES.take(pa.array(rows.op)),
+            "key": key.as_maps(),
+            "key_text": string_lists(key.offsets, key.texts, key.present),
+            "schema_id": self._schema_ids(rows),
+        }
+        if members is not None:
+            flat = np.tile(messages.flat[rows.message], 2)
+            columns |= map_images(tape, images, members, carried, flat, reading.unwrapped)
+        if typed is not None:
+            names = [column.name for column in typed.schema.columns]
+            at = self._row_layout.columns_at(values, known, names)
+            structs, misfits = struct_images(tape, images, at, typed.schema, self.schema.field("before").type)
+            columns |= structs
+            for row, problem in misfits:
+                problems.setdefault(int(rows.message[row]), problem)
+        if reading.tombstone_as_delete and reading.unwrapped is not None:
+            deletes = (rows.op == TOMBSTONE) & key.present
+            columns["op"] = pc.if_else(pa.array(deletes), "d", columns["op"])
+            if typed is None:
+                columns["before"] = either(deletes, columns["key"], columns["before"])
+        return pa.RecordBatch.from_arrays(
+            [columns.get(f.name, pa.nulls(rows.message.size, f.type)) for f in self.schema], schema=self.schema
+        )
+
+    def _note(
+        self,
+        messages: Messages,
+        rows: Rows,
+        values: Read,
+        keys: Read,
+        twice: Array,
+        has_key: Array,
+        problems: dict[int, str],
+    ) -> None:
+        """Note the messages that can't be read, each with the first reason."""
+        count, is_data = rows.message.size, rows.op != TOMBSTONE
+        reasons = [known.problem for known in self._known]
+        if any(reasons):
+            for row in np.flatnonzero(is_data & np.array([reason is not None for reason in reasons])[rows.known]):
+                problems.setdefault(int(rows.message[row]), reasons[rows.known[row]] or "")
+        planned = np.array([known.row is not None for known in self._known])[rows.known]
+        failed, lost = (part[:count] | part[count:] for part in (values.failed, twice))
+        malformed = np.zeros(count, np.bool_)
+        for line in (1, 2):
+            at = np.ascontiguousarray(messages.transaction[line][rows.message])
+            if (at >= 0).any():
+                malformed[TypedColumn(messages.tape, at, pa.int64()).refused] = True
+        no_new = (rows.op != _D) & (rows.op != _T) & (rows.after < 0)
+        nothing = (rows.op == _D) & (rows.before < 0) & ~has_key
+        for reason, wrong in (
+            (EVENT_FORM, malformed & is_data),
+            ("A field stands twice in the value.", lost & ~planned),
+            ("The value does not follow its schema.", failed | lost),
+            ("The key does not follow its schema.", keys.failed),
+            ("The event carries no new row.", no_new & is_data),
+            ("The event carries neither the old row nor a key.", nothing),
+        ):
+            for row in np.flatnonzero(wrong):
+                problems.setdefault(int(rows.message[row]), reason)
+
+    def _schema_ids(self, rows: Rows) -> pa.StringArray:
+        ids = [None if known.schema is None else known.schema.fingerprint for known in self._known]
+        return pa.array(ids, pa.string()).take(pa.array(np.where(rows.op == TOMBSTONE, 0, rows.known)))
+
+
+def _alike(numbers: Array) -> tuple[Array, Array]:
+    """The first column of each kind in a matrix, and the number of each column's kind."""
+    of: Array = np.zeros(numbers.shape[1], np.int64)
+    for line in numbers:
+        least, most = line.min(), line.max()
+        if least < most:
+            _, of = np.unique(of * (most - least + 1) + (line - least), return_inverse=True)
+    _, first = np.unique(of, return_index=True)
+    return first, of

@@ -1,0 +1,224 @@
+"""Images and keys of the rows of a batch: their values as canonical texts, as maps, and as typed structs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.changes import TableSchema
+from headrace.formats.change_columns import struct_column
+from headrace.formats.debezium.rows import Members
+from headrace.formats.debezium.structures import Fields
+from headrace.formats.debezium.values import Spelling
+from headrace.wire import tape as tapes
+from headrace.wire.arrays import list_array, offsets_of
+from headrace.wire.names import Names
+from headrace.wire.spans import Array
+from headrace.wire.tape import Tape
+from headrace.wire.typed import TypedColumn
+
+MISFIT = "The value of column '{}' is no {} as the options say."
+_NO_FIELDS = Fields((), (), ())
+
+
+@dataclass
+class Read:
+    """What was found of a column of objects.
+
+    Args:
+        at: the places of their values: a line for each place in `Fields`, a column for each object.
+        failed: which of them hold a value that is not written as their fields say.
+    """
+
+    at: Array
+    failed: Array
+
+
+class Layout:
+    """The fields of all known structures, as one set of names for each, and how each one's values are written."""
+
+    def __init__(self, fields: Sequence[Fields | None]) -> None:
+        self.fields = [found or _NO_FIELDS for found in fields]
+        self.names = Names([found.names for found in self.fields])
+        self.spellings: dict[Spelling, int] = {}
+        self._plan = np.zeros((self.names.width, len(fields)), np.int16)
+        for number, found in enumerate(self.fields):
+            for place, spelling in enumerate(found.spellings):
+                if spelling is not None:
+                    self._plan[place, number] = self.spellings.setdefault(spelling, len(self.spellings) + 1)
+        self._renamed = {number for number, found in enumerate(self.fields) if found.names != found.columns}
+
+    def read(self, tape: Tape, at: Array, known: Array, *, absent: Names | None, lenient: bool) -> Read:
+        """Find the fields of objects, and write canonical texts and columns' names in place of what the wire has.
+
+        Args:
+            tape: where the objects are.
+            at: their places.
+            known: which structure each follows.
+            absent: the texts of values that are not carried; None where that does not occur.
+            lenient: whether a value that is written otherwise keeps its text.
+        """
+        failed = np.zeros(at.size, np.bool_)
+        if not self.names.width or not at.size:
+            return Read(np.full((0, at.size), -1, np.int32), failed)
+        found = tape.fields(at, self.names, known.astype(np.int32))
+        if absent is not None:
+            found[tape.among(found.reshape(-1), absent).reshape(found.shape)] = -1
+        used = np.unique(known)
+        tokens, texts = self._renames(found, known, used)
+        chosen = self._plan[:, known] if used.size > 1 else None
+        present = np.unique(self._plan[:, used])
+        for spelling, number in self.spellings.items():
+            if number not in present:
+                continue
+            if chosen is None:
+                lines = np.flatnonzero(self._plan[:, used[0]] == number)
+                places, row = found[lines].reshape(-1), np.tile(np.arange(at.size), lines.size)
+            else:
+                line, row = np.nonzero(chosen == number)
+                places = found[line, row]
+            there = tape.is_value(places)
+            places, row = np.ascontiguousarray(places[there]), row[there]
+            if not places.size:
+                continue
+            made = spelling.canonical(tape, places)
+            if made.null_count:
+                wrong = made.is_null().to_numpy(zero_copy_only=False)
+                if not (lenient and spelling.is_lenient):
+                    failed[row[wrong]] = True
+                places, made = places[~wrong], made.drop_null()
+            if not spelling.is_checked_only:
+                tokens.append(places)
+                texts.append(made)
+        if tokens:
+            tape.replace(np.concatenate(tokens), pa.concat_arrays(texts))
+        return Read(found, failed)
+
+    def _renames(self, found: Array, known: Array, used: Array) -> tuple[list[Array], list[pa.StringArray]]:
+        """The places of names that are not their columns', and the columns' names."""
+        tokens: list[Array] = []
+        texts: list[pa.StringArray] = []
+        for number in self._renamed.intersection(map(int, used)):
+            fields = self.fields[number]
+            for place, (name, column) in enumerate(zip(fields.names, fields.columns, strict=True)):
+                at = found[place, known == number]
+                at = at[at >= 0] - 1
+                if name != column and at.size:
+                    tokens.append(at)
+                    texts.append(pa.array([column] * at.size, pa.string()))
+        return tokens, texts
+
+    def columns_at(self, read: Read, known: Array, names: Sequence[str]) -> Array:
+        """The places of columns' values: a line for each name."""
+        # A line behind the last, where nothing is.
+        padded = np.concatenate([read.at, np.full((1, known.size), -1, np.int32)])
+        lines = np.full((len(names), len(self.fields)), -1, np.int64)
+        for number in np.unique(known):
+            place = {column: n for n, column in enumerate(self.fields[number].columns)}
+            lines[:, number] = [place.get(name, -1) for name in names]
+        return np.ascontiguousarray(padded[lines[:, known], np.arange(known.size)])
+
+
+def map_images(
+    tape: Tape, images: Array, members: tapes.Members, kept: Array, flat: Array, prefix: str | None
+) -> dict[str, pa.Array]:
+    """Old and new images, one behind the other, as columns of maps.
+
+    Args:
+        tape: where they are.
+        images: their places.
+        members: their members.
+        kept: which of the members are carried.
+        flat: which of the images are flat records.
+        prefix: what the names of a flat record's added fields begin with, which are no columns.
+    """
+    if prefix is not None:
+        added = pc.starts_with(tape.texts(members.names), prefix).to_numpy(zero_copy_only=False)
+        kept = kept & ~(added & np.repeat(flat, np.diff(members.offsets)))
+    made = Members.of(tape, members, kept, images >= 0).as_maps()
+    count = images.size // 2
+    return {"before": made.slice(0, count), "after": made.slice(count)}
+
+
+def struct_images(
+    tape: Tape, images: Array, at: Array, schema: TableSchema, kind: pa.StructType
+) -> tuple[dict[str, pa.Array], list[tuple[int, str]]]:
+    """Old and new images, one behind the other, as columns of structs; and which rows have a value that does not fit.
+
+    Args:
+        tape: where they are.
+        images: their places.
+        at: the places of the columns' values.
+        schema: the structure.
+        kind: the type of the structs.
+    """
+    count = images.size // 2
+    typed = [TypedColumn(tape, at[place], field.type) for place, field in enumerate(kind)]
+    names = pa.array([column.name for column in schema.columns], pa.string())
+    found: dict[str, pa.Array] = {}
+    for name, part in (("before", slice(0, count)), ("after", slice(count, 2 * count))):
+        present = images[part] >= 0
+        absent = (at[:, part] < 0).T & present[:, None]
+        arrays = {f.name: column.values.slice(part.start, count) for f, column in zip(kind, typed, strict=True)}
+        found[name] = struct_column(kind, arrays, pa.array(present))
+        left_out = names.take(pa.array(np.nonzero(absent)[1]))
+        found[f"{name}_absent"] = list_array(offsets_of(absent.sum(axis=1)), left_out, absent.any(axis=1))
+    misfits = [
+        (int(row) % count, MISFIT.format(column.name, column.logical.spark_type))
+        for column, read in zip(schema.columns, typed, strict=True)
+        for row in read.refused
+    ]
+    return found, misfits
+
+
+def doubled(tape: Tape, images: Array, read: Read, members: tapes.Members | None) -> Array:
+    """Which images have a field twice."""
+    counts = tape.field_counts(images)
+    if members is None:
+        # As many as were found are there once; the others are looked at.
+        suspicious = counts > (read.at >= 0).sum(axis=0)
+        members = tape.members(np.where(suspicious, images, np.int32(-1)).astype(np.int32))
+        counts = np.where(suspicious, counts, 0)
+    twice: Array = np.diff(members.offsets) < counts
+    return twice
+
+
+def keys_of(
+    tape: Tape, keys: Array, table_field: str, wanted: Sequence[str], images: tuple[Tape, Array, Array | None]
+) -> Members:
+    """Keys: the message's own, or columns of the image.
+
+    Args:
+        tape: where the messages' keys are.
+        keys: their places.
+        table_field: a field that is no part of them.
+        wanted: the columns of the image.
+        images: where the newest images are, their places, and for which rows they may say the key, as far as they carry
+            some of the columns; None for those that carry all.
+    """
+    members = tape.members(keys)
+    kept = tape.is_value(members.values) & tape.among(members.names, Names([(table_field,)]))
+    own = Members.of(tape, members, ~kept, keys >= 0)
+    image_tape, image, use = images
+    if not wanted:
+        return own
+    at = image_tape.fields(image, Names([wanted]))
+    there = at >= 0
+    chosen = there.all(axis=0) if use is None else use
+    if not chosen.any():
+        return own
+    there &= chosen
+    row, place = there.T.nonzero()
+    names = pa.array(list(wanted), pa.string()).take(pa.array(place))
+    texts = image_tape.texts(np.ascontiguousarray(at[place, row]))
+    return own.with_others(Members(offsets_of(there.sum(axis=0)), names, texts, chosen))
+
+
+def either(mask: Array, one: pa.MapArray, other: pa.MapArray) -> pa.MapArray:
+    """The maps of one column where the mask is set, else those of the other."""
+    rows = np.where(mask, 0, len(one)) + np.arange(len(one))
+    return pa.concat_arrays([one, other]).take(pa.array(rows))

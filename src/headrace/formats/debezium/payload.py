@@ -1,0 +1,126 @@
+"""Keys or values of one batch as Connect's JsonConverter writes them: a payload, or `{"schema":..,"payload":..}`.
+
+A schema is many times as long as its payload, and the same for all messages of a table. So what stands in front of a
+payload is remembered once it was read, and cut off by comparing bytes where it comes again.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.wire.json_exact import NULL, OBJECT, READ
+from headrace.wire.names import Names
+from headrace.wire.openings import Openings
+from headrace.wire.spans import Array
+from headrace.wire.tape import Tape
+
+_PARTS = Names([("schema", "payload")])
+_MOST_BYTES = 16 << 20
+_MOST_OPENINGS = 2_000
+_SAMPLE, _SAMPLES = 32, 16
+
+
+class Schemas:
+    """The schemas that a task has met, by number, and what stands in front of their payloads."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self._numbers: dict[str, int] = {}
+        self._schema_of: dict[bytes, int] = {}
+        self._openings = Openings((), b"}")
+        self._bytes = 0
+
+    def number(self, text: str) -> int:
+        """The number of a schema's text."""
+        if text not in self._numbers:
+            self._numbers[text] = len(self.texts)
+            self.texts.append(text)
+        return self._numbers[text]
+
+    @property
+    def openings(self) -> Openings:
+        """What is cut off."""
+        return self._openings
+
+    @property
+    def of_opening(self) -> Array:
+        """The schema's number of each opening, and -1 behind them."""
+        return np.array([*self._schema_of.values(), -1], np.int64)
+
+    def remember(self, opened: list[tuple[bytes, int]]) -> None:
+        """Openings, each with the number of its schema."""
+        count = len(self._schema_of)
+        for text, number in opened:
+            fits = self._bytes + len(text) <= _MOST_BYTES and len(self._schema_of) < _MOST_OPENINGS
+            if fits and text not in self._schema_of:
+                self._schema_of[text] = number
+                self._bytes += len(text)
+        if len(self._schema_of) > count:
+            self._openings = Openings(tuple(self._schema_of), b"}")
+
+
+class Payloads:
+    """What the engine found in a column of keys or values.
+
+    `at` are the payloads' places, -1 where a message is null or can't be read; `schema` the number of each one's
+    schema in `Schemas`, -1 where it has none.
+    """
+
+    def __init__(self, values: pa.BinaryArray, schemas: Schemas) -> None:
+        opening = self._openings(values, schemas)
+        of_opening = schemas.of_opening
+        while True:
+            cut = opening >= 0
+            self.tape = Tape(schemas.openings.cut(values, opening) if cut.any() else values)
+            # What is not read without its opening says why as a whole only.
+            wrong = cut & (self.tape.verdict != READ)
+            if not wrong.any():
+                break
+            opening[wrong] = -1
+        self.at: Array = self.tape.root.copy()
+        self.schema: Array = of_opening[opening]
+        self._open(np.flatnonzero(~cut), schemas)
+
+    @staticmethod
+    def _openings(values: pa.BinaryArray, schemas: Schemas) -> Array:
+        """The number of each message's opening. New ones are learned from few messages before all are read."""
+        given = values.is_valid().to_numpy(zero_copy_only=False)
+        for _ in range(_SAMPLES):
+            opening = schemas.openings.of(values)
+            rows = np.flatnonzero(given & (opening < 0))
+            known = schemas.openings
+            if rows.size > _SAMPLE:
+                Payloads(values.take(pa.array(rows[:_SAMPLE])), schemas)
+            if schemas.openings is known:
+                break
+        return opening
+
+    def _open(self, rows: Array, schemas: Schemas) -> None:
+        """Find schema and payload where both stand in the text that was read."""
+        tape = self.tape
+        rows = rows[tape.field_counts(np.ascontiguousarray(self.at[rows])) == 2]
+        if not rows.size:
+            return
+        schema, payload = tape.fields(np.ascontiguousarray(self.at[rows]), _PARTS)
+        kinds = tape.kinds(schema)
+        fine = (payload >= 0) & ((kinds == OBJECT) | (kinds == NULL))
+        self.at[rows[fine]] = payload[fine]
+        named = fine & (kinds == OBJECT)
+        rows, schema, payload = rows[named], np.ascontiguousarray(schema[named]), payload[named]
+        if not rows.size:
+            return
+        groups = tape.groups(schema[None, :])
+        numbers = [schemas.number(text) for text in tape.texts(np.ascontiguousarray(schema[groups.first])).to_pylist()]
+        self.schema[rows] = np.array(numbers)[groups.of]
+        opened = []
+        for first, number in zip(groups.first, numbers, strict=True):
+            if schema[first] < payload[first] and tape.kinds(payload[first : first + 1])[0] == OBJECT:
+                begin, end = tape.tokens.start[tape.root[rows[first]]], tape.tokens.start[payload[first]]
+                opened.append((tape.data[begin:end].tobytes(), number))
+        schemas.remember(opened)
+
+    @property
+    def empty(self) -> Array:
+        """Whether the payload is null."""
+        return (self.at >= 0) & (self.tape.kinds(self.at) == NULL)

@@ -1,0 +1,267 @@
+"""What Debezium's messages say of their tables, read once for each distinct text, in the task that meets it.
+
+A message carries its schema, or it is known otherwise: by the option `schema`, whose tables are found by their topics.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from headrace.changes import TableId, TableSchema
+from headrace.errors import OptionError
+from headrace.formats.debezium.types import FieldText, field_text, table_of
+from headrace.formats.debezium.values import AS_IS, INSTANT, Spelling
+from headrace.formats.debezium_options import field_rules, value_modes
+from headrace.formats.debezium_schema import SHAPES, key_schema, value_schema
+from headrace.formats.debezium_topics import topics
+from headrace.options import Options
+
+Field = Mapping[str, Any]
+_COUNTED = {"connect": 3, "nanoseconds": 9}
+
+
+@dataclass(frozen=True)
+class GivenTable:
+    """A structure that the user gave, and its fields on the wire as the options say: those of a row, those of a key."""
+
+    schema: TableSchema
+    row: Sequence[Field]
+    key: Sequence[Field]
+
+
+@dataclass(frozen=True)
+class GivenTables:
+    """The structures that the user gave.
+
+    Args:
+        by_topic: the tables by topic.
+        whole_topics: whether those topics are whole; else they are what a topic ends with.
+        shared: topics without a database that several of the tables could have: there only the message tells.
+    """
+
+    by_topic: Mapping[str, GivenTable] = field(default_factory=dict)
+    whole_topics: bool = True
+    shared: frozenset[str] = frozenset()
+
+    def find(self, topic: str, id: TableId) -> GivenTable | None:
+        """The table of a message by its topic; another database's table in that topic is another table."""
+        found = self.by_topic.get(topic)
+        if found is None and not self.whole_topics:
+            # The longest first, so that a table of another schema is not taken for it.
+            ends = [topic[n + 1 :] for n, char in enumerate(topic) if char in "._-"]
+            topic = next((end for end in ends if end in self.by_topic or end in self.shared), topic)
+            found = self.by_topic.get(topic)
+        by_id = next((given for given in self.by_topic.values() if given.schema.id == id), None)
+        if found is None:
+            return by_id if topic in self.shared else None
+        return found if not id.database or found.schema.id.database in ("", id.database) else by_id
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How messages are read.
+
+    Args:
+        table_field: the key field by which a router tells tables apart; no part of a key.
+        binary: how bytes stand as text.
+        times: the time precision mode, by which a bare number is an instant.
+        placeholder: what stands for a value that a change does not carry.
+        heartbeats: what the topics of heartbeats begin with.
+        unwrapped: what the names of added fields begin with, where rows are flat.
+        tombstone_as_delete: whether a flat row without a value is a delete.
+        keys: the key columns that the user names, for messages without a key.
+        tables: the structures that the user gave; None where messages' own are used.
+        typed: the one that struct images follow.
+    """
+
+    table_field: str
+    binary: str
+    times: str
+    placeholder: str
+    heartbeats: str
+    unwrapped: str | None = None
+    tombstone_as_delete: bool = False
+    keys: tuple[str, ...] = ()
+    tables: GivenTables | None = None
+    typed: GivenTable | None = None
+
+
+@dataclass(frozen=True)
+class Told:
+    """The parts of a message by which its table is known; None where it has none."""
+
+    value: str | None
+    key: str | None
+    database: str | None
+    schema: str | None
+    table: str | None
+    topic: str | None
+
+
+@dataclass(frozen=True)
+class Fields:
+    """The fields of a row or key in order: names on the wire, columns, and how values are written (None: as text)."""
+
+    names: tuple[str, ...]
+    columns: tuple[str, ...]
+    spellings: tuple[Spelling | None, ...]
+
+
+@dataclass(frozen=True)
+class Known:
+    """What all messages that tell the same have in common.
+
+    Args:
+        schema: the structure that rows follow; None where there is none.
+        row: the fields of a row; None where nobody says them.
+        key: the fields of a key, likewise.
+        problem: why rows can't be read.
+    """
+
+    schema: TableSchema | None = None
+    row: Fields | None = None
+    key: Fields | None = None
+    problem: str | None = None
+
+
+UNKNOWN = Known()
+NO_SCHEMA = "The value carries no schema and none was given for its topic."
+BAD_SCHEMA = "The schema of the value can't be read."
+BAD_KEY_SCHEMA = "The schema of the key can't be read."
+
+
+def known_of(told: Told, reading: Reading) -> Known:
+    """Read what a message tells of its table. A text that is no schema is a problem of its rows."""
+    try:
+        return _known(told, reading)
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return Known(problem=BAD_SCHEMA if told.value is not None else BAD_KEY_SCHEMA)
+
+
+def _known(told: Told, reading: Reading) -> Known:
+    key_fields = [f for f in _fields(_connect(told.key)) if f.get("field") != reading.table_field]
+    envelope = _connect(told.value)
+    row = None if envelope is None else _row_fields(envelope, reading.unwrapped)
+    id = TableId(told.database or "", told.schema or "", told.table or "")
+    given = reading.typed
+    if reading.tables is not None:
+        given = reading.tables.find(told.topic or "", id)
+    if given is not None:
+        found = _of_given(given, row, key_fields, reading)
+        return replace(found, schema=None) if reading.typed is not None else found
+    key = _as_told(key_fields, reading.binary) if told.key is not None else None
+    if row is None:
+        problem = BAD_SCHEMA if envelope is not None else None
+        return Known(None, None, key, NO_SCHEMA if reading.tables is not None else problem)
+    if not id.name:
+        id = _id_of_name(str((envelope or {}).get("name") or ""), told.topic or "")
+    names = tuple(key.names) if key is not None else ()
+    return Known(table_of(id, row, names or reading.keys), _as_told(row, reading.binary), key)
+
+
+def _as_told(fields: Sequence[Field], binary: str) -> Fields:
+    names = tuple(f["field"] for f in fields)
+    return Fields(names, names, tuple(field_text(f, None, binary).spelling for f in fields))
+
+
+def _of_given(given: GivenTable, row: Sequence[Field] | None, key: Sequence[Field], reading: Reading) -> Known:
+    """A given structure; how values stand on the wire is what the message's own schema says, where it has one."""
+    columns = {f["field"]: c for f, c in zip(given.row, given.schema.columns, strict=True)}
+
+    def read(fields: Sequence[Field]) -> Fields:
+        names = tuple(f["field"] for f in fields)
+        spellings = []
+        for f in fields:
+            column = columns.get(f["field"])
+            text = field_text(f, None if column is None else column.logical, reading.binary)
+            typed = reading.typed is not None and column is not None and column.logical.spark_type == "timestamp"
+            spellings.append(_counted(text, reading.times) if typed else text.spelling)
+        return Fields(names, tuple(columns[n].name if n in columns else n for n in names), tuple(spellings))
+
+    # Without a key of its own, a key's fields may be any of the row's.
+    return Known(given.schema, read(row or given.row), read(key or (given.key or given.row)))
+
+
+def _counted(text: FieldText, times: str) -> Spelling | None:
+    """How an instant is written where its text may be a count."""
+    if text.code != AS_IS or times == "isostring":
+        return text.spelling
+    return Spelling(INSTANT, _COUNTED.get(times, 6))
+
+
+def _row_fields(envelope: Field, unwrapped: str | None) -> list[Field] | None:
+    """The fields of a row in a value's schema; none where it is no data change event's."""
+    fields = _fields(envelope)
+    if unwrapped is not None:
+        row = [f for f in fields if not str(f.get("field")).startswith(unwrapped)]
+        return None if str(envelope.get("name") or "").startswith("io.debezium.connector.") else row
+    by_name = {f.get("field"): f for f in fields}
+    found = by_name.get("after") or by_name.get("before")
+    if "op" not in by_name or found is None:
+        return None
+    return list(found.get("fields") or [])
+
+
+def _connect(text: str | None) -> Field | None:
+    if text is None:
+        return None
+    found = json.loads(text)
+    if not isinstance(found, dict):
+        raise ValueError("no schema")
+    return found
+
+
+def _fields(schema: Field | None) -> list[Field]:
+    return [] if schema is None else list(schema.get("fields") or [])
+
+
+def _id_of_name(name: str, topic: str) -> TableId:
+    """Where a row belongs by the name of its schema (`prefix.db.schema.table.Value`) or its topic."""
+    found = (name.rpartition(".")[0] or topic).split(".")[1:] or [topic]
+    database, schema, table = ["", "", "", *found][-3:]
+    return TableId(database, schema, table)
+
+
+def given_table(settings: Options, schema: TableSchema, topic: str = "t") -> GivenTable:
+    """A structure, with the fields of its rows and keys as the options say that they stand on the wire."""
+    shape, modes = SHAPES[settings["shape"]], value_modes(settings)
+    rules = field_rules(settings, shape)
+    envelope = value_schema(schema, topic, shape, modes, rules)
+    row = next(f for f in envelope["fields"] if f["field"] == "after")["fields"]
+    return GivenTable(schema, row, key_schema(schema, topic, modes, rules)["fields"])
+
+
+def given_tables(settings: Options, tables: Sequence[TableSchema]) -> GivenTables:
+    """Structures by the topics of their tables.
+
+    Raises:
+        OptionError: two structures can't be told apart by their topics.
+    """
+    prefix, names = settings["topic_prefix"], topics(settings, SHAPES[settings["shape"]])
+    found: dict[str, GivenTable] = {}
+    whole: dict[str, TableSchema] = {}
+    # Some connectors' topics do not carry the database.
+    bare = [names.of(TableId("", schema.id.schema, schema.id.name)) for schema in tables]
+    shared = {topic for topic, times in Counter(bare).items() if times > 1}
+    for schema, short in zip(tables, bare, strict=True):
+        topic = names.of(schema.id)
+        taken = whole.get(topic)
+        if taken is not None and taken.id == schema.id:
+            raise OptionError(
+                f"Option 'schema' of format 'debezium_json' holds two structures of table {schema.id}.",
+                remedy="Keep the one that the messages follow.",
+            )
+        if taken is not None:
+            raise OptionError(
+                f"Tables {taken.id} and {schema.id} share the topic '{topic}', so a structure can't be told by it.",
+                remedy="Decode messages with schemas, without the option 'schema'.",
+            )
+        whole[topic] = schema
+        found[topic] = given_table(settings, schema, topic)
+        if short not in shared:
+            found.setdefault(short, found[topic])
+    return GivenTables(found, bool(prefix), frozenset(shared - set(whole)))

@@ -1,0 +1,231 @@
+"""Debezium's values as canonical text, for the fields whose text on the wire is not the canonical one.
+
+Whole columns go through the kernels of `wire.canonical`; what they leave, and the forms that few messages have, one by
+one. What can't be read has no text. Exact numbers never pass through a double.
+
+Source: spec/format_debezium.md, logical types.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.wire.canonical import DATE as COUNTS_DATE
+from headrace.wire.canonical import TIME as COUNTS_TIME
+from headrace.wire.canonical import TIMESTAMP as COUNTS_TIMESTAMP
+from headrace.wire.canonical import decimal_texts, moment_texts, odd_floats, settled
+from headrace.wire.canonical_exact import decimal_text, float_text
+from headrace.wire.json_exact import FALSE, NUMBER, OBJECT, TRUE
+from headrace.wire.json_writer import to_text
+from headrace.wire.names import Names
+from headrace.wire.spans import Array
+from headrace.wire.tape import Tape
+from headrace.wire.typed import TypedColumn
+
+(
+    AS_IS, INTEGER, BOOLEAN, FLOAT, DATE, TIME, TIMESTAMP, DECIMAL, VARIABLE_DECIMAL, ISO, URL_SAFE, HEX, STRUCTURED,
+    INSTANT,
+) = range(14)  # fmt: skip
+"""How a value is spelled on the wire. `INSTANT` is a text, or a count without a schema that says so."""
+
+_COUNTS = {DATE: COUNTS_DATE, TIME: COUNTS_TIME, TIMESTAMP: COUNTS_TIMESTAMP, INSTANT: COUNTS_TIMESTAMP}
+_LENIENT = frozenset((INTEGER, BOOLEAN, FLOAT, DATE, TIME, TIMESTAMP, DECIMAL, INSTANT))
+_VARIABLE = Names([("scale", "value")])
+_MOST_SCALE = 1 << 20
+
+
+@dataclass(frozen=True)
+class Spelling:
+    """How a field's values are written.
+
+    Args:
+        code: one of the numbers above.
+        unit: the fraction digits of a count of time.
+        digits: those of its text; -1 for the unit's.
+        scale: digits after the point.
+        listed: whether the value is an array whose elements are written so.
+    """
+
+    code: int
+    unit: int = 6
+    digits: int = -1
+    scale: int = 0
+    listed: bool = False
+
+    @property
+    def is_checked_only(self) -> bool:
+        """Whether the text stays as it is, where it is one."""
+        return not self.listed and self.code in (INTEGER, BOOLEAN)
+
+    @property
+    def is_lenient(self) -> bool:
+        """Whether a value that is written otherwise keeps its text, where a column's type says what it means."""
+        return self.code in _LENIENT and not self.listed
+
+    def canonical(self, tape: Tape, at: Array) -> pa.StringArray:
+        """The canonical texts of values; null for what is none.
+
+        Args:
+            tape: where they are.
+            at: their places; none is null or absent.
+        """
+        if self.listed:
+            return _each(tape.texts(at), self._listed_text)
+        if self.is_checked_only or self.code in _COUNTS:
+            return self._of_counts(tape, at)
+        if self.code == FLOAT:
+            rows = np.flatnonzero(odd_floats(tape, at))
+            texts = tape.texts(np.ascontiguousarray(at[rows])).to_pylist()
+            return settled(tape.texts(at), rows, [float_text(text) for text in texts])
+        if self.code == DECIMAL:
+            quoted = np.where(tape.kinds(at) == NUMBER, np.int32(-1), at)
+            return decimal_texts(tape, quoted, np.full(at.size, self.scale), decimal_text)
+        if self.code == VARIABLE_DECIMAL:
+            return _variable_decimals(tape, at)
+        return _each(tape.texts(at), self._odd_text)
+
+    def _of_counts(self, tape: Tape, at: Array) -> pa.StringArray:
+        if self.code == BOOLEAN:
+            texts, kinds = tape.texts(at), tape.kinds(at)
+            rows = np.flatnonzero((kinds != TRUE) & (kinds != FALSE))
+            odd = [text if text in ("true", "false") else None for text in texts.take(pa.array(rows)).to_pylist()]
+            return settled(texts, rows, odd)
+        counts = TypedColumn(tape, at, pa.int64())
+        if self.code == INTEGER:
+            return settled(tape.texts(at), counts.refused, [None] * counts.refused.size)
+        made = moment_texts(counts.values, _COUNTS[self.code], self.unit, self.digits)
+        if self.code != INSTANT:
+            return made
+        zoned = pa.compute.binary_join_element_wise(made, "Z", "")
+        texts = tape.texts(np.ascontiguousarray(at[counts.refused])).to_pylist()
+        return settled(zoned, counts.refused, texts)
+
+    def _listed_text(self, text: str) -> str | None:
+        """An array's elements one by one, as an array of texts."""
+        try:
+            items = json.loads(text)
+        except ValueError:
+            return None
+        if not isinstance(items, list):
+            return None
+        made = [None if item is None else self.text(item if isinstance(item, str) else to_text(item)) for item in items]
+        wrong = any(new is None and item is not None for item, new in zip(items, made, strict=True))
+        return None if wrong else to_text(made)
+
+    def text(self, text: str) -> str | None:
+        """One value's canonical text, from its text."""
+        if self.code in (INTEGER, *_COUNTS):
+            column = TypedColumn(Tape.of_texts(pa.array([text])), np.zeros(1, np.int32), pa.int64()).values
+            if self.code == INTEGER:
+                return text if column.null_count == 0 else None
+            made: str | None = moment_texts(column, _COUNTS[self.code], self.unit, self.digits)[0].as_py()
+            return made
+        if self.code == BOOLEAN:
+            return text if text in ("true", "false") else None
+        if self.code == FLOAT:
+            return float_text(text)
+        if self.code == DECIMAL:
+            return decimal_text(text, self.scale)
+        return self._odd_text(text)
+
+    def _odd_text(self, text: str) -> str | None:
+        if self.code == VARIABLE_DECIMAL:
+            return _variable_decimal(text)
+        if self.code == ISO:
+            return text.rstrip("Z").replace("T", " ")
+        if self.code == URL_SAFE:
+            return text.replace("-", "+").replace("_", "/")
+        if self.code == HEX:
+            try:
+                return base64.b64encode(bytes.fromhex(text)).decode()
+            except ValueError:
+                return None
+        return _structured(text)
+
+
+def _variable_decimals(tape: Tape, at: Array) -> pa.StringArray:
+    """Numbers that carry their scale, as objects."""
+    objects = np.ascontiguousarray(np.where(tape.kinds(at) == OBJECT, at, np.int32(-1)))
+    scale, value = tape.fields(objects, _VARIABLE)
+    scales = TypedColumn(tape, np.ascontiguousarray(scale), pa.int64()).values
+    known = scales.is_valid().to_numpy(zero_copy_only=False)
+    numbers = np.clip(scales.fill_null(0).to_numpy(), -_MOST_SCALE, _MOST_SCALE)
+    quoted = np.where(known & (tape.kinds(value) != NUMBER), value, np.int32(-1))
+    return decimal_texts(tape, np.ascontiguousarray(quoted), numbers, decimal_text)
+
+
+def _variable_decimal(text: str) -> str | None:
+    found = _object(text)
+    if found is None:
+        return None
+    scale, value = found.get("scale"), found.get("value")
+    return decimal_text(value, scale) if isinstance(value, str) and type(scale) is int else None
+
+
+def _object(text: str) -> dict[str, Any] | None:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _structured(text: str) -> str | None:
+    """Debezium's structured dates and times: as a date, a time or both; what says neither stays as it came."""
+    found = _object(text)
+    if found is None:
+        return None
+    numbers = {name: value for name, value in found.items() if type(value) is int}
+    special = found.get("special") or found.get("special_value")
+    if special is not None:
+        return str(special).lower()
+    day = clock = offset = ""
+    if "day" in numbers and "month" in numbers and "year" in numbers:
+        year = numbers["year"]
+        day = f"{'-' if year < 0 else ''}{abs(year):04}-{numbers['month']:02}-{numbers['day']:02}"
+    if "hour" in numbers and "minute" in numbers:
+        nano = next((numbers[name] for name in ("nano", "nanos", "nanosecond") if name in numbers), 0)
+        fraction = f".{nano:09}".rstrip("0") if nano else ""
+        clock = f"{numbers['hour']:02}:{numbers['minute']:02}:{numbers.get('second', 0):02}{fraction}"
+    if "offset_seconds" in numbers:
+        minutes = abs(numbers["offset_seconds"]) // 60
+        sign = "-" if numbers["offset_seconds"] < 0 else "+"
+        offset = "Z" if numbers["offset_seconds"] == 0 else f"{sign}{minutes // 60:02}:{minutes % 60:02}"
+    if day and clock:
+        return f"{day}T{clock}{offset}" if offset else f"{day} {clock}"
+    return day or (clock + offset if clock else text)
+
+
+def content_text(content: str) -> str | None:
+    """The text of a logical message's content, which stands in base64; None where its bytes are none."""
+    try:
+        return base64.b64decode(content, validate=True).decode()
+    except (binascii.Error, ValueError):
+        return None
+
+
+def placeholders(text: str) -> Names:
+    """What stands for a value that a change does not carry: as a text, as bytes (four ways), as an array of texts or
+    of whole numbers, as a map."""
+    data = text.encode()
+    quoted = to_text(text)
+    forms = [text, base64.b64encode(data).decode(), base64.urlsafe_b64encode(data).decode(), data.hex(), f"[{quoted}]"]
+    for comma, colon in ((",", ":"), (", ", ": ")):
+        forms += [f"[{comma.join(map(str, data))}]", f"{{{quoted}{colon}{quoted}}}"]
+    # PostgreSQL's hstore is a text that holds an object.
+    return Names([list(dict.fromkeys([*forms, *(to_text(form)[1:-1] for form in forms)]))])
+
+
+def _each(texts: pa.StringArray, convert: Callable[[str], str | None]) -> pa.StringArray:
+    """Each distinct text once."""
+    found = texts.dictionary_encode()
+    made = [convert(text) for text in found.dictionary.to_pylist()]
+    return pa.array(made, pa.string()).take(found.indices)
