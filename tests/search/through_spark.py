@@ -132,7 +132,8 @@ def _batch(file: Path, folder: Path, spark: SparkSession, database: Database, st
         while _batches(folder) == before and running.active and time.monotonic() < deadline:
             time.sleep(0.05)
         running.stop()
-        _ended(running, crashes=bool(step.crash))
+        # A step may end without a batch, so a worker that could not start is no finding.
+        _ended(running, crashes=bool(step.crash), starves=True)
 
 
 def _once(file: Path, spark: SparkSession) -> None:
@@ -148,13 +149,14 @@ def _once(file: Path, spark: SparkSession) -> None:
     raise RuntimeError(f"the machine is too busy: Spark could not start a worker in {_STARTS} runs")
 
 
-def _ended(running: Any, *, crashes: bool = False) -> None:
+def _ended(running: Any, *, crashes: bool = False, starves: bool = False) -> None:
     try:
         if not running.wait(_SECONDS):
             running.stop()
             raise Difference("the run never comes to rest")
     except Exception as error:
-        if not (crashes and (isinstance(error, InjectedFault) or "fault injected" in str(error) or _starved(error))):
+        stopped = crashes and (isinstance(error, InjectedFault) or "fault injected" in str(error))
+        if not (stopped or (starves and _starved(error))):
             raise
 
 
