@@ -129,4 +129,14 @@ KEPT: dict[str, Pipeline] = {
         sinks=("once",),
         steps=(Batch(), AdHoc((0,), "incremental"), Alter(0), Batch(), Once()),
     ),
+    "a blocking snapshot of a table that has just been read, on an idle database": Pipeline(
+        server="db2",
+        tables=(
+            Table("A", _KEYED, "primary"),
+            Table("B", _KEYED, "primary", rows=tuple((n, n, n, "x", None) for n in range(1, 10))),
+        ),
+        options=(("snapshot_mode", "initial"), ("snapshot_chunk_rows", 2)),
+        sinks=("once",),
+        steps=(Once(), Alter(1), AdHoc((0, 1), "blocking"), Once()),
+    ),
 }
