@@ -17,6 +17,8 @@ from headrace.sources.reader import source_named
 
 NOW = dt.datetime(2026, 11, 21, 12, 0, tzinfo=dt.UTC)
 Row = dict[str, Any]
+ENDS = ("last", "last_in_data_collection")
+"""Marks of what ends a read of a whole table."""
 
 
 class CapturedDatabase(ABC):
@@ -163,10 +165,18 @@ def image(row: Row, which: str = "") -> dict[str, Any]:
 
 
 def replay(rows: Sequence[Row]) -> dict[tuple[str, str], dict[str, Any]]:
-    """What tables hold after the rows, by table and key."""
+    """What tables hold after the rows, by table and key; the end of a read of a whole table says what is gone."""
     held: dict[tuple[str, str], dict[str, Any]] = {}
-    for row in sorted((row for row in rows if row["op"] in "rcud"), key=lambda row: row["position"]):
+    written: dict[tuple[str, str], str] = {}
+    told = (row for row in rows if row["op"] in "rcud" or row["snapshot"] in ENDS)
+    for row in sorted(told, key=lambda row: row["position"]):
         key = (row["table"]["name"].lower(), row["key_text"])
+        if row["snapshot"] in ENDS:
+            begun = row["position"].partition("/")[0]
+            held = {k: v for k, v in held.items() if k[0] != key[0] or written[k] >= begun}
+        if row["op"] == "schema":
+            continue
+        written[key] = row["position"]
         if row["op"] == "u" and row["before"] and row["key"]:
             # An update may carry a row to another key.
             before = dict(row["before"])

@@ -87,21 +87,20 @@ def say_returned(path: str, after: str, settings: Options, *, read_again: bool) 
         path: the table.
         after: the place after which they are, in the source's words.
         settings: the source's options.
-        read_again: whether its rows are read again.
+        read_again: whether its rows are read again. The end of that read takes rows that were deleted meanwhile out of
+            tables that mirror it.
 
     Raises:
         DataLossError: they are not, and the options do not say to go on with a loss.
     """
-    sentence = f"Table '{path}' was not captured for a time, so changes of it after {after} are lost."
-    if read_again:
-        _LOG.warning("%s It is read again; rows that were deleted meanwhile stay in tables that mirror it.", sentence)
-        return
-    if settings["fail_on_data_loss"]:
-        raise DataLossError(
-            sentence,
-            remedy="Set 'snapshot_mode' to initial, so that the table is read again, or 'fail_on_data_loss' to false.",
-        )
-    _LOG.warning("%s", sentence)
+    _say_lost(
+        f"Table '{path}' was not captured for a time, so changes of it after {after} are lost.",
+        "It is read again; rows that were deleted meanwhile go from tables that mirror it, and no change says so."
+        if read_again
+        else None,
+        settings,
+        "Set 'snapshot_mode' to initial, so that the table is read again, or 'fail_on_data_loss' to false.",
+    )
 
 
 def say_changes_gone(path: str, span: str, why: str, settings: Options, *, read_again: bool) -> None:
@@ -115,18 +114,35 @@ def say_changes_gone(path: str, span: str, why: str, settings: Options, *, read_
         read_again: whether the table's rows are read again as soon as it is captured.
 
     Raises:
-        DataLossError: they are not, and the options do not say to go on with a loss.
+        DataLossError: they are not, and the options do not say to go on without them.
     """
-    sentence = f"Changes of table '{path}' {span} are lost: {why}."
-    if read_again:
-        _LOG.warning("%s The table is read again as soon as it is captured.", sentence)
-        return
-    if settings["fail_on_data_loss"]:
-        raise DataLossError(
-            sentence,
-            remedy="Set 'fail_on_data_loss' to false to go on without them, or start with a new checkpoint.",
-        )
-    _LOG.warning("%s", sentence)
+    _say_lost(
+        f"Changes of table '{path}' {span} are lost: {why}.",
+        "The table is read again as soon as it is captured." if read_again else None,
+        settings,
+        "Set 'fail_on_data_loss' to false to go on without them, or start with a new checkpoint.",
+    )
+
+
+def say_made_again(path: str, *, read_again: bool) -> None:
+    """Log that another table has the name of one that was dropped; all changes of both are in the log.
+
+    Args:
+        path: the name.
+        read_again: whether the new one's rows are read.
+    """
+    mended = (
+        "It is read again, so that rows of the dropped one go from tables that mirror it."
+        if read_again
+        else "Rows of the dropped one stay in tables that mirror it: empty those that should be equal to it."
+    )
+    _LOG.warning("Table '%s' was dropped and made again. %s", path, mended)
+
+
+def _say_lost(sentence: str, mended: str | None, settings: Options, remedy: str) -> None:
+    if mended is None and settings["fail_on_data_loss"]:
+        raise DataLossError(sentence, remedy=remedy)
+    _LOG.warning("%s", sentence if mended is None else f"{sentence} {mended}")
 
 
 def forgiven(known: Collection[str], settings: Options) -> Collection[str]:

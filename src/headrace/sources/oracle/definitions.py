@@ -67,6 +67,7 @@ class TablesAfter:
         known, structures: the same afterwards.
         partial: tables that are captured on, though they do not log all their columns any more.
         fresh: tables that came in with rows that the log does not tell: they were there, and not captured or not whole.
+        made_again: tables that were dropped, and made again under their name.
         told: the definitions, with `change` where it is not what their first word says.
     """
 
@@ -76,6 +77,7 @@ class TablesAfter:
         self._gone = {path for path in uncaptured if path not in self.known}
         self.structures = dict(structures)
         self.fresh: list[str] = []
+        self.made_again: list[str] = []
         self.told: list[dict[str, Any]] = []
 
     def follow(
@@ -111,24 +113,21 @@ class TablesAfter:
                     f"which rows came or went. {read_again(path)}"
                 )
             table = found.get(path)
-            if sql.startswith("DROP TABLE"):
-                self._gone.add(path)
             if table is None:
                 # Dropped now or by a later definition; until then its last structure serves.
                 if sql.startswith("DROP"):
                     self._leave_out(path)
                 continue
+            # The statement that makes it again may come with a later batch.
+            dropped = sql.startswith("DROP TABLE") and path in self.known
+            if (dropped or (sql.startswith("CREATE") and path in self._gone)) and path not in self.made_again:
+                self.made_again.append(path)
             if path in self.structures and not sql.startswith("CREATE"):
                 say_altered(OracleTable.from_json(self.structures[path]).schema, table.schema)
             self.structures[path] = table.to_json()
             if path in self.partial and logs_all(path):
                 self.partial.discard(path)
                 self.fresh.append(path)
-            if sql.startswith("CREATE") and path in self._gone:
-                say_once(
-                    f"Table {path} was dropped and made again: rows of the one that was dropped stay in tables that "
-                    "mirror it. Empty those that should be equal to it."
-                )
             if path not in self.known:
                 self.known.append(path)
                 if not sql.startswith("CREATE"):
@@ -139,5 +138,6 @@ class TablesAfter:
         self.structures.pop(path, None)
         self.known = [name for name in self.known if name != path]
         self.fresh = [name for name in self.fresh if name != path]
+        self.made_again = [name for name in self.made_again if name != path]
         self.partial.discard(path)
         self._gone.add(path)

@@ -31,7 +31,7 @@ from headrace.errors import DataLossError, PositionMismatch
 from headrace.options import Options
 from headrace.sources.ad_hoc import AdHoc
 from headrace.sources.base import Limit
-from headrace.sources.lost_tables import say_returned, say_uncaptured, uncaptured_tables
+from headrace.sources.lost_tables import say_made_again, say_returned, say_uncaptured, uncaptured_tables
 from headrace.sources.offset import Offset, TableProgress
 from headrace.sources.oracle import dictionary, scn, statements
 from headrace.sources.oracle.beginning import (
@@ -46,6 +46,7 @@ from headrace.sources.oracle.connection import Connection
 from headrace.sources.oracle.definitions import TablesAfter, definitions_of, only_defines
 from headrace.sources.oracle.incremental import AdHocPlanner, require_signal_table, signals_of
 from headrace.sources.oracle.ledger import Ledger, Transaction, of_ranges
+from headrace.sources.oracle.mined_ranges import Mined, MinedRanges, pairs
 from headrace.sources.oracle.mining import logs_of, mine, require_logs, whole_since
 from headrace.sources.oracle.snapshot_read import MomentGone, more_chunks, readable
 from headrace.sources.oracle.staging import Range, Staging
@@ -55,18 +56,11 @@ from headrace.sources.signals import Signal
 from headrace.sources.snapshot import snapshot_finished
 from headrace.sources.unmatched import require_matched_by, require_still_matched
 
-_JOINED = 8
-"""So many ranges are made one, as long as they have few rows."""
-_JOINED_ROWS = 100_000
-_FEW_ROWS = 1_000
-_MOST_RANGES = 64
-"""So many ranges' SCNs a joined one may span: where staging is lost, one session mines them."""
 _NO_ROWS = ("no_data", "recovery")
 """The modes in which only changes are taken."""
 _REMEDY = "Make it again, or let it log all its columns (ALTER TABLE ... ADD SUPPLEMENTAL LOG DATA (ALL) COLUMNS)"
 _LOG = logging.getLogger("headrace.sources")
 _PARTIAL = "It does not log all its columns, so what an update leaves out is missing from its changes"
-Mined = dict[Range, dict[str, Any]]
 
 
 class Planner:
@@ -103,7 +97,7 @@ class Planner:
         self._mine = mine
         self._upper = upper
         self._staging = staging
-        self._ahead = ahead
+        self._ranges = MinedRanges(settings, mine=mine, staging=staging, ahead=ahead, restarted=restarted)
         self._restarted = restarted
         self._again = again
         self._in_redo = settings["log_mining_strategy"] == dictionary.IN_REDO
@@ -292,7 +286,7 @@ class Planner:
         low = min([int(log["scn"]), *(begin - 1 for begin in begins)])
         cuts = [*range(low, mined, size), mined]
         again = [Range(a, b) for a, b in itertools.pairwise(cuts)]
-        return {**log, "ranges": _pairs(again), "mining": [], "scn": str(low)}
+        return {**log, "ranges": pairs(again), "mining": [], "scn": str(low)}
 
     def _all_readable(self, end: Offset) -> bool:
         """Whether no table was altered after the batch's end; else the stream goes there first."""
@@ -368,18 +362,18 @@ class Planner:
         after = scn.number(start.commit)
         kept = [Range(*pair) for pair in (*log["ranges"], *log["mining"])]
         reached = int(log["mined"])
-        ranges = [*kept, *self._known_ahead(reached, start.structures)]
+        ranges = [*kept, *self._ranges.known_ahead(reached, start.structures)]
         reached = ranges[-1].high if ranges and ranges[-1].high > reached else reached
         if self._in_redo:
             with self._connect("") as root:
                 keep_dictionary_new(root, self._settings)
         upper = self._upper()
-        wanted = self._wanted(reached, upper, limit, after)
+        wanted = self._ranges.wanted(reached, upper, limit, after)
         mining: list[Range] = []
         if len(wanted) == 1:
             # One range is mined here and now; several are mined by tasks, side by side.
             ranges.append(wanted[0])
-            self._ahead.append(wanted[0])
+            self._ranges.mined(wanted[0])
             reached = wanted[0].high
         elif wanted:
             # Before tasks are given what they could not do.
@@ -398,11 +392,13 @@ class Planner:
         signals = self._signals(end, indexes, rows)
         asked = self._ad_hoc.asked(settled, end, signals)
         if self._settings["snapshot_mode"] not in _NO_ROWS:
-            # Nothing is known of the rows that they had before.
-            fresh = (path for path in end.log["fresh"] if path not in asked.blocking)
-            asked = replace(asked, blocking=(*asked.blocking, *fresh))
+            # Nothing is known of the rows that they had before, or those are of another table.
+            unknown = (*end.log["fresh"], *end.log["made_again"])
+            asked = replace(asked, blocking=tuple(dict.fromkeys((*asked.blocking, *unknown))))
         asked, blocking = self._ad_hoc.blocking(asked, end)
         self._say_uncaptured(end.uncaptured, end.known, start.uncaptured)
+        for path in end.log["made_again"]:
+            say_made_again(path, read_again=self._settings["snapshot_mode"] not in _NO_ROWS)
         bound = min(upper, scn.number(limit.upto)) if limit.upto else upper
         again = self._again and commit >= bound and self._all_readable(end)
         blocking = list(end.known) if again else blocking
@@ -414,7 +410,7 @@ class Planner:
         follows = bool(limit.upto or self._restarted or log["mining"]) or self._beats(start, now)
         if idle and (commit == after or not follows):
             # Its SCN moves on without end. What was mined stays in staging, also for the next process.
-            self._join(start.structures)
+            self._ranges.join(start.structures)
             return start
         if end.structures is not start.structures:
             # What is mined of a range depends on the tables: it is mined again with those that are new.
@@ -428,21 +424,21 @@ class Planner:
         told = {
             "scn": str(min([commit, *(begin - 1 for begin in begins)])),
             "mined": str(mining[-1].high if mining else reached),
-            "ranges": _pairs(self._fewer([r for r in ranges if r in needed], pending, indexes, end)),
-            "mining": _pairs(mining),
+            "ranges": pairs(self._ranges.fewer([r for r in ranges if r in needed], pending, indexes, end)),
+            "mining": pairs(mining),
             "open": {
                 t.xid: [t.start, t.start_time, t.user] for t in pending if t.start is not None and t.start <= commit
             },
             "commit_scn": ledger.newest_commits(commit, log["commit_scn"]),
             "resetlogs": log["resetlogs"],
-            "window": _pairs(range for range in ranges if range.low < commit),
+            "window": pairs(range for range in ranges if range.low < commit),
             "definitions": end.log["definitions"],
             "rules": log.get("rules", ""),
         }
         # Of all commits, also those of no concern: our own to the flush table says how far an idle database was read.
         times = [instant(t.time, t.zone) for t in ledger.committed if t.commit is not None and t.commit <= commit]
         time = max((t for t in times if t is not None), default=start.commit_time)
-        self._ahead[:] = [range for range in self._ahead if range.high > int(told["mined"])]
+        self._ranges.forget_up_to(int(told["mined"]))
         return replace(end, log=told, commit_time=time, ad_hoc=asked.to_json())
 
     def _say_uncaptured(self, tables: Collection[str], known: Collection[str], before: Collection[str]) -> None:
@@ -482,78 +478,6 @@ class Planner:
                 mine(lambda: self._connect(""), range, paths, self._settings, staging)
         return signals_of(parts, table, staging, self._settings)
 
-    def _join(self, structures: Mapping[str, Any]) -> None:
-        """Make few ranges of the many that a quiet hour leaves and that no offset names."""
-        groups: list[list[Range]] = [[]]
-        size = 0
-        for range in self._ahead:
-            rows = self._mine(range, structures)["rows"]
-            if size + rows > _JOINED_ROWS and groups[-1]:
-                groups.append([])
-                size = 0
-            groups[-1].append(range)
-            size += rows
-        for group in groups:
-            joined = self._staging(structures).joined(group) if len(group) >= _JOINED else None
-            if joined is not None:
-                place = self._ahead.index(group[0])
-                self._ahead[place : place + len(group)] = [joined[0]]
-
-    def _fewer(self, ranges: list[Range], pending: Sequence[Transaction], indexes: Mined, end: Offset) -> list[Range]:
-        """The ranges that open transactions need, the newest small ones of them made one.
-
-        Otherwise a transaction that writes all the time would name one for each batch. A range is put together with
-        newer ones when they have as many rows, so a row is written a few times and not once per batch.
-        """
-        commit = scn.number(end.commit)
-        xids = {transaction.xid for transaction in pending}
-        group: list[Range] = []
-        total = 0
-        for range in reversed([range for range in ranges if range.high <= commit]):
-            entries = indexes[range]["transactions"]
-            rows = sum(entries[xid].get("rows", 0) for xid in xids if xid in entries)
-            span = (group[0].high if group else range.high) - range.low
-            much = rows > total + _FEW_ROWS or total + rows > _JOINED_ROWS
-            if group and (much or span > _MOST_RANGES * self._settings["mining_range_scns"]):
-                break
-            group.append(range)
-            total += rows
-        group.reverse()
-        if len(group) < _JOINED:
-            return ranges
-        merged = self._staging(end.structures).merged(group, xids, [indexes[range] for range in group])
-        if merged is None:
-            return ranges
-        return [merged if range == group[0] else range for range in ranges if range not in group[1:]]
-
-    def _known_ahead(self, reached: int, structures: Mapping[str, Any]) -> list[Range]:
-        """What this process, or one before it, mined already beyond an offset; forgotten where it does not follow."""
-        if self._restarted:
-            return self._staged_ahead(reached, structures)
-        found = [range for range in self._ahead if range.low >= reached]
-        if found and found[0].low != reached:
-            found = []
-        self._ahead[:] = found
-        return found
-
-    def _staged_ahead(self, reached: int, structures: Mapping[str, Any]) -> list[Range]:
-        """What staging has beyond an offset: an idle stream names nothing of it, and its logs may be gone."""
-        found = self._staging(structures).following(reached)
-        self._ahead[:] = found
-        return list(found)
-
-    def _wanted(self, reached: int, upper: int, limit: Limit, after: int) -> list[Range]:
-        """The ranges to be mined next."""
-        if limit.upto:
-            upper = min(upper, max(scn.number(limit.upto), after))
-        size = self._settings["mining_range_scns"]
-        found: list[Range] = []
-        while reached < upper and len(found) < self._settings["mining_sessions"]:
-            high = min(upper, reached + size)
-            found.append(Range(reached, high))
-            reached = high
-        return found
-
     def _delivery(self, start: Offset, ledger: Ledger, indexes: Mined, reached: int, limit: Limit) -> Offset:
         """How far the batch goes, and the structures of its tables: up to before a definition, or from one on."""
         after = scn.number(start.commit)
@@ -573,7 +497,7 @@ class Planner:
         if later:
             end = min(later) - 1
         told = [d for d in taking_effect if d["commit"] <= end]
-        result = replace(start, commit=scn.to_text(max(end, after)), log={"definitions": told, "fresh": []})
+        result = replace(start, commit=scn.to_text(max(end, after)), log=_told_by(told))
         return self._redefined(result, told) if told else result
 
     @staticmethod
@@ -596,7 +520,7 @@ class Planner:
         self._require_matched(end.structures, found, [path for path in found if path not in end.structures])
         tables = TablesAfter(end.known, end.structures, end.uncaptured)
         tables.follow(definitions, found, logs_all=chosen.logs_all, by_logging=chosen.by_logging)
-        log = {**end.log, "definitions": tables.told, "fresh": tables.fresh}
+        log = _told_by(tables.told, tables.fresh, tables.made_again)
         whole = [path for path in tables.known if path not in tables.partial]
         uncaptured = uncaptured_tables(end, whole, Selection(self._settings).means_path)
         return replace(end, structures=tables.structures, known=tuple(tables.known), log=log, uncaptured=uncaptured)
@@ -637,8 +561,11 @@ def left_out(settings: Options) -> tuple[str, ...]:
     return ("SYS", "SYSTEM", *settings["users_excluded"])
 
 
-def _pairs(ranges: Any) -> list[list[int]]:
-    return [[range.low, range.high] for range in ranges]
+def _told_by(
+    definitions: Sequence[Mapping[str, Any]], fresh: Sequence[str] = (), made_again: Sequence[str] = ()
+) -> dict[str, Any]:
+    """What definitions do, until the batch that they are in is planned."""
+    return {"definitions": definitions, "fresh": fresh, "made_again": made_again}
 
 
 def _settled(log: Mapping[str, Any]) -> dict[str, Any]:

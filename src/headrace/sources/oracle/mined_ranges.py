@@ -1,0 +1,138 @@
+"""Which ranges of the log are mined next, which are mined beyond the last offset, and which are made one.
+
+Runs in the driver. Offsets name the ranges that hold what is not delivered, so they are kept few; a range is mined once
+and lies in staging.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from headrace.options import Options
+from headrace.sources.base import Limit
+from headrace.sources.offset import Offset
+from headrace.sources.oracle import scn
+from headrace.sources.oracle.ledger import Transaction
+from headrace.sources.oracle.staging import Range, Staging
+
+_JOINED = 8
+"""So many ranges are made one, as long as they have few rows."""
+_JOINED_ROWS = 100_000
+_FEW_ROWS = 1_000
+_MOST_RANGES = 64
+"""So many ranges' SCNs a joined one may span: where staging is lost, one session mines them."""
+Mined = dict[Range, dict[str, Any]]
+"""What mined ranges hold."""
+
+
+class MinedRanges:
+    """The ranges of one database's log, as a planner needs them.
+
+    Args:
+        settings: the source's options.
+        mine: mines a range, or says what is known of it already.
+        staging: where mined ranges of tables of these structures are.
+        ahead: ranges that this process mined beyond the last offset, in order; it is kept.
+        restarted: whether this process has planned no batch yet.
+    """
+
+    def __init__(
+        self,
+        settings: Options,
+        *,
+        mine: Callable[[Range, Mapping[str, Any]], dict[str, Any]],
+        staging: Callable[[Mapping[str, Any]], Staging],
+        ahead: list[Range],
+        restarted: bool,
+    ) -> None:
+        self._settings = settings
+        self._mine = mine
+        self._staging = staging
+        self._ahead = ahead
+        self._restarted = restarted
+
+    def mined(self, range: Range) -> None:
+        """A range was mined behind all others."""
+        self._ahead.append(range)
+
+    def forget_up_to(self, mined: int) -> None:
+        """An offset names what is mined up to an SCN."""
+        self._ahead[:] = [range for range in self._ahead if range.high > mined]
+
+    def join(self, structures: Mapping[str, Any]) -> None:
+        """Make few ranges of the many that a quiet hour leaves and that no offset names."""
+        groups: list[list[Range]] = [[]]
+        size = 0
+        for range in self._ahead:
+            rows = self._mine(range, structures)["rows"]
+            if size + rows > _JOINED_ROWS and groups[-1]:
+                groups.append([])
+                size = 0
+            groups[-1].append(range)
+            size += rows
+        for group in groups:
+            joined = self._staging(structures).joined(group) if len(group) >= _JOINED else None
+            if joined is not None:
+                place = self._ahead.index(group[0])
+                self._ahead[place : place + len(group)] = [joined[0]]
+
+    def fewer(self, ranges: list[Range], pending: Sequence[Transaction], indexes: Mined, end: Offset) -> list[Range]:
+        """The ranges that open transactions need, the newest small ones of them made one.
+
+        Otherwise a transaction that writes all the time would name one for each batch. A range is put together with
+        newer ones when they have as many rows, so a row is written a few times and not once per batch.
+        """
+        commit = scn.number(end.commit)
+        xids = {transaction.xid for transaction in pending}
+        group: list[Range] = []
+        total = 0
+        for range in reversed([range for range in ranges if range.high <= commit]):
+            entries = indexes[range]["transactions"]
+            rows = sum(entries[xid].get("rows", 0) for xid in xids if xid in entries)
+            span = (group[0].high if group else range.high) - range.low
+            much = rows > total + _FEW_ROWS or total + rows > _JOINED_ROWS
+            if group and (much or span > _MOST_RANGES * self._settings["mining_range_scns"]):
+                break
+            group.append(range)
+            total += rows
+        group.reverse()
+        if len(group) < _JOINED:
+            return ranges
+        merged = self._staging(end.structures).merged(group, xids, [indexes[range] for range in group])
+        if merged is None:
+            return ranges
+        return [merged if range == group[0] else range for range in ranges if range not in group[1:]]
+
+    def known_ahead(self, reached: int, structures: Mapping[str, Any]) -> list[Range]:
+        """What this process, or one before it, mined already beyond an offset; forgotten where it does not follow."""
+        if self._restarted:
+            return self._staged_ahead(reached, structures)
+        found = [range for range in self._ahead if range.low >= reached]
+        if found and found[0].low != reached:
+            found = []
+        self._ahead[:] = found
+        return found
+
+    def _staged_ahead(self, reached: int, structures: Mapping[str, Any]) -> list[Range]:
+        """What staging has beyond an offset: an idle stream names nothing of it, and its logs may be gone."""
+        found = self._staging(structures).following(reached)
+        self._ahead[:] = found
+        return list(found)
+
+    def wanted(self, reached: int, upper: int, limit: Limit, after: int) -> list[Range]:
+        """The ranges to be mined next."""
+        if limit.upto:
+            upper = min(upper, max(scn.number(limit.upto), after))
+        size = self._settings["mining_range_scns"]
+        found: list[Range] = []
+        while reached < upper and len(found) < self._settings["mining_sessions"]:
+            high = min(upper, reached + size)
+            found.append(Range(reached, high))
+            reached = high
+        return found
+
+
+def pairs(ranges: Iterable[Range]) -> list[list[int]]:
+    """Ranges as JSON values, for the offset."""
+    return [[range.low, range.high] for range in ranges]
