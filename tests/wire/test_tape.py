@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from json_texts import VALUES
 
-from headrace.wire.arrays import map_array, map_of
+from headrace.wire.arrays import map_array, map_of, text_view
 from headrace.wire.names import Names
 from headrace.wire.tape import Tape
 
@@ -108,3 +108,10 @@ def test_compact_values_have_no_blanks(values: list[Any]) -> None:
     tape.compact(tape.root)
     wanted = [json.dumps(v, separators=(",", ":")) if isinstance(v, (dict, list)) else text_of(v) for v in values]
     assert tape.texts(tape.root).to_pylist() == wanted
+
+
+def test_what_kernels_read_is_of_one_type_whoever_made_it() -> None:
+    tape = tape_of(["a", None])
+    for column in (tape.texts(tape.root), pa.array(["a", None]), pa.array([], pa.string())):
+        view = text_view(column)
+        assert not any(part.flags.writeable for part in (view.data, view.offsets, view.valid))
