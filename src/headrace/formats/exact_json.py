@@ -8,8 +8,6 @@ it. Only messages that hold such a number are treated so; the others cost one lo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from headrace.changes.typed import literal
 
 BAD = "_headrace_malformed"
@@ -71,31 +69,6 @@ def unmarked(value: str, mark: str = "mark") -> str:
 def unmarked_map(image: str, mark: str = "mark") -> str:
     """Spark SQL for a parsed map of strings without the marks; the map itself where the message has none."""
     return f"if({mark} is null or {image} is null, {image}, transform_values({image}, (k, v) -> {unmarked('v', mark)}))"
-
-
-def all_present(columns: Sequence[str], images: Sequence[str], text: str, elsewhere: frozenset[str]) -> str:
-    """Spark SQL: whether every column that is null in one of the struct images stands as null in the JSON text.
-
-    Where this is true, no column is absent. It is decided by counting `"name":null`, so it may be false for a text that
-    writes blanks or escapes a name; then the names have to be looked up in the text, which costs a second parse.
-
-    Args:
-        columns: the columns' names.
-        images: SQL for the struct images; a null image counts nothing.
-        text: SQL for the JSON text.
-        elsewhere: names that may also stand for something else in the message (the fields of a source block).
-    """
-    tests = []
-    for column in columns:
-        quoted = "`" + column.replace("`", "``") + "`"
-        nulls = " + ".join(f"if({image} is not null and {image}.{quoted} is null, 1, 0)" for image in images)
-        if column in elsewhere:
-            tests.append(f"({nulls}) = 0")
-            continue
-        word = f'"{column}":null'
-        count = f"(octet_length({text}) - octet_length(replace({text}, {literal(word)}))) div {len(word.encode())}"
-        tests.append(f"(({nulls}) = 0 or ({nulls}) <= {count})")
-    return " and ".join(tests) if tests else "true"
 
 
 def more_behind(text: str, suspicious: str, depth: int) -> str:

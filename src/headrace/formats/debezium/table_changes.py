@@ -6,7 +6,6 @@ connectors.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -166,17 +165,3 @@ def _digits(stated: int | None, told: int | None, default: int) -> int:
         if digits is not None and 0 <= digits <= 9:
             return digits
     return default
-
-
-def payload_of(text: str) -> Mapping[str, Any]:
-    """The payload of a message, with or without its schema.
-
-    Raises:
-        ValueError: it is no JSON object.
-    """
-    data = json.loads(text)
-    if isinstance(data, dict) and set(data) == {"schema", "payload"}:
-        data = data["payload"]
-    if not isinstance(data, dict):
-        raise ValueError("no JSON object")
-    return data
