@@ -320,7 +320,7 @@ def test_a_sink_of_debezium_server_that_does_not_exist_is_refused(kind: str, tmp
         ("producer.override.acks", "1", "not needed: acks is always all"),
         ("producer.override.acks", "all", "not needed: it says"),
         ("producer.override.partitioner.class", "x.Y", "not supported: partitions are chosen by key"),
-        ("producer.override.max.in.flight.requests.per.connection", "10", "not supported: more than 5"),
+        ("producer.override.max.in.flight.requests.per.connection", "10", "not supported: idempotence allows 5"),
         ("producer.override.transactional.id", "t", "not supported: Spark writes to Kafka without"),
         ("header.converter", "org.apache.kafka.connect.storage.SimpleHeaderConverter", "not needed: headers"),
         ("value.converter.decimal.format", "BASE64", "not needed: it says"),
@@ -431,7 +431,7 @@ def test_a_list_of_schemas_beside_one_of_tables_is_told(tmp_path: Path) -> None:
     made = converted(tmp_path, {"table.include.list": "dbo.a", "schema.include.list": "dbo"})
     assert "  table.include.list: dbo.a" in made.text.splitlines()
     assert left(made) == {
-        "schema.include.list": "not supported: beside a list of tables a list of schemas means nothing here"
+        "schema.include.list": "not supported: a list of schemas has no effect beside a list of tables"
     }
 
 
@@ -497,7 +497,7 @@ def test_the_command_writes_a_file_once(tmp_path: Path) -> None:
     first = file.read_text()
     again = run(*arguments)
     assert again.exit_code == 2
-    assert "exists. Choose another file, or say --force." in again.stderr
+    assert "exists. Choose another file, or use --force." in again.stderr
     forced = run(*arguments, "--force", "--bootstrap-servers", "k:9092")
     assert forced.exit_code == 0
     assert file.read_text() != first

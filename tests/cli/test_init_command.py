@@ -129,7 +129,7 @@ def test_a_file_that_is_there_stays(tmp_path: Path) -> None:
     file = tmp_path / "p.yaml"
     file.write_text("mine")
     code, text = headrace("init", str(file))
-    assert (code, "exists. Choose another file, or say --force." in text, file.read_text()) == (2, True, "mine")
+    assert (code, "exists. Choose another file, or use --force." in text, file.read_text()) == (2, True, "mine")
 
 
 def test_it_can_be_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,7 +29,7 @@ def convert(
     force: Annotated[
         bool,
         typer.Option(
-            "--force", help="Write the pipeline though properties are lost, and replace the output file when it exists."
+            "--force", help="Write the pipeline even if properties are lost, and replace the output file if it exists."
         ),
     ] = False,
     debug: Debug = False,
@@ -37,15 +37,15 @@ def convert(
     """Make a pipeline file of a Debezium connector's configuration.
 
     Nothing is written where a property asks for something that the pipeline would not do, unless --force is given.
-    What is not carried over is told on stderr and at the end of the file, with the reason, and so are defaults that are
-    not Debezium's. Passwords become references to environment variables. Nothing is connected to.
+    What is not carried over is listed on stderr and at the end of the file, with the reason, and so are defaults that
+    differ from Debezium's. Passwords become references to environment variables. Nothing is connected to.
     """
     with failures_told(debug):
         from headrace.errors import OptionError
         from headrace.pipeline.debezium_config import convert as converted
 
         if output is not None and output.exists() and not force:
-            raise OptionError(f"'{output}' exists.", remedy="Choose another file, or say --force.")
+            raise OptionError(f"'{output}' exists.", remedy="Choose another file, or use --force.")
         made = converted(file, bootstrap_servers=bootstrap_servers)
         if made.lost and not force:
             for left in made.lost:
@@ -53,7 +53,7 @@ def convert(
             things = f"{len(made.lost)} {'thing' if len(made.lost) == 1 else 'things'}"
             raise OptionError(
                 f"'{file}' asks for {things} that the pipeline would not do, so nothing is written.",
-                remedy="Correct or remove these properties, or write the pipeline without them by --force.",
+                remedy="Correct or remove these properties, or write the pipeline without them with --force.",
             )
         if output is None:
             sys.stdout.write(made.text)
@@ -68,7 +68,7 @@ def convert(
         if needless:
             said.append(f"Not needed: {needless}; the end of the file says why.")
         if made.differences:
-            said += ["Defaults that are not Debezium's:", *(f"  {difference}." for difference in made.differences)]
+            said += ["Defaults that differ from Debezium's:", *(f"  {difference}." for difference in made.differences)]
         if made.environment:
             said.append(f"Set before a run: {', '.join(made.environment)}.")
         sys.stderr.write("\n".join(said) + "\n")

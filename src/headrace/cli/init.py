@@ -48,7 +48,7 @@ def init(
 
         printed = str(pipeline) == "-"
         if not printed and pipeline.exists() and not force:
-            raise OptionError(f"'{pipeline}' exists.", remedy="Choose another file, or say --force.")
+            raise OptionError(f"'{pipeline}' exists.", remedy="Choose another file, or use --force.")
         given: dict[str, str] = {}
         for one in option or []:
             key, equals, value = one.partition("=")

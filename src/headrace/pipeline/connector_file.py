@@ -1,6 +1,6 @@
 """Reading a connector's configuration: Java properties of Debezium Server or Kafka Connect, or Connect's JSON.
 
-Whatever the file, its properties are told by the names that Kafka Connect has for them (`database.hostname`,
+Whatever the file, its properties get the names that Kafka Connect has for them (`database.hostname`,
 `value.converter`, `producer.acks`), each with the name that stands in the file.
 """
 

@@ -1,7 +1,7 @@
 """A Debezium connector's configuration as a pipeline file.
 
-A property goes where an option of that name is declared (source, format, sink), under its own name. All that is left
-is told with the reason, and passwords become references to environment variables.
+A property goes where an option of that name is declared (source, format, sink), under its own name. Whatever is left
+is listed with the reason, and passwords become references to environment variables.
 """
 
 from __future__ import annotations
@@ -391,7 +391,7 @@ def _text(given: Properties, sections: Mapping[str, Mapping[str, str]], differen
         lines += [f"#   {name}: {holds}" for name, holds in given.environment.items()]
     told = [f"#   {difference}." for difference in differences]
     if told:
-        lines += ["#", "# Defaults that are not Debezium's; add the property to have the other:", *told]
+        lines += ["#", "# Defaults that differ from Debezium's; add the property to get Debezium's:", *told]
     lines += ["", _yaml(sections)]
     if given.left:
         lines += ["# Not carried over:", *(f"#   {left}" for left in given.left), ""]

@@ -59,7 +59,7 @@ DEFAULTS: Mapping[str, str] = {
     "topic.delimiter": ".",
     "replace.null.with.default": "true",
 }
-"""What Debezium 3 and Kafka Connect's converters do where a property is not given; those that differ here are told."""
+"""What Debezium 3 and Kafka Connect's converters do where a property is not given; those that differ here are listed."""
 
 OF_ONE_SOURCE: Mapping[str, str] = {"interval.handling.mode": "oracle"}
 """Those of them that mean something with one source only."""
@@ -91,7 +91,7 @@ _NOT_NEEDED: Mapping[str, str] = {
     "incremental.snapshot.allow.schema.changes": "ad-hoc snapshots follow the structure as it is",
     "incremental.snapshot.option.recompile": "chunks are read by statements of one plan each",
     "retriable.restart.connector.wait.ms": "errors_retry_delay_initial_ms says how long a retry waits",
-    "errors.log.*": "errors are told in one sentence each, and in full with --debug",
+    "errors.log.*": "each error is one sentence, and the whole trace with --debug",
     "errors.retry.timeout": "errors_max_retries bounds the retries",
     "topic.cache.size": "topics are made once per batch",
     "executor.shutdown.timeout.ms": "a stop waits for the batch that is being written",
@@ -109,12 +109,12 @@ _NOT_NEEDED: Mapping[str, str] = {
 }
 
 _NOT_SUPPORTED: Mapping[str, str] = {
-    "schema.*.list": "beside a list of tables a list of schemas means nothing here",
+    "schema.*.list": "a list of schemas has no effect beside a list of tables",
     "poll.interval.ms": "it is no number of milliseconds",
     "snapshot.include.collection.list": "all tables are in the snapshot",
     "snapshot.mode.configuration.based.*": "snapshot.mode has no configuration_based",
     "snapshot.mode.custom.*": "snapshot.mode has no custom",
-    "snapshot.query.mode*": "rows are read by SELECTs of ours, or those of snapshot.select.statement.overrides",
+    "snapshot.query.mode*": "rows are read by generated SELECTs, or those of snapshot.select.statement.overrides",
     "snapshot.delay.ms": "a snapshot begins at once",
     "streaming.delay.ms": "streaming begins at once",
     "snapshot.tables.order.by.row.count": "tables are read in the order of their names",
@@ -125,19 +125,19 @@ _NOT_SUPPORTED: Mapping[str, str] = {
     "signal.kafka.*": "signals come from the signal table and the folder signal_path, not from Kafka",
     "signal.poll.interval.ms": "signals are looked for at every trigger",
     "signal.enabled.channels": "only the channel source can be carried over, by signal.data.collection",
-    "notification.*": "there are no notifications; `headrace status` tells of snapshots",
+    "notification.*": "there are no notifications; `headrace status` shows snapshots",
     "custom.metric.tags": "metrics have the pipeline's name only",
     "guardrail.*": "there is no bound on the number of tables",
     "openlineage.*": "there is no lineage",
     "errors.tolerance": "an error always stops the run",
-    "errors.deadletterqueue.*": "only messages that are read have dead letters",
+    "errors.deadletterqueue.*": "only pipelines that read from Kafka have dead letters",
     "event.order": "changes are in the order of their commits",
-    "read.only": "the source writes nothing but signals sent by `headrace signal`",
+    "read.only": "the source only ever writes signals sent by `headrace signal`",
     "source.struct.version": "the option shape says which generation of events is written",
-    "producer.max.in.flight.requests.per.connection": "more than 5 can't be with idempotence",
+    "producer.max.in.flight.requests.per.connection": "idempotence allows 5 at most",
     "producer.partitioner.*": "partitions are chosen by key, as Kafka's own clients do",
     "producer.transactional.id": "Spark writes to Kafka without transactions",
-    "producer.interceptor.classes": "Spark's writer runs no interceptors of yours",
+    "producer.interceptor.classes": "Spark's writer runs no interceptors",
     "key.converter.*": "the format has no such setting",
     "value.converter.*": "the format has no such setting",
     "internal.*": "it is an internal setting of Debezium",
