@@ -199,25 +199,37 @@ def tables(request: pytest.FixtureRequest, tmp_path: Any) -> Iterator[CapturedDa
         yield made
 
 
-def _once(event: Callable[[CapturedDatabase], None], database: CapturedDatabase, before: Any) -> Callable[..., Any]:
-    """A method before whose first call something happens."""
-    waiting = [event]
+def _changed(database: CapturedDatabase) -> tuple[Run, list[Row]]:
+    """A run that has read all but one change, and what it has read."""
+    run = database.run()
+    rows = run.all()
+    database.insert("t", 2, "x")
+    database.capture()
+    return run, rows
 
-    def method(*arguments: Any, **options: Any) -> Any:
+
+def _happens_before(
+    owner: type,
+    method: str,
+    event: Callable[[CapturedDatabase], None],
+    database: CapturedDatabase,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Something happens before the first call of a method."""
+    waiting, original = [event], getattr(owner, method)
+
+    def instead(*arguments: Any) -> Any:
         if waiting:
             waiting.pop()(database)
-        return before(*arguments, **options)
+        return original(*arguments)
 
-    return method
+    monkeypatch.setattr(owner, method, instead)
 
 
 def test_where_a_gap_is_left_the_log_says_that_the_table_is_read_again_and_it_is(
     tables: CapturedDatabase, caplog: pytest.LogCaptureFixture
 ) -> None:
-    run = tables.run()
-    run.all()
-    tables.insert("t", 2, "x")
-    tables.capture()
+    run, _ = _changed(tables)
     planned = Planned.next(run)
     _off_and_on_with_changes(tables)
     assert [row["op"] for row in planned.again("planned")] == ["gap"]
@@ -231,24 +243,16 @@ def test_where_a_gap_is_left_the_log_says_that_the_table_is_read_again_and_it_is
 def test_a_change_table_that_is_made_again_while_slices_are_cut_does_not_look_as_if_nothing_had_changed(
     tables: CapturedDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = tables.run()
-    run.all()
-    tables.insert("t", 2, "x")
-    tables.capture()
+    run, _ = _changed(tables)
     end = run.source.advance(run.offset, Limit(), NOW)
-    event = _once(_off_and_on, tables, Slicing._changed)
-    monkeypatch.setattr(Slicing, "_changed", lambda *arguments: event(*arguments))
+    _happens_before(Slicing, "_changed", _off_and_on, tables, monkeypatch)
     assert [row["op"] for row in run.rows(run.offset, end)] == ["gap"]
 
 
 def test_a_change_table_that_is_made_again_while_a_batch_is_planned_is_not_taken_for_the_one_before(
     tables: CapturedDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = tables.run()
-    rows = run.all()
-    tables.insert("t", 2, "x")
-    tables.capture()
-    event = _once(_off_and_on_with_changes, tables, Planner._next_commit)
-    monkeypatch.setattr(Planner, "_next_commit", lambda *arguments: event(*arguments))
+    run, rows = _changed(tables)
+    _happens_before(Planner, "_next_commit", _off_and_on_with_changes, tables, monkeypatch)
     rows += run.all()
     assert {key[1] for key in replay(rows)} == {f'["{n}"]' for n in (1, 2, 8, 9)}

@@ -6,20 +6,19 @@ Nobody of this project has run it yet (docs/live.md).
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from captured_shop import CapturedDatabase
+from tests.waiting import until
 
 URL = "HEADRACE_DB2_URL"
 EXAMPLE = "db2://db2inst1:<password>@localhost:50000/testdb"
 SCHEMA = "HEADRACE_SCENARIOS"
 """All tables of the scenarios are in it; they are dropped before and after each."""
 _DEADLINE_SECONDS = 120.0
-_POLL_SECONDS = 0.5
 
 
 def settings_from(environment: Mapping[str, str] = os.environ) -> dict[str, str] | None:
@@ -113,13 +112,12 @@ class LiveDb2(CapturedDatabase):
     def capture(self) -> None:
         """Wait until the Capture program has read the log beyond now."""
         [(now,)] = self._rows("SELECT CURRENT TIMESTAMP FROM SYSIBM.SYSDUMMY1")
-        deadline = time.monotonic() + _DEADLINE_SECONDS
-        while True:
+
+        def passed() -> bool:
             [(read,)] = self._rows("SELECT SYNCHTIME FROM ASNCDC.IBMSNAP_REGISTER WHERE GLOBAL_RECORD = 'Y'")
-            if read is not None and read > now:
-                return
-            assert time.monotonic() < deadline, f"the Capture program did not pass {now}: it is at {read}"
-            time.sleep(_POLL_SECONDS)
+            return read is not None and bool(read > now)
+
+        until(passed, _DEADLINE_SECONDS, f"the Capture program passes {now}")
 
     def clean(self) -> None:
         self._service("prune")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tests.search.drawn import (
     AdHoc,
     Alter,
@@ -22,6 +24,22 @@ _REST = (Column("N", "n", "int"), Column("V", "v", "int"), Column("S", "s", "tex
 _KEYED = (Column("ID", "key", "int"), *_REST)
 _HALF_NULL = ((None, 1), (None, 2), (None, 3), (1, None), (1, 2), (2, None))
 
+
+def _two_key_columns(
+    server: str, table: str, names: tuple[str, str], key: str, keys: tuple[tuple[Any, Any], ...], *steps: Any
+) -> Pipeline:
+    """A table of two key columns, read in chunks of two rows."""
+    rows = tuple((a, b, n, n, None, None) for n, (a, b) in enumerate(keys))
+    columns = (*(Column(name, "key", "int") for name in names), *_REST)
+    return Pipeline(
+        server=server,
+        tables=(Table(table, columns, key, rows=rows),),
+        options=(("snapshot_mode", "initial"), ("snapshot_chunk_rows", 2)),
+        sinks=("once",),
+        steps=steps,
+    )
+
+
 KEPT: dict[str, Pipeline] = {
     "a run that should end does not, where an idle Oracle was read further than its offset says": Pipeline(
         server="oracle",
@@ -30,25 +48,17 @@ KEPT: dict[str, Pipeline] = {
         sinks=("once",),
         steps=(Drain(), Once(), Once()),
     ),
-    "rows with NULL in the key come after a chunk's end": Pipeline(
-        server="db2-images",
-        tables=(
-            Table(
-                "ORDERS",
-                (Column("A", "key", "int"), Column("B", "key", "int"), *_REST),
-                "unique",
-                rows=tuple((a, b, n, n, None, None) for n, (a, b) in enumerate(_HALF_NULL)),
-            ),
+    "rows with NULL in the key come after a chunk's end": _two_key_columns(
+        "db2-images",
+        "ORDERS",
+        ("A", "B"),
+        "unique",
+        _HALF_NULL,
+        Batch(
+            point="source.snapshot.chunk",
+            meanwhile=Commit((Change(0, "insert", row=(None, 9, 9, 9, None, None)),)),
         ),
-        options=(("snapshot_mode", "initial"), ("snapshot_chunk_rows", 2)),
-        sinks=("once",),
-        steps=(
-            Batch(
-                point="source.snapshot.chunk",
-                meanwhile=Commit((Change(0, "insert", row=(None, 9, 9, 9, None, None)),)),
-            ),
-            Drain(),
-        ),
+        Drain(),
     ),
     "names with commas, quotes and dots in the list of tables and in those of columns": Pipeline(
         server="sqlserver",
@@ -67,19 +77,8 @@ KEPT: dict[str, Pipeline] = {
         column_options=((0, 3, "masked"), (1, 3, "left out"), (2, 3, "hashed")),
         listed="names",
     ),
-    "a key column that is named as the statements of a snapshot name their own": Pipeline(
-        server="oracle",
-        tables=(
-            Table(
-                "T",
-                (Column("K0", "key", "int"), Column("K1", "key", "int"), *_REST),
-                "primary",
-                rows=tuple((1, n, n, n, None, None) for n in (2, 3, 6, 10, 200)),
-            ),
-        ),
-        options=(("snapshot_mode", "initial"), ("snapshot_chunk_rows", 2)),
-        sinks=("once",),
-        steps=(Once(),),
+    "a key column that is named as the statements of a snapshot name their own": _two_key_columns(
+        "oracle", "T", ("K0", "K1"), "primary", tuple((1, n) for n in (2, 3, 6, 10, 200)), Once()
     ),
     "a table without a key that is empty when it is looked at was not at the snapshot's commit": Pipeline(
         server="sqlserver",

@@ -7,7 +7,6 @@ read by other means than Headrace's, put into the form of change rows where it i
 from __future__ import annotations
 
 import json
-import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,6 +19,7 @@ from tests.search.database import ADDED, Database, Image
 from tests.search.drawn import AdHoc, Alter, Batch, Clean, Commit, Drain, Off, On, Once, Pipeline
 from tests.search.driver import Outcome, escaped, write_file
 from tests.search.model import Difference, compare, require_rows
+from tests.waiting import within
 
 from headrace import load_pipeline
 from headrace.errors import HeadraceError
@@ -127,10 +127,8 @@ def _batch(file: Path, folder: Path, spark: SparkSession, database: Database, st
         running = load_pipeline(file).start(spark)
         if step.meanwhile is not None:
             database.commit(step.meanwhile)
-        deadline = time.monotonic() + (_SECONDS if before == 0 else 2)
         # An idle source makes no batch, so the wait for a further one is short.
-        while _batches(folder) == before and running.active and time.monotonic() < deadline:
-            time.sleep(0.05)
+        within(lambda: _batches(folder) != before or not running.active, _SECONDS if before == 0 else 2)
         running.stop()
         # A step may end without a batch, so a worker that could not start is no finding.
         _ended(running, crashes=bool(step.crash), starves=True)
