@@ -1,6 +1,6 @@
 """Encoded change rows equal the events that Debezium's own connector wrote, key order included.
 
-Left out on purpose, as DESIGN.md section 8 says: the nanoseconds of the envelope's clock (ours are microseconds), and
+Left out on purpose: the nanoseconds of the envelope's clock (ours are microseconds), and
 the recorded defects of 1.7.2 (defaults cut to milliseconds or not unescaped).
 """
 

@@ -1,6 +1,6 @@
 """The change row.
 
-The one schema of every DataFrame in the middle of Headrace (DESIGN.md section 1 has each column's meaning).
+The one schema of every DataFrame in the middle of Headrace.
 """
 
 from __future__ import annotations

@@ -12,7 +12,9 @@ bytes into numbers for each message: heads are compared as bytes, and the driver
 | `none` | datum | a header of the above, else the option `value_schema` or the only schema of `registry` |
 
 Keys alike, with `key` for `value`; an id is big-endian. With `apicurio8` a part of less than nine bytes can only have
-an id of four, which is what a key has that another converter wrote. Source: spec/format_debezium.md, wire headers.
+an id of four, which is what a key has that another converter wrote.
+
+Source: Confluent's and Apicurio's documentation of their wire formats.
 """
 
 from __future__ import annotations

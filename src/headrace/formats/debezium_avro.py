@@ -75,7 +75,7 @@ class DebeziumAvro(Format):
     With one table's `schema`, keys of data rows come from the images (a message's own key is read for tombstones and
     for deletes without an old row).
 
-    Source: spec/format_debezium.md.
+    Source: Debezium's documentation (Avro serialization); Confluent's documentation of its wire format.
     """
 
     name = "debezium_avro"

@@ -67,8 +67,7 @@ class DebeziumJson(ArrowFormat):
     their digits and defaults are unescaped where 1.7.2 cut them or did not; an interval keeps its text
     (`interval_handling_mode`); an unsigned 64-bit number is a decimal and never wrapped.
 
-    Source: seeds 000, 001 and 004 (data change events); spec/sqlserver.md sections 10 to 12; spec/oracle.md sections 12
-    and 13; spec/db2.md sections 9 and 10; spec/format_debezium.md.
+    Source: Debezium's documentation of the SQL Server, Oracle and Db2 connectors (data change events).
     """
 
     name = "debezium_json"

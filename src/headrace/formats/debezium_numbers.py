@@ -4,7 +4,7 @@ first.
 Spark's widest number has 38 digits. A wider one is made of limbs of 32 bits, from nine digits at a time; that is slower
 by far, and only such values go that way.
 
-Source: Connect's `Decimal` and Debezium's `VariableScaleDecimal` as spec/format_debezium.md describes them.
+Source: Connect's `Decimal` and Debezium's `VariableScaleDecimal`, as their documentation has them.
 """
 
 from __future__ import annotations

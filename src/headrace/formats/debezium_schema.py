@@ -1,7 +1,7 @@
 """Topic names and Kafka Connect schemas of a table's Debezium events, as JsonConverter writes them.
 
-Source: spec/sqlserver.md sections 10 and 11; recorded events of the connector 1.7.2 and 3.6.1 (rows 1 to 9 of their
-list of differences); the documented events of the Oracle and Db2 connectors 2.3.
+Source: Debezium's documentation of the SQL Server connector; recorded events of that connector,
+1.7.2 and 3.6.1; the documented events of the Oracle and Db2 connectors 2.3.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 The session's time zone plays no part: texts are read as UTC, and local timestamps are counted by expressions that never
 turn them into instants.
 
-Source: spec/format_debezium.md (logical types); recorded events of the PostgreSQL and MariaDB connectors 3.0.8 for
+Source: Debezium's documentation (temporal types); recorded events of the PostgreSQL and MariaDB connectors 3.0.8 for
 infinite timestamps and times beyond a day.
 """
 

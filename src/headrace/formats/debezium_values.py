@@ -1,7 +1,7 @@
 """Canonical text and Spark's typed values to Debezium's wire values: the Connect type of each column, and Spark SQL.
 
-Source: spec/format_debezium.md (logical types), spec/sqlserver.md section 12, spec/oracle.md section 12, spec/db2.md
-section 9, and recorded events of the SQL Server connector 1.7.2 and 3.6.1 and of the PostgreSQL and MariaDB connectors
+Source: Debezium's documentation of the SQL Server, Oracle and Db2 connectors (data type mappings),
+and recorded events of the SQL Server connector 1.7.2 and 3.6.1 and of the PostgreSQL and MariaDB connectors
 3.0.8, type by type.
 
 | logical type | adaptive | connect | isostring |

@@ -63,7 +63,7 @@ class QlikAvro(Format):
     Process: spark-avro in executors for batch DataFrames, Arrow batches and fastavro in Python workers for streams,
     which is slower by far; a batch's metadata messages and schemas are collected on the driver when `decode` is called.
 
-    Source: seed 003; spec/format_qlik.md.
+    Source: Qlik's documentation of Replicate (Kafka messages).
     """
 
     name = "qlik_avro"

@@ -187,7 +187,7 @@ class QlikJson(Format):
     Idempotence: messages and metadata alone decide the rows. Process: expressions in executors; a batch's metadata
     messages and the ids that it names are collected on the driver by two jobs, when `decode` is called.
 
-    Source: seed 003; spec/format_qlik.md.
+    Source: Qlik's documentation of Replicate (Kafka messages).
     """
 
     name = "qlik_json"

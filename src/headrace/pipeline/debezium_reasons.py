@@ -59,7 +59,7 @@ DEFAULTS: Mapping[str, str] = {
     "topic.delimiter": ".",
     "replace.null.with.default": "true",
 }
-"""What Debezium 3 and Kafka Connect's converters do where a property is not given; those that differ here are listed."""
+"""What Debezium 3 and Kafka Connect's converters do where a property is not given; a default that differs is listed."""
 
 OF_ONE_SOURCE: Mapping[str, str] = {"interval.handling.mode": "oracle"}
 """Those of them that mean something with one source only."""

@@ -55,7 +55,7 @@ OPTIONS = (TABLES, TO, MERGE)
 UNROUTED = Option(
     "unrouted_tables",
     str,
-    "What becomes of tables that no route matches: `keep` passes them on under their own names, `leave_out` keeps them "
+    "What to do with tables that no route matches: `keep` passes them on under their own names, `leave_out` keeps them "
     "from this sink.",
     default="keep",
     choices=("keep", "leave_out"),

@@ -100,7 +100,7 @@ class KafkaSink(Sink):
         Option(
             "on_oversized",
             str,
-            "What becomes of a message over the limit of the producer (`kafka.max.request.size`) or of its topic "
+            "What to do with a message over the limit of the producer (`kafka.max.request.size`) or of its topic "
             "(`max.message.bytes`): `fail` stops before anything of its batch is sent, and names topic, key, size and "
             "limit. `dead_letter` keeps it whole in `oversized_path` with the reason and sends the others: consumers "
             "of the topic miss that change. `drop_columns` sends the change without its values of more than "
@@ -114,7 +114,7 @@ class KafkaSink(Sink):
             "oversized_path",
             str,
             "With `on_oversized: dead_letter`: the folder of the messages that were too large, as Parquet files with "
-            "topic, key, value, headers, position and reason; one folder per batch, which a replay writes anew.",
+            "topic, key, value, headers, position and reason; one folder per batch, which a replay replaces.",
             default=None,
         ),
         Option(

@@ -49,7 +49,7 @@ SEQUENCE_BY = Option(
 SCHEMA_CHANGE_BEHAVIOR = Option(
     "schema_change_behavior",
     str,
-    "What becomes of the target when the source's structure changes. `add` adds columns, widens them, and stops at "
+    "How the target follows when the source's structure changes. `add` adds columns, widens them, and stops at "
     "anything else; `exception` stops at every change; `evolve` follows it (drops columns too) or stops where the "
     "target can't; `try_evolve` follows it as far as the target can; `lenient` never drops a column; `ignore` leaves "
     "the target as it is. A stop is before the first row.",

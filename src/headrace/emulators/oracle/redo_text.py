@@ -1,7 +1,7 @@
 """SQL_REDO as LogMiner prints it, made from row changes. Shares nothing with the parser that reads it.
 
-Session settings decide how LogMiner prints times; here they are always those of spec/oracle.md section 1, and a session
-that mines without them is refused.
+Session settings (`NLS_TIMESTAMP_FORMAT` and others) decide how LogMiner prints times; here they are always those that
+the source sets, and a session that mines without them is refused.
 """
 
 from __future__ import annotations

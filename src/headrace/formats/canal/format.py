@@ -43,7 +43,7 @@ class CanalJson(ArrowFormat):
     Ordering: the offset, then the place in the message. Idempotence: the message alone decides its rows. Process:
     executors; nothing is asked when `decode` is called.
 
-    Source: seed 002; spec/format_canal_json.md.
+    Source: Canal's documentation and code (FlatMessage); Alibaba DTS's documentation of its formats in Kafka.
     """
 
     name = "canal_json"

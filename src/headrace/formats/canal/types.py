@@ -19,7 +19,7 @@ it only decides where a message has no `mysqlType`.
 | json | json |
 | all else | string |
 
-Source: spec/format_canal_json.md; java.sql.Types.
+Source: Canal's code (FlatMessage); java.sql.Types.
 """
 
 from __future__ import annotations

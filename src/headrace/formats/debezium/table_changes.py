@@ -1,6 +1,6 @@
 """The tables of Debezium's schema change messages, as structures.
 
-Source: spec/format_debezium.md; spec/sqlserver.md section 12; recorded messages of the SQL Server, MariaDB and Oracle
+Source: Debezium's documentation (schema change topic); recorded messages of the SQL Server, MariaDB and Oracle
 connectors.
 """
 

@@ -1,6 +1,6 @@
 """What the fields of a Connect schema mean: the logical type of each, and how its values are read.
 
-Source: spec/format_debezium.md, logical types.
+Source: Debezium's documentation (data type mappings).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Whole columns go through the kernels of `wire.canonical`; what they leave, and the forms that few messages have, one by
 one. What can't be read has no text. Exact numbers never pass through a double.
 
-Source: spec/format_debezium.md, logical types.
+Source: Debezium's documentation (data type mappings).
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ class DtsAvro(ArrowFormat):
     Ordering: the offset, which is the order of the topic's one partition. Idempotence: the message alone decides its
     row. Process: executors; nothing is asked when `decode` is called. Encoding needs spark-avro in the session.
 
-    Source: seed 002; spec/format_dts_avro.md.
+    Source: Alibaba DTS's documentation of its formats in Kafka, and its Avro schema.
     """
 
     name = "dts_avro"

@@ -1,1 +1,1 @@
-"""Db2: changes from the change-data tables that SQL Replication's Capture program fills (spec/db2.md)."""
+"""Db2: changes from the change-data tables that SQL Replication's Capture program fills."""

@@ -1,4 +1,4 @@
-"""What Db2's catalog and SQL Replication's registrations say: captured tables and their structure (spec/db2.md).
+"""What Db2's catalog and SQL Replication's registrations say: captured tables and their structure.
 
 One query per kind of fact for the whole database, never one per table.
 """

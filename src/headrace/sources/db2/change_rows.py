@@ -1,4 +1,4 @@
-"""Rows of a change table become change rows, whole Arrow batches at a time (spec/db2.md sections 1.2 and 3).
+"""Rows of a change table become change rows, whole Arrow batches at a time.
 
 An update is a D row and the I row that follows it in the same transaction, where both have the same key: a delete of
 one row beside an insert of another is not an update. An update that changes the key is told as a delete and a create,

@@ -1,4 +1,4 @@
-"""What SQL Replication's control tables say of the Capture program (spec/db2.md section 1).
+"""What SQL Replication's control tables say of the Capture program.
 
 Everything is asked by a connection of its own, so no batch waits for it.
 """

@@ -1,4 +1,4 @@
-"""What a login may not read of SQL Replication's control tables (spec/db2.md section 1); found out by reading."""
+"""What a login may not read of SQL Replication's control tables; found out by reading."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""`Db2Source`: a Db2 database with SQL Replication behind what all sources with change tables do (spec/db2.md)."""
+"""`Db2Source`: a Db2 database with SQL Replication behind what all sources with change tables do.
+
+Source: IBM's documentation of SQL Replication; Debezium's documentation of its Db2 connector.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Db2's types: what they mean, how they are asked for, and how their defaults are read (spec/db2.md section 9).
+"""Db2's types: what they mean, how they are asked for, and how their defaults are read.
 
 Most are asked for as text in our canonical spelling: the driver cuts timestamps at microseconds, has had defects with
 binary columns and with DECFLOAT, and tells XML from nothing. The server's own conversions are exact.

@@ -1,5 +1,5 @@
 """A committed transaction's events, in mined order: what was taken back is left out, pieces of large values are put to
-their rows (spec/oracle.md sections 6 and 10).
+their rows.
 
 Rows are read from staging as they are needed. A transaction may be larger than memory: held are one batch of rows, one
 event with its large values, and, while work was rolled back to a savepoint, the row ids of a bounded part of that.

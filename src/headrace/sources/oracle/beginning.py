@@ -1,4 +1,4 @@
-"""Where a snapshot and the stream behind it begin (spec/oracle.md sections 1 and 8)."""
+"""Where a snapshot and the stream behind it begin."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the server's catalog says: which tables are captured, and how they look (spec/oracle.md sections 1, 12)."""
+"""What the server's catalog says: which tables are captured, and how they look."""
 
 from __future__ import annotations
 

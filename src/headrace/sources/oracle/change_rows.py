@@ -1,4 +1,4 @@
-"""Events of transactions become change rows, some thousand at a time (spec/oracle.md sections 9, 12 and 13).
+"""Events of transactions become change rows, some thousand at a time.
 
 Per-row Python, because LogMiner prints a statement per row: parsing gives a dictionary for each, and values are decoded
 from them one by one.

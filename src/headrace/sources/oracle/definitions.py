@@ -1,4 +1,4 @@
-"""Definitions in the log, and what tables are captured after them (spec/oracle.md section 11). Pure; no database."""
+"""Definitions in the log, and what tables are captured after them. Pure; no database."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """A dictionary in the redo logs: LogMiner reads it and follows the definitions behind it, so that it knows the names
-that tables had when they were changed (spec/oracle.md section 2).
+that tables had when they were changed.
 
 It has to be whole, and in archived logs from before the first SCN that is mined; all logs since have to be there. So
 it is written before the first batch, and again when many logs were filled since.

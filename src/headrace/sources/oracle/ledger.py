@@ -1,5 +1,4 @@
-"""Which transactions are open, and which were committed when: what the indexes of mined ranges say together
-(spec/oracle.md section 6).
+"""Which transactions are open, and which were committed when: what the indexes of mined ranges say together.
 
 Pure; no database. A transaction's rows may lie in any number of ranges; it is known here by counts and by the ranges
 that hold its rows.

@@ -1,4 +1,4 @@
-"""Which redo logs have to be mined for a range of SCNs, and whether any of them is gone (spec/oracle.md section 3).
+"""Which redo logs have to be mined for a range of SCNs, and whether any of them is gone.
 
 Pure; no database.
 """

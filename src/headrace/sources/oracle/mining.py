@@ -1,5 +1,4 @@
-"""One LogMiner session: the logs of a range, its rows, statements put together, and what is kept of them
-(spec/oracle.md sections 2 to 5).
+"""One LogMiner session: the logs of a range, its rows, statements put together, and what is kept of them.
 
 Runs in the driver for a single range and in executors for several. Each range is mined by one session, which reads it
 once, forward, and holds no more than one batch of rows.

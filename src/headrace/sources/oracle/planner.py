@@ -1,5 +1,4 @@
-"""Where the next batch ends: snapshots, mined ranges, whole transactions, and structures (spec/oracle.md sections 4, 6
-to 8 and 11).
+"""Where the next batch ends: snapshots, mined ranges, whole transactions, and structures.
 
 Runs in the driver. What decides the rows of a batch stands in its end offset: the commits up to which it goes, the
 structures, and the ranges that hold its rows. `Offset.log` has

@@ -1,4 +1,4 @@
-"""What a user may not read of an Oracle database that the source needs (spec/oracle.md section 1).
+"""What a user may not read of an Oracle database that the source needs.
 
 Found out by reading. The right to run LogMiner itself (LOGMINING, EXECUTE on DBMS_LOGMNR) shows only when a range is
 mined.

@@ -1,5 +1,5 @@
 """Snapshots: chunks by key, all read as of one SCN, so that every chunk sees the same moment and a replay reads the
-same rows (spec/oracle.md section 8)."""
+same rows."""
 
 from __future__ import annotations
 

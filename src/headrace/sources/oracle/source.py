@@ -1,8 +1,9 @@
 """`OracleSource`: tables of an Oracle database, snapshotted as of one SCN and then followed by what LogMiner reads.
 
 Offsets name SCNs: up to which commits are delivered, and which mined ranges hold rows of transactions that are still
-open. Ranges are mined once, side by side, into staging; a transaction is put together when it is committed
-(spec/oracle.md).
+open. Ranges are mined once, side by side, into staging; a transaction is put together when it is committed.
+
+Source: Oracle's documentation of LogMiner; Debezium's documentation of its Oracle connector.
 """
 
 from __future__ import annotations

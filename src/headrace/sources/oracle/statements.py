@@ -1,4 +1,4 @@
-"""The SQL that is sent to an Oracle server, all of it (spec/oracle.md sections 1 to 5 and 8).
+"""The SQL that is sent to an Oracle server, all of it.
 
 What holds an SCN is fetched as text, and given as an integer: drivers make doubles of numbers whose digits no catalog
 declares.

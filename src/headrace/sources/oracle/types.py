@@ -1,5 +1,4 @@
-"""Oracle's types: what they mean, how a snapshot asks for them, and what LogMiner prints of them (spec/oracle.md
-sections 9 and 12).
+"""Oracle's types: what they mean, how a snapshot asks for them, and what LogMiner prints of them.
 
 `''` is NULL in Oracle, so it is null in images. Numbers never pass through a double: a snapshot has them as text from
 the server, and redo prints them as text.

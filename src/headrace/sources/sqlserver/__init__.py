@@ -1,1 +1,1 @@
-"""SQL Server: changes from the change tables that its own change data capture fills (spec/sqlserver.md)."""
+"""SQL Server: changes from the change tables that its own change data capture fills."""

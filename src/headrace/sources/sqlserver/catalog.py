@@ -1,5 +1,4 @@
-"""What the server's catalog says: captured tables, their structure, their capture instances (spec/sqlserver.md sections
-1 and 5).
+"""What the server's catalog says: captured tables, their structure, their capture instances.
 
 One query per kind of fact for the whole database, never one per table, so that a thousand tables cost as many round
 trips as one.

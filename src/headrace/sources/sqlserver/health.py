@@ -1,4 +1,4 @@
-"""What SQL Server says of its capture job, its clean-up job and SQL Server Agent (spec/sqlserver.md section 1.2).
+"""What SQL Server says of its capture job, its clean-up job and SQL Server Agent.
 
 Everything is asked of system views, by a connection of its own, so no batch waits for it. What the login may not see is
 left unknown and told with the right that it needs; it is asked again only after a while.

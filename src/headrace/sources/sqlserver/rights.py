@@ -1,4 +1,4 @@
-"""What a login may not see of a SQL Server database that the source needs or would use (spec/sqlserver.md).
+"""What a login may not see of a SQL Server database that the source needs or would use.
 
 Rights are found out by reading, because that is what a run does: roles, schemas, columns and DENY all count then.
 """

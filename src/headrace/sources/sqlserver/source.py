@@ -1,4 +1,7 @@
-"""`SqlServerSource`: SQL Server's databases behind what all sources with change tables do (spec/sqlserver.md)."""
+"""`SqlServerSource`: SQL Server's databases behind what all sources with change tables do.
+
+Source: Microsoft's documentation of change data capture; Debezium's documentation of its SQL Server connector.
+"""
 
 from __future__ import annotations
 

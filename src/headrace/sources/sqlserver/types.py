@@ -1,5 +1,4 @@
-"""SQL Server's types: what they mean, how they are asked for, and how their defaults are read (spec/sqlserver.md
-section 12).
+"""SQL Server's types: what they mean, how they are asked for, and how their defaults are read.
 
 Some types are asked for as text in our canonical spelling, because the driver would lose digits (Arrow timestamps stop
 at microseconds), an offset (datetimeoffset) or the type (xml): the server's own CONVERT is exact.
