@@ -25,7 +25,7 @@ from headrace.formats.convert import format_named
 from headrace.wire.compiled import CACHE_VARIABLE
 
 FORMATS = ["canal_json", "dts_avro", "maxwell_json", "ogg_json", "shareplex_json", "debezium_json"]
-ENCODING = ["canal_json", "maxwell_json", "ogg_json", "shareplex_json"]
+ENCODING = ["canal_json", "dts_avro", "maxwell_json", "ogg_json", "shareplex_json"]
 
 
 def messages_of(format: str) -> pa.RecordBatch:

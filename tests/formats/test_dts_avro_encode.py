@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 import random
 import re
 from decimal import Decimal
 from typing import Any
 
 import pytest
-from column_values import EVERY_TYPE, changes_of, comparable, of_kafka
-from dts_records import date_time, decoded, integer, kafka, read, record
+from codec_rows import change_batch, sent
+from column_values import EVERY_TYPE, changes_of, comparable, random_changes
+from dts_records import date_time, decoded, integer, read, record, rows_without_spark
 from pyspark.sql import SparkSession
 from samples import samples_of
 
 import headrace
 from headrace.changes import Column, LogicalType, TableId, TableSchema
-from headrace.changes.row import CHANGE_ROW_DDL, spark_schema
-from headrace.errors import OptionError
-from headrace.local_rows import local_rows
+from headrace.changes.row import spark_schema
+from headrace.errors import FormatError, OptionError
 
 _NUMBERS = ("c float32's", "c float64's")
 
@@ -40,16 +41,11 @@ def meaning(image: dict[str, str | None] | None) -> dict[str, Any] | None:
 
 
 @pytest.mark.parametrize("connector", ["mysql", "postgresql", "sqlserver"])
-def test_decode_of_encode_is_identity(spark: SparkSession, connector: str, rng: random.Random) -> None:
-    data, frame = changes_of(spark, rng, ops="rcud", absent_before=True)
-    frame = frame.selectExpr(
-        *(
-            f"map('connector', '{connector}', 'id', source['id']) as source" if c == "source" else c
-            for c in frame.columns
-        )
-    )
-    sent = headrace.encode(frame, format="dts_avro")
-    rows = headrace.decode(of_kafka(sent), format="dts_avro").collect()
+def test_decode_of_encode_is_identity(connector: str, rng: random.Random) -> None:
+    data = random_changes(rng, ops="rcud", absent_before=True)
+    for row in data:
+        row["source"] = {"connector": connector, "id": row["source"]["id"]}
+    rows = rows_without_spark(records_of([announced(EVERY_TYPE), *data]))
     got = sorted((row for row in rows if not row.table_schema), key=lambda row: int(row.source["id"]))
     assert [row.error for row in got if row.op == "error"] == []
     assert len(got) == len(data)
@@ -106,16 +102,26 @@ def _plain(value: Any, logical: LogicalType) -> Any:
     return value
 
 
+def messages_of(rows: list[dict[str, Any]], **options: Any) -> list[dict[str, Any]]:
+    """The messages of change rows, whose structures are among them."""
+    structures = [TableSchema.from_text(row["table_schema"]) for row in rows if row.get("table_schema")]
+    return sent("dts_avro", change_batch(rows), structures, **options)
+
+
+def records_of(rows: list[dict[str, Any]], **options: Any) -> list[bytes]:
+    """The same, only the records."""
+    return [message["value"] for message in messages_of(rows, **options)]
+
+
+def announced(schema: TableSchema) -> dict[str, Any]:
+    return row_of("schema", schema_id=schema.fingerprint, table_schema=schema.to_text())
+
+
 def row_of(op: str, **columns: Any) -> dict[str, Any]:
     return {"op": op, "position": "00000000000000000009/1/", **columns}
 
 
-def frame_of(spark: SparkSession, rows: list[dict[str, Any]]) -> Any:
-    names = [field.name for field in spark_schema()]
-    return local_rows(spark, [tuple(row.get(name) for name in names) for row in rows], CHANGE_ROW_DDL)
-
-
-def test_control_records_and_facts(spark: SparkSession) -> None:
+def test_control_records_and_facts() -> None:
     table = {"database": "d.b", "schema": "s", "name": "t"}
     at = dt.datetime(2024, 2, 29, 12, 0, 0, 999_999, dt.UTC)
     facts = {"connector": "mariadb", "version": "11", "server_id": "5", "sourcePosition": "p", "gone": None}
@@ -131,8 +137,8 @@ def test_control_records_and_facts(spark: SparkSession) -> None:
         row_of("tombstone"),
         row_of("message"),
     ]
-    sent = headrace.encode(frame_of(spark, rows), format="dts_avro", topic="${database}.x").collect()
-    records = [read(bytes(row.value)) for row in sent]
+    messages = messages_of(rows, topic="${database}.x")
+    records = [read(message["value"]) for message in messages]
     assert [(r["operation"], r["objectName"], r["sourceTxid"], r["afterImages"]) for r in records] == [
         ("BEGIN", None, "77", None),
         ("COMMIT", None, "77", None),
@@ -145,8 +151,9 @@ def test_control_records_and_facts(spark: SparkSession) -> None:
     assert records[3]["source"] == {"sourceType": "MySQL", "version": "11"}
     assert (records[3]["sourcePosition"], records[3]["bornTimestamp"]) == ("p", 1709208000999)
     assert (records[2]["sourceTimestamp"], records[0]["sourceTimestamp"], records[0]["id"]) == (1709208000, 0, 9)
-    assert (sent[0].topic, sent[3].topic, sent[0].partition, sent[0].key) == (".x", "d.b.x", 0, None)
-    back = decoded([bytes(row.value) for row in sent])
+    first = messages[0]
+    assert (first["topic"], messages[3]["topic"], first["partition"], first["key"]) == (".x", "d.b.x", 0, None)
+    back = decoded([message["value"] for message in messages])
     got = [(row.op, *(row.table or [None] * 3), row.source.get("connector")) for row in back]
     assert got == [
         ("begin", None, None, None, "mysql"),
@@ -158,14 +165,13 @@ def test_control_records_and_facts(spark: SparkSession) -> None:
     ]
 
 
-def test_samples_come_back(spark: SparkSession) -> None:
-    """All samples but for the order of their tags, which Avro does not give a meaning."""
+def test_samples_come_back() -> None:
     values = [s.message[5] for s in samples_of("dts_avro") if s.data["expect"]]
-    rows = headrace.decode(kafka(spark, values), format="dts_avro")
-    sent = headrace.encode(rows, format="dts_avro").collect()
-    by_id = {read(bytes(row.value))["id"]: read(bytes(row.value)) for row in sent}
-    assert len(sent) == len(values)
-    again = decoded([bytes(row.value) for row in sorted(sent, key=lambda row: row.position)])
+    rows = [row.asDict(recursive=True) for row in rows_without_spark(values)]
+    written = records_of(rows)
+    by_id = {read(value)["id"]: read(value) for value in written}
+    assert len(written) == len(values)
+    again = decoded(written)
     first = decoded(values)
     for old, new in zip(first, again, strict=True):
         for name in ("op", "table", "key", "key_text", "event_time", "snapshot", "transaction", "source"):
@@ -176,13 +182,13 @@ def test_samples_come_back(spark: SparkSession) -> None:
         new_record = by_id[old_record["id"]]
         same = ("id", "sourceTimestamp", "sourcePosition", "source", "operation", "objectName", "tags", "bornTimestamp")
         assert {name: old_record[name] for name in same} == {name: new_record[name] for name in same}
-    plain = headrace.encode(rows.where("op in ('d', 'schema')"), format="dts_avro", born_timestamp=False).collect()
-    deletes = decoded([bytes(row.value) for row in plain])
+        assert list(old_record["tags"]) == list(new_record["tags"])
+    deletes = decoded(records_of([row for row in rows if row["op"] in ("d", "schema")], born_timestamp=False))
     assert {row.op for row in deletes} == {"d", "schema"}
     assert not any("bornTimestamp" in row.source for row in deletes)
 
 
-def test_times_that_a_record_has_no_place_for(spark: SparkSession) -> None:
+def test_times_that_a_record_has_no_place_for() -> None:
     columns = {
         "t": ("time(9)", ["-838:59:59.5", "10:00:00.123456789", "838:59:59"]),
         "l": ("timestamp(9)", ["2024-01-01 00:00:00.123456789", "0000-00-00 00:00:00", "2024-01-01 00:00:00.1"]),
@@ -201,12 +207,14 @@ def test_times_that_a_record_has_no_place_for(spark: SparkSession) -> None:
     images = [{name: texts[n] for name, (_, texts) in columns.items()} for n in range(3)]
     table = {"database": "d", "schema": None, "name": "t"}
     rows = [
-        row_of("c", table=table, after=image, source={"connector": connector, "id": str(n)})
+        row_of(
+            "c", table=table, after=image, source={"connector": connector, "id": str(n)}, schema_id=schema.fingerprint
+        )
         for connector in ("mysql", "oracle")
         for n, image in enumerate(images)
     ]
-    sent = headrace.encode(frame_of(spark, rows), format="dts_avro", schema=schema)
-    back = headrace.decode(of_kafka(sent), format="dts_avro").where("table_schema is null").collect()
+    back = decoded(records_of([announced(schema), *rows]))
+    assert len(back) == len(rows)
     for row in back:
         want = images[int(row.source["id"])]
         got = {name: re.sub(r"0+(?=Z|$)", "", text) if "." in text else text for name, text in row.after.items()}
@@ -214,35 +222,55 @@ def test_times_that_a_record_has_no_place_for(spark: SparkSession) -> None:
         assert got == have
 
 
-def test_years_are_years(spark: SparkSession) -> None:
-    rows = headrace.decode(
-        kafka(spark, [record("INSERT", None, [date_time(1999), integer(3)], fields=[("y", 13), ("n", 3)])]),
-        format="dts_avro",
-    )
-    sent = headrace.encode(rows, format="dts_avro").collect()
-    year, number = read(bytes(sent[0].value))["afterImages"]
+def test_years_are_years() -> None:
+    rows = rows_without_spark([record("INSERT", None, [date_time(1999), integer(3)], fields=[("y", 13), ("n", 3)])])
+    (value,) = records_of([row.asDict(recursive=True) for row in rows])
+    year, number = read(value)["afterImages"]
     assert (year[1]["year"], year[1]["month"], number[1]["value"]) == (1999, None, "3")
-    assert [f["dataTypeNumber"] for f in read(bytes(sent[0].value))["fields"]] == [13, 3]
+    assert [f["dataTypeNumber"] for f in read(value)["fields"]] == [13, 3]
 
 
-def test_a_stream_needs_a_schema_and_a_row_a_known_structure(spark: SparkSession) -> None:
+def test_a_stream_needs_a_schema(spark: SparkSession) -> None:
     stream = spark.readStream.format("rate").load().selectExpr(
         *(f"cast(null as {f.dataType.simpleString()}) as {f.name}" for f in spark_schema())
     )  # fmt: skip
     with pytest.raises(OptionError, match="needs the option 'schema' to encode a streaming DataFrame"):
         headrace.encode(stream, format="dts_avro")
-    rows = frame_of(spark, [row_of("c", after={"a": "1"}, schema_id="unknown")])
-    with pytest.raises(Exception, match="follow a structure that no schema row describes"):
-        headrace.encode(rows, format="dts_avro").collect()
 
 
-def test_no_record_is_as_long_as_a_filler(spark: SparkSession) -> None:
-    edges = [{"op": "begin", "position": f"{n:020}//", "transaction": {"id": "x" * n}} for n in range(30)]
-    frame = local_rows(spark, [tuple(row.get(f.name) for f in spark_schema()) for row in edges], CHANGE_ROW_DDL)
-    sent = headrace.encode(frame, format="dts_avro").orderBy("position").collect()
-    lengths = {len(m.value) for m in sent}
+@pytest.mark.parametrize("id", ["unknown", None])
+@pytest.mark.parametrize("op", ["c", "r", "d"])
+def test_a_row_needs_a_known_structure(op: str, id: str | None) -> None:
+    with pytest.raises(FormatError, match="follow a structure that no schema row describes"):
+        records_of([row_of("begin"), row_of(op, after={"a": "1"}, before={"a": "1"}, schema_id=id)])
+
+
+def test_no_record_is_as_long_as_a_filler() -> None:
+    written = records_of([{"op": "begin", "position": f"{n:020}//", "transaction": {"id": "x" * n}} for n in range(30)])
+    lengths = {len(value) for value in written}
     assert 48 not in lengths and {47, 49} <= lengths
-    rows = decoded([bytes(m.value) for m in sent])
-    assert [(row.op, row.transaction and row.transaction.id) for row in rows] == [
+    assert [(row.op, row.transaction and row.transaction.id) for row in decoded(written)] == [
         ("begin", "x" * n or None) for n in range(30)
+    ]
+
+
+def test_tags_that_a_record_had_come_back_and_others_are_the_sources_facts() -> None:
+    tags = {"a": "b", "operation": "q", "connector": "mysql"}
+    rows = [
+        row_of("begin", source={"connector": "mysql", "k": "v", "gone": None}),
+        row_of("begin", source={"connector": "my own", "tags": "no JSON", "k": "v"}),
+        row_of("begin", source={"connector": "mysql", "tags": json.dumps(tags), "k": "v"}),
+        row_of("begin", source={"connector": "my own", "tags": '{"n":1,"none":null,"connector":"q"}'}),
+        row_of("c", key={'a"': "1"}, after={'a"': "1"}, schema_id=EVERY_TYPE.fingerprint),
+        row_of("c", key={"a": "1"}, after={}, source={"pk_uk_info": "own"}, schema_id=EVERY_TYPE.fingerprint),
+        row_of("c", after={}, schema_id=EVERY_TYPE.fingerprint),
+    ]
+    assert [read(value)["tags"] for value in records_of([announced(EVERY_TYPE), *rows])] == [
+        {"k": "v"},
+        {"k": "v", "connector": "my own"},
+        tags,
+        {"n": "1", "connector": "q"},
+        {"pk_uk_info": '{"PRIMARY":["a\\""]}'},
+        {"pk_uk_info": "own"},
+        {"pk_uk_info": '{"PRIMARY":["id"]}'},
     ]

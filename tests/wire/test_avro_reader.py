@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.wire.avro_reader import ReaderSchema
+from headrace.wire.avro_schema import AvroSchema
 from headrace.wire.avro_tape import AvroTape
 from headrace.wire.json_exact import BROKEN, NULL, READ
 
@@ -67,7 +67,7 @@ def written(record: dict[str, Any]) -> bytes:
 @settings(max_examples=150, deadline=None)
 @given(st.lists(RECORDS, min_size=1, max_size=5), st.binary(max_size=3))
 def test_what_was_written_is_read(records: list[dict[str, Any]], behind: bytes) -> None:
-    tape = AvroTape(pa.array([written(record) + behind for record in records], pa.binary()), ReaderSchema(SCHEMA))
+    tape = AvroTape(pa.array([written(record) + behind for record in records], pa.binary()), AvroSchema(SCHEMA))
     assert (tape.verdict == READ).all()
     fields = tape.records(tape.root, 7)
     assert tape.numbers(fields[0]).tolist() == [record["number"] for record in records]
@@ -95,7 +95,7 @@ def test_what_was_written_is_read(records: list[dict[str, Any]], behind: bytes) 
 def test_a_record_that_is_cut_is_broken_and_the_next_one_is_read(record: dict[str, Any], data: st.DataObject) -> None:
     whole = written(record)
     cut = whole[: data.draw(st.integers(0, len(whole) - 1))]
-    tape = AvroTape(pa.array([cut, whole, None], pa.binary()), ReaderSchema(SCHEMA))
+    tape = AvroTape(pa.array([cut, whole, None], pa.binary()), AvroSchema(SCHEMA))
     assert tape.verdict.tolist()[:2] == [BROKEN, READ]
     assert (tape.root >= 0).tolist() == [False, True, False]
     assert tape.numbers(tape.records(tape.root, 1)[0])[1] == record["number"]
@@ -104,7 +104,7 @@ def test_a_record_that_is_cut_is_broken_and_the_next_one_is_read(record: dict[st
 @settings(max_examples=300, deadline=None)
 @given(st.lists(st.binary(max_size=40), min_size=1, max_size=8))
 def test_any_bytes_are_read_or_broken(values: list[bytes]) -> None:
-    tape = AvroTape(pa.array(values, pa.binary()), ReaderSchema(SCHEMA))
+    tape = AvroTape(pa.array(values, pa.binary()), AvroSchema(SCHEMA))
     for row, value in enumerate(values):
         try:
             fastavro.schemaless_reader(io.BytesIO(value), _PARSED, None)
@@ -122,5 +122,5 @@ def test_any_bytes_are_read_or_broken(values: list[bytes]) -> None:
 @pytest.mark.parametrize("count", [b"\xfe\xff\xff\xff\x0f", b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", b"\x80" * 12])
 def test_a_length_that_is_not_there_is_broken(count: bytes) -> None:
     for kind in ("string", "bytes", {"type": "array", "items": "null"}, {"type": "map", "values": "long"}):
-        tape = AvroTape(pa.array([count + b"\x00\x00"], pa.binary()), ReaderSchema({"type": kind}))
+        tape = AvroTape(pa.array([count + b"\x00\x00"], pa.binary()), AvroSchema({"type": kind}))
         assert tape.verdict.tolist() == [BROKEN]

@@ -58,13 +58,7 @@ class Structures:
         is_data = pc.is_in(rows.column("op"), pa.array(ROWS)).to_numpy(zero_copy_only=False)
         unknown = np.flatnonzero((structure == -2) & is_data)
         if unknown.size:
-            row = int(unknown[0])
-            table, id = rows.column("table")[row].as_py() or {}, rows.column("schema_id")[row].as_py()
-            raise FormatError(
-                f"Change rows of table {'.'.join(part for part in table.values() if part)} follow a structure that no "
-                f"schema row describes (schema_id {id}).",
-                remedy="Keep the schema rows in the batch, or give the option schema.",
-            )
+            raise unknown_structure(rows, int(unknown[0]))
         return np.maximum(structure, -1)
 
     def image(self, rows: pa.RecordBatch, name: str) -> Image:
@@ -96,21 +90,43 @@ class Structures:
         return pc.coalesce(own, texts.take(pa.array(structure, mask=structure < 0)))
 
 
-def topics(rows: pa.RecordBatch, template: str) -> pa.StringArray:
-    """The topic of each row, as `encoding.topic_for` says."""
+def unknown_structure(rows: pa.RecordBatch, row: int) -> FormatError:
+    """What to raise at a row whose structure nothing describes."""
+    table, id = rows.column("table")[row].as_py() or {}, rows.column("schema_id")[row].as_py()
+    return FormatError(
+        f"Change rows of table {'.'.join(part for part in table.values() if part)} follow a structure that no "
+        f"schema row describes (schema_id {id}).",
+        remedy="Keep the schema rows in the batch, or give the option schema.",
+    )
+
+
+def tables_of(rows: pa.RecordBatch) -> tuple[pa.Int32Array, list[TableId]]:
+    """The number of each row's table, and the tables; that of a row without a table has no names."""
     parts = [part.fill_null("") for part in rows.column("table").flatten()]
     found = pc.binary_join_element_wise(*parts, "\0").dictionary_encode()
-    made = [topic_for(template, TableId(*path.split("\0"))) for path in found.dictionary.to_pylist()]
-    return pa.array(made, pa.string()).take(found.indices)
+    return found.indices, [TableId(*path.split("\0")) for path in found.dictionary.to_pylist()]
+
+
+def topics(rows: pa.RecordBatch, template: str) -> pa.StringArray:
+    """The topic of each row, as `encoding.topic_for` says."""
+    numbers, tables = tables_of(rows)
+    return pa.array([topic_for(template, table) for table in tables], pa.string()).take(numbers)
 
 
 def message_batch(
-    rows: pa.RecordBatch, topic: pa.StringArray, value: pa.StringArray, key: pa.StringArray | None = None
+    rows: pa.RecordBatch,
+    topic: pa.StringArray,
+    value: pa.Array,
+    key: pa.StringArray | None = None,
+    *,
+    partition: int | None = None,
 ) -> pa.RecordBatch:
-    """The messages of rows; Kafka chooses their partitions."""
+    """The messages of rows, all in one partition; without one, Kafka chooses their partitions."""
     columns = {"topic": topic, "value": value.cast(pa.binary()), "position": rows.column("position")}
     if key is not None:
         columns["key"] = key.cast(pa.binary())
+    if partition is not None:
+        columns["partition"] = pa.array(np.full(rows.num_rows, partition, np.int32))
     made = [columns.get(field.name, pa.nulls(rows.num_rows, field.type)) for field in MESSAGES]
     return pa.RecordBatch.from_arrays(made, schema=MESSAGES)
 

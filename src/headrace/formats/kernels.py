@@ -88,7 +88,7 @@ def compile_all() -> None:
     canal, maxwell, debezium, key = (json.dumps(m).encode() for m in (_CANAL, _MAXWELL, _DEBEZIUM, _DEBEZIUM_KEY))
     for name, value, encodes in (
         ("canal_json", canal, True),
-        ("dts_avro", base64.b64decode(_DTS), False),
+        ("dts_avro", base64.b64decode(_DTS), True),
         ("maxwell_json", maxwell, True),
         ("debezium_json", debezium, False),
     ):

@@ -124,12 +124,15 @@ def _put_first(settings: dict[str, str], name: str, values: list[str], separator
         settings[name] = joined
 
 
+_WITH_SPARK_AVRO = frozenset(("debezium_avro", "qlik_avro"))
+
+
 def format_jars(formats: Iterable[str]) -> tuple[str, ...]:
     """The Maven coordinates with which Spark reads and writes these formats fastest.
 
-    Those in Avro go without, but are then read by Python workers, which is slower.
+    Without them they are read by Python workers, which is slower.
     """
-    return (AVRO,) if any(name.endswith("_avro") for name in formats) else ()
+    return (AVRO,) if any(name in _WITH_SPARK_AVRO for name in formats) else ()
 
 
 def _asks_for_delta(jars: Sequence[str]) -> bool:

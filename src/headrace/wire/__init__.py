@@ -8,7 +8,10 @@
 | `json_reader` | the kernel that reads it |
 | `tape` | what was read of a batch of messages, and the columns that are made of it |
 | `arrays` | Arrow arrays from the buffers that kernels filled |
+| `avro_schema` | Avro's schemas, as a tree of nodes |
 | `avro_reader`, `avro_tape` | the kernel that reads Avro, and its records on a tape |
+| `avro_writer` | Avro from columns |
+| `spellings` | which texts are numbers, and the parts of days and clocks |
 | `canonical`, `canonical_exact` | texts of counted times and packed decimals: kernels, and Python for the rest |
 | `openings` | what many messages begin with, cut off before they are read |
 | `image_kernels` | which values of one image another has not |

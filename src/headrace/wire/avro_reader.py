@@ -6,11 +6,11 @@ looked at before they are used, so that bytes that are no record cost no more th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from headrace.wire.avro_schema import ENUM, FIXED, LIST, MAP, NOTHING, RECORD, TEXT, UNION, VARINT, Program
 from headrace.wire.compiled import kernel
 from headrace.wire.json_exact import ARRAY, BROKEN, NAME, NULL, OBJECT, READ, STRING
 from headrace.wire.json_reader import Tokens
@@ -18,94 +18,6 @@ from headrace.wire.spans import Array, U, byte, is_utf8
 
 NUMBER, FLOATING, BYTES = 11, 12, 13
 """Kinds of tokens beside those of JSON: a varint (also of an enum), a number of 4 or 8 bytes, bytes."""
-
-_NULL, _VARINT, _ENUM, _FIXED, _SIZED, _TEXT, _RECORD, _ARRAY, _MAP, _UNION = range(10)
-_SIMPLE = {"null": _NULL, "int": _VARINT, "long": _VARINT, "bytes": _SIZED, "string": _TEXT}
-_WIDE = {"float": 4, "double": 8, "boolean": 1}
-
-
-class Program(NamedTuple):
-    """A schema as a tree: each node's kind, its size (of what is fixed) or count of symbols, and its children."""
-
-    kind: Array
-    size: Array
-    first: Array
-    count: Array
-    children: Array
-    depth: int
-
-
-class ReaderSchema:
-    """An Avro schema as the reader takes it.
-
-    Args:
-        schema: as Avro's JSON. A record that holds itself can't be read.
-    """
-
-    def __init__(self, schema: Any) -> None:
-        self._lines: list[tuple[int, int, list[int]]] = []
-        self._named: dict[str, int] = {}
-        depth = self._node(schema, "", 0)[1]
-        children = [child for _, _, held in self._lines for child in held]
-        counts = np.array([len(held) for _, _, held in self._lines], np.int32)
-        self.program = Program(
-            np.array([kind for kind, _, _ in self._lines], np.uint8),
-            np.array([size for _, size, _ in self._lines], np.int32),
-            (np.cumsum(counts) - counts).astype(np.int32),
-            counts,
-            np.array([*children, 0], np.int32),
-            depth,
-        )
-
-    def _node(self, schema: Any, space: str, level: int) -> tuple[int, int]:
-        """The number of a schema's node, and how deep the tree below it is."""
-        if level > 60:
-            raise ValueError("the Avro schema is nested too deep")
-        if isinstance(schema, list):
-            return self._with_children(_UNION, schema, space, level)
-        if isinstance(schema, str):
-            schema = {"type": schema}
-        kind = schema["type"]
-        if isinstance(kind, (dict, list)):
-            return self._node(kind, space, level)
-        if kind in _SIMPLE:
-            return self._add(_SIMPLE[kind], 0, []), 1
-        if kind in _WIDE:
-            return self._add(_FIXED, _WIDE[kind], []), 1
-        if kind == "array":
-            return self._with_children(_ARRAY, [schema["items"]], space, level)
-        if kind == "map":
-            return self._with_children(_MAP, [schema["values"]], space, level)
-        if kind not in ("record", "error", "enum", "fixed"):
-            name = kind if "." in kind or not space else f"{space}.{kind}"
-            return self._named[name], 60
-        return self._define(schema, space, level)
-
-    def _define(self, schema: Mapping[str, Any], space: str, level: int) -> tuple[int, int]:
-        space = schema.get("namespace") or space
-        name = schema["name"] if "." in schema["name"] or not space else f"{space}.{schema['name']}"
-        if schema["type"] == "enum":
-            found = self._add(_ENUM, len(schema["symbols"]), []), 1
-        elif schema["type"] == "fixed":
-            found = self._add(_FIXED, schema["size"], []), 1
-        else:
-            kinds = [field["type"] for field in schema["fields"]]
-            found = self._with_children(_RECORD, kinds, space, level)
-        self._named[name] = found[0]
-        return found
-
-    def _with_children(self, kind: int, schemas: list[Any], space: str, level: int) -> tuple[int, int]:
-        found = [self._node(schema, space, level + 1) for schema in schemas]
-        return self._add(kind, 0, [number for number, _ in found]), 1 + max((depth for _, depth in found), default=0)
-
-    def _add(self, kind: int, size: int, children: list[int]) -> int:
-        self._lines.append((kind, size, children))
-        return len(self._lines) - 1
-
-    @property
-    def root(self) -> int:
-        """The number of the whole schema's node."""
-        return len(self._lines) - 1
 
 
 class Frames(NamedTuple):
@@ -162,7 +74,7 @@ def _read_record(
     depth, node, chosen = 0, np.int64(schema.kind.size - 1), 0
     while True:
         kind = schema.kind[U(node)]
-        if kind == _UNION:
+        if kind == UNION:
             chosen, i = varint(data, i, end)
             if i < 0 or chosen < 0 or chosen >= schema.count[U(node)]:
                 return BROKEN, t, i
@@ -175,13 +87,13 @@ def _read_record(
         tokens.behind[U(t)] = t + 1
         branch[U(t)] = chosen
         chosen = 0
-        if kind == _RECORD or kind == _ARRAY or kind == _MAP:
-            tokens.kind[U(t)] = ARRAY if kind == _ARRAY else OBJECT
+        if kind == RECORD or kind == LIST or kind == MAP:
+            tokens.kind[U(t)] = ARRAY if kind == LIST else OBJECT
             if depth >= frames.node.size:
                 return BROKEN, t, i
             frames.node[depth] = node
             frames.token[depth] = t
-            frames.left[depth] = schema.count[U(node)] if kind == _RECORD else 0
+            frames.left[depth] = schema.count[U(node)] if kind == RECORD else 0
             depth += 1
         else:
             i = _leaf(data, i, end, schema, node, kind, tokens, t)
@@ -193,7 +105,7 @@ def _read_record(
             open_ = frames.node[depth - 1]
             kind = schema.kind[U(open_)]
             left = frames.left[depth - 1]
-            if kind == _RECORD:
+            if kind == RECORD:
                 if left > 0:
                     node = np.int64(schema.children[U(schema.first[U(open_)] + schema.count[U(open_)] - left)])
                     frames.left[depth - 1] = left - 1
@@ -206,7 +118,7 @@ def _read_record(
                 if left > 0:
                     frames.left[depth - 1] = left - 1
                     node = np.int64(schema.children[U(schema.first[U(open_)])])
-                    if kind == _MAP:
+                    if kind == MAP:
                         if t >= room:
                             return BROKEN, t, i
                         size, i = varint(data, i, end)
@@ -231,24 +143,24 @@ def _read_record(
 @kernel
 def _leaf(data: Array, i: Any, end: Any, schema: Program, node: Any, kind: Any, tokens: Tokens, t: Any) -> Any:
     """Read a value that holds no others: the index behind it; -1 where it is broken."""
-    if kind == _NULL:
+    if kind == NOTHING:
         tokens.kind[U(t)] = NULL
         return i
-    if kind == _VARINT or kind == _ENUM:
+    if kind == VARINT or kind == ENUM:
         value, behind = varint(data, i, end)
-        if behind < 0 or (kind == _ENUM and (value < 0 or value >= schema.size[U(node)])):
+        if behind < 0 or (kind == ENUM and (value < 0 or value >= schema.size[U(node)])):
             return np.int64(-1)
         tokens.kind[U(t)] = NUMBER
         tokens.size[U(t)] = behind - i
         return behind
     size = np.int64(schema.size[U(node)])
-    if kind == _FIXED:
+    if kind == FIXED:
         tokens.kind[U(t)] = FLOATING
     else:
         size, i = varint(data, i, end)
         if i < 0:
             return i
-        tokens.kind[U(t)] = STRING if kind == _TEXT else BYTES
+        tokens.kind[U(t)] = STRING if kind == TEXT else BYTES
     if size < 0 or size > end - i:
         return np.int64(-1)
     tokens.start[U(t)] = i

@@ -7,7 +7,8 @@ import pyarrow as pa
 
 from headrace.wire import avro_reader
 from headrace.wire.arrays import text_view
-from headrace.wire.avro_reader import Frames, ReaderSchema
+from headrace.wire.avro_reader import Frames
+from headrace.wire.avro_schema import AvroSchema
 from headrace.wire.spans import Array
 from headrace.wire.tape import Tape
 
@@ -22,7 +23,7 @@ class AvroTape(Tape):
         schema: of the records.
     """
 
-    def __init__(self, values: pa.Array, schema: ReaderSchema) -> None:
+    def __init__(self, values: pa.Array, schema: AvroSchema) -> None:
         view = text_view(values)
         count = len(values)
         # Each token has a byte of its own, but for records, which there may be one of for each of their first fields.

@@ -1,56 +1,62 @@
 """Change rows to DTS records: one record per row, an image as an array with one value per column of the structure.
 
-Map images are written by a plan that is joined by the row's structure, so that the cost does not grow with the number
-of tables; struct images by one expression per column. Both stand in lambdas and are interpreted.
+All fields of the records become Arrow columns, which the engine writes by the one schema that there is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from headrace.changes import TableSchema
-from headrace.changes.letter_case import lower
-from headrace.changes.refusal import unknown_structure
-from headrace.changes.typed import literal
-from headrace.errors import OptionError
-from headrace.formats.avro_decode import has_spark_avro
-from headrace.formats.dts.facts import FACTS, MORE_FACTS
-from headrace.formats.dts.record import FILLER
-from headrace.formats.dts.schema import ARRAY, FIELDS, IMAGE, SOURCE_TYPES, TEXT, VALUE, record_text
-from headrace.formats.dts.types import number_of
-from headrace.formats.dts.written import PLAN, absent_value, let, plan_of, text_value, typed_value
-from headrace.formats.encoding import topic_of
-from headrace.local_rows import local_rows
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-MISSING = OptionError(
-    "Encoding format 'dts_avro' needs spark-avro, which the Spark session does not have.",
-    remedy="Start it with spark.jars.packages=org.apache.spark:spark-avro_2.13:4.0.0.",
+from headrace.changes import TableId
+from headrace.formats.change_messages import (
+    ROWS,
+    Structures,
+    message_batch,
+    picked,
+    tables_of,
+    topics,
+    unknown_structure,
 )
+from headrace.formats.codec import MESSAGES, Codec, Facts
+from headrace.formats.dts.record import FILLER
+from headrace.formats.dts.schema import OPERATIONS, SOURCE_TYPES, record_schema
+from headrace.formats.dts.source import NamedTexts, whole_numbers
+from headrace.formats.dts.tags import tags_column
+from headrace.formats.dts.written import Plans, absent_or_null, written_values
+from headrace.formats.images import Image
+from headrace.wire.arrays import offsets_of
+from headrace.wire.avro_schema import AvroSchema
+from headrace.wire.avro_writer import write_avro
+from headrace.wire.spans import Array
 
 _OPERATIONS = {
-    "c": "INSERT", "u": "UPDATE", "d": "DELETE", "r": "INIT", "t": "DDL", "begin": "BEGIN", "end": "COMMIT",
+    "c": "INSERT", "u": "UPDATE", "d": "DELETE", "r": "INIT", "t": "DDL", "schema": "DDL", "begin": "BEGIN",
+    "end": "COMMIT", "heartbeat": "HEARTBEAT",
 }  # fmt: skip
-TAKEN = (
-    "(op in ('c', 'u', 'd', 'r', 't', 'begin', 'end', 'heartbeat') or (op = 'schema' and source['ddl'] is not null))"
-)
-"""Spark SQL: whether a row gives a record."""
-
-_FACTS = f"schema_id string, plan {PLAN}, key_names array<string>"
-_Image = Callable[[str], str]
-_CONNECTOR = "source['connector']"
-_CONNECTORS = {name.lower(): name for name in SOURCE_TYPES if name != "OTHER"} | {
-    "mariadb": "MySQL",
-    "postgres": "PostgreSQL",
+_TAKEN = pa.array(list(_OPERATIONS))
+_OPERATION = np.array([OPERATIONS.index(name) for name in _OPERATIONS.values()])
+_CHECKPOINT, _COMMAND = OPERATIONS.index("CHECKPOINT"), OPERATIONS.index("COMMAND")
+_OLD, _NEW = ("u", "d"), ("c", "u", "r")
+_CONNECTORS = {name.lower(): number for number, name in enumerate(SOURCE_TYPES)} | {
+    "other": SOURCE_TYPES.index("OTHER"),
+    "mariadb": SOURCE_TYPES.index("MySQL"),
+    "postgres": SOURCE_TYPES.index("PostgreSQL"),
 }
+_POSTGRESQL = [SOURCE_TYPES.index(name) for name in ("PostgreSQL", "PPAS")]
+_IN_MICROS = [SOURCE_TYPES.index(name) for name in ("MySQL", "PostgreSQL")]
+_WITH_BACKTICKS = ("MySQL", "DRDS")
+_SCHEMAS = {born: AvroSchema(record_schema(born=born)) for born in (True, False)}
+_LEADING_NUMBER = r"^0*(?P<number>[0-9]{1,18})(?:/|$)"
 
 
 @dataclass(frozen=True)
-class EncodePlan:
+class Writing:
     """How records are written.
 
     Args:
@@ -64,152 +70,213 @@ class EncodePlan:
     born: bool
     with_key: bool
 
-    def of_maps(self, changes: DataFrame, schemas: Sequence[TableSchema]) -> DataFrame:
-        """Messages of rows with map images.
 
-        Args:
-            changes: has `schema_id`.
-            schemas: the structures that it names.
-        """
-        from pyspark.sql import functions as F  # noqa: N812
+class DtsEncoder(Codec):
+    """Writes records; it holds nothing but what its facts say."""
 
-        facts = [(s.fingerprint, plan_of(s), list(s.key) or None) for s in schemas]
-        known = local_rows(changes.sparkSession, facts, _FACTS).withColumn("known", F.lit(True))
-        rows = changes.where(TAKEN).join(F.broadcast(known), "schema_id", "left")
-        unknown = unknown_structure()
-        # A filter, because Spark leaves out a projected check whose result nobody reads.
-        checked = rows.where(f"case when op not in ('c', 'u', 'd', 'r') or known then true else {unknown} end")
+    schema = MESSAGES
 
-        def image(name: str) -> str:
-            value = let("t", f"{name}[c.name]", text_value("t", "c", "micro"))
-            each = f"if(map_contains_key({name}, c.name), {value}, {absent_value()})"
-            return f"if({name} is null, null, transform(plan, c -> {each}))"
+    def __init__(self, facts: Facts, writing: Writing) -> None:
+        self._writing = writing
+        self._structures = Structures(facts)
+        self._plans = Plans(self._structures.all)
 
-        fields = "transform(plan, c -> named_struct('name', c.name, 'dataTypeNumber', if(pg, c.pg, c.mysql)))"
-        return self._messages(checked, image, fields, "key_names")
+    def feed(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """The records of rows, in their order; rows that DTS has no operation for give none."""
+        taken = pc.fill_null(pc.is_in(batch.column("op"), _TAKEN), False).to_numpy(zero_copy_only=False)
+        structures = pc.equal(batch.column("op"), "schema").to_numpy(zero_copy_only=False).astype(bool)
+        if structures.any():
+            ddl = pc.map_lookup(batch.column("source"), pa.scalar("ddl"), "first")
+            taken &= ~structures | ddl.is_valid().to_numpy(zero_copy_only=False)
+        if not taken.any():
+            return
+        rows = picked(batch, np.flatnonzero(taken))
+        writing = self._writing
+        records = _Records(rows, self._structures, self._plans).column(born=writing.born)
+        values = _longer_than_fillers(write_avro(_SCHEMAS[writing.born], records))
+        key, partition = (rows.column("key_text"), None) if writing.with_key else (None, 0)
+        yield message_batch(rows, topics(rows, writing.topic), values, key, partition=partition)
 
-    def of_structs(self, changes: DataFrame, schema: TableSchema) -> DataFrame:
-        """Messages of rows with struct images, which follow one structure."""
-        plan = plan_of(schema)
 
-        def image(name: str) -> str:
-            values = [
-                typed_value("i", column, entry, "micro") for column, entry in zip(schema.columns, plan, strict=True)
-            ]
-            whole = f"array({', '.join(values)})" if values else f"cast(array() as array<{VALUE}>)"
-            names = f"array({', '.join(literal(c.name) for c in schema.columns)})"
-            missing = f"array_contains({name}_absent, get({names}, n))"
-            # Over the values that were made: their expressions are long, and stand here once.
-            partial = f"if({name}_absent is null, w, transform(w, (v, n) -> if({missing}, {absent_value()}, v)))"
-            made = let("i", name, let("w", whole, partial) if values else whole)
-            return f"if({name} is null, null, {made})"
+def _longer_than_fillers(values: pa.BinaryArray) -> pa.BinaryArray:
+    """No reader may take a record for a filler: its first number, which is 0, takes two bytes, which mean the same."""
+    short = pc.equal(pc.binary_length(values), FILLER)
+    if not pc.any(short).as_py():
+        return values
+    longer = [b"\x80\x00" + value[1:] for value in values.filter(short).to_pylist()]
+    return pc.replace_with_mask(values, short, pa.array(longer, pa.binary()))
 
-        def fields(kind: str) -> str:
-            named = [
-                f"named_struct('name', {literal(c.name)}, 'dataTypeNumber', {number_of(c, kind)})"
-                for c in schema.columns
-            ]
-            return f"array({', '.join(named)})"
 
-        keys = f"array({', '.join(map(literal, schema.key))})" if schema.key else "cast(null as array<string>)"
-        return self._messages(changes.where(TAKEN), image, f"if(pg, {fields('p')}, {fields('m')})", keys)
+class _Records:
+    """The records of change rows, as columns."""
 
-    def _messages(self, rows: DataFrame, image: _Image, fields: str, keys: str) -> DataFrame:
-        if not has_spark_avro(rows):
-            raise MISSING
-        source_type = f"case {lower(_CONNECTOR)} " + " ".join(
-            f"when {literal(name)} then {literal(symbol)}" for name, symbol in _CONNECTORS.items()
+    def __init__(self, rows: pa.RecordBatch, structures: Structures, plans: Plans) -> None:
+        self._rows, self._structures, self._plans = rows, structures, plans
+        self._count = rows.num_rows
+        ops = rows.column("op").dictionary_encode()
+        words = ops.dictionary.to_pylist()
+        self._op = ops.indices.to_numpy(zero_copy_only=False)
+        self._words = words
+        self._source = NamedTexts(rows.column("source"))
+        self._connector = self._source.texts("connector")
+        self._type = self._source_type()
+        self._structure = np.where(self._is(ROWS), structures.of(rows), -1)
+        without = np.flatnonzero(self._is(ROWS) & (self._structure < 0))
+        if without.size:
+            raise unknown_structure(rows, int(without[0]))
+
+    def column(self, *, born: bool) -> pa.StructArray:
+        """All of them, a struct for each."""
+        source, rows = self._source, self._rows
+        number = pc.cast(
+            pc.struct_field(pc.extract_regex(rows.column("position"), _LEADING_NUMBER), "number"), pa.int64()
         )
-        position = "coalesce(source['sourcePosition'], position, '')"
-        facts = rows.selectExpr("*", f"{source_type} else 'OTHER' end as source_type").selectExpr(
-            "*",
-            "source_type in ('PostgreSQL', 'PPAS') as pg",
-            f"source_type in ('MySQL', 'PostgreSQL') and not contains({position}, '<->') as micro",
-        )
-        record = f"to_avro({self._record(image, fields, keys, position)}, {literal(record_text(born=self.born))})"
-        partition, key = ("null", "cast(key_text as binary)") if self.with_key else ("0", "cast(null as binary)")
-        made = facts.selectExpr(
-            f"{topic_of(self.topic)} as topic",
-            f"cast({partition} as int) as partition",
-            f"{key} as key",
-            f"{record} as value",
-            "cast(null as array<struct<key:string,value:binary>>) as headers",
-            "position",
-        )
-        # No reader may take it for a filler: the first number, which is 0, takes two bytes, which mean the same.
-        longer = f"if(octet_length(value) = {FILLER}, concat(X'8000', substr(value, 2)), value) as value"
-        return made.selectExpr(*(longer if name == "value" else name for name in made.columns))
-
-    def _record(self, image: _Image, fields: str, keys: str, position: str) -> str:
-        data = "op in ('c', 'u', 'd', 'r')"
-        operations = " ".join(f"when '{op}' then '{name}'" for op, name in _OPERATIONS.items())
-        operation = (
-            f"case op {operations} when 'heartbeat' then if(source['operation'] = 'CHECKPOINT', 'CHECKPOINT', "
-            "'HEARTBEAT') else if(source_type = 'MongoDB', 'COMMAND', 'DDL') end"
-        )
-        quoted = "if(source_type in ('MySQL', 'DRDS'), concat('`', replace(table.name, '`', '``'), '`'), "
-        quoted += "concat('\"', replace(table.name, '\"', '\"\"'), '\"'))"
-        statement = f"coalesce(nullif(source['ddl'], ''), concat('TRUNCATE TABLE ', coalesce({quoted}, '')))"
+        position = pc.fill_null(pc.coalesce(source.texts("sourcePosition"), rows.column("position")), "")
+        txid = pc.struct_field(rows.column("transaction"), "id").fill_null("")
+        tables, ids = tables_of(rows)
         columns = {
-            "version": "0",
-            "id": "coalesce(try_cast(source['id'] as bigint), try_cast(split_part(position, '/', 1) as bigint), 0L)",
-            "sourceTimestamp": "coalesce(try_cast(source['sourceTimestamp'] as bigint), unix_seconds(event_time), 0L)",
+            "version": np.zeros(self._count, np.int64),
+            "id": self._number("id", number.cast(pa.int64())),
+            "sourceTimestamp": self._number("sourceTimestamp", _whole(rows.column("event_time"), 1_000_000)),
             "sourcePosition": position,
-            "safeSourcePosition": "coalesce(source['safeSourcePosition'], '')",
-            "sourceTxid": "coalesce(nullif(transaction.id, ''), '0')",
-            "source": "named_struct('sourceType', source_type, 'version', coalesce(source['version'], ''))",
-            "operation": operation,
-            "objectName": _object_name(),
-            "processTimestamps": "from_json(source['processTimestamps'], 'array<bigint>')",
-            "tags": _tags(keys, data),
-            "fields": f"if({data}, named_struct('{TEXT}', cast(null as string), '{ARRAY}', {fields}), "
-            f"cast(null as {FIELDS}))",
-            "beforeImages": _image(f"if(op in ('u', 'd'), {image('before')}, null)", "cast(null as string)"),
-            "afterImages": _image(
-                f"if(op in ('c', 'u', 'r'), {image('after')}, null)",
-                f"if(op in ('t', 'schema'), {statement}, null)",
-            ),
+            "safeSourcePosition": source.texts("safeSourcePosition").fill_null(""),
+            "sourceTxid": pc.if_else(pc.equal(txid, ""), "0", txid),
+            "source": _struct(sourceType=self._type, version=source.texts("version").fill_null("")),
+            "operation": self._operation(),
+            "objectName": self._object_name(tables, ids),
+            "processTimestamps": _timestamps(source.texts("processTimestamps")),
+            "tags": tags_column(rows, source, self._structures.keys(rows, self._structure), self._type),
+            "fields": self._fields(),
         }
-        if self.born:
-            columns["bornTimestamp"] = (
-                "coalesce(try_cast(source['bornTimestamp'] as bigint), unix_millis(capture_time), 0L)"
-            )
-        return f"named_struct({', '.join(f'{literal(name)}, {value}' for name, value in columns.items())})"
+        micro = np.isin(self._type, _IN_MICROS)
+        micro &= ~pc.match_substring(position, "<->").to_numpy(zero_copy_only=False)
+        columns["beforeImages"] = self._images("before", self._is(_OLD), micro, {})
+        columns["afterImages"] = self._images("after", self._is(_NEW), micro, self._statements(tables, ids))
+        if born:
+            columns["bornTimestamp"] = self._number("bornTimestamp", _whole(rows.column("capture_time"), 1_000))
+        return _struct(**columns)
+
+    def _is(self, ops: tuple[str, ...]) -> Array:
+        return np.array([word in ops for word in self._words], bool)[self._op]
+
+    def _number(self, fact: str, otherwise: pa.Int64Array) -> pa.Int64Array:
+        return pc.fill_null(pc.coalesce(whole_numbers(self._source.texts(fact)), otherwise), 0)
+
+    def _source_type(self) -> Array:
+        """The place of each row's connector in `SOURCE_TYPES`."""
+        found = self._connector.fill_null("").dictionary_encode()
+        other = SOURCE_TYPES.index("OTHER")
+        types = [_CONNECTORS.get(name.translate(_SMALL), other) for name in found.dictionary.to_pylist()]
+        return np.array(types, np.int64)[found.indices.to_numpy(zero_copy_only=False)]
+
+    def _operation(self) -> Array:
+        operations = np.array([_OPERATION[list(_OPERATIONS).index(word)] for word in self._words])[self._op]
+        if "heartbeat" in self._words:
+            own = pc.fill_null(pc.equal(self._source.texts("operation"), "CHECKPOINT"), False)
+            operations[self._is(("heartbeat",)) & own.to_numpy(zero_copy_only=False)] = _CHECKPOINT
+        operations[self._is(("schema",)) & (self._type == SOURCE_TYPES.index("MongoDB"))] = _COMMAND
+        return operations
+
+    def _object_name(self, tables: pa.Int32Array, ids: list[TableId]) -> pa.StringArray:
+        """The table's parts; a missing one in front is empty, because one part alone is the database."""
+        names = pa.array([_path(table) for table in ids], pa.string()).take(tables)
+        if self._is(("begin", "end", "heartbeat")).any():
+            names = pc.if_else(pa.array(self._is(("begin", "end", "heartbeat"))), pa.scalar(None, pa.string()), names)
+        return pc.coalesce(self._source.texts("objectName"), names)
+
+    def _statements(self, tables: pa.Int32Array, ids: list[TableId]) -> dict[int, str]:
+        """The statements of truncates and DDL by their rows."""
+        ddl, found = self._source.texts("ddl"), {}
+        for row in np.flatnonzero(self._is(("t", "schema"))):
+            name = ids[tables[int(row)].as_py()].name
+            quote = "`" if SOURCE_TYPES[self._type[row]] in _WITH_BACKTICKS else '"'
+            # A table without a name is not quoted.
+            quoted = quote + name.replace(quote, quote * 2) + quote if name else ""
+            found[int(row)] = ddl[int(row)].as_py() or f"TRUNCATE TABLE {quoted}"
+        return found
+
+    def _fields(self) -> pa.UnionArray:
+        """The names and numbers of a row's columns, as its structure says them."""
+        rows = np.flatnonzero(self._structure >= 0)
+        of_postgresql = np.isin(self._type[rows], _POSTGRESQL)
+        code = np.zeros(self._count, np.int8)
+        code[rows] = 2
+        place = np.zeros(self._count, np.int32)
+        place[rows] = np.arange(rows.size)
+        lists = pa.DictionaryArray.from_arrays(
+            pa.array((2 * self._structure[rows] + of_postgresql).astype(np.int32)), self._plans.fields
+        )
+        return _one_of(code, place, pa.array([], pa.string()), lists)
+
+    def _images(self, name: str, which: Array, micro: Array, statements: dict[int, str]) -> pa.UnionArray:
+        """The images of some rows, and statements in their place."""
+        image = self._structures.image(self._rows, name).where(which)
+        rows = np.flatnonzero(image.entries.present)
+        structure = self._structure[rows]
+        counts = self._plans.count[structure]
+        offsets = offsets_of(counts)
+        of = np.repeat(np.arange(rows.size), counts)
+        columns = np.arange(offsets[-1]) - offsets[of] + self._plans.first[structure][of]
+        at = self._texts_at(image, rows, structure, offsets)
+        values = written_values(self._plans, columns, image.values, at, micro[rows][of])
+        code, place = np.zeros(self._count, np.int8), np.zeros(self._count, np.int32)
+        code[rows], place[rows] = 2, np.arange(rows.size)
+        texts = pa.array(list(statements.values()), pa.string())
+        said = np.array(list(statements), np.int64)
+        code[said], place[said] = 1, np.arange(said.size)
+        return _one_of(code, place, texts, pa.ListArray.from_arrays(pa.array(offsets), values))
+
+    def _texts_at(self, image: Image, rows: Array, structure: Array, offsets: Array) -> Array:
+        """The number of the text of each column of each image, in the order of the structure."""
+        entries = image.entries
+        names = image.names.dictionary_encode()
+        words = names.dictionary.to_pylist()
+        size = np.diff(entries.offsets)[rows]
+        of = np.repeat(np.arange(rows.size), size)
+        entry = np.arange(of.size) - (np.cumsum(size) - size)[of] + entries.offsets[rows][of]
+        code = names.indices.to_numpy(zero_copy_only=False)[entries.names[entry]]
+        column = self._plans.places(words)[structure[of], code]
+        at = absent_or_null(int(offsets[-1]))
+        # Of a name that a map repeats, the first value: it is written last. What the structure lacks is not written.
+        kept = np.flatnonzero(column >= 0)[::-1]
+        at[offsets[of[kept]] + column[kept]] = entries.values[entry[kept]]
+        return at
 
 
-def _image(values: str, text: str) -> str:
-    made = f"named_struct('{TEXT}', x.t, '{ARRAY}', x.v)"
-    pair = f"named_struct('t', {text}, 'v', {values})"
-    return let("x", pair, f"if(x.t is null and x.v is null, cast(null as {IMAGE}), {made})")
+_SMALL = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}
 
 
-def _object_name() -> str:
-    """The table's parts; a missing one in front is empty, because one part alone is the database."""
-
-    def escaped(part: str) -> str:
-        return f"replace({part}, '.', '\\\\u002E')"
-
-    database, schema, name = (escaped(f"coalesce(table.{part}, '')") for part in ("database", "schema", "name"))
-    has_name, has_schema = "coalesce(table.name, '') <> ''", "coalesce(table.schema, '') <> ''"
-    parts = (
-        f"case when op in ('begin', 'end', 'heartbeat') then null when {has_schema} then "
-        f"concat({database}, '.', {schema}, '.', {name}) when {has_name} then concat({database}, '.', {name}) "
-        f"else nullif({database}, '') end"
-    )
-    return f"coalesce(source['objectName'], {parts})"
+def _struct(**columns: pa.Array | Array) -> pa.StructArray:
+    made = [column if isinstance(column, pa.Array) else pa.array(column) for column in columns.values()]
+    return pa.StructArray.from_arrays(made, names=list(columns))
 
 
-def _tags(keys: str, data: str) -> str:
-    """The source's facts that a record has no field for, and the key."""
-    facts = ", ".join(literal(name) for name in (*FACTS, *MORE_FACTS))
-    own = f"map_filter(coalesce(source, map()), (k, v) -> v is not null and k not in ({facts}))"
-    kept = f"coalesce(from_json(source['tags'], 'map<string,string>'), {own})"
-    key = f"to_json(map('PRIMARY', coalesce(map_keys(key), {keys})))"
-    has_key = f"{data} and size(coalesce(map_keys(key), {keys})) > 0 and not map_contains_key(m, 'pk_uk_info')"
-    other = f"{_CONNECTOR} <> '' and {_CONNECTOR} <> {lower('source_type')} and not map_contains_key(m, 'connector')"
-    return let(
-        "m",
-        kept,
-        f"map_concat(m, if({has_key}, map('pk_uk_info', {key}), cast(map() as map<string,string>)), "
-        f"if({other}, map('connector', {_CONNECTOR}), cast(map() as map<string,string>)))",
-    )
+def _one_of(code: Array, place: Array, texts: pa.StringArray, lists: pa.Array) -> pa.UnionArray:
+    """A column of null, texts and lists."""
+    return pa.UnionArray.from_dense(pa.array(code), pa.array(place), [pa.nulls(1), texts, lists])
+
+
+def _whole(moments: pa.TimestampArray, unit: int) -> pa.Int64Array:
+    """Whole units of so many microseconds, downwards."""
+    micros = moments.cast(pa.int64())
+    return pa.array(micros.fill_null(0).to_numpy() // unit, mask=micros.is_null().to_numpy(zero_copy_only=False))
+
+
+def _path(table: TableId) -> str | None:
+    database, schema, name = (part.replace(".", "\\u002E") for part in (table.database, table.schema, table.name))
+    if schema:
+        return f"{database}.{schema}.{name}"
+    return f"{database}.{name}" if name else database or None
+
+
+def _timestamps(texts: pa.StringArray) -> pa.ListArray:
+    """Arrays of numbers as JSON says them; null where it says none."""
+    found: list[list[int] | None] = [None] * len(texts)
+    for row in np.flatnonzero(texts.is_valid().to_numpy(zero_copy_only=False)):
+        try:
+            numbers = json.loads(texts[int(row)].as_py())
+        except ValueError:
+            continue
+        if isinstance(numbers, list) and all(type(n) is int and -(2**63) <= n < 2**63 for n in numbers):
+            found[row] = numbers
+    return pa.array(found, pa.list_(pa.int64()))

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from headrace.formats.base import COMMON, topic_option
 from headrace.formats.codec import ArrowFormat, Facts
 from headrace.formats.dts.decode import DtsDecoder
-from headrace.formats.dts.encode import EncodePlan
+from headrace.formats.dts.encode import DtsEncoder, Writing
 from headrace.formats.dts.structures import Reading
-from headrace.formats.encoding import has_struct_images, struct_schema, with_structures_known
 from headrace.formats.features import Feature
 from headrace.options import Option
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 
 class DtsAvro(ArrowFormat):
@@ -32,7 +26,10 @@ class DtsAvro(ArrowFormat):
     unsigned range too. For other sources give `schema`.
 
     Ordering: the offset, which is the order of the topic's one partition. Idempotence: the message alone decides its
-    row. Process: executors; nothing is asked when `decode` is called. Encoding needs spark-avro in the session.
+    row. Process: executors; nothing is asked when `decode` is called.
+
+    Encoding: a record per row; tombstones, messages, gaps and errors give none. What the source says beside the fields
+    of a record stands in its tags.
 
     Source: Alibaba DTS's documentation of its formats in Kafka, and its Avro schema.
     """
@@ -77,22 +74,13 @@ class DtsAvro(ArrowFormat):
         given = None if self.settings["schema"] is None else facts.structures
         return DtsDecoder(Reading(tuple(self.settings["keys"]), given, facts.typed))
 
-    def encode(self, changes: DataFrame) -> DataFrame:
-        """Change rows to DTS records; tombstones, messages, gaps and errors give none.
+    written_columns = (
+        "op", "table", "key", "key_text", "before", "after", "before_absent", "after_absent", "position", "event_time",
+        "capture_time", "transaction", "source", "schema_id",
+    )  # fmt: skip
 
-        What the source says beside the fields of a record stands in its tags.
-
-        Raises:
-            OptionError: the session has no spark-avro, or a streaming DataFrame with map images has no `schema`.
-        """
+    def encoder(self, facts: Facts) -> DtsEncoder:
+        """From change rows to records."""
         settings = self.settings
-        plan = EncodePlan(
-            topic=settings["topic"],
-            born=settings["born_timestamp"],
-            with_key=settings["message_key"] == "primary_key",
-        )
-        given, keys = settings["schema"], settings["keys"]
-        if has_struct_images(changes):
-            return plan.of_structs(changes, struct_schema(changes, given, keys))
-        known, schemas = with_structures_known(changes, given, owner="format 'dts_avro'", keys=keys)
-        return plan.of_maps(known, schemas)
+        with_key = settings["message_key"] == "primary_key"
+        return DtsEncoder(facts, Writing(settings["topic"], settings["born_timestamp"], with_key))

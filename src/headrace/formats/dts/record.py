@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.formats.dts.schema import OPERATIONS, record_schema
-from headrace.wire.avro_reader import ReaderSchema
+from headrace.wire.avro_schema import AvroSchema
 from headrace.wire.avro_tape import AvroTape
 from headrace.wire.json_exact import ARRAY, STRING
 from headrace.wire.names import Names
@@ -33,7 +33,7 @@ _OPS = {
 _OP = np.array([CODES.index(_OPS.get(name, "")) for name in OPERATIONS], np.int8)
 _COMMAND = OPERATIONS.index("COMMAND")
 # Without the last field, which older writers leave out: it is read as what stands behind the record.
-_SCHEMA = ReaderSchema(record_schema(born=False))
+_SCHEMA = AvroSchema(record_schema(born=False))
 _TAGS = Names([("pk_uk_info", "connector")])
 
 

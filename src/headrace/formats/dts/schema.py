@@ -1,13 +1,8 @@
-"""The Avro schema of a DTS record: the only one that Alibaba DTS writes.
-
-spark-avro reads a union of records as a struct with one member per branch, `member0` for the first that is not null;
-the names of the members below follow from the order of the branches.
-"""
+"""The Avro schema of a DTS record: the only one that Alibaba DTS writes."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from typing import Any
 
 _NAMESPACE = "com.alibaba.dts.formats.avro"
@@ -22,34 +17,8 @@ OPERATIONS = (
 )  # fmt: skip
 
 INTEGER, CHARACTER, DECIMAL, FLOAT, TIMESTAMP, DATE_TIME, ZONED, BINARY_GEOMETRY, TEXT_GEOMETRY, BINARY_OBJECT, \
-    TEXT_OBJECT, EMPTY = (f"member{n}" for n in range(12))  # fmt: skip
-"""The members of a value, in the order of the union's branches."""
-
-TEXT, ARRAY = "member0", "member1"
-"""The members of `fields`, `beforeImages` and `afterImages`."""
-
-_PARTS = "year:int,month:int,day:int,hour:int,minute:int,second:int,millis:int"
-MEMBERS: Mapping[str, str] = {
-    INTEGER: "struct<precision:int,value:string>",
-    CHARACTER: "struct<charset:string,value:binary>",
-    DECIMAL: "struct<value:string,precision:int,scale:int>",
-    FLOAT: "struct<value:double,precision:int,scale:int>",
-    TIMESTAMP: "struct<timestamp:bigint,millis:int>",
-    DATE_TIME: f"struct<{_PARTS}>",
-    ZONED: f"struct<value:struct<{_PARTS}>,timezone:string>",
-    BINARY_GEOMETRY: "struct<type:string,value:binary>",
-    TEXT_GEOMETRY: "struct<type:string,value:string>",
-    BINARY_OBJECT: "struct<type:string,value:binary>",
-    TEXT_OBJECT: "struct<type:string,value:string>",
-    EMPTY: "string",
-}
-"""The Spark type of each member of a value."""
-
-VALUE = f"struct<{','.join(f'{name}:{kind}' for name, kind in MEMBERS.items())}>"
-"""The Spark type of a value."""
-
-IMAGE = f"struct<{TEXT}:string,{ARRAY}:array<{VALUE}>>"
-FIELDS = f"struct<{TEXT}:string,{ARRAY}:array<struct<name:string,dataTypeNumber:int>>>"
+    TEXT_OBJECT, EMPTY = range(1, 13)  # fmt: skip
+"""The branches of a value's union; 0 is null."""
 
 
 def _record(name: str, *fields: tuple[str, Any]) -> dict[str, Any]:

@@ -16,6 +16,20 @@ import pyarrow.compute as pc
 from headrace.changes import LogicalType
 from headrace.changes.types import arrow_text
 from headrace.formats.dts import charsets
+from headrace.formats.dts.schema import (
+    BINARY_GEOMETRY,
+    BINARY_OBJECT,
+    CHARACTER,
+    DATE_TIME,
+    DECIMAL,
+    EMPTY,
+    FLOAT,
+    INTEGER,
+    TEXT_GEOMETRY,
+    TEXT_OBJECT,
+    TIMESTAMP,
+    ZONED,
+)  # fmt: skip
 from headrace.formats.dts.types import BOOLEAN_OID, FLOAT_NUMBERS, TEXTUAL_OBJECTS, TEXTUAL_OIDS
 from headrace.wire.arrays import fixed_texts
 from headrace.wire.avro_tape import AvroTape
@@ -25,10 +39,6 @@ from headrace.wire.typed_exact import moment_of
 
 ABSENT = "N"
 """The form of a value that the log did not have."""
-
-INTEGER, CHARACTER, DECIMAL, FLOAT, TIMESTAMP, DATE_TIME, ZONED, BINARY_GEOMETRY, TEXT_GEOMETRY, BINARY_OBJECT, \
-    TEXT_OBJECT, EMPTY = range(1, 13)  # fmt: skip
-"""The branches of a value's union; 0 is null."""
 
 # Seconds that Arrow spells as days of four-digit years.
 _FIRST_SECOND, _LAST_SECOND = -62_135_596_800, 253_402_300_799
@@ -174,7 +184,7 @@ class ValueReader:
         given = self.tape.tokens.kind[fields] != NULL
         parts = np.stack([self.tape.numbers(np.ascontiguousarray(line)) for line in fields])
         year, month, day, hour, minute, second, fraction = parts
-        has_day = given[:3].all(axis=0) & _is_day(year, month, day)
+        has_day = given[:3].all(axis=0) & is_day(year, month, day)
         plain_day = has_day & ~given[3:6].any(axis=0) & (np.abs(fraction) <= 999_999_999)
         clock = given[3] & (hour >= 0) & (hour < 24) & (minute >= 0) & (minute < 60) & (second >= 0) & (second < 60)
         whole = has_day & clock & (fraction == 0)
@@ -257,7 +267,8 @@ class ValueReader:
         return pa.nulls(rows.size, pa.string()), np.where(symbols == 1, ABSENT, "")
 
 
-def _is_day(year: Array, month: Array, day: Array) -> Array:
+def is_day(year: Array, month: Array, day: Array) -> Array:
+    """Whether there is such a day in the years 1 to 9999."""
     leap = (year % 4 == 0) & ((year % 100 != 0) | (year % 400 == 0))
     longest = np.where(np.isin(month, (4, 6, 9, 11)), 30, np.where(month != 2, 31, np.where(leap, 29, 28)))
     return (year >= 1) & (year <= 9999) & (month >= 1) & (month <= 12) & (day >= 1) & (day <= longest)
@@ -283,7 +294,7 @@ def date_time(parts: list[int | None], micro: bool) -> tuple[str | None, str]:
     if year is None and not has_date:
         return (clock, "T") if has_time else (None, "t")
     date = f"{_year(year)}-{_two(month or 0)}-{_two(day or 0)}"
-    real = bool(_is_day(*(np.array(part or 0) for part in (year, month, day))))
+    real = bool(is_day(*(np.array(part or 0) for part in (year, month, day))))
     if not has_time:
         return date, "D" if real else "t"
     is_clock = hour is not None and 0 <= hour <= 23 and minutes < 60 and seconds < 60 and not negative

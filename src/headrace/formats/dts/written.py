@@ -1,4 +1,4 @@
-"""Values of DTS records as they are written: the branch of the union, from canonical text or from a typed column.
+"""Values of DTS records as they are written: the branch of the union, by the column's type and the text's spelling.
 
 A text that its column's type does not have (a time finer than the record's unit, a number that is none) is written as
 Character, so that nothing is lost.
@@ -6,12 +6,14 @@ Character, so that nothing is lost.
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import NamedTuple
+import re
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from headrace.changes import Column, TableSchema
-from headrace.changes.texts import canonical_text
-from headrace.changes.typed import quote
 from headrace.formats.dts.schema import (
     BINARY_OBJECT,
     CHARACTER,
@@ -20,21 +22,17 @@ from headrace.formats.dts.schema import (
     EMPTY,
     FLOAT,
     INTEGER,
-    MEMBERS,
     TEXT_OBJECT,
     TIMESTAMP,
     ZONED,
 )
 from headrace.formats.dts.types import number_of
-
-
-def let(name: str, value: str, body: str) -> str:
-    """Spark SQL for `body`, in which `name` stands for a value that is computed once."""
-    return f"get(transform(array({value}), {name} -> {body}), 0)"
-
-
-PLAN = "array<struct<name:string,code:string,width:int,precision:int,scale:int,mysql:int,pg:int>>"
-"""The Spark type of a table's plan: what its columns' texts become."""
+from headrace.formats.dts.values import is_day
+from headrace.wire import spellings
+from headrace.wire.spans import Array
+from headrace.wire.tape import Tape
+from headrace.wire.typed import TypedColumn
+from headrace.wire.typed_exact import bytes_of
 
 _CODES = {
     "boolean": "o", "int8": "n", "int16": "n", "int32": "n", "int64": "n", "uint64": "n", "decimal": "d",
@@ -43,211 +41,243 @@ _CODES = {
 }  # fmt: skip
 _WIDTHS = {"int8": 1, "int16": 2, "int32": 4, "int64": 8, "uint64": 8}
 _OBJECTS = {"o": "BOOL", "j": "JSON", "x": "XML", "u": "UUID"}
-_MOMENT = (
-    "^(?:([+-]?[0-9]{4,9})-([0-9]{2})-([0-9]{2}))?[ T]?(?:(-?)([0-9]{2,9}):([0-9]{2}):([0-9]{2})"
-    "(?:[.]([0-9]{1,9}))?)?(Z|[+-][0-9]{2}:?[0-9]{2})?$"
-)
-_YEAR, _MONTH, _DAY, _SIGN, _HOUR, _MINUTE, _SECOND, _FRACTION, _OFFSET = range(9)
-_INTEGER = "^[+-]?[0-9]+$"
-_DECIMAL = "^([+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]+)?|NaN|-?Infinity|~)$"
+_LETTERS = "tndfbyDTlizojxu"
+"""The codes of columns; a column's is its place here."""
+_NUMBER = {letter: place for place, letter in enumerate(_LETTERS)}
+_IS_CODE = {
+    letters: np.array([letter in letters for letter in _LETTERS] + [False])
+    for letters in (*_LETTERS, "DTlizy", "".join(_OBJECTS))
+}
+"""For some letters, which codes are theirs; the last is that of a value without a text."""
+_OBJECT_NAMES = pa.array([_OBJECTS.get(letter, "") for letter in _LETTERS])
+_NOT_FINITE = ("NaN", "Infinity", "-Infinity", "~")
+_YEAR = re.compile(r"\s*[+-]?[0-9]{1,10}\s*")
+_NO_TEXTS = pa.array([], pa.string())
+_ABSENT, _NULL = -2, -1
+_MOST_SECONDS = 9_223_372_036_853
 
 
-class PlanEntry(NamedTuple):
-    """One column of a plan; the numbers are its `dataTypeNumber` for MySQL's and for PostgreSQL's records."""
+class Plans:
+    """What the columns of structures are written as: those of structure `s` from `first[s]` on, `count[s]` of them."""
 
-    name: str
-    code: str
-    width: int
-    precision: int
-    scale: int
-    mysql: int
-    pg: int
+    def __init__(self, schemas: Sequence[TableSchema]) -> None:
+        self._names = [[column.name for column in schema.columns] for schema in schemas]
+        columns = [column for schema in schemas for column in schema.columns]
+        counts = np.array([len(names) for names in self._names], np.int64)
+        self.count: Array = counts
+        self.first: Array = np.cumsum(counts) - counts
+        letters = [_letter(column) for column in columns]
+        kinds = [column.logical for column in columns]
+        self.code: Array = np.array([_NUMBER[letter] for letter in letters], np.int8)
+        self.width: Array = np.array([_WIDTHS.get(kind.kind, 8) for kind in kinds], np.int64)
+        decimals = [(k.precision or 0, k.scale or 0) if k.kind == "decimal" else (0, 0) for k in kinds]
+        self.precision: Array = np.array([precision for precision, _ in decimals], np.int64)
+        self.scale: Array = np.array([scale for _, scale in decimals], np.int64)
+        self.fields = _fields(schemas)
+
+    def places(self, words: Sequence[str]) -> Array:
+        """The place of each of these names in each structure; -1 where it has no such column."""
+        number = {word: place for place, word in enumerate(words)}
+        found = np.full((len(self._names), len(words)), -1, np.int64)
+        for line, names in zip(found, self._names, strict=True):
+            for place, name in enumerate(names):
+                if name in number:
+                    line[number[name]] = place
+        return found
 
 
-def plan_of(schema: TableSchema) -> list[PlanEntry]:
-    """The plan of a table."""
+def _letter(column: Column) -> str:
+    kind = column.logical.kind
+    # A year is a DateTime of nothing else.
+    return "y" if column.native_type == "year" and kind in _WIDTHS else _CODES.get(kind, "t")
+
+
+def _fields(schemas: Sequence[TableSchema]) -> pa.ListArray:
+    """The fields of each structure, as MySQL's records have them and as PostgreSQL's."""
     found = []
-    for column in schema.columns:
-        kind = column.logical
-        # A year is a DateTime of nothing else.
-        code = "y" if column.native_type == "year" and kind.kind in _WIDTHS else _CODES.get(kind.kind, "t")
-        precision, scale = (kind.precision or 0, kind.scale or 0) if kind.kind == "decimal" else (0, 0)
-        numbers = (13 if code == "y" else number_of(column, "m"), number_of(column, "p"))
-        found.append(PlanEntry(column.name, code, _WIDTHS.get(kind.kind, 8), precision, scale, *numbers))
-    return found
+    for schema in schemas:
+        for kind in ("m", "p"):
+            numbers = [13 if kind == "m" and _letter(c) == "y" else number_of(c, kind) for c in schema.columns]
+            found.append([{"name": c.name, "number": n} for c, n in zip(schema.columns, numbers, strict=True)])
+    return pa.array(found, pa.list_(pa.struct([("name", pa.string()), ("number", pa.int32())])))
 
 
-def value(member: str, struct: str) -> str:
-    """Spark SQL for a value whose branch is `member`."""
-    members = (f"'{name}', {struct if name == member else f'cast(null as {kind})'}" for name, kind in MEMBERS.items())
-    return f"named_struct({', '.join(members)})"
+def absent_or_null(count: int) -> Array:
+    """Numbers of texts for `written_values` that all say that there is none."""
+    return np.full(count, _ABSENT, np.int64)
 
 
-def absent_value() -> str:
-    """Spark SQL for the value of a column that an image does not carry."""
-    return value(EMPTY, "'NONE'")
-
-
-def _character(text: str) -> str:
-    return value(CHARACTER, f"named_struct('charset', 'utf8mb4', 'value', cast({text} as binary))")
-
-
-def _object(member: str, type: str, content: str) -> str:
-    return value(member, f"named_struct('type', {type}, 'value', {content})")
-
-
-def text_value(text: str, entry: str, micro: str, codes: Collection[str] | None = None) -> str:
-    """Spark SQL for the value of a canonical text; null for null.
+def written_values(plans: Plans, column: Array, texts: pa.StringArray, at: Array, micro: Array) -> pa.UnionArray:
+    """Values as the union of a record.
 
     Args:
-        text: SQL for the text; a name, because it is repeated.
-        entry: SQL for the column's entry in the plan.
-        micro: SQL: whether the fraction of a DateTime is written in microseconds.
-        codes: the codes that the entry may have, where they are known: what is for others is left out.
+        plans: what columns are written as.
+        column: the number of each value's column in them.
+        texts: canonical texts.
+        at: the number of each value's text; one that is null is null, and `absent_or_null` says that there is none.
+        micro: whether the fraction of a DateTime is written in microseconds.
     """
-    number = value(INTEGER, f"named_struct('precision', {entry}.width, 'value', {text})")
-    decimal = value(DECIMAL, f"named_struct('value', {text}, 'precision', {entry}.precision, 'scale', {entry}.scale)")
-    floating = let(
-        "f",
-        f"try_cast({text} as double)",
-        # A number beyond the range would become infinite.
-        f"if(f is null or (abs(f) = double('Infinity') and not {text} like '%Infinity'), {_character(text)}, "
-        f"{value(FLOAT, _float('f'))})",
-    )
-    object_type = " ".join(f"when '{code}' then '{name}'" for code, name in _OBJECTS.items())
-    object_value = _object(TEXT_OBJECT, f"case {entry}.code {object_type} end", text)
-    binary = let(
-        "b", f"try_to_binary({text}, 'base64')",
-        f"if(b is null, {_character(text)}, {_object(BINARY_OBJECT, _q('BLOB'), 'b')})",
-    )  # fmt: skip
-    year = (
-        f"named_struct('year', try_cast({text} as int), {_nulls('month', 'day', 'hour', 'minute', 'second', 'millis')})"
-    )
-    made = {
-        ("t",): _character(text),
-        ("n",): f"if({text} rlike '{_INTEGER}', {number}, {_character(text)})",
-        ("d",): f"if({text} rlike '{_DECIMAL}', {decimal}, {_character(text)})",
-        ("f",): floating,
-        tuple(_OBJECTS): object_value,
-        ("b",): binary,
-        ("y",): f"if(try_cast({text} as int) is null, {_character(text)}, {value(DATE_TIME, year)})",
-    }
-    branches = "".join(
-        f"when {entry}.code in ({', '.join(map(_q, of))}) then {sql} "
-        for of, sql in made.items()
-        if codes is None or not set(of).isdisjoint(codes)
-    )
-    moments = codes is None or not set(codes) <= {code for of in made for code in of}
-    other = moment_value(text, f"{entry}.code", micro) if moments else "null"
-    return f"case when {text} is null then null {branches}else {other} end"
+    return _Values(plans, column, texts, at, micro).union()
 
 
-def _q(text: str) -> str:
-    return f"'{text}'"
+class _Values:
+    def __init__(self, plans: Plans, column: Array, texts: pa.StringArray, at: Array, micro: Array) -> None:
+        self._plans, self._column, self._texts, self._micro = plans, column, texts, micro
+        if texts.null_count:
+            null = np.append(texts.is_null().to_numpy(zero_copy_only=False), [False, False])
+            at = np.where(null[at], _NULL, at)
+        self._at = at.astype(np.int32)
+        self._branch: Array = np.zeros(at.size, np.int8)
+        self._branch[at >= 0] = CHARACTER
+        self._branch[at == _ABSENT] = EMPTY
+        self._code: Array = np.where(at >= 0, plans.code[column], np.int8(-1)) if at.size else np.zeros(0, np.int8)
+
+    def union(self) -> pa.UnionArray:
+        """All of them."""
+        branch, plans = self._branch, self._plans
+        dated = self._rows("DTlizy")
+        moments = _Moments(self._texts, self._at[dated], self._code[dated], self._micro[dated])
+        branch[dated] = moments.branch
+        whole = self._rows("n")
+        branch[whole[spellings.integers(self._texts, self._at[whole])]] = INTEGER
+        self._decimals()
+        floats, binary = self._floats(), self._binary()
+        branch[self._rows("".join(_OBJECTS))] = TEXT_OBJECT
+        rows = [np.flatnonzero(branch == number) for number in range(EMPTY + 1)]
+        place = np.zeros(branch.size, np.int32)
+        for held in rows:
+            place[held] = np.arange(held.size)
+        number = np.zeros(branch.size, np.int64)
+        number[dated] = np.arange(dated.size)
+        of_integers, of_decimals = self._column[rows[INTEGER]], self._column[rows[DECIMAL]]
+        names = plans.code[self._column[rows[TEXT_OBJECT]]]
+        nothing = np.zeros(len(floats), np.int64)
+        children = [
+            pa.nulls(rows[0].size),
+            _record(plans.width[of_integers], self._taken(rows[INTEGER])),
+            _record(_constant("utf8mb4", rows[CHARACTER].size), self._taken(rows[CHARACTER])),
+            _record(self._taken(rows[DECIMAL]), plans.precision[of_decimals], plans.scale[of_decimals]),
+            _record(floats, nothing, nothing),
+            moments.timestamps(number[rows[TIMESTAMP]]),
+            moments.date_times(number[rows[DATE_TIME]]),
+            moments.zoned(number[rows[ZONED]]),
+            _record(_NO_TEXTS, _NO_TEXTS),
+            _record(_NO_TEXTS, _NO_TEXTS),
+            _record(_constant("BLOB", len(binary)), binary),
+            _record(_taken(_OBJECT_NAMES, names), self._taken(rows[TEXT_OBJECT])),
+            pa.array(np.ones(rows[EMPTY].size, np.int64)),
+        ]
+        return pa.UnionArray.from_dense(pa.array(branch), pa.array(place), children)
+
+    def _rows(self, letters: str) -> Array:
+        """The values of columns with these codes."""
+        return np.flatnonzero(_IS_CODE[letters][self._code])
+
+    def _taken(self, rows: Array) -> pa.DictionaryArray:
+        return _taken(self._texts, self._at[rows])
+
+    def _picked(self, rows: Array) -> pa.StringArray:
+        return self._texts.take(pa.array(self._at[rows]))
+
+    def _decimals(self) -> None:
+        rows = self._rows("d")
+        fine = spellings.numbers(self._texts, self._at[rows])
+        if not fine.all():
+            odd = rows[~fine]
+            words = pc.is_in(self._picked(odd), pa.array(_NOT_FINITE)).to_numpy(zero_copy_only=False)
+            self._branch[odd[words]] = DECIMAL
+        self._branch[rows[fine]] = DECIMAL
+
+    def _floats(self) -> pa.DoubleArray:
+        """The numbers of texts that a binary number can hold, though rounded."""
+        rows = self._rows("f")
+        texts = self._picked(rows)
+        column = TypedColumn(Tape.of_texts(texts), np.arange(rows.size, dtype=np.int32), pa.float64())
+        fine = column.values.is_valid()
+        infinite = pc.is_inf(column.values).fill_null(False)
+        if pc.any(infinite).as_py():
+            # A number beyond the range would become infinite.
+            fine = pc.and_(fine, pc.or_(pc.invert(infinite), pc.ends_with(texts, "Infinity")))
+        self._branch[rows[fine.to_numpy(zero_copy_only=False)]] = FLOAT
+        return column.values.filter(fine)
+
+    def _binary(self) -> pa.BinaryArray:
+        rows = self._rows("b")
+        found = [bytes_of(text) for text in self._picked(rows).to_pylist()]
+        self._branch[rows[[value is not None for value in found]]] = BINARY_OBJECT
+        return pa.array([value for value in found if value is not None], pa.binary())
 
 
-def _float(number: str) -> str:
-    return f"named_struct('value', {number}, 'precision', 0, 'scale', 0)"
+class _Moments:
+    """Days and clocks of columns of these codes: the branch of each, and their parts."""
 
-
-def _nulls(*parts: str) -> str:
-    return ", ".join(f"'{part}', cast(null as int)" for part in parts)
-
-
-def moment_value(text: str, code: str, micro: str) -> str:
-    """Spark SQL for the value of a canonical text of a date, time or timestamp of any kind."""
-    groups = "$1;$2;$3;$4;$5;$6;$7;$8;$9"
-    split = f"if({text} rlike '{_MOMENT}', split(regexp_replace({text}, '{_MOMENT}', '{groups}'), ';'), null)"
-    sign = f"if(m[{_SIGN}] = '-', -1, 1)"
-
-    def part(group: int) -> str:
-        return f"try_cast(m[{group}] as int)"
-
-    digits = f"if({micro}, 6, 9)"
-    millis = (
-        f"if(m[{_FRACTION}] = '', null, {sign} * try_cast(rpad(substr(m[{_FRACTION}], 1, {digits}), {digits}, '0') "
-        "as int))"
-    )
-    parts = (
-        f"named_struct('year', {part(_YEAR)}, 'month', {part(_MONTH)}, 'day', {part(_DAY)}, "
-        f"'hour', {sign} * {part(_HOUR)}, 'minute', {sign} * {part(_MINUTE)}, 'second', {sign} * {part(_SECOND)}, "
-        f"'millis', {millis})"
-    )
-    fits = f"coalesce(rtrim('0', substr(m[{_FRACTION}], {digits} + 1)) = '', true)"
-    has_day, has_clock, has_zone = f"m[{_YEAR}] <> ''", f"m[{_HOUR}] <> ''", f"m[{_OFFSET}] <> ''"
-    shape = (
-        f"case {code} when 'D' then {has_day} and not {has_clock} and not {has_zone} "
-        f"when 'T' then {has_clock} and not {has_day} and not {has_zone} "
-        f"when 'l' then {has_day} and {has_clock} and not {has_zone} and {sign} = 1 "
-        f"else {has_day} and {has_clock} and {has_zone} and {sign} = 1 end"
-    )
-    micros = f"unix_micros(try_cast({text} as timestamp))"
-    # An instant has microseconds whatever the source.
-    fine = f"rtrim('0', substr(m[{_FRACTION}], 7)) <> ''"
-    instant = let(
-        "s",
-        micros,
-        f"if(s is null or {fine} or m[{_OFFSET}] <> 'Z', {_character(text)}, {value(TIMESTAMP, timestamp_parts('s'))})",
-    )
-    zoned = value(ZONED, f"named_struct('value', {parts}, 'timezone', m[{_OFFSET}])")
-    made = (
-        f"case when m is null or not ({shape}) then {_character(text)} when {code} = 'i' then {instant} "
-        f"when not {fits} then {_character(text)} when {code} = 'z' then {zoned} else {value(DATE_TIME, parts)} end"
-    )
-    return let("m", split, made)
-
-
-def timestamp_parts(micros: str) -> str:
-    """Spark SQL for a Timestamp of microseconds since the epoch."""
-    rest = f"pmod({micros}, 1000000L)"
-    return f"named_struct('timestamp', ({micros} - {rest}) div 1000000L, 'millis', cast({rest} as int))"
-
-
-def typed_value(image: str, column: Column, entry: PlanEntry, micro: str) -> str:
-    """Spark SQL for the value of a typed column of a struct image; null for null.
-
-    Args:
-        image: SQL for the struct.
-        column: what the value means.
-        entry: its entry in the plan.
-        micro: SQL: whether the fraction of a DateTime is written in microseconds.
-    """
-    v, kind = f"{image}.{quote(column.name)}", column.logical.spark_type
-    made = _typed(v, kind, column, entry, micro)
-    return f"if({v} is null, null, {made})"
-
-
-def _typed(v: str, kind: str, column: Column, entry: PlanEntry, micro: str) -> str:
-    if kind == "string" or entry.code in ("z", "y"):
-        plan = (
-            f"named_struct('code', '{entry.code}', 'width', {entry.width}, 'precision', {entry.precision}, "
-            f"'scale', {entry.scale})"
+    def __init__(self, texts: pa.StringArray, at: Array, code: Array, micro: Array) -> None:
+        found = spellings.moments(texts, at)
+        self._texts, self._at, self._found = texts, at, found
+        no_zone, whole = found.zone == 0, found.has_day & found.has_clock & (found.sign == 1)
+        unit = np.where(micro, 1_000, 1)
+        fits = found.fine & (found.nanos % unit == 0)
+        is_date_time = _IS_CODE["D"][code] & found.has_day & ~found.has_clock & no_zone
+        is_date_time |= _IS_CODE["T"][code] & found.has_clock & ~found.has_day & no_zone
+        is_date_time |= _IS_CODE["l"][code] & whole & no_zone
+        self.branch: Array = np.full(at.size, CHARACTER, np.int8)
+        self.branch[is_date_time & fits] = DATE_TIME
+        self.branch[_IS_CODE["z"][code] & whole & ~no_zone & fits] = ZONED
+        # An instant has microseconds whatever the source, and no zone but UTC.
+        instant = _IS_CODE["i"][code] & whole & found.fine & (found.zone == 1) & (found.nanos % 1_000 == 0)
+        self._seconds, has_second = _seconds(found)
+        self.branch[instant & has_second] = TIMESTAMP
+        sign = found.sign[:, None]
+        fraction = sign * (found.nanos // unit)[:, None]
+        self._parts: Array = np.concatenate([found.day, sign * found.clock, fraction], axis=1)
+        self._given: Array = np.repeat(
+            np.stack([found.has_day, found.has_clock, found.digits > 0], axis=1), (3, 3, 1), axis=1
         )
-        if entry.code == "t":
-            return _character(v)
-        return let("c", plan, let("t", canonical_text(v, column), text_value("t", "c", micro, (entry.code,))))
-    if entry.code == "n":
-        return value(INTEGER, f"named_struct('precision', {entry.width}, 'value', cast({v} as string))")
-    if entry.code == "d":
-        text = canonical_text(v, column)
-        return value(DECIMAL, f"named_struct('value', {text}, 'precision', {entry.precision}, 'scale', {entry.scale})")
-    if kind == "float":
-        # The digits of the float, not those of its bits as a double.
-        return value(FLOAT, _float(f"cast(cast({v} as string) as double)"))
-    if kind == "double":
-        return value(FLOAT, _float(v))
-    if kind == "boolean":
-        return _object(TEXT_OBJECT, "'BOOL'", f"cast({v} as string)")
-    if kind == "binary":
-        return _object(BINARY_OBJECT, "'BLOB'", v)
-    if kind == "date":
-        parts = f"named_struct('year', year({v}), 'month', month({v}), 'day', day({v}), "
-        return value(DATE_TIME, parts + _nulls("hour", "minute", "second", "millis") + ")")
-    if kind == "timestamp":
-        return let("s", f"unix_micros({v})", value(TIMESTAMP, timestamp_parts("s")))
-    fraction = f"cast(date_part('SECOND', {v}) % 1 * if({micro}, 1000000, 1000000000) as int)"
-    parts = (
-        f"named_struct('year', year({v}), 'month', month({v}), 'day', day({v}), 'hour', hour({v}), "
-        f"'minute', minute({v}), 'second', second({v}), 'millis', {fraction})"
-    )
-    return value(DATE_TIME, parts)
+        for row in np.flatnonzero(_IS_CODE["y"][code]):
+            text = texts[int(at[row])].as_py()
+            year = int(text) if _YEAR.fullmatch(text) else 2**31
+            if -(2**31) <= year < 2**31:
+                self.branch[row] = DATE_TIME
+                self._parts[row, 0] = year
+                self._given[row] = [True, *[False] * 6]
+
+    def date_times(self, rows: Array) -> pa.StructArray:
+        """Some of them as DateTime."""
+        parts, given = self._parts[rows], self._given[rows]
+        return _record(*(pa.array(parts[:, n], mask=~given[:, n]) for n in range(7)))
+
+    def timestamps(self, rows: Array) -> pa.StructArray:
+        """Some of them as Timestamp."""
+        return _record(self._seconds[rows], self._found.nanos[rows] // 1_000)
+
+    def zoned(self, rows: Array) -> pa.StructArray:
+        """Some of them as TimestampWithTimeZone."""
+        texts = self._texts.take(pa.array(self._at[rows])).to_pylist()
+        zones = [text[-size:] for text, size in zip(texts, self._found.zone[rows].tolist(), strict=True)]
+        return _record(self.date_times(rows), pa.array(zones, pa.string()))
+
+
+def _seconds(found: spellings.Moments) -> tuple[Array, Array]:
+    """Seconds since 1970 of moments in UTC, and which of them there are."""
+    year, month, day = found.day.astype(np.int64).T
+    hour, minute, second = found.clock.astype(np.int64).T
+    # Any 400 years have the same leap years.
+    fine = is_day(year % 400 + 2_000, month, day) & (hour < 24) & (minute < 60) & (second < 60)
+    early = month <= 2
+    year, month = year - early, month + 12 * early
+    days = 365 * year + year // 4 - year // 100 + year // 400 + (153 * month - 457) // 5 + day - 719_469
+    seconds = ((days * 24 + hour) * 60 + minute) * 60 + second
+    return seconds, fine & (np.abs(seconds) <= _MOST_SECONDS)
+
+
+def _record(*columns: pa.Array | Array) -> pa.StructArray:
+    made = [column if isinstance(column, pa.Array) else pa.array(column) for column in columns]
+    return pa.StructArray.from_arrays(made, names=[str(number) for number in range(len(made))])
+
+
+def _taken(texts: pa.StringArray, at: Array) -> pa.DictionaryArray:
+    return pa.DictionaryArray.from_arrays(pa.array(at.astype(np.int32)), texts)
+
+
+def _constant(text: str, count: int) -> pa.DictionaryArray:
+    return _taken(pa.array([text]), np.zeros(count, np.int32))
