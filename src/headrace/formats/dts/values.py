@@ -31,6 +31,7 @@ from headrace.formats.dts.schema import (
     ZONED,
 )  # fmt: skip
 from headrace.formats.dts.types import BOOLEAN_OID, FLOAT_NUMBERS, TEXTUAL_OBJECTS, TEXTUAL_OIDS
+from headrace.wire import spellings
 from headrace.wire.arrays import fixed_texts
 from headrace.wire.avro_tape import AvroTape
 from headrace.wire.json_exact import NULL
@@ -43,8 +44,8 @@ ABSENT = "N"
 # Seconds that Arrow spells as days of four-digit years.
 _FIRST_SECOND, _LAST_SECOND = -62_135_596_800, 253_402_300_799
 _MOST_SECONDS = 9_000_000_000_000
-_DECIMAL = r"^([+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]+)?|NaN|-?Infinity|~)$"
-_INTEGER = r"^[+-]?[0-9]+$"
+NOT_FINITE = ("NaN", "Infinity", "-Infinity", "~")
+"""What a Decimal can be beside a number."""
 _ZONE = re.compile(r"[+-][0-9]{1,2}(:?[0-9]{2}){0,2}|[A-Za-z][A-Za-z0-9_+/:-]*")
 _TRUE, _FALSE = ("t", "true", "1"), ("f", "false", "0")
 _FLOAT64, _FLOAT32 = LogicalType("float64"), LogicalType("float32")
@@ -125,16 +126,16 @@ class ValueReader:
         fine = self.tape.is_text(at)
         return self.tape.texts(at if fine.all() else np.where(fine, at, np.int32(-1)))
 
-    def _matching(self, at: Array, pattern: str) -> pa.StringArray:
-        texts = self._text(at)
-        fine = pc.match_substring_regex(texts, pattern)
-        return texts if pc.all(fine).as_py() else pc.if_else(fine, texts, pa.scalar(None, pa.string()))
-
     def _integers(self, rows: Array) -> tuple[pa.StringArray, Array | str]:
-        return self._matching(self._field(rows, 1), _INTEGER), "n"
+        texts = self._text(self._field(rows, 1))
+        return _where(spellings.integers(texts, np.arange(rows.size, dtype=np.int32)), texts), "n"
 
     def _decimals(self, rows: Array) -> tuple[pa.StringArray, Array | str]:
-        return self._matching(self._field(rows, 0), _DECIMAL), "d"
+        texts = self._text(self._field(rows, 0))
+        fine = spellings.numbers(texts, np.arange(rows.size, dtype=np.int32))
+        if not fine.all():
+            fine |= pc.is_in(texts, pa.array(NOT_FINITE)).to_numpy(zero_copy_only=False)
+        return _where(fine, texts), "d"
 
     def _characters(self, rows: Array) -> tuple[pa.StringArray, Array | str]:
         sets = self._text(self._field(rows, 0)).fill_null("").dictionary_encode()
@@ -265,6 +266,10 @@ class ValueReader:
     def _empty(self, rows: Array) -> tuple[pa.StringArray, Array | str]:
         symbols = self.tape.numbers(self.at[rows])
         return pa.nulls(rows.size, pa.string()), np.where(symbols == 1, ABSENT, "")
+
+
+def _where(fine: Array, texts: pa.StringArray) -> pa.StringArray:
+    return texts if fine.all() else pc.if_else(pa.array(fine), texts, pa.scalar(None, pa.string()))
 
 
 def is_day(year: Array, month: Array, day: Array) -> Array:

@@ -27,7 +27,7 @@ from headrace.formats.dts.schema import (
     ZONED,
 )
 from headrace.formats.dts.types import number_of
-from headrace.formats.dts.values import is_day
+from headrace.formats.dts.values import NOT_FINITE, is_day
 from headrace.wire import spellings
 from headrace.wire.spans import Array
 from headrace.wire.tape import Tape
@@ -50,7 +50,6 @@ _IS_CODE = {
 }
 """For some letters, which codes are theirs; the last is that of a value without a text."""
 _OBJECT_NAMES = pa.array([_OBJECTS.get(letter, "") for letter in _LETTERS])
-_NOT_FINITE = ("NaN", "Infinity", "-Infinity", "~")
 _YEAR = re.compile(r"\s*[+-]?[0-9]{1,10}\s*")
 _NO_TEXTS = pa.array([], pa.string())
 _ABSENT, _NULL = -2, -1
@@ -184,7 +183,7 @@ class _Values:
         fine = spellings.numbers(self._texts, self._at[rows])
         if not fine.all():
             odd = rows[~fine]
-            words = pc.is_in(self._picked(odd), pa.array(_NOT_FINITE)).to_numpy(zero_copy_only=False)
+            words = pc.is_in(self._picked(odd), pa.array(NOT_FINITE)).to_numpy(zero_copy_only=False)
             self._branch[odd[words]] = DECIMAL
         self._branch[rows[fine]] = DECIMAL
 
