@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.changes import TableSchema
+from headrace.formats.numbered import Numbered
 from headrace.wire.names import Names
 from headrace.wire.spans import Array
 from headrace.wire.tape import Tape
@@ -82,8 +83,12 @@ class KnownTables:
 
     def __init__(self, given: Given) -> None:
         self._given = given
-        self._numbers: dict[tuple[str | None, ...], int] = {}
-        self.known: list[Known] = []
+        self._known = Numbered(self._known_of)
+
+    @property
+    def known(self) -> list[Known]:
+        """What was found out, by number."""
+        return self._known.all
 
     def numbers(self, table: pa.StructArray, named: pa.StringArray) -> Array:
         """The number in `known` of each row's table.
@@ -98,15 +103,12 @@ class KnownTables:
             found = column.dictionary_encode()
             code = code * (len(found.dictionary) + 1) + found.indices.fill_null(len(found.dictionary)).to_numpy()
         _, first, of = np.unique(code, return_index=True, return_inverse=True)
-        numbers = np.array([self._number(tuple(column[int(row)].as_py() for column in columns)) for row in first])
+        numbers = np.array([self._known.number(tuple(column[int(row)].as_py() for column in columns)) for row in first])
         return numbers[of] if numbers.size else np.zeros(0, np.int64)
 
-    def _number(self, told: tuple[str | None, ...]) -> int:
-        if told not in self._numbers:
-            schema = self._given.structure_of(told[:3])
-            self._numbers[told] = len(self.known)
-            self.known.append(Known(schema, self._key_names(schema, told[3]), self._given.codes_of(schema)))
-        return self._numbers[told]
+    def _known_of(self, told: tuple[str | None, ...]) -> Known:
+        schema = self._given.structure_of(told[:3])
+        return Known(schema, self._key_names(schema, told[3]), self._given.codes_of(schema))
 
     def _key_names(self, schema: TableSchema | None, named: str | None) -> tuple[str, ...]:
         given, own = self._given, () if schema is None else schema.key

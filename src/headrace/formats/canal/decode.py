@@ -31,6 +31,7 @@ from headrace.formats.change_columns import (
 )
 from headrace.formats.codec import Codec, change_schema, in_order, kafka_batch
 from headrace.formats.json_images import ObjectImage, Refused
+from headrace.formats.numbered import Numbered
 from headrace.wire.arrays import map_of
 from headrace.wire.names import Names
 from headrace.wire.spans import Array
@@ -70,8 +71,7 @@ class CanalDecoder(Codec):
     def __init__(self, reading: Reading) -> None:
         self._reading = reading
         self.schema = change_schema(reading.typed)
-        self._numbers: dict[Told, int] = {}
-        self._known: list[Known] = []
+        self._known = Numbered[Told, Known](lambda told: known_of(told, reading))
         self._announcer = Announcer(self.schema)
 
     def feed(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -92,7 +92,7 @@ class CanalDecoder(Codec):
             kept = ~np.isin(rows.message, list(problems))
             whole = whole.filter(pa.array(kept))
             rows = _Rows(*(part[kept] for part in vars(rows).values()))
-        structures = [known.announced for known in self._known]
+        structures = [known.announced for known in self._known.all]
         made = self._announcer.announce(batch, rows.message, rows.known, structures)
         made.append((rows.message, whole))
         if odd:
@@ -128,16 +128,13 @@ class CanalDecoder(Codec):
         numbers = []
         for row in groups.first:
             key = Told(*messages.tape.texts(np.ascontiguousarray(told[:, row])).to_pylist())
-            if key not in self._numbers:
-                self._numbers[key] = len(self._known)
-                self._known.append(known_of(key, self._reading))
-            numbers.append(self._numbers[key])
+            numbers.append(self._known.number(key))
         found[ordinary] = np.array(numbers)[groups.of]
         return found
 
     def _spell(self, tape: Tape, rows: _Rows, problems: dict[int, str]) -> None:
         """Write canonical texts in place of what the wire has; note messages whose bytes are none."""
-        names = Names([list(known.spellings) for known in self._known])
+        names = Names([list(known.spellings) for known in self._known.all])
         if not names.width or not rows.message.size:
             return
         group = rows.known.astype(np.int32)
@@ -146,7 +143,7 @@ class CanalDecoder(Codec):
         of = np.tile(rows.known, 2)
         tokens, texts = [], []
         for number in np.unique(rows.known):
-            for place, (name, spelling) in enumerate(self._known[number].spellings.items()):
+            for place, (name, spelling) in enumerate(self._known.all[number].spellings.items()):
                 here = np.flatnonzero((of == number) & (at[place] >= 0))
                 places = at[place, here]
                 there = tape.is_value(places)
@@ -169,12 +166,12 @@ class CanalDecoder(Codec):
     ) -> pa.RecordBatch:
         tape, count = messages.tape, rows.message.size
         before, after = self._images(tape, rows)
-        key, key_text = after.or_else(before).key([known.key_names for known in self._known], rows.known)
+        key, key_text = after.or_else(before).key([known.key_names for known in self._known.all], rows.known)
         head = {name: np.ascontiguousarray(messages.at[line][rows.message]) for name, line in HEAD.items()}
         es = integers(tape, head["es"])
         known_es = pc.fill_null(pc.and_(pc.greater_equal(es, FIRST_MS), pc.less_equal(es, LAST_MS)), False)
         gtid = _without_empty(tape.texts(head["gtid"]))
-        ids = [known.schema_id for known in self._known]
+        ids = [known.schema_id for known in self._known.all]
         of_batch = batch.take(pa.array(rows.message)) if not _is_range(rows.message, batch.num_rows) else batch
         columns: dict[str, pa.Array] = {
             "op": _CODES.take(pa.array(rows.op)),

@@ -28,6 +28,7 @@ from headrace.formats.dts.structures import Known, Reading, Told
 from headrace.formats.dts.typed import typed_image
 from headrace.formats.dts.types import kind_of
 from headrace.formats.dts.values import ValueReader, Values
+from headrace.formats.numbered import Numbered
 from headrace.wire.arrays import map_array, offsets_of
 from headrace.wire.json_writer import string_lists
 from headrace.wire.spans import Array
@@ -57,8 +58,7 @@ class DtsDecoder(Codec):
     def __init__(self, reading: Reading) -> None:
         self._reading = reading
         self.schema = change_schema(reading.typed)
-        self._numbers: dict[Told, int] = {}
-        self._known: list[Known] = []
+        self._known = Numbered[Told, Known](lambda told: Known(told, reading))
         self._announcer = Announcer(self.schema)
         self._structures: dict[TableSchema | None, int] = {None: 0}
 
@@ -106,10 +106,7 @@ class DtsDecoder(Codec):
                 tuple(tape.texts(names).to_pylist()),
                 tuple(tape.numbers(kinds).tolist()),
             )
-            if key not in self._numbers:
-                self._numbers[key] = len(self._known)
-                self._known.append(Known(key, self._reading))
-            numbers.append(self._numbers[key])
+            numbers.append(self._known.number(key))
         found[rows] = np.array(numbers)[groups.of]
         return found
 
@@ -188,7 +185,7 @@ class DtsDecoder(Codec):
         self, values: Values, rows: Array, known: Array, of: Array, field: Array, problems: dict[int, str]
     ) -> None:
         for number in np.flatnonzero(values.unreadable):
-            name = self._known[known[of[number]]].told.names[field[number]]
+            name = self._known.all[known[of[number]]].told.names[field[number]]
             problems.setdefault(int(rows[of[number]]), UNREADABLE.format(name))
 
     def _number(self, schema: TableSchema | None) -> int:
@@ -198,7 +195,7 @@ class DtsDecoder(Codec):
         """The number of each row's structure: by its fields, and by values whose form is not the expected one."""
         found = np.zeros(known.size, np.int64)
         for number in np.unique(known[is_data]):
-            told = self._known[number]
+            told = self._known.all[number]
             rows = np.flatnonzero(is_data & (known == number))
             count = len(told.told.names)
             fields = np.arange(count)
@@ -223,16 +220,16 @@ class DtsDecoder(Codec):
         kind = self.schema.field("table").type
         tables = [
             None if k.table is None else {"database": k.table.database, "schema": k.table.schema, "name": k.table.name}
-            for k in self._known
+            for k in self._known.all
         ]
         return pa.array([*tables, None], kind).take(pa.array(known))
 
     def _key(self, known: Array, values: Values, before: Image, after: Image) -> tuple[pa.MapArray, pa.StringArray]:
         """The key of the newest image, where that has all its columns."""
-        sets = [k.key_names for k in self._known]
+        sets = [k.key_names for k in self._known.all]
         width = max(map(len, sets), default=0)
         place = np.full((len(sets) + 1, width), -1, np.int64)
-        for number, k in enumerate(self._known):
+        for number, k in enumerate(self._known.all):
             words = {name: at for at, name in enumerate(k.told.names)}
             place[number, : len(k.key_names)] = [words.get(name, -1) for name in k.key_names]
         sizes = np.array([*map(len, sets), 0])[known]
@@ -270,8 +267,8 @@ class DtsDecoder(Codec):
         """The number of each column's value; -1 where the image has no such field."""
         schema = self._reading.typed
         assert schema is not None
-        place = np.full((len(self._known) + 1, len(schema.columns)), -1, np.int64)
-        for number, k in enumerate(self._known):
+        place = np.full((len(self._known.all) + 1, len(schema.columns)), -1, np.int64)
+        for number, k in enumerate(self._known.all):
             words = {name: at for at, name in enumerate(k.told.names)}
             place[number] = [words.get(column.name, -1) for column in schema.columns]
         fields = place[known]
