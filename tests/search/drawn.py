@@ -404,7 +404,7 @@ class _Draw:
         number = rng.choice([i for i, table in enumerate(self.tables) if table.included])
         what = rng.choice(("alter", "switch", "clean"))
         if what == "clean":
-            if rng.random() < 0.7:
+            if rng.random() < 0.9:
                 yield Drain()
             yield Clean()
         elif number in off:
