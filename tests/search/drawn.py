@@ -240,7 +240,9 @@ class _Draw:
         names = [name.replace('"', "") if self.server in UNQUOTED else name for name in names[: rng.randrange(1, 4)]]
         self.tables = [self.table(name) for name in names]
         if len(self.tables) > 1 and rng.random() < 0.3:
-            self.tables[-1] = replace(self.tables[-1], included=False)
+            # A list takes names in any case, so it can't leave out one of two that differ by it.
+            alike = [t.name for t in self.tables if t.name.casefold() == self.tables[-1].name.casefold()]
+            self.tables[-1] = replace(self.tables[-1], included=len(alike) > 1)
         listed = "names" if not all(t.included for t in self.tables) else rng.choice(("all", "schema", "names"))
         mode = rng.choice(MODES)
         options: dict[str, str | int | bool] = {
