@@ -138,4 +138,17 @@ KEPT: dict[str, Pipeline] = {
         sinks=("once",),
         steps=(Once(), Alter(1), AdHoc((0, 1), "blocking"), Once()),
     ),
+    "a second blocking snapshot of a table that has to catch up with the others after the first": Pipeline(
+        server="db2",
+        tables=(Table("T", _KEYED, "primary"),),
+        options=(("snapshot_mode", "initial"), ("max_commits_per_trigger", 2)),
+        sinks=("once",),
+        steps=(
+            Batch(),
+            AdHoc((0,), "blocking"),
+            Commit((Change(0, "insert", row=(6, 6, 6, "y", None)),)),
+            AdHoc((0,), "blocking"),
+            Once(),
+        ),
+    ),
 }

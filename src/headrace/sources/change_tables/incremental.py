@@ -94,7 +94,7 @@ class AdHocPlanner:
 
         One that is behind the others waits until it is not.
         """
-        lagging = [path for path, at in start.tables.items() if not at.done or at.commit > start.commit]
+        lagging = [path for path, at in start.tables.items() if not at.done or at.commit != start.commit]
         ready = [path for path in state.blocking if path not in lagging]
         for path in ready:
             if path not in histories:
