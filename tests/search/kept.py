@@ -151,4 +151,18 @@ KEPT: dict[str, Pipeline] = {
             Once(),
         ),
     ),
+    "a table that has to catch up with the others when a new process reads all tables again": Pipeline(
+        server="db2-images",
+        tables=(Table("T", _KEYED, "primary"),),
+        options=(("snapshot_mode", "always"),),
+        sinks=("appending",),
+        steps=(
+            Batch(),
+            Commit((Change(0, "insert", row=(6, 6, 6, "y", None)),)),
+            AdHoc((0,), "blocking"),
+            Capture(),
+            Batch(),
+            Once(),
+        ),
+    ),
 }

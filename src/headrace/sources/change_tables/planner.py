@@ -161,7 +161,9 @@ class Planner:
         histories = self._evolved(start, commit, known, fresh)
         lagging, catching_up = self._lagging(start, commit, streaming=not initial)
         if again:
-            lagging = {path: self._begin(path, start.commit, start.reads + 1) for path in known}
+            # The stream of a table that lags goes on from where it is.
+            reached = {path: progress.commit for path, progress in start.tables.items()}
+            lagging = {path: self._begin(path, reached.get(path, start.commit), start.reads + 1) for path in known}
         settled = asked = AdHoc.from_json(start.ad_hoc).behind()
         if not initial:
             asked, begun = self._ad_hoc.blocking(self._ad_hoc.asked(start, commit, histories), start, histories)
