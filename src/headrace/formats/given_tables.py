@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.changes import TableSchema
+from headrace.formats.json_images import ObjectImage
 from headrace.formats.numbered import Numbered
 from headrace.wire.names import Names
 from headrace.wire.spans import Array
@@ -175,6 +176,33 @@ def _base64_of_hex(text: str) -> str | None:
     except ValueError:
         return None
     return base64.b64encode(found).decode() if text.isalnum() or not text else None
+
+
+def image_columns(
+    images: Mapping[str, ObjectImage],
+    typed: TableSchema | None,
+    schema: pa.Schema,
+    rows: Array,
+    problems: dict[int, str],
+) -> dict[str, pa.Array]:
+    """Images as columns of change rows: maps, or structs with the names that each image does not carry.
+
+    Args:
+        images: by the column's name, in the order in which their problems count.
+        typed: the table's structure; null for maps.
+        schema: the change rows'.
+        rows: the message of each row.
+        problems: takes the first problem of a message.
+    """
+    columns: dict[str, pa.Array] = {}
+    for name, image in images.items():
+        if typed is None:
+            columns[name] = image.map()
+            continue
+        columns[name], columns[f"{name}_absent"], refused = image.structs(typed, schema.field(name).type)
+        for row, column, text in refused:
+            problems.setdefault(int(rows[row]), misfit(column.name, column.logical.spark_type, text))
+    return columns
 
 
 def misfit(column: str, kind: str, text: str) -> str:

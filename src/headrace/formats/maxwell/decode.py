@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from headrace.formats.change_columns import message_column, positions, struct_column, table_column
 from headrace.formats.codec import Codec, change_batch, change_schema, kafka_batch, single_rows
-from headrace.formats.given_tables import Given, KnownTables, misfit
+from headrace.formats.given_tables import Given, KnownTables, image_columns
 from headrace.formats.json_images import ObjectImage
 from headrace.formats.maxwell.message import DATA, FACTS, Messages
 from headrace.formats.maxwell.others import FIRST_SECOND, LAST_MS, MILLISECONDS, other_row
@@ -79,14 +79,7 @@ class MaxwellDecoder(Codec):
             "schema_id": self._tables.schema_ids(known),
             "message": message_column(of_batch),
         }
-        for name, image in (("after", after), ("before", before)):
-            if self._typed is None:
-                columns[name] = image.map()
-                continue
-            kind = self.schema.field(name).type
-            columns[name], columns[f"{name}_absent"], refused = image.structs(self._typed, kind)
-            for row, column, text in refused:
-                problems.setdefault(int(rows[row]), misfit(column.name, column.logical.spark_type, text))
+        columns |= image_columns({"after": after, "before": before}, self._typed, self.schema, rows, problems)
         return change_batch(columns, self.schema, count)
 
     def _source(self, messages: Messages, head: dict[str, Array], is_time: pa.BooleanArray) -> pa.MapArray:

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from headrace.formats.change_columns import message_column, positions, struct_column
 from headrace.formats.codec import Codec, change_batch, change_schema, kafka_batch, single_rows
-from headrace.formats.given_tables import Given, KnownTables, misfit
+from headrace.formats.given_tables import Given, KnownTables, image_columns, misfit
 from headrace.formats.json_images import ObjectImage
 from headrace.formats.shareplex.message import NEW, OLD, C, D, Messages, U
 from headrace.formats.shareplex.others import other_row
@@ -106,14 +106,7 @@ class SharePlexDecoder(Codec):
                 row = number % max(1, rows.size)
                 if kinds[column] == "binary":
                     problems.setdefault(int(rows[row]), misfit(column, kinds[column], text))
-        for name, image in (("before", before), ("after", after)):
-            if self._typed is None:
-                columns[name] = image.map()
-                continue
-            struct = self.schema.field(name).type
-            columns[name], columns[f"{name}_absent"], refused = image.structs(self._typed, struct)
-            for row, named, text in refused:
-                problems.setdefault(int(rows[row]), misfit(named.name, named.logical.spark_type, text))
+        columns |= image_columns({"before": before, "after": after}, self._typed, self.schema, rows, problems)
         return change_batch(columns, self.schema, rows.size)
 
 
