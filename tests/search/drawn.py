@@ -373,7 +373,7 @@ class _Draw:
     def steps(self) -> Iterator[Step]:
         rng = self.rng
         off: list[int] = []
-        strange = rng.random() < 0.35
+        strange = rng.random() < 0.25
         for _ in range(rng.choice((2, 5, 10, 16))):
             roll = rng.random()
             if strange and rng.random() < 0.25:
