@@ -269,7 +269,8 @@ def test_headroom_is_what_clean_up_leaves_to_the_oldest_change_that_waits(databa
     insert(database, 1, hours=60)
     insert(database, 2, hours=1)
     health = read.health(offset)
-    assert 12 * 3600 - 60 < health.headroom_seconds < 12 * 3600
+    # datetime counts in 1/300 s, so a commit may stand a moment later than it was.
+    assert 12 * 3600 - 60 < health.headroom_seconds < 12 * 3600 + 1
     assert (health.headroom_is_small, health.at_risk) == (True, False)
     health = read.health(snapshot(read))
     assert (health.headroom_seconds, health.waiting_since, health.headroom_is_small) == (3 * DAY, None, False)
@@ -283,7 +284,7 @@ def test_headroom_counts_the_table_that_is_furthest_behind(database):
     insert(database, 3, hours=60)
     insert(database, 4, seconds=0)
     assert not begun.is_level
-    assert 11 * 3600 < read.health(begun).headroom_seconds < 12 * 3600
+    assert 11 * 3600 < read.health(begun).headroom_seconds < 12 * 3600 + 1
 
 
 def test_a_change_that_is_older_than_the_retention_is_at_risk(database):
