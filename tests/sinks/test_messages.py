@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import socket
 from collections.abc import Iterator
@@ -77,6 +78,13 @@ def test_files_keep_nulls_headers_and_bytes(spark: Any, tmp_path: Path) -> None:
     assert (tombstone["key"], tombstone["value"]) == (None, None)
     assert (raw["key_base64"], raw["value_base64"]) == ("aw==", "/wA=")
     assert raw["headers"] == [{"key": "h", "value": "v"}, {"key": "n", "value": None}]
+
+
+def test_bytes_of_any_length_are_one_line_of_base64(spark: Any, tmp_path: Path) -> None:
+    long = b"\xff" * 1000
+    files_sink(tmp_path).write(frame(spark, [message(1, "k", long, headers=[("id", long)])]), BatchId("p", "c", 0))
+    (raw,) = read_lines(tmp_path)
+    assert [raw["value_base64"], raw["headers"][0]["value_base64"]] == [base64.b64encode(long).decode()] * 2
 
 
 def test_files_keep_headers_of_any_bytes(spark: Any, tmp_path: Path) -> None:

@@ -18,8 +18,7 @@ def canonical_text(value: str, column: Column) -> str:
     if kind == "string":
         return value
     if kind == "binary":
-        # Spark's base64 would break lines in some releases' settings.
-        return f"replace(base64({value}), '\\r\\n', '')"
+        return base64_text(value)
     if kind in ("float", "double"):
         return float_text(value)
     if kind.startswith("decimal"):
@@ -31,6 +30,11 @@ def canonical_text(value: str, column: Column) -> str:
         local = moment_text(f"unix_micros({value})", "timestamp", 6, column.logical.digits)
         return f"concat(replace({local}, ' ', 'T'), 'Z')"
     return f"cast({value} as string)"
+
+
+def base64_text(value: str) -> str:
+    """Spark SQL for bytes in base64 on one line; Spark's own function breaks it after 76 characters."""
+    return f"replace(base64({value}), '\\r\\n', '')"
 
 
 def text_image(image: str, schema: TableSchema, absent: str = "null") -> str:

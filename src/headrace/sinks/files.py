@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from headrace import faultpoints
 from headrace.changes.table import TableId
+from headrace.changes.texts import base64_text
 from headrace.errors import SinkError
 from headrace.options import Option
 from headrace.sinks.base import BatchId, Mark, Sink
@@ -109,9 +110,9 @@ def lines(rows: DataFrame) -> DataFrame:
     )
     plain = "coalesce(forall(headers, h -> coalesce(is_valid_utf8(cast(h.value as string)), true)), true)"
     text_headers = "transform(headers, h -> named_struct('key', h.key, 'value', cast(h.value as string)))"
-    byte_headers = "transform(headers, h -> named_struct('key', h.key, 'value_base64', base64(h.value)))"
+    byte_headers = f"transform(headers, h -> named_struct('key', h.key, 'value_base64', {base64_text('h.value')}))"
     texts = "cast(key as string) as key, cast(value as string) as value"
-    coded = "base64(key) as key_base64, base64(value) as value_base64"
+    coded = f"{base64_text('key')} as key_base64, {base64_text('value')} as value_base64"
     kept = "map('ignoreNullFields', 'false')"
 
     def line(parts: str, headers: str) -> str:
