@@ -14,12 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
+from codec_rows import as_kafka, change_batch, events_of, sent
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from samples import samples_of
 
-from headrace.changes import TableSchema
+from headrace.changes import Column, LogicalType, TableId, TableSchema
 from headrace.formats.codec import KAFKA, MESSAGES, ArrowFormat, Codec, Facts, run_codec
 from headrace.formats.convert import format_named
 from headrace.wire.compiled import CACHE_VARIABLE
@@ -131,3 +133,51 @@ def test_what_setup_compiles_is_all_that_messages_need(tmp_path: Path) -> None:
     environment = {**os.environ, CACHE_VARIABLE: str(tmp_path)}
     done = subprocess.run(arguments, capture_output=True, text=True, check=False, env=environment)
     assert done.stdout.strip() == "[]", done.stderr[-2000:]
+
+
+def changes_of(format: str) -> tuple[pa.RecordBatch, Facts]:
+    """The samples of a format as an encoder takes them, and what the driver says of them."""
+    (decoded,) = run_codec(arrow_format(format).decoder(Facts()), [messages_of(format)])
+    facts = facts_of(decoded.to_pylist())
+    return decoded.append_column("has_types", decoded.column("schema_id").is_valid()), facts
+
+
+def hidden(column: pa.Array, present: pa.Array) -> pa.Array:
+    """A struct, map or list column whose rows are null here and there, though its children hold values there."""
+    if isinstance(column, pa.StructArray):
+        mask = pc.invert(pc.and_(present, column.is_valid()))
+        return pa.StructArray.from_arrays(column.flatten(), fields=list(column.type), mask=mask)
+    return pc.if_else(present, column, pa.scalar(None, column.type))
+
+
+@pytest.mark.parametrize("format", ENCODING)
+def test_what_stands_under_a_null_is_not_written(format: str) -> None:
+    changes, facts = changes_of(format)
+    present = pa.array([number % 3 != 0 for number in range(changes.num_rows)])
+    columns = dict(zip(changes.schema.names, changes.columns, strict=True))
+    columns["transaction"] = hidden(columns["transaction"], present)
+    over_values = pa.RecordBatch.from_pydict(columns, schema=changes.schema)
+    plain = pa.RecordBatch.from_pylist(over_values.to_pylist(), changes.schema)
+    codecs = arrow_format(format)
+    assert rows_of(codecs.encoder(facts), [over_values]) == rows_of(codecs.encoder(facts), [plain])
+
+
+@pytest.mark.parametrize("format", ENCODING)
+def test_values_of_two_megabytes_go_both_ways(format: str) -> None:
+    table = TableSchema(
+        TableId("db", "s", "t"),
+        (Column("ID", 1, LogicalType("int32"), "int"), Column("LONG", 2, LogicalType("string"), "text")),
+        ("ID",),
+    )
+    texts = ["x" * 2_000_000, '"\\\n\u20ac' * 400_000, "", "short"]
+    rows = [
+        {
+            "op": "c", "table": {"database": "db", "schema": "s", "name": "t"}, "key": {"ID": str(number)},
+            "after": {"ID": str(number), "LONG": text}, "position": f"{number:04d}", "schema_id": table.fingerprint,
+            "source": {"connector": "oracle"},
+        }
+        for number, text in enumerate(texts)
+    ]  # fmt: skip
+    messages = sent(format, change_batch(rows), [table])
+    found = [row.after["LONG"] for row in events_of(format, as_kafka(messages)) if row.op == "c"]
+    assert found == texts
