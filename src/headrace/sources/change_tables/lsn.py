@@ -7,13 +7,18 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 _TEXT = re.compile(r"[0-9a-f]{8}:[0-9a-f]{8}:(?:[0-9a-f]{4}|[0-9a-f]{16})")
 _LENGTHS = (10, 16)
 ZERO = "00000000:00000000:0000"
 """SQL Server's first; as text it is before all others of any length."""
+_SPELLED = np.frombuffer("".join(f"{byte:02x}" for byte in range(256)).encode(), np.uint8).reshape(256, 2)
+_LOWER = np.zeros(256, np.uint8)
+"""Each hexadecimal digit in lower case; zero for what is none."""
+for _digit in "0123456789abcdefABCDEF":
+    _LOWER[ord(_digit)] = ord(_digit.lower())
 
 
 def to_text(lsn: bytes) -> str:
@@ -41,13 +46,53 @@ def to_bytes(text: str) -> bytes:
 
 
 def to_texts(lsns: pa.Array) -> pa.Array:
-    """The text form of a whole column of bytes or of hexadecimal digits.
+    """The text form of a whole column of bytes or of hexadecimal digits, all of one length.
 
-    Repeated values (all rows of a commit) are spelled once.
+    Raises:
+        ValueError: one of them is no LSN, or they have different lengths.
     """
-    encoded = pc.dictionary_encode(lsns if pa.types.is_string(lsns.type) else lsns.cast(pa.binary()))
-    words = pa.array([None if v is None else read(v) for v in encoded.dictionary.to_pylist()], pa.string())
-    return words.take(encoded.indices)
+    values = lsns.cast(pa.string() if pa.types.is_string(lsns.type) else pa.binary()).drop_null()
+    if not len(values):
+        return pa.nulls(len(lsns), pa.string())
+    cells = _cells(values)
+    if pa.types.is_string(values.type):
+        digits = _LOWER[cells]
+        if not digits.all():
+            raise ValueError("an LSN holds what is no hexadecimal digit")
+    else:
+        digits = _SPELLED[cells].reshape(len(cells), -1)
+    if digits.shape[1] // 2 not in _LENGTHS:
+        raise ValueError(f"an LSN has 10 or 16 bytes, not {digits.shape[1] // 2}")
+    colon = np.full((len(digits), 1), ord(":"), np.uint8)
+    texts = _texts(np.concatenate([digits[:, :8], colon, digits[:, 8:16], colon, digits[:, 16:]], axis=1))
+    if not lsns.null_count:
+        return texts
+    valid = lsns.is_valid().to_numpy(zero_copy_only=False)
+    return texts.take(pa.array(np.cumsum(valid) - 1, mask=~valid))
+
+
+def words(numbers: np.ndarray) -> pa.Array:
+    """Numbers below 2^32 as eight hexadecimal digits each."""
+    cells = numbers.astype(">u4").view(np.uint8).reshape(-1, 4)
+    return _texts(_SPELLED[cells].reshape(-1, 8))
+
+
+def _cells(values: pa.Array) -> np.ndarray:
+    """The bytes of values without a null, a row for each."""
+    offsets = np.frombuffer(values.buffers()[1], np.int32)[values.offset : values.offset + len(values) + 1]
+    sizes = np.diff(offsets)
+    if (sizes != sizes[0]).any():
+        raise ValueError("the LSNs of a column have different lengths")
+    data = values.buffers()[2]
+    cells = np.frombuffer(b"" if data is None else data, np.uint8)[offsets[0] : offsets[-1]]
+    return cells.reshape(len(values), int(sizes[0]))
+
+
+def _texts(cells: np.ndarray) -> pa.Array:
+    """Rows of ASCII as texts."""
+    count, width = cells.shape
+    offsets = np.arange(count + 1, dtype=np.int32) * np.int32(width)
+    return pa.StringArray.from_buffers(count, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(cells)))
 
 
 def before(text: str) -> str:

@@ -292,11 +292,8 @@ class ChangeReader:
         Without commands commit / change / operation:number, because several rows may share change and operation.
         """
         if not self._by_command:
-            words = pa.array([f"{number:08x}" for number in serials.tolist()], pa.string())
-            last = pc.binary_join_element_wise(pa.array(operations).cast(pa.string()), words, ":")
+            last = pc.binary_join_element_wise(pa.array(operations).cast(pa.string()), lsn.words(serials), ":")
             return pc.binary_join_element_wise(commits, changes, last, "/")
-        commands = batch.column(4).take(pa.array(events))
-        encoded = pc.dictionary_encode(commands.fill_null(0))
-        words = pa.array([f"{number:08x}" for number in encoded.dictionary.to_pylist()], pa.string())
-        order = pc.binary_join_element_wise(words.take(encoded.indices), changes, ":")
+        commands = batch.column(4).take(pa.array(events)).fill_null(0).to_numpy(zero_copy_only=False)
+        order = pc.binary_join_element_wise(lsn.words(commands), changes, ":")
         return pc.binary_join_element_wise(commits, order, pa.array(operations).cast(pa.string()), "/")
