@@ -25,7 +25,7 @@ _BUILT_IN: Mapping[str, Mapping[str, str]] = {
         "canal_json": "headrace.formats.canal.format:CanalJson",
         "maxwell_json": "headrace.formats.maxwell.format:MaxwellJson",
         "ogg_json": "headrace.formats.goldengate.format:OggJson",
-        "debezium_avro": "headrace.formats.debezium_avro:DebeziumAvro",
+        "debezium_avro": "headrace.formats.debezium.avro:DebeziumAvro",
         "debezium_json": "headrace.formats.debezium_json:DebeziumJson",
         "dts_avro": "headrace.formats.dts.format:DtsAvro",
         "qlik_avro": "headrace.formats.qlik_avro:QlikAvro",

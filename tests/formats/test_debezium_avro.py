@@ -15,6 +15,8 @@ from typing import Any
 import debezium_recordings as recordings
 import fastavro
 import pytest
+from codec_rows import change_rows, events_of
+from codec_rows import rows_of as all_rows
 from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroDeserializer
 from confluent_kafka.serialization import MessageField, SerializationContext
@@ -23,7 +25,7 @@ from samples import registry_of, samples_of
 from headrace.changes import Column, LogicalType, TableId, TableSchema
 from headrace.changes.key_text import key_text
 from headrace.errors import ConnectError, OptionError
-from headrace.formats import avro_decode, debezium_avro, schema_registry
+from headrace.formats import schema_registry
 from headrace.formats.avro_schema import avro_text, writer_schema
 from headrace.formats.convert import decode, encode
 from headrace.formats.messages import KAFKA_COLUMNS
@@ -108,10 +110,10 @@ def sample(case: str) -> Any:
     return next(s for s in samples_of("debezium_avro") if s.case == case)
 
 
-@pytest.fixture
-def read_by_spark(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in batches of many messages for each schema; Python workers read these few else."""
-    monkeypatch.setattr(avro_decode, "MESSAGES_PER_SCHEMA", 0)
+def events(lines: list[Any], **options: Any) -> list[dict[str, Any]]:
+    """The change rows of messages, without Spark and without those that announce structures."""
+    rows = [row.asDict(recursive=True) for row in events_of("debezium_avro", lines, **options)]
+    return [row for row in rows if row["op"] != "schema"]
 
 
 @pytest.mark.parametrize("framing", ["confluent", "confluent-header", "apicurio8", "apicurio-header"])
@@ -203,29 +205,24 @@ def test_every_recorded_schema_comes_back_byte_for_byte() -> None:
         assert avro_text(writer_schema(text).connect) == text
 
 
-def test_a_schema_that_holds_itself_is_an_error_row(spark: Any) -> None:
+def test_a_schema_that_holds_itself_is_an_error_row() -> None:
     node = {"type": "record", "name": "Node", "fields": [{"name": "next", "type": ["null", "Node"]}]}
     union = {"type": "record", "name": "U", "fields": [{"name": "u", "type": ["int", "string"]}]}
-    messages = local_rows(spark, framed([b"\0\0\0\0\1\0", b"\0\0\0\0\2\0\0"]), DDL)
-    rows = rows_of(decode(messages, format="debezium_avro", registry={1: node, 2: union}))
+    rows = events(framed([b"\0\0\0\0\1\0", b"\0\0\0\0\2\0\0"]), registry={1: node, 2: union})
     assert [r["error"] for r in rows] == [
         "The schema of id 1 can't be used to read the value: The type 'Node' of the schema holds itself.",
         "The schema of id 2 can't be used to read the value: The schema holds a union of several types.",
     ]
 
 
-@pytest.mark.usefixtures("read_by_spark")
-def test_what_is_no_datum_is_an_error_row_that_keeps_the_message(spark: Any, monkeypatch: Any) -> None:
+def test_what_is_no_datum_is_an_error_row_that_keeps_the_message() -> None:
     good = sample("create").message[5]
     key = sample("create").message[4]
     huge = good[:5] + b"\2\2" + b"\xfe\xff\xff\xff\x0f" * 4
     headers = [("h", b"1")]
     values = [good[:-1], good + b"\0", b"\0\0\0", huge, b"\0\0\0\0\1", b"", good, None]
     keys = [key, key, key, key, key, key, b"\0\0\0\0\3", key[:5] + b"\xff" * 12]
-    messages = local_rows(spark, framed(values, keys, headers), DDL)
-    # As in a session that does not limit what Avro allocates.
-    monkeypatch.setattr(avro_decode, "avro_is_limited", lambda frame: False)
-    rows = rows_of(decode(messages, format="debezium_avro", registry=REGISTRY))
+    rows = events(framed(values, keys, headers), registry=REGISTRY)
     assert [r["op"] for r in rows] == ["error"] * 8
     assert [r["error"] for r in rows] == [
         "The value is no Avro datum of its schema.",
@@ -241,11 +238,10 @@ def test_what_is_no_datum_is_an_error_row_that_keeps_the_message(spark: Any, mon
     assert kept == list(zip(keys, values, [headers] * 8, strict=True))
 
 
-@pytest.mark.usefixtures("read_by_spark")
-def test_headers_of_rows_are_the_messages_own(spark: Any) -> None:
+def test_headers_of_rows_are_the_messages_own() -> None:
     line = list(sample("create").message)
     lines = [(*line[:6], None), (*line[:6], []), (*line[:6], [("a", b"1"), ("a", None)])]
-    rows = rows_of(decode(local_rows(spark, lines, DDL), format="debezium_avro", registry=REGISTRY))
+    rows = events(lines, registry=REGISTRY)
     assert [pairs(r["message"]["headers"]) for r in rows] == [None, [], [("a", b"1"), ("a", None)]]
     assert [(r["message"]["key"], r["message"]["value"]) for r in rows] == [(None, None)] * 3
 
@@ -267,7 +263,7 @@ def test_a_registry_that_is_down_stops_the_batch_unless_the_ids_are_known(spark:
         assert [r["op"] for r in rows_of(decode(new, **options))] == ["c"]
 
 
-def test_framing_none_takes_the_schema_of_an_option_or_of_a_header(spark: Any) -> None:
+def test_framing_none_takes_the_schema_of_an_option_or_of_a_header() -> None:
     good = sample("create").message
     value, key = good[5][5:], good[4][5:]
     bare = framed([value], [key])
@@ -275,21 +271,19 @@ def test_framing_none_takes_the_schema_of_an_option_or_of_a_header(spark: Any) -
         [value], [key], [("__value_schema_id", b"\0\0\0\0\1"), ("apicurio.key.globalId", struct.pack(">q", 3))]
     )
     assert REGISTRY is not None
-    options = {"format": "debezium_avro", "framing": "none"}
-    both = local_rows(spark, bare, DDL)
-    [row] = rows_of(decode(both, value_schema=REGISTRY[1], key_schema=REGISTRY[3], **options))
+    [row] = events(bare, framing="none", value_schema=REGISTRY[1], key_schema=REGISTRY[3])
     assert (row["op"], row["key"], row["after"]["s"]) == ("c", {"id": "1"}, "x")
-    [row] = rows_of(decode(both, registry={1: REGISTRY[1]}, **options))
+    [row] = events(bare, framing="none", registry={1: REGISTRY[1]})
     assert (row["op"], row["after"]["s"]) == ("c", "x")
-    [row] = rows_of(decode(local_rows(spark, named, DDL), registry=REGISTRY, **options))
+    [row] = events(named, framing="none", registry=REGISTRY)
     assert (row["op"], row["key"], row["after"]["s"]) == ("c", {"id": "1"}, "x")
-    [row] = rows_of(decode(both, registry=REGISTRY, **options))
+    [row] = events(bare, framing="none", registry=REGISTRY)
     assert row["error"] == "The value names no schema, and none is given for it."
     with pytest.raises(OptionError, match="Option 'registry' of format 'debezium_avro' is missing"):
-        decode(both, **options)
+        events(bare, framing="none")
 
 
-def test_headers_that_name_no_schema_are_said(spark: Any) -> None:
+def test_headers_that_name_no_schema_are_said() -> None:
     value = sample("create").message[5][5:]
     guid = uuid.uuid4().bytes
     cases = [
@@ -310,12 +304,23 @@ def test_headers_that_name_no_schema_are_said(spark: Any) -> None:
     for framing in ("confluent-header", "apicurio-header"):
         mine = [case for case in cases if case[0] == framing]
         lines = [("t", 0, n, None, None, value, headers) for n, (_, headers, _) in enumerate(mine)]
-        messages = local_rows(spark, lines, DDL)
-        rows = rows_of(decode(messages, format="debezium_avro", framing=framing, registry=REGISTRY))
+        rows = events(lines, framing=framing, registry=REGISTRY)
         assert [r["error"] for r in rows] == [said for _, _, said in mine]
 
 
-def test_many_schemas_in_one_batch(spark: Any) -> None:
+def test_of_headers_with_one_name_the_last_counts() -> None:
+    value = sample("create").message[5][5:]
+    ids = [("__value_schema_id", b"\0\0\0\0\x09"), ("x", None), ("__value_schema_id", b"\0\0\0\0\1")]
+    lines = [("t", 0, n, None, None, value, headers) for n, headers in enumerate((None, ids, ids[::-1]))]
+    rows = events(lines, framing="confluent-header", registry=REGISTRY)
+    assert [(r["op"], r["error"]) for r in rows] == [
+        ("error", "The value has no header __value_schema_id."),
+        ("c", None),
+        ("error", "The schema registry knows no schema of id 9 (of the value)."),
+    ]
+
+
+def test_many_schemas_in_one_batch() -> None:
     assert REGISTRY is not None
     schemas, values, expected = {}, [], []
     for number in range(150):
@@ -341,8 +346,7 @@ def test_many_schemas_in_one_batch(spark: Any) -> None:
         )  # fmt: skip
         values.append(stream.getvalue())
         expected.append((f"t{number}", {name: str(value) for name, value in after.items()}))
-    messages = local_rows(spark, framed(values), DDL)
-    rows = rows_of(decode(messages, format="debezium_avro", registry=schemas))
+    rows = events(framed(values), registry=schemas)
     assert [(r["table"]["name"], r["after"]) for r in rows] == expected
 
 
@@ -389,19 +393,27 @@ def test_a_new_schema_id_is_read_without_a_restart(spark: Any, tmp_path: Path) -
         assert found == [("c", None, None), ("c", None, "n")]
 
 
-@pytest.mark.usefixtures("read_by_spark")
-def test_python_workers_read_and_write_the_same(spark: Any, server: SchemaRegistryServer, monkeypatch: Any) -> None:
-    messages = local_rows(spark, [s.message for s in samples_of("debezium_avro")], DDL)
-    options = {"format": "debezium_avro", "registry": REGISTRY}
-    direct = recordings.collected(decode(messages, **options))
-    changes = recordings.rows(spark, [change("c", 1), change("d", 1)], [TABLE])
-    encoding = {"format": "debezium_avro", "topic_prefix": "same", "registry": server.url}
-    written = sorted(encode(changes, **encoding).collect(), key=lambda row: row.position)
-    for module in (avro_decode, debezium_avro):
-        monkeypatch.setattr(module, "has_spark_avro", lambda frame: False)
-    monkeypatch.setattr("headrace.formats.avro_encode.has_spark_avro", lambda frame: False)
-    assert recordings.collected(decode(messages, **options)) == direct
-    assert sorted(encode(changes, **encoding).collect(), key=lambda row: row.position) == written
+def test_spark_gives_the_rows_of_the_codec(spark: Any) -> None:
+    lines = [s.message for s in samples_of("debezium_avro")]
+    rows = recordings.collected(
+        decode(local_rows(spark, lines, DDL).coalesce(1), format="debezium_avro", registry=REGISTRY)
+    )
+    alone = change_rows("debezium_avro", lines, registry=REGISTRY)
+    named = [(row["position"], row["op"], row["before"], row["after"], row["error"]) for row in rows]
+    assert named == [(row["position"], row["op"], row["before"], row["after"], row["error"]) for row in alone]
+
+
+def test_executors_ask_no_registry_for_a_batch(spark: Any) -> None:
+    """What a task reads, it reads by the schemas that the driver fetched."""
+    with SchemaRegistryServer() as server:
+        for id, schema in (REGISTRY or {}).items():
+            server.store.put(id, schema)
+        lines = [sample("create").message, sample("evolved_schema_id_2").message]
+        rows = decode(local_rows(spark, lines, DDL), format="debezium_avro", registry=server.url, **IMPATIENT)
+        asked = len(server.requests)
+        server.stop()
+        assert [r["op"] for r in rows_of(rows)] == ["c", "c"]
+        assert len(server.requests) == asked
 
 
 def test_a_mapping_must_know_what_is_written(spark: Any) -> None:
@@ -426,18 +438,14 @@ TYPED = TableSchema(
 )  # fmt: skip
 
 
-def test_one_tables_events_become_structs(spark: Any) -> None:
-    """The direct way, with two schemas of the table, a placeholder, a tombstone, a truncate and what can't be read."""
+def test_one_tables_events_become_structs() -> None:
+    """With two schemas of the table, a placeholder, a tombstone, a truncate and what can't be read."""
     lines = [s.message for s in samples_of("debezium_avro") if s.data["framing"] == "confluent" and s.case != "type_v"]
     offset = len(lines)
     lines.append((None, 0, 900 + offset, None, sample("create").message[4], None, None))
-    messages = local_rows(spark, lines, DDL)
-    maps = {
-        (r["position"], r["op"]): r
-        for r in recordings.collected(decode(messages, format="debezium_avro", registry=REGISTRY))
-    }
-    frame = decode(messages, format="debezium_avro", registry=REGISTRY, schema=TYPED)
-    typed = sorted((r for r in frame.collect() if r.op != "schema"), key=lambda row: row.position)
+    maps = {(r["position"], r["op"]): r for r in change_rows("debezium_avro", lines, registry=REGISTRY)}
+    found = all_rows("debezium_avro", lines, registry=REGISTRY, schema=TYPED)
+    typed = sorted((r for r in found if r.op not in ("schema", None)), key=lambda row: row.position)
     assert len(typed) == len(lines)
     for row in typed:
         whole = maps[row.position, row.op]
@@ -466,7 +474,7 @@ def spellings(text: str) -> set[str]:
     return own
 
 
-def test_a_decimal_that_avro_refuses_is_read(spark: Any) -> None:
+def test_a_decimal_that_avro_refuses_is_read() -> None:
     """A scale beyond the precision, which PostgreSQL's numeric(2,4) and numeric(5,-2) give."""
     assert REGISTRY is not None
     odd = json.loads(json.dumps(REGISTRY[1]))
@@ -488,21 +496,16 @@ def test_a_decimal_that_avro_refuses_is_read(spark: Any) -> None:
     fastavro.schemaless_writer(
         stream, plain, {"after": {"id": 1, "dec": b"\x0c"}, "source": source | {"snapshot": None}, "op": "c"}
     )
-    messages = local_rows(spark, framed([stream.getvalue()]), DDL)
-    [row] = rows_of(decode(messages, format="debezium_avro", registry={1: odd}))
+    [row] = events(framed([stream.getvalue()]), registry={1: odd})
     assert row["after"]["dec"] == "0.0012"
 
 
-@pytest.mark.usefixtures("read_by_spark")
-def test_random_bytes_end_no_executor(spark: Any, monkeypatch: Any) -> None:
-    monkeypatch.setattr(avro_decode, "avro_is_limited", lambda frame: False)
+def test_random_bytes_are_rows() -> None:
     rng = random.Random(11)
     values = [b"\0\0\0\0" + bytes([rng.choice([1, 2, 4, 5])]) + rng.randbytes(rng.randrange(120)) for _ in range(2000)]
-    messages = local_rows(spark, framed(values), DDL)
-    rows = decode(messages, format="debezium_avro", registry=REGISTRY).where("op <> 'schema'")
-    found = rows.groupBy("op").count().collect()
-    assert sum(row["count"] for row in found) == 2000
-    assert dict(found)["error"] > 1990
+    found = [row["op"] for row in events(framed(values), registry=REGISTRY)]
+    assert len(found) == 2000
+    assert found.count("error") > 1990
 
 
 def test_the_registry_is_shown_without_its_credentials() -> None:

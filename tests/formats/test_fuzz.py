@@ -74,7 +74,7 @@ def account_for(request: pytest.FixtureRequest, format: str, count: int, seed: i
         options = {"registry": registry, "framing": "confluent"}
     made = messages(format, count, seed)
     if issubclass(find("format", format), ArrowFormat):
-        rows = changes_of_messages(format, made)
+        rows = changes_of_messages(format, made, **options)
         found = {row["offset"] for row in rows.column("message").to_pylist()}
     else:
         spark = request.getfixturevalue("spark")

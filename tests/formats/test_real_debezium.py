@@ -20,12 +20,10 @@ import pytest
 from codec_rows import events_of
 from tests.real.comparison import Comparison, compared
 from tests.real.losses import MARIADB, POSTGRES, UNTOLD, Loss
-from tests.real.recording import message_lines, messages, raw_bytes, read_natives, read_records, read_truth
+from tests.real.recording import message_lines, raw_bytes, read_natives, read_records, read_truth
 from tests.real.replay import Held
 from tests.real.told_tables import told_tables
 from tests.real.wire_types import logical
-
-import headrace
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 FULL, SHORT = "real_debezium", "real_producers"
@@ -98,8 +96,8 @@ Rows = list[dict[str, Any]]
 
 
 @pytest.fixture(scope="module")
-def decoded(spark: Any) -> Mapping[Recording, Rows]:
-    """The change rows of all recordings: by the codec, but for Avro, which is a Spark job."""
+def decoded() -> Mapping[Recording, Rows]:
+    """The change rows of all recordings."""
     found = _by_recording(events_of("debezium_json", message_lines(_records("schema"))), "schema")
     # Without schema, a message says nothing of types: the reader has to know the tables.
     tables = told_tables(row for rows in found.values() for row in rows)
@@ -109,8 +107,8 @@ def decoded(spark: Any) -> Mapping[Recording, Rows]:
         file = GOLDEN / recording.folder / f"{recording.name}.registry.json"
         for id, schema in json.loads(file.read_text(encoding="utf-8")).items():
             registry[int(id) + number * IDS_APART] = schema
-    rows = headrace.decode(messages(spark, _records("avro")), format="debezium_avro", registry=registry)
-    return found | _by_recording(rows.collect(), "avro")
+    rows = events_of("debezium_avro", message_lines(_records("avro")), registry=registry)
+    return found | _by_recording(rows, "avro")
 
 
 IDS_APART = 1000

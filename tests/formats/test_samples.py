@@ -36,11 +36,19 @@ def decoded_samples(request: pytest.FixtureRequest, format: str) -> dict[int, li
     return found
 
 
+def with_registry(format: str, options: dict[str, Any]) -> dict[str, Any]:
+    """Options with the schemas of a format that looks them up."""
+    registry = registry_of(format)
+    looks_up = registry is not None and (options.get("framing") or format.startswith("debezium"))
+    return {**options, "registry": registry} if looks_up else options
+
+
 def _alone(format: str, groups: Mapping[str, list[Sample]]) -> list[Any]:
     """The rows of a format that needs no Spark."""
     found = []
     for options, samples in groups.items():
-        rows = rows_of(format, [sample.message for sample in samples], **json.loads(options))
+        given = with_registry(format, json.loads(options))
+        rows = rows_of(format, [sample.message for sample in samples], **given)
         for row in rows:
             moment = row.event_time and round(row.event_time.timestamp() * 1000)
             more = Row("event_ms", "key_names")(moment, row.key and list(row.key))
@@ -50,12 +58,9 @@ def _alone(format: str, groups: Mapping[str, list[Sample]]) -> list[Any]:
 
 def _in_spark(spark: SparkSession, format: str, groups: Mapping[str, list[Sample]]) -> list[Any]:
     """The same by one job."""
-    registry = registry_of(format)
     frames: list[DataFrame] = []
     for options, samples in groups.items():
-        given = json.loads(options)
-        if registry is not None and (given.get("framing") or format.startswith("debezium")):
-            given["registry"] = registry
+        given = with_registry(format, json.loads(options))
         messages = local_rows(spark, [sample.message for sample in samples], DDL).coalesce(1)
         rows = headrace.decode(messages, format=format, **given)
         frames.append(rows.selectExpr("*", "unix_millis(event_time) as event_ms", "map_keys(key) as key_names"))

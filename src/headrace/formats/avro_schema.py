@@ -161,9 +161,14 @@ class _Reading:
         number = f"r{len(self._known) + 1}"
         if schema["type"] == "fixed":
             connect = self._marked({"type": "bytes"}, schema)
+            if type(schema.get("size")) is not int or not 0 <= schema["size"] < 2**31:
+                raise FormatError(f"The type {full!r} of the schema has no size.")
             plain = {"type": "fixed", "name": number, "size": schema.get("size")}
         else:
             connect = self._marked({"type": "string"}, schema)
+            symbols = schema.get("symbols")
+            if not isinstance(symbols, list) or not all(isinstance(symbol, str) for symbol in symbols):
+                raise FormatError(f"The type {full!r} of the schema has no symbols.")
             plain = {"type": "enum", "name": number, "symbols": schema.get("symbols")}
         self._known[full] = (connect, number)
         return dict(connect), plain

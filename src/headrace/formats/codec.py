@@ -22,6 +22,7 @@ from headrace.formats.base import Format
 from headrace.formats.change_columns import error_row
 from headrace.formats.encoding import has_struct_images, struct_schema, with_structures_known
 from headrace.formats.messages import KAFKA_COLUMNS, kafka_columns
+from headrace.formats.registry.schemas import SchemaSource
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -57,10 +58,12 @@ class Facts:
     Args:
         structures: encoding map images: the structures that the rows' `schema_id` names.
         typed: the structure of struct images; None where images are maps.
+        schemas: where the Avro schemas of messages come from; None where the format has none, or its options say it.
     """
 
     structures: tuple[TableSchema, ...] = ()
     typed: TableSchema | None = None
+    schemas: SchemaSource | None = None
 
 
 class Codec(ABC):
@@ -97,8 +100,12 @@ class ArrowFormat(Format):
         """
         raise OptionError(f"Format '{self.name}' can't be encoded.", remedy="Choose a format that can.")
 
+    def facts_of(self, messages: DataFrame) -> Facts:
+        """What decoders need to know of these messages; runs on the driver."""
+        return self.prepare_decoding()
+
     def prepare_decoding(self) -> Facts:
-        """What decoders need to know; runs on the driver."""
+        """What they need to know whatever the messages are."""
         given = self.settings["schema"]
         if given is None:
             return Facts()
@@ -112,8 +119,9 @@ class ArrowFormat(Format):
         Raises:
             OptionError: `schema` and `keys` contradict each other.
         """
-        facts = self.prepare_decoding()
-        return in_spark(kafka_columns(messages), lambda: self.decoder(facts), change_schema(facts.typed))
+        handed = kafka_columns(messages)
+        facts = self.facts_of(handed)
+        return in_spark(handed, lambda: self.decoder(facts), change_schema(facts.typed))
 
     def decoded(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Change rows without Spark, errors treated as `on_error` says; what is no event is left out.

@@ -10,6 +10,7 @@ from headrace.changes import TableId, TableSchema
 from headrace.errors import OptionError
 from headrace.formats.codec import ArrowFormat, Facts
 from headrace.formats.debezium.decode import DebeziumDecoder
+from headrace.formats.debezium.payload import JsonConverter
 from headrace.formats.debezium.structures import Reading, given_table, given_tables
 from headrace.formats.debezium_connectors import CONNECTORS, OTHER
 from headrace.formats.debezium_encode import EncodePlan
@@ -122,20 +123,22 @@ class DebeziumJson(ArrowFormat):
 
     def decoder(self, facts: Facts) -> DebeziumDecoder:
         """From messages to change rows."""
+        return DebeziumDecoder(self.reading(facts), JsonConverter())
+
+    def reading(self, facts: Facts) -> Reading:
+        """How messages are read, whatever their keys and values are written in."""
         settings = self.settings
-        return DebeziumDecoder(
-            Reading(
-                table_field=settings["key_field_name"],
-                binary=settings["binary_handling_mode"],
-                times=settings["time_precision_mode"],
-                placeholder=settings["unavailable_value_placeholder"],
-                heartbeats=settings["heartbeat_topics_prefix"],
-                unwrapped=settings["unwrapped_prefix"] if settings["unwrapped"] else None,
-                tombstone_as_delete=settings["tombstone_as_delete"],
-                keys=tuple(settings["keys"]),
-                tables=given_tables(settings, facts.structures) if self._has_tables else None,
-                typed=None if facts.typed is None else given_table(settings, facts.typed),
-            )
+        return Reading(
+            table_field=settings["key_field_name"],
+            binary=settings["binary_handling_mode"],
+            times=settings["time_precision_mode"],
+            placeholder=settings["unavailable_value_placeholder"],
+            heartbeats=settings["heartbeat_topics_prefix"],
+            unwrapped=settings["unwrapped_prefix"] if settings["unwrapped"] else None,
+            tombstone_as_delete=settings["tombstone_as_delete"],
+            keys=tuple(settings["keys"]),
+            tables=given_tables(settings, facts.structures) if self._has_tables else None,
+            typed=None if facts.typed is None else given_table(settings, facts.typed),
         )
 
     @property

@@ -1,7 +1,8 @@
 """Avro's binary form, read into tokens. The schema is data: a tree of nodes, so that one compile serves all schemas.
 
-Numbers stay the bytes that they are, as in JSON; `AvroTape` reads them when they are asked for. Lengths and counts are
-looked at before they are used, so that bytes that are no record cost no more than their own length.
+Numbers stay the bytes that they are, and `AvroTape` reads them when they are asked for; or all is read onto the tape
+that the same JSON would give (`AvroJson`). Lengths and counts are looked at before they are used, so that bytes that
+are no record cost no more than their own length.
 """
 
 from __future__ import annotations
@@ -10,12 +11,28 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from headrace.wire.avro_schema import ENUM, FIXED, LIST, MAP, NOTHING, RECORD, TEXT, UNION, VARINT, Program
+from headrace.wire import json_exact
+from headrace.wire.avro_schema import (
+    BOOLEAN,
+    ENUM,
+    FIXED,
+    FLOAT,
+    LIST,
+    MAP,
+    NOTHING,
+    RECORD,
+    TEXT,
+    UNION,
+    VARINT,
+    Program,
+)
 from headrace.wire.compiled import kernel
-from headrace.wire.json_exact import ARRAY, BROKEN, NAME, NULL, OBJECT, READ, STRING
+from headrace.wire.json_exact import ARRAY, BROKEN, FALSE, NAME, NULL, OBJECT, READ, STRING, TRUE
 from headrace.wire.json_reader import Tokens
-from headrace.wire.spans import Array, U, byte, is_utf8
+from headrace.wire.names import as_data
+from headrace.wire.spans import Array, U, byte, copy, is_utf8, put_base64, put_integer
 
+_WORDS = as_data(b"truefalse")
 NUMBER, FLOATING, BYTES = 11, 12, 13
 """Kinds of tokens beside those of JSON: a varint (also of an enum), a number of 4 or 8 bytes, bytes."""
 
@@ -28,14 +45,29 @@ class Frames(NamedTuple):
     left: Array
 
 
+class Spelling(NamedTuple):
+    """How the tape of the same JSON is made: where numbers and bytes are written as text, and what all bytes are then.
+
+    `names` and `texts` are the numbers that the first byte of the schema's names and of `out` will have among them.
+    With an empty `out`, values stay as they are and records have no names.
+    """
+
+    out: Array
+    names: int
+    texts: int
+
+
 @kernel
 def read_records(
     data: Array,
-    offsets: Array,
+    begins: Array,
+    ends: Array,
+    root: Array,
     schema: Program,
     tokens: Tokens,
     branch: Array,
     frames: Frames,
+    spelling: Spelling,
     first: Array,
     verdict: Array,
     behind: Array,
@@ -44,53 +76,75 @@ def read_records(
 
     Args:
         data: bytes of all messages.
-        offsets: where each begins, and the last one's end.
-        schema: of the records; its last node is the whole.
+        begins: where each record begins.
+        ends: where each message ends.
+        root: the schema's node of each; negative where it has none.
+        schema: of the records.
         tokens: to be filled.
-        branch: to be filled with each token's place in the union that it is of; 0 where it is of none.
+        branch: to be filled with each token's place in the union that it is of; 0 where it is of none. Not with
+            `spelling`.
         frames: room for as many levels as the schema has.
+        spelling: whether JSON is made, and where.
         first: to be filled with each message's first token.
         verdict: to be filled with what came of each.
         behind: to be filled with where each record ends.
 
     Returns:
-        How many tokens there are.
+        How many bytes were written.
     """
-    t = 0
+    t, o = 0, 0
     for r in range(first.size):
         first[r] = t
-        verdict[r], t, behind[r] = _read_record(data, offsets[r], offsets[r + 1], schema, tokens, branch, frames, t)
-        if verdict[r] != READ:
-            t = first[r]
-    return t
+        verdict[r] = BROKEN
+        behind[r] = begins[r]
+        if root[r] >= 0:
+            written = o
+            verdict[r], t, behind[r], o = _read_record(
+                data, begins[r], ends[r], root[r], schema, tokens, branch, frames, spelling, t, o
+            )
+            if verdict[r] != READ:
+                t, o = first[r], written
+    return o
 
 
 @kernel
 def _read_record(
-    data: Array, i: Any, end: Any, schema: Program, tokens: Tokens, branch: Array, frames: Frames, t: Any
+    data: Array,
+    i: Any,
+    end: Any,
+    node: Any,
+    schema: Program,
+    tokens: Tokens,
+    branch: Array,
+    frames: Frames,
+    spelling: Spelling,
+    t: Any,
+    o: Any,
 ) -> Any:
-    i = np.int64(i)
-    room = tokens.kind.size
-    depth, node, chosen = 0, np.int64(schema.kind.size - 1), 0
+    i, node, o = np.int64(i), np.int64(node), np.int64(o)
+    end = np.int64(end)
+    room, named = tokens.kind.size, spelling.out.size > 0
+    depth, chosen = 0, 0
     while True:
         kind = schema.kind[U(node)]
         if kind == UNION:
             chosen, i = varint(data, i, end)
             if i < 0 or chosen < 0 or chosen >= schema.count[U(node)]:
-                return BROKEN, t, i
+                return BROKEN, t, i, o
             node = np.int64(schema.children[U(schema.first[U(node)] + chosen)])
             continue
         if t >= room:
-            return BROKEN, t, i
+            return BROKEN, t, i, o
         tokens.start[U(t)] = i
         tokens.size[U(t)] = 0
         tokens.behind[U(t)] = t + 1
-        branch[U(t)] = chosen
+        if not named:
+            branch[U(t)] = chosen
         chosen = 0
         if kind == RECORD or kind == LIST or kind == MAP:
             tokens.kind[U(t)] = ARRAY if kind == LIST else OBJECT
             if depth >= frames.node.size:
-                return BROKEN, t, i
+                return BROKEN, t, i, o
             frames.node[depth] = node
             frames.token[depth] = t
             frames.left[depth] = schema.count[U(node)] if kind == RECORD else 0
@@ -98,7 +152,11 @@ def _read_record(
         else:
             i = _leaf(data, i, end, schema, node, kind, tokens, t)
             if i < 0:
-                return BROKEN, t, i
+                return BROKEN, t, i, o
+            if named:
+                o = _spell(data, schema, node, tokens, t, spelling, o)
+                if o < 0:
+                    return BROKEN, t, i, o
         t += 1
         # What comes next: the next field, item or value of the innermost that is open, once what ended is closed.
         while depth > 0:
@@ -107,37 +165,48 @@ def _read_record(
             left = frames.left[depth - 1]
             if kind == RECORD:
                 if left > 0:
-                    node = np.int64(schema.children[U(schema.first[U(open_)] + schema.count[U(open_)] - left)])
+                    field = schema.first[U(open_)] + schema.count[U(open_)] - left
+                    node = np.int64(schema.children[U(field)])
                     frames.left[depth - 1] = left - 1
+                    if named:
+                        if t >= room:
+                            return BROKEN, t, i, o
+                        tokens.kind[U(t)] = NAME
+                        tokens.start[U(t)] = spelling.names + schema.name_start[U(field)]
+                        tokens.size[U(t)] = schema.name_size[U(field)]
+                        tokens.behind[U(t)] = t + 1
+                        t += 1
                     break
             else:
                 if left == 0:
                     left, i = _block(data, i, end)
                     if i < 0:
-                        return BROKEN, t, i
+                        return BROKEN, t, i, o
                 if left > 0:
                     frames.left[depth - 1] = left - 1
                     node = np.int64(schema.children[U(schema.first[U(open_)])])
                     if kind == MAP:
                         if t >= room:
-                            return BROKEN, t, i
+                            return BROKEN, t, i, o
                         size, i = varint(data, i, end)
-                        if i < 0 or size < 0 or size > end - i:
-                            return BROKEN, t, i
+                        if i < 0 or size < 0 or size > end - i or (named and not is_utf8(data, i, i + size)):
+                            return BROKEN, t, i, o
                         tokens.kind[U(t)] = NAME
                         tokens.start[U(t)] = i
                         tokens.size[U(t)] = size
                         tokens.behind[U(t)] = t + 1
-                        branch[U(t)] = 0
+                        if not named:
+                            branch[U(t)] = 0
                         t += 1
                         i += size
                     break
             depth -= 1
-            o = frames.token[depth]
-            tokens.size[U(o)] = i - tokens.start[U(o)]
-            tokens.behind[U(o)] = t
+            whole = frames.token[depth]
+            if not named:
+                tokens.size[U(whole)] = i - tokens.start[U(whole)]
+            tokens.behind[U(whole)] = t
         if depth == 0:
-            return READ, t, i
+            return READ, t, i, o
 
 
 @kernel
@@ -154,18 +223,60 @@ def _leaf(data: Array, i: Any, end: Any, schema: Program, node: Any, kind: Any, 
         tokens.size[U(t)] = behind - i
         return behind
     size = np.int64(schema.size[U(node)])
-    if kind == FIXED:
+    if kind == FLOAT:
         tokens.kind[U(t)] = FLOATING
+    elif kind == BOOLEAN:
+        if i >= end or byte(data, i) > 1:
+            return np.int64(-1)
+        tokens.kind[U(t)] = TRUE if byte(data, i) == 1 else FALSE
     else:
-        size, i = varint(data, i, end)
-        if i < 0:
-            return i
         tokens.kind[U(t)] = STRING if kind == TEXT else BYTES
+        if kind != FIXED:
+            size, i = varint(data, i, end)
+            if i < 0:
+                return i
     if size < 0 or size > end - i:
         return np.int64(-1)
     tokens.start[U(t)] = i
     tokens.size[U(t)] = size
     return i + size
+
+
+@kernel
+def _spell(data: Array, schema: Program, node: Any, tokens: Tokens, t: Any, spelling: Spelling, o: Any) -> Any:
+    """Let a token be what the same JSON would give: the index behind what was written; -1 where a text is no UTF-8.
+
+    Numbers of 4 and 8 bytes are left to the caller.
+    """
+    kind, i, size = tokens.kind[U(t)], np.int64(tokens.start[U(t)]), np.int64(tokens.size[U(t)])
+    if kind == STRING:
+        return o if is_utf8(data, i, i + size) else np.int64(-1)
+    if kind == NUMBER:
+        value = varint(data, i, i + size)[0]
+        if schema.kind[U(node)] == ENUM:
+            symbol = schema.first[U(node)] + value
+            tokens.kind[U(t)] = STRING
+            tokens.start[U(t)] = spelling.names + schema.name_start[U(symbol)]
+            tokens.size[U(t)] = schema.name_size[U(symbol)]
+            return o
+        if o + 20 > spelling.out.size:
+            return np.int64(-1)
+        tokens.kind[U(t)] = json_exact.NUMBER
+        behind = put_integer(spelling.out, o, value)
+    elif kind == BYTES:
+        if o + 4 * (size // 3) + 4 > spelling.out.size:
+            return np.int64(-1)
+        tokens.kind[U(t)] = STRING
+        behind = put_base64(spelling.out, o, data, i, size)
+    elif kind == TRUE or kind == FALSE:
+        if o + 5 > spelling.out.size:
+            return np.int64(-1)
+        behind = copy(spelling.out, o, _WORDS, 0, 4) if kind == TRUE else copy(spelling.out, o, _WORDS, 4, 5)
+    else:
+        return o
+    tokens.start[U(t)] = spelling.texts + o
+    tokens.size[U(t)] = behind - o
+    return np.int64(behind)
 
 
 @kernel
@@ -207,11 +318,11 @@ def fill_numbers(data: Array, tokens: Tokens, at: Array, out: Array) -> None:
 
 
 @kernel
-def fill_trailing(data: Array, offsets: Array, root: Array, behind: Array, out: Array) -> None:
+def fill_trailing(data: Array, ends: Array, root: Array, behind: Array, out: Array) -> None:
     """Fill the number that stands behind each record; what is none there is left out."""
     for r in range(root.size):
         if root[r] >= 0:
-            out[r] = varint(data, behind[r], np.int64(offsets[r + 1]))[0]
+            out[r] = varint(data, behind[r], np.int64(ends[r]))[0]
 
 
 @kernel

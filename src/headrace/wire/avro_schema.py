@@ -2,56 +2,84 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from headrace.wire.names import as_data
 from headrace.wire.spans import Array
 
-NOTHING, VARINT, ENUM, FIXED, SIZED, TEXT, RECORD, LIST, MAP, UNION = range(10)
+NOTHING, VARINT, ENUM, FIXED, SIZED, TEXT, RECORD, LIST, MAP, UNION, FLOAT, BOOLEAN = range(12)
 """Kinds of nodes. An int, a long and an enum are varints; what is sized has its length in front."""
 
 _SIMPLE = {"null": NOTHING, "int": VARINT, "long": VARINT, "bytes": SIZED, "string": TEXT}
-_WIDE = {"float": 4, "double": 8, "boolean": 1}
+_MOST_LEVELS = 100
+_WIDE = {"float": (FLOAT, 4), "double": (FLOAT, 8), "boolean": (BOOLEAN, 1)}
 
 
 class Program(NamedTuple):
-    """A schema as a tree: each node's kind, its size (of what is fixed) or count of symbols, and its children."""
+    """Schemas as trees: each node's kind, its size (of what is fixed) or count of symbols, and its children.
+
+    The children of an enum are its symbols. Fields and symbols have names: where each child's begins in `names`, and
+    how long it is.
+    """
 
     kind: Array
     size: Array
     first: Array
     count: Array
     children: Array
+    name_start: Array
+    name_size: Array
+    names: Array
+
+
+class _Node(NamedTuple):
+    """A node's number, how deep the tree below it is, and how many tokens a value has, but for items of arrays."""
+
+    number: int
     depth: int
+    tokens: int
 
 
 class AvroSchema:
-    """An Avro schema as the reader and the writer take it.
+    """Avro schemas as the reader and the writer take them.
+
+    `roots` are the numbers of their nodes, `tokens` how many tokens a value of each has (twice that with names) beside
+    those of items of arrays and maps, `depth` is that of the deepest.
 
     Args:
-        schema: as Avro's JSON. A record that holds itself can't be read.
+        schemas: as Avro's JSON. A record that holds itself can't be read.
     """
 
-    def __init__(self, schema: Any) -> None:
-        self._lines: list[tuple[int, int, list[int]]] = []
-        self._named: dict[str, int] = {}
-        depth = self._node(schema, "", 0)[1]
-        children = [child for _, _, held in self._lines for child in held]
-        counts = np.array([len(held) for _, _, held in self._lines], np.int32)
+    def __init__(self, *schemas: Any) -> None:
+        self._lines: list[tuple[int, int, list[int], list[bytes]]] = []
+        self._named: dict[str, _Node] = {}
+        found = []
+        for schema in schemas:
+            self._named.clear()
+            found.append(self._node(schema, "", 0))
+        self.roots = np.array([node.number for node in found], np.int64)
+        self.tokens = np.array([node.tokens for node in found], np.int64)
+        self.depth = max((node.depth for node in found), default=0)
+        kinds, sizes, held, named = (list(part) for part in zip(*self._lines, strict=True)) if found else ([],) * 4
+        counts = np.array([len(children) for children in held], np.int32)
+        names = [name for group in named for name in group]
+        lengths = np.array([*map(len, names), 0], np.int32)
         self.program = Program(
-            np.array([kind for kind, _, _ in self._lines], np.uint8),
-            np.array([size for _, size, _ in self._lines], np.int32),
+            np.array(kinds, np.uint8),
+            np.array(sizes, np.int32),
             (np.cumsum(counts) - counts).astype(np.int32),
             counts,
-            np.array([*children, 0], np.int32),
-            depth,
+            np.array([*(child for children in held for child in children), 0], np.int32),
+            (np.cumsum(lengths) - lengths).astype(np.int32),
+            lengths,
+            as_data(b"".join(names)),
         )
 
-    def _node(self, schema: Any, space: str, level: int) -> tuple[int, int]:
-        """The number of a schema's node, and how deep the tree below it is."""
-        if level > 60:
+    def _node(self, schema: Any, space: str, level: int) -> _Node:
+        if level > _MOST_LEVELS:
             raise ValueError("the Avro schema is nested too deep")
         if isinstance(schema, list):
             return self._with_children(UNION, schema, space, level)
@@ -61,40 +89,60 @@ class AvroSchema:
         if isinstance(kind, (dict, list)):
             return self._node(kind, space, level)
         if kind in _SIMPLE:
-            return self._add(_SIMPLE[kind], 0, []), 1
+            return self._leaf(_SIMPLE[kind], 0)
         if kind in _WIDE:
-            return self._add(FIXED, _WIDE[kind], []), 1
+            return self._leaf(*_WIDE[kind])
         if kind == "array":
             return self._with_children(LIST, [schema["items"]], space, level)
         if kind == "map":
             return self._with_children(MAP, [schema["values"]], space, level)
         if kind not in ("record", "error", "enum", "fixed"):
             name = kind if "." in kind or not space else f"{space}.{kind}"
-            return self._named[name], 60
+            return self._named[name if name in self._named else kind]
         return self._define(schema, space, level)
 
-    def _define(self, schema: Mapping[str, Any], space: str, level: int) -> tuple[int, int]:
+    def _define(self, schema: Mapping[str, Any], space: str, level: int) -> _Node:
         space = schema.get("namespace") or space
         name = schema["name"] if "." in schema["name"] or not space else f"{space}.{schema['name']}"
         if schema["type"] == "enum":
-            found = self._add(ENUM, len(schema["symbols"]), []), 1
+            symbols = [_name(symbol) for symbol in schema["symbols"]]
+            found = self._leaf(ENUM, len(symbols), symbols)
         elif schema["type"] == "fixed":
-            found = self._add(FIXED, schema["size"], []), 1
+            found = self._leaf(FIXED, schema["size"])
         else:
             kinds = [field["type"] for field in schema["fields"]]
-            found = self._with_children(RECORD, kinds, space, level)
-        self._named[name] = found[0]
+            names = [_name(field["name"]) for field in schema["fields"]]
+            found = self._with_children(RECORD, kinds, space, level, names)
+        self._named[name] = found
         return found
 
-    def _with_children(self, kind: int, schemas: list[Any], space: str, level: int) -> tuple[int, int]:
+    def _with_children(
+        self, kind: int, schemas: list[Any], space: str, level: int, names: list[bytes] | None = None
+    ) -> _Node:
         found = [self._node(schema, space, level + 1) for schema in schemas]
-        return self._add(kind, 0, [number for number, _ in found]), 1 + max((depth for _, depth in found), default=0)
+        number = self._add(kind, 0, [node.number for node in found], names or [b""] * len(found))
+        depth = 1 + max((node.depth for node in found), default=0)
+        if kind == UNION:
+            return _Node(number, depth, max((node.tokens for node in found), default=0))
+        return _Node(number, depth, 1 + sum(node.tokens for node in found))
 
-    def _add(self, kind: int, size: int, children: list[int]) -> int:
-        self._lines.append((kind, size, children))
+    def _leaf(self, kind: int, size: int, symbols: Sequence[bytes] = ()) -> _Node:
+        return _Node(self._add(kind, size, [0] * len(symbols), list(symbols)), 1, 1)
+
+    def _add(self, kind: int, size: int, children: list[int], names: list[bytes]) -> int:
+        self._lines.append((kind, size, children, names))
         return len(self._lines) - 1
 
     @property
     def root(self) -> int:
-        """The number of the whole schema's node."""
-        return len(self._lines) - 1
+        """The number of the first schema's node."""
+        return int(self.roots[0])
+
+    @property
+    def repeats(self) -> bool:
+        """Whether there are arrays or maps, whose items are as many as a message says."""
+        return bool(np.isin(self.program.kind, (LIST, MAP)).any())
+
+
+def _name(text: str) -> bytes:
+    return text.encode(errors="replace")

@@ -7,10 +7,17 @@ import pyarrow as pa
 
 from headrace.wire import avro_reader
 from headrace.wire.arrays import text_view
-from headrace.wire.avro_reader import Frames
+from headrace.wire.avro_reader import Frames, Spelling
 from headrace.wire.avro_schema import AvroSchema
 from headrace.wire.spans import Array
 from headrace.wire.tape import Tape
+
+AS_THEY_ARE = Spelling(np.empty(0, np.uint8), 0, 0)
+
+
+def frames_of(schema: AvroSchema) -> Frames:
+    """Room for what is open while records of these schemas are read."""
+    return Frames(*(np.empty(schema.depth, np.int64) for _ in range(3)))
 
 
 class AvroTape(Tape):
@@ -31,11 +38,11 @@ class AvroTape(Tape):
         self._start(view.data, room, count)
         self.branch: Array = np.empty(room, np.uint8)
         self.behind: Array = np.empty(count, np.int64)
-        self._offsets = view.offsets
-        frames = Frames(*(np.empty(schema.program.depth, np.int64) for _ in range(3)))
+        places = view.offsets.astype(np.int64)
+        self._ends: Array = places[1:]
         avro_reader.read_records(
-            self.data, view.offsets, schema.program, self.tokens, self.branch, frames, self.root, self.verdict,
-            self.behind,
+            self.data, places[:-1], self._ends, np.full(count, schema.root), schema.program, self.tokens,
+            self.branch, frames_of(schema), AS_THEY_ARE, self.root, self.verdict, self.behind,
         )  # fmt: skip
         self._forget_unread(values)
 
@@ -65,7 +72,7 @@ class AvroTape(Tape):
     def trailing_number(self) -> Array:
         """The number that stands behind each record; 0 where there is none."""
         out = np.zeros(self.root.size, np.int64)
-        avro_reader.fill_trailing(self.data, self._offsets, self.root, self.behind, out)
+        avro_reader.fill_trailing(self.data, self._ends, self.root, self.behind, out)
         return out
 
     def bytes(self, at: Array) -> pa.BinaryArray:

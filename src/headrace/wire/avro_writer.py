@@ -13,11 +13,24 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.wire.arrays import text_view
-from headrace.wire.avro_schema import ENUM, FIXED, LIST, MAP, NOTHING, RECORD, SIZED, UNION, VARINT, AvroSchema
+from headrace.wire.avro_schema import (
+    BOOLEAN,
+    ENUM,
+    FIXED,
+    FLOAT,
+    LIST,
+    MAP,
+    NOTHING,
+    RECORD,
+    SIZED,
+    UNION,
+    VARINT,
+    AvroSchema,
+)
 from headrace.wire.compiled import kernel
 from headrace.wire.spans import Array, U, copy
 
-_TAKEN, _REQUIRED = 10, 11
+_TAKEN, _REQUIRED = 20, 21
 """Nodes that a column has and no schema: a dictionary's values by their numbers; a column that may hold no null."""
 _NO_ROOM, _MISFIT = -1, -2
 _MOST_BYTES = 2**31 - 1
@@ -127,7 +140,7 @@ class _Layout:
         if kind == VARINT or kind == ENUM:
             # An enum has as many symbols as its node is large; any other number has all of them.
             return self._line(kind, rows, self._number(column), width=int(self._schema.size[node]))
-        if kind == FIXED:
+        if kind in (FIXED, FLOAT, BOOLEAN):
             return self._fixed(column, int(self._schema.size[node]))
         return self._sized(column)
 

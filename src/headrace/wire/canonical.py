@@ -15,7 +15,7 @@ from headrace.wire.arrays import bitmap, text_array
 from headrace.wire.compiled import kernel
 from headrace.wire.json_exact import NULL, NUMBER, STRING
 from headrace.wire.json_reader import Tokens
-from headrace.wire.spans import Array, U, byte, set_bit
+from headrace.wire.spans import SIXTY_FOUR, Array, U, byte, set_bit
 from headrace.wire.tape import Tape
 
 DATE, TIME, TIMESTAMP = range(3)
@@ -23,8 +23,7 @@ DATE, TIME, TIMESTAMP = range(3)
 
 _MOMENT_ROOM, _DECIMAL_ROOM, _MOST_SCALE = 48, 64, 40
 _SIXTY_FOUR = np.full(256, -1, np.int64)
-for _value, _character in enumerate(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"):
-    _SIXTY_FOUR[_character] = _value
+_SIXTY_FOUR[SIXTY_FOUR] = np.arange(64)
 
 
 def moment_texts(counts: pa.Int64Array, kind: int, unit: int, digits: int) -> pa.StringArray:

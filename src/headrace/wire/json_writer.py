@@ -137,7 +137,8 @@ def _room(size: int) -> int:
 
 
 @kernel
-def _quoted_size(data: Array, i: Any, end: Any) -> Any:
+def quoted_size(data: Array, i: Any, end: Any) -> Any:
+    """How many bytes a text has as a JSON string."""
     size = 2
     while i < end:
         size += _SIZE[data[U(i)]]
@@ -146,7 +147,8 @@ def _quoted_size(data: Array, i: Any, end: Any) -> Any:
 
 
 @kernel
-def _put_quoted(out: Array, o: Any, data: Array, i: Any, end: Any) -> Any:
+def put_quoted(out: Array, o: Any, data: Array, i: Any, end: Any) -> Any:
+    """Write a text as a JSON string; the index behind it."""
     out[U(o)] = 34
     o += 1
     while i < end:
@@ -194,7 +196,7 @@ def _put_value(out: Array, o: Any, view: TextView, k: Any, plain: Any) -> Any:
         return _put_null(out, o)
     if plain:
         return copy(out, o, view.data, view.offsets[U(k)], view.offsets[U(k + 1)] - view.offsets[U(k)])
-    return _put_quoted(out, o, view.data, view.offsets[U(k)], view.offsets[U(k + 1)])
+    return put_quoted(out, o, view.data, view.offsets[U(k)], view.offsets[U(k + 1)])
 
 
 @kernel
@@ -202,8 +204,8 @@ def _measure_entries(entries: Entries, names: TextView, values: TextView) -> Any
     total = 2 * entries.present.size
     for e in range(entries.offsets[0], entries.offsets[entries.present.size]):
         k, v = entries.names[U(e)], entries.values[U(e)]
-        total += 6 + _quoted_size(names.data, names.offsets[U(k)], names.offsets[U(k + 1)])
-        total += _quoted_size(values.data, values.offsets[U(v)], values.offsets[U(v + 1)])
+        total += 6 + quoted_size(names.data, names.offsets[U(k)], names.offsets[U(k + 1)])
+        total += quoted_size(values.data, values.offsets[U(v)], values.offsets[U(v + 1)])
     return total
 
 
@@ -224,7 +226,7 @@ def _write_objects(
                 out[U(o)] = 44
                 o += 1
             k = entries.names[U(e)]
-            o = _put_quoted(out, o, names.data, names.offsets[U(k)], names.offsets[U(k + 1)])
+            o = put_quoted(out, o, names.data, names.offsets[U(k)], names.offsets[U(k + 1)])
             out[U(o)] = 58
             v = entries.values[U(e)]
             o = _put_value(out, o + 1, values, v, plain[U(v)])
@@ -263,7 +265,7 @@ def _measure_messages(data: Array, starts: Array, ends: Array, quoted: Array) ->
             if ends[p, r] < 0:
                 total += 4
             elif quoted[p]:
-                total += _quoted_size(data, starts[p, r], ends[p, r])
+                total += quoted_size(data, starts[p, r], ends[p, r])
             else:
                 total += ends[p, r] - starts[p, r]
     return total
@@ -279,7 +281,7 @@ def _write_messages(data: Array, starts: Array, ends: Array, quoted: Array, offs
             if end < 0:
                 o = _put_null(out, o)
             elif quoted[p]:
-                o = _put_quoted(out, o, data, i, end)
+                o = put_quoted(out, o, data, i, end)
             else:
                 o = copy(out, o, data, i, end - i)
     offsets[starts.shape[1]] = o
@@ -303,7 +305,7 @@ def _write_members(
                 out[U(o)] = 44
                 o += 1
             o = copy(out, o, names.data, names.offsets[p], names.offsets[p + 1] - names.offsets[p])
-            o = _put_quoted(out, o, data, i, end) if quoted[p] else copy(out, o, data, i, end - i)
+            o = put_quoted(out, o, data, i, end) if quoted[p] else copy(out, o, data, i, end - i)
         out[U(o)] = 125
         o += 1
     offsets[starts.shape[1]] = o

@@ -26,6 +26,8 @@ CLASS = np.zeros(256, np.uint8)
 CLASS[:32], CLASS[34], CLASS[92] = NEVER, QUOTE, ESCAPE
 CLASS[128:] = NEVER
 CLASS[0xC2:0xE0], CLASS[0xE0:0xF0], CLASS[0xF0:0xF5] = TWO, THREE, FOUR
+SIXTY_FOUR = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", np.uint8)
+"""The characters of base64."""
 HEX = np.full(256, -1, np.int64)
 for _digit, _character in enumerate("0123456789abcdef"):
     HEX[ord(_character)] = HEX[ord(_character.upper())] = _digit
@@ -93,6 +95,44 @@ def _last(data: Array, i: Any, size: Any) -> Any:
     for k in range(size):
         w |= U(byte(data, i + k)) << U(8 * k)
     return w
+
+
+@kernel
+def put_integer(out: Array, o: Any, v: Any) -> Any:
+    """Write a whole number of 64 bits in digits; the index behind it."""
+    rest = U(v)
+    if v < 0:
+        out[U(o)] = 45
+        o += 1
+        rest = U(0) - rest
+    size, more = 1, rest // U(10)
+    while more > U(0):
+        more //= U(10)
+        size += 1
+    for k in range(size):
+        out[U(o + size - 1 - k)] = U(48) + rest % U(10)
+        rest //= U(10)
+    return o + size
+
+
+@kernel
+def put_base64(out: Array, o: Any, data: Array, i: Any, size: Any) -> Any:
+    """Write bytes in base64; the index behind it."""
+    k = 0
+    while k < size:
+        left = size - k
+        bits = np.int64(byte(data, i + k)) << 16
+        if left > 1:
+            bits |= np.int64(byte(data, i + k + 1)) << 8
+        if left > 2:
+            bits |= np.int64(byte(data, i + k + 2))
+        out[U(o)] = SIXTY_FOUR[U(bits >> 18)]
+        out[U(o + 1)] = SIXTY_FOUR[U((bits >> 12) & 63)]
+        out[U(o + 2)] = SIXTY_FOUR[U((bits >> 6) & 63)] if left > 1 else 61
+        out[U(o + 3)] = SIXTY_FOUR[U(bits & 63)] if left > 2 else 61
+        o += 4
+        k += 3
+    return o
 
 
 @kernel

@@ -1,7 +1,8 @@
 """Debezium's events to change rows.
 
-1. The engine reads keys and values without the schemas in front of them (`payload`). Rows in the ordinary form and
-   tombstones go on together (`message`); every other message is looked at by itself (`others`).
+1. The engine reads keys and values, in JSON without the schemas in front of them (`payload`), in Avro by the schemas
+   that they name (`avro_payload`). Rows in the ordinary form and tombstones go on together (`message`); every other
+   message is looked at by itself (`others`).
 2. What messages say of their tables is read once for each distinct text (`structures`).
 3. Values are spelled as canonical text (`values`); images, keys and facts become columns (`images`, `facts`). A message
    with a value that can't be read is one `error` row.
@@ -22,7 +23,7 @@ from headrace.formats.debezium.facts import fact_columns
 from headrace.formats.debezium.images import Layout, Read, doubled, either, keys_of, map_images, struct_images
 from headrace.formats.debezium.message import FIELD, OPERATIONS, ROW_OPERATIONS, TOMBSTONE, Messages
 from headrace.formats.debezium.others import EVENT_FORM, other_rows
-from headrace.formats.debezium.payload import Schemas
+from headrace.formats.debezium.payload import Converter
 from headrace.formats.debezium.rows import Rows
 from headrace.formats.debezium.structures import UNKNOWN, Known, Reading, Told, known_of
 from headrace.formats.debezium.values import placeholders
@@ -35,12 +36,16 @@ _CODES = pa.array(ROW_OPERATIONS, pa.string())
 
 
 class DebeziumDecoder(Codec):
-    """Reads messages; what it remembers is which structures it knows and has announced."""
+    """Reads messages; what it remembers is which structures it knows and has announced.
 
-    def __init__(self, reading: Reading) -> None:
-        self._reading = reading
+    Args:
+        reading: how messages are read.
+        converter: how their keys and values are written.
+    """
+
+    def __init__(self, reading: Reading, converter: Converter) -> None:
+        self._reading, self._converter = reading, converter
         self.schema = change_schema(None if reading.typed is None else reading.typed.schema)
-        self._values, self._keys = Schemas(), Schemas()
         self._numbers: dict[Told, int] = {}
         self._known: list[Known] = [UNKNOWN]
         self._row_layout, self._key_layout = Layout([None]), Layout([None])
@@ -50,7 +55,7 @@ class DebeziumDecoder(Codec):
     def feed(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """The change rows of messages, in their order."""
         batch = kafka_batch(batch)
-        messages = Messages(batch, self._reading, self._values, self._keys)
+        messages = Messages(batch, self._reading, self._converter)
         rows = self._rows(batch, messages)
         problems: dict[int, str] = {}
         whole = self._columns(batch, messages, rows, problems)
@@ -59,7 +64,7 @@ class DebeziumDecoder(Codec):
         odd: list[dict[str, object]] = [error_row(batch, number, problem) for number, problem in problems.items()]
         places = list(problems)
         for number in np.flatnonzero(~plain):
-            made = other_rows(batch, messages, self._reading, int(number), self._values)
+            made = other_rows(batch, messages, self._reading, int(number), self._converter)
             odd += made
             places += [int(number)] * len(made)
         if problems:
@@ -108,8 +113,8 @@ class DebeziumDecoder(Codec):
         numbered = []
         for n, row in enumerate(first):
             parts = (
-                None if numbers[0, row] < 0 else self._values.texts[numbers[0, row]],
-                None if numbers[1, row] < 0 else self._keys.texts[numbers[1, row]],
+                None if numbers[0, row] < 0 else self._converter.values.texts[numbers[0, row]],
+                None if numbers[1, row] < 0 else self._converter.keys.texts[numbers[1, row]],
                 *(line[n] for line in texts),
                 None if topic[row] < 0 else topics.dictionary[topic[row]].as_py(),
             )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from headrace.formats.debezium.payload import Payloads, Schemas
+from headrace.formats.debezium.payload import Converter
 from headrace.formats.debezium.structures import Reading
 from headrace.wire.json_exact import ABSENT, NULL, OBJECT, STRING, TRUE
 from headrace.wire.names import Names
@@ -44,14 +44,11 @@ class Messages:
     `transaction` as those of an event would.
     """
 
-    def __init__(self, batch: pa.RecordBatch, reading: Reading, values: Schemas, keys: Schemas) -> None:
+    def __init__(self, batch: pa.RecordBatch, reading: Reading, converter: Converter) -> None:
         self.count = batch.num_rows
-        self.value = Payloads(batch.column("value"), values)
-        self.key = Payloads(batch.column("key"), keys)
+        self.key, self.value = converter.read(batch)
         self.tape = self.value.tape
-        self.no_value: Array = batch.column("value").is_null().to_numpy(zero_copy_only=False)
-        self.no_key: Array = batch.column("key").is_null().to_numpy(zero_copy_only=False)
-        self.empty: Array = self.no_value | self.value.empty
+        self.empty: Array = self.value.missing | self.value.empty
         self.at: Array = self.tape.fields(self.value.at, _NAMES)
         self.flat: Array = np.zeros(self.count, np.bool_)
         prefix = reading.unwrapped
@@ -133,7 +130,7 @@ class Messages:
         image = self.tape.is_value(self.at[FIELD["before"]]) | self.tape.is_value(self.at[FIELD["after"]])
         rows &= self.has_source | image | (self.op == OPERATIONS.index("t"))
         keys = self.key.tape.kinds(self.key.at)
-        found: Array = (rows | self.empty) & (self.no_key | (keys == OBJECT) | (keys == NULL))
+        found: Array = (rows | self.empty) & (self.key.missing | (keys == OBJECT) | (keys == NULL))
         self.op = np.where(self.empty, np.int8(TOMBSTONE), self.op)
         return found
 

@@ -14,11 +14,11 @@ import pyarrow as pa
 from headrace.changes import TableId
 from headrace.formats.change_columns import FIRST_MS, LAST_MS, error_row, position_text, single_row
 from headrace.formats.debezium.message import FIELD, SOURCE, TRANSACTION, Messages
-from headrace.formats.debezium.payload import Schemas
+from headrace.formats.debezium.payload import Converter
 from headrace.formats.debezium.structures import Reading
 from headrace.formats.debezium.table_changes import table_changes
 from headrace.formats.debezium.values import content_text
-from headrace.wire.json_exact import ABSENT, NULL, OBJECT, READ
+from headrace.wire.json_exact import ABSENT, NULL, OBJECT
 from headrace.wire.names import Names
 
 EVENT_FORM = "The value does not have the form of a Debezium event."
@@ -39,10 +39,10 @@ def table_of_topic(topic: str) -> TableId:
 
 
 def other_rows(
-    batch: pa.RecordBatch, messages: Messages, reading: Reading, number: int, schemas: Schemas
+    batch: pa.RecordBatch, messages: Messages, reading: Reading, number: int, converter: Converter
 ) -> list[dict[str, Any]]:
     """The rows of a message that is not ordinary: events, no event (its `op` is null), or an error."""
-    one = _Message(batch, messages, reading, number, schemas)
+    one = _Message(batch, messages, reading, number, converter)
     problem = one.problem()
     if problem is None:
         return one.rows()
@@ -53,10 +53,10 @@ class _Message:
     """One message."""
 
     def __init__(
-        self, batch: pa.RecordBatch, messages: Messages, reading: Reading, number: int, schemas: Schemas
+        self, batch: pa.RecordBatch, messages: Messages, reading: Reading, number: int, converter: Converter
     ) -> None:
         self._batch, self._messages, self._reading, self._number = batch, messages, reading, number
-        self._schemas = schemas
+        self._converter = converter
 
     def _text(self, name: str) -> str | None:
         return self._messages.text(name, self._number)
@@ -68,14 +68,9 @@ class _Message:
     def problem(self) -> str | None:
         """Why it can't be read; None where it can."""
         messages, number = self._messages, self._number
-        for part in ("value", "key"):
-            data = self._batch.column(part)[number].as_py()
-            if data is not None and not _is_utf8(data):
-                return f"The {part} is no UTF-8 text."
-        if not messages.no_key[number] and messages.key.tape.verdict[number] != READ:
-            return "The key is no JSON."
-        if not messages.no_value[number] and messages.value.tape.verdict[number] != READ:
-            return "The value is no JSON."
+        for part in (messages.value, messages.key):
+            if number in part.problems:
+                return part.problems[number]
         key_kind = messages.key.tape.kinds(messages.key.at[number : number + 1])[0]
         if key_kind not in (ABSENT, NULL, OBJECT) and not self._reading.keys:
             return "The key is no JSON object."
@@ -119,7 +114,7 @@ class _Message:
         topic = self._batch.column("topic")[number].as_py()
         return bool(
             key.tape.is_value(key.tape.fields(at, _SERVER)[0])[0]
-            or (schema >= 0 and '.Heartbeat"' in self._schemas.texts[schema])
+            or (schema >= 0 and '.Heartbeat"' in self._converter.values.texts[schema])
             or (topic is not None and topic.startswith(self._reading.heartbeats))
         )
 
@@ -216,14 +211,6 @@ class _Message:
             "transaction": transaction if has_transaction else None,
             "source": _present(facts),
         }
-
-
-def _is_utf8(data: bytes) -> bool:
-    try:
-        data.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 def _present(facts: Mapping[str, str | None]) -> list[tuple[str, str]]:

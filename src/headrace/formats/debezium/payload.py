@@ -1,10 +1,12 @@
-"""Keys or values of one batch as Connect's JsonConverter writes them: a payload, or `{"schema":..,"payload":..}`.
+"""Keys and values of one batch as Connect's JsonConverter writes them: a payload, or `{"schema":..,"payload":..}`.
 
 A schema is many times as long as its payload, and the same for all messages of a table. So what stands in front of a
 payload is remembered once it was read, and cut off by comparing bytes where it comes again.
 """
 
 from __future__ import annotations
+
+from abc import ABC, abstractmethod
 
 import numpy as np
 import pyarrow as pa
@@ -63,11 +65,50 @@ class Schemas:
 class Payloads:
     """What the engine found in a column of keys or values.
 
-    `at` are the payloads' places, -1 where a message is null or can't be read; `schema` the number of each one's
-    schema in `Schemas`, -1 where it has none.
+    `tape` is what was read; `at` are the payloads' places, -1 where a message is null or can't be read; `schema` the
+    number of each one's schema in `Schemas`, -1 where it has none; `missing` says which are null, and `problems` why
+    some can't be read.
     """
 
+    tape: Tape
+    at: Array
+    schema: Array
+    missing: Array
+    problems: dict[int, str]
+
+    @property
+    def empty(self) -> Array:
+        """Whether the payload is null."""
+        return (self.at >= 0) & (self.tape.kinds(self.at) == NULL)
+
+
+class Converter(ABC):
+    """How keys and values are read in one task, and the schemas that it has met."""
+
+    def __init__(self) -> None:
+        self.keys, self.values = Schemas(), Schemas()
+
+    @abstractmethod
+    def read(self, batch: pa.RecordBatch) -> tuple[Payloads, Payloads]:
+        """Keys and values of a batch."""
+
+
+class JsonConverter(Converter):
+    """Keys and values in JSON."""
+
+    def read(self, batch: pa.RecordBatch) -> tuple[Payloads, Payloads]:
+        """Keys and values of a batch."""
+        key, value = JsonPayloads(batch.column("key"), self.keys), JsonPayloads(batch.column("value"), self.values)
+        key.note(batch.column("key"), "key")
+        value.note(batch.column("value"), "value")
+        return key, value
+
+
+class JsonPayloads(Payloads):
+    """A column in JSON."""
+
     def __init__(self, values: pa.BinaryArray, schemas: Schemas) -> None:
+        self.missing = values.is_null().to_numpy(zero_copy_only=False)
         opening = self._openings(values, schemas)
         of_opening = schemas.of_opening
         while True:
@@ -78,9 +119,22 @@ class Payloads:
             if not wrong.any():
                 break
             opening[wrong] = -1
-        self.at: Array = self.tape.root.copy()
-        self.schema: Array = of_opening[opening]
+        self.at = self.tape.root.copy()
+        self.schema = of_opening[opening]
         self._open(np.flatnonzero(~cut), schemas)
+
+    def note(self, values: pa.BinaryArray, name: str) -> None:
+        """Note why messages can't be read.
+
+        Args:
+            values: the column.
+            name: its name.
+        """
+        unread = map(int, np.flatnonzero((self.tape.verdict != READ) & ~self.missing))
+        self.problems = {
+            number: f"The {name} is no {'JSON' if _is_utf8(values[number].as_py()) else 'UTF-8 text'}."
+            for number in unread
+        }
 
     @staticmethod
     def _openings(values: pa.BinaryArray, schemas: Schemas) -> Array:
@@ -91,7 +145,7 @@ class Payloads:
             rows = np.flatnonzero(given & (opening < 0))
             known = schemas.openings
             if rows.size > _SAMPLE:
-                Payloads(values.take(pa.array(rows[:_SAMPLE])), schemas)
+                JsonPayloads(values.take(pa.array(rows[:_SAMPLE])), schemas)
             if schemas.openings is known:
                 break
         return opening
@@ -120,7 +174,10 @@ class Payloads:
                 opened.append((tape.data[begin:end].tobytes(), number))
         schemas.remember(opened)
 
-    @property
-    def empty(self) -> Array:
-        """Whether the payload is null."""
-        return (self.at >= 0) & (self.tape.kinds(self.at) == NULL)
+
+def _is_utf8(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

@@ -1,0 +1,151 @@
+"""Debezium's change events as Avro with a schema registry: what its connectors write through an Avro converter."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from headrace.changes import TableId
+from headrace.formats.avro_encode import AvroWriter, ShortTexts
+from headrace.formats.codec import ArrowFormat, Facts
+from headrace.formats.debezium.avro_payload import AvroConverter
+from headrace.formats.debezium.decode import DebeziumDecoder
+from headrace.formats.debezium_json import DebeziumJson
+from headrace.formats.debezium_options import OPTIONS
+from headrace.formats.encoded_batch import EncodedBatch, observation_name, observed_batch
+from headrace.formats.registry.framing import FRAMING, Framing
+from headrace.formats.registry.schemas import SchemaSource
+from headrace.formats.schema_registry import REGISTRY_OPTIONS, Registry, registry_of
+from headrace.options import Option
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, Observation
+
+
+def avro_given(given: Any) -> str:
+    """An Avro schema as JSON text or parsed JSON."""
+    text = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
+    try:
+        json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"it is no JSON ({error})") from error
+    return text
+
+
+def _given_schema(side: str) -> Option:
+    return Option(
+        f"{side}_schema",
+        avro_given,
+        f"Framing `none`: the Avro schema of all {side}s, as JSON. Without it the only schema of `registry` is meant, "
+        "where that has one."
+        if side == "value"
+        else "Framing `none`: the Avro schema of all keys, as JSON; without it keys are not read.",
+        default=None,
+    )
+
+
+class DebeziumAvro(ArrowFormat):
+    """Debezium's Avro events, whatever registry and converter wrote them.
+
+    The events are those of `debezium_json`: same options, same rows, same spelling of values. A schema id that appears
+    while a stream runs is fetched then; an id that the registry does not know gives an `error` row, which may be read
+    again later; a registry that can't be asked for an id that this process has not seen stops the query, because
+    nothing may be lost. Ids that were seen go on working while the registry is down.
+
+    Which process runs it: executors read the messages. Schemas of batch DataFrames (so pipelines and `foreachBatch`)
+    are fetched on the driver, by a job that looks for the ids of the batch when `decode` is called, and executors ask
+    nobody. In a plain streaming DataFrame executors ask the registry for ids that they have not seen.
+
+    Source: Debezium's documentation (Avro serialization); Confluent's documentation of its wire format.
+    """
+
+    name = "debezium_avro"
+    options = (
+        *REGISTRY_OPTIONS,
+        FRAMING,
+        _given_schema("value"),
+        _given_schema("key"),
+        *(option for option in OPTIONS if option.name not in ("schemas_enable", "key_schemas_enable")),
+    )
+    reads = DebeziumJson.reads
+    writes = DebeziumJson.writes
+
+    def prepare_decoding(self) -> Facts:
+        """What decoders need to know.
+
+        Raises:
+            OptionError: there is no registry, and no schema in its place; or as `debezium_json`.
+        """
+        return replace(self._json().prepare_decoding(), schemas=self._schemas())
+
+    def facts_of(self, messages: DataFrame) -> Facts:
+        """The same with the schemas of a batch's messages, found by a job over their first bytes.
+
+        Raises:
+            ConnectError: the registry can't be asked for a schema that this process has not seen.
+        """
+        facts, schemas = self.prepare_decoding(), self._schemas()
+        return facts if messages.isStreaming else replace(facts, schemas=schemas.of_batch(messages))
+
+    def decoder(self, facts: Facts) -> DebeziumDecoder:
+        """From messages to change rows."""
+        return DebeziumDecoder(self._json().reading(facts), AvroConverter(facts.schemas or self._schemas()))
+
+    def encode(self, changes: DataFrame) -> DataFrame:
+        """Change rows to the events that Debezium writes through an Avro converter, and their schemas to the registry.
+
+        The same events as `debezium_json`, with the same options; names of schemas and columns are made fit for Avro.
+        Schemas are registered under `<topic>-key` and `<topic>-value` before anything is written; with a mapping in
+        `registry` they must be in it. Headers that hold a key (of a changed key) hold it as plain JSON.
+
+        Raises:
+            OptionError: as `debezium_json`; a mapping lacks a schema.
+            ConnectError: the registry can't be reached or refuses a schema.
+        """
+        return self._encoded(changes, observation_name(self.name))
+
+    def encode_batch(self, changes: DataFrame) -> EncodedBatch:
+        """A batch's messages, and the values in whose place something else stands."""
+        return observed_batch(lambda observation: self._encoded(changes, observation))
+
+    def _encoded(self, changes: DataFrame, observed: Observation | str) -> DataFrame:
+        registry = self._registry_to_write()
+        short = ShortTexts()
+        messages = self._json().encoded(changes, observed, short.short)
+        return AvroWriter(self.settings["framing"], registry, short).encode(messages)
+
+    def check(self, *, writes: bool) -> None:
+        """Whether there is a registry, or schemas in its place, and what `debezium_json` needs."""
+        if writes:
+            self._registry_to_write()
+            self._json().check(writes=True)
+        else:
+            self._schemas()
+
+    def _registry_to_write(self) -> Registry:
+        bare = self.settings["framing"] == "none" and self.settings["registry"] is None
+        return Registry() if bare else registry_of(self.settings, f"format '{self.name}'")
+
+    def topic_for(self, table: TableId, connector: str = "") -> str:
+        """The topic of a table's events."""
+        return self._json().topic_for(table, connector)
+
+    def _json(self) -> DebeziumJson:
+        settings = self.settings
+        fit = {
+            name: "avro" if settings[name] in (None, "none") else settings[name]
+            for name in ("schema_name_adjustment_mode", "field_name_adjustment_mode")
+        }
+        return DebeziumJson(settings.replaced(schemas_enable=True, key_schemas_enable=True, **fit))
+
+    def _schemas(self) -> SchemaSource:
+        settings = self.settings
+        name, key, value = settings["framing"], settings["key_schema"], settings["value_schema"]
+        if name == "none" and settings["registry"] is None and value is not None:
+            registry = Registry()
+        else:
+            registry = registry_of(settings, f"format '{self.name}'")
+        if value is None and len(registry.schemas) == 1:
+            value = next(iter(registry.schemas.values()))
+        return SchemaSource(Framing(name, key is not None, value is not None), registry, key, value)

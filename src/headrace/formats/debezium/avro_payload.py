@@ -1,0 +1,76 @@
+"""Keys and values of one batch as Connect's Avro converters write them: data that name the schema of their writer."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.formats.debezium.payload import Converter, Payloads, Schemas
+from headrace.formats.registry.framing import Side
+from headrace.formats.registry.schemas import Resolved, SchemaSource
+from headrace.wire.avro_schema import AvroSchema
+from headrace.wire.avro_to_json import AvroJson
+
+
+class AvroConverter(Converter):
+    """Keys and values in Avro. The schemas that a task has met are one tree, by which all messages are read at once."""
+
+    def __init__(self, source: SchemaSource) -> None:
+        super().__init__()
+        self._source = source
+        self._sides = (_Side("key", source, self.keys), _Side("value", source, self.values))
+
+    def read(self, batch: pa.RecordBatch) -> tuple[Payloads, Payloads]:
+        """Keys and values of a batch.
+
+        Raises:
+            ConnectError: a registry can't be asked.
+        """
+        key, value = (side.read(batch) for side in self._sides)
+        return key, value
+
+
+class _Side:
+    """One of the two, and what its heads are known to stand for."""
+
+    def __init__(self, side: Side, source: SchemaSource, schemas: Schemas) -> None:
+        self._side, self._source, self._schemas = side, source, schemas
+        self._known: dict[bytes, Resolved] = {}
+        self._place: dict[bytes, int] = {}
+        self._numbers = np.zeros(0, np.int64)
+        self._schema = AvroSchema()
+
+    def read(self, batch: pa.RecordBatch) -> Payloads:
+        data, heads = batch.column(self._side), self._source.framing.heads(batch, self._side)
+        found = self._resolved(heads.heads)
+        # A line behind the last, for messages that have no head.
+        which = np.array([*(self._place.get(head, -1) for head in heads.heads), -1])[heads.of]
+        made = Payloads()
+        made.tape = AvroJson(data, heads.sizes, self._schema, which)
+        made.at = made.tape.root
+        made.schema = np.append(self._numbers, -1)[which]
+        made.missing = data.is_null().to_numpy(zero_copy_only=False)
+        if self._side == "key" and self._source.framing.name == "none":
+            made.missing |= heads.of < 0
+        made.problems = {}
+        for number in map(int, np.flatnonzero((made.at < 0) & ~made.missing)):
+            head = heads.of[number]
+            if head < 0:
+                made.problems[number] = self._source.framing.problem(batch, self._side, number)
+            else:
+                made.problems[number] = found[head].problem or f"The {self._side} is no Avro datum of its schema."
+        return made
+
+    def _resolved(self, heads: list[bytes]) -> list[Resolved]:
+        """What heads stand for. One whose schema is not there is asked for again in the next batch."""
+        asked = [head for head in heads if head not in self._known]
+        if not asked:
+            return [self._known[head] for head in heads]
+        found = {head: one for (_, head), one in self._source.resolved([(self._side, h) for h in asked]).items()}
+        self._known |= {head: one for head, one in found.items() if one.known}
+        schemas = {head: one.schema for head, one in self._known.items() if one.schema is not None}
+        if len(schemas) > len(self._place):
+            self._place = {head: number for number, head in enumerate(schemas)}
+            self._numbers = np.array([self._schemas.number(schema.connect_text) for schema in schemas.values()])
+            self._schema = AvroSchema(*(schema.plain for schema in schemas.values()))
+        return [self._known.get(head) or found[head] for head in heads]

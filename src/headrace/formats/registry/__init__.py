@@ -1,0 +1,1 @@
+"""Schemas that messages name by an id: how they name them, and where they come from."""

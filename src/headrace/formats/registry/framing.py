@@ -1,0 +1,185 @@
+"""How a message says which Avro schema it follows: the option `framing`.
+
+A message part is cut into its head (what names the schema) and its body (the Avro datum). Heads are bytes; few differ.
+
+| framing | value bytes | schema named by |
+|---|---|---|
+| `confluent` | 00, id (4 bytes), datum | the id |
+| `confluent-header` | datum | header `__value_schema_id`: 00 and id (4 bytes), or 01 and GUID (16) |
+| `apicurio8` | 00, id (8 bytes), datum | the id (Apicurio's `globalId`) |
+| `apicurio-header` | datum | header `apicurio.value.globalId` or `apicurio.value.contentId` (8 bytes) |
+| `none` | datum | a header of the above, else the option `value_schema` or the only schema of `registry` |
+
+Keys alike, with `key` for `value`; an id is big-endian. With `apicurio8` a part of less than nine bytes can only have
+an id of four, which is what a key has that another converter wrote.
+
+Source: Confluent's and Apicurio's documentation of their wire formats.
+"""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.formats.schema_registry import SchemaRef
+from headrace.options import Option
+from headrace.wire.spans import Array
+
+Side = Literal["key", "value"]
+SIDES: tuple[Side, ...] = ("key", "value")
+
+FRAMINGS = ("confluent", "confluent-header", "apicurio8", "apicurio-header", "none")
+
+FRAMING = Option(
+    "framing",
+    str,
+    "How a message names its Avro schema: `confluent` (00 and a 4-byte id before the datum), `confluent-header` (in "
+    "the headers `__key_schema_id` and `__value_schema_id`), `apicurio8` (00 and an 8-byte id), `apicurio-header` (in "
+    "the headers `apicurio.value.globalId` or `contentId`), `none` (not at all).",
+    default="confluent",
+    choices=FRAMINGS,
+)
+
+LONGEST = 9
+"""How many bytes in front of a datum can name its schema."""
+_GIVEN = b"n"
+_CONFLUENT, _GLOBAL, _CONTENT = "__{}_schema_id", "apicurio.{}.globalId", "apicurio.{}.contentId"
+_LETTERS = {_CONFLUENT: b"s", _GLOBAL: b"g", _CONTENT: b"c"}
+
+
+@dataclass
+class Heads:
+    """What names the schemas of a batch's keys or values.
+
+    Args:
+        heads: the different heads. Those of headers have a letter in front that says which header it was.
+        of: the number of each message's head; -1 where the part is null, or names no schema.
+        sizes: how many bytes of each stand in front of its datum.
+    """
+
+    heads: list[bytes]
+    of: Array
+    sizes: Array
+
+
+@dataclass(frozen=True)
+class Framing:
+    """One framing.
+
+    Args:
+        name: one of `FRAMINGS`.
+        given_key: whether the option `key_schema` names a schema for keys (framing `none` only).
+        given_value: the same for values.
+    """
+
+    name: str
+    given_key: bool = False
+    given_value: bool = False
+
+    @property
+    def in_front(self) -> bool:
+        """Whether ids stand in front of the data, and no header is needed."""
+        return self.name in ("confluent", "apicurio8")
+
+    def heads(self, batch: pa.RecordBatch, side: Side) -> Heads:
+        """The heads of a batch's messages.
+
+        Args:
+            batch: columns `key`, `value` and `headers`.
+            side: which part of them.
+        """
+        data, rows = batch.column(side), batch.num_rows
+        found = Heads([], np.full(rows, -1, np.int64), np.zeros(rows, np.int64))
+        size = pc.fill_null(pc.binary_length(data), -1).to_numpy(zero_copy_only=False)
+        if self.in_front:
+            named = pc.fill_null(pc.equal(pc.binary_slice(data, 0, 1), b"\0"), False).to_numpy(zero_copy_only=False)
+            long = (size >= LONGEST) if self.name == "apicurio8" else np.zeros(rows, np.bool_)
+            for length, these in ((5, ~long), (LONGEST, long)):
+                these = these & named & (size >= 5)
+                _add(found, pc.binary_slice(data, 0, length), these, b"")
+                found.sizes[these] = length
+            return found
+        given = self.given_key if side == "key" else self.given_value
+        for header in self._headers:
+            _add(found, _header(batch, header.format(side)), (size >= 0) & (found.of < 0), _LETTERS[header])
+        if self.name == "apicurio-header":
+            # A JSON datum has another encoding header, and no Avro in it.
+            encoding = pc.fill_null(_header(batch, f"apicurio.{side}.encoding"), b"BINARY")
+            found.of[[value.upper() != b"BINARY" for value in encoding.to_pylist()]] = -1
+        elif self.name == "none" and given:
+            found.of[(size >= 0) & (found.of < 0)] = len(found.heads)
+            found.heads.append(_GIVEN)
+        return found
+
+    @property
+    def _headers(self) -> tuple[str, ...]:
+        of_confluent, of_apicurio = (_CONFLUENT,), (_GLOBAL, _CONTENT)
+        return {"confluent-header": of_confluent, "apicurio-header": of_apicurio}.get(
+            self.name, of_confluent + of_apicurio
+        )
+
+    def problem(self, batch: pa.RecordBatch, side: Side, number: int) -> str:
+        """Why a message part that has no head can't be read.
+
+        Args:
+            batch: columns `key`, `value` and `headers`.
+            side: which part.
+            number: of which message.
+        """
+        data: bytes = batch.column(side)[number].as_py()
+        if self.in_front:
+            if data[:1] != b"\0":
+                return f"The {side} does not begin with the byte 00 and a schema id."
+            return f"The {side} is shorter than a schema id."
+        if self.name == "confluent-header":
+            return f"The {side} has no header __{side}_schema_id."
+        if self.name == "apicurio-header":
+            one = batch.slice(number, 1)
+            if any(_header(one, name.format(side))[0].is_valid for name in (_GLOBAL, _CONTENT)):
+                return f"The {side} is not encoded as binary Avro."
+            return f"The {side} has no header apicurio.{side}.globalId or contentId."
+        return f"The {side} names no schema, and none is given for it."
+
+    def ref(self, head: bytes) -> SchemaRef | None:
+        """The schema that a head names; None for the one given by an option, and for what is no id."""
+        if self.name == "confluent":
+            return SchemaRef("id", str(int.from_bytes(head[1:], "big")))
+        if self.name == "apicurio8":
+            return SchemaRef("globalId" if len(head) == LONGEST else "id", str(int.from_bytes(head[1:], "big")))
+        kind, rest = head[:1], head[1:]
+        if kind in (b"g", b"c") and len(rest) == 8:
+            return SchemaRef("globalId" if kind == b"g" else "contentId", str(int.from_bytes(rest, "big")))
+        if kind == b"s" and len(rest) == 5 and rest[0] == 0:
+            return SchemaRef("id", str(int.from_bytes(rest[1:], "big")))
+        if kind == b"s" and len(rest) == 17 and rest[0] == 1:
+            return SchemaRef("guid", str(uuid.UUID(bytes=rest[1:])))
+        return None
+
+    @staticmethod
+    def is_given(head: bytes) -> bool:
+        """Whether the head stands for the schema that an option gives."""
+        return head == _GIVEN
+
+
+def _add(found: Heads, values: pa.BinaryArray, these: Array, letter: bytes) -> None:
+    """Let these messages have heads."""
+    rows = np.flatnonzero(these & values.is_valid().to_numpy(zero_copy_only=False))
+    if rows.size:
+        chosen = values.take(pa.array(rows)).dictionary_encode()
+        found.of[rows] = chosen.indices.to_numpy() + len(found.heads)
+        found.heads += [letter + value for value in chosen.dictionary.to_pylist()]
+
+
+def _header(batch: pa.RecordBatch, name: str) -> pa.BinaryArray:
+    """The last header of that name of each message, as Kafka's `lastHeader`; null without one."""
+    headers = batch.column("headers")
+    every = pc.list_flatten(headers)
+    hits = np.flatnonzero(pc.fill_null(pc.equal(pc.struct_field(every, "key"), name), False))
+    places = np.full(batch.num_rows, -1, np.int64)
+    places[pc.list_parent_indices(headers).to_numpy(zero_copy_only=False)[hits]] = hits
+    return pc.struct_field(every, "value").take(pa.array(places, mask=places < 0))

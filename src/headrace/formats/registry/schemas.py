@@ -1,0 +1,138 @@
+"""The schemas of a batch's messages: which ones they name, and what these say.
+
+A registry is asked by the driver: a job over the first bytes of the messages finds the ids that occur, and the schemas
+go to the tasks. A stream outside of `foreachBatch` has no such moment, so there tasks ask for ids that they have not
+seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from headrace.errors import FormatError, HeadraceError
+from headrace.formats.avro_schema import WriterSchema, writer_schema
+from headrace.formats.registry.framing import LONGEST, SIDES, Framing, Side
+from headrace.formats.schema_registry import Registry, SchemaRef
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+Head = tuple[Side, bytes]
+
+MOST_HEADS = 20_000
+"""How many distinct schema ids a batch may name; more means that the framing is another one."""
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """What a head stands for: a schema, or the sentence why there is none.
+
+    `known` says that this stays so: a schema that is missing may be registered later.
+    """
+
+    schema: WriterSchema | None
+    problem: str | None = None
+    known: bool = True
+
+
+@dataclass(frozen=True)
+class SchemaSource:
+    """Where the schemas of heads come from; picklable.
+
+    Args:
+        framing: how heads name schemas.
+        registry: who knows them.
+        key: the Avro schema given for keys (framing `none`).
+        value: the same for values.
+        fetched: what the registry said of the schemas of a batch; None where it is to be asked.
+    """
+
+    framing: Framing
+    registry: Registry
+    key: str | None = None
+    value: str | None = None
+    fetched: Mapping[SchemaRef, str | None] | None = None
+
+    def resolved(self, heads: Sequence[Head]) -> dict[Head, Resolved]:
+        """What each head stands for.
+
+        Raises:
+            ConnectError: the registry is to be asked, and can't be.
+            HeadraceError: the batch has another head than when its schemas were fetched.
+        """
+        refs = {head: self.framing.ref(head) for _, head in heads}
+        texts = self._texts(ref for ref in refs.values() if ref is not None)
+        return {(side, head): self._resolved(side, head, refs[head], texts) for side, head in heads}
+
+    def _texts(self, refs: Iterable[SchemaRef]) -> Mapping[SchemaRef, str | None]:
+        if self.fetched is None:
+            return self.registry.fetched(refs)
+        for ref in refs:
+            if ref not in self.fetched:
+                raise HeadraceError(
+                    f"A message names schema {ref}, which no message named when the batch was first read.",
+                    remedy="Persist the messages before they are decoded.",
+                )
+        return self.fetched
+
+    def _resolved(
+        self, side: Side, head: bytes, ref: SchemaRef | None, texts: Mapping[SchemaRef, str | None]
+    ) -> Resolved:
+        if self.framing.is_given(head):
+            text, name = self.key if side == "key" else self.value, f"given for the {side}"
+        elif ref is None:
+            return Resolved(None, f"The header that names the {side}'s schema holds no id.")
+        else:
+            text, name = texts.get(ref), f"of {ref}"
+        if text is None:
+            problem = f"The schema registry knows no schema {name} (of the {side})."
+            return Resolved(None, problem, known=False)
+        try:
+            return Resolved(writer_schema(text))
+        except FormatError as error:
+            return Resolved(None, f"The schema {name} can't be used to read the {side}: {error}")
+
+    def of_batch(self, messages: DataFrame) -> SchemaSource:
+        """The same, with the schemas of all messages of a batch in it, so that no task asks the registry.
+
+        Runs on the driver, with a job over the batch; not where the option `registry` holds the schemas themselves.
+
+        Raises:
+            ConnectError: the registry can't be asked.
+            HeadraceError: there are more than `MOST_HEADS` ids.
+        """
+        if self.registry.url is None:
+            return self
+        refs = {self.framing.ref(head) for head in _heads_in(messages, self.framing)} - {None}
+        named = [ref for ref in refs if ref is not None]
+        return replace(self, fetched=dict.fromkeys(named) | self.registry.fetched(named))
+
+
+def _heads_in(messages: DataFrame, framing: Framing) -> set[bytes]:
+    """The heads that occur, by a job."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        found: set[bytes] = set()
+        for batch in batches:
+            for side in SIDES:
+                found.update(framing.heads(batch, side).heads)
+            _bounded(found)
+        yield pa.RecordBatch.from_pydict({"head": pa.array(sorted(found), pa.binary())})
+
+    headers = [] if framing.in_front else ["headers"]
+    parts = messages.select(*(F.substring(side, 1, LONGEST).alias(side) for side in SIDES), *headers)
+    return _bounded({bytes(row.head) for row in parts.mapInArrow(run, "head binary").collect()})
+
+
+def _bounded(heads: set[bytes]) -> set[bytes]:
+    if len(heads) > MOST_HEADS:
+        raise HeadraceError(
+            f"The batch names more than {MOST_HEADS} Avro schemas.",
+            remedy="Check the option 'framing', or read less at once.",
+        )
+    return heads
