@@ -19,14 +19,14 @@ import pytest
 from codec_rows import as_kafka, change_batch, events_of, sent
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from samples import samples_of
+from samples import registry_of, samples_of
 
 from headrace.changes import Column, LogicalType, TableId, TableSchema
 from headrace.formats.codec import KAFKA, MESSAGES, ArrowFormat, Codec, Facts, run_codec
 from headrace.formats.convert import format_named
 from headrace.wire.compiled import CACHE_VARIABLE
 
-FORMATS = ["canal_json", "dts_avro", "maxwell_json", "ogg_json", "shareplex_json", "debezium_json"]
+FORMATS = ["canal_json", "dts_avro", "maxwell_json", "ogg_json", "shareplex_json", "debezium_json", "debezium_avro"]
 ENCODING = ["canal_json", "dts_avro", "maxwell_json", "ogg_json", "shareplex_json"]
 
 
@@ -41,7 +41,8 @@ def messages_of(format: str) -> pa.RecordBatch:
 
 
 def arrow_format(name: str) -> ArrowFormat:
-    found = format_named(name, {})
+    registry = registry_of(name)
+    found = format_named(name, {} if registry is None else {"registry": registry})
     assert isinstance(found, ArrowFormat)
     return found
 

@@ -11,6 +11,7 @@ import base64
 import json
 import sys
 import time
+from typing import Any
 
 import pyarrow as pa
 
@@ -76,6 +77,28 @@ _DEBEZIUM = {
     "payload": {"before": None, "after": _CONNECT_ROW, "source": _SOURCE, "op": "c", "transaction": {"id": "x"}},
 }
 _DEBEZIUM_KEY = {"schema": {"fields": _FIELDS[:1]}, "payload": {"id": 1}}
+# The same by a schema of Avro: a row with a number of each kind, and one nested value.
+_AVRO_ROW = [
+    {"name": "id", "type": "int"},
+    {"name": "single", "type": "float"},
+    {"name": "ratio", "type": "double"},
+    {"name": "flag", "type": "boolean"},
+    {"name": "amount", "type": {"type": "bytes", "connect.name": "org.apache.kafka.connect.data.Decimal"}},
+    {"name": "text", "type": ["null", "string"]},
+    {"name": "nested", "type": {"type": "array", "items": "string"}},
+]
+_AVRO_SCHEMA = {
+    "type": "record",
+    "name": "Envelope",
+    "fields": [
+        {"name": "after", "type": {"type": "record", "name": "Value", "fields": _AVRO_ROW}},
+        {"name": "op", "type": "string"},
+    ],
+}
+_AVRO = bytes.fromhex("02 0000003f 000000000000e03f 01 020a 02 02 78 02 02 61 00 02 63")
+_OPTIONS: dict[str, dict[str, Any]] = {
+    "debezium_avro": {"framing": "none", "value_schema": json.dumps(_AVRO_SCHEMA)},
+}
 _SCHEMA = TableSchema(
     TableId("d", "", "t"),
     tuple(Column(name, n, LogicalType.parse(kind)) for n, (name, (kind, _)) in enumerate(_VALUES.items(), 1)),
@@ -91,8 +114,9 @@ def compile_all() -> None:
         ("dts_avro", base64.b64decode(_DTS), True),
         ("maxwell_json", maxwell, True),
         ("debezium_json", debezium, False),
+        ("debezium_avro", _AVRO, False),
     ):
-        codecs = format_named(name, {})
+        codecs = format_named(name, _OPTIONS.get(name, {}))
         assert isinstance(codecs, ArrowFormat)
         messages = pa.RecordBatch.from_pylist([{"topic": "t", "offset": 0, "key": key, "value": value}], KAFKA)
         for facts in (Facts(), Facts(typed=_SCHEMA)):
