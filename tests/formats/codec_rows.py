@@ -15,8 +15,8 @@ from headrace.formats.codec import KAFKA, ArrowFormat, Codec, Facts, run_codec
 from headrace.formats.convert import format_named
 
 _LOGICAL = {
-    "int": "int32", "bigint": "int64", "string": "string", "double": "float64", "date": "date", "boolean": "boolean",
-    "timestamp": "instant(6)", "timestamp_ntz": "timestamp(6)", "binary": "bytes",
+    "tinyint": "int8", "int": "int32", "bigint": "int64", "string": "string", "double": "float64", "date": "date",
+    "boolean": "boolean", "timestamp": "instant(6)", "timestamp_ntz": "timestamp(6)", "binary": "bytes",
 }  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Whole recordings of Debezium's SQL Server connector, every topic in one job, against the tables that it read.
+"""Whole recordings of Debezium's SQL Server connector, every topic in one batch, against the tables that it read.
 
 What the tables held comes from the change tables themselves (golden/sqlserver/input/readback.jsonl), not from messages.
 Event by event, the same recordings are compared in test_debezium_decode.py.
@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from codec_rows import events_of
 from tests.real.database_texts import same
-from tests.real.recording import messages
+from tests.real.recording import message_lines
 from tests.real.replay import replayed
 
-import headrace
 from headrace.changes import LogicalType
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "sqlserver"
@@ -53,10 +53,9 @@ def text(value: Any) -> str | None:
 
 
 @pytest.fixture(scope="module")
-def decoded(spark: Any) -> Mapping[str, list[dict[str, Any]]]:
-    rows = headrace.decode(messages(spark, [r for run in RUNS for r in records(run)]), format="debezium_json")
+def decoded() -> Mapping[str, list[dict[str, Any]]]:
     found: dict[str, list[dict[str, Any]]] = {run: [] for run in RUNS}
-    for row in rows.collect():
+    for row in events_of("debezium_json", message_lines([r for run in RUNS for r in records(run)])):
         found[row.message.topic.partition("/")[0]].append(row.asDict(recursive=True))
     return found
 
