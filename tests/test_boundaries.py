@@ -7,9 +7,15 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 SOURCE = Path(__file__).parents[1] / "src"
+
+
+@cache
+def imports_of(file: Path, *, at_module_level: bool) -> frozenset[str]:
+    return frozenset(imports(ast.parse(file.read_text(encoding="utf-8")), at_module_level=at_module_level))
 
 
 def imports(tree: ast.AST, *, at_module_level: bool) -> Iterator[str]:
@@ -33,7 +39,7 @@ def importers(name: str, *, under: str = "", at_module_level: bool = False) -> s
     """Files that import a module or something inside it, as paths below `src`."""
     found = set()
     for file in sorted((SOURCE / under).rglob("*.py")):
-        names = imports(ast.parse(file.read_text(encoding="utf-8")), at_module_level=at_module_level)
+        names = imports_of(file, at_module_level=at_module_level)
         if any(imported == name or imported.startswith(name + ".") for imported in names):
             found.add(file.relative_to(SOURCE).as_posix())
     return found
