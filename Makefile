@@ -6,7 +6,7 @@ FETCHED := .venv/.fetched
 COMPILED := .venv/.compiled
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-real soak bench lint format clean
+.PHONY: help setup demo test test-fast test-real soak bench lint format clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-9s %s\n", $$1, $$2}' Makefile
@@ -35,6 +35,9 @@ demo: setup ## capture changes of a database with history into Kafka messages an
 
 test: lint ## everything that must pass before a commit, by two processes
 	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not soak and not live and not real" $(ARGS)
+
+test-fast: setup ## what starts no JVM, for every edit: under three minutes
+	$(BIN)/pytest -n 2 --dist loadfile -m "not jvm and not soak and not live and not real" $(ARGS)
 
 test-real: setup ## Debezium Server on a real MariaDB and PostgreSQL (docs/real-producers.md)
 	$(BIN)/pytest -m real $(ARGS)

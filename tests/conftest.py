@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
+from tests.jvm_guard import JvmGuard
 from tests.truth_table import TruthTable
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ settings.load_profile("headrace")
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(TruthTable(), "sqlserver-scenarios")
+    config.pluginmanager.register(JvmGuard(), "jvm-guard")
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 from headrace import faultpoints
 from headrace.faultpoints import InjectedFault, reach
@@ -41,7 +41,7 @@ def test_a_held_point_waits_for_its_gate(monkeypatch, tmp_path):
         assert thread.is_alive()
     assert not done.is_set()
     gate.touch()
-    thread.join(5)
+    thread.join(PATIENCE)
     assert done.is_set()
 
 
@@ -66,12 +66,12 @@ def test_a_kill_ends_the_whole_session_and_spares_the_tests(tmp_path):
             "HEADRACE_FAULT_SPARE": str(os.getsid(0)),
         },
     )
-    assert child.wait(30) == -signal.SIGKILL
+    assert child.wait(PATIENCE) == -signal.SIGKILL
     assert (tmp_path / "p.hit").exists()
     grandchild = int((tmp_path / "pid").read_text())
     state = Path(f"/proc/{grandchild}/stat")
     # Killed: gone, or a zombie that its parent has not collected yet.
-    until(lambda: not state.exists() or state.read_text().split()[2] in "ZX", 10, "the grandchild is killed")
+    until(lambda: not state.exists() or state.read_text().split()[2] in "ZX", "the grandchild is killed")
 
 
 def test_a_kill_never_ends_its_own_tests(monkeypatch, tmp_path):

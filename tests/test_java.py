@@ -66,6 +66,7 @@ def test_no_java_at_all_says_what_to_install() -> None:
         java.find_java()
 
 
+@pytest.mark.jvm
 def test_the_home_for_spark_drops_the_vector_module_and_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -92,6 +93,7 @@ def test_the_environment_for_spark_ends_with_the_block(tmp_path: Path, monkeypat
     assert "PYSPARK_PYTHON" not in os.environ
 
 
+@pytest.mark.jvm
 def test_the_packaged_java_trusts_the_authorities_of_this_machine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

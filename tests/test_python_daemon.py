@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from tests.waiting import PATIENCE
+
 SPEC = importlib.util.find_spec("pyspark")
 assert SPEC and SPEC.origin
 ARCHIVE = Path(SPEC.origin).parent / "python" / "lib" / "pyspark.zip"
@@ -22,7 +24,7 @@ def found(program: str, *options: str) -> str:
         env=os.environ | {"PYTHONPATH": path},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()

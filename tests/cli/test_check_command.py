@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from tests.cli.test_status_command import Shop
+from tests.waiting import PATIENCE
 from typer.testing import CliRunner
 
 from headrace.cli.app import app
@@ -298,7 +299,7 @@ def test_check_starts_no_spark(shop: Checked) -> None:
         "try:\n    main()\nexcept SystemExit as end:\n    sys.exit(end.code or 'pyspark' in sys.modules)\n"
     )
     file = shop.write(sinks=[{"type": "files", "path": "messages"}])
-    done = subprocess.run([sys.executable, "-c", program, "check", str(file)], capture_output=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", program, "check", str(file)], capture_output=True, timeout=PATIENCE)
     assert done.returncode == 0, done.stderr
 
 

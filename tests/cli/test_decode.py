@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.waiting import PATIENCE
 from typer.testing import CliRunner, Result
 
 from headrace.changes.row import spark_schema
@@ -298,7 +299,7 @@ def test_nothing_in_nothing_out() -> None:
     ("options", "counts", "ops"),
     [
         pytest.param((), "1 schema, 1 create", ["schema", "c"], id="without Spark"),
-        pytest.param(("-o", "schema=id int, name string"), "1 create", ["c"], id="with Spark"),
+        pytest.param(("-o", "schema=id int, name string"), "1 create", ["c"], id="with Spark", marks=pytest.mark.jvm),
     ],
 )
 def test_spark_says_nothing_of_its_own(options: tuple[str, ...], counts: str, ops: list[str]) -> None:
@@ -308,7 +309,7 @@ def test_spark_says_nothing_of_its_own(options: tuple[str, ...], counts: str, op
         input=CREATE,
         capture_output=True,
         text=True,
-        timeout=180,
+        timeout=PATIENCE,
     )
     assert (done.returncode, done.stderr) == (0, f"1 message: {counts}.\n")
     assert [json.loads(line)["op"] for line in done.stdout.splitlines()] == ops
@@ -332,7 +333,7 @@ def test_a_reader_that_has_seen_enough_is_no_failure() -> None:
     running.stdout.close()
     told = running.stderr.read().decode()
     running.stderr.close()
-    assert (running.wait(60), told.splitlines()[0]) == (1, "301 messages: 301 error.")
+    assert (running.wait(PATIENCE), told.splitlines()[0]) == (1, "301 messages: 301 error.")
     assert "Traceback" not in told
 
 

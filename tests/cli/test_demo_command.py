@@ -8,15 +8,17 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.waiting import PATIENCE
 
 
 def python(*arguments: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
     return subprocess.run(
-        [sys.executable, "-m", *arguments], capture_output=True, text=True, env=environment, timeout=1800
+        [sys.executable, "-m", *arguments], capture_output=True, text=True, env=environment, timeout=PATIENCE
     )
 
 
+@pytest.mark.jvm
 @pytest.mark.slow
 @pytest.mark.parametrize("source", ["sqlserver", *(pytest.param(n, marks=pytest.mark.soak) for n in ("db2", "oracle"))])
 def test_the_shop_is_mirrored_and_its_pipeline_goes_on(tmp_path: Path, source: str) -> None:

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 from headrace.cli.invocation import program
 
@@ -28,7 +28,7 @@ def headrace(*arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         env=environment(**more),
-        timeout=120,
+        timeout=PATIENCE,
         # A fault that kills takes the whole session with it.
         start_new_session=True,
     )
@@ -99,11 +99,12 @@ def test_a_mistake_is_told_before_spark_is_loaded(tmp_path: Path) -> None:
     )
     file = pipeline(tmp_path, {"hostname": "/nowhere"})
     done = subprocess.run(
-        [sys.executable, "-c", program, "run", str(file)], env=environment(), capture_output=True, timeout=60
+        [sys.executable, "-c", program, "run", str(file)], env=environment(), capture_output=True, timeout=PATIENCE
     )
     assert done.returncode == 0
 
 
+@pytest.mark.jvm
 @pytest.mark.slow
 def test_once_then_ctrl_c_then_resume(tmp_path: Path) -> None:
     from headrace_standins import commit_changes, written
@@ -120,12 +121,12 @@ def test_once_then_ctrl_c_then_resume(tmp_path: Path) -> None:
         text=True,
     )
     reached = gate.with_name("gate.reached")
-    until(lambda: reached.exists() or process.poll() is not None, 120, "the second batch is begun")
+    until(lambda: reached.exists() or process.poll() is not None, "the second batch is begun")
     assert process.poll() is None, process.stderr and process.stderr.read()
     # The second batch is inside: Ctrl-C must let it finish, and must not begin the third.
     process.send_signal(signal.SIGINT)
     gate.touch()
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=PATIENCE)
     assert (process.returncode, err) == (0, "")
     again = f"{program('headrace')} run {file}"
     assert out.endswith(f"Stopped. To go on where it stopped, run: {again}\n")
@@ -139,6 +140,7 @@ def test_once_then_ctrl_c_then_resume(tmp_path: Path) -> None:
     assert [texts for _, _, texts in written(tmp_path / "out")] == [["c 1"], ["c 2"], ["c 3"]]
 
 
+@pytest.mark.jvm
 @pytest.mark.slow
 def test_an_error_in_the_middle_is_one_sentence(tmp_path: Path) -> None:
     from headrace_standins import commit_changes
@@ -151,6 +153,7 @@ def test_an_error_in_the_middle_is_one_sentence(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.jvm
 @pytest.mark.slow
 def test_a_killed_run_does_not_block_the_next(tmp_path: Path) -> None:
     from headrace_standins import commit_changes, written

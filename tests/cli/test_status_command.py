@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from tests.observe.checkpoints import write_batch
+from tests.waiting import PATIENCE
 from typer.testing import CliRunner
 
 from headrace.cli.app import app
@@ -222,9 +223,9 @@ def test_who_only_looks_keeps_no_run_from_starting(shop: Shop) -> None:
     with (folder / LOCK).open("r") as looking, ThreadPoolExecutor(1) as pool:
         fcntl.flock(looking, fcntl.LOCK_SH)
         run = pool.submit(start)
-        assert tried.wait(10)
+        assert tried.wait(PATIENCE)
         fcntl.flock(looking, fcntl.LOCK_UN)
-        assert run.result(10) == "started"
+        assert run.result(PATIENCE) == "started"
 
 
 def test_bad_input_is_2(shop: Shop, tmp_path: Path) -> None:
@@ -269,5 +270,5 @@ def test_spark_is_not_loaded(shop: Shop) -> None:
         "try:\n    main()\nexcept SystemExit as end:\n    sys.exit(end.code or 'pyspark' in sys.modules)\n"
     )
     file = shop.folder / "pipeline.yaml"
-    done = subprocess.run([sys.executable, "-c", program, "status", str(file)], capture_output=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", program, "status", str(file)], capture_output=True, timeout=PATIENCE)
     assert done.returncode == 0

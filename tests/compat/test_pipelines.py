@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.compat.databases import VERSIONS, KeptSqlServer, unpack
 from tests.compat.pipelines import SINKS, kept, move_delta, move_iceberg, shop_pipeline, topic_pipeline
+from tests.waiting import PATIENCE
 
 import headrace
 from headrace.pipeline import load_pipeline
@@ -34,7 +35,7 @@ def test_a_run_goes_on_and_its_targets_have_each_batch_once(spark: SparkSession,
     # The other tables have their batches by the same marks.
     file = shop_pipeline(tmp_path, [sink for sink in SINKS if "stored_as_scd_type" not in sink])
     with database.capturing():
-        assert load_pipeline(file).start(spark, once=True).wait(120)
+        assert load_pipeline(file).start(spark, once=True).wait(PATIENCE)
     database.emulated.close()
     session: Any = spark.newSession()
     session.conf.set("spark.sql.catalog.kept", "org.apache.iceberg.spark.SparkCatalog")

@@ -53,11 +53,7 @@ _NO_DB2 = pytest.mark.skipif(LIVE_DB2 is None, reason=f"no Db2 to run on: set {U
 
 
 @pytest.fixture(params=[*SERVERS, pytest.param("db2 live", marks=[pytest.mark.live, _NO_DB2])])
-def database(
-    request: pytest.FixtureRequest, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[CapturedDatabase]:
-    # How long a log that is gone is waited for.
-    monkeypatch.setattr("headrace.sources.oracle.mining._BACK_OFF_SECONDS", 0)
+def database(request: pytest.FixtureRequest, tmp_path: Any) -> Iterator[CapturedDatabase]:
     kind, _, live = request.param.partition(" ")
     why = GAPS.get((kind, request.node.originalname))
     if why:

@@ -100,11 +100,7 @@ WANTED: dict[tuple[str, str], dict[str, str]] = {
 
 
 @pytest.fixture(params=SERVERS)
-def database(
-    request: pytest.FixtureRequest, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[CapturedDatabase]:
-    # How long a log that is gone is waited for.
-    monkeypatch.setattr("headrace.sources.oracle.mining._BACK_OFF_SECONDS", 0)
+def database(request: pytest.FixtureRequest, tmp_path: Any) -> Iterator[CapturedDatabase]:
     with closing(SERVERS[request.param](tmp_path / "server")) as made:
         yield made
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 from headrace.faultpoints import kill_session
 
@@ -97,11 +97,11 @@ class PipelineUnderTest:
             if run.poll() is None:
                 _kill(run)
 
-    def killed_at(self, point: str, seconds: float = 300) -> None:
+    def killed_at(self, point: str) -> None:
         """Run until the armed point kills everything, and see the proof that it did."""
         name = point.partition("@")[0]
         with self.running(fault=f"{name}=kill{point[len(name) :]}") as run:
-            assert run.wait(seconds) == -signal.SIGKILL, self.log.read_text(errors="replace")[-3000:]
+            assert run.wait(PATIENCE) == -signal.SIGKILL, self.log.read_text(errors="replace")[-3000:]
         assert (self.folder / f"faults-{self.runs}" / f"{name}.hit").exists()
 
     def killed_after(self, seconds: float) -> None:
@@ -115,18 +115,18 @@ class PipelineUnderTest:
     def _killed_after(self, seconds: float) -> bool:
         before = len(self.batches)
         with self.running() as run:
-            until(lambda: len(self.batches) > before or run.poll() is not None, 240, "a batch is begun")
+            until(lambda: len(self.batches) > before or run.poll() is not None, "a batch is begun")
             try:
                 run.wait(seconds)
             except subprocess.TimeoutExpired:
                 _kill(run)
-            return run.wait(10) == -signal.SIGKILL
+            return run.wait(PATIENCE) == -signal.SIGKILL
 
-    def drain(self, seconds: float = 400) -> None:
+    def drain(self) -> None:
         """Run until everything that is there now has gone through."""
         for _ in range(_STARTS):
             with self.running("--once") as run:
-                if run.wait(seconds) == 0:
+                if run.wait(PATIENCE) == 0:
                     return
             assert self._starved, self.log.read_text(errors="replace")[-3000:]
         raise AssertionError(f"the machine is too busy: Spark could not start a worker in {_STARTS} runs")
@@ -145,7 +145,7 @@ class PipelineUnderTest:
 def _kill(run: subprocess.Popen[bytes]) -> None:
     os.environ["HEADRACE_FAULT_SPARE"] = str(os.getsid(0))
     kill_session(os.getsid(run.pid))
-    run.wait(10)
+    run.wait(PATIENCE)
 
 
 def read_topics(bootstrap: str) -> list[dict[str, Any]]:

@@ -14,6 +14,8 @@ from harness import PipelineUnderTest, check_topic, read_topics, until
 from headrace.cli.workload import Workload
 from headrace.emulators.comparison import compare
 
+pytestmark = pytest.mark.jvm
+
 POINTS = (
     # During the second chunk of the snapshot.
     "source.snapshot.chunk@2",
@@ -38,7 +40,7 @@ def kind():
 @pytest.fixture
 def shop(tmp_path, kind):
     with Workload(tmp_path / "server", "shop", 11, 30, kind) as workload:
-        until(lambda: workload.ready, 60, "the shop is set up")
+        until(lambda: workload.ready, "the shop is set up")
         yield workload
 
 
@@ -62,7 +64,7 @@ def pipeline(tmp_path, broker, name, kind):
 def settle(subject, shop, broker, name):
     """End the changes, let everything through, and hold mirror and topics against the source."""
     shop.stop()
-    until(lambda: shop.captured, 60, "everything is captured")
+    until(lambda: shop.captured, "everything is captured")
     subject.drain()
     comparison = compare(shop.file, subject.folder / "lake")
     assert comparison.equal, str(comparison)

@@ -13,6 +13,8 @@ from harness import PipelineUnderTest, until
 from headrace.cli.workload import Workload
 from headrace.emulators.comparison import compare
 
+pytestmark = pytest.mark.jvm
+
 POINTS = (
     # A range is in staging, and nobody was told.
     "source.oracle.mined",
@@ -28,7 +30,7 @@ TABLES = ("SHOP.CUSTOMERS", "SHOP.ORDERS")
 @pytest.fixture
 def shop(tmp_path):
     with Workload(tmp_path / "server", "shop", 11, 5, "oracle") as workload:
-        until(lambda: workload.ready, 120, "the shop is set up")
+        until(lambda: workload.ready, "the shop is set up")
         yield workload
 
 
@@ -56,8 +58,8 @@ def subject(tmp_path):
 def settle(subject, shop):
     """End the changes, let everything through, and hold mirror and messages against the source."""
     shop.stop()
-    until(lambda: shop.captured, 120, "the changes are ended")
-    subject.drain(400)
+    until(lambda: shop.captured, "the changes are ended")
+    subject.drain()
     comparison = compare(shop.file, subject.folder / "lake", TABLES)
     assert comparison.equal, str(comparison)
     contents = defaultdict(set)
@@ -76,7 +78,7 @@ def settle(subject, shop):
 def test_killed_at_named_points_nothing_is_lost_or_doubled(subject, shop, points):
     shop.change()
     for point in points:
-        subject.killed_at(point, 400)
+        subject.killed_at(point)
     settle(subject, shop)
 
 

@@ -15,6 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from headrace.formats.codec import ArrowFormat
+from headrace.registry import find
+
 GOLDEN = Path(__file__).parents[1] / "golden"
 _OPERATIONS = {
     "c": "insert",
@@ -72,9 +77,11 @@ def _bytes(given: Any) -> bytes | None:
     return None if given["base64"] is None else base64.b64decode(given["base64"])
 
 
-def formats_with_samples() -> list[str]:
-    """The formats whose folder has samples."""
-    return sorted(path.parent.name for path in GOLDEN.glob("*/samples.jsonl"))
+def formats_with_samples() -> list[Any]:
+    """The formats whose folder has samples, as parameters; one that is not on Arrow needs Spark."""
+    names = sorted(path.parent.name for path in GOLDEN.glob("*/samples.jsonl"))
+    on_arrow = {name for name in names if issubclass(find("format", name), ArrowFormat)}
+    return [pytest.param(name, marks=() if name in on_arrow else pytest.mark.jvm) for name in names]
 
 
 def samples_of(format: str) -> list[Sample]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from codec_rows import change_rows
+from tests.waiting import PATIENCE
 
 from headrace.changes import TableSchema
 from headrace.formats.convert import decode
@@ -226,7 +227,7 @@ def test_a_stream_is_read_with_the_schemas_that_come(spark: Any, tmp_path: Any) 
     stream = spark.readStream.schema(KAFKA).parquet(str(tmp_path / "in"))
     rows = decode(stream, format="debezium_json")
     query = rows.writeStream.format("memory").queryName("decoded_types").trigger(availableNow=True).start()
-    query.awaitTermination(60)
+    query.awaitTermination(PATIENCE)
     found = by_offset([row.asDict(recursive=True) for row in spark.table("decoded_types").collect()])
     assert [found[n][-1]["after"]["c"] for n in range(20)] == [expected for _, _, expected in CASES[:20]]
     assert found[0][0]["op"] == "schema"

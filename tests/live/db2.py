@@ -117,7 +117,7 @@ class LiveDb2(CapturedDatabase):
             [(read,)] = self._rows("SELECT SYNCHTIME FROM ASNCDC.IBMSNAP_REGISTER WHERE GLOBAL_RECORD = 'Y'")
             return read is not None and bool(read > now)
 
-        until(passed, _DEADLINE_SECONDS, f"the Capture program passes {now}")
+        until(passed, f"the Capture program passes {now}", _DEADLINE_SECONDS)
 
     def clean(self) -> None:
         self._service("prune")

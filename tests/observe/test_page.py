@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 from headrace.observe.page import page
 from headrace.observe.progress import Progress, TableState
@@ -24,7 +24,6 @@ from headrace.pipeline.watch import Watch
 from headrace.sources.health import CaptureState, Health
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-BROWSER_SECONDS = 120
 
 
 class Shown:
@@ -55,12 +54,12 @@ class Shown:
         )
 
     def json(self, path: str = "/progress.json") -> dict[str, object]:
-        with urllib.request.urlopen(self.server.url.rstrip("/") + path, timeout=10) as answer:
+        with urllib.request.urlopen(self.server.url.rstrip("/") + path, timeout=PATIENCE) as answer:
             found: dict[str, object] = json.load(answer)
         return found
 
     def wait_for_looks(self, count: int) -> list[dict[str, float]]:
-        until(lambda: len(self.points()) >= count, 60, f"{count} looks")
+        until(lambda: len(self.points()) >= count, f"{count} looks")
         return self.points()
 
     def points(self) -> list[dict[str, float]]:
@@ -90,7 +89,7 @@ def drawn(url: str, profile: Path) -> str:
         pytest.skip("no chromium here: apt-get install chromium")
     command = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
     command += [f"--user-data-dir={profile}", "--virtual-time-budget=4000", "--dump-dom", url]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=BROWSER_SECONDS)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0, done.stderr
     # Without the script, which holds the same words.
     return re.sub(r"<script>.*?</script>", "", done.stdout, flags=re.DOTALL)
@@ -122,7 +121,7 @@ def test_a_browser_draws_lag_and_throughput_over_time(shown: Shown, tmp_path: Pa
 def test_a_browser_says_that_the_run_is_gone(shown: Shown, tmp_path: Path) -> None:
     shown.wait_for_looks(1)
     shown.ended = True
-    until(shown.is_gone, 60, "the page is told that the run has ended")
+    until(shown.is_gone, "the page is told that the run has ended")
     assert 'class="bad">The run does not answer: it has ended' in drawn(shown.server.url, tmp_path)
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+from tests.waiting import PATIENCE
 
 from headrace.errors import OptionError
 from headrace.observe.history import Moment, ProgressHistory
@@ -91,7 +92,7 @@ def server() -> Iterator[WatchServer]:
 
 
 def asked(server: WatchServer, path: str, method: str = "GET", **headers: str) -> tuple[int, str]:
-    connection = http.client.HTTPConnection(server.address.host, server.address.port, timeout=10)
+    connection = http.client.HTTPConnection(server.address.host, server.address.port, timeout=PATIENCE)
     connection.request(method, path, headers=headers)
     answer = connection.getresponse()
     found = answer.status, answer.read().decode()
@@ -120,7 +121,7 @@ def test_a_closed_server_is_gone(server: WatchServer) -> None:
     other = WatchServer(Address("127.0.0.1", 0), {})
     other.close()
     with pytest.raises(urllib.error.URLError):
-        urllib.request.urlopen(other.url, timeout=10)
+        urllib.request.urlopen(other.url, timeout=PATIENCE)
 
 
 def test_the_history_keeps_the_newest_moments() -> None:
@@ -145,7 +146,7 @@ def test_the_history_looks_by_itself_until_it_is_closed_and_says_why_it_stopped(
     history = ProgressHistory(ask, every=0.0)
     history.start()
     for _ in range(3):
-        assert looked.acquire(timeout=10)
+        assert looked.acquire(timeout=PATIENCE)
     history.close()
     assert [moment.progress.rows for moment in history.moments()] == [1, 2]
     assert isinstance(history.failure, StopIteration)

@@ -184,9 +184,10 @@ def test_a_large_table_takes_seconds(tmp_path: Path) -> None:
     )
     deltalake.write_deltalake(str(tmp_path / "lake/dbo/goods"), table)
     file = source_file(tmp_path, rows)
-    started = time.monotonic()
+    # Of the processor, so that a busy machine is no finding.
+    started = time.process_time()
     assert compare(file, tmp_path / "lake").equal
-    assert time.monotonic() - started < 10
+    assert time.process_time() - started < 10
 
 
 @pytest.mark.parametrize(("mirror", "equal"), [("500", True), ("501", False), ("510", False)])

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.waiting import PATIENCE
 
 from headrace.errors import FormatError, OptionError, SinkError
 from headrace.formats.base import Format
@@ -339,11 +340,11 @@ def test_through_kafka_and_back(spark: SparkSession, tmp_path: Path) -> None:
             dead_letter={"type": "kafka", **servers},
         )
         running = load_pipeline(path).start(spark, once=True)
-        assert running.wait(120)
+        assert running.wait(PATIENCE)
         assert running.progress().messages.unreadable == 2
         send(b"\x01")
         again = load_pipeline(path).start(spark, once=True)
-        assert again.wait(120)
+        assert again.wait(PATIENCE)
         assert again.progress().messages.unreadable == 1
 
         status = load_pipeline(path).status()

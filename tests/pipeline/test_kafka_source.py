@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-import socket
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from headrace_standins import written
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
+from headrace.emulators.ports import free_ports
 from headrace.errors import ConnectError, DataLossError
 from headrace.local_rows import local_rows
 from headrace.pipeline import Pipeline, load_pipeline
@@ -106,8 +106,7 @@ def test_a_topic_that_was_made_again_stops_or_is_warned_of_once(caplog: pytest.L
 
 
 def test_no_broker_is_told_before_spark_is_started(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+    (port,) = free_ports(1)
     with pytest.raises(ConnectError, match=rf"^No Kafka broker answers at 127.0.0.1:{port}. Check bootstrap.servers"):
         pipeline(tmp_path, f"127.0.0.1:{port}").check()
     with pytest.raises(ConnectError, match="'localhost' is no Kafka broker's address"):
@@ -149,14 +148,14 @@ def test_once_reads_to_the_end_and_goes_on_there(spark: SparkSession, tmp_path: 
 
     with KafkaBroker(tmp_path / "broker") as broker:
         send(("a", "c 1"), ("b", "c 2"), ("other", "c 3"))
-        assert pipeline(tmp_path, broker.bootstrap).start(spark, once=True).wait(90)
+        assert pipeline(tmp_path, broker.bootstrap).start(spark, once=True).wait(PATIENCE)
         assert sorted(t for _, _, texts in written(tmp_path / "out") for t in texts) == ["c 1", "c 2"]
         send(("b", "d 2"))
         running = pipeline(tmp_path, broker.bootstrap).start(spark, once=True)
-        assert running.wait(90)
+        assert running.wait(PATIENCE)
         assert written(tmp_path / "out")[-1][2] == ["d 2"]
         assert running.progress().tables[0].table == "dbo.b"
-        assert pipeline(tmp_path, broker.bootstrap).start(spark, once=True).wait(90)
+        assert pipeline(tmp_path, broker.bootstrap).start(spark, once=True).wait(PATIENCE)
         assert len(written(tmp_path / "out")) == 2
         source = pipeline(tmp_path, broker.bootstrap)._model.source
         assert isinstance(source, KafkaTopics)
@@ -166,7 +165,7 @@ def test_once_reads_to_the_end_and_goes_on_there(spark: SparkSession, tmp_path: 
         # A table is not made from a topic whose oldest messages are gone, unless the user says that it may be.
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})
         (done,) = admin.delete_records([TopicPartition("a", 0, 1)]).values()
-        done.result(30)
+        done.result(PATIENCE)
         into_tables = pipeline(tmp_path, broker.bootstrap, sink={"type": "delta", "path": "lake"}, checkpoint="new")
         with pytest.raises(
             DataLossError, match=r"Partition 0 of topic 'a' begins at offset 1: older .*on_trimmed: con"
@@ -179,19 +178,19 @@ def test_once_reads_to_the_end_and_goes_on_there(spark: SparkSession, tmp_path: 
         in_transaction(broker.bootstrap, "a", "rolled back", commit=False)
         in_transaction(broker.bootstrap, "b", "c 4", commit=True)
         in_transaction(broker.bootstrap, "a", "rolled back too", commit=False)
-        assert pipeline(tmp_path, broker.bootstrap).start(spark, once=True).wait(90)
+        assert pipeline(tmp_path, broker.bootstrap).start(spark, once=True).wait(PATIENCE)
         assert [texts for _, _, texts in written(tmp_path / "out")[2:]] == [["c 4"]]
         # A topic that was made again may hold more than was read of the old one: only its id tells.
         before = ids()
         (deleted,) = admin.delete_topics(["a"]).values()
-        deleted.result(30)
-        until(lambda: "a" not in ids(), 60, "the topic is gone")
+        deleted.result(PATIENCE)
+        until(lambda: "a" not in ids(), "the topic is gone")
         send(*(("a", f"c {n}") for n in range(10, 20)))
-        until(lambda: ids().get("a", before["a"]) != before["a"], 60, "the topic is there again")
+        until(lambda: ids().get("a", before["a"]) != before["a"], "the topic is there again")
         with pytest.raises(DataLossError, match=r"Topic 'a' was deleted and made again since this checkpoint read it"):
             pipeline(tmp_path, broker.bootstrap).start(spark, once=True)
         findings = check_file(tmp_path / "pipeline.yaml", Level.CONNECT).findings
         assert "Topic 'a' was deleted and made again" in next(f.sentence for f in findings if f.subject == "source")
         loose = {"fail_on_data_loss": False}
-        assert pipeline(tmp_path, broker.bootstrap, **loose).start(spark, once=True).wait(90)
-        assert pipeline(tmp_path, broker.bootstrap).start(spark, once=True).wait(90)
+        assert pipeline(tmp_path, broker.bootstrap, **loose).start(spark, once=True).wait(PATIENCE)
+        assert pipeline(tmp_path, broker.bootstrap).start(spark, once=True).wait(PATIENCE)

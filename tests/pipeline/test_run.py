@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from headrace_standins import LinesFormat, commit_changes, written
+from tests.waiting import PATIENCE
 
 from headrace.errors import CaptureError, OptionError, SinkError
 from headrace.formats.encoded_batch import OutOfRange
@@ -43,7 +44,7 @@ def texts(folder: Path) -> list[str]:
 def test_once_takes_everything_and_ends(spark: SparkSession, tmp_path: Path, commits: Path) -> None:
     three_commits(commits)
     running = pipeline(tmp_path).start(spark, once=True)
-    assert running.wait(60)
+    assert running.wait(PATIENCE)
     assert running.error is None
     assert texts(tmp_path / "c") == ["c 1", "u 1", "c 2", "u 2", "c 3", "u 3"]
     assert texts(tmp_path / "m") == [f"t.a {t}" for t in texts(tmp_path / "c")]
@@ -59,10 +60,10 @@ def test_once_takes_everything_and_ends(spark: SparkSession, tmp_path: Path, com
 
     commit_changes(commits, 4, [("dbo.a", "d", "1")])
     again = pipeline(tmp_path).start(spark, once=True)
-    assert again.wait(60)
+    assert again.wait(PATIENCE)
     assert texts(tmp_path / "c")[6:] == ["d 1"]
     nothing_new = pipeline(tmp_path).start(spark, once=True)
-    assert nothing_new.wait(60)
+    assert nothing_new.wait(PATIENCE)
     assert len(texts(tmp_path / "c")) == 7
 
 
@@ -76,13 +77,13 @@ def test_a_failing_sink_stops_the_batch_and_the_restart_repeats_it(
     ]
     running = pipeline(tmp_path, sinks).start(spark, once=True)
     with pytest.raises(SinkError, match=r"^The target belongs to another pipeline. Take it over.$"):
-        running.wait(60)
+        running.wait(PATIENCE)
     assert isinstance(running.error, SinkError)
     assert not running.active
     first = written(tmp_path / "m")
     assert (len(first), written(tmp_path / "c")) == (1, [])
 
-    assert pipeline(tmp_path).start(spark, once=True).wait(60)
+    assert pipeline(tmp_path).start(spark, once=True).wait(PATIENCE)
     assert written(tmp_path / "m")[1] == first[0]
     assert texts(tmp_path / "c") == ["c 1", "u 1", "c 2", "u 2", "c 3", "u 3"]
 
@@ -94,7 +95,7 @@ def test_an_error_of_the_source_comes_back_as_itself(spark: SparkSession, tmp_pa
     (commits / "broken").touch()
     running = loaded.start(spark)
     with pytest.raises(CaptureError) as caught:
-        running.wait(60)
+        running.wait(PATIENCE)
     assert str(caught.value) == "Table 'dbo.a' is no longer captured. Enable it again."
 
 
@@ -106,7 +107,7 @@ def test_a_format_used_twice_encodes_once(spark: SparkSession, tmp_path: Path, c
         {"type": "list_messages", "path": "./m3", "format": {"type": "lines", "prefix": "other"}},
     ]
     LinesFormat.encoded.clear()
-    assert pipeline(tmp_path, sinks).start(spark, once=True).wait(60)
+    assert pipeline(tmp_path, sinks).start(spark, once=True).wait(PATIENCE)
     assert LinesFormat.encoded == ["t", "other"]
     assert texts(tmp_path / "m1") == texts(tmp_path / "m2") == ["t.a c 1"]
     assert texts(tmp_path / "m3") == ["other.a c 1"]
@@ -132,17 +133,17 @@ def test_stop_finishes_the_batch_that_is_being_written(
     while not running._writer._closed:
         running.wait(0.01)
     gate.touch()
-    stopper.join(60)
+    stopper.join(PATIENCE)
     assert stopped == [True]
     assert running.error is None
-    assert running.wait(5)
+    assert running.wait(PATIENCE)
     # The batch is whole in both sinks and committed; the next was not begun.
     assert texts(tmp_path / "m") == ["t.a c 1", "t.a u 1"]
     assert texts(tmp_path / "c") == ["c 1", "u 1"]
     assert Checkpoint(spark, str(tmp_path / "checkpoint")).committed() == 0
 
     monkeypatch.delenv("HEADRACE_FAULTPOINTS")
-    assert pipeline(tmp_path).start(spark, once=True).wait(60)
+    assert pipeline(tmp_path).start(spark, once=True).wait(PATIENCE)
     assert texts(tmp_path / "c") == ["c 1", "u 1", "c 2", "u 2", "c 3", "u 3"]
     assert len(texts(tmp_path / "m")) == 6
 
@@ -160,12 +161,12 @@ def test_a_sink_that_hangs_does_not_hold_the_stop(
         assert not running.wait(0.02)
     assert running.stop(timeout=0.1) is False
     gate.touch()
-    running._query.awaitTermination(60)
+    running._query.awaitTermination(PATIENCE)
     monkeypatch.delenv("HEADRACE_FAULTPOINTS")
     while running.active:
         running._query.awaitTermination(1)
     running._release()
-    assert pipeline(tmp_path).start(spark, once=True).wait(60)
+    assert pipeline(tmp_path).start(spark, once=True).wait(PATIENCE)
     assert sorted(set(texts(tmp_path / "c"))) == ["c 1", "c 2", "c 3", "u 1", "u 2", "u 3"]
 
 
@@ -209,7 +210,7 @@ def test_messages_and_a_mirror_from_one_batch(spark: SparkSession, tmp_path: Pat
     }
     (tmp_path / "both.yaml").write_text(json.dumps(text))
     running = load_pipeline(tmp_path / "both.yaml").start(spark, once=True)
-    assert running.wait(120)
+    assert running.wait(PATIENCE)
     mirror = deltalake.DeltaTable(str(tmp_path / "lake/dbo/a")).to_pyarrow_table()
     assert sorted(mirror["id"].to_pylist()) == ["1", "3"]
     lines = [

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from headrace_standins import commit_changes
+from tests.waiting import PATIENCE
 from typer.testing import CliRunner
 
 from headrace.cli.app import app
@@ -34,7 +35,7 @@ def test_equal_tables_and_then_the_rows_that_differ(spark: SparkSession, tmp_pat
         commit_changes(commits, number, [("dbo.a", "c", f"{number}{n}") for n in "ab"])
     commit_changes(commits, 4, [("dbo.a", "d", "1a")])
     file = pipeline_file(tmp_path, {"type": "delta", "path": "./lake"})
-    assert load_pipeline(file).start(spark, once=True).wait(120)
+    assert load_pipeline(file).start(spark, once=True).wait(PATIENCE)
     before = sorted(path.name for path in (tmp_path / "checkpoint" / "commits").iterdir())
     told = CliRunner().invoke(app, ["verify", str(file)])
     assert (told.exit_code, told.stdout) == (
@@ -59,7 +60,7 @@ def test_a_change_log_is_compared_by_the_rows_that_its_changes_leave(
         commit_changes(commits, number, [("dbo.a", "c", f"{number}{n}") for n in "ab"])
     commit_changes(commits, 4, [("dbo.a", "d", "1a")])
     file = pipeline_file(tmp_path, {"type": "delta", "path": "./log", "stored_as_scd_type": "append"})
-    assert load_pipeline(file).start(spark, once=True).wait(120)
+    assert load_pipeline(file).start(spark, once=True).wait(PATIENCE)
     told = CliRunner().invoke(app, ["verify", str(file)])
     assert (told.exit_code, told.stdout) == (
         0,

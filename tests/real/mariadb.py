@@ -7,7 +7,9 @@ import subprocess
 from pathlib import Path
 from typing import Self
 
-from tests.real.programs import Server, free_port, program
+from tests.real.programs import Server, program
+
+from headrace.emulators.ports import free_ports
 
 _PACKAGE = "mariadb-server"
 _RAW = ("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob", "bit", "geometry", "point", "polygon")
@@ -25,7 +27,7 @@ class MariaDb:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.port = free_port()
+        (self.port,) = free_ports(1)
         self._server = Server("MariaDB", folder / "mariadb.log")
         self._socket = folder / "mariadb.sock"
         self._install = program("mariadb-install-db", _PACKAGE)

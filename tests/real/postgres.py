@@ -10,7 +10,9 @@ import subprocess
 from pathlib import Path
 from typing import Self
 
-from tests.real.programs import Server, free_port, program
+from tests.real.programs import Server, program
+
+from headrace.emulators.ports import free_ports
 
 _PACKAGE = "postgresql"
 _UNESCAPED = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
@@ -30,7 +32,7 @@ class Postgres:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.port = free_port()
+        (self.port,) = free_ports(1)
         self._user = "postgres" if os.geteuid() == 0 else None
         self._server = Server("PostgreSQL", folder / "postgres.log")
         self._data = folder / "data"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import signal
-import socket
 import subprocess
 import threading
 import time
@@ -33,12 +32,6 @@ def program(name: str, package: str) -> Path:
         f"The live tests with real producers need the program {name}, and this machine does not have it.",
         remedy=f"Run: apt-get install {package}",
     )
-
-
-def free_port() -> int:
-    """A port of the loopback that nobody listens on now."""
-    with socket.create_server(("127.0.0.1", 0)) as holder:
-        return int(holder.getsockname()[1])
 
 
 class Server:

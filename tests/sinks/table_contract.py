@@ -22,7 +22,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from test_histories import STEPS, Step, cut, history
 from test_sequence import message
 from tests.sinks.table_machine import machine_on
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 from headrace.changes import Column, LogicalType, TableSchema
 from headrace.errors import SchemaError, SinkError
@@ -439,12 +439,12 @@ class TableSinkContract:
         with ThreadPoolExecutor(1) as pool:
             paused = pool.submit(target.write, batch, 1)
             held = gate.with_name("gate.reached")
-            until(lambda: held.exists() or paused.done(), 60, "the first writer is held, or has written")
+            until(lambda: held.exists() or paused.done(), "the first writer is held, or has written")
             assert held.exists()
             # Its successor, which takes it for dead.
             target.write(batch, 1)
             gate.touch()
-            paused.result(60)
+            paused.result(PATIENCE)
         assert target.content(K) == [(1, "x", "y")] * 2
 
     def test_any_course_of_events(self, target: TableTarget, arm: Callable[[str], None]) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from change_history import Batch, table
 from tests.sinks.table_contract import A, B, K, T, TableSinkContract, TableTarget
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 from headrace.changes import TableSchema
 from headrace.errors import OptionError
@@ -85,10 +85,10 @@ def test_a_writer_that_wrote_all_but_did_not_publish_lands_nothing_beside_its_su
     batch = Batch(K).add("c", K, 1, A)
     with ThreadPoolExecutor(1) as pool:
         paused = pool.submit(target.write, batch, 0)
-        until(gate.with_name("gate.reached").exists, 60, "the first writer is held")
+        until(gate.with_name("gate.reached").exists, "the first writer is held")
         target.write(batch, 0)
         gate.touch()
-        paused.result(60)
+        paused.result(PATIENCE)
     assert target.content(K) == [(1, "x", "y")]
     found = target.table(K)
     refs = [row["name"] for row in found.session.table(f"{found.sql_name}.refs").collect()]
@@ -104,12 +104,12 @@ def test_a_batch_lands_in_a_table_that_somebody_compacted_meanwhile(
     arm(f"sink.iceberg.before_publish=hold:{gate}")
     with ThreadPoolExecutor(1) as pool:
         writing = pool.submit(target.write, Batch(T).add("u", T, "00000003", {**A, "id": "1"}), 2)
-        until(gate.with_name("gate.reached").exists, 60, "the writer is held")
+        until(gate.with_name("gate.reached").exists, "the writer is held")
         found = target.table()
         options = "table => 'dbo.t', options => map('rewrite-all', 'true')"
         found.session.sql(f"call lake.system.rewrite_data_files({options})").collect()
         gate.touch()
-        writing.result(60)
+        writing.result(PATIENCE)
     assert [row[0] for row in target.content(T)] == [0, 1]
     assert [found["headrace.batch"] for found in target.snapshots()][-1] == "2"
 

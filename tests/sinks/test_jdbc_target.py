@@ -23,7 +23,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.sinks.databases import Running
 from tests.sinks.staged_rows import Expected, Folded, Target
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 from headrace.changes import Column, LogicalType, TableSchema
 from headrace.errors import SchemaError, SinkError
@@ -239,8 +239,8 @@ def test_two_writers_of_one_batch_write_it_once(database: Running, arm: Callable
     other = threading.Thread(target=lambda: outcomes.append(_apply_again(target)))
     other.start()
     gate.touch()
-    first.join(60)
-    other.join(60)
+    first.join(PATIENCE)
+    other.join(PATIENCE)
     assert sorted(outcomes) == [False, True]
     assert len(target.content()) == 2
 
@@ -288,7 +288,7 @@ def test_a_connection_that_is_cut_leaves_the_table_as_it_was_and_a_retry_gives_t
 
     writing = threading.Thread(target=write)
     writing.start()
-    until(gate.with_name("gate.reached").exists, 60, "the writer is held")
+    until(gate.with_name("gate.reached").exists, "the writer is held")
     listed, ended = CONNECTIONS[database.kind]
     server = {"postgresql": "postgres", "mariadb": None}[database.kind]
     found = database.server.run(listed.format(database.database), database=server)
@@ -297,7 +297,7 @@ def test_a_connection_that_is_cut_leaves_the_table_as_it_was_and_a_retry_gives_t
     for number in numbers:
         database.server.run(ended.format(number), database=server)
     gate.touch()
-    writing.join(60)
+    writing.join(PATIENCE)
     [failure] = failures
     assert isinstance(failure, SinkError)
     assert "The batch can be repeated" in str(failure)
@@ -411,7 +411,7 @@ def test_a_program_that_is_killed_leaves_nothing_half_done(database: Running, tm
     root = Path(__file__).parents[2]
     where = [str(root / "tests" / "apply"), database.kind, str(database.server.port), database.database]
     killed = subprocess.run(
-        [sys.executable, "-c", KILLED, *where], env=environment, cwd=root, start_new_session=True, timeout=120
+        [sys.executable, "-c", KILLED, *where], env=environment, cwd=root, start_new_session=True, timeout=PATIENCE
     )
     assert killed.returncode == -signal.SIGKILL
     after = [(1, "new", None), (2, "new", None)]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 import pytest
 from change_history import Batch, pos, table
 
+from headrace.emulators.ports import free_ports
 from headrace.errors import OptionError, SinkError
 from headrace.faultpoints import InjectedFault
 from headrace.formats.base import MESSAGE_DDL
@@ -180,9 +180,7 @@ def test_what_kafka_promises_can_not_be_switched_off() -> None:
 
 
 def test_a_broker_that_does_not_answer_is_said_at_once() -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    (port,) = free_ports(1)
     with pytest.raises(SinkError, match=f"No Kafka broker answers at 127.0.0.1:{port}"):
         kafka_sink(bootstrap_servers=f"127.0.0.1:{port}").check()
     with pytest.raises(SinkError, match="'nowhere' is no broker address"):

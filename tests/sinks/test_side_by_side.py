@@ -6,6 +6,7 @@ import threading
 from typing import Any
 
 import pytest
+from tests.waiting import PATIENCE
 
 from headrace.sinks.table_sink import side_by_side
 
@@ -13,7 +14,7 @@ from headrace.sinks.table_sink import side_by_side
 def test_each_work_has_the_callers_local_properties_as_a_copy_of_its_own(spark: Any) -> None:
     context = spark.sparkContext
     context.setLocalProperty("test.given", "by the caller")
-    both = threading.Barrier(2, timeout=60)
+    both = threading.Barrier(2, timeout=PATIENCE)
 
     def work(number: int) -> tuple[str | None, str | None]:
         context.setLocalProperty("test.own", str(number))

@@ -16,13 +16,15 @@ from pathlib import Path
 
 import pyspark
 import pytest
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 import headrace
+from headrace.emulators.ports import free_ports
 from headrace.emulators.sqlserver import EmulatedServer
 from headrace.java import spark_environment
 
-SECONDS = 300
+pytestmark = pytest.mark.jvm
+
 SETTINGS = {
     "spark.connect.grpc.binding.address": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
@@ -51,9 +53,7 @@ def database(tmp_path):
 @pytest.fixture
 def server(tmp_path):
     """The address of a Connect server on this machine."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    (port,) = free_ports(1)
     command = [str(Path(pyspark.__file__).parent / "bin" / "spark-submit"), "--master", "local[2]"]
     command += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer"]
     for name, value in {**SETTINGS, "spark.connect.grpc.binding.port": str(port)}.items():
@@ -62,12 +62,12 @@ def server(tmp_path):
     with spark_environment(), log.open("wb") as output:
         started = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, cwd=tmp_path)
     try:
-        until(lambda: listens(port) or started.poll() is not None, SECONDS, "Spark Connect listens")
+        until(lambda: listens(port) or started.poll() is not None, "Spark Connect listens")
         assert started.poll() is None, log.read_text()
         yield f"sc://127.0.0.1:{port}"
     finally:
         started.terminate()
-        started.wait(SECONDS)
+        started.wait(PATIENCE)
 
 
 def listens(port):
@@ -126,7 +126,7 @@ def test_snapshot_stream_and_formats_on_a_connect_session(server, database):
         cwd=Path(__file__).parents[2],
         capture_output=True,
         text=True,
-        timeout=SECONDS,
+        timeout=PATIENCE,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -22,6 +22,8 @@ from headrace.emulators.sqlserver import EmulatedServer
 from headrace.java import spark_environment
 from headrace.sources import reader
 
+pytestmark = pytest.mark.jvm
+
 EXAMPLE = Path(__file__).parents[2] / "examples" / "declarative_pipeline"
 GAP = f"PySpark {pyspark.__version__} has no declarative pipelines whose trigger drains a Python source; 4.2 has."
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
+from tests.waiting import PATIENCE
 
 import headrace
 from headrace.emulators.sqlserver import EmulatedServer
@@ -158,12 +159,13 @@ def run(session, options, tmp_path):
 
         query = stream.writeStream.foreachBatch(take).trigger(**trigger)
         query = query.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
-        assert query.awaitTermination(60)
+        assert query.awaitTermination(PATIENCE)
         return seen
 
     return run
 
 
+@pytest.mark.jvm
 def test_the_trigger_available_now_drains_in_bounded_batches_or_takes_one_batch_to_a_run(run, database):
     runs = [run(availableNow=True), run(availableNow=True)]
     commits(database, 101, 107)
@@ -171,6 +173,7 @@ def test_the_trigger_available_now_drains_in_bounded_batches_or_takes_one_batch_
     assert runs == ([[4, 2], [], [3, 3, 1]] if DRAINS else [[4], [2], [3]])
 
 
+@pytest.mark.jvm
 def test_the_trigger_once_takes_everything_or_one_bounded_batch(run, database):
     runs = [run(once=True)]
     commits(database, 101, 107)

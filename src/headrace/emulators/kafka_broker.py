@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 
+from headrace.emulators.ports import free_ports
 from headrace.errors import ConnectError
 from headrace.jars import BROKER, maven_jars
 from headrace.java import find_java
@@ -141,7 +142,7 @@ class KafkaBroker:
 
     def _format(self) -> None:
         """Prepare the data folder and write the settings, with free ports; they appear last, as the mark of success."""
-        broker, controller = _free_ports(2)
+        broker, controller = free_ports(2)
         text = _SERVER.format(broker=broker, controller=controller, data=self.folder / "data")
         # Of a setting that is there twice Java takes the last.
         text += "".join(f"{name}={value}\n" for name, value in self._given.items())
@@ -226,16 +227,6 @@ def _classpath() -> list[Path]:
     spark = Path(pyspark.__file__).parent / "jars"
     names = ("scala-library-*.jar", "slf4j-api-*.jar", "log4j-slf4j2-impl-*.jar")
     return [*(jar for name in names for jar in spark.glob(name)), *maven_jars([BROKER])]
-
-
-def _free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on now; held together, so that they differ."""
-    holders = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    try:
-        return [holder.getsockname()[1] for holder in holders]
-    finally:
-        for holder in holders:
-            holder.close()
 
 
 def _answers(bootstrap: str) -> bool:

@@ -83,7 +83,10 @@ class WatchServer:
                 remedy="Name another one, or end what listens there.",
             ) from None
         self.address = Address(address.host, self._server.server_address[1])
-        self._thread = threading.Thread(target=self._server.serve_forever, name="headrace-watch", daemon=True)
+        # It looks whether it is closed this often, and a run that ends waits for it.
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, args=(0.05,), name="headrace-watch", daemon=True
+        )
         self._thread.start()
 
     @property

@@ -161,12 +161,12 @@ def test_the_capture_program_can_be_suspended(database):
         _wait_for_looks(program, 2)
         assert changes(database) == []
         database.execute("VALUES ASNCDC.ASNCDCSERVICES('resume', 'asncdc')")
-        until(lambda: changes(database), 60, "the change is captured")
+        until(lambda: changes(database), "the change is captured")
 
 
 def _wait_for_looks(program, count):
     seen = program.looks
-    until(lambda: program.looks >= seen + count, 60, "the program has looked")
+    until(lambda: program.looks >= seen + count, "the program has looked")
 
 
 def test_the_shop_is_the_same_for_the_same_seed(tmp_path):

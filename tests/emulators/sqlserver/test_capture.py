@@ -261,20 +261,20 @@ def test_an_idle_job_writes_dummy_rows(items: EmulatedDatabase) -> None:
 def test_the_job_runs_apart_and_can_be_stopped(items: EmulatedDatabase) -> None:
     with items.capture_job(poll=0.01, idle=0.05) as job:
         items.execute("INSERT INTO items VALUES (1, 'a', 1)")
-        until(lambda: len(changes(items)) == 1, 60, "the first change is captured")
+        until(lambda: len(changes(items)) == 1, "the first change is captured")
         count = "SELECT COUNT(*) FROM cdc.lsn_time_mapping WHERE tran_id = 0x00"
         before = items.execute(count).fetchval()
-        until(lambda: items.execute(count).fetchval() > before, 60, "the job notes an idle time")
+        until(lambda: items.execute(count).fetchval() > before, "the job notes an idle time")
         items.execute("EXEC sys.sp_cdc_stop_job @job_type = N'capture'")
         # A look may have begun before; the next one has not.
         seen = job.looks
-        until(lambda: job.looks > seen, 60, "a look that began before has ended")
+        until(lambda: job.looks > seen, "a look that began before has ended")
         items.execute("INSERT INTO items VALUES (2, 'a', 1)")
         seen = job.looks
-        until(lambda: job.looks >= seen + 2, 60, "two looks were made")
+        until(lambda: job.looks >= seen + 2, "two looks were made")
         assert len(changes(items)) == 1
         items.execute("EXEC sys.sp_cdc_start_job")
-        until(lambda: len(changes(items)) == 2, 60, "the second change is captured")
+        until(lambda: len(changes(items)) == 2, "the second change is captured")
     sessions = items.execute("SELECT COUNT(*) FROM sys.dm_cdc_log_scan_sessions WHERE tran_count > 0").fetchval()
     assert sessions >= 2
 

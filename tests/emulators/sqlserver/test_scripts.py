@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.waiting import PATIENCE
 
 from headrace.emulators.sqlserver import EmulatedDatabase, EmulatedServer, connect
 from headrace.emulators.sqlserver.__main__ import main
@@ -24,7 +25,7 @@ def test_the_command_runs_all_scripts_and_captures_the_signal(tmp_path: Path) ->
     file = tmp_path / "server" / "testDB"
     done = subprocess.run(
         [sys.executable, "-m", "headrace.emulators.sqlserver", str(file), *SCRIPTS, "--capture"],
-        capture_output=True, text=True, timeout=60,
+        capture_output=True, text=True, timeout=PATIENCE,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert f"hostname={tmp_path / 'server'} database=testDB driver=emulator" in done.stdout

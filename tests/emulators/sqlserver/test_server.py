@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.waiting import PATIENCE
 
 from headrace.emulators.sqlserver import QUERY_LOG, EmulatedDatabase, EmulatedServer, connect
 from headrace.emulators.sqlserver.errors import DatabaseError, OperationalError, ProgrammingError
@@ -143,9 +144,9 @@ def test_several_processes_read_whole_transactions_while_one_writes(items: Emula
             with items.transaction() as cursor:
                 for j in range(3):
                     cursor.execute("INSERT INTO items VALUES (?, 'x', 1)", [i * 3 + j])
-        found = [results.get(timeout=30) for _ in readers]
+        found = [results.get(timeout=PATIENCE) for _ in readers]
     for reader in readers:
-        reader.join(10)
+        reader.join(PATIENCE)
     assert found == [(rows, 0), (rows, 0)]
 
 

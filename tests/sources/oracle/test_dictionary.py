@@ -12,11 +12,6 @@ from headrace.sources.oracle.dictionary import dictionaries, is_old, mined_from
 from headrace.sources.oracle.logs import LogFile
 
 
-@pytest.fixture(autouse=True)
-def impatient(monkeypatch):
-    monkeypatch.setattr("headrace.sources.oracle.mining._BACK_OFF_SECONDS", 0)
-
-
 def in_redo(database, **options):
     return Run(database, log_mining_strategy="redo_log_catalog", **options)
 

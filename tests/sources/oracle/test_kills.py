@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from tests.sources.oracle.runs import Run
+from tests.waiting import PATIENCE
 
 from headrace.emulators.oracle.shop import OWNER, OracleShop
 
@@ -83,7 +84,7 @@ def test_killed_ten_times_nothing_is_lost_and_what_is_read_again_is_the_same(tmp
     shop.settle()
     (folder / "stop").write_text(Run(shop.database, rac_nodes="instance:2").source.head())
     process = reader()
-    assert process.wait(200) == 0, process.communicate()[1]
+    assert process.wait(PATIENCE) == 0, process.communicate()[1]
 
     held: dict[tuple[str, str], dict[str, str]] = {}
     for number in range(len(list(folder.glob("*.offset")))):

@@ -22,11 +22,6 @@ def row(id):
     return {"ID": str(id), "NAME": "x", "CREDIT": None}
 
 
-@pytest.fixture(autouse=True)
-def impatient(monkeypatch):
-    monkeypatch.setattr("headrace.sources.oracle.mining._BACK_OFF_SECONDS", 0)
-
-
 def lose(database, session):
     """Commit a change, and let its redo go before it was read."""
     add(session, 7)
