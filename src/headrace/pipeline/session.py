@@ -96,6 +96,8 @@ def _settings(jars: Sequence[str], given: Mapping[str, str], master: str) -> dic
         settings["spark.driver.host"] = "127.0.0.1"
         settings["spark.driver.bindAddress"] = "127.0.0.1"
         settings["spark.python.daemon.module"] = "headrace.python_daemon"
+        # Spark's own choice asks for the status of local files by a process each: 70 ms of every batch.
+        settings["spark.sql.streaming.checkpointFileManagerClass"] = _checkpoint_files()
     if _asks_for_delta(jars):
         settings["spark.sql.catalog.spark_catalog"] = _DELTA_CATALOG
         # Delta spreads its log over 50 tasks otherwise, which takes longer than all other work on a small machine.
@@ -114,6 +116,14 @@ def _settings(jars: Sequence[str], given: Mapping[str, str], master: str) -> dic
     ]
     _put_first(settings, "spark.sql.extensions", extensions, ",")
     return settings
+
+
+def _checkpoint_files() -> str:
+    """What writes checkpoints by Hadoop's older API, which refuses a file that is there as the newer one does."""
+    import pyspark
+
+    package = "streaming" if pyspark.__version__.startswith("4.0.") else "streaming.checkpointing"
+    return f"org.apache.spark.sql.execution.{package}.FileSystemBasedCheckpointFileManager"
 
 
 def _put_first(settings: dict[str, str], name: str, values: list[str], separator: str) -> None:
