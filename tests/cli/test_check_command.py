@@ -326,6 +326,14 @@ def test_a_plan_from_nothing_through_the_snapshot_to_the_stream(shop: Checked) -
     assert (table["snapshot"], table["after"], found["batch"]) == ("none", shop.offset.commit, 4)
 
 
+def test_a_plan_says_where_messages_are_made(shop: Checked) -> None:
+    files: dict[str, object] = {"type": "files", "path": "messages", "format": {"type": "canal_json"}}
+    code, text = shop.ask("plan", format=None, sinks=[files])
+    assert (code, "  encode  where the source is read\n" in text) == (0, True), text
+    code, text = shop.ask("plan", format=None, sinks=[{**files, "routes": [{"tables": "dbo.t", "to": "u"}]}])
+    assert "  encode  behind the source, because sink 1 (files) has routes or transforms\n" in text
+
+
 def test_a_plan_without_a_snapshot_and_without_a_stream(shop: Checked) -> None:
     (table,) = planned(shop, source={"snapshot_mode": "no_data"})["tables"]
     assert (table["snapshot"], table["after"]) == ("none", shop.head)

@@ -230,11 +230,10 @@ def test_values_that_a_format_does_not_hold_are_counted_and_the_first_of_each_ba
     from types import SimpleNamespace
     from typing import Any
 
-    def encoded(values: int) -> Any:
-        first = 'table dbo.t, column valid_to, key ["1"]' if values else ""
-        return SimpleNamespace(out_of_range=lambda: OutOfRange(values, first))
+    def lost(values: int) -> OutOfRange:
+        return OutOfRange(values, 'table dbo.t, column valid_to, key ["1"]' if values else "")
 
-    sinks: list[tuple[Any, Any]] = [(SimpleNamespace(label=f"sink {n} (kafka)"), encoded(n)) for n in (0, 1, 2)]
+    sinks: list[tuple[Any, OutOfRange]] = [(SimpleNamespace(label=f"sink {n} (kafka)"), lost(n)) for n in (0, 1, 2)]
     assert batch.count_out_of_range(sinks, BatchId("p", "c", 7)) == 3
     assert [message.split(".")[0] for message in caplog.messages] == [
         "Batch 7: the format of sink 1 (kafka) does not hold a value, the first in table dbo",

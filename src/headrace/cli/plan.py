@@ -55,6 +55,7 @@ def lines(plan: PipelinePlan) -> list[str]:
         at = ", ".join(f"partition {partition} from {end:,}" for partition, end in sorted(ends.items()))
         found.append(f"  topic   {topic}: {at}")
     found += [f"  sink    {sink}" for sink in plan.sinks]
+    found += [f"  encode  {plan.encoding}"] if plan.encoding else []
     for table in plan.tables:
         found.append(f"  table   {table.table}: {table_text(table, targets=False)}")
         found += [

@@ -20,6 +20,7 @@ from headrace.changes.row import arrow_schema, arrow_type
 from headrace.errors import FormatError, OptionError
 from headrace.formats.base import Format
 from headrace.formats.change_columns import error_row
+from headrace.formats.encoded_batch import OutOfRange
 from headrace.formats.encoding import has_struct_images, struct_schema, with_structures_known
 from headrace.formats.messages import KAFKA_COLUMNS, kafka_columns
 from headrace.formats.registry.schemas import SchemaSource
@@ -73,6 +74,16 @@ class Codec(ABC):
     """
 
     schema: pa.Schema
+    out_of_range: OutOfRange = OutOfRange()
+    """The values so far in whose place something else stands, because the format does not hold them."""
+
+    def check(self) -> None:
+        """Whether the options fit the structures; asked before the first row.
+
+        Raises:
+            OptionError: they do not.
+        """
+        return None
 
     @abstractmethod
     def feed(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -161,6 +172,13 @@ class ArrowFormat(Format):
             facts = Facts(structures=structures)
         wanted = self.with_counts(rows).select(*self.written_columns, "has_types")
         return in_spark(wanted, lambda: self.encoder(facts), MESSAGES)
+
+    @property
+    def encodes_alone(self) -> bool:
+        """Whether an encoder that knows the structures gives for each task what `encode` does."""
+        kind = type(self)
+        ours = kind.encode is ArrowFormat.encode and kind.encode_batch is Format.encode_batch
+        return ours and kind.with_counts is ArrowFormat.with_counts
 
     def with_counts(self, changes: DataFrame) -> DataFrame:
         """Change rows with what the encoder must know of the whole batch; nothing, for most formats."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from headrace.changes.operation import Operation
 from headrace.errors import FormatError
 from headrace.faultpoints import reach
-from headrace.formats.encoded_batch import EncodedBatch
+from headrace.formats.encoded_batch import EncodedBatch, OutOfRange
 from headrace.observe.messages import MOST_REASONS, OTHER_REASONS, MessageCounts
 from headrace.observe.progress import BatchCount, ProgressBoard
 from headrace.pipeline.dead_letter import DeadLetters
@@ -30,7 +30,7 @@ from headrace.sinks.kafka import KafkaSink
 from headrace.sinks.lake_sink import LakeSink
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, Row
 
 _LOG = logging.getLogger("headrace.pipeline")
 _HOLD_MILLISECONDS = 24 * 3600 * 1000
@@ -58,6 +58,7 @@ class BatchWriter:
         patterns: what transforms, routes and sinks name, where only the batches say which tables there are.
         live: whether rows of a batch, by its number, are read from tables that change meanwhile, so that a second
             reading may give others.
+        fused: whether the stream gives the messages of all targets, counted (`COUNTED_DDL`).
     """
 
     def __init__(
@@ -75,6 +76,7 @@ class BatchWriter:
         connector: str = "",
         patterns: FeedPatterns | None = None,
         live: Callable[[int], bool] = lambda batch: False,
+        fused: bool = False,
     ) -> None:
         self._pipeline = pipeline
         self._targets = targets
@@ -88,6 +90,7 @@ class BatchWriter:
         self._connector = connector
         self._patterns = patterns
         self._live = live
+        self._fused = fused
         self._sinks = identities(targets)
         self._may_meet = may_meet(targets)
         self._may_meet_letters = may_meet_letters(targets, dead_letters)
@@ -170,12 +173,15 @@ class BatchWriter:
                 changes = changes.persist(StorageLevel.MEMORY_AND_DISK)
                 cleanup.callback(changes.unpersist)
             reach("pipeline.batch.entered")
-            counts = count_rows(changes)
+            counts, lost = told(changes) if self._fused else (count_rows(changes), OutOfRange())
             epochs = self._epochs()
             without = self._without_change(changes, counts)
             rows = changes if self._decode is None else changes.where(self._wanted)
             if self._holds_wanted(counts):
                 encoded: dict[str, DataFrame] = {}
+                if self._fused:
+                    rows = changes.where("counted is null").drop("counted")
+                    encoded[self._targets[0].format_key] = rows
                 made: list[tuple[Target, EncodedBatch]] = []
                 shortened = 0
                 shaped = self._shaped(rows, cleanup)
@@ -207,7 +213,8 @@ class BatchWriter:
                         given = target.sink.sequenced(given, epochs)
                     target.sink.write(given, replace(batch, sink=self._sinks[number - 1]))
                     reach(f"pipeline.sink.{number}.written")
-                without = replace(without, shortened=shortened, out_of_range=count_out_of_range(made, batch))
+                found = [(self._targets[0], lost), *((target, encoded.out_of_range()) for target, encoded in made)]
+                without = replace(without, shortened=shortened, out_of_range=count_out_of_range(found, batch))
             if self._dead_letters is not None and without.unreadable:
                 self._dead_letters.write(changes.where("op = 'error'"), batch)
                 reach("pipeline.dead_letters.written")
@@ -270,11 +277,10 @@ class BatchWriter:
         return MessageCounts(reasons, no_event, letters, 0 if kept else unreadable - letters)
 
 
-def count_out_of_range(made: Sequence[tuple[Target, EncodedBatch]], batch: BatchId) -> int:
+def count_out_of_range(made: Sequence[tuple[Target, OutOfRange]], batch: BatchId) -> int:
     """How many values a batch's formats did not hold; each format that has some is told in the log."""
     found = 0
-    for target, encoded in made:
-        lost = encoded.out_of_range()
+    for target, lost in made:
         found += lost.values
         if lost.values:
             _LOG.warning(
@@ -334,6 +340,26 @@ def count_rows(changes: DataFrame) -> list[BatchCount]:
         newest = None if row["newest"] is None else dt.datetime.fromtimestamp(row["newest"], dt.UTC)
         found.append(BatchCount(row["table_path"] or "", row["op"] or "", row["n"], newest))
     return found
+
+
+def told(messages: DataFrame) -> tuple[list[BatchCount], OutOfRange]:
+    """What the tasks of a source tell of their changes; also computes the persisted batch.
+
+    Returns:
+        Rows by table and operation, and the values that the format did not hold.
+    """
+    seconds = "cast(newest as double) as seconds"
+    rows = messages.where("counted is not null").selectExpr("counted.*").selectExpr("*", seconds).collect()
+    parts: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        parts.setdefault((row["table_path"] or "", row["op"] or ""), []).append(row)
+    counts = []
+    for (path, op), lines in sorted(parts.items()):
+        newest = max((line["seconds"] for line in lines if line["seconds"] is not None), default=None)
+        at = None if newest is None else dt.datetime.fromtimestamp(newest, dt.UTC)
+        counts.append(BatchCount(path, op, sum(line["rows"] for line in lines), at))
+    first = next((row["first"] for row in rows if row["first"]), "")
+    return counts, OutOfRange(sum(row["out_of_range"] for row in rows), first)
 
 
 def count_reasons(errors: DataFrame) -> dict[str, int]:

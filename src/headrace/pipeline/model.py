@@ -110,6 +110,7 @@ class Target:
         format_key: the same text for the same format with the same options, so that a batch is encoded once for both.
         label: how messages call it (`sink 2 (delta)`).
         shaping: what rows go through before: transforms and routes.
+        format_options: what the user gave to the format; may hold secrets.
     """
 
     type: str
@@ -118,6 +119,7 @@ class Target:
     format_key: str
     label: str
     shaping: Shaping = field(default_factory=Shaping)
+    format_options: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True)
@@ -426,7 +428,7 @@ def _target(
     document: Document,
     section: dict[str, Any],
     place: Place,
-    common: tuple[Format, str] | None,
+    common: tuple[Format, str, Mapping[str, Any]] | None,
     number: int,
     transforms: tuple[Transform, ...],
 ) -> Target:
@@ -442,14 +444,15 @@ def _target(
                 (*place, "format"), f"Sink '{kind}' takes change rows and no messages.", "Remove its format."
             )
         return Target(kind, sink, None, "", label, shaping)
-    format, key = _format(document, own, (*place, "format")) if own is not None else common or (None, "")
+    made = _format(document, own, (*place, "format")) if own is not None else common
+    format, key, given_to_format = made or (None, "", {})
     if format is None:
         raise document.error(
             place, f"Sink '{kind}' takes messages and has no format.", "Add format: {type: debezium_json}."
         )
     where = ("format",) if own is None else (*place, "format")
     _made(document, where, partial(format.check, writes=True))
-    return Target(kind, sink, format, f"{key} {shaping.key}", label, shaping)
+    return Target(kind, sink, format, f"{key} {shaping.key}", label, shaping, given_to_format)
 
 
 _SHAPING = ("routes", "transforms", *(option.name for option in routes.SINK_OPTIONS))
@@ -509,14 +512,14 @@ def _sink(document: Document, kind: type[Sink], given: dict[str, Any], place: Pl
     return made
 
 
-def _format(document: Document, section: Any, place: Place) -> tuple[Format, str]:
+def _format(document: Document, section: Any, place: Place) -> tuple[Format, str, Mapping[str, Any]]:
     if not isinstance(section, dict):
         raise document.error(place, "A format must be a mapping.", "Write format: {type: debezium_json}.")
     kind = _type(document, section, place, "format", registry.names("format"))
     found: type[Format] = _find(document, "format", kind, (*place, "type"))
     given = {name: value for name, value in section.items() if name != "type"}
     options = _options(document, found.options, given, place, f"format '{kind}'")
-    return _made(document, place, lambda: found(options)), f"{kind} {sorted(options.items())!r}"
+    return _made(document, place, lambda: found(options)), f"{kind} {sorted(options.items())!r}", given
 
 
 def _type(document: Document, section: dict[str, Any], place: Place, kind: str, known: list[str]) -> str:

@@ -13,6 +13,7 @@ from headrace.errors import HeadraceError
 from headrace.observe.checkpoint import Folder, batch_offsets, committed_batch, open_folder
 from headrace.observe.completeness import offsets_of
 from headrace.observe.kept_offsets import check_checkpoint, checkpoint_id
+from headrace.pipeline.fusing import Fusing
 from headrace.pipeline.kafka_source import KafkaTopics
 from headrace.pipeline.model import Model, Target
 from headrace.pipeline.shared_places import refuse_shared_places
@@ -99,6 +100,8 @@ class PipelinePlan:
         topics: for Kafka the topics that are read, or the pattern.
         begin: for Kafka where reading would begin, by topic and partition; empty before the first batch.
         sinks: each sink with its format and what a repeated batch does.
+        encoding: where messages are made, and what stands against making them where the source is read; empty where
+            no sink takes messages.
     """
 
     name: str
@@ -112,6 +115,7 @@ class PipelinePlan:
     topics: tuple[str, ...] = ()
     begin: Mapping[str, Mapping[str, int]] | None = None
     sinks: tuple[str, ...] = ()
+    encoding: str = ""
 
     @property
     def stops(self) -> list[tuple[str, TargetPlan]]:
@@ -132,6 +136,7 @@ class PipelinePlan:
             "topics": list(self.topics),
             "begin": None if self.begin is None else {topic: dict(ends) for topic, ends in self.begin.items()},
             "sinks": list(self.sinks),
+            "encoding": self.encoding,
         }
 
 
@@ -157,6 +162,7 @@ def plan_pipeline(model: Model, spark: SparkSession | None = None) -> PipelinePl
         batch=batch,
         source=model.source_type,
         sinks=tuple(_sink_text(target) for target in model.targets),
+        encoding=Fusing.of(model).text if any(target.format is not None for target in model.targets) else "",
     )
     if isinstance(model.source, KafkaTopics):
         topics = tuple(model.source.settings["topics"]) or (model.source.settings["topics_pattern"],)

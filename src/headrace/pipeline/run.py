@@ -24,6 +24,7 @@ from headrace.options import as_text
 from headrace.pipeline.batch import BatchWriter, wait_for
 from headrace.pipeline.checkpoint import Checkpoint, check_free, check_sound, known_offsets, owned
 from headrace.pipeline.ending import DatabasesEnding, Ending, TopicsEnding
+from headrace.pipeline.fusing import Fusing
 from headrace.pipeline.kafka_source import KafkaTopics, trimmed
 from headrace.pipeline.last_run import LAST_RUN
 from headrace.pipeline.last_run import to_text as last_run_text
@@ -217,6 +218,9 @@ class RunningPipeline:
         self._databases = None if isinstance(source, KafkaTopics) else Databases(source)
         topics = source if isinstance(source, KafkaTopics) else None
         self._topic_ids = None if topics is None else self._ids_of(topics)
+        self._fusing = Fusing.of(model)
+        if any(target.format is not None for target in model.targets):
+            _LOG.info("Messages are encoded %s.", self._fusing.text)
         self._writer = BatchWriter(
             model.name,
             model.targets,
@@ -230,6 +234,7 @@ class RunningPipeline:
             connector=model.source_type,
             patterns=None if topics is None else self._patterns_of(topics),
             live=self._reads_live_tables,
+            fused=self._fusing.fused,
         )
         self.watch = Watch(model.name, self.progress, model.hide)
         """What is served of this run."""
@@ -397,9 +402,9 @@ class RunningPipeline:
 
         register(self._spark)
         reader = self._spark.readStream.format(f"{self._model.source_type}_cdc")
-        return reader.options(
-            **{name: as_text(value) for name, value in self._model.source_options.items() if value is not None}
-        ).load()
+        given = {name: as_text(value) for name, value in self._model.source_options.items() if value is not None}
+        cores = {"parallelism": str(self._spark.sparkContext.defaultParallelism)}
+        return reader.options(**given, **cores, **self._fusing.options).load()
 
     def _reads_live_tables(self, batch: int) -> bool:
         """Whether a batch holds rows of a snapshot: it ends in one, or the batch before did."""

@@ -33,10 +33,12 @@ class Slice:
     Args:
         kind: what `Source.read` has to do (a source's own word, such as `snapshot` or `stream`).
         details: JSON values only.
+        weight: which share of a task's work it is expected to be; those of light slices are read by one task.
     """
 
     kind: str
     details: dict[str, Any]
+    weight: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,8 @@ class Source(ABC):
 
     name: ClassVar[str]
     options: ClassVar[tuple[Option, ...]]
+    knows_structures: ClassVar[bool] = False
+    """Whether the structures of a slice's rows are known before it is read (`structures_in`)."""
 
     def __init__(self, options: Options) -> None:
         self.settings = options
@@ -195,6 +199,13 @@ class Source(ABC):
         Raises:
             DataLossError: changes of the slice were cleaned while it was read; no partial result may be kept.
         """
+
+    def structures_in(self, slice: Slice) -> Sequence[TableSchema]:
+        """The structures that the rows of a slice follow; asks nobody. Runs in executors.
+
+        Only where `knows_structures` says so.
+        """
+        raise NotImplementedError
 
     def health(self, offset: Offset | None = None) -> Health:
         """Whether the source still captures, up to when, and how long what it captured is kept. Runs in the driver.

@@ -215,6 +215,15 @@ class Databases:
         """The rows of one slice."""
         yield from self._sources[database].read(slice)
 
+    @property
+    def knows_structures(self) -> bool:
+        """Whether the structures of a slice's rows are known before it is read."""
+        return all(source.knows_structures for source in self._sources.values())
+
+    def structures_in(self, database: str, slice: Slice) -> Sequence[TableSchema]:
+        """The structures that the rows of a slice follow; asks nobody."""
+        return self._sources[database].structures_in(slice)
+
     def acknowledge(self, offsets: Offsets) -> None:
         """Everything up to here rests in all sinks."""
         for name, source in self._sources.items():

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from headrace import faultpoints
-from headrace.changes import Position
+from headrace.changes import Position, TableSchema
 from headrace.options import Options
 from headrace.sources import ad_hoc
 from headrace.sources.base import Slice
@@ -42,7 +42,7 @@ Connect = Callable[[], Connection]
 def notices_slice(notices: Sequence[dict[str, Any]], end: Offset) -> Slice:
     """The task that says what has no rows of its own."""
     rows = sorted(notices, key=lambda row: str(row["position"]))
-    return Slice(NOTICES, {"rows": rows, "capture_time": time_text(end.capture_time)})
+    return Slice(NOTICES, {"rows": rows, "capture_time": time_text(end.capture_time)}, weight=0.0)
 
 
 def snapshot_slice(table: CapturedTable, chunk: Chunk, end: Offset) -> Slice:
@@ -69,14 +69,15 @@ def incremental_slice(table: CapturedTable, chunk: ad_hoc.Chunk, end: Offset) ->
     )
 
 
-def stream_slice(window: Window, end: Offset, *, first: bool) -> Slice:
-    """The task that reads one table's window.
+def stream_slice(window: Window, end: Offset, *, first: bool, weight: float) -> Slice:
+    """The task that reads one table's window, which has this share of the changes of its commits.
 
     The first one of a window says the table's structure.
     """
     return Slice(
         STREAM,
         {**_window(window), "capture_time": time_text(end.capture_time), "zone": end.clock, "first": first},
+        weight,
     )
 
 
@@ -119,6 +120,16 @@ def read_slice(connect: Connect, slice: Slice, settings: Options, dialect: Diale
         for window in windows:
             yield _structure(window, capture_time, dialect)
         yield from read_transactions(connect, windows, settings, slice.details["zone"], capture_time)
+
+
+def structures_in(slice: Slice, dialect: Dialect) -> list[TableSchema]:
+    """The structures that the rows of a slice follow."""
+    if slice.kind == NOTICES:
+        texts = [row["table_schema"] for row in slice.details["rows"]]
+        return [TableSchema.from_text(text) for text in texts if text is not None]
+    several = {SESSION: "tables", TRANSACTIONS: "windows"}.get(slice.kind)
+    tables = [slice.details] if several is None else slice.details[several]
+    return [table_of(details, dialect).schema for details in tables]
 
 
 def _read_window(

@@ -95,12 +95,12 @@ class Slicing:
             return []
         changed = self._read_from(self._windows())
         if not self._settings["provide_transaction_metadata"]:
-            return [piece for window in changed for piece in self._apart(window)]
+            return [piece for window in changed for piece in self._apart(window, 1 / len(changed))]
         # What a table catches up with belongs to transactions that were told of before.
         begin = self._start.commit
         early = [replace(w, upto=min(w.upto, begin)) for w in changed if w.after < begin]
         late = [replace(w, after=max(w.after, begin)) for w in changed if w.upto > begin]
-        return [piece for window in early for piece in self._apart(window)] + self._together(late)
+        return [piece for window in early for piece in self._apart(window, 1 / len(early))] + self._together(late)
 
     def _windows(self) -> list[Window]:
         """The commits of this batch for each table, cut where its structure changes."""
@@ -190,11 +190,11 @@ class Slicing:
             changed += [part[number] for number in numbers]
         return changed
 
-    def _apart(self, window: Window) -> list[Slice]:
-        """One table's window by commit ranges."""
+    def _apart(self, window: Window, weight: float) -> list[Slice]:
+        """One table's window by commit ranges, whose changes are spread over as many tables as there are windows."""
         edges = [window.after, *self._cuts(window.after, window.upto), window.upto]
         return [
-            stream_slice(replace(window, after=low, upto=high), self._end, first=number == 0)
+            stream_slice(replace(window, after=low, upto=high), self._end, first=number == 0, weight=weight)
             for number, (low, high) in enumerate(pairwise(edges))
         ]
 

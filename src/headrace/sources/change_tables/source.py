@@ -30,7 +30,7 @@ from headrace.sources.change_tables.retries import Retries
 from headrace.sources.change_tables.rights import table_rights
 from headrace.sources.change_tables.server_clock import ServerZone
 from headrace.sources.change_tables.signal_table import insert_signal, require_signal_table
-from headrace.sources.change_tables.slices import SAME_ROWS, read_slice
+from headrace.sources.change_tables.slices import SAME_ROWS, read_slice, structures_in
 from headrace.sources.change_tables.slicing import Slicing
 from headrace.sources.change_tables.snapshot_read import structure_lock
 from headrace.sources.change_tables.structure import CapturedTable, histories
@@ -60,6 +60,7 @@ class ChangeTableSource(Source):
     """Changes of a server's databases from change tables. Subclasses name the server, its options and its own part."""
 
     dialect: Dialect
+    knows_structures = True
 
     def __init__(self, options: Options, *, databases: Sequence[str] = ()) -> None:
         super().__init__(options)
@@ -226,6 +227,10 @@ class ChangeTableSource(Source):
         yield from retries.rows(
             lambda: read_slice(self._connect, slice, self.settings, self.dialect), same=slice.kind in SAME_ROWS
         )
+
+    def structures_in(self, slice: Slice) -> Sequence[TableSchema]:
+        """The structures of the tables that a slice's description names."""
+        return structures_in(slice, self.dialect)
 
     def health(self, offset: Offset | None = None) -> Health:
         """Whether the server captures and how far it is, and how long it keeps what it captured."""

@@ -1,0 +1,91 @@
+"""Whether the workers of a pipeline's source encode what they read, so that nothing but messages leaves them.
+
+The messages are the same either way, byte for byte, so a restart may change the way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from headrace.errors import OptionError
+from headrace.formats.convert import format_named
+from headrace.options import as_text
+from headrace.pipeline.kafka_source import KafkaTopics
+from headrace.pipeline.shared_places import may_meet
+from headrace.sinks.kafka import KafkaSink
+from headrace.sources.databases import Databases
+from headrace.sources.messages import not_encodable
+
+if TYPE_CHECKING:
+    from headrace.pipeline.model import Model, Target
+
+
+@dataclass(frozen=True)
+class Fusing:
+    """How a pipeline's messages are made.
+
+    Args:
+        options: those of the source's reader that make it give messages; none where it gives change rows.
+        reason: why it gives change rows; empty where it gives messages.
+    """
+
+    options: Mapping[str, str]
+    reason: str = ""
+
+    @property
+    def fused(self) -> bool:
+        """Whether workers of the source encode."""
+        return not self.reason
+
+    @property
+    def text(self) -> str:
+        """The same in words."""
+        return "where the source is read" if self.fused else f"behind the source, because {self.reason}"
+
+    @classmethod
+    def of(cls, model: Model) -> Fusing:
+        """What suits a pipeline."""
+        reason = _reason(model)
+        if reason:
+            return cls({}, reason)
+        target = model.targets[0]
+        assert target.format is not None
+        options = {f"format.{name}": text for name, text in _texts(target).items()}
+        return cls({"format": target.format.name, "format.counts": "true", **options})
+
+
+def _reason(model: Model) -> str:
+    if isinstance(model.source, KafkaTopics):
+        return "the source is Kafka"
+    if not Databases(model.source).knows_structures:
+        return f"source '{model.source_type}' learns structures while it reads"
+    first = model.targets[0]
+    for target in model.targets:
+        if target.format is None:
+            return f"{target.label} takes change rows"
+        if not target.shaping.changes_nothing:
+            return f"{target.label} has routes or transforms"
+        if target.format_key != first.format_key:
+            return f"{first.label} and {target.label} take different messages"
+        if isinstance(target.sink, KafkaSink) and target.sink.weighs:
+            return f"{target.label} leaves out large columns"
+    if may_meet(model.targets):
+        return "sinks may write to one place"
+    assert first.format is not None
+    reason = not_encodable(first.format)
+    if reason is not None:
+        return reason
+    try:
+        again = format_named(first.format.name, dict(_texts(first)))
+    except OptionError:
+        again = None
+    if again is None or again.settings != first.format.settings:
+        return f"options of format '{first.format.name}' can't be handed to the source"
+    return ""
+
+
+def _texts(target: Target) -> Mapping[str, str]:
+    """A format's options as Spark hands them over: names in lower case, values as text."""
+    return {name.lower(): as_text(value) for name, value in target.format_options.items() if value is not None}

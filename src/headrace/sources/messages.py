@@ -1,0 +1,138 @@
+"""A source that gives messages: its workers encode the change rows that they have just read.
+
+So a row crosses from Python to the JVM once, as bytes. The messages are those that the format makes of the same rows
+behind the source: one codec for each task, over all of the task's rows in their order.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from headrace.changes import TableSchema
+from headrace.errors import OptionError
+from headrace.formats.base import MESSAGE_DDL, Format
+from headrace.formats.codec import MESSAGES, ArrowFormat, Facts, run_codec
+from headrace.formats.convert import format_named
+from headrace.formats.encoded_batch import OutOfRange
+
+COUNTED_DDL = (
+    f"{MESSAGE_DDL}, counted struct<table_path: string, op: string, rows: bigint, newest: timestamp, "
+    "out_of_range: bigint, first: string>"
+)
+"""Messages, and behind those of each task one row for each table and operation that says how many changes there were.
+
+`counted` is null for messages, and all else is null where it is not. The first row of a task says what its format did
+not hold (`OutOfRange`).
+"""
+_COUNTED = pa.struct(
+    [
+        ("table_path", pa.string()),
+        ("op", pa.string()),
+        ("rows", pa.int64()),
+        ("newest", pa.timestamp("us", tz="UTC")),
+        ("out_of_range", pa.int64()),
+        ("first", pa.string()),
+    ]
+)
+
+
+def not_encodable(format: Format) -> str | None:
+    """Why a source's workers can't encode in a format; null where they can."""
+    if not isinstance(format, ArrowFormat):
+        return f"format '{format.name}' is encoded by Spark"
+    if not format.encodes_alone:
+        return f"format '{format.name}' is prepared on the driver for each batch"
+    if format.settings["schema"] is not None:
+        return f"format '{format.name}' is given the option 'schema'"
+    return None
+
+
+@dataclass(frozen=True)
+class Messages:
+    """What the workers of a source make of its change rows.
+
+    Args:
+        format: how they are encoded.
+        counted: whether counts of the changes follow.
+    """
+
+    format: ArrowFormat
+    counted: bool = False
+
+    @classmethod
+    def named(cls, name: str, options: Mapping[str, Any], *, counted: bool = False) -> Messages:
+        """Messages of a format by its name.
+
+        Raises:
+            OptionError: the format or an option is unknown or malformed, or workers can't encode in it.
+        """
+        format = format_named(name, dict(options))
+        reason = not_encodable(format)
+        if reason is not None or not isinstance(format, ArrowFormat):
+            raise OptionError(
+                f"A source can't give messages of format '{name}': {reason}.",
+                remedy="Read change rows, and encode them with headrace.encode inside foreachBatch.",
+            )
+        # What is malformed in the options is said here, and not by a task.
+        format.check(writes=True)
+        return cls(format, counted)
+
+    @property
+    def ddl(self) -> str:
+        """The columns of what is given, for Spark."""
+        return COUNTED_DDL if self.counted else MESSAGE_DDL
+
+    def of(self, rows: Iterable[pa.RecordBatch], structures: Sequence[TableSchema]) -> Iterator[pa.RecordBatch]:
+        """The messages of a task's change rows, in their order.
+
+        Args:
+            rows: all of them.
+            structures: those that they follow.
+        """
+        known = {schema.fingerprint: schema for schema in structures}
+        encoder = self.format.encoder(Facts(tuple(known[fingerprint] for fingerprint in sorted(known))))
+        encoder.check()
+        if not self.counted:
+            yield from run_codec(encoder, map(_with_types, rows))
+            return
+        counts: dict[tuple[str, str | None], tuple[int, dt.datetime | None]] = {}
+        for messages in run_codec(encoder, (_with_types(_counting(batch, counts)) for batch in rows)):
+            yield messages.append_column("counted", pa.nulls(messages.num_rows, _COUNTED))
+        if counts:
+            yield _counts(counts, encoder.out_of_range)
+
+
+def _with_types(rows: pa.RecordBatch) -> pa.RecordBatch:
+    return rows.append_column("has_types", rows.column("schema_id").is_valid())
+
+
+def _counting(
+    rows: pa.RecordBatch, counts: dict[tuple[str, str | None], tuple[int, dt.datetime | None]]
+) -> pa.RecordBatch:
+    """The same rows, counted by table and operation."""
+    _, schema, name = rows.column("table").flatten()
+    columns = {"schema": schema, "name": name, "op": rows.column("op"), "newest": rows.column("event_time")}
+    grouped = pa.table(columns).group_by(["schema", "name", "op"]).aggregate([("newest", "max"), ([], "count_all")])
+    for line in grouped.to_pylist():
+        path = ".".join(part for part in (line["schema"] or None, line["name"]) if part is not None)
+        number, newest = counts.get((path, line["op"]), (0, None))
+        times = [time for time in (newest, line["newest_max"]) if time is not None]
+        counts[path, line["op"]] = (number + line["count_all"], max(times, default=None))
+    return rows
+
+
+def _counts(
+    counts: Mapping[tuple[str, str | None], tuple[int, dt.datetime | None]], lost: OutOfRange
+) -> pa.RecordBatch:
+    lines: list[dict[str, Any]] = [
+        {"table_path": key[0], "op": key[1], "rows": number, "newest": newest, "out_of_range": 0, "first": ""}
+        for key, (number, newest) in counts.items()
+    ]
+    lines[0] |= {"out_of_range": lost.values, "first": lost.first}
+    columns = [pa.nulls(len(lines), field.type) for field in MESSAGES]
+    return pa.RecordBatch.from_arrays([*columns, pa.array(lines, _COUNTED)], names=[*MESSAGES.names, "counted"])
