@@ -26,7 +26,7 @@ _BUILT_IN: Mapping[str, Mapping[str, str]] = {
         "maxwell_json": "headrace.formats.maxwell.format:MaxwellJson",
         "ogg_json": "headrace.formats.goldengate.format:OggJson",
         "debezium_avro": "headrace.formats.debezium.avro:DebeziumAvro",
-        "debezium_json": "headrace.formats.debezium_json:DebeziumJson",
+        "debezium_json": "headrace.formats.debezium.format:DebeziumJson",
         "dts_avro": "headrace.formats.dts.format:DtsAvro",
         "qlik_avro": "headrace.formats.qlik_avro:QlikAvro",
         "qlik_json": "headrace.formats.qlik_json:QlikJson",

@@ -8,8 +8,8 @@ import pytest
 
 from headrace.changes import Column, LogicalType, TableId, TableSchema
 from headrace.errors import OptionError
+from headrace.formats.debezium.format import DebeziumJson
 from headrace.formats.debezium.structures import GivenTables, given_tables
-from headrace.formats.debezium_json import DebeziumJson
 from headrace.options import parse_options
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from headrace.changes import TableSchema
 from headrace.formats.convert import decode, encode, format_named
-from headrace.formats.debezium_schema import SHAPES
-from headrace.formats.debezium_topics import topics
+from headrace.formats.debezium.shapes import SHAPES
+from headrace.formats.debezium.topics import topics
 from headrace.local_rows import local_rows
 
 SECOND = 1_559_729_470_000_000

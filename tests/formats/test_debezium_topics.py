@@ -12,7 +12,7 @@ import pytest
 from headrace.changes import Column, LogicalType, TableId, TableSchema
 from headrace.errors import OptionError
 from headrace.formats.convert import decode, encode, format_named
-from headrace.formats.debezium_topics import Substitution, pattern
+from headrace.formats.debezium.topics import Substitution, pattern
 from headrace.local_rows import local_rows
 
 ID = Column("id", 1, LogicalType("int32"), "int identity", 10, 0, nullable=False, identity=True)

@@ -27,6 +27,10 @@ class OutOfRange:
     values: int = 0
     first: str = ""
 
+    def with_one(self, place: str) -> OutOfRange:
+        """The same and one more value; the first is the least by its text."""
+        return OutOfRange(self.values + 1, min(self.first or place, place))
+
 
 @dataclass(frozen=True)
 class EncodedBatch:

@@ -83,16 +83,21 @@ def string_lists(offsets: Array, values: pa.StringArray, present: Array, plain: 
 
 
 class Part(NamedTuple):
-    """A column of a message: `quoted` as a JSON string, else as the JSON text that it is. Null is `null`."""
+    """A column of a message: `quoted` as a JSON string, else as the JSON text that it is. Null is `null`.
+
+    Rows share texts where `at` says the number of each row's.
+    """
 
     texts: pa.StringArray
     quoted: bool = False
+    at: Array | None = None
 
 
 def messages(parts: Sequence[str | Part], rows: int) -> pa.StringArray:
     """One text for each row: constants and columns, one behind the other."""
-    data, starts, ends = _laid([_constant(part) if isinstance(part, str) else part.texts for part in parts], rows)
-    quoted = np.array([not isinstance(part, str) and part.quoted for part in parts])
+    laid = [Part(pa.array([part], pa.string())) if isinstance(part, str) else part for part in parts]
+    data, starts, ends = _laid(laid, rows)
+    quoted = np.array([part.quoted for part in laid])
     offsets = np.empty(rows + 1, np.int32)
     out = np.empty(_room(_measure_messages(data, starts, ends, quoted)), np.uint8)
     _write_messages(data, starts, ends, quoted, offsets, out)
@@ -101,7 +106,7 @@ def messages(parts: Sequence[str | Part], rows: int) -> pa.StringArray:
 
 def members(parts: Mapping[str, Part], rows: int) -> pa.StringArray:
     """An object for each row; a member that is null is left out."""
-    data, starts, ends = _laid([part.texts for part in parts.values()], rows)
+    data, starts, ends = _laid(list(parts.values()), rows)
     quoted = np.array([part.quoted for part in parts.values()])
     names = text_view(pa.array([to_text(name) + ":" for name in parts], pa.string()))
     room = _measure_messages(data, starts, ends, quoted) + rows * (int(names.offsets[-1]) + len(parts) + 2)
@@ -110,8 +115,9 @@ def members(parts: Mapping[str, Part], rows: int) -> pa.StringArray:
     return text_array(offsets, out, None, 0)
 
 
-def _laid(texts: Sequence[pa.StringArray], rows: int) -> tuple[Array, Array, Array]:
+def _laid(parts: Sequence[Part], rows: int) -> tuple[Array, Array, Array]:
     """The bytes of all columns, and where the value of each column and row begins and ends; -1 for null."""
+    texts = [part.texts for part in parts]
     columns = [text_view(column) for column in texts]
     sizes = [int(view.offsets[-1] - view.offsets[0]) for view in columns]
     begins = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
@@ -120,14 +126,12 @@ def _laid(texts: Sequence[pa.StringArray], rows: int) -> tuple[Array, Array, Arr
     starts, ends = np.empty((len(texts), rows), np.int64), np.empty((len(texts), rows), np.int64)
     for number, (view, begin) in enumerate(zip(columns, begins[:-1], strict=True)):
         places = view.offsets.astype(np.int64) - view.offsets[0] + begin
-        starts[number], ends[number] = places[:-1], places[1:]
+        first, last, at = places[:-1], places[1:], parts[number].at
         if texts[number].null_count:
-            ends[number][texts[number].is_null().to_numpy(zero_copy_only=False)] = -1
+            last = last.copy()
+            last[texts[number].is_null().to_numpy(zero_copy_only=False)] = -1
+        starts[number], ends[number] = (first, last) if at is None else (first[at], last[at])
     return data, starts, ends
-
-
-def _constant(text: str) -> pa.StringArray:
-    return pa.array([text], pa.string())
 
 
 def _room(size: int) -> int:

@@ -220,7 +220,7 @@ def _digits(data: Array, i: Any, size: Any) -> Any:
 
 
 @kernel
-def _day(data: Array, i: Any) -> Any:
+def day_of(data: Array, i: Any) -> Any:
     """`YYYY-MM-DD` as days since 1970; `_NONE` where it is no day of the calendar."""
     y, m, d = _digits(data, i, 4), _digits(data, i + 5, 2), _digits(data, i + 8, 2)
     if y < 1 or m < 1 or m > 12 or d < 1 or byte(data, i + 4) != 45 or byte(data, i + 7) != 45:
@@ -246,7 +246,7 @@ def _dates(data: Array, tokens: Tokens, at: Array, out: Array, valid: Array, odd
             continue
         day = _NONE
         if kind == STRING and tokens.size[U(at[r])] == 10:
-            day = _day(data, tokens.start[U(at[r])])
+            day = day_of(data, tokens.start[U(at[r])])
         if day != _NONE:
             out[r] = day
             set_bit(valid, r)
@@ -279,7 +279,7 @@ def _moments(data: Array, tokens: Tokens, at: Array, out: Array, valid: Array, o
 
 @kernel
 def _moment(data: Array, i: Any, size: Any) -> Any:
-    day = _day(data, i)
+    day = day_of(data, i)
     h, m, s = _digits(data, i + 11, 2), _digits(data, i + 14, 2), _digits(data, i + 17, 2)
     between = byte(data, i + 10)
     if day == _NONE or h < 0 or h > 23 or m < 0 or m > 59 or s < 0 or s > 59 or (between != 32 and between != 84):

@@ -7,12 +7,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from headrace.changes import TableId
-from headrace.formats.avro_encode import AvroWriter, ShortTexts
+from headrace.formats.avro_encode import AvroWriter
 from headrace.formats.codec import ArrowFormat, Facts
 from headrace.formats.debezium.avro_payload import AvroConverter
 from headrace.formats.debezium.decode import DebeziumDecoder
-from headrace.formats.debezium_json import DebeziumJson
-from headrace.formats.debezium_options import OPTIONS
+from headrace.formats.debezium.format import DebeziumJson
+from headrace.formats.debezium.options import OPTIONS
 from headrace.formats.encoded_batch import EncodedBatch, observation_name, observed_batch
 from headrace.formats.registry.framing import FRAMING, Framing
 from headrace.formats.registry.schemas import SchemaSource
@@ -111,9 +111,8 @@ class DebeziumAvro(ArrowFormat):
 
     def _encoded(self, changes: DataFrame, observed: Observation | str) -> DataFrame:
         registry = self._registry_to_write()
-        short = ShortTexts()
-        messages = self._json().encoded(changes, observed, short.short)
-        return AvroWriter(self.settings["framing"], registry, short).encode(messages)
+        messages = self._json().encoded(changes, observed)
+        return AvroWriter(self.settings["framing"], registry).encode(messages)
 
     def check(self, *, writes: bool) -> None:
         """Whether there is a registry, or schemas in its place, and what `debezium_json` needs."""

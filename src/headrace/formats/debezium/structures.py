@@ -13,11 +13,12 @@ from typing import Any
 
 from headrace.changes import TableId, TableSchema
 from headrace.errors import OptionError
+from headrace.formats.debezium.connect_schemas import key_schema, value_schema
+from headrace.formats.debezium.options import field_rules, value_modes
+from headrace.formats.debezium.shapes import SHAPES
+from headrace.formats.debezium.topics import topics
 from headrace.formats.debezium.types import FieldText, field_text, table_of
 from headrace.formats.debezium.values import AS_IS, INSTANT, Spelling
-from headrace.formats.debezium_options import field_rules, value_modes
-from headrace.formats.debezium_schema import SHAPES, key_schema, value_schema
-from headrace.formats.debezium_topics import topics
 from headrace.options import Options
 
 Field = Mapping[str, Any]

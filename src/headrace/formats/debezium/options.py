@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from headrace.formats.base import COMMON
-from headrace.formats.debezium_schema import SHAPES, FieldRules, Shape
-from headrace.formats.debezium_topics import pattern, patterns
-from headrace.formats.debezium_values import ValueModes
+from headrace.formats.debezium.connect_schemas import FieldRules
+from headrace.formats.debezium.shapes import SHAPES, Shape
+from headrace.formats.debezium.topics import pattern, patterns
+from headrace.formats.debezium.wire_types import ValueModes
 from headrace.options import OTHER_NAMES, Names, Option, items
 
 

@@ -1,4 +1,4 @@
-"""Topic names and Kafka Connect schemas of a table's Debezium events, as JsonConverter writes them.
+"""Kafka Connect schemas of a table's Debezium events, as JsonConverter writes them.
 
 Source: Debezium's documentation of the SQL Server connector; recorded events of that connector,
 1.7.2 and 3.6.1; the documented events of the Oracle and Db2 connectors 2.3.
@@ -6,205 +6,15 @@ Source: Debezium's documentation of the SQL Server connector; recorded events of
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass
 from typing import Any
 
 from headrace.changes import Column, TableId, TableSchema
-from headrace.changes.typed import literal
 from headrace.errors import OptionError
-from headrace.formats.debezium_connectors import (
-    CONNECTORS,
-    NEWEST,
-    OLD,
-    ORACLE,
-    SECOND,
-    SQLSERVER,
-    THIRD,
-    Block,
-    Connector,
-    Forms,
-)
-from headrace.formats.debezium_values import ValueModes, wire_type
-
-SNAPSHOT_MARKS = "true,first,first_in_data_collection,last_in_data_collection,last,false,incremental"
-_INVALID_TOPIC = re.compile(r"[^a-zA-Z0-9._-]")
-
-
-@dataclass(frozen=True)
-class Shape:
-    """What differs between the generations of Debezium events, as data.
-
-    Args:
-        name: `1.7`, `2.3`, `3.0` or `3`.
-        generation: its place among them, from 1.
-        connector_version: what stands in `source.version` unless set otherwise.
-        database_in_topic: whether topics and schema names carry the database, where the connector's can.
-        envelope_version: the version of the envelope's schema, if it has one.
-        source_version: the version of the source block's schema, if it has one.
-        transaction_name: the name of the transaction block's schema, if it has one.
-        transaction_first: whether the transaction block comes before `op` (else it is last).
-        fine_times: whether `ts_us` and `ts_ns` stand beside `ts_ms`.
-        snapshot_marks: the values that the schema allows for `source.snapshot`.
-        placeholder: whether a column that a change does not carry is written as a placeholder (else null).
-        schema_names: `avro` or `none`, how schema names are adjusted unless set otherwise.
-        metadata_version: the version of the schemas of schema changes, transactions and heartbeats, if they have one.
-        detailed: whether schema changes tell comments, defaults and identity, and have, as transactions, a `ts_ms`.
-        column_names: whether a column's propagated type comes with its name.
-        time_modes: the time precision modes that this generation has.
-    """
-
-    name: str
-    generation: int
-    connector_version: str
-    database_in_topic: bool
-    envelope_version: int | None
-    source_version: int | None
-    transaction_name: str | None
-    transaction_first: bool
-    fine_times: bool
-    snapshot_marks: str
-    placeholder: bool
-    schema_names: str
-    metadata_version: int | None
-    detailed: bool
-    column_names: bool
-    time_modes: tuple[str, ...]
-
-    def topic(self, prefix: str, table: TableId, delimiter: str = ".", *, database: bool = True) -> str:
-        """The topic of a table's events; characters that Kafka does not allow become `_`.
-
-        Args:
-            database: whether the connector is one whose topics carry the database.
-        """
-        parts = (prefix, table.database if self.database_in_topic and database else "", table.schema, table.name)
-        return valid_topic(delimiter.join(part for part in parts if part))
-
-    def block(
-        self,
-        connector: Connector,
-        prefix: str,
-        version: str | None = None,
-        *,
-        named_schema: bool | None = None,
-        documented: bool = False,
-    ) -> Block:
-        """The source block of a connector.
-
-        Args:
-            prefix: the server's logical name.
-            version: the version that stands in it whatever the rows say.
-            named_schema: whether a table without a schema by nature has one all the same.
-            documented: whether it is the short one (see `Block`).
-        """
-        usual = literal((connector.version if self.generation == SECOND else None) or self.connector_version)
-        # A row that came from such an event says its name and version.
-        said = f"if(source['name'] is null, {usual}, coalesce(source['version'], {usual}))"
-        return Block(
-            connector=connector,
-            generation=self.generation,
-            fine_times=self.fine_times,
-            marks=self.snapshot_marks,
-            prefix=prefix,
-            version=literal(version) if version else said,
-            schema_version=self.source_version,
-            named_schema=connector.schema is not False if named_schema is None else named_schema,
-            documented=documented,
-        )
-
-    def forms(self, prefix: str, version: str | None) -> Forms:
-        """All source blocks of this generation."""
-        made = [self.block(connector, prefix, version) for connector in CONNECTORS]
-        # Not so in these databases, but a transform may have named a schema: then it is said.
-        bare = [connector for connector in CONNECTORS if connector.schema is False]
-        made += [self.block(connector, prefix, version, named_schema=True) for connector in bare]
-        if self.generation == SECOND:
-            made.append(self.block(ORACLE, prefix, version, documented=True))
-        return Forms(tuple(made))
-
-
-def valid_topic(name: str) -> str:
-    """A topic name in which `_` stands for every character that Kafka does not allow."""
-    return _INVALID_TOPIC.sub("_", name)
-
-
-_TIME_MODES = ("adaptive", "adaptive_time_microseconds", "connect")
-SHAPES = {
-    "1.7": Shape(
-        "1.7",
-        OLD,
-        "1.7.2.Final",
-        False,
-        None,
-        None,
-        None,
-        False,
-        False,
-        "true,last,false",
-        False,
-        "avro",
-        None,
-        False,
-        False,
-        _TIME_MODES,
-    ),
-    "2.3": Shape(
-        "2.3",
-        SECOND,
-        "2.3.4.Final",
-        True,
-        None,
-        None,
-        "event.block",
-        False,
-        False,
-        "true,last,false,incremental",
-        True,
-        "avro",
-        1,
-        True,
-        True,
-        _TIME_MODES,
-    ),
-    # The first releases of generation 3: no version on the source block, no context headers, no placeholder.
-    "3.0": Shape(
-        "3.0",
-        THIRD,
-        "3.0.8.Final",
-        True,
-        2,
-        None,
-        "event.block",
-        True,
-        True,
-        SNAPSHOT_MARKS,
-        False,
-        "none",
-        1,
-        True,
-        True,
-        (*_TIME_MODES, "isostring", "microseconds", "nanoseconds"),
-    ),
-    "3": Shape(
-        "3",
-        NEWEST,
-        "3.6.1.Final",
-        True,
-        2,
-        1,
-        "event.block",
-        True,
-        True,
-        SNAPSHOT_MARKS,
-        True,
-        "none",
-        1,
-        True,
-        True,
-        (*_TIME_MODES, "isostring", "microseconds", "nanoseconds"),
-    ),
-}
+from headrace.formats.debezium.connectors import SQLSERVER, Block
+from headrace.formats.debezium.shapes import Shape
+from headrace.formats.debezium.wire_types import ValueModes, wire_type
 
 
 def adjusted(name: str, mode: str) -> str:
@@ -331,11 +141,6 @@ def value_schema(
     return struct(fields, optional=False, name=f"{base}.Envelope", version=shape.envelope_version)
 
 
-def to_text(schema: dict[str, Any]) -> str:
-    """The schema as JSON text."""
-    return json.dumps(schema, separators=(",", ":"), ensure_ascii=False)
-
-
 def _time_names(shape: Shape) -> list[str]:
     return ["ts_ms", "ts_us", "ts_ns"] if shape.fine_times else ["ts_ms"]
 
@@ -349,7 +154,7 @@ def _column(column: Column, name: str, modes: ValueModes, parameters: dict[str, 
         field["doc"] = wire.doc
     if wire.parameters or parameters:
         field["parameters"] = {**wire.parameters, **parameters}
-    default = None if column.default is None else wire.constant(column.default)
+    default = wire.default(column)
     if default is not None:
         field["default"] = default
     field["field"] = name

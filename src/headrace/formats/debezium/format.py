@@ -3,28 +3,34 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from headrace.changes import TableId, TableSchema
 from headrace.errors import OptionError
-from headrace.formats.codec import ArrowFormat, Facts
+from headrace.formats.codec import MESSAGES, ArrowFormat, Facts, in_spark
+from headrace.formats.debezium.connectors import CONNECTORS, OTHER
 from headrace.formats.debezium.decode import DebeziumDecoder
+from headrace.formats.debezium.encode import DebeziumEncoder, Writing
+from headrace.formats.debezium.options import OPTIONS, field_rules, value_modes
 from headrace.formats.debezium.payload import JsonConverter
+from headrace.formats.debezium.shapes import SHAPES
 from headrace.formats.debezium.structures import Reading, given_table, given_tables
-from headrace.formats.debezium_connectors import CONNECTORS, OTHER
-from headrace.formats.debezium_encode import EncodePlan
-from headrace.formats.debezium_options import OPTIONS, field_rules, value_modes
-from headrace.formats.debezium_schema import SHAPES
-from headrace.formats.debezium_tables import Tables, in_order
-from headrace.formats.debezium_topics import topics
+from headrace.formats.debezium.topics import topics
 from headrace.formats.encoded_batch import EncodedBatch, observation_name, observed_batch
 from headrace.formats.encoding import has_struct_images, struct_schema, with_structures_known
 from headrace.formats.features import Feature
+from headrace.formats.tallied import Tallied, observed_messages
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Observation
     from pyspark.sql.types import DataType
+
+_COLUMNS = (
+    "op", "table", "key", "before", "after", "position", "event_time", "capture_time", "snapshot", "transaction",
+    "source",
+)  # fmt: skip
+# What a schema change tells stands in a row with a map image only.
+_OF_MAPS, _OF_STRUCTS = ("schema_id", "table_schema"), ("before_absent", "after_absent", "table_schema")
 
 
 class DebeziumJson(ArrowFormat):
@@ -89,19 +95,25 @@ class DebeziumJson(ArrowFormat):
         """A batch's messages, and the values in whose place something else stands."""
         return observed_batch(lambda observation: self.encoded(changes, observation))
 
-    def encoded(
-        self, changes: DataFrame, observed: Observation | str, schema_text: Callable[[str], str] = str
-    ) -> DataFrame:
-        """The same, with `schema_text` of the constant parts of schemas in their place."""
+    def encoded(self, changes: DataFrame, observed: Observation | str) -> DataFrame:
+        """The same, counted into an observation where a column may have values that the wire does not hold."""
+        facts, rows = self._facts(changes)
+        encoder = self.encoder(facts)
+        encoder.check()
+        columns = (*_COLUMNS, *(_OF_STRUCTS if facts.typed is not None else _OF_MAPS))
+        wanted = rows.select(*columns)
+        if not encoder.may_lose:
+            return in_spark(wanted, lambda: self.encoder(facts), MESSAGES)
+        return observed_messages(in_spark(wanted, lambda: Tallied(self.encoder(facts)), Tallied.schema), observed)
+
+    def encoder(self, facts: Facts) -> DebeziumEncoder:
+        """From change rows to messages."""
         self.check(writes=True)
         settings = self.settings
         prefix = self._prefix()
         shape = SHAPES[settings["shape"]]
-        key_schemas = settings["key_schemas_enable"]
-        structs = has_struct_images(changes)
-        rows, tables = self._tables(changes, structs=structs)
-        plan = EncodePlan(
-            tables=tables,
+        key_schemas, given = settings["key_schemas_enable"], settings["schema"]
+        writing = Writing(
             topics=topics(settings, shape),
             shape=shape,
             forms=shape.forms(prefix, settings["connector_version"]),
@@ -115,11 +127,10 @@ class DebeziumJson(ArrowFormat):
             context=settings["context_headers"],
             run_id=str(uuid.uuid5(uuid.NAMESPACE_URL, f"headrace:{prefix}")),
             schema_changes=settings["include_schema_changes"],
-            structs=structs,
-            observed=observed,
-            schema_text=schema_text,
+            given=given is not None,
+            single=given is not None and given.single,
         )
-        return plan.apply(rows)
+        return DebeziumEncoder(facts, writing)
 
     def decoder(self, facts: Facts) -> DebeziumDecoder:
         """From messages to change rows."""
@@ -185,16 +196,16 @@ class DebeziumJson(ArrowFormat):
             )
         return prefix
 
-    def _tables(self, changes: DataFrame, *, structs: bool) -> tuple[DataFrame, Tables]:
-        """The rows, each with the `schema_id` of one of the structures."""
+    def _facts(self, changes: DataFrame) -> tuple[Facts, DataFrame]:
+        """The structures, and the rows, each with the `schema_id` of one of them."""
         given, keys = self.settings["schema"], self.settings["keys"]
-        if structs:
+        if has_struct_images(changes):
             schema = struct_schema(changes, given, keys)
             for image in ("before", "after"):
                 _of_schema(changes.schema[image].dataType, image, schema)
-            return changes, Tables((schema,), single=True)
+            return Facts(typed=schema), changes
         rows, schemas = with_structures_known(changes, given, owner=f"format '{self.name}'", keys=keys)
-        return rows, Tables(in_order(schemas), given=given is not None, single=given is not None and given.single)
+        return Facts(structures=schemas), rows
 
 
 def _of_schema(image: DataType, name: str, schema: TableSchema) -> None:

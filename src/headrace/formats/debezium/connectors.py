@@ -10,11 +10,10 @@ Source: the Oracle and Db2 connectors' documented events of generation 2.3; reco
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.changes.typed import literal
+from headrace.changes import TableId
 
 OLD, SECOND, THIRD, NEWEST = 1, 2, 3, 4
 """Generations, in order: shapes 1.7, 2.3, 3.0 and 3."""
@@ -27,8 +26,8 @@ class Fact:
     Args:
         name: its field, and its name in a row's `source`.
         kind: Connect's type: `string`, `int64` or `int32`.
-        required: what stands where the row does not say it, for a field that may not be null: what Debezium itself
-            writes where it does not know.
+        required: the JSON that stands where the row does not say it, for a field that may not be null: what Debezium
+            itself writes where it does not know.
         since: the first generation that has it.
     """
 
@@ -36,12 +35,6 @@ class Fact:
     kind: str = "string"
     required: str | None = None
     since: int = OLD
-
-    def sql(self) -> str:
-        """Spark SQL for its value."""
-        text = f"source[{literal(self.name)}]"
-        value = {"string": text, "int64": f"try_cast({text} as bigint)", "int32": f"try_cast({text} as int)"}[self.kind]
-        return value if self.required is None else f"coalesce({value}, {self.required})"
 
     def schema(self) -> dict[str, Any]:
         """Its field in the Connect schema."""
@@ -96,10 +89,10 @@ _ORACLE = (
     Fact("txSeq", "int64", since=NEWEST),
 )
 _BINLOG = (
-    Fact("server_id", "int64", "0L"),
+    Fact("server_id", "int64", "0"),
     Fact("gtid"),
-    Fact("file", required="''"),
-    Fact("pos", "int64", "0L"),
+    Fact("file", required='""'),
+    Fact("pos", "int64", "0"),
     Fact("row", "int32", "0"),
     Fact("thread", "int64"),
     Fact("query"),
@@ -128,7 +121,8 @@ class Block:
         fine_times: whether `ts_us` and `ts_ns` stand beside `ts_ms`.
         marks: the values that the schema allows for `snapshot`.
         prefix: the server's logical name.
-        version: Spark SQL for the version.
+        version: the version, where the row does not come from an event that says another.
+        always: the version that stands in it whatever the rows say; None for the other.
         schema_version: the version of the block's schema, if it has one.
         named_schema: whether the block has the field `schema`.
         documented: whether it is the short one of Oracle's documented row events of generation 2.3, which leaves out
@@ -141,6 +135,7 @@ class Block:
     marks: str
     prefix: str
     version: str
+    always: str | None
     schema_version: int | None
     named_schema: bool
     documented: bool = False
@@ -151,55 +146,16 @@ class Block:
         return self.generation == SECOND and (self.connector.flag or self.documented)
 
     @property
+    def marks_three(self) -> bool:
+        """Whether `snapshot` knows three marks only, as the old generations."""
+        return self.generation <= SECOND
+
+    @property
     def facts(self) -> tuple[Fact, ...]:
         """The connector's own facts in this generation."""
         if self.documented:
             return _DOCUMENTED_ORACLE
         return tuple(fact for fact in self.connector.facts if fact.since <= self.generation)
-
-    def sql(self) -> str:
-        """Spark SQL for the block as JSON."""
-        return _json(self.values())
-
-    def values(self) -> list[tuple[str, str]]:
-        """The block's fields, in order, with Spark SQL for each."""
-        # MySQL's and MariaDB's blocks are one expression, as they differ in the name only.
-        known = literal(self.connector.name) if self.connector.schema else "source['connector']"
-        name = ("name", f"coalesce(source['name'], {literal(self.prefix)})")
-        fine, facts = self._times(), [(fact.name, fact.sql()) for fact in self.facts]
-        if self.documented:
-            return [("version", self.version), name, fine[0], *facts, ("snapshot", self._mark())]
-        schema = "table.schema" if self.connector.schema is None else "coalesce(table.schema, '')"
-        return [
-            ("version", self.version),
-            ("connector", known),
-            name,
-            fine[0],
-            ("snapshot", self._mark()),
-            ("db", "coalesce(table.database, '')"),
-            *([] if self.flag else [("sequence", "source['sequence']")]),
-            *fine[1:],
-            *([("schema", schema)] if self.named_schema else []),
-            ("table", "table.name"),
-            *facts,
-        ]
-
-    def _times(self) -> list[tuple[str, str]]:
-        times = [("ts_ms", "unix_millis(event_time)")]
-        if self.fine_times:
-            times += [("ts_us", "unix_micros(event_time)"), ("ts_ns", "try_multiply(unix_micros(event_time), 1000L)")]
-        return times
-
-    def _mark(self) -> str:
-        if self.flag:
-            return "snapshot is not null"
-        if self.generation <= SECOND:
-            # The old generations know three marks only.
-            return (
-                "case when snapshot is null then 'false' when snapshot in ('last', 'incremental') then snapshot "
-                "else 'true' end"
-            )
-        return "coalesce(snapshot, 'false')"
 
     def schema(self) -> dict[str, Any]:
         """The Connect schema of the block, as the field `source`."""
@@ -251,7 +207,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Forms:
-    """All source blocks that one encode can write; a row's form is the number of its block, in the column `form`.
+    """All source blocks that one encode can write; a row's form is the number of its block.
 
     Args:
         blocks: those of `CONNECTORS`, in their order, then the further ones.
@@ -259,40 +215,18 @@ class Forms:
 
     blocks: tuple[Block, ...]
 
-    def number(self) -> str:
-        """Spark SQL for a row's form."""
-        branches = []
-        for number, connector in enumerate(CONNECTORS):
-            if not connector.name:
-                continue
-            form = str(number)
-            for other in range(len(CONNECTORS), len(self.blocks)):
-                block = self.blocks[other]
-                if block.connector is connector:
-                    part = "database" if block.documented else "schema"
-                    test = f"coalesce(table.{part}, '') {'=' if block.documented else '<>'} ''"
-                    form = f"if({test}, {other}, {form})"
-            branches.append(f"when {literal(connector.name)} then {form}")
-        return f"case source['connector'] {' '.join(branches)} else 0 end"
+    def number(self, connector: str | None, table: TableId) -> int:
+        """The form of a row."""
+        number = _NUMBERS.get(connector or "", 0)
+        for other in range(len(CONNECTORS), len(self.blocks)):
+            block = self.blocks[other]
+            if number and block.connector is CONNECTORS[number]:
+                return other if (not table.database if block.documented else table.schema) else number
+        return number
 
-    def choice(self, make: Callable[[Block], str]) -> str:
-        """Spark SQL that takes the expression that belongs to a row's form."""
-        texts = [make(block) for block in self.blocks]
-        different = dict.fromkeys(texts)
-        if len(different) == 1:
-            return texts[0]
-        branches = []
-        for text in different:
-            numbers = ", ".join(str(n) for n, found in enumerate(texts) if found == text)
-            branches.append((numbers, text))
-        *first, (_, last) = branches
-        return f"case {' '.join(f'when form in ({numbers}) then {text}' for numbers, text in first)} else {last} end"
+
+_NUMBERS = {connector.name: number for number, connector in enumerate(CONNECTORS)}
 
 
 def _plain(kind: str, name: str, *, optional: bool = False) -> dict[str, Any]:
     return {"type": kind, "optional": optional, "field": name}
-
-
-def _json(fields: Sequence[tuple[str, str]]) -> str:
-    pairs = ", ".join(f"{literal(name)}, {expression}" for name, expression in fields)
-    return f"to_json(named_struct({pairs}), map('ignoreNullFields', 'false'))"

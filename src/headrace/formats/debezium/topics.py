@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.changes import TableId
-from headrace.changes.typed import literal
 from headrace.errors import OptionError
-from headrace.formats.debezium_schema import Shape, valid_topic
+from headrace.formats.debezium.shapes import Shape, valid_topic
 from headrace.options import items
 
 _LEGAL_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
@@ -173,22 +172,6 @@ class Topics:
     def of(self, table: TableId, *, database: bool = True) -> str:
         """The topic of a table's events."""
         return self.routed(table, database=database) or self.unrouted(table, database=database)
-
-    def of_rows(self, *, database: bool = True) -> str:
-        """Spark SQL for the topic of a row by its own table, where a structure names none.
-
-        Raises:
-            OptionError: tables are routed, which takes their names.
-        """
-        if self.route is not None:
-            raise OptionError(
-                "Option 'topic_route_regex' of format 'debezium_json' needs the names of the tables.",
-                remedy="Give the option 'schema' as a TableSchema, or rows whose schema rows are among them.",
-            )
-        names = ["database", "schema", "name"] if database and self.shape.database_in_topic else ["schema", "name"]
-        parts = ", ".join(f"nullif(table.{name}, '')" for name in names)
-        whole = f"concat_ws({literal(self.delimiter)}, {literal(self.prefix)}, {parts})"
-        return f"regexp_replace({whole}, '[^a-zA-Z0-9._-]', '_')"
 
     @property
     def schema_changes(self) -> str:

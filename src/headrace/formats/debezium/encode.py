@@ -1,0 +1,623 @@
+"""Change rows to Debezium's messages.
+
+A row becomes its events: one, or two where its key changed (a delete and a create). Behind a delete comes a tombstone.
+Rows are written by the form of their source block, mostly one for a batch. What a table says of all its events (topic,
+schemas) is made once in a task. The rows that are no data (schema changes, edges of transactions, heartbeats) are
+written one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.changes import TableId, TableSchema
+from headrace.changes.key_text import key_text
+from headrace.errors import FormatError, OptionError
+from headrace.formats.change_messages import counted, picked, quoted, rows_of, unknown_structure
+from headrace.formats.codec import MESSAGES, Codec, Facts, in_order
+from headrace.formats.debezium.connect_schemas import FieldRules, adjusted, envelope_fields
+from headrace.formats.debezium.connectors import Block, Forms
+from headrace.formats.debezium.counts import nearest_timestamp
+from headrace.formats.debezium.events import (
+    DATA,
+    DELETE,
+    HAS_AFTER,
+    HAS_BEFORE,
+    LETTERS,
+    MOVED_FROM,
+    MOVED_TO,
+    Events,
+    Images,
+    Layouts,
+)
+from headrace.formats.debezium.headers import Headers
+from headrace.formats.debezium.metadata import EDGES, HEARTBEAT, SCHEMA, Message, Metadata
+from headrace.formats.debezium.shapes import Shape
+from headrace.formats.debezium.source_blocks import SourceBlocks, Tables, connectors, nanoseconds
+from headrace.formats.debezium.topics import Topics
+from headrace.formats.debezium.wire_types import ValueModes, wire_type
+from headrace.formats.debezium.written import Spelled, Structure, odd_texts
+from headrace.formats.encoded_batch import OutOfRange
+from headrace.wire.json_rows import Cells
+from headrace.wire.json_writer import Part, messages, to_text
+from headrace.wire.spans import Array
+
+_OF_METADATA = (
+    "op", "table", "position", "event_time", "capture_time", "snapshot", "transaction", "source", "table_schema",
+)  # fmt: skip
+_REMEDY_OF_KEY = "Write times as text or in microseconds (time.precision.mode: isostring or microseconds)."
+_REMEDY = (
+    f"{_REMEDY_OF_KEY.removesuffix('.')}, or have null or the nearest value in its place "
+    "(event.converting.failure.handling.mode: warn)."
+)
+
+
+@dataclass(frozen=True)
+class Writing:
+    """What an encode needs to know besides the rows and their structures.
+
+    Args:
+        topics: where the messages go.
+        shape: the generation of events.
+        forms: the source blocks.
+        modes: how values are written.
+        schema_names: how schema names are adjusted, `avro` or `none`.
+        rules: how columns become fields.
+        value_schemas: whether values carry their schema.
+        key_schemas: whether keys (and key headers) carry their schema.
+        tombstones: whether a delete is followed by a null value.
+        skipped: operations that give no message.
+        context: whether the context headers of shape 3 are written.
+        run_id: what stands in their `runId`.
+        schema_changes: whether schema changes are written.
+        given: whether the structures are the option's; then rows without a `schema_id` are told by their table.
+        single: whether the option holds one structure, which all rows follow.
+    """
+
+    topics: Topics
+    shape: Shape
+    forms: Forms
+    modes: ValueModes
+    schema_names: str
+    rules: FieldRules
+    value_schemas: bool
+    key_schemas: bool
+    tombstones: bool
+    skipped: frozenset[str]
+    context: bool
+    run_id: str
+    schema_changes: bool
+    given: bool = False
+    single: bool = False
+
+
+@dataclass(frozen=True)
+class _Said:
+    """What a table says of all its events of one form: parts of their texts.
+
+    Args:
+        topic: where they go.
+        value: what opens a value, up to its first field; then the same for one without a transaction.
+        key: what opens and closes a key.
+        header: the same for the key in a header.
+        base: the name of its schemas.
+    """
+
+    topic: str
+    value: tuple[str, str]
+    key: tuple[str, str]
+    header: tuple[str, str]
+    base: tuple[str, str]
+
+
+class DebeziumEncoder(Codec):
+    """Writes messages. It keeps what structures and tables say, and counts what the wire does not hold.
+
+    Args:
+        facts: the structures.
+        writing: how messages are written.
+    """
+
+    schema = MESSAGES
+
+    def __init__(self, facts: Facts, writing: Writing) -> None:
+        self._writing, self._typed = writing, facts.typed
+        self._schemas = (facts.typed,) if facts.typed is not None else facts.structures
+        self._by_id = {schema.fingerprint: number for number, schema in enumerate(self._schemas)}
+        self._by_table: dict[TableId, int] = {}
+        for number, schema in enumerate(self._schemas):
+            self._by_table.setdefault(schema.id, number)
+        self._nameless = len(self._schemas) == 1 and not self._schemas[0].id.name
+        self._all_alike = facts.typed is not None or (writing.single and self._nameless)
+        self._met: dict[int, int] = {}
+        self._structures: list[Structure] = []
+        self._layouts = Layouts([])
+        self._blocks: dict[int, SourceBlocks] = {}
+        self._said: dict[tuple[int, int, TableId | None], _Said] = {}
+        self._headers = Headers(writing.topics.prefix, writing.run_id) if self._has_context else None
+        self._metadata = Metadata(
+            writing.topics,
+            writing.shape,
+            writing.forms,
+            writing.schema_changes,
+            writing.value_schemas,
+            writing.key_schemas,
+        )
+        self._taken = [op for op in DATA if op not in writing.skipped]
+        self.out_of_range = OutOfRange()
+        """The values so far in whose place null stands, or the nearest one."""
+
+    @property
+    def _has_context(self) -> bool:
+        return self._writing.context and self._writing.shape.name == "3"
+
+    @property
+    def may_lose(self) -> bool:
+        """Whether a column may have values that the wire does not hold, and that are replaced."""
+        modes = self._writing.modes
+        return not modes.failing and any(wire_type(c, modes).limited for s in self._schemas for c in s.columns)
+
+    def check(self) -> None:
+        """Whether the options fit the structures.
+
+        Raises:
+            OptionError: two columns become one field, a router's field is a column, or its topic is none.
+        """
+        writing = self._writing
+        if writing.rules.adjustment != "none":
+            for schema in self._schemas:
+                writing.rules.names(schema)
+        if writing.topics.route is not None:
+            if self._nameless:
+                raise _nameless_route()
+            for schema in self._schemas:
+                self._router_field(schema)
+
+    def feed(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """The messages of rows, in their order."""
+        made = []
+        rows = rows_of(batch, self._taken)
+        if rows.size:
+            made += self._of_data(picked(batch, rows), rows)
+        others = rows_of(batch, (*EDGES, HEARTBEAT, SCHEMA))
+        if others.size:
+            made += self._of_metadata(batch, others)
+        if made:
+            yield in_order(made)
+
+    # -------------------------------------------------------------------------------------------------- data events
+
+    def _of_data(self, rows: pa.RecordBatch, numbers: Array) -> list[tuple[Array, pa.RecordBatch]]:
+        times = pc.coalesce(rows.column("event_time"), rows.column("capture_time"))
+        rows = rows.set_column(rows.schema.get_field_index("event_time"), "event_time", times)
+        tables = Tables(rows)
+        kind = pc.index_in(rows.column("op"), pa.array(DATA)).to_numpy().astype(np.int64)
+        place = np.zeros(rows.num_rows, np.int64)
+        connector = connectors(rows)
+        events = Events(rows, numbers, kind, place, self._structure(rows, tables), connector)
+        names = [*connector.dictionary.to_pylist(), None]
+        of = connector.indices.fill_null(len(names) - 1).to_numpy(zero_copy_only=False).astype(np.int64)
+        pairs, at = np.unique(of * len(tables.ids) + tables.at, return_inverse=True)
+        forms = np.array(
+            [self._writing.forms.number(names[p // len(tables.ids)], tables.ids[p % len(tables.ids)]) for p in pairs]
+        )[at]
+        found = np.unique(forms)
+        if found.size == 1:
+            return [self._of_form(int(found[0]), events)]
+        return [self._of_form(int(form), events.only(np.flatnonzero(forms == form))) for form in found]
+
+    def _structure(self, rows: pa.RecordBatch, tables: Tables) -> Array:
+        """The number of each row's structure, among those that were met."""
+        if self._all_alike:
+            return np.full(rows.num_rows, self._meet(0), np.int64)
+        ids = rows.column("schema_id").dictionary_encode()
+        texts = [*ids.dictionary.to_pylist(), None]
+        of = ids.indices.fill_null(len(texts) - 1).to_numpy(zero_copy_only=False).astype(np.int64)
+        pairs, at = np.unique(of * len(tables.ids) + tables.at, return_inverse=True)
+        found = np.empty(pairs.size, np.int64)
+        for n, pair in enumerate(pairs):
+            id, table = texts[pair // len(tables.ids)], tables.ids[pair % len(tables.ids)]
+            number = self._by_id.get(id) if id is not None else None
+            # One structure alone is meant for its table whatever the rows say of theirs; several are told apart.
+            if number is None and self._writing.given and (id is None or self._writing.single):
+                number = self._by_table.get(table)
+            if number is None:
+                raise unknown_structure(rows, int(np.flatnonzero(at == n)[0]))
+            found[n] = self._meet(number)
+        return found[at]
+
+    def _meet(self, number: int) -> int:
+        met = self._met.get(number)
+        if met is None:
+            writing, typed = self._writing, self._typed is not None
+            found = Structure(
+                self._schemas[number],
+                writing.modes,
+                writing.rules,
+                placeholder=writing.shape.placeholder,
+                typed=typed,
+            )
+            met = self._met[number] = len(self._structures)
+            self._structures.append(found)
+        return met
+
+    def _of_form(self, form: int, events: Events) -> tuple[Array, pa.RecordBatch]:
+        """The messages of rows of one form, and the numbers of their rows."""
+        if len(self._layouts.structures) < len(self._structures):
+            self._layouts = Layouts(self._structures)
+        images = Images(self._layouts, events, typed=self._typed is not None)
+        changed = images.key_moved()
+        if changed.any():
+            events = self._split(events, changed)
+            images = Images(self._layouts, events, typed=self._typed is not None)
+        if not events.row.size:
+            return events.row, pa.RecordBatch.from_pylist([], MESSAGES)
+        writing, rows = self._writing, events.rows
+        tables = Tables(rows)
+        said, group = self._groups(form, events, tables)
+        values = self._values(form, events, images, tables, said, group)
+        keys = self._keys(events, images, said, group)
+        topics = pa.array([one.topic for one in said], pa.string()).take(pa.array(group))
+        headers = self._key_headers(events, images, said, group)
+        position = rows.column("position")
+        row, place, kind = events.row, events.place, events.kind
+        connector: pa.Array = events.connector
+        deleted = (kind == DELETE) | (kind == MOVED_FROM)
+        if writing.tombstones and deleted.any():
+            at = np.repeat(np.arange(kind.size), 1 + deleted)
+            second = np.concatenate([np.zeros(1, np.bool_), at[1:] == at[:-1]])
+            number = pa.array(at)
+            topics, keys, position, connector = (c.take(number) for c in (topics, keys, position, connector))
+            values = values.take(pa.array(at, mask=second))
+            headers = None if headers is None else [headers[n] for n in at]
+            row, place = row[at], place[at] + second
+        later = np.flatnonzero(place)
+        if later.size:
+            suffixed = pc.binary_join_element_wise(position, pa.array([f":{n}" for n in place.tolist()]), "")
+            position = pc.if_else(pa.array(place > 0), suffixed, position)
+        columns = [
+            topics,
+            pa.nulls(row.size, pa.int32()),
+            keys.cast(pa.binary()),
+            values.cast(pa.binary()),
+            self._header_column(form, connector, headers, row.size),
+            position,
+        ]
+        return row, pa.RecordBatch.from_arrays(columns, schema=MESSAGES)
+
+    def _split(self, events: Events, changed: Array) -> Events:
+        """Events with two of them in place of each update that changed a key, as far as they are not skipped."""
+        writing = self._writing
+        kinds = [kind for kind, op in ((MOVED_FROM, "d"), (MOVED_TO, "c")) if op not in writing.skipped]
+        at = np.repeat(np.arange(changed.size), np.where(changed, len(kinds), 1))
+        found = events.only(at)
+        of_moved = np.flatnonzero(changed[at])
+        found.kind[of_moved] = np.tile(np.array(kinds, np.int64), int(changed.sum()))
+        behind = 1 + writing.tombstones if len(kinds) > 1 else 0
+        found.place[of_moved] = np.where(found.kind[of_moved] == MOVED_TO, behind, 0)
+        return found
+
+    # ------------------------------------------------------------------------------------------- what tables say
+
+    def _groups(self, form: int, events: Events, tables: Tables) -> tuple[list[_Said], Array]:
+        """What tables say, and the number of what is said of each event."""
+        keys: list[tuple[int, TableId | None]]
+        if self._nameless:
+            keys, at = [(0, id) for id in tables.ids], tables.at
+        else:
+            found, at = np.unique(events.structure, return_inverse=True)
+            keys = [(int(number), None) for number in found]
+        said = []
+        for structure, id in keys:
+            known = self._said.get((form, structure, id))
+            if known is None:
+                known = self._said[form, structure, id] = self._say(self._writing.forms.blocks[form], structure, id)
+            said.append(known)
+        return said, at
+
+    def _say(self, block: Block, number: int, id: TableId | None) -> _Said:
+        writing, structure = self._writing, self._structures[number]
+        topics, schema, database = writing.topics, structure.schema, block.connector.database_in_topic
+        if id is not None and topics.route is not None:
+            raise _nameless_route()
+        table = schema.id if id is None else id
+        unrouted = topics.unrouted(table, database=database)
+        topic = topics.routed(table, database=database) or unrouted
+        base, first = (adjusted(name, writing.schema_names) for name in (topic, unrouted))
+        field = self._router_field(schema)
+        value = '{"before":'
+        values = (value, value)
+        key, header = ("", "}"), ("", "}")
+        if field is not None:
+            key = ("", f",{quoted(field[0])}:{quoted(field[1])}}}")
+        if writing.value_schemas:
+            opening, closing = structure.row_schema
+            values = (
+                _opening(opening, closing, base, block, writing.shape, transaction=True) + value,
+                _opening(opening, closing, base, block, writing.shape, transaction=not block.flag) + value,
+            )
+        if writing.key_schemas:
+            opening, closing = structure.key_schema(None if field is None else field[0])
+            key = (f'{{"schema":{opening}{base}{closing},"payload":', key[1] + "}")
+            opening, closing = structure.key_schema(None)
+            header = (f'{{"schema":{opening}{first}{closing},"payload":', header[1] + "}")
+        return _Said(topic, values, key, header, (base, first))
+
+    def _router_field(self, schema: TableSchema) -> tuple[str, str] | None:
+        """The field that a router adds to keys, and its value."""
+        topics = self._writing.topics
+        route = topics.route
+        if route is None or route.key_field is None or topics.routed(schema.id) is None:
+            return None
+        if route.key_field in {self._writing.rules.names(schema)[name] for name in schema.key}:
+            raise OptionError(
+                f"The key of table {schema.id} has a column '{route.key_field}' already.",
+                remedy="Set 'key_field_name' to another name.",
+            )
+        return route.key_field, route.key_value(topics.unrouted(schema.id))
+
+    # ---------------------------------------------------------------------------------------------------- values
+
+    def _values(
+        self, form: int, events: Events, images: Images, tables: Tables, said: list[_Said], group: Array
+    ) -> pa.StringArray:
+        writing, rows, block = self._writing, events.rows, self._writing.forms.blocks[form]
+        before, after = (self._image_json(events, images, name) for name in ("before", "after"))
+        transaction = rows.column("transaction")
+        none = transaction.is_null().to_numpy(zero_copy_only=False)
+        source = self._blocks.setdefault(form, SourceBlocks(block)).json(rows, tables, events.connector)
+        openings = pa.array([text for one in said for text in one.value], pa.string())
+        clock = self._clock(rows.column("capture_time"))
+        operation: list[str | Part] = [',"op":"', Part(LETTERS, at=events.kind), '"', *clock]
+        block_of = self._transaction(transaction, none, events.kind, seldom=block.flag)
+        rest = [*block_of, *operation] if writing.shape.transaction_first else [*operation, *block_of]
+        parts = [
+            Part(openings, at=2 * group + none), Part(before), ',"after":', Part(after), ',"source":', *source, *rest,
+            "}}" if writing.value_schemas else "}",
+        ]  # fmt: skip
+        return messages(_joined(parts), rows.num_rows)
+
+    def _image_json(self, events: Events, images: Images, name: str) -> pa.StringArray:
+        held = np.isin(events.kind, HAS_BEFORE if name == "before" else HAS_AFTER)
+        layouts = self._layouts
+
+        def spelled(column: int, texts: pa.StringArray, rows: Array) -> Sequence[str]:
+            return self._odd(events.rows, layouts.rows[column], texts, rows, in_key=False)
+
+        cells = images.cells(name, held)
+        as_null = None
+        if self._writing.modes.recorded_placeholders:
+            as_null = events.kind == DELETE
+        return cells.json(spelled, as_null)
+
+    def _clock(self, moments: pa.TimestampArray) -> list[str | Part]:
+        parts: list[str | Part] = [',"ts_ms":', Part(counted(moments, 1000))]
+        if self._writing.shape.fine_times:
+            parts += [',"ts_us":', Part(counted(moments, 1)), ',"ts_ns":', Part(nanoseconds(moments))]
+        return parts
+
+    @staticmethod
+    def _transaction(transaction: pa.StructArray, none: Array, kind: Array, *, seldom: bool) -> list[str | Part]:
+        """The block of the transaction; where it is seldom, nothing is written for none."""
+        if none.all():
+            return [] if seldom else [',"transaction":null']
+        # A changed key is two events of its transaction: the row carries the number of the first.
+        # One that is not known is 0, which no change has: Debezium's schema wants a number.
+        parts: list[str | Part] = ['{"id":', Part(pc.struct_field(transaction, "id"), quoted=True)]
+        for name in ("total_order", "data_collection_order"):
+            order = pc.struct_field(transaction, name)
+            number = np.where(
+                order.is_valid().to_numpy(zero_copy_only=False),
+                order.fill_null(0).to_numpy() + (kind == MOVED_TO),
+                0,
+            )
+            parts += [f',"{name}":', Part(pa.array(number).cast(pa.string()))]
+        if seldom:
+            found = messages([',"transaction":', *parts, "}"], none.size)
+            return [Part(pc.if_else(pa.array(none), "", found))]
+        found = messages([*parts, "}"], none.size)
+        return [',"transaction":', Part(pc.if_else(pa.array(none), pa.scalar(None, pa.string()), found))]
+
+    # ------------------------------------------------------------------------------------------------------ keys
+
+    def _keys(self, events: Events, images: Images, said: list[_Said], group: Array) -> pa.StringArray:
+        """The keys of events as texts; null for a table without one."""
+        old = np.isin(events.kind, (DELETE, MOVED_FROM))
+        keyed = self._layouts.keyed[events.structure]
+        found = self._key_json(events, images, keyed, old, from_map=events.kind != MOVED_FROM)
+        keys = _between([one.key for one in said], group, found)
+        if not keyed.all():
+            return pc.coalesce(keys, self._unkeyed(events, ~keyed, said, group))
+        return keys
+
+    def _key_json(self, events: Events, images: Images, asked: Array, old: Array, *, from_map: Array) -> pa.StringArray:
+        """The payloads of keys without the brace that closes them; null where a row has none, or is not asked for."""
+        layouts = self._layouts
+
+        def spelled(column: int, texts: pa.StringArray, rows: Array) -> Sequence[str]:
+            return self._odd(events.rows, layouts.key_columns[column], texts, rows, in_key=True)
+
+        parts = [cells.json(spelled) for cells in images.keys(old, asked, from_map)]
+        return parts[0] if len(parts) == 1 else pc.coalesce(*parts)
+
+    def _unkeyed(self, events: Events, asked: Array, said: list[_Said], group: Array) -> pa.StringArray:
+        """The keys of rows whose structure says no key, but which have one themselves."""
+        keys = events.rows.column("key")
+        asked = asked & keys.is_valid().to_numpy(zero_copy_only=False)
+        layouts = self._layouts
+        asked &= layouts.has_columns[events.structure]
+        if not asked.any():
+            return pa.nulls(asked.size, pa.string())
+
+        def spelled(column: int, texts: pa.StringArray, rows: Array) -> Sequence[str]:
+            return self._odd(events.rows, layouts.any_columns[column], texts, rows, in_key=True)
+
+        found = Cells.of_maps(layouts.any_key, keys, events.structure, asked).json(spelled)
+        if not self._writing.key_schemas:
+            return found
+        openings: list[str | None] = [None] * asked.size
+        for row in np.flatnonzero(asked).tolist():
+            names = [name for name, _ in keys[row].as_py()]
+            opening, closing = self._structures[int(events.structure[row])].any_key_schema(names)
+            openings[row] = f'{{"schema":{opening}{said[group[row]].base[0]}{closing},"payload":'
+        return pc.binary_join_element_wise(pa.array(openings, pa.string()), found, "}", "")
+
+    def _key_headers(
+        self, events: Events, images: Images, said: list[_Said], group: Array
+    ) -> list[tuple[str, str] | None] | None:
+        """For each event of a changed key the name of a header and the other key."""
+        away, here = events.kind == MOVED_FROM, events.kind == MOVED_TO
+        if not (away.any() or here.any()):
+            return None
+        # The other key: the new one for the delete, the old one for the create.
+        found = self._key_json(events, images, away | here, here, from_map=away)
+        texts = _between([one.header for one in said], group, found).to_pylist()
+        names = np.where(away, "__debezium.newkey", "__debezium.oldkey")
+        return [
+            (str(name), text) if moved and text is not None else None
+            for name, text, moved in zip(names, texts, away | here, strict=True)
+        ]
+
+    def _header_column(
+        self, form: int, connector: pa.DictionaryArray, keys: list[tuple[str, str] | None] | None, count: int
+    ) -> pa.ListArray:
+        name = self._writing.forms.blocks[form].connector.name
+        if self._headers is None:
+            if keys is None:
+                return pa.nulls(count, MESSAGES.field("headers").type)
+            made = [None if key is None else [{"key": key[0], "value": key[1].encode()}] for key in keys]
+            return pa.array(made, MESSAGES.field("headers").type)
+        return self._headers.column(name or connector, keys, count)
+
+    # ------------------------------------------------------------------------------------------------ odd values
+
+    def _odd(
+        self, rows: pa.RecordBatch, spelled: Spelled, texts: pa.StringArray, at: Array, *, in_key: bool
+    ) -> Sequence[str]:
+        """The JSON of texts that kernels leave."""
+        found = odd_texts(texts, spelled)
+        for n, text in enumerate(found):
+            if text is None:
+                found[n] = self._instead(rows, int(at[n]), spelled, texts[n].as_py(), in_key=in_key)
+        return [text or "null" for text in found]
+
+    def _instead(self, rows: pa.RecordBatch, row: int, spelled: Spelled, text: str, *, in_key: bool) -> str:
+        """What stands for a text that does not fit; raises where nothing may."""
+        column, wire, modes = spelled.column, spelled.wire, self._writing.modes
+        nearest = nearest_timestamp(text) if wire.limited else None
+        table = rows.column("table")[row].as_py() or {}
+        key = rows.column("key")[row].as_py()
+        key_said = "none" if key is None else key_text([value for _, value in key])
+        if nearest is not None and not modes.failing and not in_key:
+            path = ".".join(table[part] for part in ("schema", "name") if table.get(part))
+            first = f"table {path}, column {column.name}, key {key_said}"
+            self.out_of_range = self.out_of_range.with_one(first)
+            return "null" if column.nullable else str(nearest)
+        raise _misfit(table, spelled, key_said, in_key=in_key)
+
+    # -------------------------------------------------------------------------------------------------- metadata
+
+    def _of_metadata(self, batch: pa.RecordBatch, numbers: Array) -> list[tuple[Array, pa.RecordBatch]]:
+        """The messages of rows that are no data, made one by one."""
+        rows = batch.select(_OF_METADATA).take(pa.array(numbers))
+        times = pc.coalesce(rows.column("event_time"), rows.column("capture_time"))
+        rows = rows.set_column(rows.schema.get_field_index("event_time"), "event_time", times)
+        lines = rows.to_pylist()
+        found, kept = [], []
+        headers: list[Any] = []
+        for n, line in enumerate(lines):
+            line["source"] = dict(line["source"] or ())
+            if not self._metadata.takes(line):
+                continue
+            kept.append(n)
+            headers.append(None)
+            if line["op"] in EDGES:
+                found.append(self._metadata.edge(line))
+            elif line["op"] == HEARTBEAT:
+                found.append(self._metadata.heartbeat(line))
+            else:
+                message, context = self._schema_change(rows.slice(n, 1), line)
+                found.append(message)
+                headers[-1] = context
+        if not found:
+            return []
+        partition = [None if lines[n]["op"] in EDGES else 0 for n in kept]
+        columns = [
+            pa.array([message.topic for message in found], pa.string()),
+            pa.array(partition, pa.int32()),
+            pa.array([message.key.encode() for message in found], pa.binary()),
+            pa.array([message.value.encode() for message in found], pa.binary()),
+            pa.array(headers, MESSAGES.field("headers").type),
+            pa.array([message.position for message in found], pa.string()),
+        ]
+        return [(numbers[kept], pa.RecordBatch.from_arrays(columns, schema=MESSAGES))]
+
+    def _schema_change(self, row: pa.RecordBatch, line: dict[str, Any]) -> tuple[Message, Any]:
+        connector = line["source"].get("connector")
+        tables = Tables(row)
+        form = self._writing.forms.number(connector, tables.ids[0])
+        block = self._writing.forms.blocks[form]
+        said = pa.array([connector], pa.string()).dictionary_encode()
+        source = self._blocks.setdefault(form, SourceBlocks(block)).json(row, tables, said)
+        message = self._metadata.schema_change(line, form, messages(_joined(source), 1)[0].as_py())
+        headers = None
+        if self._headers is not None:
+            headers = self._headers.column(block.connector.name or said, None, 1)[0].as_py()
+        return message, headers
+
+
+def _opening(first: str, last: str, base: str, block: Block, shape: Shape, *, transaction: bool) -> str:
+    """What stands in front of a value's payload: its schema."""
+    row, end = f"{first}{base}", last.removesuffix("}")
+    rest = ",".join(to_text(field) for field in envelope_fields(shape, transaction=transaction))
+    version = f',"version":{shape.envelope_version}' if shape.envelope_version is not None else ""
+    return (
+        f'{{"schema":{{"type":"struct","fields":[{row}{end},"field":"before"}},{row}{end},"field":"after"}},'
+        f'{to_text(block.schema())},{rest}],"optional":false,"name":"{base}.Envelope"{version}}},"payload":'
+    )
+
+
+def _between(pieces: Sequence[tuple[str, str]], at: Array, texts: pa.StringArray) -> pa.StringArray:
+    """Texts with what opens and closes them; null stays null."""
+    opening, closing = (pa.array(found, pa.string()) for found in zip(*pieces, strict=True))
+    found = messages([Part(opening, at=at), Part(texts), Part(closing, at=at)], len(texts))
+    return pc.if_else(texts.is_valid(), found, pa.scalar(None, pa.string())) if texts.null_count else found
+
+
+def _joined(parts: Sequence[str | Part]) -> list[str | Part]:
+    """The same parts, with constants beside each other as one."""
+    found: list[str | Part] = []
+    for part in parts:
+        if isinstance(part, str) and found and isinstance(found[-1], str):
+            found[-1] += part
+        else:
+            found.append(part)
+    return found
+
+
+def _nameless_route() -> OptionError:
+    return OptionError(
+        "Option 'topic_route_regex' of format 'debezium_json' needs the names of the tables.",
+        remedy="Give the option 'schema' as a TableSchema, or rows whose schema rows are among them.",
+    )
+
+
+def _misfit(table: dict[str, str | None], spelled: Spelled, key: str, *, in_key: bool) -> FormatError:
+    column, wire = spelled.column, spelled.wire
+    path = ".".join(part for part in table.values() if part is not None)
+    kind = wire.semantic or wire.connect
+    if not wire.limited:
+        return FormatError(
+            f"A value of table {path}, column '{column.name}', can't be written as {kind}: "
+            f"it is not of the type {column.logical}."
+        )
+    return FormatError(
+        f"A value of table {path}, column {column.name!r}, key {key}, can't be written as {kind}.",
+        remedy=_REMEDY_OF_KEY if in_key else _REMEDY,
+    )

@@ -1,0 +1,188 @@
+"""Events of change rows: their kinds, and the images and keys that they hold, as maps or as structs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.formats.debezium.written import Spelled, Structure, columns_of, equal_values, typed_texts
+from headrace.wire.json_rows import Cells, JsonColumns, moved
+from headrace.wire.spans import Array
+
+DATA = ("r", "c", "u", "d", "t")
+MOVED_FROM, MOVED_TO = 5, 6
+LETTERS = pa.array([*DATA, "d", "c"])
+"""The operations of events by number: those of rows, and the two of a changed key."""
+READ, CREATE, UPDATE, DELETE, TRUNCATE = range(5)
+HAS_BEFORE, HAS_AFTER = (UPDATE, DELETE, MOVED_FROM), (READ, CREATE, UPDATE, MOVED_TO)
+
+
+@dataclass
+class Events:
+    """Events of one form: change rows, and what kind of event each gives.
+
+    Args:
+        rows: the change rows.
+        row: their numbers in the batch.
+        kind: the operation of each event, as its place in `LETTERS`.
+        place: the place of its message among those of the row.
+        structure: the number of its structure.
+        connector: the name of the connector of its row.
+    """
+
+    rows: pa.RecordBatch
+    row: Array
+    kind: Array
+    place: Array
+    structure: Array
+    connector: pa.DictionaryArray
+
+    def only(self, kept: Array) -> Events:
+        """Some of them, by their numbers, which may come more than once."""
+        rows, connector = (column.take(pa.array(kept)) for column in (self.rows, self.connector))
+        return Events(rows, self.row[kept], self.kind[kept], self.place[kept], self.structure[kept], connector)
+
+
+class Layouts:
+    """The columns of the structures that a task has met, as rows and keys are written of them."""
+
+    def __init__(self, structures: Sequence[Structure]) -> None:
+        self.structures = tuple(structures)
+        self.rows: list[Spelled] = [s for one in structures for s in one.row]
+        self.key_columns: list[Spelled] = [s for one in structures for s in one.key]
+        self.any_columns: list[Spelled] = [s for one in structures for s in one.any_key]
+        self.row: JsonColumns = columns_of([one.row for one in structures])
+        # The brace that closes a key stands behind what a router adds.
+        self.key: JsonColumns = columns_of([one.key for one in structures], "")
+        self.typed_key: JsonColumns = columns_of([one.typed_key for one in structures], "")
+        self.any_key: JsonColumns = columns_of([one.any_key for one in structures])
+        self.keyed: Array = np.array([bool(one.schema.key) for one in structures], np.bool_)
+        self.has_columns: Array = np.array([bool(one.schema.columns) for one in structures], np.bool_)
+        places = []
+        for one in structures:
+            place = {column.name: n for n, column in enumerate(one.schema.columns)}
+            places += [place[name] for name in one.schema.key]
+        self.key_places: Array = np.array(places, np.int64)
+
+
+class Images:
+    """The images of events, as maps or as structs of typed columns."""
+
+    def __init__(self, layouts: Layouts, events: Events, *, typed: bool) -> None:
+        self._layouts, self._events, self._typed = layouts, events, typed
+        self._texts: dict[str, list[pa.StringArray]] = {}
+        self._cells: dict[str, Cells] = {}
+
+    def key_moved(self) -> Array:
+        """Which updates changed the key: a key column that the old image carries and that differs."""
+        events, rows = self._events, self._events.rows
+        asked = (events.kind == UPDATE) & self._layouts.keyed[events.structure] if len(self._layouts.keyed) else None
+        if asked is None or not asked.any():
+            return np.zeros(events.kind.size, np.bool_)
+        asked &= rows.column("before").is_valid().to_numpy(zero_copy_only=False)
+        if self._typed:
+            return self._typed_moved(asked)
+        old = self.cells("before", np.isin(events.kind, HAS_BEFORE))
+        layouts = self._layouts
+        first, count = layouts.key.layout.first, layouts.key.layout.count
+        found = np.zeros(asked.size, np.bool_)
+        for own in self._own_keys(asked):
+            found |= moved(old, own, asked, layouts.key_places, first, count)
+        return found
+
+    def _own_keys(self, asked: Array) -> list[Cells]:
+        keys, events = self._events.rows.column("key"), self._events
+        found = [Cells.of_maps(self._layouts.key, keys, events.structure, asked)]
+        without = asked & keys.is_null().to_numpy(zero_copy_only=False)
+        if without.any():
+            found.append(Cells.of_maps(self._layouts.key, events.rows.column("after"), events.structure, without))
+        return found
+
+    def _typed_moved(self, asked: Array) -> Array:
+        rows, schema = self._events.rows, self._layouts.structures[0].schema
+        before, after = rows.column("before"), rows.column("after")
+        carried = self._carried("before")
+        found = np.zeros(asked.size, np.bool_)
+        for name, place in zip(schema.key, self._layouts.key_places, strict=True):
+            differs = ~equal_values(pc.struct_field(before, name), pc.struct_field(after, name))
+            found |= differs if carried is None else differs & carried[:, place]
+        return found & asked
+
+    def cells(self, name: str, held: Array) -> Cells:
+        """The cells of an image in the events that hold it."""
+        found = self._cells.get(name)
+        if found is not None:
+            return found
+        column, events = self._events.rows.column(name), self._events
+        if not self._typed:
+            found = Cells.of_maps(self._layouts.row, column, events.structure, held)
+        else:
+            present = held & column.is_valid().to_numpy(zero_copy_only=False)
+            found = Cells.of_columns(self._layouts.row, self._column_texts(name), present, self._carried(name))
+        self._cells[name] = found
+        return found
+
+    def _column_texts(self, name: str) -> list[pa.StringArray]:
+        found = self._texts.get(name)
+        if found is None:
+            columns = self._events.rows.column(name).flatten()
+            spelled = self._layouts.structures[0].row
+            found = [typed_texts(values, one) for values, one in zip(columns, spelled, strict=True)]
+            self._texts[name] = found
+        return found
+
+    def _carried(self, name: str) -> Array | None:
+        """Which columns the structs of a row carry; None where all carry all."""
+        absent = self._events.rows.column(f"{name}_absent")
+        if absent.null_count == len(absent):
+            return None
+        columns = self._layouts.structures[0].schema.columns
+        place = {column.name: n for n, column in enumerate(columns)}
+        carried = np.ones((len(absent), len(columns)), np.bool_)
+        for row in np.flatnonzero(absent.is_valid().to_numpy(zero_copy_only=False)):
+            carried[row, [place[name] for name in absent[int(row)].as_py() if name in place]] = False
+        return carried
+
+    def keys(self, old: Array, keyed: Array, from_map: Array) -> list[Cells]:
+        """The cells of keys, each event's in one of them.
+
+        Args:
+            old: whether the key is that of the old row.
+            keyed: whether the event has a key.
+            from_map: whether it is that of the row's `key`.
+        """
+        events, layouts = self._events, self._layouts
+        rows = events.rows
+        keys = rows.column("key")
+        has_map = keys.is_valid().to_numpy(zero_copy_only=False)
+        if self._typed:
+            return self._typed_keys(old, keyed)
+        direct = keyed & from_map & has_map
+        found = [Cells.of_maps(layouts.key, keys, events.structure, direct)]
+        rest = keyed & ~direct
+        if rest.any():
+            found += [
+                Cells.of_maps(layouts.key, rows.column(name), events.structure, rest & of)
+                for name, of in (("before", old), ("after", ~old))
+            ]
+        return found
+
+    def _typed_keys(self, old: Array, keyed: Array) -> list[Cells]:
+        rows, layouts, events = self._events.rows, self._layouts, self._events
+        keyed = keyed & (events.kind != TRUNCATE)
+        before, after = (rows.column(name).is_valid().to_numpy(zero_copy_only=False) for name in ("before", "after"))
+        there = np.where(old, before, after)
+        found = []
+        if (keyed & there).any():
+            choice = pa.array(old)
+            texts = []
+            for place in layouts.key_places:
+                new = self._column_texts("after")[place]
+                texts.append(pc.if_else(choice, self._column_texts("before")[place], new) if old.any() else new)
+            found.append(Cells.of_columns(layouts.typed_key, texts, keyed & there, None))
+        found.append(Cells.of_maps(layouts.key, rows.column("key"), events.structure, keyed & ~there))
+        return found

@@ -1,0 +1,71 @@
+"""The headers of messages: the context of the connector, and the other key of a changed one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.formats.change_messages import quoted
+from headrace.formats.codec import MESSAGES
+from headrace.wire.arrays import offsets_of
+
+_CONTEXT = "__debezium.context."
+_TYPE = MESSAGES.field("headers").type
+_WORDS = ("connectorLogicalName", "taskId", "connectorName", "runId")
+_NAME = _WORDS.index("connectorName")
+
+
+class Headers:
+    """Columns of headers with the context of shape 3.
+
+    Args:
+        prefix: the server's logical name.
+        run_id: what stands for the run.
+    """
+
+    def __init__(self, prefix: str, run_id: str) -> None:
+        self._values = [_text(json.dumps(text)) for text in (prefix, "0", "", run_id)]
+        self._same: dict[str, pa.StructArray] = {}
+
+    def column(
+        self, connector: str | pa.DictionaryArray, keys: Sequence[tuple[str, str] | None] | None, count: int
+    ) -> pa.ListArray:
+        """The headers of messages.
+
+        Args:
+            connector: the name of the connector, or of each message's.
+            keys: for each message the name and text of a header in front, if it has one.
+            count: how many messages there are.
+        """
+        if isinstance(connector, str) and keys is None:
+            entries = self._same.get(connector)
+            if entries is None or len(entries) < count * len(_WORDS):
+                entries = self._same[connector] = _entries([self._of(json.dumps(connector))] * max(count, 4_096))
+            offsets = np.arange(count + 1, dtype=np.int32) * np.int32(len(_WORDS))
+            return pa.ListArray.from_arrays(pa.array(offsets), entries.slice(0, count * len(_WORDS)), type=_TYPE)
+        names = [connector] * count if isinstance(connector, str) else connector.to_pylist()
+        context = {name: self._of(quoted(name or "")) for name in set(names)}
+        made = []
+        for n, name in enumerate(names):
+            key = None if keys is None else keys[n]
+            made.append(context[name] if key is None else [(key[0], key[1].encode()), *context[name]])
+        offsets = offsets_of(np.array([len(found) for found in made], np.int64))
+        return pa.ListArray.from_arrays(pa.array(offsets), _entries(made), type=_TYPE)
+
+    def _of(self, connector: str) -> list[tuple[str, bytes]]:
+        values = [*self._values]
+        values[_NAME] = _text(connector)
+        return [(f"{_CONTEXT}{word}", value) for word, value in zip(_WORDS, values, strict=True)]
+
+
+def _text(json_text: str) -> bytes:
+    return f'{{"schema":{{"type":"string","optional":false}},"payload":{json_text}}}'.encode()
+
+
+def _entries(lists: Sequence[Sequence[tuple[str, bytes]]]) -> pa.StructArray:
+    every = [entry for found in lists for entry in found]
+    columns = [pa.array([name for name, _ in every], pa.string()), pa.array([value for _, value in every], pa.binary())]
+    return pa.StructArray.from_arrays(columns, fields=list(_TYPE.value_type))

@@ -1,0 +1,291 @@
+"""Debezium's messages that are no data change events: schema changes, transaction edges and heartbeats.
+
+Source: recorded events of the SQL Server connector 1.7.2 and 3.6.1 (rows 12 to 19 and 22 of their list of
+differences), and of the MariaDB connector 3.0.8.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from headrace.formats.change_messages import quoted
+from headrace.formats.debezium.connect_schemas import listed, plain, struct
+from headrace.formats.debezium.connectors import Block, Forms
+from headrace.formats.debezium.shapes import Shape
+from headrace.formats.debezium.topics import Topics
+from headrace.wire.json_writer import to_text
+
+EDGES, HEARTBEAT, SCHEMA = ("begin", "end"), "heartbeat", "schema"
+CONNECTOR_SCHEMAS = "io.debezium.connector"
+# java.sql.Types.OTHER, where a source does not tell a column's JDBC type; the field is required.
+_OTHER_TYPE = 1111
+_EPOCH = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
+
+
+@dataclass(frozen=True)
+class Message:
+    """The texts of one message."""
+
+    topic: str
+    key: str
+    value: str
+    position: str | None
+
+
+@dataclass(frozen=True)
+class Metadata:
+    """What the rows that are not data become.
+
+    Args:
+        topics: where they go.
+        shape: the generation of events.
+        forms: the source blocks.
+        schema_changes: whether schema changes are written.
+        value_schemas: whether values carry their schema.
+        key_schemas: whether keys carry their schema.
+    """
+
+    topics: Topics
+    shape: Shape
+    forms: Forms
+    schema_changes: bool
+    value_schemas: bool
+    key_schemas: bool
+
+    def takes(self, row: Mapping[str, Any]) -> bool:
+        """Whether a row gives such a message."""
+        if row["op"] != SCHEMA:
+            return row["op"] in (*EDGES, HEARTBEAT)
+        source = row["source"]
+        return self.schema_changes and (source.get("change") is not None or source.get("ddl") is not None)
+
+    def edge(self, row: Mapping[str, Any]) -> Message:
+        """The beginning or end of a transaction."""
+        transaction, is_end = row["transaction"] or {}, row["op"] == "end"
+        id = _text(transaction.get("id"))
+        count = transaction.get("total_order") if is_end else None
+        collections = _collections(row["source"].get("data_collections")) if is_end else None
+        value = (
+            f'{{"status":"{row["op"].upper()}","id":{id},"event_count":{_text(count)},'
+            f'"data_collections":{_text(collections)}'
+        )
+        if self.shape.detailed:
+            value += f',"ts_ms":{_text(_milliseconds(row["event_time"]))}'
+        return self._message(
+            self.topics.transaction,
+            (transaction_key(self.shape), f'{{"id":{id}}}'),
+            (transaction_value(self.shape), value + "}"),
+            row["position"],
+        )
+
+    def heartbeat(self, row: Mapping[str, Any]) -> Message:
+        """A sign of life."""
+        return self._message(
+            self.topics.heartbeat,
+            (heartbeat_key(self.shape), f'{{"serverName":{quoted(self.topics.prefix)}}}'),
+            (heartbeat_value(self.shape), f'{{"ts_ms":{_text(_milliseconds(row["capture_time"]))}}}'),
+            row["position"],
+        )
+
+    def schema_change(self, row: Mapping[str, Any], form: int, source: str) -> Message:
+        """A change of a table's structure.
+
+        Args:
+            row: the row.
+            form: the number of its source block.
+            source: the block's JSON.
+        """
+        table, block = row["table"] or {}, self.forms.blocks[form]
+        parts = [
+            *([("ts_ms", _milliseconds(row["capture_time"]))] if self.shape.detailed else []),
+            ("databaseName", table.get("database")),
+            ("schemaName", table.get("schema") or None),
+            ("ddl", row["source"].get("ddl")),
+            ("tableChanges", self._changes(row, table)),
+        ]
+        value = f'{{"source":{source},' + _text(dict(parts))[1:]
+        return self._message(
+            self.topics.schema_changes,
+            (schema_change_key(self.shape, block), _text({"databaseName": table.get("database") or ""})),
+            (schema_change_value(self.shape, block), value),
+            self._position(row, table),
+        )
+
+    def _message(self, topic: str, key: tuple[str, str], value: tuple[str, str], position: str | None) -> Message:
+        texts = [
+            f'{{"schema":{schema},"payload":{text}}}' if wanted else text
+            for wanted, (schema, text) in ((self.key_schemas, key), (self.value_schemas, value))
+        ]
+        return Message(topic, texts[0], texts[1], position)
+
+    def _position(self, row: Mapping[str, Any], table: Mapping[str, Any]) -> str | None:
+        """Shape 3 tells the tables of a snapshot by the alphabet: their names, in hex up to a zero byte, come before
+        the place in the include list.
+        """
+        position: str | None = row["position"]
+        if not self.shape.detailed or row["snapshot"] is None or position is None:
+            return position
+        id = ".".join(table[part] for part in ("database", "schema", "name") if table.get(part) is not None)
+        parts = position.split("/")
+        return f"{'/'.join(parts[:2])}/{id.encode().hex()}00{parts[-1]}"
+
+    def _changes(self, row: Mapping[str, Any], table: Mapping[str, Any]) -> list[dict[str, Any]]:
+        kind, text = row["source"].get("change"), row["table_schema"]
+        # A statement whose effect nobody told has no changes of tables.
+        if kind is None and text is None:
+            return []
+        # What is dropped has no structure any more, where the schema allows that to be said.
+        known = None if text is None or (self.shape.detailed and kind == "DROP") else json.loads(text)
+        names = [table[part] for part in ("database", "schema", "name") if table.get(part)]
+        id = '"' + '"."'.join(names) + '"'
+        return [{"type": kind or "ALTER", "id": id, "table": None if known is None else self._table(known)}]
+
+    def _table(self, known: Mapping[str, Any]) -> dict[str, Any]:
+        detailed = self.shape.detailed
+        columns = known.get("columns")
+        found = {name: known.get(name) for name in ("defaultCharsetName", "primaryKeyColumnNames")}
+        found["columns"] = None if columns is None else [self._column(column) for column in columns]
+        return found | ({"comment": known.get("comment")} if detailed else {})
+
+    def _column(self, column: Mapping[str, Any]) -> dict[str, Any]:
+        said = column.get
+        found = {
+            "name": said("name"),
+            "jdbcType": _OTHER_TYPE if said("jdbcType") is None else said("jdbcType"),
+            "nativeType": None,
+            **{name: said(name) for name in ("typeName", "typeExpression", "charsetName", "length", "scale")},
+            **{name: said(name) for name in ("position", "optional")},
+            # The old generation did not know what numbers a column itself.
+            "autoIncremented": said("autoIncremented") if self.shape.detailed else False,
+            "generated": said("generated"),
+        }
+        more = ("comment", "defaultValueExpression", "enumValues") if self.shape.detailed else ()
+        return found | {name: said(name) for name in more}
+
+
+def _collections(text: str | None) -> list[dict[str, Any]] | None:
+    """The tables of a transaction and their counts, as a row says them."""
+    try:
+        found = None if text is None else json.loads(text)
+    except ValueError:
+        return None
+    if not isinstance(found, list):
+        return None
+    return [{name: one.get(name) for name in ("data_collection", "event_count")} for one in found]
+
+
+def _milliseconds(moment: datetime | None) -> int | None:
+    return None if moment is None else (moment - _EPOCH) // timedelta(milliseconds=1)
+
+
+def _text(value: Any) -> str:
+    """JSON text as Spark spells it."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return quoted(value)
+    if isinstance(value, Mapping):
+        return "{" + ",".join(f"{quoted(name)}:{_text(item)}" for name, item in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(_text, value)) + "]"
+    return str(value)
+
+
+def _named(shape: Shape, fields: list[dict[str, Any]], name: str, **more: Any) -> dict[str, Any]:
+    version = shape.metadata_version
+    return struct(fields, name=f"{CONNECTOR_SCHEMAS}.{name}", version=version, **{"optional": False, **more})
+
+
+@functools.cache
+def schema_change_key(shape: Shape, source: Block) -> str:
+    """The Connect schema of a schema change's key."""
+    return to_text(_named(shape, [plain("string", "databaseName")], f"{_last(source)}.SchemaChangeKey"))
+
+
+@functools.cache
+def schema_change_value(shape: Shape, source: Block) -> str:
+    """The Connect schema of a schema change."""
+    text, number, flag = "string", "int32", "boolean"
+    column = [
+        plain(text, "name"),
+        plain(number, "jdbcType"),
+        plain(number, "nativeType", optional=True),
+        plain(text, "typeName"),
+        plain(text, "typeExpression", optional=True),
+        plain(text, "charsetName", optional=True),
+        plain(number, "length", optional=True),
+        plain(number, "scale", optional=True),
+        plain(number, "position"),
+        *(plain(flag, name, optional=True) for name in ("optional", "autoIncremented", "generated")),
+    ]
+    texts = {"type": text, "optional": False}
+    if shape.detailed:
+        column += [plain(text, name, optional=True) for name in ("comment", "defaultValueExpression")]
+        column.append(listed(texts, "enumValues", optional=True))
+    table = [
+        plain(text, "defaultCharsetName", optional=True),
+        listed(texts, "primaryKeyColumnNames", optional=True),
+        listed(_named(shape, column, "schema.Column"), "columns", optional=False),
+    ]
+    if shape.detailed:
+        table.append(plain(text, "comment", optional=True))
+    change = [
+        plain(text, "type"),
+        plain(text, "id"),
+        _named(shape, table, "schema.Table", optional=shape.detailed, field="table"),
+    ]
+    fields = [
+        source.schema(),
+        *([plain("int64", "ts_ms")] if shape.detailed else []),
+        *(plain(text, name, optional=True) for name in ("databaseName", "schemaName", "ddl")),
+        listed(_named(shape, change, "schema.Change"), "tableChanges", optional=False),
+    ]
+    return to_text(_named(shape, fields, f"{_last(source)}.SchemaChangeValue"))
+
+
+def _last(source: Block) -> str:
+    return source.connector.namespace.removeprefix(f"{CONNECTOR_SCHEMAS}.")
+
+
+@functools.cache
+def transaction_key(shape: Shape) -> str:
+    """The Connect schema of the key of a transaction's edge."""
+    return to_text(_named(shape, [plain("string", "id")], "common.TransactionMetadataKey"))
+
+
+@functools.cache
+def transaction_value(shape: Shape) -> str:
+    """The Connect schema of a transaction's edge."""
+    counted = [plain("string", "data_collection"), plain("int64", "event_count")]
+    if shape.detailed:
+        collection = struct(counted, optional=True, name="event.collection", version=1)
+    else:
+        collection = struct(counted, optional=False)
+    fields = [
+        plain("string", "status"),
+        plain("string", "id"),
+        plain("int64", "event_count", optional=True),
+        listed(collection, "data_collections", optional=True),
+    ]
+    if shape.detailed:
+        fields.append(plain("int64", "ts_ms"))
+    return to_text(_named(shape, fields, "common.TransactionMetadataValue"))
+
+
+@functools.cache
+def heartbeat_key(shape: Shape) -> str:
+    """The Connect schema of a heartbeat's key."""
+    return to_text(_named(shape, [plain("string", "serverName")], "common.ServerNameKey"))
+
+
+@functools.cache
+def heartbeat_value(shape: Shape) -> str:
+    """The Connect schema of a heartbeat."""
+    return to_text(_named(shape, [plain("int64", "ts_ms")], "common.Heartbeat"))

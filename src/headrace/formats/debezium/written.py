@@ -1,0 +1,182 @@
+"""Rows of structures as they are written: columns, keys and schemas of each structure, made once in a task."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.changes import Column, TableSchema
+from headrace.changes.row import arrow_type
+from headrace.changes.types import arrow_text
+from headrace.formats.change_messages import quoted
+from headrace.formats.debezium.connect_schemas import FieldRules, key_schema, row_schema
+from headrace.formats.debezium.floats import java_texts
+from headrace.formats.debezium.wire_types import ValueModes, WireType, absent_text, wire_type
+from headrace.wire.json_rows import AS_IS, BOOLEAN, DAY, FLOAT, MOMENT, WHOLE, JsonColumn, JsonColumns
+from headrace.wire.json_writer import to_text
+from headrace.wire.spans import Array
+
+_BASE = "headrace.name.of.the.table"
+"""Stands for the name of a table's schemas while a schema's text is cut there."""
+_SHORTEST_DIGITS = 17
+
+
+class Spelled(NamedTuple):
+    """A column of a structure, and what is needed to spell its odd values."""
+
+    column: Column
+    wire: WireType
+    json: JsonColumn
+
+
+class Structure:
+    """What a structure says of its rows.
+
+    Args:
+        schema: the structure.
+        modes: how values are written.
+        rules: how columns become fields.
+        placeholder: whether columns that an image does not carry are told from NULL.
+        typed: whether images are structs of typed columns.
+    """
+
+    def __init__(
+        self, schema: TableSchema, modes: ValueModes, rules: FieldRules, *, placeholder: bool, typed: bool
+    ) -> None:
+        self.schema, self._modes, self._rules = schema, modes, rules
+        self._placeholder, self._typed = placeholder, typed
+        self._fields = rules.names(schema)
+
+    @cached_property
+    def row(self) -> list[Spelled]:
+        """The columns of images."""
+        return [self._spelled(column, in_key=False) for column in self.schema.columns]
+
+    @cached_property
+    def key(self) -> list[Spelled]:
+        """The columns of the key, from maps; null where a key does not hold them."""
+        return [self._spelled(column, in_key=True) for column in self.schema.key_columns]
+
+    @cached_property
+    def typed_key(self) -> list[Spelled]:
+        """The columns of the key, from structs."""
+        return [
+            one._replace(json=one.json._replace(code=code, first=first))
+            for one in self.key
+            for code, first in [typed_code(one.column, one.wire)]
+        ]
+
+    @cached_property
+    def any_key(self) -> list[Spelled]:
+        """All columns, for keys of rows whose structure says none: those that the key holds."""
+        columns = [self._spelled(column, in_key=True) for column in self.schema.columns]
+        return [s._replace(json=s.json._replace(null=None, absent=None)) for s in columns]
+
+    @cached_property
+    def row_schema(self) -> tuple[str, str]:
+        """The text of the rows' schema before and behind the name of the table."""
+        return _cut(to_text(row_schema(self.schema, _BASE, self._modes, self._rules)))
+
+    def key_schema(self, table_field: str | None) -> tuple[str, str]:
+        """The same of the key's; `table_field` is one that a router adds."""
+        return _cut(to_text(key_schema(self.schema, _BASE, self._modes, self._rules, table_field=table_field)))
+
+    def any_key_schema(self, names: Sequence[str]) -> tuple[str, str]:
+        """The same of a key of these columns, where the structure says none."""
+        known = tuple(name for name in names if name in self._fields)
+        return _cut(to_text(key_schema(replace(self.schema, key=known), _BASE, self._modes, self._rules)))
+
+    def has_field(self, name: str) -> bool:
+        """Whether a column of the key is called so on the wire."""
+        return name in {self._fields[column] for column in self.schema.key}
+
+    def _spelled(self, column: Column, *, in_key: bool) -> Spelled:
+        wire, name = wire_type(column, self._modes), f"{quoted(self._fields[column.name])}:"
+        default = wire.default(column) if self._modes.null_as_default and column.nullable else None
+        null = "null" if default is None else _json(default)
+        absent: str | None = null
+        if self._placeholder and not in_key:
+            stand_in = absent_text(column, self._modes)
+            if stand_in is not None:
+                absent = _json(wire.value(stand_in))
+            elif default is None and not self._modes.recorded_placeholders:
+                absent = None
+        code, first = wire.code, wire.first
+        if self._typed and not in_key:
+            code, first = typed_code(column, wire)
+        return Spelled(column, wire, JsonColumn(column.name, name, code, first, wire.second, null, absent))
+
+
+def _cut(text: str) -> tuple[str, str]:
+    first, _, last = text.partition(_BASE)
+    return first, last
+
+
+def columns_of(structures: Sequence[Sequence[Spelled]], closing: str = "}") -> JsonColumns:
+    """The columns of some structures, as objects are written of them."""
+    return JsonColumns([("{", [spelled.json for spelled in columns], closing) for columns in structures])
+
+
+def typed_code(column: Column, wire: WireType) -> tuple[int, int]:
+    """How the texts of a typed column are spelled, as `typed_texts` makes them."""
+    kind = arrow_type(column.logical)
+    if _is_direct(kind, wire):
+        return AS_IS, 0
+    if wire.code == FLOAT and pa.types.is_floating(kind):
+        # Arrow's texts are the shortest.
+        return FLOAT, _SHORTEST_DIGITS
+    return wire.code, wire.first
+
+
+def _is_direct(kind: pa.DataType, wire: WireType) -> bool:
+    types = pa.types
+    if wire.code == MOMENT:
+        return bool(types.is_timestamp(kind)) and not wire.limited
+    checks = {WHOLE: types.is_integer, BOOLEAN: types.is_boolean, DAY: types.is_date32}
+    return wire.code in checks and bool(checks[wire.code](kind))
+
+
+def typed_texts(values: pa.Array, spelled: Spelled) -> pa.StringArray:
+    """The texts of a typed column, to be written as its code says."""
+    column, wire = spelled.column, spelled.wire
+    if wire.code == FLOAT and pa.types.is_floating(values.type):
+        return values.cast(pa.string())
+    if not _is_direct(values.type, wire):
+        return arrow_text(values, column.logical)
+    if wire.code == DAY:
+        return values.cast(pa.int32()).cast(pa.string())
+    if wire.code != MOMENT:
+        return values.cast(pa.string())
+    micros = values.cast(pa.timestamp("us")).cast(pa.int64())
+    if wire.first == 6:
+        return micros.cast(pa.string())
+    counts = micros.fill_null(0).to_numpy() // 1000
+    texts = pa.array(counts).cast(pa.string())
+    return pc.if_else(micros.is_valid(), texts, pa.scalar(None, pa.string())) if micros.null_count else texts
+
+
+def odd_texts(texts: pa.StringArray, spelled: Spelled) -> list[str | None]:
+    """The JSON of texts that kernels leave; None for those that do not fit."""
+    if spelled.wire.code == FLOAT:
+        return java_texts(texts, single=spelled.wire.connect == "float")
+    found = [spelled.wire.value(text) for text in texts.to_pylist()]
+    return [None if value is None else _json(value) for value in found]
+
+
+def _json(value: object) -> str:
+    return quoted(value) if isinstance(value, str) else to_text(value)
+
+
+def equal_values(a: pa.Array, b: pa.Array) -> Array:
+    """Which values of two columns are equal; null equals null."""
+    same = pc.equal(a, b).fill_null(False)
+    both = pc.and_(a.is_null(), b.is_null())
+    if pa.types.is_floating(a.type):
+        both = pc.or_(both, pc.and_(pc.is_nan(a).fill_null(False), pc.is_nan(b).fill_null(False)))
+    return np.asarray(pc.or_(same, both).to_numpy(zero_copy_only=False))

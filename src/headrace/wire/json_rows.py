@@ -1,0 +1,641 @@
+"""Rows as JSON objects. Which columns a row has, what they are called and how each is spelled is data.
+
+Rows follow structures by number. A value of a row's column is a *cell*: the number of a canonical text, or that there
+is none. Kernels spell the ordinary text; what they leave is spelled by the caller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.wire.arrays import TextView, bitmap, text_array, text_view
+from headrace.wire.compiled import kernel
+from headrace.wire.json_writer import is_valid, put_quoted
+from headrace.wire.names import Names, NameTable, as_data, look_up
+from headrace.wire.spans import Array, U, byte, copy, same, set_bit
+from headrace.wire.typed import day_of
+
+ABSENT, NULL = -2, -1
+"""Numbers of texts that say that there is none."""
+
+AS_IS, QUOTED, WHOLE, BOOLEAN, FLOAT, DECIMAL, DAY, TIME, MOMENT, ZONED, CAPITALS, ODD = range(12)
+"""How a column's texts are written: as they are; as strings; as integers of `first` bits; as true or false; as Java
+writes binary numbers of at most `first` digits; as the bytes of a decimal with the scale `first`, in base64; as days
+since 1970; as units of a time, with `first` fraction digits and of `second` bits; the same of a timestamp since 1970;
+as strings without the zeros that end a fraction before a zone; as strings in capitals; one by one, by the caller."""
+
+_RAW, _STRING, _MADE, _CONSTANT, _SKIPPED, _LEFT = range(6)
+_ROOM, _MOST_ROOM = 32, 1 << 28
+_NONE = np.int64(-(2**62))
+_SIXTY_FOUR = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", np.uint8)
+_TRUE, _FALSE = as_data(b"true"), as_data(b"false")
+_LONGEST = np.array([10**n for n in range(19)], np.int64)
+
+
+class JsonColumn(NamedTuple):
+    """A column of a structure.
+
+    Args:
+        column: its name in the rows.
+        name: its name in the objects.
+        code: how its texts are written.
+        first: see the codes.
+        second: see the codes.
+        null: the JSON that stands for null; None where it is left out of the object.
+        absent: the JSON that stands where a row does not carry it; None where it is left out of the object.
+    """
+
+    column: str
+    name: str
+    code: int
+    first: int = 0
+    second: int = 0
+    null: str | None = "null"
+    absent: str | None = "null"
+
+
+class _Layout(NamedTuple):
+    """All columns of all structures as kernels take them; pieces of text are places in `data`, -1 for none."""
+
+    data: Array
+    first: Array
+    count: Array
+    opening: Array
+    closing: Array
+    name: Array
+    null: Array
+    absent: Array
+    code: Array
+    one: Array
+    two: Array
+
+
+class JsonColumns:
+    """The columns of some structures.
+
+    Args:
+        structures: the columns of each, with the texts that open and close its objects.
+    """
+
+    def __init__(self, structures: Sequence[tuple[str, Sequence[JsonColumn], str]]) -> None:
+        pieces: list[bytes] = []
+        size = 0
+
+        def piece(text: str | None) -> tuple[int, int]:
+            nonlocal size
+            if text is None:
+                return 0, -1
+            pieces.append(text.encode())
+            size += len(pieces[-1])
+            return size - len(pieces[-1]), size
+
+        columns = [column for _, found, _ in structures for column in found]
+        count = np.array([len(found) for _, found, _ in structures], np.int64)
+        openings = [piece(opening) for opening, _, _ in structures]
+        closings = [piece(closing) for _, _, closing in structures]
+        names = [piece(column.name) for column in columns]
+        nulls, absent = [piece(c.null) for c in columns], [piece(c.absent) for c in columns]
+        places = (np.array(found, np.int64).reshape(-1, 2) for found in (openings, closings, names, nulls, absent))
+        numbers = (np.array([c[n] for c in columns], np.int64) for n in (2, 3, 4))
+        self.layout = _Layout(as_data(b"".join(pieces)), np.cumsum(count) - count, count, *places, *numbers)
+        self.names = Names([[column.column for column in found] for _, found, _ in structures])
+
+
+class Cells:
+    """The cells of a column of rows.
+
+    Args:
+        columns: the columns.
+        structure: the number of each row's structure.
+        present: which rows there are; others have no object.
+        offsets: where the cells of each row begin, and where those of the last one end.
+        at: the number of each cell's text.
+        texts: the texts.
+    """
+
+    def __init__(
+        self, columns: JsonColumns, structure: Array, present: Array, offsets: Array, at: Array, texts: pa.StringArray
+    ) -> None:
+        self.columns, self.structure, self.present = columns, structure, present
+        self.offsets, self.at, self.texts = offsets, at, texts
+
+    @classmethod
+    def of_maps(cls, columns: JsonColumns, maps: pa.MapArray, structure: Array, present: Array) -> Cells:
+        """Cells of maps. Entries that the structure has no column for are left out; of a repeated one, the first is."""
+        present = present & maps.is_valid().to_numpy(zero_copy_only=False)
+        offsets = cls._offsets(columns, structure, present)
+        at = np.full(int(offsets[-1]), ABSENT, np.int32)
+        entries = np.ascontiguousarray(maps.offsets.to_numpy())
+        names, texts = text_view(maps.keys), text_view(maps.items)
+        _place(columns.layout, columns.names.table, structure, present, entries, names, texts, offsets, at)
+        return cls(columns, structure, present, offsets, at, maps.items)
+
+    @classmethod
+    def of_columns(
+        cls, columns: JsonColumns, texts: Sequence[pa.StringArray], present: Array, carried: Array | None
+    ) -> Cells:
+        """Cells of columns of texts, all of the first structure; `carried` says which a row carries."""
+        rows, count = len(present), len(texts)
+        at = np.arange(count, dtype=np.int32)[None, :] * np.int32(rows) + np.arange(rows, dtype=np.int32)[:, None]
+        for place, column in enumerate(texts):
+            if column.null_count:
+                at[column.is_null().to_numpy(zero_copy_only=False), place] = NULL
+        if carried is not None:
+            at[~carried] = ABSENT
+        structure = np.zeros(rows, np.int64)
+        offsets = cls._offsets(columns, structure, present)
+        every = pa.concat_arrays(texts) if texts else pa.array([], pa.string())
+        return cls(columns, structure, present, offsets, np.ascontiguousarray(at[present].reshape(-1)), every)
+
+    @staticmethod
+    def _offsets(columns: JsonColumns, structure: Array, present: Array) -> Array:
+        counts = np.where(present, columns.layout.count[structure], 0) if len(columns.layout.count) else present * 0
+        return np.concatenate([np.zeros(1, np.int64), np.cumsum(counts, dtype=np.int64)])
+
+    def json(
+        self, spelled: Callable[[int, pa.StringArray, Array], Sequence[str]], as_null: Array | None = None
+    ) -> pa.StringArray:
+        """The objects; null for rows that are not present.
+
+        Args:
+            spelled: the JSON of texts that kernels leave: of a column (its number among all), and their rows.
+            as_null: the rows whose absent columns are null.
+        """
+        layout, view, cells, rows = self.columns.layout, text_view(self.texts), self.at.size, self.present.size
+        start, end, how = np.empty(cells, np.int32), np.empty(cells, np.int32), np.empty(cells, np.uint8)
+        width = int(view.offsets[-1] - view.offsets[0])
+        made = np.empty(_ROOM * cells + width, np.uint8)
+        nulls = np.zeros(rows, np.bool_) if as_null is None else as_null
+        used = _spell(layout, self.structure, self.present, self.offsets, self.at, view, nulls, start, end, how, made)
+        left = np.flatnonzero(how == _LEFT)
+        if left.size:
+            made = self._settled(left, spelled, start, end, how, made[:used])
+        offsets, valid = np.empty(rows + 1, np.int32), bitmap(rows)
+        size = _measure(layout, self.structure, self.present, self.offsets, view.data, start, end, how, False)
+        if size > _MOST_ROOM:
+            size = _measure(layout, self.structure, self.present, self.offsets, view.data, start, end, how, True)
+        if size >= 2**31:
+            raise ValueError("the texts of one column have more than 2 GiB")
+        out = np.empty(size, np.uint8)
+        _write(
+            layout, self.structure, self.present, self.offsets, view.data, made, start, end, how, offsets, out, valid
+        )
+        return text_array(offsets, out, None if self.present.all() else valid)
+
+    def _settled(
+        self,
+        left: Array,
+        spelled: Callable[[int, pa.StringArray, Array], Sequence[str]],
+        start: Array,
+        end: Array,
+        how: Array,
+        made: Array,
+    ) -> Array:
+        """What was made, and behind it what the caller makes of the cells that are left."""
+        rows: Array = np.searchsorted(self.offsets, left, side="right") - 1
+        column = self.columns.layout.first[self.structure[rows]] + left - self.offsets[rows]
+        parts, at = [made.tobytes()], made.size
+        for number in np.unique(column):
+            here = np.flatnonzero(column == number)
+            texts = self.texts.take(pa.array(self.at[left[here]]))
+            for cell, text in zip(left[here], spelled(int(number), texts, rows[here]), strict=True):
+                parts.append(text.encode())
+                start[cell], end[cell], how[cell] = at, at + len(parts[-1]), _MADE
+                at += len(parts[-1])
+        return np.frombuffer(b"".join(parts), np.uint8).copy()
+
+    def texts_of(self, place: int) -> pa.StringArray:
+        """The texts of one column of rows that all follow the first structure; null for absent ones."""
+        at = self.at.reshape(-1, max(1, int(self.columns.layout.count[0])))[:, place]
+        return self.texts.take(pa.array(at, mask=at < 0))
+
+
+def moved(old: Cells, own: Cells, rows: Array, places: Array, first: Array, count: Array) -> Array:
+    """Which of the rows have another text in a column of `own` than in that of `old`, where `old` carries it.
+
+    Args:
+        old: cells of whole rows.
+        own: cells of some of their columns.
+        rows: whether a row is looked at.
+        places: the places of `own`'s columns in `old`, of all structures one behind the other.
+        first: where those of each structure begin.
+        count: how many each structure has.
+    """
+    found = np.zeros(rows.size, np.bool_)
+    _find_moved(
+        old.structure, old.present, old.offsets, old.at, text_view(old.texts),
+        own.present, own.offsets, own.at, text_view(own.texts), rows, places, first, count, found,
+    )  # fmt: skip
+    return found
+
+
+@kernel
+def _place(
+    layout: _Layout, table: NameTable, structure: Array, present: Array, entries: Array, names: TextView,
+    texts: TextView, offsets: Array, at: Array,
+) -> None:  # fmt: skip
+    for r in range(present.size):
+        if not present[r]:
+            continue
+        s = structure[r]
+        first, count, base = layout.first[s], layout.count[s], offsets[r]
+        k = np.int64(0)
+        for e in range(entries[r], entries[r + 1]):
+            i = names.offsets[U(e)]
+            size = names.offsets[U(e + 1)] - i
+            place = np.int64(-1)
+            is_next = k < count and table.size[U(first + k)] == size
+            if is_next and same(table.data, table.start[U(first + k)], names.data, i, size):
+                place = k
+            if place < 0:
+                place = np.int64(look_up(table, s, names.data, i, size))
+            if place >= 0:
+                if at[U(base + place)] == ABSENT:
+                    at[U(base + place)] = e if is_valid(texts, e) else NULL
+                k = place + 1
+
+
+@kernel
+def _same_texts(a: TextView, i: Any, b: TextView, j: Any) -> Any:
+    size = a.offsets[U(i + 1)] - a.offsets[U(i)]
+    if b.offsets[U(j + 1)] - b.offsets[U(j)] != size:
+        return False
+    return same(a.data, a.offsets[U(i)], b.data, b.offsets[U(j)], size)
+
+
+@kernel
+def _find_moved(
+    structure: Array, old_present: Array, old_offsets: Array, old_at: Array, old: TextView, own_present: Array,
+    own_offsets: Array, own_at: Array, own: TextView, rows: Array, places: Array, first: Array, count: Array,
+    found: Array,
+) -> None:  # fmt: skip
+    for r in range(rows.size):
+        if not rows[r] or not old_present[r] or not own_present[r]:
+            continue
+        s = structure[r]
+        for k in range(count[s]):
+            a = np.int64(old_at[U(old_offsets[r] + places[U(first[s] + k)])])
+            b = np.int64(own_at[U(own_offsets[r] + k)])
+            if a == ABSENT:
+                continue
+            if a < 0 or b < 0:
+                found[r] = found[r] or a >= 0 or b >= 0
+            elif not _same_texts(old, a, own, b):
+                found[r] = True
+
+
+@kernel
+def _spell(
+    layout: _Layout, structure: Array, present: Array, offsets: Array, at: Array, texts: TextView, as_null: Array,
+    start: Array, end: Array, how: Array, made: Array,
+) -> Any:  # fmt: skip
+    """Find or make the text of each cell; the number of bytes that were made."""
+    o = np.int64(0)
+    data = texts.data
+    for r in range(present.size):
+        if not present[r]:
+            continue
+        c = layout.first[structure[r]] - offsets[r]
+        for cell in range(offsets[r], offsets[r + 1]):
+            col = c + cell
+            v = np.int64(at[U(cell)])
+            if v < 0:
+                piece = layout.null[col] if v == NULL or as_null[r] else layout.absent[col]
+                start[cell], end[cell] = piece[0], piece[1]
+                how[cell] = _CONSTANT if piece[1] >= 0 else _SKIPPED
+                continue
+            i, j = np.int64(texts.offsets[U(v)]), np.int64(texts.offsets[U(v + 1)])
+            code = layout.code[col]
+            start[cell], end[cell] = i, j
+            if code == QUOTED:
+                how[cell] = _STRING
+                continue
+            if code == AS_IS:
+                how[cell] = _RAW
+                continue
+            if code == WHOLE:
+                how[cell] = _RAW if _is_whole(data, i, j, layout.one[col]) else _LEFT
+                continue
+            if code == BOOLEAN:
+                how[cell] = _RAW if _is_boolean(data, i, j) else _LEFT
+                continue
+            behind = np.int64(-1)
+            if code == DECIMAL:
+                behind = _put_decimal(made, o, data, i, j, layout.one[col])
+            elif code == FLOAT:
+                if _is_float(data, i, j, layout.one[col]):
+                    how[cell] = _RAW
+                    continue
+                behind = _put_float(made, o, data, i, j)
+            elif code == ZONED:
+                behind = _put_zoned(made, o, data, i, j)
+            elif code == CAPITALS:
+                behind = _put_capitals(made, o, data, i, j)
+            elif code != ODD:
+                count = _count(data, i, j, code, layout.one[col])
+                # A number of 32 bits holds no more, and 64 bits no less than `_NONE`.
+                if count != _NONE and (layout.two[col] != 32 or -2147483648 <= count <= 2147483647):
+                    behind = _put_number(made, o, count)
+            if behind < 0:
+                how[cell] = _LEFT
+                continue
+            start[cell], end[cell], how[cell] = o, behind, _MADE
+            o = behind
+    return o
+
+
+@kernel
+def _measure(
+    layout: _Layout, structure: Array, present: Array, offsets: Array, data: Array, start: Array, end: Array, how: Array,
+    exactly: Any,
+) -> Any:  # fmt: skip
+    """How many bytes are written: exactly, or at most, which does not look at them."""
+    total = np.int64(0)
+    for r in range(present.size):
+        if not present[r]:
+            continue
+        s = structure[r]
+        total += layout.opening[s, 1] - layout.opening[s, 0] + layout.closing[s, 1] - layout.closing[s, 0]
+        c = layout.first[s] - offsets[r]
+        for cell in range(offsets[r], offsets[r + 1]):
+            if how[cell] == _SKIPPED:
+                continue
+            i, j = np.int64(start[cell]), np.int64(end[cell])
+            total += 1 + layout.name[c + cell, 1] - layout.name[c + cell, 0] + j - i
+            if how[cell] == _STRING:
+                total += 2 if exactly else 2 + 5 * (j - i)
+                while exactly and i < j:
+                    b = byte(data, i)
+                    if b < 32:
+                        total += 5
+                    elif b == 34 or b == 92:
+                        total += 1
+                    i += 1
+    return total
+
+
+@kernel
+def _write(
+    layout: _Layout, structure: Array, present: Array, offsets: Array, data: Array, made: Array, start: Array,
+    end: Array, how: Array, starts: Array, out: Array, valid: Array,
+) -> None:  # fmt: skip
+    o = np.int64(0)
+    for r in range(present.size):
+        starts[r] = o
+        if not present[r]:
+            continue
+        set_bit(valid, r)
+        s = structure[r]
+        o = copy(out, o, layout.data, layout.opening[s, 0], layout.opening[s, 1] - layout.opening[s, 0])
+        c = layout.first[s] - offsets[r]
+        more = False
+        for cell in range(offsets[r], offsets[r + 1]):
+            kind = how[cell]
+            if kind == _SKIPPED:
+                continue
+            if more:
+                out[U(o)] = 44
+                o += 1
+            more = True
+            col = c + cell
+            o = copy(out, o, layout.data, layout.name[col, 0], layout.name[col, 1] - layout.name[col, 0])
+            i, j = np.int64(start[cell]), np.int64(end[cell])
+            if kind == _STRING:
+                o = put_quoted(out, o, data, i, j)
+            elif kind == _RAW:
+                o = copy(out, o, data, i, j - i)
+            elif kind == _MADE:
+                o = copy(out, o, made, i, j - i)
+            else:
+                o = copy(out, o, layout.data, i, j - i)
+        o = copy(out, o, layout.data, layout.closing[s, 0], layout.closing[s, 1] - layout.closing[s, 0])
+    starts[present.size] = o
+
+
+@kernel
+def _digits(data: Array, i: Any, j: Any) -> Any:
+    """The number that at most 18 digits mean; -1 for none, and for more."""
+    if i >= j or j - i > 18:
+        return np.int64(-1)
+    v = np.int64(0)
+    while i < j:
+        d = np.int64(byte(data, i)) - 48
+        if d < 0 or d > 9:
+            return np.int64(-1)
+        v = v * 10 + d
+        i += 1
+    return v
+
+
+@kernel
+def _is_whole(data: Array, i: Any, j: Any, bits: Any) -> Any:
+    negative = i < j and byte(data, i) == 45
+    k = i + 1 if negative else i
+    v = _digits(data, k, j)
+    if v < 0 or (byte(data, k) == 48 and (negative or j - k > 1)):
+        return False
+    most = np.int64(9223372036854775807)
+    if bits < 64:
+        most = (np.int64(1) << np.int64(bits - 1)) - 1
+    return v <= most + 1 if negative and bits < 64 else v <= most
+
+
+@kernel
+def _is_boolean(data: Array, i: Any, j: Any) -> Any:
+    return (j - i == 4 and same(_TRUE, 0, data, i, 4)) or (j - i == 5 and same(_FALSE, 0, data, i, 5))
+
+
+@kernel
+def _is_float(data: Array, i: Any, j: Any, most: Any) -> Any:
+    """Whether a text is spelled as Java does: from 0.001 up to 10,000,000, digits that say something, and a point."""
+    if i < j and byte(data, i) == 45:
+        i += 1
+    k = i
+    while k < j and 48 <= byte(data, k) <= 57:
+        k += 1
+    whole = k - i
+    if whole < 1 or whole > 7 or k + 1 >= j or byte(data, k) != 46 or (byte(data, i) == 48 and whole > 1):
+        return False
+    fraction = j - k - 1
+    if whole + fraction > most or (byte(data, j - 1) == 48 and fraction > 1):
+        return False
+    large = byte(data, i) != 48
+    first = k + 1
+    k = first
+    while k < j:
+        b = byte(data, k)
+        if b < 48 or b > 57:
+            return False
+        if b != 48 and k < first + 3:
+            large = True
+        k += 1
+    return large or (fraction == 1 and byte(data, first) == 48)
+
+
+@kernel
+def _put_float(out: Array, o: Any, data: Array, i: Any, j: Any) -> Any:
+    """A number without a point that Java writes with one; -1 for any other."""
+    k = i + 1 if i < j and byte(data, i) == 45 else i
+    if _digits(data, k, j) < 0 or j - k > 7 or (byte(data, k) == 48 and j - k > 1):
+        return np.int64(-1)
+    o = copy(out, o, data, i, j - i)
+    out[U(o)] = 46
+    out[U(o + 1)] = 48
+    return o + 2
+
+
+@kernel
+def _put_number(out: Array, o: Any, v: Any) -> Any:
+    u = U(v)
+    if v < 0:
+        out[U(o)] = 45
+        o += 1
+        u = U(0) - u
+    size, rest = 1, u // U(10)
+    while rest > U(0):
+        rest //= U(10)
+        size += 1
+    for k in range(size):
+        out[U(o + size - 1 - k)] = U(48) + u % U(10)
+        u //= U(10)
+    return o + size
+
+
+@kernel
+def _put_decimal(out: Array, o: Any, data: Array, i: Any, j: Any, scale: Any) -> Any:
+    """The bytes of a decimal of at most 18 digits, that has exactly the scale's; -1 for any other."""
+    negative = i < j and byte(data, i) == 45
+    if negative:
+        i += 1
+    v = np.int64(0)
+    if scale > 0:
+        point = j - scale - 1
+        if point <= i or byte(data, point) != 46 or j - i - 1 > 18:
+            return np.int64(-1)
+        high, low = _digits(data, i, point), _digits(data, point + 1, j)
+        if high < 0 or low < 0:
+            return np.int64(-1)
+        v = high * _LONGEST[U(scale)] + low
+    else:
+        v = _digits(data, i, j)
+        if v < 0:
+            return np.int64(-1)
+    if negative:
+        v = -v
+    size = 1
+    while size < 8 and not (-(np.int64(1) << np.int64(8 * size - 1)) <= v < (np.int64(1) << np.int64(8 * size - 1))):
+        size += 1
+    out[U(o)] = 34
+    o += 1
+    left = size
+    while left > 0:
+        taken = min(left, 3)
+        w = np.int64(0)
+        for k in range(taken):
+            w = (w << np.int64(8)) | ((v >> np.int64(8 * (left - 1 - k))) & np.int64(255))
+        w <<= np.int64(8 * (3 - taken))
+        for k in range(4):
+            out[U(o + k)] = _SIXTY_FOUR[U((w >> np.int64(18 - 6 * k)) & np.int64(63))] if k <= taken else np.uint8(61)
+        o += 4
+        left -= taken
+    out[U(o)] = 34
+    return o + 1
+
+
+@kernel
+def _count(data: Array, i: Any, j: Any, code: Any, unit: Any) -> Any:
+    """The count of a day, a time or a local timestamp in its ordinary spelling; `_NONE` for any other."""
+    if code == TIME:
+        return _time_count(data, i, j, unit)
+    if j - i < 10:
+        return _NONE
+    day = np.int64(day_of(data, i))
+    if day == _NONE or code == DAY:
+        return day if j - i == 10 else _NONE
+    if j - i < 19 or byte(data, i + 10) != 32 or byte(data, i + 13) != 58:
+        return _NONE
+    if _digits(data, i + 11, i + 13) > 23 or _digits(data, i + 14, i + 16) > 59 or _digits(data, i + 17, i + 19) > 59:
+        return _NONE
+    clock = _time_count(data, i + 11, j, unit)
+    per = _LONGEST[U(unit)]
+    # Nanoseconds are few: what is near their end is left.
+    if clock == _NONE or (unit == 9 and (day < -106750 or day > 106750)):
+        return _NONE
+    return day * 86400 * per + clock
+
+
+@kernel
+def _time_count(data: Array, i: Any, j: Any, unit: Any) -> Any:
+    negative = i < j and byte(data, i) == 45
+    if negative:
+        i += 1
+    k = i
+    while k < j and 48 <= byte(data, k) <= 57:
+        k += 1
+    if k - i < 2 or k - i > 6 or j - k < 6 or byte(data, k) != 58 or byte(data, k + 3) != 58:
+        return _NONE
+    h, m, s = _digits(data, i, k), _digits(data, k + 1, k + 3), _digits(data, k + 4, k + 6)
+    if m < 0 or s < 0:
+        return _NONE
+    nanos = np.int64(0)
+    if j - k > 6:
+        size = j - k - 7
+        if byte(data, k + 6) != 46 or size > 9:
+            return _NONE
+        nanos = _digits(data, k + 7, j)
+        if nanos < 0:
+            return _NONE
+        nanos *= _LONGEST[U(9 - size)]
+    count = (h * 3600 + m * 60 + s) * _LONGEST[U(unit)] + nanos // _LONGEST[U(9 - unit)]
+    return -count if negative else count
+
+
+@kernel
+def _put_zoned(out: Array, o: Any, data: Array, i: Any, j: Any) -> Any:
+    """`YYYY-MM-DDTHH:MM:SS.f` and a zone, without the zeros that end the fraction; -1 for any other."""
+    if j - i < 20:
+        return np.int64(-1)
+    for k in range(i, j):
+        b = byte(data, k)
+        if b < 32 or b > 126 or b == 34 or b == 92:
+            return np.int64(-1)
+    k = i + 19
+    last = k
+    if byte(data, k) == 46:
+        k += 1
+        while k < j and 48 <= byte(data, k) <= 57:
+            if byte(data, k) != 48:
+                last = k + 1
+            k += 1
+    if k >= j or not (byte(data, k) == 90 or byte(data, k) == 43 or byte(data, k) == 45):
+        return np.int64(-1)
+    if byte(data, k) == 90 and k + 1 != j:
+        return np.int64(-1)
+    for n in range(k + 1, j):
+        if not (48 <= byte(data, n) <= 58):
+            return np.int64(-1)
+    out[U(o)] = 34
+    o = copy(out, o + 1, data, i, last - i)
+    o = copy(out, o, data, k, j - k)
+    out[U(o)] = 34
+    return o + 1
+
+
+@kernel
+def _put_capitals(out: Array, o: Any, data: Array, i: Any, j: Any) -> Any:
+    """A text in capitals, of letters, digits and what stands between them; -1 for any other."""
+    out[U(o)] = 34
+    o += 1
+    while i < j:
+        b = byte(data, i)
+        if b < 32 or b > 126 or b == 34 or b == 92:
+            return np.int64(-1)
+        out[U(o)] = b - 32 if 97 <= b <= 122 else b
+        o += 1
+        i += 1
+    out[U(o)] = 34
+    return o + 1
