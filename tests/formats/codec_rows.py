@@ -34,8 +34,9 @@ def table_of(ddl: str) -> TableSchema:
 
 def arrow_format(name: str, **options: Any) -> ArrowFormat:
     """The format of that name; a DDL string as `schema` is read without Spark."""
-    if isinstance(options.get("schema"), str):
-        options["schema"] = table_of(options["schema"])
+    given = options.get("schema")
+    if isinstance(given, str) and not given.startswith(("{", "[")):
+        options["schema"] = table_of(given)
     found = format_named(name, options)
     assert isinstance(found, ArrowFormat)
     return found

@@ -13,9 +13,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from codec_rows import arrow_format, change_batch, changes_of_messages
+from pyspark.sql import Row
+
 from headrace.changes import Column, LogicalType, TableId, TableSchema
 from headrace.changes.key_text import key_text
 from headrace.changes.row import spark_schema
+from headrace.formats.codec import Facts, run_codec
+from headrace.formats.debezium.format import DebeziumJson
 from headrace.local_rows import local_rows
 
 FOLDER = Path(__file__).parents[1] / "golden" / "debezium_json"
@@ -172,9 +177,34 @@ def _row(group: list[Mapping[str, Any]], moved: bool) -> dict[str, Any]:
     }
 
 
-def rows(spark: Any, data: Iterable[Mapping[str, Any]], schemas: Iterable[TableSchema] = ()) -> Any:
-    """A DataFrame of change rows, `schema` rows first, positions in order."""
-    lines = [
+def encoded(data: Iterable[Mapping[str, Any]], schemas: Iterable[TableSchema] = (), **options: Any) -> list[Row]:
+    """The messages of change rows without Spark, `schema` rows first, in the order of their positions."""
+    known = list(schemas)
+    codecs = arrow_format("debezium_json", **options)
+    assert isinstance(codecs, DebeziumJson)
+    given = codecs.settings["schema"]
+    encoder = codecs.encoder(Facts(structures=tuple(known) if given is None else given.tables))
+    encoder.check()
+    changes = change_batch(_with_schema_rows(data, known))
+    found = [message for part in run_codec(encoder, [changes]) for message in part.to_pylist()]
+    for message in found:
+        message["headers"] = message["headers"] and [Row(**header) for header in message["headers"]]
+    return [Row(**message) for message in sorted(found, key=lambda message: message["position"])]
+
+
+def decoded(messages: Iterable[Row], **options: Any) -> list[dict[str, Any]]:
+    """The change rows of messages without Spark, in the order of their positions, with maps as dictionaries."""
+    lines = [(m.topic, 0, n, None, m.key, m.value, m.headers and [tuple(h) for h in m.headers])
+             for n, m in enumerate(messages)]  # fmt: skip
+    changes = changes_of_messages("debezium_json", lines, **options)
+    maps = [field.name for field in changes.schema if str(field.type).startswith("map")]
+    rows = [row for row in changes.to_pylist() if row["op"] is not None]
+    found = [row | {name: row[name] and dict(row[name]) for name in maps} for row in rows]
+    return sorted(found, key=lambda row: str(row["position"]))
+
+
+def _with_schema_rows(data: Iterable[Mapping[str, Any]], schemas: Iterable[TableSchema]) -> list[dict[str, Any]]:
+    lines: list[dict[str, Any]] = [
         {
             "op": "schema",
             "table": {"database": s.id.database, "schema": s.id.schema, "name": s.id.name},
@@ -184,13 +214,18 @@ def rows(spark: Any, data: Iterable[Mapping[str, Any]], schemas: Iterable[TableS
         }
         for s in schemas
     ]
-    lines += [{"position": f"{n:08}//", **row} for n, row in enumerate(data, 1)]
+    return lines + [{"position": f"{n:08}//", **row} for n, row in enumerate(data, 1)]
+
+
+def rows(spark: Any, data: Iterable[Mapping[str, Any]], schemas: Iterable[TableSchema] = ()) -> Any:
+    """A DataFrame of change rows, `schema` rows first, positions in order."""
+    lines = _with_schema_rows(data, schemas)
     kind = spark_schema()
     maps = ("key", "before", "after", "source")
     # Python hands maps over without their order, so they travel as entries.
     ddl = ", ".join(f"{f.name} {_ENTRIES if f.name in maps else f.dataType.simpleString()}" for f in kind)
-    data = [tuple(_entries(line.get(f.name)) if f.name in maps else line.get(f.name) for f in kind) for line in lines]
-    frame = local_rows(spark, data, ddl)
+    made = [tuple(_entries(line.get(f.name)) if f.name in maps else line.get(f.name) for f in kind) for line in lines]
+    frame = local_rows(spark, made, ddl)
     return frame.selectExpr(
         *(f"map_from_entries({f.name}) as {f.name}" if f.name in maps else f"`{f.name}`" for f in kind)
     )

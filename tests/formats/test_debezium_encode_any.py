@@ -21,9 +21,9 @@ REAL = Path(__file__).parents[1] / "golden" / "real_debezium"
 COMMON = ("ts_ms", "ts_us", "ts_ns", "snapshot", "db", "schema", "table", "sequence")
 
 
-def messages(spark: Any, rows: list[dict[str, Any]], schemas: list[TableSchema], **options: Any) -> list[Any]:
-    frame = recordings.rows(spark, rows, schemas)
-    return written(frame, **options)
+def messages(rows: list[dict[str, Any]], schemas: list[TableSchema], **options: Any) -> list[Any]:
+    given = {"topic_prefix": "s", "skipped_operations": "none"} | options
+    return recordings.encoded(rows, schemas, **given)
 
 
 def written(frame: Any, **options: Any) -> list[Any]:
@@ -115,14 +115,14 @@ def test_recorded_events_of_other_connectors_are_written_again(spark: Any, form:
     assert wrong == []
 
 
-def test_oracle_and_db2_have_their_facts_in_shape_3(spark: Any) -> None:
+def test_oracle_and_db2_have_their_facts_in_shape_3() -> None:
     table = TableSchema(TableId("PDB", "S", "T"), (Column("ID", 1, LogicalType("int32"), nullable=False),), ("ID",))
     oracle = {"connector": "oracle", "txId": "0a", "scn": "12", "ssn": "3", "redo_thread": "1", "commit_ts_ms": "9"}
     rows = [
         change("c", table, after={"ID": "1"}, source=oracle),
         change("c", table, after={"ID": "1"}, source={"connector": "db2", "commit_lsn": "c"}),
     ]
-    found = [(m.topic, json.loads(m.value)["source"]) for m in messages(spark, rows, [table])]
+    found = [(m.topic, json.loads(m.value)["source"]) for m in messages(rows, [table])]
     assert [topic for topic, _ in found] == ["s.S.T", "s.S.T"]
     facts = list(found[0][1])
     assert facts[:11] == [
@@ -136,14 +136,14 @@ def test_oracle_and_db2_have_their_facts_in_shape_3(spark: Any) -> None:
     assert list(found[1][1])[11:] == ["change_lsn", "commit_lsn"]
 
 
-def test_rows_that_say_no_connector_or_types_are_written_without_inventing(spark: Any) -> None:
+def test_rows_that_say_no_connector_or_types_are_written_without_inventing() -> None:
     rows = [
         change("c", after={"id": "1", "n": None}, key={"id": "1"}),
         change("u", before={"id": "1", "n": "a"}, after={"id": "2", "n": "a"}, key={"id": "2"}),
         change("c", after={"id": "5", "n": "x"}, key={"id": "5"}, source={"connector": 'vi"tess'}),
         change("c", after={"id": "6", "n": "x"}, key={"id": "6"}, source={"connector": "mysql"}),
     ]
-    found = messages(spark, rows, [], schemas_enable=True)
+    found = messages(rows, [], schemas_enable=True)
     assert [m.topic for m in found] == ["s.db.dbo.t"] * 6
     assert [json.loads(m.key)["payload"] for m in found] == [{"id": n} for n in ("1", "1", "1", "2", "5", "6")]
     events = [json.loads(m.value) for m in found if m.value]
@@ -199,9 +199,9 @@ EVERY = TableSchema(
 )
 
 
-def test_every_logical_type_has_a_wire_form(spark: Any) -> None:
+def test_every_logical_type_has_a_wire_form() -> None:
     image = {f"c{n}": text for n, (_, _, text, _, _) in enumerate(TYPES, 1)}
-    (found,) = messages(spark, [change("c", EVERY, after=image)], [EVERY], schemas_enable=True)
+    (found,) = messages([change("c", EVERY, after=image)], [EVERY], schemas_enable=True)
     event = json.loads(found.value)
     fields = event["schema"]["fields"][1]["fields"]
     for n, (kind, _, _, (connect, semantic), wire) in enumerate(TYPES):
@@ -243,12 +243,12 @@ DURATIONS = {
 }
 
 
-def test_numeric_intervals_are_microseconds(spark: Any) -> None:
+def test_numeric_intervals_are_microseconds() -> None:
     table = TableSchema(
         TableId("db", "s", "i"), tuple(Column(f"i{n}", n, LogicalType("interval")) for n in range(len(DURATIONS)))
     )
     image = {f"i{n}": text for n, text in enumerate(DURATIONS)}
-    (found,) = messages(spark, [change("c", table, after=image)], [table], **{"interval.handling.mode": "numeric"})
+    (found,) = messages([change("c", table, after=image)], [table], **{"interval.handling.mode": "numeric"})
     assert list(json.loads(found.value)["after"].values()) == list(DURATIONS.values())
 
 
@@ -384,7 +384,7 @@ def test_many_tables_are_told_apart(spark: Any) -> None:
         for n, table in enumerate(tables)
     ]
     options = {"schemas_enable": True, "decimal_handling_mode": "string"}
-    found = messages(spark, rows, tables, **options)
+    found = messages(rows, tables, **options)
     for n, message in enumerate(found):
         event = json.loads(message.value)
         assert message.topic == f"s.db.s.t{n}"

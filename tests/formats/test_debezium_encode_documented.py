@@ -13,7 +13,6 @@ import debezium_recordings as recordings
 import pytest
 
 from headrace.changes import Column, LogicalType, TableId, TableSchema
-from headrace.formats.convert import encode
 
 EVENTS = {
     connector: {event["case"]: event["event"] for event in recordings.events(f"{connector}_2.3")}
@@ -62,11 +61,9 @@ def row_of(event: Mapping[str, Any], schema: TableSchema) -> dict[str, Any]:
     }
 
 
-def written(spark: Any, rows: list[dict[str, Any]], schemas: list[TableSchema], **options: Any) -> list[Any]:
-    frame = recordings.rows(spark, rows, schemas)
+def written(rows: list[dict[str, Any]], schemas: list[TableSchema], **options: Any) -> list[Any]:
     given = {"shape": "2.3", "schemas_enable": True, "skipped_operations": "none", "tombstones_on_delete": False}
-    found = encode(frame, format="debezium_json", **given | options).collect()
-    return sorted(found, key=lambda row: row.position)
+    return recordings.encoded(rows, schemas, **given | options)
 
 
 def text(value: Any) -> str:
@@ -79,11 +76,9 @@ CASES = [("oracle", "server1", ORACLE), ("db2", "mydatabase", DB2)]
 
 
 @pytest.mark.parametrize(("connector", "prefix", "schema"), CASES, ids=["oracle", "db2"])
-def test_documented_row_events_are_written_byte_for_byte(
-    spark: Any, connector: str, prefix: str, schema: TableSchema
-) -> None:
+def test_documented_row_events_are_written_byte_for_byte(connector: str, prefix: str, schema: TableSchema) -> None:
     events = [EVENTS[connector][case] for case in ("create", "update", "delete")]
-    found = written(spark, [row_of(event, schema) for event in events], [schema], topic_prefix=prefix)
+    found = written([row_of(event, schema) for event in events], [schema], topic_prefix=prefix)
     assert [row.topic for row in found] == [f"{prefix}.{schema.id.schema}.CUSTOMERS"] * 3
     # The document shows the schema once.
     for row, event in zip(found, events, strict=True):
@@ -94,33 +89,31 @@ def test_documented_row_events_are_written_byte_for_byte(
 
 
 @pytest.mark.parametrize(("connector", "prefix", "schema"), CASES, ids=["oracle", "db2"])
-def test_documented_keys_are_written_byte_for_byte(
-    spark: Any, connector: str, prefix: str, schema: TableSchema
-) -> None:
+def test_documented_keys_are_written_byte_for_byte(connector: str, prefix: str, schema: TableSchema) -> None:
     # The Oracle document's key is of another schema than its values.
     named = schema if connector == "db2" else table_of("oracle", "", "INVENTORY", "CUSTOMERS")
     row = row_of(EVENTS[connector]["create"], named)
     row = row | {"key": {"ID": "1004"}, "after": row["after"] | {"ID": "1004"}}
-    (found,) = written(spark, [row], [named], topic_prefix=prefix)
+    (found,) = written([row], [named], topic_prefix=prefix)
     assert found.key.decode() == text(EVENTS[connector]["key"])
 
 
-def test_the_documented_truncate_is_written_byte_for_byte(spark: Any) -> None:
+def test_the_documented_truncate_is_written_byte_for_byte() -> None:
     event = EVENTS["oracle"]["truncate"]
     schema = table_of("oracle", "ORCLPDB1", "DEBEZIUM", "TEST_TABLE")
-    (found,) = written(spark, [row_of(event, schema)], [schema], topic_prefix="oracle_server", schemas_enable=False)
+    (found,) = written([row_of(event, schema)], [schema], topic_prefix="oracle_server", schemas_enable=False)
     assert found.key is None
     assert found.value.decode() == text(event["payload"])
 
 
-def test_rows_of_a_known_database_have_the_whole_block_and_its_schema(spark: Any) -> None:
+def test_rows_of_a_known_database_have_the_whole_block_and_its_schema() -> None:
     schema = table_of("oracle", "ORCLPDB1", "DEBEZIUM", "CUSTOMERS")
     row = row_of(EVENTS["oracle"]["update"], schema)
     moved = row | {
         "before": row["before"] | {"ID": "1"},
         "transaction": {"id": "6.9.809", "total_order": 1, "data_collection_order": 1},
     }
-    found = written(spark, [row, moved], [schema], topic_prefix="server1", tombstones_on_delete=True)
+    found = written([row, moved], [schema], topic_prefix="server1", tombstones_on_delete=True)
     assert [json.loads(m.key)["payload"]["ID"] for m in found] == [1004, 1, 1, 1004]
     assert [[h.key for h in m.headers or ()] for m in found] == [
         [],
@@ -141,10 +134,10 @@ def test_rows_of_a_known_database_have_the_whole_block_and_its_schema(spark: Any
         assert [field["field"] for field in fields["source"]["fields"]] == list(event["payload"]["source"])
 
 
-def test_a_transaction_is_told_where_the_documented_form_has_none(spark: Any) -> None:
+def test_a_transaction_is_told_where_the_documented_form_has_none() -> None:
     transaction = {"id": "x", "total_order": 3, "data_collection_order": 2}
     row = row_of(EVENTS["db2"]["create"], DB2) | {"transaction": transaction}
-    (found,) = written(spark, [row], [DB2], topic_prefix="mydatabase")
+    (found,) = written([row], [DB2], topic_prefix="mydatabase")
     event = json.loads(found.value)
     assert event["payload"]["transaction"] == transaction
     assert [field["field"] for field in event["schema"]["fields"]] == list(event["payload"])

@@ -7,12 +7,12 @@ from typing import Any
 
 import debezium_recordings as recordings
 import pytest
+from pyspark.sql import Row
 
 from headrace.changes import TableSchema
-from headrace.formats.convert import decode, encode, format_named
+from headrace.formats.convert import format_named
 from headrace.formats.debezium.shapes import SHAPES
 from headrace.formats.debezium.topics import topics
-from headrace.local_rows import local_rows
 
 SECOND = 1_559_729_470_000_000
 NAMES = ("connector", "change_lsn", "commit_lsn", "event_serial_no")
@@ -64,10 +64,9 @@ def rows_of(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
-def messages(spark: Any, rows: list[dict[str, Any]], *schemas: TableSchema, **options: Any) -> list[dict[str, Any]]:
-    frame = recordings.rows(spark, rows, schemas)
+def messages(rows: list[dict[str, Any]], *schemas: TableSchema, **options: Any) -> list[dict[str, Any]]:
     options = {"topic_prefix": "server1", "schemas_enable": True, "context_headers": True} | options
-    found = encode(frame, format="debezium_json", **options).collect()
+    found = recordings.encoded(rows, schemas, **options)
     return [
         {
             "topic": row.topic,
@@ -76,7 +75,7 @@ def messages(spark: Any, rows: list[dict[str, Any]], *schemas: TableSchema, **op
             "value": row.value and json.loads(row.value),
             "headers": [{"name": h.key, "value": json.loads(h.value)} for h in row.headers or ()],
         }
-        for row in sorted(found, key=lambda row: row.position)
+        for row in found
     ]
 
 
@@ -91,9 +90,9 @@ def without_run(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
 @pytest.mark.parametrize(
     ("release", "shape", "schemas"), [("1.7.2", "1.7", True), ("3.6.1", "3", True), ("3.6.1", "3", False)]
 )
-def test_recorded_metadata_is_written_again(spark: Any, release: str, shape: str, schemas: bool) -> None:
+def test_recorded_metadata_is_written_again(release: str, shape: str, schemas: bool) -> None:
     recorded = recordings.events(f"{release}_metadata")
-    got = without_run(messages(spark, rows_of(recorded), shape=shape, schemas_enable=schemas))
+    got = without_run(messages(rows_of(recorded), shape=shape, schemas_enable=schemas))
     # The change of a table comes behind the END of the transaction before it: END comes with its transaction.
     want = sorted(without_run(recorded), key=lambda e: e["topic"])
     got.sort(key=lambda e: e["topic"])
@@ -142,9 +141,9 @@ SILENT = [
 
 
 @pytest.mark.parametrize("shape", ["1.7", "3"])
-def test_drops_and_heartbeats_and_rows_without_a_message(spark: Any, shape: str) -> None:
+def test_drops_and_heartbeats_and_rows_without_a_message(shape: str) -> None:
     version = {"version": 1} if shape == "3" else {}
-    drop, heartbeat = messages(spark, [*SILENT, dropped(), HEARTBEAT], CUSTOMERS, shape=shape)
+    drop, heartbeat = messages([*SILENT, dropped(), HEARTBEAT], CUSTOMERS, shape=shape)
     (change,) = drop["value"]["payload"]["tableChanges"]
     assert (change["type"], change["id"]) == ("DROP", '"testDB"."dbo"."customers"')
     assert (change["table"] is None) == (shape == "3")
@@ -175,8 +174,8 @@ def test_drops_and_heartbeats_and_rows_without_a_message(spark: Any, shape: str)
     }
 
 
-def test_schema_changes_can_be_left_out(spark: Any) -> None:
-    found = messages(spark, [dropped(), HEARTBEAT], **{"include.schema.changes": "false"})
+def test_schema_changes_can_be_left_out() -> None:
+    found = messages([dropped(), HEARTBEAT], **{"include.schema.changes": "false"})
     assert [message["topic"] for message in found] == ["__debezium-heartbeat.server1"]
 
 
@@ -204,20 +203,16 @@ def text(value: Any) -> bytes:
     return json.dumps(value, separators=(",", ":")).encode()
 
 
-KAFKA = "topic string, partition int, offset long, timestamp timestamp, key binary, value binary"
-
-
 @pytest.mark.parametrize(
     ("shape", "schemas", "known"), [("1.7", True, {}), ("3", True, {}), ("3", False, {"schema": [CUSTOMERS]})]
 )
-def test_metadata_is_read_back(spark: Any, shape: str, schemas: bool, known: dict[str, Any]) -> None:
+def test_metadata_is_read_back(shape: str, schemas: bool, known: dict[str, Any]) -> None:
     recorded = recordings.events("1.7.2_metadata" if shape == "1.7" else "3.6.1_metadata")
     rows = [*rows_of(recorded), dropped(), HEARTBEAT]
-    written = messages(spark, rows, shape=shape, schemas_enable=schemas)
-    moment = recordings.instant(1)
-    lines = [(m["topic"], 0, n, moment, text(m["key"]), text(m["value"])) for n, m in enumerate(written)]
-    lines.append(("server1.other", 0, len(lines), None, None, b'{"ts_ms":1}'))
-    rows_found = recordings.collected(decode(local_rows(spark, lines, KAFKA), format="debezium_json", **known))
+    written = messages(rows, shape=shape, schemas_enable=schemas)
+    lines = [Row(topic=m["topic"], key=text(m["key"]), value=text(m["value"]), headers=None) for m in written]
+    lines.append(Row(topic="server1.other", key=None, value=b'{"ts_ms":1}', headers=None))
+    rows_found = recordings.decoded(lines, **known)
     *found, other = (row for row in rows_found if row["op"] != "schema" or row["source"])
     assert other["op"] == "error"
     originals = sorted(rows, key=lambda row: row["position"])

@@ -31,10 +31,8 @@ def change(op: str, schema: TableSchema = CUSTOMERS, **given: Any) -> dict[str, 
     }
 
 
-def written(spark: Any, changes: list[dict[str, Any]], *schemas: TableSchema, **options: Any) -> list[Any]:
-    frame = recordings.rows(spark, changes, schemas or [CUSTOMERS])
-    rows = encode(frame, format="debezium_json", **{"topic_prefix": "server1"} | options).collect()
-    return sorted(rows, key=lambda row: row.position)
+def written(changes: list[dict[str, Any]], *schemas: TableSchema, **options: Any) -> list[Any]:
+    return recordings.encoded(changes, schemas or [CUSTOMERS], **{"topic_prefix": "server1"} | options)
 
 
 def events(rows: list[Any]) -> list[tuple[Any, Any]]:
@@ -65,8 +63,8 @@ WITHOUT_TOMBSTONES = [(1, "c"), (1, "u"), (1, "d"), (2, "c"), (1, "d")]
         ({"skippedOperations": "none", "tombstonesOnDelete": "no"}, [*WITHOUT_TOMBSTONES, (None, "t")]),
     ],
 )
-def test_messages_per_operation(spark: Any, options: dict[str, Any], expected: list[Any]) -> None:
-    rows = written(spark, CHANGES, **options)
+def test_messages_per_operation(options: dict[str, Any], expected: list[Any]) -> None:
+    rows = written(CHANGES, **options)
     assert events(rows) == expected
     assert len({row.position for row in rows}) == len(rows)
 
@@ -110,7 +108,7 @@ MODES = {
 
 
 @pytest.mark.parametrize("option", MODES)
-def test_handling_modes_write_what_was_recorded(spark: Any, option: tuple[str, str]) -> None:
+def test_handling_modes_write_what_was_recorded(option: tuple[str, str]) -> None:
     names = [column for column, *_ in MODES[option]]
     snapshot = [e for e in recordings.events("3.6.1") if "all_types" in e["topic"]][:4]
     table = TableSchema(ALL_TYPES.id, tuple(c for c in ALL_TYPES.columns if c.name in ("id", *names)), ("id",))
@@ -118,7 +116,7 @@ def test_handling_modes_write_what_was_recorded(spark: Any, option: tuple[str, s
     for row, _ in recordings.changes([snapshot[0], snapshot[3]]):
         after = {name: text for name, text in row["after"].items() if name in ("id", *names)}
         rows.append(row | {"after": after, "schema_id": table.fingerprint})
-    one, four = written(spark, rows, table, **{"schemas_enable": True, option[0]: option[1]})
+    one, four = written(rows, table, **{"schemas_enable": True, option[0]: option[1]})
     one, four = json.loads(one.value), json.loads(four.value)
     fields = {field["field"]: field for field in one["schema"]["fields"][1]["fields"]}
     for column, (connect, name, default), first, fourth in MODES[option]:
@@ -154,21 +152,19 @@ NANOS = TableSchema(
         ("amount", "1.2", "column 'amount', can't be written as org.apache.kafka.connect.data.Decimal"),
     ],
 )
-def test_a_value_that_does_not_fit_stops_the_query_without_showing_it(
-    spark: Any, column: str, text: str, message: str
-) -> None:
+def test_a_value_that_does_not_fit_stops_the_query_without_showing_it(column: str, text: str, message: str) -> None:
     mode = "event_converting_failure_handling_mode"
     row = change("c", NANOS, after={"id": "1", "far": None, "amount": None} | {column: text}, key={"id": "1"})
     with pytest.raises(Exception, match=message) as caught:
-        written(spark, [row], NANOS, **{mode: "fail"})
+        written([row], NANOS, **{mode: "fail"})
     assert text not in str(caught.value)
     if column == "far":
-        (message_row,) = written(spark, [row], NANOS)
+        (message_row,) = written([row], NANOS)
         assert json.loads(message_row.value)["after"][column] is None
     else:
         # What is not of its column's type is never left out.
         with pytest.raises(Exception, match=message):
-            written(spark, [row], NANOS, **{mode: "warn"})
+            written([row], NANOS, **{mode: "warn"})
 
 
 @pytest.mark.parametrize(
@@ -179,16 +175,14 @@ def test_a_value_that_does_not_fit_stops_the_query_without_showing_it(
         ({"shape": "1.7"}, None),
     ],
 )
-def test_an_absent_column_is_told_from_null_where_the_shape_can(
-    spark: Any, options: dict[str, Any], expected: str | None
-) -> None:
+def test_an_absent_column_is_told_from_null_where_the_shape_can(options: dict[str, Any], expected: str | None) -> None:
     after = {name: text for name, text in JOHN.items() if name != "email"} | {"last_name": None}
-    (row,) = written(spark, [change("c", after=after)], **options)
+    (row,) = written([change("c", after=after)], **options)
     assert json.loads(row.value)["after"] == {"id": 1, "first_name": "John", "last_name": None, "email": expected}
 
 
-def test_images_in_another_order_are_written_in_the_table_s_order(spark: Any) -> None:
-    (row,) = written(spark, [change("c", after=dict(reversed(JOHN.items())))])
+def test_images_in_another_order_are_written_in_the_table_s_order() -> None:
+    (row,) = written([change("c", after=dict(reversed(JOHN.items())))])
     assert list(json.loads(row.value)["after"]) == list(JOHN)
 
 
@@ -199,18 +193,16 @@ def test_images_in_another_order_are_written_in_the_table_s_order(spark: Any) ->
         ("3", "my-server.d_b.dbo.odd__name", "my-server.d_b.dbo.odd__name.Value"),
     ],
 )
-def test_names_are_made_fit_for_kafka_and_avro(spark: Any, shape: str, topic: str, name: str) -> None:
+def test_names_are_made_fit_for_kafka_and_avro(shape: str, topic: str, name: str) -> None:
     odd = TableSchema(TableId("d b", "dbo", "odd ñname"), CUSTOMERS.columns, ("id",))
-    (row,) = written(
-        spark, [change("c", odd, after=JOHN)], odd, shape=shape, topic_prefix="my-server", schemas_enable=True
-    )
+    (row,) = written([change("c", odd, after=JOHN)], odd, shape=shape, topic_prefix="my-server", schemas_enable=True)
     assert row.topic == topic
     assert json.loads(row.value)["schema"]["fields"][0]["name"] == name
 
 
-def test_rows_of_an_unknown_structure_are_refused_by_name(spark: Any) -> None:
+def test_rows_of_an_unknown_structure_are_refused_by_name() -> None:
     with pytest.raises(Exception, match=r"table testDB\.dbo\.customers follow a structure that no schema row .*feed"):
-        written(spark, [change("c", after=JOHN) | {"schema_id": "feed"}])
+        written([change("c", after=JOHN) | {"schema_id": "feed"}])
 
 
 @pytest.mark.parametrize(
@@ -224,9 +216,9 @@ def test_rows_of_an_unknown_structure_are_refused_by_name(spark: Any) -> None:
         ({"tombstone_on_delete": "true"}, "Did you mean 'tombstones_on_delete'"),
     ],
 )
-def test_options_that_do_not_fit_are_refused(spark: Any, options: dict[str, Any], message: str) -> None:
+def test_options_that_do_not_fit_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(OptionError, match=message):
-        written(spark, [], **options)
+        written([], **options)
 
 
 def test_streaming_encode_needs_the_schema(spark: Any, tmp_path: Any) -> None:

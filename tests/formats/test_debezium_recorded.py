@@ -12,8 +12,6 @@ from typing import Any
 import debezium_recordings as recordings
 import pytest
 
-from headrace.formats.convert import encode
-
 VALUE_DEFECTS = {
     "1.7.2": {"c_varchar": "it's", "c_nvarchar": "日本", "c_time6": 3723123456, "c_time7": 3723123457000},
     "3.6.1": {"c_varchar": "it's"},
@@ -54,7 +52,7 @@ def written(row: Any) -> dict[str, Any]:
     }
 
 
-def expected_and_written(spark: Any, release: str, shape: str, **options: Any) -> tuple[list[Any], list[Any]]:
+def expected_and_written(release: str, shape: str, **options: Any) -> tuple[list[Any], list[Any]]:
     recorded = [corrected(event, release) for event in recordings.events(release)]
     pairs = list(recordings.changes(recorded))
     for _, group in pairs:
@@ -62,18 +60,18 @@ def expected_and_written(spark: Any, release: str, shape: str, **options: Any) -
             # One change row has one clock; the connector made these two events one after the other.
             clock = {k: v for k, v in group[0]["value"]["payload"].items() if k.startswith("ts_")}
             group[2]["value"]["payload"].update(clock)
-    changes = recordings.rows(spark, [row for row, _ in pairs], recordings.tables().values())
     options = {"schemas_enable": True, "null_as_default": True, "context_headers": True} | options
-    messages = encode(changes, format="debezium_json", topic_prefix="server1", shape=shape, **options)
-    got = [written(row) for row in sorted(messages.collect(), key=lambda row: row.position)]
+    changes, structures = [row for row, _ in pairs], recordings.tables().values()
+    messages = recordings.encoded(changes, structures, topic_prefix="server1", shape=shape, **options)
+    got = [written(row) for row in messages]
     want = [event for _, group in pairs for event in group]
     assert len(want) == len(recorded)
     return want, got
 
 
 @pytest.mark.parametrize(("release", "shape"), SHAPES)
-def test_every_recorded_event_is_written_again(spark: Any, release: str, shape: str) -> None:
-    want, got = expected_and_written(spark, release, shape)
+def test_every_recorded_event_is_written_again(release: str, shape: str) -> None:
+    want, got = expected_and_written(release, shape)
     assert len(got) == len(want)
     found = []
     for number, (ours, theirs) in enumerate(zip(got, want, strict=True)):
@@ -86,8 +84,8 @@ def test_every_recorded_event_is_written_again(spark: Any, release: str, shape: 
 
 
 @pytest.mark.parametrize(("release", "shape"), SHAPES[1:])
-def test_without_schemas_only_the_payloads_are_written(spark: Any, release: str, shape: str) -> None:
-    want, got = expected_and_written(spark, release, shape, schemas_enable=False)
+def test_without_schemas_only_the_payloads_are_written(release: str, shape: str) -> None:
+    want, got = expected_and_written(release, shape, schemas_enable=False)
     found = []
     for number, (ours, theirs) in enumerate(zip(got, want, strict=True)):
         for part in ("key", "value"):

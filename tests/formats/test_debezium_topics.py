@@ -11,9 +11,8 @@ import pytest
 
 from headrace.changes import Column, LogicalType, TableId, TableSchema
 from headrace.errors import OptionError
-from headrace.formats.convert import decode, encode, format_named
+from headrace.formats.convert import format_named
 from headrace.formats.debezium.topics import Substitution, pattern
-from headrace.local_rows import local_rows
 
 ID = Column("id", 1, LogicalType("int32"), "int identity", 10, 0, nullable=False, identity=True)
 TABLES = [
@@ -41,10 +40,8 @@ def change(op: str, schema: TableSchema, before: Any = None, after: Any = None) 
     }
 
 
-def messages(spark: Any, rows: list[dict[str, Any]], schemas: list[TableSchema], **options: Any) -> list[Any]:
-    frame = recordings.rows(spark, rows)
-    options = {"topic_prefix": "server1", "schemas_enable": True, "schema": schemas} | options
-    return sorted(encode(frame, format="debezium_json", **options).collect(), key=lambda row: row.position)
+def messages(rows: list[dict[str, Any]], schemas: list[TableSchema], **options: Any) -> list[Any]:
+    return recordings.encoded(rows, **{"topic_prefix": "server1", "schemas_enable": True, "schema": schemas} | options)
 
 
 def parsed(data: Any) -> Any:
@@ -84,19 +81,19 @@ def test_replacements_are_those_of_java(regex: str, replacement: str, text: str,
         ({"column.propagate.source.type": "dbo[.*"}, "it is no regular expression"),
     ],
 )
-def test_routes_that_can_t_be_are_refused(spark: Any, options: dict[str, Any], message: str) -> None:
+def test_routes_that_can_t_be_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(OptionError, match=message):
-        messages(spark, [], TABLES, **options)
+        messages([], TABLES, **options)
 
 
-def test_tables_of_one_topic_are_told_apart_by_their_keys(spark: Any) -> None:
+def test_tables_of_one_topic_are_told_apart_by_their_keys() -> None:
     one, two = TABLES
     rows = [
         change("c", one, after={"id": "1", "item": "a"}),
         change("u", two, {"id": "1", "item": "a"}, {"id": "2", "item": "a"}),
         change("c", LOG, after={"line": "x"}),
     ]
-    found = messages(spark, rows, [one, two, LOG], **ROUTE)
+    found = messages(rows, [one, two, LOG], **ROUTE)
     assert [row.topic for row in found] == ["server1.all_orders"] * 4 + ["server1.all_log"]
     field = "__dbz__physicalTableIdentifier"
     keys = [parsed(row.key) for row in found]
@@ -119,11 +116,7 @@ def test_tables_of_one_topic_are_told_apart_by_their_keys(spark: Any) -> None:
     assert parsed(header.value)["payload"] == {"id": 2}
     assert parsed(header.value)["schema"]["name"] == "server1.testDB.dbo.orders_2.Key"
 
-    lines = [(row.topic, 0, n, None, row.key, row.value) for n, row in enumerate(found)]
-    kafka = local_rows(
-        spark, lines, "topic string, partition int, offset long, timestamp timestamp, key binary, value binary"
-    )
-    back = [row for row in recordings.collected(decode(kafka, format="debezium_json")) if row["op"] != "schema"]
+    back = [row for row in recordings.decoded(found) if row["op"] != "schema"]
     assert [(row["op"], row["table"]["name"], row["key"]) for row in back if row["op"] != "tombstone"] == [
         ("c", "orders_1", {"id": "1"}),
         ("d", "orders_2", {"id": "1"}),
@@ -141,8 +134,8 @@ def test_tables_of_one_topic_are_told_apart_by_their_keys(spark: Any) -> None:
         ({"topic.regex": "other", "topic.replacement": "x"}, {"id": 1}),
     ],
 )  # fmt: skip
-def test_the_key_s_field_is_as_options_say(spark: Any, options: dict[str, Any], key: dict[str, Any]) -> None:
-    (row,) = messages(spark, [change("c", TABLES[0], after={"id": "1", "item": "a"})], TABLES, **ROUTE | options)
+def test_the_key_s_field_is_as_options_say(options: dict[str, Any], key: dict[str, Any]) -> None:
+    (row,) = messages([change("c", TABLES[0], after={"id": "1", "item": "a"})], TABLES, **ROUTE | options)
     assert parsed(row.key)["payload"] == key
 
 
@@ -176,9 +169,9 @@ ABOUT = "__debezium.source.column"
     ],
 )  # fmt: skip
 def test_source_types_stand_in_the_parameters_of_chosen_columns(
-    spark: Any, options: dict[str, Any], expected: dict[str, Any]
+    options: dict[str, Any], expected: dict[str, Any]
 ) -> None:
-    (row,) = messages(spark, [change("c", TYPED, after=ROW)], [TYPED], **options)
+    (row,) = messages([change("c", TYPED, after=ROW)], [TYPED], **options)
     schema = parsed(row.value)["schema"]
     found = {}
     for field in schema["fields"][1]["fields"]:
@@ -192,35 +185,30 @@ def test_source_types_stand_in_the_parameters_of_chosen_columns(
     assert all("parameters" not in field for field in parsed(row.key)["schema"]["fields"])
 
 
-def test_field_names_are_made_fit_for_avro_and_read_back(spark: Any) -> None:
+def test_field_names_are_made_fit_for_avro_and_read_back() -> None:
     key = TableSchema(TYPED.id, TYPED.columns, ("2nd",))
-    (row,) = messages(spark, [change("c", key, after=ROW)], [key], field_name_adjustment_mode="avro")
+    (row,) = messages([change("c", key, after=ROW)], [key], field_name_adjustment_mode="avro")
     value = parsed(row.value)
     names = ["id", "first_name", "amount", "_2nd"]
     assert list(value["payload"]["after"]) == names
     assert [field["field"] for field in value["schema"]["fields"][1]["fields"]] == names
     assert parsed(row.key)["payload"] == {"_2nd": "x"}
-    kafka = local_rows(
-        spark, [(row.topic, 0, row.key, row.value)], "topic string, offset int, key binary, value binary"
-    )
     options = {"schema": [key], "topic_prefix": "server1", "field_name_adjustment_mode": "avro"}
-    back = recordings.collected(decode(kafka, format="debezium_json", **options))[-1]
+    back = recordings.decoded([row], **options)[-1]
     assert (back["op"], back["key"], back["after"]) == ("c", {"2nd": "x"}, ROW)
 
 
-def test_names_that_would_become_one_are_refused(spark: Any) -> None:
+def test_names_that_would_become_one_are_refused() -> None:
     table = TableSchema(TYPED.id, (*TYPED.columns, Column("first-name", 5, LogicalType("string"))), ("id",))
     with pytest.raises(OptionError, match=re.escape("'first name' and 'first-name' of table testDB.dbo.typed both")):
-        messages(spark, [], [table], sanitize_field_names="true")
-    messages(spark, [], [table])
+        messages([], [table], sanitize_field_names="true")
+    messages([], [table])
 
 
 @pytest.mark.parametrize(
     ("as_null", "placeholders"), [(True, {"u": ["t"]}), (False, {"u": ["m", "t"], "d": ["m", "t"]})]
 )
-def test_values_that_a_change_leaves_out_are_as_chosen(
-    spark: Any, as_null: bool, placeholders: dict[str, list[str]]
-) -> None:
+def test_values_that_a_change_leaves_out_are_as_chosen(as_null: bool, placeholders: dict[str, list[str]]) -> None:
     large = TableSchema(
         TableId("testDB", "dbo", "large"),
         (
@@ -231,7 +219,7 @@ def test_values_that_a_change_leaves_out_are_as_chosen(
         ("id",),
     )
     rows = [change("u", large, {"id": "1"}, {"id": "1"}), change("d", large, {"id": "1"})]
-    found = messages(spark, rows, [large], unavailable_max_as_null=as_null, schemas_enable=False)
+    found = messages(rows, [large], unavailable_max_as_null=as_null, schemas_enable=False)
     values = [parsed(row.value) for row in found[:2]]
     assert {
         value["op"]: sorted(k for k, v in value["before"].items() if v == "__debezium_unavailable_value")
