@@ -350,8 +350,8 @@ def _spell(
 
 @kernel
 def _measure(
-    layout: _Layout, structure: Array, present: Array, offsets: Array, data: Array, start: Array, end: Array, how: Array,
-    exactly: Any,
+    layout: _Layout, structure: Array, present: Array, offsets: Array, data: Array, start: Array, end: Array,
+    how: Array, exactly: Any,
 ) -> Any:  # fmt: skip
     """How many bytes are written: exactly, or at most, which does not look at them."""
     total = np.int64(0)
