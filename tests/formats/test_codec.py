@@ -27,7 +27,8 @@ from headrace.formats.convert import format_named
 from headrace.wire.compiled import CACHE_VARIABLE
 
 FORMATS = ["canal_json", "dts_avro", "maxwell_json", "ogg_json", "shareplex_json", "debezium_json", "debezium_avro"]
-ENCODING = ["canal_json", "dts_avro", "maxwell_json", "ogg_json", "shareplex_json"]
+DATA = pa.array(["r", "c", "u", "d", "t"])
+ENCODING = ["canal_json", "dts_avro", "maxwell_json", "ogg_json", "shareplex_json", "debezium_json"]
 
 
 def messages_of(format: str) -> pa.RecordBatch:
@@ -42,7 +43,8 @@ def messages_of(format: str) -> pa.RecordBatch:
 
 def arrow_format(name: str) -> ArrowFormat:
     registry = registry_of(name)
-    found = format_named(name, {} if registry is None else {"registry": registry})
+    options = {"topic_prefix": "s"} if name == "debezium_json" else {}
+    found = format_named(name, options if registry is None else {**options, "registry": registry})
     assert isinstance(found, ArrowFormat)
     return found
 
@@ -76,10 +78,9 @@ def test_cutting_the_input_otherwise_changes_nothing(format: str, cuts: list[int
     assert [row["message"]["offset"] for row in rows] == sorted(row["message"]["offset"] for row in rows)
     if format not in ENCODING:
         return
-    (decoded,) = run_codec(codecs.decoder(Facts()), [messages])
-    changes = decoded.append_column("has_types", decoded.column("schema_id").is_valid())
-    sent = rows_of(codecs.encoder(facts_of(rows)), [changes])
-    assert rows_of(codecs.encoder(facts_of(rows)), cut(changes, cuts)) == sent
+    changes, facts = changes_of(format)
+    sent = rows_of(codecs.encoder(facts), [changes])
+    assert rows_of(codecs.encoder(facts), cut(changes, cuts)) == sent
 
 
 @pytest.mark.parametrize("format", FORMATS)
@@ -140,6 +141,10 @@ def changes_of(format: str) -> tuple[pa.RecordBatch, Facts]:
     """The samples of a format as an encoder takes them, and what the driver says of them."""
     (decoded,) = run_codec(arrow_format(format).decoder(Facts()), [messages_of(format)])
     facts = facts_of(decoded.to_pylist())
+    if format == "debezium_json":
+        # Its encoder writes no row that follows no structure; in Spark, one is found for those that name none.
+        named = pc.or_(decoded.column("schema_id").is_valid(), pc.invert(pc.is_in(decoded.column("op"), DATA)))
+        decoded = decoded.filter(named)
     return decoded.append_column("has_types", decoded.column("schema_id").is_valid()), facts
 
 
@@ -179,6 +184,7 @@ def test_values_of_two_megabytes_go_both_ways(format: str) -> None:
         }
         for number, text in enumerate(texts)
     ]  # fmt: skip
-    messages = sent(format, change_batch(rows), [table])
+    options = {"topic_prefix": "s", "schemas_enable": True} if format == "debezium_json" else {}
+    messages = sent(format, change_batch(rows), [table], **options)
     found = [row.after["LONG"] for row in events_of(format, as_kafka(messages)) if row.op == "c"]
     assert found == texts
