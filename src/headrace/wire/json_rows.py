@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from headrace.wire.arrays import TextView, bitmap, text_array, text_view
 from headrace.wire.compiled import kernel
-from headrace.wire.json_writer import is_valid, put_quoted
+from headrace.wire.json_writer import is_valid, put_number, put_quoted
 from headrace.wire.names import Names, NameTable, as_data, look_up
 from headrace.wire.spans import Array, U, byte, copy, same, set_bit
 from headrace.wire.typed import day_of
@@ -211,6 +211,8 @@ class Cells:
     def texts_of(self, place: int) -> pa.StringArray:
         """The texts of one column of rows that all follow the first structure; null for absent ones."""
         at = self.at.reshape(-1, max(1, int(self.columns.layout.count[0])))[:, place]
+        if not len(self.texts) or at.max(initial=ABSENT) < 0:
+            return pa.nulls(at.size, pa.string())
         return self.texts.take(pa.array(at, mask=at < 0))
 
 
@@ -339,7 +341,7 @@ def _spell(
                 count = _count(data, i, j, code, layout.one[col])
                 # A number of 32 bits holds no more, and 64 bits no less than `_NONE`.
                 if count != _NONE and (layout.two[col] != 32 or -2147483648 <= count <= 2147483647):
-                    behind = _put_number(made, o, count)
+                    behind = put_number(made, o, count)
             if behind < 0:
                 how[cell] = _LEFT
                 continue
@@ -486,23 +488,6 @@ def _put_float(out: Array, o: Any, data: Array, i: Any, j: Any) -> Any:
     out[U(o)] = 46
     out[U(o + 1)] = 48
     return o + 2
-
-
-@kernel
-def _put_number(out: Array, o: Any, v: Any) -> Any:
-    u = U(v)
-    if v < 0:
-        out[U(o)] = 45
-        o += 1
-        u = U(0) - u
-    size, rest = 1, u // U(10)
-    while rest > U(0):
-        rest //= U(10)
-        size += 1
-    for k in range(size):
-        out[U(o + size - 1 - k)] = U(48) + u % U(10)
-        u //= U(10)
-    return o + size
 
 
 @kernel

@@ -19,6 +19,7 @@ from headrace.wire.json_reader import skip_number
 from headrace.wire.spans import Array, U, copy, set_bit
 
 _PLAIN, _SHORT, _LONG = range(3)
+_QUOTED, _NUMBER = 1, 2
 _ESCAPE = np.zeros(256, np.uint8)
 """How a byte is written: as it is, by a letter behind a backslash, or by its number."""
 _ESCAPE[:32] = _LONG
@@ -85,10 +86,10 @@ def string_lists(offsets: Array, values: pa.StringArray, present: Array, plain: 
 class Part(NamedTuple):
     """A column of a message: `quoted` as a JSON string, else as the JSON text that it is. Null is `null`.
 
-    Rows share texts where `at` says the number of each row's.
+    It may be one of 64-bit integers. Rows share texts where `at` says the number of each row's.
     """
 
-    texts: pa.StringArray
+    texts: pa.StringArray | pa.Int64Array
     quoted: bool = False
     at: Array | None = None
 
@@ -96,42 +97,51 @@ class Part(NamedTuple):
 def messages(parts: Sequence[str | Part], rows: int) -> pa.StringArray:
     """One text for each row: constants and columns, one behind the other."""
     laid = [Part(pa.array([part], pa.string())) if isinstance(part, str) else part for part in parts]
-    data, starts, ends = _laid(laid, rows)
-    quoted = np.array([part.quoted for part in laid])
+    data, starts, ends, how = _laid(laid, rows)
     offsets = np.empty(rows + 1, np.int32)
-    out = np.empty(_room(_measure_messages(data, starts, ends, quoted)), np.uint8)
-    _write_messages(data, starts, ends, quoted, offsets, out)
+    out = np.empty(_room(_measure_messages(data, starts, ends, how)), np.uint8)
+    _write_messages(data, starts, ends, how, offsets, out)
     return text_array(offsets, out, None, 0)
 
 
 def members(parts: Mapping[str, Part], rows: int) -> pa.StringArray:
     """An object for each row; a member that is null is left out."""
-    data, starts, ends = _laid(list(parts.values()), rows)
-    quoted = np.array([part.quoted for part in parts.values()])
+    data, starts, ends, how = _laid(list(parts.values()), rows)
     names = text_view(pa.array([to_text(name) + ":" for name in parts], pa.string()))
-    room = _measure_messages(data, starts, ends, quoted) + rows * (int(names.offsets[-1]) + len(parts) + 2)
+    room = _measure_messages(data, starts, ends, how) + rows * (int(names.offsets[-1]) + len(parts) + 2)
     offsets, out = np.empty(rows + 1, np.int32), np.empty(_room(room), np.uint8)
-    _write_members(data, starts, ends, quoted, names, offsets, out)
+    _write_members(data, starts, ends, how, names, offsets, out)
     return text_array(offsets, out, None, 0)
 
 
-def _laid(parts: Sequence[Part], rows: int) -> tuple[Array, Array, Array]:
-    """The bytes of all columns, and where the value of each column and row begins and ends; -1 for null."""
-    texts = [part.texts for part in parts]
-    columns = [text_view(column) for column in texts]
-    sizes = [int(view.offsets[-1] - view.offsets[0]) for view in columns]
-    begins = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
-    data = np.concatenate([v.data[v.offsets[0] : v.offsets[-1]] for v in columns])
-    data.flags.writeable = False
-    starts, ends = np.empty((len(texts), rows), np.int64), np.empty((len(texts), rows), np.int64)
-    for number, (view, begin) in enumerate(zip(columns, begins[:-1], strict=True)):
-        places = view.offsets.astype(np.int64) - view.offsets[0] + begin
-        first, last, at = places[:-1], places[1:], parts[number].at
-        if texts[number].null_count:
-            last = last.copy()
-            last[texts[number].is_null().to_numpy(zero_copy_only=False)] = -1
-        starts[number], ends[number] = (first, last) if at is None else (first[at], last[at])
-    return data, starts, ends
+def _laid(parts: Sequence[Part], rows: int) -> tuple[Array, Array, Array, Array]:
+    """The bytes of all columns, where the value of each column and row begins and ends, and how columns are written.
+
+    Of a column of numbers, the value stands where it would begin. The end is -1 for null.
+    """
+    numbers = [pa.types.is_int64(part.texts.type) for part in parts]
+    how = np.array([_NUMBER if number else int(part.quoted) for part, number in zip(parts, numbers, strict=True)])
+    starts, ends = np.empty((len(parts), rows), np.int64), np.empty((len(parts), rows), np.int64)
+    data, begin = [], 0
+    for number, (texts, _, at) in enumerate(parts):
+        missing = texts.is_null().to_numpy(zero_copy_only=False) if texts.null_count else None
+        if numbers[number]:
+            starts[number] = texts.to_numpy() if missing is None else texts.fill_null(0).to_numpy()
+            ends[number] = 0 if missing is None else -missing.astype(np.int64)
+            continue
+        view = text_view(texts)
+        first, last = int(view.offsets[0]), int(view.offsets[-1])
+        data.append(view.data[first:last])
+        places = view.offsets + np.int64(begin - first)
+        begin += last - first
+        if missing is None:
+            starts[number], ends[number] = (places[:-1], places[1:]) if at is None else (places[at], places[1:][at])
+        else:
+            behind = np.where(missing, -1, places[1:])
+            starts[number], ends[number] = (places[:-1], behind) if at is None else (places[at], behind[at])
+    every = np.concatenate([*data, np.zeros(8, np.uint8)])
+    every.flags.writeable = False
+    return every, starts, ends, how
 
 
 def _room(size: int) -> int:
@@ -176,6 +186,24 @@ def put_quoted(out: Array, o: Any, data: Array, i: Any, end: Any) -> Any:
             o += 6
     out[U(o)] = 34
     return o + 1
+
+
+@kernel
+def put_number(out: Array, o: Any, v: Any) -> Any:
+    """Write a number; the index behind it."""
+    u = U(v)
+    if v < 0:
+        out[U(o)] = 45
+        o += 1
+        u = U(0) - u
+    size, rest = 1, u // U(10)
+    while rest > U(0):
+        rest //= U(10)
+        size += 1
+    for k in range(size):
+        out[U(o + size - 1 - k)] = U(48) + u % U(10)
+        u //= U(10)
+    return o + size
 
 
 @kernel
@@ -262,13 +290,15 @@ def _write_lists(
 
 
 @kernel
-def _measure_messages(data: Array, starts: Array, ends: Array, quoted: Array) -> Any:
+def _measure_messages(data: Array, starts: Array, ends: Array, how: Array) -> Any:
     total = 0
     for p in range(starts.shape[0]):
         for r in range(starts.shape[1]):
             if ends[p, r] < 0:
                 total += 4
-            elif quoted[p]:
+            elif how[p] == _NUMBER:
+                total += 20
+            elif how[p] == _QUOTED:
                 total += quoted_size(data, starts[p, r], ends[p, r])
             else:
                 total += ends[p, r] - starts[p, r]
@@ -276,7 +306,7 @@ def _measure_messages(data: Array, starts: Array, ends: Array, quoted: Array) ->
 
 
 @kernel
-def _write_messages(data: Array, starts: Array, ends: Array, quoted: Array, offsets: Array, out: Array) -> None:
+def _write_messages(data: Array, starts: Array, ends: Array, how: Array, offsets: Array, out: Array) -> None:
     o = 0
     for r in range(starts.shape[1]):
         offsets[r] = o
@@ -284,7 +314,9 @@ def _write_messages(data: Array, starts: Array, ends: Array, quoted: Array, offs
             i, end = starts[p, r], ends[p, r]
             if end < 0:
                 o = _put_null(out, o)
-            elif quoted[p]:
+            elif how[p] == _NUMBER:
+                o = put_number(out, o, i)
+            elif how[p] == _QUOTED:
                 o = put_quoted(out, o, data, i, end)
             else:
                 o = copy(out, o, data, i, end - i)
@@ -293,7 +325,7 @@ def _write_messages(data: Array, starts: Array, ends: Array, quoted: Array, offs
 
 @kernel
 def _write_members(
-    data: Array, starts: Array, ends: Array, quoted: Array, names: TextView, offsets: Array, out: Array
+    data: Array, starts: Array, ends: Array, how: Array, names: TextView, offsets: Array, out: Array
 ) -> None:
     o = 0
     for r in range(starts.shape[1]):
@@ -309,7 +341,12 @@ def _write_members(
                 out[U(o)] = 44
                 o += 1
             o = copy(out, o, names.data, names.offsets[p], names.offsets[p + 1] - names.offsets[p])
-            o = put_quoted(out, o, data, i, end) if quoted[p] else copy(out, o, data, i, end - i)
+            if how[p] == _NUMBER:
+                o = put_number(out, o, i)
+            elif how[p] == _QUOTED:
+                o = put_quoted(out, o, data, i, end)
+            else:
+                o = copy(out, o, data, i, end - i)
         out[U(o)] = 125
         o += 1
     offsets[starts.shape[1]] = o

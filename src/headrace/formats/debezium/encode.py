@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from headrace.changes import TableId, TableSchema
 from headrace.changes.key_text import key_text
 from headrace.errors import FormatError, OptionError
-from headrace.formats.change_messages import counted, picked, quoted, rows_of, unknown_structure
+from headrace.formats.change_messages import picked, quoted, rows_of, unknown_structure
 from headrace.formats.codec import MESSAGES, Codec, Facts, in_order
 from headrace.formats.debezium.connect_schemas import FieldRules, adjusted, envelope_fields
 from headrace.formats.debezium.connectors import Block, Forms
@@ -39,7 +39,7 @@ from headrace.formats.debezium.events import (
 from headrace.formats.debezium.headers import Headers
 from headrace.formats.debezium.metadata import EDGES, HEARTBEAT, SCHEMA, Message, Metadata
 from headrace.formats.debezium.shapes import Shape
-from headrace.formats.debezium.source_blocks import SourceBlocks, Tables, connectors, nanoseconds
+from headrace.formats.debezium.source_blocks import SourceBlocks, Tables, connectors, milliseconds, nanoseconds
 from headrace.formats.debezium.topics import Topics
 from headrace.formats.debezium.wire_types import ValueModes, wire_type
 from headrace.formats.debezium.written import Spelled, Structure, odd_texts
@@ -397,9 +397,9 @@ class DebeziumEncoder(Codec):
         return cells.json(spelled, as_null)
 
     def _clock(self, moments: pa.TimestampArray) -> list[str | Part]:
-        parts: list[str | Part] = [',"ts_ms":', Part(counted(moments, 1000))]
+        parts: list[str | Part] = [',"ts_ms":', Part(milliseconds(moments))]
         if self._writing.shape.fine_times:
-            parts += [',"ts_us":', Part(counted(moments, 1)), ',"ts_ns":', Part(nanoseconds(moments))]
+            parts += [',"ts_us":', Part(moments.cast(pa.int64())), ',"ts_ns":', Part(nanoseconds(moments))]
         return parts
 
     @staticmethod
@@ -417,7 +417,7 @@ class DebeziumEncoder(Codec):
                 order.fill_null(0).to_numpy() + (kind == MOVED_TO),
                 0,
             )
-            parts += [f',"{name}":', Part(pa.array(number).cast(pa.string()))]
+            parts += [f',"{name}":', Part(pa.array(number))]
         if seldom:
             found = messages([',"transaction":', *parts, "}"], none.size)
             return [Part(pc.if_else(pa.array(none), "", found))]

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.changes import TableId
-from headrace.formats.change_messages import counted, quoted
+from headrace.formats.change_messages import quoted
 from headrace.formats.debezium.connectors import Block, Fact
 from headrace.wire.json_rows import QUOTED, WHOLE, Cells, JsonColumn, JsonColumns
 from headrace.wire.json_writer import Part
@@ -83,7 +83,7 @@ class SourceBlocks:
         moments = rows.column("event_time")
         facts = Cells.of_maps(self._facts, rows.column("source"), same, every).json(self._left)
         opening: list[str | Part] = ['{"version":', self._version(name, version)]
-        named: list[str | Part] = [',"name":', self._name(name), ',"ts_ms":', Part(counted(moments, 1000))]
+        named: list[str | Part] = [',"name":', self._name(name), ',"ts_ms":', Part(milliseconds(moments))]
         if block.documented:
             return [*opening, *named, Part(facts), ',"snapshot":', self._mark(rows.column("snapshot")), "}"]
         parts = [*opening, ',"connector":', _shared(connector), *named]
@@ -91,7 +91,7 @@ class SourceBlocks:
         if not block.flag:
             parts += [',"sequence":', Part(sequence, quoted=True)]
         if block.fine_times:
-            parts += [',"ts_us":', Part(counted(moments, 1)), ',"ts_ns":', Part(nanoseconds(moments))]
+            parts += [',"ts_us":', Part(moments.cast(pa.int64())), ',"ts_ns":', Part(nanoseconds(moments))]
         if block.named_schema:
             parts += [',"schema":', tables.part(1, nullable=block.connector.schema is None)]
         return [*parts, ',"table":', tables.part(2, nullable=True), Part(facts), "}"]
@@ -140,10 +140,19 @@ def _shared(found: pa.DictionaryArray) -> Part:
     return Part(pa.array([*words, None], pa.string()), at=at)
 
 
-def nanoseconds(moments: pa.TimestampArray) -> pa.StringArray:
+def nanoseconds(moments: pa.TimestampArray) -> pa.Int64Array:
     """Moments in nanoseconds since 1970, which 64 bits hold up to the year 2262; null beyond."""
     micros = moments.cast(pa.int64())
     count = micros.fill_null(0).to_numpy()
     held = np.abs(count) <= 9_223_372_036_854_775
+    if held.all() and not micros.null_count:
+        return pa.array(count * 1000)
     missing = ~held | micros.is_null().to_numpy(zero_copy_only=False)
-    return pa.array(np.where(held, count, 0) * 1000, mask=missing).cast(pa.string())
+    return pa.array(np.where(held, count, 0) * 1000, mask=missing)
+
+
+def milliseconds(moments: pa.TimestampArray) -> pa.Int64Array:
+    """Moments in whole milliseconds since 1970."""
+    micros = moments.cast(pa.int64())
+    whole = micros.fill_null(0).to_numpy() // 1000
+    return pa.array(whole, mask=micros.is_null().to_numpy(zero_copy_only=False) if micros.null_count else None)

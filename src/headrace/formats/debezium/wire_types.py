@@ -85,13 +85,13 @@ class WireType:
 
     Args:
         connect: Kafka Connect's type name.
-        value: the JSON value of a canonical text; None where the text does not fit. Never None where not `checked`.
+        value: the JSON value of a canonical text; None where the text does not fit.
         code: how kernels spell it (see `wire.json_rows`); they leave what they can't to `value`.
         first: of the code.
         second: of the code.
         semantic: the schema name that says what the value means, if any.
         parameters: the schema's parameters.
-        checked: whether there are texts that do not fit.
+        checked: whether canonical texts are looked at; else each is a value, and a placeholder may stand for one.
         constant: the JSON value of a default, where that is another.
         fields: the schema's fields, of a struct.
         doc: the schema's documentation, where Debezium has one.
@@ -167,11 +167,18 @@ def _native(column: Column) -> str:
 
 def _bytes(column: Column, modes: ValueModes) -> WireType:
     if modes.binary == "hex":
-        return WireType("string", lambda text: base64.b64decode(text).hex(), checked=False)
+        return WireType("string", _hex, checked=False)
     if modes.binary == "base64-url-safe":
         safe = str.maketrans("+/", "-_")
         return WireType("string", lambda text: text.translate(safe), checked=False)
     return WireType("bytes" if modes.binary == "bytes" else "string", _as_is, QUOTED, checked=False)
+
+
+def _hex(text: str) -> str | None:
+    try:
+        return base64.b64decode(text).hex()
+    except ValueError:
+        return None
 
 
 def _decimal(column: Column, modes: ValueModes) -> WireType:
