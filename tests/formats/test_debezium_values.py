@@ -24,7 +24,7 @@ MODES = [
     ValueModes(times="nanoseconds", decimals="string", binary="hex"),
     ValueModes(times="isostring", binary="base64-url-safe"),
 ]
-NEAR = st.text(st.sampled_from("0123456789-+.:TZ eE/truefalsn_aA\"\\\u00e9"), max_size=32)
+NEAR = st.text(st.sampled_from('0123456789-+.:TZ eE/truefalsn_aA"\\\u00e9'), max_size=32)
 
 
 def written(column: Column, modes: ValueModes, texts: list[str], *, by_kernels: bool) -> list[str]:
@@ -37,7 +37,8 @@ def written(column: Column, modes: ValueModes, texts: list[str], *, by_kernels: 
 
     values = pa.array(texts, pa.string())
     columns = JsonColumns([("", [json_column], "")])
-    found: list[str] = Cells.of_columns(columns, [values], np.ones(len(texts), np.bool_), None).json(spelled).to_pylist()
+    cells = Cells.of_columns(columns, [values], np.ones(len(texts), np.bool_), None)
+    found: list[str] = cells.json(spelled).to_pylist()
     return found
 
 
@@ -45,7 +46,7 @@ def written(column: Column, modes: ValueModes, texts: list[str], *, by_kernels: 
 @settings(max_examples=60, deadline=None)
 @given(modes=st.sampled_from(MODES), data=st.data())
 def test_kernels_write_what_python_says(kind: str, modes: ValueModes, data: st.DataObject) -> None:
-    ordinary = VALUES.get(kind, st.decimals(-10**6, 10**6, places=2).map(str))
+    ordinary = VALUES.get(kind, st.decimals(-(10**6), 10**6, places=2).map(str))
     texts = data.draw(st.lists(st.one_of(ordinary, NEAR, st.text(max_size=9)), min_size=1, max_size=12))
     native = data.draw(st.sampled_from(["", "number", "uniqueidentifier", "money"]))
     column = Column("c", 1, LogicalType.parse(kind), native)
