@@ -5,6 +5,9 @@ Neither on how the input is cut into batches, nor on whether kernels are compile
 
 from __future__ import annotations
 
+import atexit
+import datetime as dt
+import functools
 import itertools
 import os
 import pickle
@@ -24,11 +27,12 @@ from samples import registry_of, samples_of
 from headrace.changes import Column, LogicalType, TableId, TableSchema
 from headrace.formats.codec import KAFKA, MESSAGES, ArrowFormat, Codec, Facts, run_codec
 from headrace.formats.convert import format_named
+from headrace.testing.schema_registry import SchemaRegistryServer
 from headrace.wire.compiled import CACHE_VARIABLE
 
 FORMATS = ["canal_json", "dts_avro", "maxwell_json", "ogg_json", "shareplex_json", "debezium_json", "debezium_avro"]
 DATA = pa.array(["r", "c", "u", "d", "t"])
-ENCODING = ["canal_json", "dts_avro", "maxwell_json", "ogg_json", "shareplex_json", "debezium_json"]
+ENCODING = ["canal_json", "dts_avro", "maxwell_json", "ogg_json", "shareplex_json", "debezium_json", "debezium_avro"]
 
 
 def messages_of(format: str) -> pa.RecordBatch:
@@ -41,10 +45,25 @@ def messages_of(format: str) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist(rows, KAFKA)
 
 
+@functools.cache
+def registry_url(format: str) -> str:
+    """A server that has the schemas of a format's samples, and takes more."""
+    server = SchemaRegistryServer()
+    server.start()
+    atexit.register(server.stop)
+    for id, schema in (registry_of(format) or {}).items():
+        server.store.put(id, schema)
+    return server.url
+
+
+def options_of(format: str) -> dict[str, Any]:
+    """What a format can't go both ways without."""
+    own = {"debezium_json": {"schemas_enable": True}, "debezium_avro": {"registry": registry_url(format)}}
+    return {"topic_prefix": "s", **own[format]} if format in own else {}
+
+
 def arrow_format(name: str) -> ArrowFormat:
-    registry = registry_of(name)
-    options = {"topic_prefix": "s"} if name == "debezium_json" else {}
-    found = format_named(name, options if registry is None else {**options, "registry": registry})
+    found = format_named(name, options_of(name))
     assert isinstance(found, ArrowFormat)
     return found
 
@@ -180,11 +199,10 @@ def test_values_of_two_megabytes_go_both_ways(format: str) -> None:
         {
             "op": "c", "table": {"database": "db", "schema": "s", "name": "t"}, "key": {"ID": str(number)},
             "after": {"ID": str(number), "LONG": text}, "position": f"{number:04d}", "schema_id": table.fingerprint,
-            "source": {"connector": "oracle"},
+            "source": {"connector": "oracle"}, "capture_time": dt.datetime(2024, 1, 1, tzinfo=dt.UTC),
         }
         for number, text in enumerate(texts)
     ]  # fmt: skip
-    options = {"topic_prefix": "s", "schemas_enable": True} if format == "debezium_json" else {}
-    messages = sent(format, change_batch(rows), [table], **options)
-    found = [row.after["LONG"] for row in events_of(format, as_kafka(messages)) if row.op == "c"]
+    messages = sent(format, change_batch(rows), [table], **options_of(format))
+    found = [row.after["LONG"] for row in events_of(format, as_kafka(messages), **options_of(format)) if row.op == "c"]
     assert found == texts

@@ -15,7 +15,7 @@ from typing import Any
 import debezium_recordings as recordings
 import fastavro
 import pytest
-from codec_rows import change_rows, events_of
+from codec_rows import as_kafka, change_batch, change_rows, events_of, sent
 from codec_rows import rows_of as all_rows
 from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroDeserializer
@@ -79,13 +79,6 @@ def change(op: str, id: int, name: str | None = "x", **more: Any) -> dict[str, A
     return row | more
 
 
-def kafka(spark: Any, messages: Any) -> Any:
-    """Encoded messages as Kafka gives them back, in the order of their positions."""
-    lines = sorted(messages.collect(), key=lambda row: row.position)
-    data = [(m.topic, 0, n, recordings.instant(10**15), m.key, m.value, m.headers) for n, m in enumerate(lines)]
-    return local_rows(spark, data, DDL)
-
-
 def rows_of(frame: Any) -> list[dict[str, Any]]:
     return [row for row in recordings.collected(frame) if row["op"] != "schema"]
 
@@ -116,18 +109,23 @@ def events(lines: list[Any], **options: Any) -> list[dict[str, Any]]:
     return [row for row in rows if row["op"] != "schema"]
 
 
+def sent_by(server: SchemaRegistryServer, rows: list[dict[str, Any]], **options: Any) -> list[dict[str, Any]]:
+    """The messages of rows of `TABLE`, without Spark."""
+    url = server.apicurio_url if str(options.get("framing")).startswith("apicurio") else server.url
+    changes = change_batch([{"position": f"{n:08}//", **row} for n, row in enumerate(rows, 1)])
+    return sent("debezium_avro", changes, [TABLE], registry=url, **options)
+
+
 @pytest.mark.parametrize("framing", ["confluent", "confluent-header", "apicurio8", "apicurio-header"])
-def test_what_is_encoded_is_decoded_in_every_framing(spark: Any, server: SchemaRegistryServer, framing: str) -> None:
-    url = server.apicurio_url if framing.startswith("apicurio") else server.url
+def test_what_is_encoded_is_decoded_in_every_framing(server: SchemaRegistryServer, framing: str) -> None:
     data = [change("c", 1), change("u", 1), change("d", 1, name=None), change("t", 0)]
     moved = change("u", 2)
     moved["before"] = {**moved["before"], "id": "3"}
-    changes = recordings.rows(spark, [*data, moved], [TABLE])
-    options = {"registry": url, "framing": framing}
-    encoded = encode(changes, format="debezium_avro", topic_prefix=f"s-{framing}", skipped_operations="none", **options)
-    messages = kafka(spark, encoded.cache())
-    found = messages.collect()
-    names = {h.key for m in found if m.value is not None for h in m.headers or () if not h.key.startswith("__debezium")}
+    found = sent_by(server, [*data, moved], topic_prefix=f"s-{framing}", skipped_operations="none", framing=framing)
+    headers = [
+        {h["key"]: h["value"] for h in message["headers"] or ()} for message in found if message["value"] is not None
+    ]
+    names = {name for of_message in headers for name in of_message if not name.startswith("__debezium")}
     assert (
         names
         == {
@@ -137,38 +135,33 @@ def test_what_is_encoded_is_decoded_in_every_framing(spark: Any, server: SchemaR
             "apicurio-header": {f"apicurio.{s}.{n}" for s in ("key", "value") for n in ("globalId", "encoding")},
         }[framing]
     )
-    back = rows_of(decode(messages, format="debezium_avro", **options))
+    url = server.apicurio_url if framing.startswith("apicurio") else server.url
+    back = events(as_kafka(found), registry=url, framing=framing)
     assert [r["op"] for r in back] == ["c", "u", "d", "tombstone", "t", "d", "tombstone", "c"]
     assert told([r for r in back if r["op"] != "tombstone"])[:4] == told(data)
     assert [r["key"] for r in back[-3:]] == [{"id": "3"}, {"id": "3"}, {"id": "2"}]
     # What names the other key of a changed one is JSON in any format of keys.
     texts = {
-        h.key: bytes(h.value)
-        for m in found
-        for h in m.headers or ()
-        if h.key.startswith("__debezium.") and "key" in h.key
+        name: json.loads(value)
+        for of_message in headers
+        for name, value in of_message.items()
+        if name in ("__debezium.newkey", "__debezium.oldkey")
     }
-    assert {name: json.loads(text) for name, text in texts.items()} == {
-        "__debezium.newkey": {"id": 2},
-        "__debezium.oldkey": {"id": 3},
-    }
+    assert texts == {"__debezium.newkey": {"id": 2}, "__debezium.oldkey": {"id": 3}}
     assert f"s-{framing}.db.dbo.people-value" in server.store.names()
 
 
-def test_confluents_own_deserializer_reads_what_is_encoded(spark: Any, server: SchemaRegistryServer) -> None:
-    changes = recordings.rows(spark, [change("u", 7)], [TABLE])
-    encoded = encode(changes, format="debezium_avro", topic_prefix="own", registry=server.url, context_headers=False)
-    message = encoded.where("value is not null").collect()[0]
+def test_confluents_own_deserializer_reads_what_is_encoded(server: SchemaRegistryServer) -> None:
+    [message] = sent_by(server, [change("u", 7)], topic_prefix="own", context_headers=False)
     read = AvroDeserializer(SchemaRegistryClient({"url": server.url}))
-    value = read(bytes(message.value), SerializationContext(message.topic, MessageField.VALUE))
+    value = read(message["value"], SerializationContext(message["topic"], MessageField.VALUE))
     assert (value["op"], value["after"]["name"], str(value["after"]["amount"])) == ("u", "x", "-12.50")
     assert (value["after"]["made"], value["after"]["born"], value["before"]["name"]) == (-1, -719162, "old")
-    assert read(bytes(message.key), SerializationContext(message.topic, MessageField.KEY)) == {"id": 7}
+    assert read(message["key"], SerializationContext(message["topic"], MessageField.KEY)) == {"id": 7}
 
 
-def test_schemas_are_written_as_connects_converters_write_them(spark: Any, server: SchemaRegistryServer) -> None:
-    changes = recordings.rows(spark, [change("c", 1)], [TABLE])
-    encode(changes, format="debezium_avro", topic_prefix="as_is", registry=server.url).count()
+def test_schemas_are_written_as_connects_converters_write_them(server: SchemaRegistryServer) -> None:
+    sent_by(server, [change("c", 1)], topic_prefix="as_is")
     value = json.loads(server.store.content(server.store.version("as_is.db.dbo.people-value", "latest").content))
     assert (value["name"], value["namespace"], value["connect.name"]) == (
         "Envelope",
@@ -414,6 +407,20 @@ def test_executors_ask_no_registry_for_a_batch(spark: Any) -> None:
         server.stop()
         assert [r["op"] for r in rows_of(rows)] == ["c", "c"]
         assert len(server.requests) == asked
+
+
+def test_spark_writes_the_messages_of_the_codec_and_executors_register_nothing(
+    spark: Any, server: SchemaRegistryServer
+) -> None:
+    data = [change("c", 1), change("d", 1), change("u", 2, key=None, key_text=None)]
+    changes = recordings.rows(spark, data, [TABLE])
+    encoded = encode(changes, format="debezium_avro", topic_prefix="same", registry=server.url)
+    asked = len(server.requests)
+    found = [row.asDict(recursive=True) for row in sorted(encoded.collect(), key=lambda row: row.position)]
+    assert len(server.requests) == asked
+    alone = sent_by(server, data, topic_prefix="same")
+    assert [(m["topic"], m["key"], m["value"]) for m in found] == [(m["topic"], m["key"], m["value"]) for m in alone]
+    assert [pairs(m["headers"]) for m in found] == [pairs(m["headers"]) for m in alone]
 
 
 def test_a_mapping_must_know_what_is_written(spark: Any) -> None:

@@ -98,7 +98,7 @@ _AVRO_SCHEMA = {
 _AVRO = bytes.fromhex("02 0000003f 000000000000e03f 01 020a 02 02 78 02 02 61 00 02 63")
 _OPTIONS: dict[str, dict[str, Any]] = {
     "debezium_json": {"topic_prefix": "s"},
-    "debezium_avro": {"framing": "none", "value_schema": json.dumps(_AVRO_SCHEMA)},
+    "debezium_avro": {"topic_prefix": "s", "framing": "none", "value_schema": json.dumps(_AVRO_SCHEMA)},
 }
 _SCHEMA = TableSchema(
     TableId("d", "", "t"),
@@ -115,7 +115,7 @@ def compile_all() -> None:
         ("dts_avro", base64.b64decode(_DTS), True),
         ("maxwell_json", maxwell, True),
         ("debezium_json", debezium, True),
-        ("debezium_avro", _AVRO, False),
+        ("debezium_avro", _AVRO, True),
     ):
         codecs = format_named(name, _OPTIONS.get(name, {}))
         assert isinstance(codecs, ArrowFormat)

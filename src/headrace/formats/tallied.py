@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from headrace.formats.codec import MESSAGES, Codec
+from headrace.formats.codec import MESSAGES, Codec, in_spark
 from headrace.formats.encoded_batch import OutOfRange
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Observation
 
 
-class Tallying(Protocol):
+class Tallying(Codec):
     """An encoder that counts; without Spark, its count is looked at when all is read."""
 
     out_of_range: OutOfRange
     """The values so far in whose place null stands, or the nearest one."""
-
-    def feed(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """As `Codec` has it."""
 
 
 class Tallied(Codec):
@@ -48,9 +45,19 @@ class Tallied(Codec):
             before = now
 
 
-def observed_messages(tallied: DataFrame, observed: Observation | str) -> DataFrame:
-    """The messages, counted into an observation when they are computed."""
+def tallied(rows: DataFrame, make: Callable[[], Tallying], may_lose: bool, observed: Observation | str) -> DataFrame:
+    """Run an encoder over rows, with its count in an observation where it can lose something.
+
+    Args:
+        rows: the columns that it reads.
+        make: makes the encoder of a task.
+        may_lose: whether a column may have values that the wire does not hold.
+        observed: what counts when the messages are computed.
+    """
     from pyspark.sql import functions as sf
 
+    if not may_lose:
+        return in_spark(rows, make, MESSAGES)
     lost = (sf.sum("values").alias("values"), sf.min("first").alias("first"))
-    return tallied.observe(observed, *lost).drop("values", "first")
+    messages = in_spark(rows, lambda: Tallied(make()), Tallied.schema)
+    return messages.observe(observed, *lost).drop("values", "first")

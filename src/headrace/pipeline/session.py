@@ -134,7 +134,7 @@ def _put_first(settings: dict[str, str], name: str, values: list[str], separator
         settings[name] = joined
 
 
-_WITH_SPARK_AVRO = frozenset(("debezium_avro", "qlik_avro"))
+_WITH_SPARK_AVRO = frozenset(("qlik_avro",))
 
 
 def format_jars(formats: Iterable[str]) -> tuple[str, ...]:

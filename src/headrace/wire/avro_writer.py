@@ -32,8 +32,9 @@ from headrace.wire.spans import Array, U, copy
 
 _TAKEN, _REQUIRED = 20, 21
 """Nodes that a column has and no schema: a dictionary's values by their numbers; a column that may hold no null."""
-_NO_ROOM, _MISFIT = -1, -2
-_MOST_BYTES = 2**31 - 1
+NO_ROOM, MISFIT = -1, -2
+"""Why a value was not written."""
+MOST_BYTES = 2**31 - 1
 
 
 class Columns(NamedTuple):
@@ -79,15 +80,15 @@ def write_avro(schema: AvroSchema, column: pa.Array) -> pa.BinaryArray:
     columns, frames = layout.columns(), Frames(*(np.zeros(layout.depth + 1, np.int64) for _ in range(4)))
     rows = len(column)
     offsets = np.zeros(rows + 1, np.int32)
-    out, row = np.empty(min(_MOST_BYTES, columns.data.size + 4 * columns.numbers.size + 64), np.uint8), 0
+    out, row = np.empty(min(MOST_BYTES, columns.data.size + 4 * columns.numbers.size + 64), np.uint8), 0
     while row < rows:
         row, reason = write_rows(columns, root, frames, row, offsets, out)
-        if reason == _MISFIT:
+        if reason == MISFIT:
             raise ValueError(f"value {row} is not what its Avro schema says")
-        if reason == _NO_ROOM:
-            if out.size >= _MOST_BYTES:
+        if reason == NO_ROOM:
+            if out.size >= MOST_BYTES:
                 raise ValueError("the Avro values of one batch have more than 2 GiB")
-            out = np.concatenate([out, np.empty(min(out.size + 64, _MOST_BYTES - out.size), np.uint8)])
+            out = np.concatenate([out, np.empty(min(out.size + 64, MOST_BYTES - out.size), np.uint8)])
     return pa.Array.from_buffers(pa.binary(), rows, [None, pa.py_buffer(offsets), pa.py_buffer(out)], 0)
 
 
@@ -244,7 +245,7 @@ def _write_row(columns: Columns, root: Any, frames: Frames, row: Any, out: Array
     node, k = np.int64(root), np.int64(row)
     while True:
         if k < 0 or k >= columns.size[U(node)]:
-            return np.int64(_MISFIT)
+            return np.int64(MISFIT)
         kind = columns.kind[U(node)]
         base = columns.base[U(node)]
         first = columns.first[U(node)]
@@ -254,14 +255,14 @@ def _write_row(columns: Columns, root: Any, frames: Frames, row: Any, out: Array
             continue
         if kind == _REQUIRED:
             if columns.numbers[U(base + k)] == 0:
-                return np.int64(_MISFIT)
+                return np.int64(MISFIT)
             node = columns.children[U(first)]
             continue
         if kind == UNION:
             branch = columns.numbers[U(base + k)]
             if branch < 0 or branch >= columns.count[U(node)]:
-                return np.int64(_MISFIT)
-            o = _put_varint(out, o, branch)
+                return np.int64(MISFIT)
+            o = put_varint(out, o, branch)
             if o < 0:
                 return o
             if columns.place[U(node)] >= 0:
@@ -275,7 +276,7 @@ def _write_row(columns: Columns, root: Any, frames: Frames, row: Any, out: Array
         elif kind == LIST or kind == MAP:
             begin, end = columns.numbers[U(base + k)], columns.numbers[U(base + k + 1)]
             if end > begin:
-                o = _put_varint(out, o, end - begin)
+                o = put_varint(out, o, end - begin)
                 if o < 0:
                     return o
             frames.node[depth], frames.value[depth] = node, k
@@ -300,7 +301,7 @@ def _write_row(columns: Columns, root: Any, frames: Frames, row: Any, out: Array
                 if kind == MAP:
                     name = columns.children[U(first)]
                     if k < 0 or k >= columns.size[U(name)]:
-                        return np.int64(_MISFIT)
+                        return np.int64(MISFIT)
                     o = _put_sized(columns, columns.base[U(name)], k, out, o)
                     if o < 0:
                         return o
@@ -309,7 +310,7 @@ def _write_row(columns: Columns, root: Any, frames: Frames, row: Any, out: Array
                 break
             if kind != RECORD:
                 if o >= out.size:
-                    return np.int64(_NO_ROOM)
+                    return np.int64(NO_ROOM)
                 out[U(o)] = 0
                 o += 1
             depth -= 1
@@ -325,12 +326,12 @@ def _put_leaf(columns: Columns, node: Any, kind: Any, base: Any, k: Any, out: Ar
     if kind == VARINT or kind == ENUM:
         number = columns.numbers[U(base + k)]
         if kind == ENUM and (number < 0 or number >= columns.width[U(node)]):
-            return np.int64(_MISFIT)
-        return _put_varint(out, o, number)
+            return np.int64(MISFIT)
+        return put_varint(out, o, number)
     if kind == FIXED:
         width = columns.width[U(node)]
         if o + width > out.size:
-            return np.int64(_NO_ROOM)
+            return np.int64(NO_ROOM)
         return copy(out, o, columns.data, base + k * width, width)
     return _put_sized(columns, base, k, out, o)
 
@@ -338,17 +339,17 @@ def _put_leaf(columns: Columns, node: Any, kind: Any, base: Any, k: Any, out: Ar
 @kernel
 def _put_sized(columns: Columns, base: Any, k: Any, out: Array, o: Any) -> Any:
     begin, end = columns.numbers[U(base + k)], columns.numbers[U(base + k + 1)]
-    o = _put_varint(out, o, end - begin)
+    o = put_varint(out, o, end - begin)
     if o < 0 or o + end - begin > out.size:
-        return np.int64(_NO_ROOM)
+        return np.int64(NO_ROOM)
     return copy(out, o, columns.data, begin, end - begin)
 
 
 @kernel
-def _put_varint(out: Array, o: Any, number: Any) -> Any:
+def put_varint(out: Array, o: Any, number: Any) -> Any:
     """Write a number: the index behind it, or that there is no room for the longest."""
     if o + 10 > out.size:
-        return np.int64(_NO_ROOM)
+        return np.int64(NO_ROOM)
     number = np.int64(number)
     rest = (U(number) << U(1)) ^ U(number >> np.int64(63))
     while rest > U(127):

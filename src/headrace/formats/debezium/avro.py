@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from headrace.changes import TableId
-from headrace.formats.avro_encode import AvroWriter
-from headrace.formats.codec import ArrowFormat, Facts
+from headrace.formats.codec import ArrowFormat, Facts, in_spark
+from headrace.formats.debezium.avro_encode import AvroEncoder, SubjectFinder
 from headrace.formats.debezium.avro_payload import AvroConverter
 from headrace.formats.debezium.decode import DebeziumDecoder
 from headrace.formats.debezium.format import DebeziumJson
@@ -16,7 +18,9 @@ from headrace.formats.debezium.options import OPTIONS
 from headrace.formats.encoded_batch import EncodedBatch, observation_name, observed_batch
 from headrace.formats.registry.framing import FRAMING, Framing
 from headrace.formats.registry.schemas import SchemaSource
+from headrace.formats.registry.subjects import Subject, Subjects
 from headrace.formats.schema_registry import REGISTRY_OPTIONS, Registry, registry_of
+from headrace.formats.tallied import tallied
 from headrace.options import Option
 
 if TYPE_CHECKING:
@@ -55,7 +59,9 @@ class DebeziumAvro(ArrowFormat):
 
     Which process runs it: executors read the messages. Schemas of batch DataFrames (so pipelines and `foreachBatch`)
     are fetched on the driver, by a job that looks for the ids of the batch when `decode` is called, and executors ask
-    nobody. In a plain streaming DataFrame executors ask the registry for ids that they have not seen.
+    nobody. In a plain streaming DataFrame executors ask the registry for ids that they have not seen. Schemas that are
+    written are registered likewise: of a batch by the driver, when `encode` is called, by a job over the rows without
+    their images (persist what is expensive before); of a stream by the executors that meet them.
 
     Source: Debezium's documentation (Avro serialization); Confluent's documentation of its wire format.
     """
@@ -110,21 +116,42 @@ class DebeziumAvro(ArrowFormat):
         return observed_batch(lambda observation: self._encoded(changes, observation))
 
     def _encoded(self, changes: DataFrame, observed: Observation | str) -> DataFrame:
-        registry = self._registry_to_write()
-        messages = self._json().encoded(changes, observed)
-        return AvroWriter(self.settings["framing"], registry).encode(messages)
+        subjects, events = self._subjects(), self._json()
+        facts, rows = events.handed(changes)
+        encoder = events.encoder(facts)
+        encoder.check()
+        if subjects.is_named and not rows.isStreaming:
+            subjects = subjects.registered(self._met(rows, facts))
+        return tallied(rows, lambda: AvroEncoder(partial(events.encoder, facts), subjects), encoder.may_lose, observed)
+
+    def _met(self, rows: DataFrame, facts: Facts) -> Iterator[Subject]:
+        """The subjects of a batch's messages, found by a job."""
+        from pyspark.sql import functions as F  # noqa: N812
+
+        events = self._json()
+        # An image says nothing of the schemas, but where it has to say the key.
+        images = {name: F.when(F.col("key").isNull(), F.col(name)) for name in ("before", "after")}
+        found = in_spark(
+            rows.withColumns(images), lambda: SubjectFinder(partial(events.encoder, facts)), SubjectFinder.schema
+        )
+        return (Subject(*row) for row in found.distinct().collect())
+
+    def encoder(self, facts: Facts) -> AvroEncoder:
+        """From change rows to messages; registers what it meets."""
+        return AvroEncoder(partial(self._json().encoder, facts), self._subjects())
 
     def check(self, *, writes: bool) -> None:
         """Whether there is a registry, or schemas in its place, and what `debezium_json` needs."""
         if writes:
-            self._registry_to_write()
+            self._subjects()
             self._json().check(writes=True)
         else:
             self._schemas()
 
-    def _registry_to_write(self) -> Registry:
-        bare = self.settings["framing"] == "none" and self.settings["registry"] is None
-        return Registry() if bare else registry_of(self.settings, f"format '{self.name}'")
+    def _subjects(self) -> Subjects:
+        framing: str = self.settings["framing"]
+        bare = framing == "none" and self.settings["registry"] is None
+        return Subjects(framing, Registry() if bare else registry_of(self.settings, f"format '{self.name}'"))
 
     def topic_for(self, table: TableId, connector: str = "") -> str:
         """The topic of a table's events."""

@@ -20,7 +20,7 @@ from headrace.changes import TableId, TableSchema
 from headrace.changes.key_text import key_text
 from headrace.errors import FormatError, OptionError
 from headrace.formats.change_messages import picked, quoted, rows_of, unknown_structure
-from headrace.formats.codec import MESSAGES, Codec, Facts, in_order
+from headrace.formats.codec import MESSAGES, Facts, in_order
 from headrace.formats.debezium.connect_schemas import FieldRules, adjusted, envelope_fields
 from headrace.formats.debezium.connectors import Block, Forms
 from headrace.formats.debezium.counts import nearest_timestamp
@@ -37,13 +37,14 @@ from headrace.formats.debezium.events import (
     Layouts,
 )
 from headrace.formats.debezium.headers import Headers
-from headrace.formats.debezium.metadata import EDGES, HEARTBEAT, SCHEMA, Message, Metadata
+from headrace.formats.debezium.metadata import EDGES, HEARTBEAT, SCHEMA, Message, Metadata, Opening, with_schema
 from headrace.formats.debezium.shapes import Shape
 from headrace.formats.debezium.source_blocks import SourceBlocks, Tables, connectors, milliseconds, nanoseconds
 from headrace.formats.debezium.topics import Topics
 from headrace.formats.debezium.wire_types import ValueModes, wire_type
 from headrace.formats.debezium.written import Spelled, Structure, odd_texts
 from headrace.formats.encoded_batch import OutOfRange
+from headrace.formats.tallied import Tallying
 from headrace.wire.json_rows import Cells
 from headrace.wire.json_writer import Part, messages, to_text
 from headrace.wire.spans import Array
@@ -116,18 +117,19 @@ class _Said:
     base: tuple[str, str]
 
 
-class DebeziumEncoder(Codec):
+class DebeziumEncoder(Tallying):
     """Writes messages. It keeps what structures and tables say, and counts what the wire does not hold.
 
     Args:
         facts: the structures.
         writing: how messages are written.
+        opening: what stands in front of a payload, by the text of its schema.
     """
 
     schema = MESSAGES
 
-    def __init__(self, facts: Facts, writing: Writing) -> None:
-        self._writing, self._typed = writing, facts.typed
+    def __init__(self, facts: Facts, writing: Writing, opening: Opening = with_schema) -> None:
+        self._writing, self._typed, self._opening = writing, facts.typed, opening
         self._schemas = (facts.typed,) if facts.typed is not None else facts.structures
         self._by_id = {schema.fingerprint: number for number, schema in enumerate(self._schemas)}
         self._by_table: dict[TableId, int] = {}
@@ -148,6 +150,7 @@ class DebeziumEncoder(Codec):
             writing.schema_changes,
             writing.value_schemas,
             writing.key_schemas,
+            opening,
         )
         self._taken = [op for op in DATA if op not in writing.skipped]
         self.out_of_range = OutOfRange()
@@ -339,12 +342,13 @@ class DebeziumEncoder(Codec):
         if writing.value_schemas:
             opening, closing = structure.row_schema
             values = (
-                _opening(opening, closing, base, block, writing.shape, transaction=True) + value,
-                _opening(opening, closing, base, block, writing.shape, transaction=not block.flag) + value,
+                self._opening(_envelope(opening, closing, base, block, writing.shape, transaction=True)) + value,
+                self._opening(_envelope(opening, closing, base, block, writing.shape, transaction=not block.flag))
+                + value,
             )
         if writing.key_schemas:
             opening, closing = structure.key_schema(None if field is None else field[0])
-            key = (f'{{"schema":{opening}{base}{closing},"payload":', key[1] + "}")
+            key = (self._opening(f"{opening}{base}{closing}"), key[1] + "}")
             opening, closing = structure.key_schema(None)
             header = (f'{{"schema":{opening}{first}{closing},"payload":', header[1] + "}")
         return _Said(topic, values, key, header, (base, first))
@@ -465,7 +469,7 @@ class DebeziumEncoder(Codec):
         for row in np.flatnonzero(asked).tolist():
             names = [name for name, _ in keys[row].as_py()]
             opening, closing = self._structures[int(events.structure[row])].any_key_schema(names)
-            openings[row] = f'{{"schema":{opening}{said[group[row]].base[0]}{closing},"payload":'
+            openings[row] = self._opening(f"{opening}{said[group[row]].base[0]}{closing}")
         return pc.binary_join_element_wise(pa.array(openings, pa.string()), found, "}", "")
 
     def _key_headers(
@@ -572,14 +576,14 @@ class DebeziumEncoder(Codec):
         return message, headers
 
 
-def _opening(first: str, last: str, base: str, block: Block, shape: Shape, *, transaction: bool) -> str:
-    """What stands in front of a value's payload: its schema."""
+def _envelope(first: str, last: str, base: str, block: Block, shape: Shape, *, transaction: bool) -> str:
+    """The schema of a value."""
     row, end = f"{first}{base}", last.removesuffix("}")
     rest = ",".join(to_text(field) for field in envelope_fields(shape, transaction=transaction))
     version = f',"version":{shape.envelope_version}' if shape.envelope_version is not None else ""
     return (
-        f'{{"schema":{{"type":"struct","fields":[{row}{end},"field":"before"}},{row}{end},"field":"after"}},'
-        f'{to_text(block.schema())},{rest}],"optional":false,"name":"{base}.Envelope"{version}}},"payload":'
+        f'{{"type":"struct","fields":[{row}{end},"field":"before"}},{row}{end},"field":"after"}},'
+        f'{to_text(block.schema())},{rest}],"optional":false,"name":"{base}.Envelope"{version}}}'
     )
 
 

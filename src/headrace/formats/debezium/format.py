@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 from headrace.changes import TableId, TableSchema
 from headrace.errors import OptionError
-from headrace.formats.codec import MESSAGES, ArrowFormat, Facts, in_spark
+from headrace.formats.codec import ArrowFormat, Facts
 from headrace.formats.debezium.connectors import CONNECTORS, OTHER
 from headrace.formats.debezium.decode import DebeziumDecoder
 from headrace.formats.debezium.encode import DebeziumEncoder, Writing
+from headrace.formats.debezium.metadata import Opening, with_schema
 from headrace.formats.debezium.options import OPTIONS, field_rules, value_modes
 from headrace.formats.debezium.payload import JsonConverter
 from headrace.formats.debezium.shapes import SHAPES
@@ -19,7 +20,7 @@ from headrace.formats.debezium.topics import topics
 from headrace.formats.encoded_batch import EncodedBatch, observation_name, observed_batch
 from headrace.formats.encoding import has_struct_images, struct_schema, with_structures_known
 from headrace.formats.features import Feature
-from headrace.formats.tallied import Tallied, observed_messages
+from headrace.formats.tallied import tallied
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Observation
@@ -97,17 +98,23 @@ class DebeziumJson(ArrowFormat):
 
     def encoded(self, changes: DataFrame, observed: Observation | str) -> DataFrame:
         """The same, counted into an observation where a column may have values that the wire does not hold."""
-        facts, rows = self._facts(changes)
+        facts, rows = self.handed(changes)
         encoder = self.encoder(facts)
         encoder.check()
-        columns = (*_COLUMNS, *(_OF_STRUCTS if facts.typed is not None else _OF_MAPS))
-        wanted = rows.select(*columns)
-        if not encoder.may_lose:
-            return in_spark(wanted, lambda: self.encoder(facts), MESSAGES)
-        return observed_messages(in_spark(wanted, lambda: Tallied(self.encoder(facts)), Tallied.schema), observed)
+        return tallied(rows, lambda: self.encoder(facts), encoder.may_lose, observed)
 
-    def encoder(self, facts: Facts) -> DebeziumEncoder:
-        """From change rows to messages."""
+    def handed(self, changes: DataFrame) -> tuple[Facts, DataFrame]:
+        """The structures of rows, and the columns that encoders read."""
+        facts, rows = self._facts(changes)
+        return facts, rows.select(*_COLUMNS, *(_OF_STRUCTS if facts.typed is not None else _OF_MAPS))
+
+    def encoder(self, facts: Facts, opening: Opening = with_schema) -> DebeziumEncoder:
+        """From change rows to messages.
+
+        Args:
+            facts: the structures.
+            opening: what stands in front of payloads with a schema.
+        """
         self.check(writes=True)
         settings = self.settings
         prefix = self._prefix()
@@ -130,7 +137,7 @@ class DebeziumJson(ArrowFormat):
             given=given is not None,
             single=given is not None and given.single,
         )
-        return DebeziumEncoder(facts, writing)
+        return DebeziumEncoder(facts, writing, opening)
 
     def decoder(self, facts: Facts) -> DebeziumDecoder:
         """From messages to change rows."""

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypeAlias
 
 from headrace.formats.change_messages import quoted
 from headrace.formats.debezium.connect_schemas import listed, plain, struct
@@ -25,6 +25,15 @@ CONNECTOR_SCHEMAS = "io.debezium.connector"
 # java.sql.Types.OTHER, where a source does not tell a column's JDBC type; the field is required.
 _OTHER_TYPE = 1111
 _EPOCH = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
+
+
+Opening: TypeAlias = Callable[[str], str]
+"""What stands in front of a payload, by the text of its schema."""
+
+
+def with_schema(schema: str) -> str:
+    """What stands in front of a payload, as JsonConverter writes it."""
+    return f'{{"schema":{schema},"payload":'
 
 
 @dataclass(frozen=True)
@@ -48,6 +57,7 @@ class Metadata:
         schema_changes: whether schema changes are written.
         value_schemas: whether values carry their schema.
         key_schemas: whether keys carry their schema.
+        opening: what stands in front of a payload, by the text of its schema.
     """
 
     topics: Topics
@@ -56,6 +66,7 @@ class Metadata:
     schema_changes: bool
     value_schemas: bool
     key_schemas: bool
+    opening: Opening
 
     def takes(self, row: Mapping[str, Any]) -> bool:
         """Whether a row gives such a message."""
@@ -118,7 +129,7 @@ class Metadata:
 
     def _message(self, topic: str, key: tuple[str, str], value: tuple[str, str], position: str | None) -> Message:
         texts = [
-            f'{{"schema":{schema},"payload":{text}}}' if wanted else text
+            f"{self.opening(schema)}{text}}}" if wanted else text
             for wanted, (schema, text) in ((self.key_schemas, key), (self.value_schemas, value))
         ]
         return Message(topic, texts[0], texts[1], position)
