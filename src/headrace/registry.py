@@ -28,8 +28,8 @@ _BUILT_IN: Mapping[str, Mapping[str, str]] = {
         "debezium_avro": "headrace.formats.debezium.avro:DebeziumAvro",
         "debezium_json": "headrace.formats.debezium.format:DebeziumJson",
         "dts_avro": "headrace.formats.dts.format:DtsAvro",
-        "qlik_avro": "headrace.formats.qlik_avro:QlikAvro",
-        "qlik_json": "headrace.formats.qlik_json:QlikJson",
+        "qlik_avro": "headrace.formats.qlik.format:QlikAvro",
+        "qlik_json": "headrace.formats.qlik.format:QlikJson",
         "shareplex_json": "headrace.formats.shareplex.format:SharePlexJson",
     },
     "sink": {

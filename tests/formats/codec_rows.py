@@ -11,7 +11,7 @@ from pyspark.sql import Row
 
 from headrace.changes import Column, LogicalType, TableId, TableSchema
 from headrace.changes.row import arrow_schema
-from headrace.formats.codec import KAFKA, ArrowFormat, Codec, Facts, run_codec
+from headrace.formats.codec import KAFKA, ArrowFormat, ArrowLook, Codec, Facts, run_codec
 from headrace.formats.convert import format_named
 
 _LOGICAL = {
@@ -74,7 +74,7 @@ def changes_of_messages(format: str, messages: Sequence[tuple[Any, ...]], **opti
         if line["headers"] is not None:
             line["headers"] = [_header(header) for header in line["headers"]]
     batch = pa.RecordBatch.from_pylist(lines, KAFKA)
-    return _run(codecs.decoder(codecs.prepare_decoding()), batch)
+    return _run(codecs.decoder(codecs.prepare_decoding(ArrowLook([batch]))), batch)
 
 
 def change_batch(rows: Sequence[Mapping[str, Any]]) -> pa.RecordBatch:
@@ -90,9 +90,10 @@ def sent(
 ) -> list[dict[str, Any]]:
     """The messages of change rows. Struct images follow the first structure; rows have types where there is one."""
     typed = structures[0] if pa.types.is_struct(changes.schema.field("after").type) else None
-    facts = Facts(tuple(structures), typed)
+    codecs = arrow_format(format, **options)
+    facts = codecs.prepare_encoding(Facts(tuple(structures), typed))
     known = pa.array([bool(structures)] * changes.num_rows, pa.bool_())
-    batch = _run(arrow_format(format, **options).encoder(facts), changes.append_column("has_types", known))
+    batch = _run(codecs.encoder(facts), changes.append_column("has_types", known))
     found: list[dict[str, Any]] = batch.to_pylist()
     return found
 

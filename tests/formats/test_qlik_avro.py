@@ -3,23 +3,37 @@
 from __future__ import annotations
 
 import base64
+import datetime as dt
 import json
+import random
 import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from codec_rows import arrow_format, as_kafka, change_batch, rows_of, sent
 from hypothesis import HealthCheck, Phase, given, settings
 from pyspark.sql import DataFrame, SparkSession
-from test_qlik_json import KAFKA, POOLS, TABLE, assert_same, change_frame, changes_of
+from test_qlik_json import (
+    KAFKA,
+    POOLS,
+    TABLE,
+    assert_same,
+    by_offset,
+    change_frame,
+    changes_of,
+    messages,
+    schema_row,
+)
 
 from headrace.changes import Column, LogicalType, TableId, TableSchema
 from headrace.errors import OptionError
+from headrace.formats.codec import Facts
 from headrace.formats.convert import decode, encode
-from headrace.formats.qlik_avro_encode import avro_names, data_schema
-from headrace.formats.qlik_avro_schema import described, read_description
-from headrace.formats.qlik_metadata import ENVELOPE, read_avro
+from headrace.formats.qlik.avro_columns import described
+from headrace.formats.qlik.avro_schema import ENVELOPE, avro_names, data_schema
+from headrace.formats.qlik.metadata import read_avro
 from headrace.local_rows import local_rows
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "qlik_avro"
@@ -30,16 +44,16 @@ SAMPLES = {
 REGISTRY = json.loads((GOLDEN / "registry.json").read_text())
 
 
-def frame(spark: SparkSession, values: list[bytes], keys: dict[int, bytes] | None = None) -> DataFrame:
-    lines = [("t", 0, n, None, (keys or {}).get(n), v, None) for n, v in enumerate(values)]
-    return local_rows(spark, lines, KAFKA).coalesce(1)
+def frame(spark: SparkSession, values: list[bytes]) -> DataFrame:
+    return local_rows(spark, messages(values), KAFKA).coalesce(1)
 
 
-def by_offset(rows: DataFrame) -> dict[int, Any]:
-    return {row.message.offset: row for row in rows.collect() if row.op != "schema"}
+def decoded(values: list[bytes], **options: Any) -> list[Any]:
+    """The change rows of values."""
+    return rows_of("qlik_avro", messages(values), **options)
 
 
-def test_what_can_not_be_read_says_why(spark: SparkSession) -> None:
+def test_what_can_not_be_read_says_why() -> None:
     insert, framed = SAMPLES["dt_schema_id_insert"], SAMPLES["confluent_insert"]
     values = [
         insert,
@@ -50,7 +64,7 @@ def test_what_can_not_be_read_says_why(spark: SparkSession) -> None:
         b"\x00\x00\x00\x00\x63" + framed[5:],
         b"hello",
     ]
-    found = by_offset(decode(frame(spark, values), format="qlik_avro", registry=REGISTRY))
+    found = by_offset(decoded(values, registry=REGISTRY))
     assert [found[n].op for n in range(len(values))] == ["error", "c", *["error"] * 5]
     wanted = [
         "The metadata message of schema 87A6",
@@ -63,18 +77,18 @@ def test_what_can_not_be_read_says_why(spark: SparkSession) -> None:
     ]
     assert [str(found[n].error)[: len(w)] for n, w in enumerate(wanted) if w] == [w for w in wanted if w]
     assert all(found[n].message.value == values[n] for n in (0, 2, 6))
-    alone = by_offset(decode(frame(spark, [framed]), format="qlik_avro"))
+    alone = by_offset(decoded([framed]))
     assert alone[0].error.startswith("The message names a schema of a registry, and none is given")
 
 
-def test_metadata_is_found_in_the_batch_or_given(spark: SparkSession, tmp_path: Path) -> None:
+def test_metadata_is_found_in_the_batch_or_given(tmp_path: Path) -> None:
     insert, metadata = SAMPLES["dt_schema_id_insert"], SAMPLES["md_embedded_schema"]
-    found = by_offset(decode(frame(spark, [insert, metadata]), format="qlik_avro"))
+    found = by_offset(decoded([insert, metadata]))
     assert (found[0].table.name, found[0].key_text, found[0].after["ID"]) == ("KIT", '["2"]', "2")
     path = tmp_path / "metadata.avro"
     path.write_bytes(metadata)
     for given_metadata in (metadata, str(path)):
-        found = by_offset(decode(frame(spark, [insert]), format="qlik_avro", metadata=given_metadata))
+        found = by_offset(decoded([insert], metadata=given_metadata))
         assert found[0].table.name == "KIT"
 
 
@@ -96,12 +110,26 @@ def test_a_stream_reads_by_arrow_what_a_batch_reads(spark: SparkSession, tmp_pat
     assert seen(spark.table("qlik_avro").collect()) == seen(batch.collect())
 
 
-def test_a_structure_gives_typed_structs(spark: SparkSession) -> None:
+def test_an_envelope_may_stand_in_a_frame() -> None:
+    cases = ("dt_schema_id_update", "dt_embedded_schema_delete", "md_embedded_schema")
+    values = [SAMPLES[case] for case in cases]
+    framed = [b"\0\0\0\0\x05" + value for value in values]
+    plain = {"registry": REGISTRY}
+
+    def meaning(rows: list[Any]) -> list[Any]:
+        return [(row.op, row.before, row.after, row.table, row.changed, row.schema_id, row.error) for row in rows]
+
+    assert meaning(decoded(framed, **plain)) == meaning(decoded(values, **plain))
+    assert [row.op for row in decoded(framed)] == ["schema", "u", "schema", "d", "schema"]
+
+
+def test_a_structure_gives_typed_structs() -> None:
     ddl = "ID bigint, AMT decimal(38,6), D date, TS timestamp, B binary, OK boolean, F double"
-    rows = decode(frame(spark, [SAMPLES["logical_types_confluent"]]), format="qlik_avro", registry=REGISTRY, schema=ddl)
-    row = rows.selectExpr("error", "after.*", "unix_micros(after.TS) as micros").collect()[0]
-    assert row.error is None and row.ID == 9007199254740993 and bytes(row.B) == b"\x00\xff" and row.OK and row.F == 0.1
-    assert str(row.AMT) == "12345678901234567890123456789012.123456" and row.micros == -1
+    (found,) = decoded([SAMPLES["logical_types_confluent"]], registry=REGISTRY, schema=ddl)
+    row = found.after
+    assert found.error is None and row.ID == 9007199254740993 and bytes(row.B) == b"\x00\xff"
+    assert row.OK and row.F == 0.1 and str(row.AMT) == "12345678901234567890123456789012.123456"
+    assert dt.datetime(1969, 12, 31, 23, 59, 59, 999999, tzinfo=dt.UTC) == row.TS
 
 
 def test_names_that_avro_does_not_allow_come_back() -> None:
@@ -110,23 +138,23 @@ def test_names_that_avro_does_not_allow_come_back() -> None:
     schema = TableSchema(TableId("", "s", "t"), columns)
     made = avro_names(schema)
     assert len(set(made.values())) == len(names) and made["a_b"] == "a_b" and made["ok"] == "ok"
-    text = described(json.dumps(data_schema(schema, "task")))
-    assert text is not None
-    assert [c.name for c in read_description(text).schema.columns] == names
-    assert read_description(text).renamed == {v: k for k, v in made.items() if v != k}
-    assert [c.name for c in read_description(text, ["q", *names[1:]]).schema.columns] == ["q", *names[1:]]
+    text = json.dumps(data_schema(schema, "task"))
+    found, told = described(text), described(text, ["q", *names[1:]])
+    assert found is not None and told is not None
+    assert [c.name for c in found.schema.columns] == names
+    assert found.renamed == {v: k for k, v in made.items() if v != k}
+    assert [c.name for c in told.schema.columns] == ["q", *names[1:]]
     assert described('{"type":"record","name":"x","fields":[]}') is None and described("5") is None
 
 
-def test_options_that_do_not_fit_are_refused(spark: SparkSession) -> None:
-    rows = change_frame(spark, [])
+def test_options_that_do_not_fit_are_refused() -> None:
     for options, sentence in (
         ({"envelope": False}, "'registry'"),
         ({"registry": REGISTRY, "framing": "apicurio8"}, "framing"),
         ({"value_schema": "{"}, "value_schema"),
     ):
         with pytest.raises(OptionError, match=sentence):
-            encode(rows, format="qlik_avro", schema=[TABLE], **options)
+            arrow_format("qlik_avro", **options).prepare_encoding(Facts((TABLE,)))
 
 
 def named(change: dict[str, Any]) -> dict[str, Any]:
@@ -136,24 +164,34 @@ def named(change: dict[str, Any]) -> dict[str, Any]:
 
 
 # The first example is the simplest one there is; shrinking would take minutes.
-@settings(max_examples=2, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+@settings(max_examples=5, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
 @given(POOLS)
-def test_decode_of_encode_is_identity_for_every_type(spark: SparkSession, drawn: Any) -> None:
+def test_decode_of_encode_is_identity_for_every_type(drawn: Any) -> None:
     from headrace.testing.schema_registry import SchemaRegistryServer
 
     changes = changes_of(drawn)
-    rows = change_frame(spark, changes)
+    rows = change_batch([schema_row(TABLE), *changes])
     with SchemaRegistryServer() as server:
         for options in ({}, {"registry": server.url}):
-            messages = encode(rows, format="qlik_avro", schema=[TABLE], **options).orderBy("position").collect()
-            keys = {n: bytes(m.key) for n, m in enumerate(messages) if m.key}
-            back = frame(spark, [bytes(m.value) for m in messages], keys)
-            found = decode(back, format="qlik_avro", **options).collect()
+            made = sent("qlik_avro", rows, [TABLE], **options)
+            found = rows_of("qlik_avro", as_kafka(made), **options)
             assert_same(found, [named(change) for change in changes] if options else changes)
             structure = TableSchema.from_text(next(row.table_schema for row in found if row.op == "schema"))
             assert [c.name for c in structure.columns] == [c.name for c in TABLE.columns]
-    first = read_avro(json.dumps(ENVELOPE), bytes(encode(rows, format="qlik_avro", schema=[TABLE]).collect()[0].value))
-    assert first["magic"] == b"atMSG" and first["headers"] is None
+    first = read_avro(ENVELOPE, sent("qlik_avro", rows, [TABLE])[0]["value"])
+    assert base64.b64decode(first["magic"]) == b"atMSG" and first["headers"] is None
+
+
+def test_spark_registers_schemas_and_reads_them_back(spark: SparkSession) -> None:
+    from headrace.testing.schema_registry import SchemaRegistryServer
+
+    changes = changes_of(({c.name: ["1"] for c in TABLE.columns[1:]}, random.Random(1)))[:3]
+    changes = [{**change, "before": change["before"] and {"id": "1"}, "changed": None} for change in changes]
+    changes = [{**change, "after": change["after"] and {"id": "1"}} for change in changes]
+    with SchemaRegistryServer() as server:
+        made = encode(change_frame(spark, changes), format="qlik_avro", schema=[TABLE], registry=server.url).collect()
+        back = decode(frame(spark, [bytes(row.value) for row in made]), format="qlik_avro", registry=server.url)
+        assert sorted(row.op for row in back.collect() if row.op != "schema") == sorted(c["op"] for c in changes)
 
 
 def test_the_task_names_the_namespace() -> None:

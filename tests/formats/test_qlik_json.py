@@ -5,12 +5,13 @@ from __future__ import annotations
 import datetime as dt
 import json
 import random
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import drawn_rows
+import numpy as np
 import pytest
+from codec_rows import as_kafka, change_batch, changes_of_messages, rows_of, sent
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
@@ -19,10 +20,9 @@ from headrace.changes import Column, LogicalType, TableId, TableSchema
 from headrace.changes.key_text import key_text
 from headrace.changes.row import CHANGE_ROW_DDL, spark_schema
 from headrace.errors import OptionError
-from headrace.formats import qlik_masks
 from headrace.formats.convert import decode, encode
 from headrace.formats.messages import KAFKA_COLUMNS
-from headrace.formats.qlik_encode import mask
+from headrace.formats.qlik.masks import Masks, hex_texts, mask_bytes
 from headrace.local_rows import local_rows
 
 KAFKA = ", ".join(f"{name} {kind}" for name, kind in KAFKA_COLUMNS.items())
@@ -42,17 +42,23 @@ def data(operation: Any, data: Any = None, before: Any = None, id: str | None = 
     return json.dumps({**envelope, "message": message})
 
 
-def frame(spark: SparkSession, values: list[Any], keys: Mapping[int, str] | None = None) -> DataFrame:
-    lines = [
-        ("t", 0, n, None, (keys or {}).get(n, "").encode() or None, v.encode() if isinstance(v, str) else v, None)
-        for n, v in enumerate(values)
-    ]
-    return local_rows(spark, lines, KAFKA).coalesce(1)
+def messages(values: list[Any]) -> list[tuple[Any, ...]]:
+    """Values as Kafka gives them."""
+    return [("t", 0, n, None, None, v.encode() if isinstance(v, str) else v, None) for n, v in enumerate(values)]
 
 
-def by_offset(rows: DataFrame) -> dict[int, Any]:
+def decoded(values: list[Any], **options: Any) -> list[Any]:
+    """The change rows of values."""
+    return rows_of("qlik_json", messages(values), **options)
+
+
+def frame(spark: SparkSession, values: list[Any]) -> DataFrame:
+    return local_rows(spark, messages(values), KAFKA).coalesce(1)
+
+
+def by_offset(rows: list[Any]) -> dict[int, Any]:
     """The rows of data messages by offset."""
-    return {row.message.offset: row for row in rows.collect() if row.op != "schema"}
+    return {row.message.offset: row for row in rows if row.op != "schema"}
 
 
 TEN = {f"c{n}": str(n) for n in range(1, 11)}
@@ -95,11 +101,11 @@ MEANINGS: list[tuple[str, Any, Any]] = [
 ]  # fmt: skip
 
 
-def test_each_message_means_what_the_table_says(spark: SparkSession) -> None:
+def test_each_message_means_what_the_table_says() -> None:
     wrong = {}
     for order in ("big", "little", "auto"):
         cases = [(value, wanted) for o, value, wanted in MEANINGS if o == order]
-        found = by_offset(decode(frame(spark, [v for v, _ in cases]), format="qlik_json", mask_byte_order=order))
+        found = by_offset(decoded([v for v, _ in cases], mask_byte_order=order))
         for n, (value, wanted) in enumerate(cases):
             row = found[n]
             if isinstance(wanted, str):
@@ -113,7 +119,7 @@ def test_each_message_means_what_the_table_says(spark: SparkSession) -> None:
     assert wrong == {}
 
 
-def test_metadata_says_table_key_and_ordinals_wherever_it_stands(spark: SparkSession) -> None:
+def test_metadata_says_table_key_and_ordinals_wherever_it_stands() -> None:
     moved = json.loads(METADATA)
     columns = moved["message"]["tableStructure"]["tableColumns"]
     columns["ID"] |= {"ordinal": 3, "primaryKeyPosition": 2}
@@ -128,13 +134,13 @@ def test_metadata_says_table_key_and_ordinals_wherever_it_stands(spark: SparkSes
         METADATA,
         METADATA,
     ]
-    rows = decode(frame(spark, values), format="qlik_json")
+    rows = decoded(values)
     found = by_offset(rows)
     assert found[0].changed == ["V"] and found[0].key_text == '["x","1"]'
     assert found[0].after["T"] == "2020-01-01 00:00:00.000"
     assert (found[0].table.schema, found[0].table.name, found[1].key_text) == ("SCOTT", "KIT", '["1"]')
     assert found[1].after == {"ID": "1", "V": "x"}
-    schemas = [row for row in rows.collect() if row.op == "schema"]
+    schemas = [row for row in rows if row.op == "schema"]
     structures = {row.schema_id: TableSchema.from_text(row.table_schema) for row in schemas}
     assert structures[found[0].schema_id].key == ("V", "ID")
     assert [str(c.logical) for c in structures[found[0].schema_id].columns] == [
@@ -150,18 +156,16 @@ def test_metadata_says_table_key_and_ordinals_wherever_it_stands(spark: SparkSes
 
 
 @pytest.mark.parametrize("way", ["text", "list", "mapping", "file"])
-def test_metadata_can_be_given(spark: SparkSession, tmp_path: Path, way: str) -> None:
+def test_metadata_can_be_given(tmp_path: Path, way: str) -> None:
     path = tmp_path / "metadata.jsonl"
     path.write_text(METADATA + "\n")
     given = {"text": METADATA, "list": [METADATA], "mapping": json.loads(METADATA), "file": str(path)}[way]
-    messages = frame(spark, [data("INSERT", {"ID": "1", "NAME": "n", "V": "x"}, id=SCHEMA_ID)])
-    rows = decode(messages, format="qlik_json", metadata=given).collect()
+    rows = decoded([data("INSERT", {"ID": "1", "NAME": "n", "V": "x"}, id=SCHEMA_ID)], metadata=given)
     assert [row.op for row in sorted(rows, key=lambda row: row.position)] == ["schema", "c"]
     assert {row.table.name for row in rows} == {"KIT"}
 
 
-def test_options_that_do_not_fit_are_refused(spark: SparkSession, tmp_path: Path) -> None:
-    messages = frame(spark, [])
+def test_options_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     wrong = (
         ({"metadata": str(tmp_path / "absent.json")}, "can't be read"),
         ({"metadata": '{"a": 1}'}, "no metadata message"),
@@ -170,18 +174,19 @@ def test_options_that_do_not_fit_are_refused(spark: SparkSession, tmp_path: Path
     )
     for options, sentence in wrong:
         with pytest.raises(OptionError, match=sentence):
-            decode(messages, format="qlik_json", **options)
+            decoded([], **options)
 
 
 @pytest.mark.kafka
 def test_the_metadata_topic_is_read_when_decode_is_called(spark: SparkSession, tmp_path: Path) -> None:
     from headrace.emulators.kafka_broker import KafkaBroker
 
-    messages = frame(spark, [data("INSERT", {"ID": "1", "NAME": "n", "V": "x"}, id=SCHEMA_ID)])
+    values = [data("INSERT", {"ID": "1", "NAME": "n", "V": "x"}, id=SCHEMA_ID)]
     with KafkaBroker(tmp_path) as broker:
         line = local_rows(spark, [(METADATA,)], "value string")
         line.write.format("kafka").option("kafka.bootstrap.servers", broker.bootstrap).option("topic", "meta").save()
-        rows = decode(messages, format="qlik_json", metadata_topic="meta", bootstrap_servers=broker.bootstrap)
+        options = {"metadata_topic": "meta", "bootstrap_servers": broker.bootstrap}
+        rows = decode(frame(spark, values), format="qlik_json", **options).collect()
         assert by_offset(rows)[0].table.name == "KIT"
 
 
@@ -204,70 +209,53 @@ def test_a_stream_decodes_what_a_batch_does_with_the_metadata_given(spark: Spark
     assert seen(spark.table("qlik").collect()) == seen(decode(frame(spark, values), format="qlik_json").collect())
 
 
-def test_a_structure_gives_typed_structs(spark: SparkSession) -> None:
+def test_a_structure_gives_typed_structs() -> None:
     values = [
         data("INSERT", {"ID": "1", "N": "2.50", "V": None, "T": "2020-01-01T00:00:00.123"}, columnMask="0B"),
         data("UPDATE", {"ID": "1", "V": None}, {"ID": "1", "N": None}, id="nobody", changeMask="02"),
         data("INSERT", {"ID": "x"}),
         METADATA,
     ]
-    rows = decode(
-        frame(spark, values), format="qlik_json", schema="ID int, N decimal(5,2), V string, T timestamp_ntz", keys="ID"
-    )
+    rows = decoded(values, schema="ID int, N decimal(5,2), V string, T timestamp_ntz", keys="ID")
     found = by_offset(rows)
     assert tuple(found[0].after)[2:] == (None, dt.datetime(2020, 1, 1, 0, 0, 0, 123000))
     assert str(found[0].after.N) == "2.50" and found[0].after_absent == ["V"] and found[0].key_text == '["1"]'
     assert (found[1].before_absent, found[1].after_absent) == (["V", "T"], ["N", "T"])
     assert found[2].error == "Column 'ID' can't hold x exactly: it is int."
-    assert [row.op for row in rows.collect() if row.message.offset == 3] == ["schema"]
+    assert [row.op for row in rows if row.message.offset == 3] == ["schema"]
 
 
-def test_masks_are_what_a_number_says(spark: SparkSession) -> None:
-    rng = random.Random(7)
-    cases = []
-    for _ in range(200):
-        count = rng.randrange(0, 40)
-        flags = [rng.random() < 0.5 for _ in range(count)]
-        cases.append((flags, [f"c{n}" for n in range(count)]))
-    rows = local_rows(spark, cases, "flags array<boolean>, names array<string>")
-    columns = []
-    for order in ("big", "little"):
-        little = "true" if order == "little" else "false"
-        columns.append(f"{mask('flags', little=order == 'little')} as {order}")
-        columns.append(f"{qlik_masks.digits(mask('flags', little=order == 'little'))} as d_{order}")
-        columns.append(f"{qlik_masks.above(f'd_{order}', 'size(flags)', little)} as above_{order}")
-        columns.append(f"{qlik_masks.named('names', f'd_{order}', little)} as named_{order}")
-    for row in rows.selectExpr("*", *columns).collect():
-        number = sum(1 << n for n, flag in enumerate(row.flags) if flag)
-        size = (len(row.flags) + 7) // 8
-        assert row.big == (number.to_bytes(size, "big").hex().upper())
-        assert row.little == (number.to_bytes(size, "little").hex().upper())
-        wanted = [name for name, flag in zip(row.names, row.flags, strict=True) if flag]
-        if row.flags:
-            assert row.named_big == row.named_little == wanted
-            assert not row.above_big and not row.above_little
+@given(st.lists(st.lists(st.booleans(), max_size=40), min_size=1, max_size=8), st.sampled_from(["big", "little"]))
+def test_masks_are_what_a_number_says(rows: list[list[bool]], order: str) -> None:
+    counts, flags = np.array([len(row) for row in rows]), np.array([flag for row in rows for flag in row], bool)
+    little = order == "little"
+    texts = hex_texts(mask_bytes(flags, counts, np.ones(len(rows), bool), little=little))
+    masks = Masks(texts)
+    for number, (row, text) in enumerate(zip(rows, texts.to_pylist(), strict=True)):
+        value = sum(1 << place for place, flag in enumerate(row) if flag)
+        assert text == value.to_bytes((len(row) + 7) // 8, order).hex().upper()
+        assert masks.set_places(number, little) == [place for place, flag in enumerate(row) if flag]
+        places = np.arange(len(row))
+        found = masks.bit(np.full(len(row), number), places, np.full(len(row), little))
+        assert found.tolist() == [int(flag) for flag in row]
+        assert masks.bit(np.array([number]), np.array([8 * len(text)]), np.array([little])).tolist() == [-1]
 
 
-def test_keys_envelopes_and_topics_are_options(spark: SparkSession) -> None:
-    messages = frame(spark, [METADATA, data("DELETE", {"ID": "1", "NAME": "n", "V": None}, id=SCHEMA_ID)])
-    rows = decode(messages, format="qlik_json")
-    bare = encode(rows, format="qlik_json", envelope=False, key="schema_table").collect()
-    assert len(bare) == 1 and bytes(bare[0].key) == b"SCOTT.KIT"
-    value = json.loads(bare[0].value)
+def test_keys_envelopes_and_topics_are_options() -> None:
+    values = [METADATA, data("DELETE", {"ID": "1", "NAME": "n", "V": None}, id=SCHEMA_ID)]
+    rows = changes_of_messages("qlik_json", messages(values))
+    structures = [TableSchema.from_text(text) for text in set(rows.column("table_schema").to_pylist()) - {None}]
+    bare = sent("qlik_json", rows, structures, envelope=False, key="schema_table")
+    assert len(bare) == 1 and bare[0]["key"] == b"SCOTT.KIT"
+    value = json.loads(bare[0]["value"])
     assert value["headers"]["schema"] == "SCOTT" and value["data"] == {"ID": "1", "NAME": "n", "V": None}
     assert (value["headers"]["changeMask"], value["headers"]["columnMask"]) == ("01", "07")
-    full = encode(
-        rows, format="qlik_json", metadata_topic="meta", key="none", server="s", task="k", topic="x"
-    ).collect()
-    assert sorted((row.topic, json.loads(row.value)["type"]) for row in full) == [
-        ("meta", "MD"),
-        ("meta", "MD"),
-        ("x", "DT"),
-    ]
-    assert all(row.key is None for row in full)
-    lineage = next(json.loads(row.value) for row in full if row.topic == "meta" and b"srv1" in row.value)["message"][
-        "lineage"
-    ]
+    options = {"metadata_topic": "meta", "key": "none", "server": "s", "task": "k", "topic": "x"}
+    full = sent("qlik_json", rows, structures, **options)
+    told = [(row["topic"], json.loads(row["value"])) for row in full]
+    assert [(topic, value["type"]) for topic, value in told] == [("meta", "MD"), ("meta", "MD"), ("x", "DT")]
+    assert all(row["key"] is None for row in full)
+    lineage = told[0][1]["message"]["lineage"]
     assert lineage["tableVersion"] == 1 and lineage["task"] == "task1"
 
 
@@ -342,6 +330,12 @@ def change_frame(spark: SparkSession, changes: list[dict[str, Any]]) -> DataFram
     return local_rows(spark, [tuple(c.get(f.name) for f in spark_schema()) for c in changes], CHANGE_ROW_DDL)
 
 
+def schema_row(schema: TableSchema) -> dict[str, Any]:
+    table = {"database": None, "schema": schema.id.schema, "name": schema.id.name}
+    told = {"schema_id": schema.fingerprint, "table_schema": schema.to_text()}
+    return {"op": "schema", "table": table, "position": "", **told}
+
+
 def assert_same(rows: list[Any], changes: list[dict[str, Any]], spell: Any = lambda image: image) -> None:
     found = {row.position.split("/")[0]: row.asDict(recursive=True) for row in rows if row.op != "schema"}
     assert len(found) == len(changes)
@@ -356,16 +350,20 @@ def assert_same(rows: list[Any], changes: list[dict[str, Any]], spell: Any = lam
         assert {k: got["source"].get(k) for k in wanted["source"]} == wanted["source"]
 
 
+def test_spark_puts_a_metadata_message_in_front_of_each_structure(spark: SparkSession) -> None:
+    rows = change_frame(spark, changes_of(({c.name: ["1"] for c in TABLE.columns[1:]}, random.Random(1)))[:3])
+    made = encode(rows, format="qlik_json", schema=[TABLE]).orderBy("position").collect()
+    assert [json.loads(row.value)["type"] for row in made] == ["MD", "DT", "DT", "DT"]
+
+
 # The first example is the simplest one there is; shrinking would take minutes.
-@settings(max_examples=2, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+@settings(max_examples=5, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
 @given(POOLS)
-def test_decode_of_encode_is_identity_for_every_type(spark: SparkSession, drawn: Any) -> None:
+def test_decode_of_encode_is_identity_for_every_type(drawn: Any) -> None:
     changes = changes_of(drawn)
-    messages = encode(change_frame(spark, changes), format="qlik_json", schema=[TABLE]).orderBy("position").collect()
-    assert json.loads(messages[0].value)["type"] == "MD"
-    keys = {n: m.key.decode() for n, m in enumerate(messages) if m.key}
-    back = frame(spark, [bytes(m.value) for m in messages], keys)
-    rows = decode(back, format="qlik_json").collect()
+    made = sent("qlik_json", change_batch([schema_row(TABLE), *changes]), [TABLE])
+    assert json.loads(made[0]["value"])["type"] == "MD"
+    rows = rows_of("qlik_json", as_kafka(made))
     assert_same(rows, changes)
     structure = TableSchema.from_text(next(row.table_schema for row in rows if row.op == "schema"))
     assert structure.key == TABLE.key

@@ -65,11 +65,6 @@ def test_the_log_settings_exist() -> None:
     assert Path(option.partition("=file://")[2].partition('"')[0]).is_file()
 
 
-def test_avro_formats_bring_spark_avro_where_spark_reads_them() -> None:
-    assert session.format_jars(["canal_json", "qlik_avro"]) == (session.AVRO,)
-    assert session.format_jars(["debezium_avro", "dts_avro"]) == ()
-
-
 def test_a_malformed_coordinate_is_an_error_that_shows_the_form() -> None:
     with pytest.raises(OptionError, match="group:artifact:version"):
         session._settings(["delta-spark"], {}, "local[2]")

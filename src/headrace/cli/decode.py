@@ -125,17 +125,16 @@ def _decoded(format: Format, name: str, messages: list[Given], debug: bool) -> l
     from headrace.formats.codec import ArrowFormat
     from headrace.formats.convert import decoded
 
-    given = format.settings["schema"] if isinstance(format, ArrowFormat) else None
-    if isinstance(format, ArrowFormat) and (given is None or given.several):
+    if isinstance(format, ArrowFormat) and not format.needs_spark:
         # Nothing of Spark is needed, and so none is started.
         return rows_of(format.decoded(kafka_table(messages).to_batches()))
-    return collect_rows(decoded(format, kafka_frame(_session(name, debug), messages)))
+    return collect_rows(decoded(format, kafka_frame(_session(debug), messages)))
 
 
-def _session(format: str, debug: bool) -> SparkSession:
-    from headrace.pipeline.session import format_jars, spark_session
+def _session(debug: bool) -> SparkSession:
+    from headrace.pipeline.session import spark_session
 
-    spark = spark_session("headrace decode", jars=format_jars([format]), short_lived=True)
+    spark = spark_session("headrace decode", short_lived=True)
     if not debug:
         # What goes wrong is told in one sentence; Spark would print its traces around it.
         spark.sparkContext.setLogLevel("OFF")

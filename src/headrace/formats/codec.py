@@ -67,6 +67,64 @@ class Facts:
     schemas: SchemaSource | None = None
 
 
+class Look(ABC):
+    """What the driver may look for before messages are decoded."""
+
+    @abstractmethod
+    def values_with(self, part: bytes) -> list[bytes]:
+        """The distinct values that hold these bytes, of all messages of a batch; none of a stream."""
+
+    def topic_values(self, topic: str, servers: str) -> list[bytes]:
+        """The distinct values that a Kafka topic holds now."""
+        raise OptionError(f"The topic '{topic}' can't be read without Spark.", remedy="Decode with a Spark session.")
+
+    def schemas(self, source: SchemaSource) -> SchemaSource:
+        """Where the schemas of messages come from, with those in it that the messages of a batch name."""
+        return source
+
+
+class ArrowLook(Look):
+    """A look at batches, without Spark."""
+
+    def __init__(self, batches: Sequence[pa.RecordBatch]) -> None:
+        self._batches = batches
+
+    def values_with(self, part: bytes) -> list[bytes]:
+        """The distinct values that hold these bytes."""
+        columns = (batch.column("value").cast(pa.binary()).drop_null() for batch in self._batches)
+        return sorted({value for column in columns for value in column.to_pylist() if part in value})
+
+
+class SparkLook(Look):
+    """A look at a DataFrame of messages, by jobs."""
+
+    def __init__(self, messages: DataFrame) -> None:
+        self._messages = messages
+
+    def values_with(self, part: bytes) -> list[bytes]:
+        """The distinct values that hold these bytes; none of a stream."""
+        from pyspark.sql import functions as F  # noqa: N812
+
+        if self._messages.isStreaming:
+            return []
+        held = self._messages.where(F.contains(F.col("value"), F.lit(part)))
+        return _distinct_values(held)
+
+    def topic_values(self, topic: str, servers: str) -> list[bytes]:
+        """The distinct values that a Kafka topic holds now."""
+        reader = self._messages.sparkSession.read.format("kafka").option("kafka.bootstrap.servers", servers)
+        reader = reader.option("subscribe", topic).option("kafka.isolation.level", "read_committed")
+        return _distinct_values(reader.option("startingOffsets", "earliest").load().where("value is not null"))
+
+    def schemas(self, source: SchemaSource) -> SchemaSource:
+        """The same with the schemas that the messages of a batch name; as it is for a stream."""
+        return source if self._messages.isStreaming else source.of_batch(self._messages)
+
+
+def _distinct_values(messages: DataFrame) -> list[bytes]:
+    return sorted(bytes(row.value) for row in messages.select("value").distinct().collect())
+
+
 class Codec(ABC):
     """One direction of a format in one task; never used again for another one.
 
@@ -111,12 +169,14 @@ class ArrowFormat(Format):
         """
         raise OptionError(f"Format '{self.name}' can't be encoded.", remedy="Choose a format that can.")
 
-    def facts_of(self, messages: DataFrame) -> Facts:
-        """What decoders need to know of these messages; runs on the driver."""
-        return self.prepare_decoding()
+    @property
+    def needs_spark(self) -> bool:
+        """Whether messages can't be decoded without a Spark session, by these options."""
+        given = self.settings["schema"]
+        return given is not None and not given.several
 
-    def prepare_decoding(self) -> Facts:
-        """What they need to know whatever the messages are."""
+    def prepare_decoding(self, look: Look) -> Facts:
+        """What decoders need to know; runs on the driver."""
         given = self.settings["schema"]
         if given is None:
             return Facts()
@@ -130,9 +190,9 @@ class ArrowFormat(Format):
         Raises:
             OptionError: `schema` and `keys` contradict each other.
         """
-        handed = kafka_columns(messages)
-        facts = self.facts_of(handed)
-        return in_spark(handed, lambda: self.decoder(facts), change_schema(facts.typed))
+        rows = kafka_columns(messages)
+        facts = self.prepare_decoding(SparkLook(rows))
+        return in_spark(rows, lambda: self.decoder(facts), change_schema(facts.typed))
 
     def decoded(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Change rows without Spark, errors treated as `on_error` says; what is no event is left out.
@@ -143,8 +203,8 @@ class ArrowFormat(Format):
         Raises:
             FormatError: a message can't be read, and `on_error` is `fail`.
         """
-        mode = self.settings["on_error"]
-        for rows in run_codec(self.decoder(self.prepare_decoding()), batches):
+        mode, held = self.settings["on_error"], list(batches)
+        for rows in run_codec(self.decoder(self.prepare_decoding(ArrowLook(held))), held):
             events = rows.filter(rows.column("op").is_valid())
             errors = pc.equal(events.column("op"), "error")
             if mode == "fail" and pc.any(errors).as_py():
@@ -170,6 +230,9 @@ class ArrowFormat(Format):
             marked = changes.withColumn("has_types", typed)
             rows, structures = with_structures_known(marked, given, owner=f"format '{self.name}'", keys=keys)
             facts = Facts(structures=structures)
+        facts = self.prepare_encoding(facts)
+        if not rows.isStreaming:
+            rows = self.with_structures(rows, facts)
         wanted = self.with_counts(rows).select(*self.written_columns, "has_types")
         return in_spark(wanted, lambda: self.encoder(facts), MESSAGES)
 
@@ -178,7 +241,20 @@ class ArrowFormat(Format):
         """Whether an encoder that knows the structures gives for each task what `encode` does."""
         kind = type(self)
         ours = kind.encode is ArrowFormat.encode and kind.encode_batch is Format.encode_batch
-        return ours and kind.with_counts is ArrowFormat.with_counts
+        hooks = ("prepare_encoding", "with_structures", "with_counts")
+        return ours and all(getattr(kind, hook) is getattr(ArrowFormat, hook) for hook in hooks)
+
+    def prepare_encoding(self, facts: Facts) -> Facts:
+        """What encoders need to know; runs on the driver.
+
+        Args:
+            facts: the structures of the rows.
+        """
+        return facts
+
+    def with_structures(self, changes: DataFrame, facts: Facts) -> DataFrame:
+        """The change rows of a batch, with `schema` rows that the encoder needs in front; none, for most formats."""
+        return changes
 
     def with_counts(self, changes: DataFrame) -> DataFrame:
         """Change rows with what the encoder must know of the whole batch; nothing, for most formats."""

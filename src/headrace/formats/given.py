@@ -111,17 +111,13 @@ def with_structures_told(rows: DataFrame, tables: Sequence[TableSchema]) -> Data
 
     Who keeps tables then knows them as if the messages had said them. The rows must not be a stream.
     """
-    lines = [("schema", s.id.database, s.id.schema, s.id.name, s.fingerprint, s.to_text()) for s in tables]
-    ddl = "op string, database string, schema string, name string, schema_id string, table_schema string"
-    made = {
-        "op": "op",
-        "table": "named_struct('database', database, 'schema', schema, 'name', name)",
-        "position": "''",
-        "schema_id": "schema_id",
-        "table_schema": "table_schema",
-    }
-    columns = (f"cast({made.get(f.name, 'null')} as {f.dataType.simpleString()}) as {f.name}" for f in rows.schema)
-    return local_rows(rows.sparkSession, lines, ddl).selectExpr(*columns).unionByName(rows)
+    lines = [("schema", (s.id.database, s.id.schema, s.id.name), "", s.fingerprint, s.to_text()) for s in tables]
+    ddl = (
+        "op string, table struct<database: string, schema: string, name: string>, position string, schema_id string, "
+        "table_schema string"
+    )
+    told = local_rows(rows.sparkSession, lines, ddl)
+    return told.unionByName(rows, allowMissingColumns=True).select(rows.columns)
 
 
 def table_of_ddl(ddl: str, id: TableId | None = None, key: Sequence[str] = ()) -> TableSchema:

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from headrace.changes import TableSchema
 from headrace.formats.json_images import ObjectImage
-from headrace.formats.numbered import Numbered
+from headrace.formats.numbered import Numbered, numbers_of
 from headrace.wire.names import Names
 from headrace.wire.spans import Array
 from headrace.wire.tape import Tape
@@ -98,14 +98,7 @@ class KnownTables:
             table: the tables.
             named: the key columns that a message names, as a JSON array of texts; null where it names none.
         """
-        columns = [*table.flatten(), named]
-        code = np.zeros(len(named), np.int64)
-        for column in columns:
-            found = column.dictionary_encode()
-            code = code * (len(found.dictionary) + 1) + found.indices.fill_null(len(found.dictionary)).to_numpy()
-        _, first, of = np.unique(code, return_index=True, return_inverse=True)
-        numbers = np.array([self._known.number(tuple(column[int(row)].as_py() for column in columns)) for row in first])
-        return numbers[of] if numbers.size else np.zeros(0, np.int64)
+        return numbers_of(self._known, [*table.flatten(), named])
 
     def _known_of(self, told: tuple[str | None, ...]) -> Known:
         schema = self._given.structure_of(told[:3])
@@ -128,31 +121,42 @@ class KnownTables:
         return [known.key_names for known in self.known]
 
     def spell(self, tape: Tape, objects: Array, of: Array) -> list[tuple[int, str, str]]:
-        """Let the values of objects be canonical texts from now on.
+        """As `spell`, by what is known of each object's table."""
+        return spell(tape, objects, of, [known.codes for known in self.known])
 
-        Returns:
-            The values that should be hex and are not: the number of the object, the column and the text, which stays.
-        """
-        names = Names([list(known.codes) for known in self.known])
-        if not names.width or not objects.size:
-            return []
-        at = tape.fields(objects, names, of.astype(np.int32))
-        letters = np.full((len(self.known), names.width), "", "U1")
-        for number, known in enumerate(self.known):
-            letters[number, : len(known.codes)] = list(known.codes.values())
-        code = letters[of].T
-        code[~tape.is_value(at)] = ""
-        wrong = []
-        for letter in np.unique(code[code != ""]):
-            place, row = np.nonzero(code == letter)
-            tokens = np.ascontiguousarray(at[place, row])
-            texts = tape.texts(tokens)
-            made = _canonical(texts, letter)
-            for bad in np.flatnonzero(made.is_null().to_numpy(zero_copy_only=False)):
-                column = list(self.known[of[row[bad]]].codes)[place[bad]]
-                wrong.append((int(row[bad]), column, texts[int(bad)].as_py()))
-            tape.replace(tokens, pc.coalesce(made, texts))
-        return wrong
+
+def spell(tape: Tape, objects: Array, of: Array, codes: Sequence[Mapping[str, str]]) -> list[tuple[int, str, str]]:
+    """Let the values of objects be canonical texts from now on.
+
+    Args:
+        tape: where they are.
+        objects: their places.
+        of: the number of what is known of each.
+        codes: by that number, how columns become canonical.
+
+    Returns:
+        The values that should be hex and are not: the number of the object, the column and the text, which stays.
+    """
+    names = Names([list(said) for said in codes])
+    if not names.width or not objects.size:
+        return []
+    at = tape.fields(objects, names, of.astype(np.int32))
+    letters = np.full((len(codes), names.width), "", "U1")
+    for number, said in enumerate(codes):
+        letters[number, : len(said)] = list(said.values())
+    code = letters[of].T
+    code[~tape.is_value(at)] = ""
+    wrong = []
+    for letter in np.unique(code[code != ""]):
+        place, row = np.nonzero(code == letter)
+        tokens = np.ascontiguousarray(at[place, row])
+        texts = tape.texts(tokens)
+        made = _canonical(texts, letter)
+        for bad in np.flatnonzero(made.is_null().to_numpy(zero_copy_only=False)):
+            column = list(codes[of[row[bad]]])[place[bad]]
+            wrong.append((int(row[bad]), column, texts[int(bad)].as_py()))
+        tape.replace(tokens, pc.coalesce(made, texts))
+    return wrong
 
 
 def _canonical(texts: pa.StringArray, code: str) -> pa.StringArray:

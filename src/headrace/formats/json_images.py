@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -53,10 +53,10 @@ class ObjectImage:
 
     def or_else(self, other: ObjectImage) -> ObjectImage:
         """This image where there is one, else the other."""
-        return ObjectImage(
-            self.tape,
-            np.where(self.present, self.base, other.base),
-            np.where(self.present, self.over, other.over),
+        return replace(
+            self,
+            base=np.where(self.present, self.base, other.base),
+            over=np.where(self.present, self.over, other.over),
         )
 
     def fields(self, names: Names, group: Array | None = None) -> Array:

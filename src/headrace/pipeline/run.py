@@ -91,16 +91,11 @@ class Pipeline:
     def jars(self) -> tuple[str, ...]:
         """Maven coordinates of what Spark needs for this source and these sinks."""
         from headrace.jars import DELTA, ICEBERG, KAFKA
-        from headrace.pipeline.session import format_jars
 
         types = {self._model.source_type, *(target.type for target in self._model.targets)}
         if self._model.dead_letters is not None:
             types.add(self._model.dead_letters.type)
-        formats = [target.format for target in self._model.targets if target.format is not None]
-        if isinstance(self._model.source, KafkaTopics):
-            formats.append(self._model.source.format)
-        needed = tuple(jar for kind, jar in (("kafka", KAFKA), ("delta", DELTA), ("iceberg", ICEBERG)) if kind in types)
-        return (*needed, *format_jars(format.name for format in formats))
+        return tuple(jar for kind, jar in (("kafka", KAFKA), ("delta", DELTA), ("iceberg", ICEBERG)) if kind in types)
 
     def hide(self, text: str) -> str:
         """The text without passwords and without what `${...}` stood for; for whatever is shown of this pipeline."""

@@ -12,7 +12,7 @@ from importlib.resources import as_file, files
 from typing import TYPE_CHECKING
 
 from headrace.errors import OptionError
-from headrace.jars import AVRO, DELTA, KAFKA, maven_jars
+from headrace.jars import DELTA, KAFKA, maven_jars
 from headrace.java import spark_environment
 
 if TYPE_CHECKING:
@@ -132,17 +132,6 @@ def _put_first(settings: dict[str, str], name: str, values: list[str], separator
     joined = separator.join([*missing, given] if given else missing)
     if joined:
         settings[name] = joined
-
-
-_WITH_SPARK_AVRO = frozenset(("qlik_avro",))
-
-
-def format_jars(formats: Iterable[str]) -> tuple[str, ...]:
-    """The Maven coordinates with which Spark reads and writes these formats fastest.
-
-    Without them they are read by Python workers, which is slower.
-    """
-    return (AVRO,) if any(name in _WITH_SPARK_AVRO for name in formats) else ()
 
 
 def _asks_for_delta(jars: Sequence[str]) -> bool:

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from headrace.changes import TableId
-from headrace.formats.codec import ArrowFormat, Facts, in_spark
+from headrace.formats.codec import ArrowFormat, Facts, Look, in_spark
 from headrace.formats.debezium.avro_encode import AvroEncoder, SubjectFinder
 from headrace.formats.debezium.avro_payload import AvroConverter
 from headrace.formats.debezium.decode import DebeziumDecoder
@@ -77,22 +77,14 @@ class DebeziumAvro(ArrowFormat):
     reads = DebeziumJson.reads
     writes = DebeziumJson.writes
 
-    def prepare_decoding(self) -> Facts:
-        """What decoders need to know.
+    def prepare_decoding(self, look: Look) -> Facts:
+        """What decoders need to know, with the schemas of a batch's messages, found by a job over their first bytes.
 
         Raises:
             OptionError: there is no registry, and no schema in its place; or as `debezium_json`.
-        """
-        return replace(self._json().prepare_decoding(), schemas=self._schemas())
-
-    def facts_of(self, messages: DataFrame) -> Facts:
-        """The same with the schemas of a batch's messages, found by a job over their first bytes.
-
-        Raises:
             ConnectError: the registry can't be asked for a schema that this process has not seen.
         """
-        facts, schemas = self.prepare_decoding(), self._schemas()
-        return facts if messages.isStreaming else replace(facts, schemas=schemas.of_batch(messages))
+        return replace(self._json().prepare_decoding(look), schemas=look.schemas(self._schemas()))
 
     def decoder(self, facts: Facts) -> DebeziumDecoder:
         """From messages to change rows."""

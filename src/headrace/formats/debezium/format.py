@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from headrace.changes import TableId, TableSchema
 from headrace.errors import OptionError
-from headrace.formats.codec import ArrowFormat, Facts
+from headrace.formats.codec import ArrowFormat, Facts, Look
 from headrace.formats.debezium.connectors import CONNECTORS, OTHER
 from headrace.formats.debezium.decode import DebeziumDecoder
 from headrace.formats.debezium.encode import DebeziumEncoder, Writing
@@ -164,13 +164,13 @@ class DebeziumJson(ArrowFormat):
         given = self.settings["schema"]
         return given is not None and given.several
 
-    def prepare_decoding(self) -> Facts:
+    def prepare_decoding(self, look: Look) -> Facts:
         """What decoders need to know.
 
         Raises:
             OptionError: `schema` holds two structures that can't be told apart.
         """
-        facts = super().prepare_decoding()
+        facts = super().prepare_decoding(look)
         if self._has_tables:
             given_tables(self.settings, facts.structures)
         return facts

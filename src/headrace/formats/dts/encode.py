@@ -28,9 +28,7 @@ from headrace.formats.dts.record import FILLER
 from headrace.formats.dts.schema import OPERATIONS, SOURCE_TYPES, record_schema
 from headrace.formats.dts.source import NamedTexts, whole_numbers
 from headrace.formats.dts.tags import tags_column
-from headrace.formats.dts.written import Plans, absent_or_null, written_values
-from headrace.formats.images import Image
-from headrace.wire.arrays import offsets_of
+from headrace.formats.dts.written import Plans, written_values
 from headrace.wire.avro_schema import AvroSchema
 from headrace.wire.avro_writer import write_avro
 from headrace.wire.spans import Array
@@ -213,34 +211,15 @@ class _Records:
         image = self._structures.image(self._rows, name).where(which)
         rows = np.flatnonzero(image.entries.present)
         structure = self._structure[rows]
-        counts = self._plans.count[structure]
-        offsets = offsets_of(counts)
-        of = np.repeat(np.arange(rows.size), counts)
-        columns = np.arange(offsets[-1]) - offsets[of] + self._plans.first[structure][of]
-        at = self._texts_at(image, rows, structure, offsets)
-        values = written_values(self._plans, columns, image.values, at, micro[rows][of])
+        laid = self._plans.laid(structure)
+        at = self._plans.texts_at(image, rows, structure, laid.offsets)
+        values = written_values(self._plans, laid.column, image.values, at, micro[rows][laid.row])
         code, place = np.zeros(self._count, np.int8), np.zeros(self._count, np.int32)
         code[rows], place[rows] = 2, np.arange(rows.size)
         texts = pa.array(list(statements.values()), pa.string())
         said = np.array(list(statements), np.int64)
         code[said], place[said] = 1, np.arange(said.size)
-        return _one_of(code, place, texts, pa.ListArray.from_arrays(pa.array(offsets), values))
-
-    def _texts_at(self, image: Image, rows: Array, structure: Array, offsets: Array) -> Array:
-        """The number of the text of each column of each image, in the order of the structure."""
-        entries = image.entries
-        names = image.names.dictionary_encode()
-        words = names.dictionary.to_pylist()
-        size = np.diff(entries.offsets)[rows]
-        of = np.repeat(np.arange(rows.size), size)
-        entry = np.arange(of.size) - (np.cumsum(size) - size)[of] + entries.offsets[rows][of]
-        code = names.indices.to_numpy(zero_copy_only=False)[entries.names[entry]]
-        column = self._plans.places(words)[structure[of], code]
-        at = absent_or_null(int(offsets[-1]))
-        # Of a name that a map repeats, the first value: it is written last. What the structure lacks is not written.
-        kept = np.flatnonzero(column >= 0)[::-1]
-        at[offsets[of[kept]] + column[kept]] = entries.values[entry[kept]]
-        return at
+        return _one_of(code, place, texts, pa.ListArray.from_arrays(pa.array(laid.offsets), values))
 
 
 _SMALL = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}

@@ -28,6 +28,7 @@ from headrace.formats.dts.schema import (
 )
 from headrace.formats.dts.types import number_of
 from headrace.formats.dts.values import NOT_FINITE, is_day
+from headrace.formats.structure_columns import ABSENT, StructureColumns
 from headrace.wire import spellings
 from headrace.wire.spans import Array
 from headrace.wire.tape import Tape
@@ -52,37 +53,22 @@ _IS_CODE = {
 _OBJECT_NAMES = pa.array([_OBJECTS.get(letter, "") for letter in _LETTERS])
 _YEAR = re.compile(r"\s*[+-]?[0-9]{1,10}\s*")
 _NO_TEXTS = pa.array([], pa.string())
-_ABSENT, _NULL = -2, -1
+_NULL = -1
 _MOST_SECONDS = 9_223_372_036_853
 
 
-class Plans:
-    """What the columns of structures are written as: those of structure `s` from `first[s]` on, `count[s]` of them."""
+class Plans(StructureColumns):
+    """What the columns of structures are written as."""
 
     def __init__(self, schemas: Sequence[TableSchema]) -> None:
-        self._names = [[column.name for column in schema.columns] for schema in schemas]
-        columns = [column for schema in schemas for column in schema.columns]
-        counts = np.array([len(names) for names in self._names], np.int64)
-        self.count: Array = counts
-        self.first: Array = np.cumsum(counts) - counts
-        letters = [_letter(column) for column in columns]
-        kinds = [column.logical for column in columns]
-        self.code: Array = np.array([_NUMBER[letter] for letter in letters], np.int8)
+        super().__init__(schemas)
+        kinds = [column.logical for column in self.all]
+        self.code: Array = np.array([_NUMBER[_letter(column)] for column in self.all], np.int8)
         self.width: Array = np.array([_WIDTHS.get(kind.kind, 8) for kind in kinds], np.int64)
         decimals = [(k.precision or 0, k.scale or 0) if k.kind == "decimal" else (0, 0) for k in kinds]
         self.precision: Array = np.array([precision for precision, _ in decimals], np.int64)
         self.scale: Array = np.array([scale for _, scale in decimals], np.int64)
         self.fields = _fields(schemas)
-
-    def places(self, words: Sequence[str]) -> Array:
-        """The place of each of these names in each structure; -1 where it has no such column."""
-        number = {word: place for place, word in enumerate(words)}
-        found = np.full((len(self._names), len(words)), -1, np.int64)
-        for line, names in zip(found, self._names, strict=True):
-            for place, name in enumerate(names):
-                if name in number:
-                    line[number[name]] = place
-        return found
 
 
 def _letter(column: Column) -> str:
@@ -101,11 +87,6 @@ def _fields(schemas: Sequence[TableSchema]) -> pa.ListArray:
     return pa.array(found, pa.list_(pa.struct([("name", pa.string()), ("number", pa.int32())])))
 
 
-def absent_or_null(count: int) -> Array:
-    """Numbers of texts for `written_values` that all say that there is none."""
-    return np.full(count, _ABSENT, np.int64)
-
-
 def written_values(plans: Plans, column: Array, texts: pa.StringArray, at: Array, micro: Array) -> pa.UnionArray:
     """Values as the union of a record.
 
@@ -113,7 +94,7 @@ def written_values(plans: Plans, column: Array, texts: pa.StringArray, at: Array
         plans: what columns are written as.
         column: the number of each value's column in them.
         texts: canonical texts.
-        at: the number of each value's text; one that is null is null, and `absent_or_null` says that there is none.
+        at: the number of each value's text; one that is null is null, and `ABSENT` says that there is none.
         micro: whether the fraction of a DateTime is written in microseconds.
     """
     return _Values(plans, column, texts, at, micro).union()
@@ -128,7 +109,7 @@ class _Values:
         self._at = at.astype(np.int32)
         self._branch: Array = np.zeros(at.size, np.int8)
         self._branch[at >= 0] = CHARACTER
-        self._branch[at == _ABSENT] = EMPTY
+        self._branch[at == ABSENT] = EMPTY
         self._code: Array = np.where(at >= 0, plans.code[column], np.int8(-1)) if at.size else np.zeros(0, np.int8)
 
     def union(self) -> pa.UnionArray:

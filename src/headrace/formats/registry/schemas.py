@@ -96,6 +96,13 @@ class SchemaSource:
         except FormatError as error:
             return Resolved(None, f"The schema {name} can't be used to read the {side}: {error}")
 
+    def text(self, side: Side, head: bytes) -> str | None:
+        """The text of the schema that a head stands for; None where there is none."""
+        if self.framing.is_given(head):
+            return self.key if side == "key" else self.value
+        ref = self.framing.ref(head)
+        return None if ref is None else self._texts([ref]).get(ref)
+
     def of_batch(self, messages: DataFrame) -> SchemaSource:
         """The same, with the schemas of all messages of a batch in it, so that no task asks the registry.
 

@@ -7,16 +7,22 @@ because there are few: one for each version of a table.
 from __future__ import annotations
 
 import base64
-import io
+import hashlib
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+
 from headrace.changes import Column, LogicalType, TableId, TableSchema
-from headrace.errors import OptionError
+from headrace.errors import FormatError
+from headrace.formats.avro_schema import writer_schema
+from headrace.formats.qlik.avro_schema import ENVELOPE
+from headrace.wire.avro_schema import AvroSchema
+from headrace.wire.avro_to_json import AvroJson
 
 MAGIC = b"atMSG"
 _TYPES = {
@@ -155,6 +161,29 @@ def type_facts(column: Column) -> dict[str, Any]:
     return facts
 
 
+def schema_id(schema: TableSchema) -> str:
+    """The id by which data messages name a structure: 32 hex digits that are the same for the same structure."""
+    return hashlib.sha256(schema.fingerprint.encode()).hexdigest()[:32].upper()
+
+
+def metadata_message(schema: TableSchema, lineage: Mapping[str, Any], data_schema: str) -> dict[str, Any]:
+    """A metadata message, as JSON values.
+
+    Args:
+        schema: the structure.
+        lineage: where the table is from.
+        data_schema: the Avro schema of its data messages.
+    """
+    columns = {}
+    for place, column in enumerate(schema.columns, 1):
+        at = schema.key.index(column.name) + 1 if column.name in schema.key else 0
+        columns[column.name] = {"ordinal": place, **type_facts(column), "primaryKeyPosition": at}
+    structure = {"tableColumns": columns}
+    return {
+        "schemaId": schema_id(schema), "lineage": lineage, "tableStructure": structure, "dataSchema": data_schema
+    }  # fmt: skip
+
+
 def metadata_of(given: Any) -> tuple[Metadata, ...]:
     """The option `metadata`: messages as JSON text, bytes, mappings or a list of these, or the path of a file.
 
@@ -205,68 +234,23 @@ def message_of_bytes(value: bytes) -> Any:
 
     None for bytes that are neither.
     """
-    if not value.startswith(MAGIC):
+    start = value.find(MAGIC) if value[:1] == b"\0" else 0
+    if value[start : start + len(MAGIC)] != MAGIC:
         try:
             return json.loads(value)
         except (ValueError, RecursionError):
             return None
-    envelope = read_envelope(value)
+    envelope = read_avro(ENVELOPE, value[start:])
     if envelope is None or envelope["messageSchema"] is None:
         return None
-    return read_avro(envelope["messageSchema"], envelope["message"])
-
-
-def read_envelope(value: bytes) -> dict[str, Any] | None:
-    """The six fields of an Avro envelope; None for bytes that are none."""
-    found = read_avro(json.dumps(ENVELOPE), value)
-    return found if isinstance(found, dict) else None
-
-
-def read_avro(schema: str, datum: bytes) -> Any:
-    """The Python value of an Avro datum; None for bytes that are none.
-
-    Raises:
-        OptionError: fastavro is not installed.
-    """
     try:
-        from fastavro import parse_schema, schemaless_reader
-    except ImportError as error:
-        raise OptionError(
-            "Reading Qlik's Avro metadata needs the package fastavro.",
-            remedy="Install it: pip install 'headrace[registry]'.",
-        ) from error
-    stream = io.BytesIO(datum)
-    try:
-        found = schemaless_reader(stream, parse_schema(json.loads(schema)), None)
-    # What the C extension raises for bytes that are no datum, or a text that is no schema, is not declared anywhere.
-    except Exception:
+        schema = writer_schema(envelope["messageSchema"]).plain
+    except FormatError:
         return None
-    return found if stream.tell() == len(datum) else None
+    return read_avro(schema, base64.b64decode(envelope["message"]))
 
 
-ENVELOPE: Mapping[str, Any] = {
-    "type": "record",
-    "name": "MessageEnvelope",
-    "fields": [
-        {"name": "magic", "type": {"type": "fixed", "name": "Magic", "size": 5}},
-        {"name": "type", "type": "string"},
-        {"name": "headers", "type": ["null", {"type": "map", "values": "string"}]},
-        {"name": "messageSchemaId", "type": ["null", "string"]},
-        {"name": "messageSchema", "type": ["null", "string"]},
-        {"name": "message", "type": "bytes"},
-    ],
-}
-"""The Avro schema of the envelope."""
-
-_NAMESPACE = re.compile(r"com\.attunity\.queue\.msg\.(?P<task>[^.]*)\.(?P<schema>[^.]*)\.(?P<table>.+)")
-
-
-def namespace_parts(namespace: str) -> tuple[str, str, str] | None:
-    """Task, schema and table of the namespace of a data record."""
-    found = _NAMESPACE.fullmatch(namespace)
-    return (found["task"], found["schema"], found["table"]) if found else None
-
-
-def encoded_bytes(value: Any) -> str:
-    """Base64 of bytes, for JSON."""
-    return base64.b64encode(value).decode()
+def read_avro(schema: Any, datum: bytes) -> Any:
+    """An Avro datum as JSON values, bytes in base64; None for bytes that are none."""
+    tape = AvroJson(pa.array([datum], pa.binary()), np.zeros(1, np.int64), AvroSchema(schema), np.zeros(1, np.int64))
+    return None if tape.root[0] < 0 else json.loads(tape.text(tape.root[0]) or "null")

@@ -1,0 +1,1 @@
+"""Qlik Replicate's messages, as JSON and as Avro: `format` is where it begins."""

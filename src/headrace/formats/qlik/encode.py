@@ -1,0 +1,158 @@
+"""Change rows to Qlik's messages in JSON: a data message for each row, and a metadata message for each structure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.changes import TableSchema
+from headrace.formats.change_messages import Structures, fact, message_batch, picked, rows_of, table_part, topics
+from headrace.formats.codec import MESSAGES, Codec, Facts, in_order
+from headrace.formats.images import Image
+from headrace.formats.qlik.masks import hex_texts
+from headrace.formats.qlik.metadata import metadata_message, schema_id
+from headrace.formats.qlik.rows import DataRows, Writing, clock, empty_as_null, is_data, path_of
+from headrace.formats.structure_columns import ABSENT, StructureColumns
+from headrace.wire.arrays import offsets_of
+from headrace.wire.json_writer import Entries, Part, members, messages, objects, to_text
+
+_EMPTY_SCHEMA = to_text({"type": "record", "name": "DataRecord", "fields": []})
+
+
+class QlikEncoder(Codec):
+    """Writes messages; it holds nothing but what its facts say."""
+
+    schema = MESSAGES
+
+    def __init__(self, facts: Facts, writing: Writing) -> None:
+        self.writing = writing
+        self.structures = Structures(facts)
+        self.columns = StructureColumns(self.structures.all)
+        self._is_local = self.columns.which(lambda column: column.logical.kind == "timestamp")
+        self._ids = pa.array([schema_id(schema) for schema in self.structures.all], pa.string())
+
+    def feed(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """The messages of rows, in their order; rows that are neither data nor a structure give none."""
+        made = []
+        numbers = np.flatnonzero(is_data(batch))
+        if numbers.size:
+            rows = picked(batch, numbers)
+            data = DataRows.of(rows, self.structures, self.columns)
+            topic = topics(rows, self.writing.topic)
+            made.append((numbers, message_batch(rows, topic, self.values(data), self.keys(data))))
+        if self.writing.envelope:
+            numbers = rows_of(batch, ("schema",))
+            numbers = numbers[self.structures.of(batch)[numbers] >= 0]
+            if numbers.size:
+                made.append((numbers, self._metadata(picked(batch, numbers))))
+        if made:
+            yield in_order(made)
+
+    def _metadata(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        topic = topics(rows, self.writing.topic)
+        if self.writing.metadata_topic is not None:
+            topic = pa.array([self.writing.metadata_topic] * rows.num_rows, pa.string())
+        structure = self.structures.of(rows)
+        values = [
+            self.metadata(self.structures.all[number], lineage)
+            for number, lineage in zip(structure, self._lineages(rows), strict=True)
+        ]
+        return message_batch(rows, topic, pa.array(values, pa.binary()))
+
+    def _lineages(self, rows: pa.RecordBatch) -> list[dict[str, Any]]:
+        """What metadata messages say of where a table is from."""
+        moments = clock(pc.coalesce(rows.column("event_time"), rows.column("capture_time")))
+        parts = {
+            "server": pc.coalesce(fact(rows, "server"), pa.scalar(self.writing.server)),
+            "task": pc.coalesce(fact(rows, "task"), pa.scalar(self.writing.task)),
+            "schema": table_part(rows, "schema"),
+            "table": table_part(rows, "name"),
+            "tableVersion": pa.array([_whole(text) for text in fact(rows, "tableVersion").to_pylist()], pa.int32()),
+            "timestamp": pc.coalesce(fact(rows, "timestamp"), moments, pa.scalar("")),
+        }
+        lines: list[dict[str, Any]] = pa.RecordBatch.from_pydict(parts).to_pylist()
+        return lines
+
+    def metadata(self, schema: TableSchema, lineage: dict[str, Any]) -> bytes:
+        """The metadata message of a structure."""
+        envelope = {"magic": "atMSG", "type": "MD", "headers": None, "messageSchemaId": None, "messageSchema": None}
+        return to_text({**envelope, "message": metadata_message(schema, lineage, _EMPTY_SCHEMA)}).encode()
+
+    def keys(self, data: DataRows) -> pa.StringArray:
+        """Kafka's keys."""
+        if self.writing.key == "none":
+            return pa.nulls(data.rows.num_rows, pa.string())
+        return (
+            path_of(data.rows) if self.writing.key == "schema_table" else Image.of_maps(data.rows.column("key")).json()
+        )
+
+    def values(self, data: DataRows) -> pa.StringArray:
+        """Data messages."""
+        parts = ['{"data":', *self._images(data), ',"headers":', *self._headers(data), "}"]
+        if self.writing.envelope:
+            ids = self._ids.take(pa.array(data.structure))
+            opening = '{"magic":"atMSG","type":"DT","headers":null,"messageSchemaId":'
+            parts = [opening, Part(ids, quoted=True), ',"messageSchema":null,"message":', *parts, "}"]
+        return messages(parts, data.rows.num_rows)
+
+    def _images(self, data: DataRows) -> list[str | Part]:
+        values, numbers = data.values, (data.data, data.before)
+        null = len(values) - 1
+        local = self._is_local[data.laid.column]
+        if local.any():
+            at = np.concatenate([number[local & (number >= 0)] for number in numbers])
+            values = pa.concat_arrays([values, pc.replace_substring(values.take(pa.array(at)), " ", "T")])
+        begin, texts = null + 1, list[Part]()
+        for number, other, present in (
+            (numbers[0], numbers[1], data.has_data),
+            (numbers[1], numbers[0], data.has_before),
+        ):
+            # What neither image carries is null, which columnMask tells from NULL; what this one alone lacks is left
+            # out.
+            kept = ((number >= 0) | (other < 0)) & present[data.laid.row]
+            chosen = np.where(number == ABSENT, null, number)
+            spelled = local & (number >= 0)
+            chosen[spelled] = begin + np.arange(np.count_nonzero(spelled))
+            begin += int(np.count_nonzero(spelled))
+            offsets = offsets_of(kept)[data.laid.offsets]
+            entries = Entries(offsets, data.laid.column[kept].astype(np.int32), chosen[kept].astype(np.int32), present)
+            texts.append(Part(objects(entries, self.columns.names, values)))
+        return [texts[0], ',"beforeData":', texts[1]]
+
+    def _headers(self, data: DataRows) -> list[str | Part]:
+        writing, rows = self.writing, data.rows
+        quoted = {"operation": data.operation(), **data.headers()}
+        quoted |= {
+            "changeMask": hex_texts(data.change_mask(little=writing.little)),
+            "columnMask": hex_texts(data.column_mask(whole=False, little=writing.little)),
+        }
+        parts: list[str | Part] = []
+        for name, texts in quoted.items():
+            parts += [f'{"," if parts else "{"}"{name}":', Part(texts, quoted=True)]
+        parts += [',"transactionEventCounter":', Part(data.counter().cast(pa.string()))]
+        parts += [',"transactionLastEvent":', Part(data.is_last())]
+        more = {"externalSchemaId": Part(fact(rows, "externalSchemaId"), quoted=True)}
+        if not writing.envelope:
+            # A message that names no metadata says its table.
+            named = {name: empty_as_null(table_part(rows, part)) for name, part in _SAID.items()}
+            more |= {name: Part(texts, quoted=True) for name, texts in named.items()}
+        if all(part.texts.null_count == rows.num_rows for part in more.values()):
+            return [*parts, "}"]
+        added = members(more, rows.num_rows)
+        behind = pc.if_else(pc.equal(added, "{}"), "}", pc.binary_replace_slice(added, 0, 1, ","))
+        return [*parts, Part(behind)]
+
+
+_SAID = {"schema": "schema", "table": "name"}
+
+
+def _whole(text: str | None) -> int:
+    """The version of a table; 1 where none is said."""
+    try:
+        return int(text or "1")
+    except ValueError:
+        return 1

@@ -1,0 +1,360 @@
+"""Qlik Replicate's messages (Qlik Talend Data Integration writes the same): JSON, with and without their envelope."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from headrace.errors import OptionError
+from headrace.formats.base import COMMON, topic_option
+from headrace.formats.codec import ArrowFormat, Facts, Look
+from headrace.formats.encoding import topic_for
+from headrace.formats.features import Feature
+from headrace.formats.given import with_structures_told
+from headrace.formats.given_tables import Given
+from headrace.formats.qlik.avro_encode import QlikAvroEncoder, Registration
+from headrace.formats.qlik.avro_message import AvroReader
+from headrace.formats.qlik.avro_schema import data_schema, key_schema
+from headrace.formats.qlik.decode import QlikDecoder
+from headrace.formats.qlik.encode import QlikEncoder
+from headrace.formats.qlik.masks import ORDERS
+from headrace.formats.qlik.message import json_messages
+from headrace.formats.qlik.metadata import MAGIC, Metadata, message_of_bytes, metadata_of, read_metadata
+from headrace.formats.qlik.rows import Writing
+from headrace.formats.qlik.structures import Reading
+from headrace.formats.registry.framing import FRAMING, Framing
+from headrace.formats.registry.schemas import SchemaSource
+from headrace.formats.schema_registry import REGISTRY_OPTIONS, Registry, registry_of
+from headrace.options import OTHER_NAMES, Option
+from headrace.wire.json_writer import to_text
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+DECODING = (
+    Option(
+        "mask_byte_order",
+        str,
+        "How changeMask and columnMask are read: `big`, a number with its most significant byte first, `little` the "
+        "other way round, `auto` as `little` where only that fits the message.",
+        default="big",
+        choices=ORDERS,
+    ),
+    Option(
+        "metadata",
+        metadata_of,
+        "Metadata messages beside those among the messages: the text of one, a list of texts, or the path of a file "
+        "that holds one per line. A stream reads no metadata messages of its own.",
+        default=(),
+        names=OTHER_NAMES,
+    ),
+    Option(
+        "metadata_topic",
+        str,
+        "The Kafka topic of the metadata messages, which is read from its beginning each time when `decode` is called "
+        "(so at each batch inside `foreachBatch`); needs `bootstrap_servers`.",
+        default=None,
+    ),
+    Option(
+        "bootstrap_servers",
+        str,
+        "Where `metadata_topic` is, as host:port with commas between.",
+        default=None,
+        aliases=("kafka.bootstrap.servers",),
+    ),
+)
+ENCODING = (
+    topic_option(),
+    Option(
+        "key",
+        str,
+        "Encoding: what Kafka's key is: `primary_key` the row's key columns, `schema_table` the table's name, `none`.",
+        default="primary_key",
+        choices=("none", "schema_table", "primary_key"),
+    ),
+    Option(
+        "envelope",
+        bool,
+        "Encoding: whether messages stand in Qlik's envelope. Without it no metadata messages are written, and JSON "
+        "messages say their table in their headers.",
+        default=True,
+    ),
+    Option("server", str, "Encoding: the server in the lineage of metadata messages.", default="headrace"),
+    Option("task", str, "Encoding: the task in the lineage of metadata messages.", default="headrace"),
+)
+
+
+@dataclass(frozen=True)
+class QlikFacts(Facts):
+    """What codecs of Qlik's messages need beside.
+
+    Args:
+        metadata: what is known, by schema id.
+        registration: the ids of the schemas that are written, where a registry has them.
+    """
+
+    metadata: Mapping[str, Metadata] = field(default_factory=dict)
+    registration: Registration | None = None
+
+
+class QlikFormat(ArrowFormat):
+    """What both forms of Qlik's messages have in common."""
+
+    reads = frozenset(
+        (
+            Feature.READ, Feature.TOMBSTONE, Feature.SCHEMA, Feature.BEFORE, Feature.WHOLE_BEFORE, Feature.ABSENT,
+            Feature.CHANGED, Feature.KEY_CHANGE, Feature.KEY, Feature.TYPES, Feature.SCHEMA_NAME, Feature.EVENT_TIME,
+            Feature.EVENT_MILLISECONDS, Feature.EVENT_MICROSECONDS, Feature.TRANSACTION, Feature.TRANSACTION_ORDER,
+            Feature.SOURCE,
+        )
+    )  # fmt: skip
+    writes = frozenset(
+        (
+            Feature.READ, Feature.SCHEMA, Feature.BEFORE, Feature.WHOLE_BEFORE, Feature.ABSENT, Feature.CHANGED,
+            Feature.KEY_CHANGE, Feature.KEY, Feature.TYPES, Feature.SCHEMA_NAME, Feature.EVENT_TIME,
+            Feature.EVENT_MILLISECONDS, Feature.TRANSACTION, Feature.TRANSACTION_ORDER,
+        )
+    )  # fmt: skip
+    metadata_mark: bytes
+    """What the value of each metadata message holds."""
+
+    @property
+    def needs_spark(self) -> bool:
+        """Whether messages can't be decoded without a Spark session, by these options."""
+        return super().needs_spark or self.settings["metadata_topic"] is not None
+
+    def prepare_decoding(self, look: Look) -> QlikFacts:
+        """All metadata that the options and the messages say; the messages' own wins.
+
+        Raises:
+            OptionError: `metadata_topic` is given without `bootstrap_servers`.
+        """
+        facts = super().prepare_decoding(look)
+        own = _read(look.values_with(self.metadata_mark))
+        known = (*_read(self._of_topic(look)), *self.settings["metadata"], *own)
+        found = {metadata.schema_id: metadata for metadata in known}
+        return QlikFacts(facts.structures, facts.typed, metadata=found)
+
+    def _of_topic(self, look: Look) -> list[bytes]:
+        topic, servers = self.settings["metadata_topic"], self.settings["bootstrap_servers"]
+        if topic is None:
+            return []
+        if servers is None:
+            raise OptionError(
+                "Option 'metadata_topic' is given without 'bootstrap_servers'.",
+                remedy="Set it to the brokers' addresses.",
+            )
+        return look.topic_values(topic, servers)
+
+    def reading(self, facts: Facts, *, lenient: bool = False) -> Reading:
+        """How messages are read.
+
+        Args:
+            facts: what the driver found out.
+            lenient: whether a message may name metadata that is not known.
+        """
+        settings = self.settings
+        given = Given(facts.structures, facts.typed, tuple(settings["keys"]))
+        known = facts.metadata if isinstance(facts, QlikFacts) else {}
+        return Reading(settings["mask_byte_order"], given, known, lenient)
+
+    written_columns = (
+        "op", "table", "key", "before", "after", "changed", "before_absent", "after_absent", "position", "event_time",
+        "capture_time", "transaction", "source", "schema_id",
+    )  # fmt: skip
+
+    def with_structures(self, changes: DataFrame, facts: Facts) -> DataFrame:
+        """A `schema` row in front for each structure that has none, so that each has a metadata message."""
+        from pyspark.sql import functions as F  # noqa: N812
+
+        if not self.has_envelope:
+            return changes
+        said = changes.where((F.col("op") == "schema") & F.col("table_schema").isNotNull())
+        known = {row.schema_id for row in said.select("schema_id").distinct().collect()}
+        if facts.typed is not None:
+            missing = [] if known else [facts.typed]
+        else:
+            missing = [schema for schema in facts.structures if schema.fingerprint not in known]
+        return with_structures_told(changes, missing) if missing else changes
+
+    @property
+    def has_envelope(self) -> bool:
+        """Whether messages are written in the envelope."""
+        return bool(self.settings["envelope"])
+
+    def writing(self) -> Writing:
+        """How messages are written."""
+        settings = self.settings
+        return Writing(
+            topic=settings["topic"],
+            metadata_topic=settings["metadata_topic"],
+            key=settings["key"],
+            envelope=self.has_envelope,
+            server=settings["server"],
+            task=settings["task"],
+            little=settings["mask_byte_order"] == "little",
+        )
+
+
+def _read(values: Sequence[bytes]) -> list[Metadata]:
+    found = (read_metadata(message_of_bytes(value)) for value in values)
+    return [metadata for metadata in found if metadata is not None]
+
+
+class QlikJson(QlikFormat):
+    """Qlik's data and metadata messages as JSON, with or without the envelope (each message says it by its form).
+
+    Decoding. A metadata message is a `schema` row; data messages that name its schema id get their table, key, types
+    and the ordinals of the masks from it. In a batch DataFrame (so in pipelines and `foreachBatch`) all metadata
+    messages of the batch are read first, wherever they stand; others are given by `metadata` or `metadata_topic`. A
+    data message that names a schema id which nobody has said is an `error` row. A message that names none is read
+    without: its table is what its headers say, and ordinals are the order of its columns. A plain stream knows only
+    metadata that is given.
+
+    REFRESH (full load) is a row `r` with `snapshot` 'true'. A deleted row is taken from `data`, else from `beforeData`.
+    A null whose bit in columnMask is clear was not captured, so the column is absent; `changed` is what changeMask
+    names, in which Qlik never sets a large column (LOB). The last event of a transaction has
+    `source['transactionLastEvent']` 'true'; no row closes a transaction.
+
+    Ordering: `position` is the Kafka offset; Qlik's own order is `source['changeSequence']`, a text of 35 digits.
+    Idempotence: messages and metadata alone decide the rows. Process: executors; a batch's metadata messages are
+    collected on the driver by a job, when `decode` is called.
+
+    Source: Qlik's documentation of Replicate (Kafka messages).
+    """
+
+    name = "qlik_json"
+    options = (*COMMON, *DECODING, *ENCODING)
+    metadata_mark = b"tableStructure"
+
+    def decoder(self, facts: Facts) -> QlikDecoder:
+        """From messages to change rows."""
+        # The structure that is given says what metadata would.
+        return QlikDecoder(self.reading(facts, lenient=facts.typed is not None), json_messages)
+
+    def encoder(self, facts: Facts) -> QlikEncoder:
+        """From change rows to messages."""
+        return QlikEncoder(facts, self.writing())
+
+
+def _avro_given(given: Any) -> str:
+    """An Avro schema as JSON text or parsed JSON."""
+    text = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
+    try:
+        json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"it is no JSON ({error})") from error
+    return text
+
+
+class QlikAvro(QlikFormat):
+    """Qlik's data and metadata messages as Avro: in the envelope (values that start with `atMSG`, told message by
+    message, also behind a frame), or without one and framed with the id of a registry.
+
+    Decoding is that of `qlik_json`. The schema of a datum is the one in its envelope (messageSchema), else dataSchema
+    of the metadata message that its messageSchemaId names, else the registry's. Without metadata the table is read from
+    the record's namespace (`com.attunity.queue.msg.<task>.<schema>.<table>`).
+
+    Process: executors; a batch's metadata messages and schemas are collected on the driver when `decode` is called. In
+    a plain streaming DataFrame executors ask the registry for ids that they have not seen.
+
+    Source: Qlik's documentation of Replicate (Kafka messages).
+    """
+
+    name = "qlik_avro"
+    options = (
+        *COMMON,
+        *REGISTRY_OPTIONS,
+        FRAMING,
+        Option(
+            "value_schema",
+            _avro_given,
+            "Framing `none`: the Avro schema of all values that have no envelope, as JSON.",
+            default=None,
+        ),
+        *DECODING,
+        *(option for option in ENCODING if option.name != "envelope"),
+        Option(
+            "envelope",
+            bool,
+            "Encoding: whether messages stand in Qlik's envelope, with metadata messages among them. Without it they "
+            "are framed as `confluent` with the ids of a registry, and so are keys; that is the default where "
+            "`registry` is given.",
+            default=None,
+        ),
+    )
+    metadata_mark = MAGIC + bytes([4]) + b"MD"
+
+    @property
+    def has_envelope(self) -> bool:
+        """Whether messages are written in the envelope."""
+        settings = self.settings
+        return bool(settings["registry"] is None if settings["envelope"] is None else settings["envelope"])
+
+    def prepare_decoding(self, look: Look) -> QlikFacts:
+        """All metadata and schemas that the options and the messages say.
+
+        Raises:
+            OptionError: `metadata_topic` is given without `bootstrap_servers`.
+            ConnectError: the registry can't be asked.
+        """
+        return replace(super().prepare_decoding(look), schemas=look.schemas(self._schemas()))
+
+    def decoder(self, facts: Facts) -> QlikDecoder:
+        """From messages to change rows."""
+        reading, settings = self.reading(facts), self.settings
+        has_registry = settings["registry"] is not None or settings["value_schema"] is not None
+        reader = AvroReader(reading.metadata, facts.schemas or self._schemas(), has_registry=has_registry)
+        return QlikDecoder(reading, reader, reader.described)
+
+    def _schemas(self) -> SchemaSource:
+        settings = self.settings
+        value = settings["value_schema"]
+        registry = Registry() if settings["registry"] is None else registry_of(settings, f"format '{self.name}'")
+        if value is None and len(registry.schemas) == 1:
+            value = next(iter(registry.schemas.values()))
+        return SchemaSource(Framing(settings["framing"], False, value is not None), registry, None, value)
+
+    def check(self, *, writes: bool) -> None:
+        """Whether there is a registry where messages are to be written without the envelope."""
+        if writes:
+            self._registry_to_write()
+
+    def _registry_to_write(self) -> Registry | None:
+        settings, owner = self.settings, f"format '{self.name}'"
+        if self.has_envelope:
+            return None
+        if settings["framing"] != "confluent":
+            raise OptionError(
+                f"Option 'framing' can't be '{settings['framing']}' when encoding {owner}.", remedy="Use confluent."
+            )
+        return registry_of(settings, owner)
+
+    def prepare_encoding(self, facts: Facts) -> Facts:
+        """Without the envelope, the schemas of values and keys are registered under the topics' names with `-value` and
+        `-key`.
+
+        Raises:
+            OptionError: no registry and no envelope; another framing than `confluent`.
+            ConnectError: the registry can't be asked, or refuses a schema.
+        """
+        registry = self._registry_to_write()
+        if registry is None:
+            return facts
+        schemas = (facts.typed,) if facts.typed is not None else facts.structures
+        task, template = self.settings["task"], self.settings["topic"]
+        values, keys = [], []
+        for schema in schemas:
+            topic = topic_for(template, schema.id)
+            values.append(registry.registered(f"{topic}-value", to_text(data_schema(schema, task))).id)
+            text = to_text(key_schema(schema, task))
+            has_key = schema.key and self.settings["key"] == "primary_key"
+            keys.append(registry.registered(f"{topic}-key", text).id if has_key else None)
+        return QlikFacts(facts.structures, facts.typed, registration=Registration(tuple(values), tuple(keys)))
+
+    def encoder(self, facts: Facts) -> QlikAvroEncoder:
+        """From change rows to messages."""
+        registration = facts.registration if isinstance(facts, QlikFacts) else None
+        return QlikAvroEncoder(facts, self.writing(), registration)

@@ -1,0 +1,174 @@
+"""Qlik's messages of one batch: their parts, and why some can't be read. `json_message` reads those that are JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.formats.qlik.metadata import MAGIC, Metadata, read_metadata
+from headrace.formats.words import numbered, upper
+from headrace.wire.json_exact import ABSENT, MORE, NULL, OBJECT
+from headrace.wire.json_writer import string_lists
+from headrace.wire.names import Names
+from headrace.wire.spans import Array
+from headrace.wire.tape import Tape
+
+OPERATIONS = {"INSERT": "c", "UPDATE": "u", "DELETE": "d", "REFRESH": "r"}
+"""The operations of data messages, and what they are in change rows."""
+_OPERATION_NUMBERS = {word: number for number, word in enumerate(OPERATIONS)}
+C, U, D, R = range(4)
+
+_BODY = ("data", "beforeData", "headers", "tableStructure", "schema", "table", "schemaId")
+_OBJECTS = _BODY[:4]
+BODY = {name: line for line, name in enumerate(_BODY)}
+"""The parts of a message inside its envelope, and the line of `Messages.body` that has their places."""
+_HEADERS = (
+    "operation", "changeSequence", "timestamp", "streamPosition", "transactionId", "changeMask", "columnMask",
+    "transactionEventCounter", "transactionLastEvent", "externalSchemaId", "schema", "table",
+)  # fmt: skip
+HEAD = {name: line for line, name in enumerate(_HEADERS)}
+"""The headers of a data message, and the line of `Messages.head` that has their places."""
+BODY_NAMES, HEADER_NAMES = Names([_BODY]), Names([_HEADERS])
+_ENVELOPE = Names([("magic", "type", "messageSchemaId", "message")])
+_TYPES = ("DT", "MD")
+
+
+@dataclass
+class Messages:
+    """What the engine found in a batch.
+
+    Args:
+        tape: where everything is.
+        body: places of `BODY`.
+        head: places of `HEAD`.
+        schema_id: the id by which a message names its metadata; null where it names none.
+        columns: what Avro's schemas say of the columns of data, by message: the number of a description; -1 in JSON.
+        is_metadata: which messages are metadata.
+        metadata: reads the metadata of a message; None where it is none.
+        masks: the texts of changeMask and columnMask.
+        no_headers: the sentence of a message without headers.
+        key_names: the key columns that the Kafka keys of some messages name, as JSON arrays; null where one names none.
+        problems: why messages can't be read, as far as their form says it.
+    """
+
+    tape: Tape
+    body: Array
+    head: Array
+    schema_id: pa.StringArray
+    columns: Array
+    is_metadata: Array
+    metadata: Callable[[int], Metadata | None]
+    masks: tuple[pa.StringArray, pa.StringArray]
+    no_headers: str
+    key_names: Callable[[Array], pa.StringArray]
+    problems: dict[int, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        operation = self.texts("operation")
+        self.has_headers: Array = self.tape.kinds(self.body[BODY["headers"]]) == OBJECT
+        self.has_operation: Array = operation.is_valid().to_numpy(zero_copy_only=False)
+        self.op: Array = numbered(operation, _OPERATION_NUMBERS, lambda word: upper(word.strip(" ")))
+        self.data, self.before = self._object("data"), self._object("beforeData")
+        """The images; -1 where a message has none."""
+
+    def _object(self, name: str) -> Array:
+        at = self.body[BODY[name]]
+        return np.where(self.tape.kinds(at) == OBJECT, at, np.int32(-1))
+
+    def note(self, mask: Array, sentence: str | Callable[[int], str]) -> None:
+        """Say of messages why they can't be read, where nothing was said yet."""
+        for number in map(int, np.flatnonzero(mask)):
+            if number not in self.problems:
+                self.problems[number] = sentence if isinstance(sentence, str) else sentence(number)
+
+    def place(self, name: str, rows: Array) -> Array:
+        """The places of a header of some messages."""
+        return np.ascontiguousarray(self.head[HEAD[name]][rows])
+
+    def texts(self, name: str) -> pa.StringArray:
+        """A header of all messages, as texts."""
+        return self.tape.texts(np.ascontiguousarray(self.head[HEAD[name]]))
+
+    def text(self, name: str, number: int) -> str:
+        """A header of one message."""
+        return self.tape.text(self.head[HEAD[name], number]) or ""
+
+    def said(self, name: str) -> pa.StringArray:
+        """The table's schema or name, as the message or its headers say it."""
+        of_body = self.tape.texts(np.ascontiguousarray(self.body[BODY[name]]))
+        of_head = self.texts(name)
+        return of_body if of_head.null_count == len(of_head) else pc.coalesce(of_body, of_head)
+
+
+def json_messages(batch: pa.RecordBatch) -> Messages:
+    """The messages of a batch that are JSON."""
+    values = batch.column("value")
+    tape = Tape(values)
+    magic, kind, id, message = tape.fields(tape.root, _ENVELOPE)
+    enveloped = tape.is_value(magic)
+    outer = tape.fields(tape.root, BODY_NAMES)
+    inside = np.where(enveloped, message, np.int32(-1))
+    body = np.where(enveloped, tape.fields(inside, BODY_NAMES), outer) if enveloped.any() else outer
+    is_form = tape.kinds(tape.root) == OBJECT
+    for at in (message, *outer[: len(_OBJECTS)], *(body[: len(_OBJECTS)] if enveloped.any() else ())):
+        is_form &= np.isin(tape.kinds(at), (ABSENT, NULL, OBJECT))
+    head = tape.fields(np.ascontiguousarray(body[BODY["headers"]]), HEADER_NAMES)
+    types = numbered(tape.texts(np.ascontiguousarray(kind)), {word: n for n, word in enumerate(_TYPES)}, str)
+    schema_id = np.where(enveloped, id, body[BODY["schemaId"]])
+    masks = tuple(tape.texts(np.ascontiguousarray(head[HEAD[name]])) for name in ("changeMask", "columnMask"))
+    has_structure = tape.is_value(body[BODY["tableStructure"]])
+    found = Messages(
+        tape,
+        body,
+        head,
+        tape.texts(np.ascontiguousarray(schema_id)),
+        np.full(len(values), -1),
+        is_form & ((types == _TYPES.index("MD")) | (~enveloped & has_structure)),
+        lambda number: metadata_of_json(values[number].as_py()),
+        (masks[0], masks[1]),
+        "The message has no headers.",
+        lambda rows: json_key_names(batch.column("key").take(pa.array(rows))),
+    )
+    present = values.is_valid().to_numpy(zero_copy_only=False)
+    found.note(present & ~is_form, lambda number: _unread(values[number].as_py(), int(tape.verdict[number])))
+    if enveloped.any():
+        words = tape.texts(np.ascontiguousarray(magic))
+        is_qlik = pc.fill_null(pc.equal(words, MAGIC.decode()), False).to_numpy(zero_copy_only=False)
+        found.note(
+            enveloped & ~is_qlik,
+            lambda number: f"The magic of the envelope is not {MAGIC.decode()}: {words[number].as_py()[:80]}.",
+        )
+        found.note(enveloped & (types < 0), "The envelope is of type neither MD nor DT.")
+    return found
+
+
+def _unread(value: bytes, verdict: int) -> str:
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        return "The value is not UTF-8."
+    if verdict == MORE:
+        return "Something stands behind the JSON object."
+    return "The value is no JSON object in one of Qlik's forms."
+
+
+def metadata_of_json(value: bytes) -> Metadata | None:
+    """The metadata of a message as JSON; None where it is none."""
+    try:
+        return read_metadata(json.loads(value))
+    except (ValueError, RecursionError):
+        return None
+
+
+def json_key_names(keys: pa.BinaryArray) -> pa.StringArray:
+    """The names in keys that are JSON objects, as JSON arrays; null for other keys."""
+    if keys.null_count == len(keys):
+        return pa.nulls(len(keys), pa.string())
+    tape = Tape(keys)
+    members = tape.members(tape.root)
+    return string_lists(members.offsets, tape.texts(members.names), tape.kinds(tape.root) == OBJECT)

@@ -1,0 +1,200 @@
+"""Change rows as Qlik's data messages say them, in JSON and in Avro: both images by ordinal, the masks, the headers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.formats.change_messages import ROWS, Structures, fact, table_part, unknown_structure
+from headrace.formats.images import Image
+from headrace.formats.qlik.masks import mask_bytes
+from headrace.formats.structure_columns import ABSENT, Laid, StructureColumns
+from headrace.wire.canonical import TIMESTAMP, moment_texts
+from headrace.wire.spans import Array
+
+_OPERATIONS = {"r": "REFRESH", "c": "INSERT", "u": "UPDATE", "d": "DELETE"}
+
+
+@dataclass(frozen=True)
+class Writing:
+    """How messages are written.
+
+    Args:
+        topic: the template of topics.
+        metadata_topic: the topic of metadata messages; that of the table where it is None.
+        key: `none`, `schema_table` or `primary_key`.
+        envelope: whether messages stand in the envelope, and metadata messages are written.
+        server: what stands in the lineage where a row does not say it.
+        task: the same.
+        little: whether masks have their least significant byte first.
+    """
+
+    topic: str
+    metadata_topic: str | None
+    key: str
+    envelope: bool
+    server: str
+    task: str
+    little: bool
+
+
+@dataclass(frozen=True)
+class DataRows:
+    """Rows with images, laid out by their structures.
+
+    Args:
+        rows: the rows.
+        structure: the number of each one's structure.
+        laid: the columns of all rows.
+        values: canonical texts; the last one is null.
+        data: the number of the value of each column in `data`; `ABSENT` where the row does not carry it.
+        before: the same in `beforeData`.
+        has_data: which rows have an image in `data`.
+        has_before: which have one in `beforeData`.
+        changed: which columns changed; `has_changed` says of which rows that is known.
+    """
+
+    rows: pa.RecordBatch
+    structure: Array
+    laid: Laid
+    values: pa.StringArray
+    data: Array
+    before: Array
+    has_data: Array
+    has_before: Array
+    changed: Array
+    has_changed: Array
+
+    @classmethod
+    def of(cls, rows: pa.RecordBatch, known: Structures, columns: StructureColumns) -> DataRows:
+        """Lay rows out.
+
+        Args:
+            rows: data rows.
+            known: their structures.
+            columns: the columns of these.
+
+        Raises:
+            FormatError: a row follows a structure that nothing describes.
+        """
+        structure = known.of(rows)
+        if (structure < 0).any():
+            raise unknown_structure(rows, int(np.argmax(structure < 0)))
+        ops = rows.column("op").to_numpy(zero_copy_only=False)
+        is_update, is_delete = ops == "u", ops == "d"
+        after = known.image(rows, "after").where(~is_delete)
+        before = known.image(rows, "before").where(is_update | is_delete)
+        # A delete without its old row is told by its key.
+        keys = Image.of_maps(rows.column("key")).where(is_delete & ~before.entries.present)
+        laid, every = columns.laid(structure), np.arange(rows.num_rows)
+        images, at, begin = (after, before, keys), [], 0
+        for image in images:
+            found = columns.texts_at(image, every, structure, laid.offsets)
+            at.append(np.where(found >= 0, found + begin, found))
+            begin += len(image.values)
+        values = pa.concat_arrays([*(image.values for image in images), pa.nulls(1, pa.string())])
+        update, delete = is_update[laid.row], is_delete[laid.row]
+        new = np.where(delete, np.where(before.entries.present[laid.row], at[1], at[2]), at[0])
+        old = np.where(update, at[1], ABSENT)
+        listed = rows.column("changed")
+        said = listed.is_valid().to_numpy(zero_copy_only=False)
+        differ = (new >= 0) & (old >= 0) & update & ~said[laid.row]
+        # An old image that lacks a column does not say that it changed.
+        differ[differ] = _differ(values, new[differ], old[differ])
+        flags = np.where(said[laid.row], columns.named(listed, structure, laid.offsets), differ)
+        in_key = np.zeros(len(columns.all), bool)
+        for first, schema in zip(columns.first, known.all, strict=True):
+            in_key[[int(first) + place for place, c in enumerate(schema.columns) if c.name in schema.key]] = True
+        large = columns.which(lambda column: column.large)[laid.column]
+        has_before = is_update & before.entries.present
+        return cls(
+            rows,
+            structure,
+            laid,
+            values,
+            new,
+            old,
+            after.entries.present | before.entries.present & is_delete | keys.entries.present,
+            has_before,
+            np.where(delete, in_key[laid.column], ~large & np.where(update, flags, new >= 0)),
+            ~is_update | said | has_before,
+        )
+
+    def change_mask(self, *, little: bool) -> pa.BinaryArray:
+        """Which columns changed."""
+        return mask_bytes(self.changed, np.diff(self.laid.offsets), self.has_changed, little=little)
+
+    def column_mask(self, *, whole: bool, little: bool) -> pa.BinaryArray:
+        """Which columns a message carries.
+
+        Args:
+            whole: only those that both images carry, where there are two.
+            little: whether the least significant byte comes first.
+        """
+        carried, old = self.data >= 0, self.before >= 0
+        flags = carried & (old | ~self.has_before[self.laid.row]) if whole else carried | old
+        counts = np.diff(self.laid.offsets)
+        return mask_bytes(flags, counts, np.ones(counts.size, bool), little=little)
+
+    def operation(self) -> pa.StringArray:
+        """The operation of each row."""
+        return pa.array([_OPERATIONS[op] for op in self.rows.column("op").to_pylist()], pa.string())
+
+    def headers(self) -> dict[str, pa.StringArray]:
+        """The headers that are texts and stand in every message."""
+        rows = self.rows
+        moments = rows.column("event_time").cast(pa.int64())
+        transaction = rows.column("transaction")
+        order = pc.fill_null(pc.struct_field(transaction, "total_order"), 0).cast(pa.string())
+        instant = pc.replace_substring_regex(moment_texts(moments, TIMESTAMP, 6, 2), "[-:. ]", "")
+        own = pc.binary_join_element_wise(instant, pc.utf8_lpad(order, 19, "0"), "")
+        own = pc.if_else(pc.equal(rows.column("op"), "r"), pa.scalar(None, pa.string()), own)
+        found = {
+            "changeSequence": pc.coalesce(fact(rows, "changeSequence"), own),
+            "timestamp": clock(rows.column("event_time")),
+            "streamPosition": fact(rows, "streamPosition"),
+            "transactionId": pc.struct_field(transaction, "id"),
+        }
+        return {name: texts.fill_null("") for name, texts in found.items()}
+
+    def counter(self) -> pa.Int64Array:
+        """The number of each row in its transaction."""
+        return pc.struct_field(self.rows.column("transaction"), "total_order")
+
+    def is_last(self) -> pa.StringArray:
+        """`true` or `false` where it is known whether a row is the last one of its transaction."""
+        found = fact(self.rows, "transactionLastEvent")
+        known = pc.is_in(found, pa.array(["true", "false"]))
+        return pc.if_else(known, found, pa.scalar(None, pa.string()))
+
+
+def is_data(rows: pa.RecordBatch) -> Array:
+    """Which rows have images."""
+    return pc.fill_null(pc.is_in(rows.column("op"), pa.array(ROWS)), False).to_numpy(zero_copy_only=False)
+
+
+def clock(moments: pa.TimestampArray) -> pa.StringArray:
+    """`YYYY-MM-DDTHH:MM:SS.fff` in UTC; null for null."""
+    return pc.replace_substring(moment_texts(moments.cast(pa.int64()), TIMESTAMP, 6, 3), " ", "T")
+
+
+def path_of(rows: pa.RecordBatch) -> pa.StringArray:
+    """The schema and the name of tables with a point between; null where both are empty."""
+    parts = [empty_as_null(table_part(rows, name)) for name in ("schema", "name")]
+    return empty_as_null(pc.binary_join_element_wise(*parts, ".", null_handling="skip"))
+
+
+def empty_as_null(texts: pa.StringArray) -> pa.StringArray:
+    """Texts that are not empty."""
+    return pc.if_else(pc.equal(texts, ""), pa.scalar(None, pa.string()), texts)
+
+
+def _differ(values: pa.StringArray, one: Array, other: Array) -> Array:
+    """Whether values differ; two nulls do not."""
+    texts, others = values.take(pa.array(one)), values.take(pa.array(other))
+    unlike = pc.not_equal(texts, others)
+    either = pc.xor(texts.is_null(), others.is_null())
+    return pc.coalesce(unlike, either).to_numpy(zero_copy_only=False)

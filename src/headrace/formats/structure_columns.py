@@ -1,0 +1,101 @@
+"""The columns of several structures side by side: what encoders write of each row is laid out by its structure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.changes import Column, TableSchema
+from headrace.formats.images import Image
+from headrace.wire.arrays import offsets_of
+from headrace.wire.spans import Array
+
+ABSENT = -2
+"""In place of a value's number, where a row does not carry the column."""
+
+
+class Laid(NamedTuple):
+    """The columns of some rows, in the order of their structures.
+
+    Args:
+        offsets: those of row `r` stand from `offsets[r]` to `offsets[r + 1]`.
+        row: the row of each.
+        column: the number of each among all columns.
+    """
+
+    offsets: Array
+    row: Array
+    column: Array
+
+
+class StructureColumns:
+    """The columns of structures: those of structure `s` from `first[s]` on, `count[s]` of them."""
+
+    def __init__(self, schemas: Sequence[TableSchema]) -> None:
+        self._names = [[column.name for column in schema.columns] for schema in schemas]
+        self.all = [column for schema in schemas for column in schema.columns]
+        counts = np.array([len(names) for names in self._names], np.int64)
+        self.count: Array = counts
+        self.first: Array = np.cumsum(counts) - counts
+
+    @property
+    def names(self) -> pa.StringArray:
+        """The names of all of them."""
+        return pa.array([column.name for column in self.all], pa.string())
+
+    def which(self, test: Callable[[Column], bool]) -> Array:
+        """Whether a test holds for each column."""
+        return np.array([test(column) for column in self.all], bool)
+
+    def laid(self, structure: Array) -> Laid:
+        """The columns of rows that follow these structures."""
+        counts = self.count[structure]
+        offsets = offsets_of(counts)
+        row = np.repeat(np.arange(structure.size), counts)
+        return Laid(offsets, row, np.arange(offsets[-1]) - offsets[row] + self.first[structure][row])
+
+    def places(self, words: Sequence[str]) -> Array:
+        """The place of each of these names in each structure; -1 where it has no such column."""
+        number = {word: place for place, word in enumerate(words)}
+        found = np.full((len(self._names), len(words)), -1, np.int64)
+        for line, names in zip(found, self._names, strict=True):
+            for place, name in enumerate(names):
+                if name in number:
+                    line[number[name]] = place
+        return found
+
+    def texts_at(self, image: Image, rows: Array, structure: Array, offsets: Array) -> Array:
+        """The number of the text of each column of some rows' images; `ABSENT` where an image does not carry it.
+
+        Args:
+            image: of all rows.
+            rows: which of them.
+            structure: the number of each one's structure.
+            offsets: where the columns of each begin (`Laid.offsets`).
+        """
+        entries = image.entries
+        names = image.names.dictionary_encode()
+        size = np.where(entries.present, np.diff(entries.offsets), 0)[rows]
+        of = np.repeat(np.arange(rows.size), size)
+        entry = np.arange(of.size) - (np.cumsum(size) - size)[of] + entries.offsets[rows][of]
+        code = names.indices.to_numpy(zero_copy_only=False)[entries.names[entry]]
+        column = self.places(names.dictionary.to_pylist())[structure[of], code]
+        at = np.full(int(offsets[-1]), ABSENT, np.int64)
+        # Of a name that a map repeats, the first value: it is written last. What the structure lacks is not written.
+        kept = np.flatnonzero(column >= 0)[::-1]
+        at[offsets[of[kept]] + column[kept]] = entries.values[entry[kept]]
+        return at
+
+    def named(self, lists: pa.ListArray, structure: Array, offsets: Array) -> Array:
+        """Whether each column of each row stands in the row's list of names."""
+        found = np.zeros(int(offsets[-1]), bool)
+        names = lists.flatten().dictionary_encode()
+        size = np.where(lists.is_valid().to_numpy(zero_copy_only=False), np.diff(lists.offsets), 0)
+        of = np.repeat(np.arange(len(lists)), size)
+        code = names.indices.to_numpy(zero_copy_only=False)
+        column = self.places(names.dictionary.to_pylist())[structure[of], code]
+        found[offsets[of[column >= 0]] + column[column >= 0]] = True
+        return found
