@@ -5,13 +5,15 @@ from __future__ import annotations
 import datetime as dt
 import json
 import random
+import re
 from pathlib import Path
 from typing import Any
 
 import drawn_rows
 import numpy as np
+import pyarrow as pa
 import pytest
-from codec_rows import as_kafka, change_batch, changes_of_messages, rows_of, sent
+from codec_rows import arrow_format, as_kafka, change_batch, changes_of_messages, rows_of, sent
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
@@ -19,7 +21,8 @@ from pyspark.sql import DataFrame, SparkSession
 from headrace.changes import Column, LogicalType, TableId, TableSchema
 from headrace.changes.key_text import key_text
 from headrace.changes.row import CHANGE_ROW_DDL, spark_schema
-from headrace.errors import OptionError
+from headrace.errors import FormatError, OptionError
+from headrace.formats.codec import Facts
 from headrace.formats.convert import decode, encode
 from headrace.formats.messages import KAFKA_COLUMNS
 from headrace.formats.qlik.masks import Masks, hex_texts, mask_bytes
@@ -250,6 +253,7 @@ def test_keys_envelopes_and_topics_are_options() -> None:
     value = json.loads(bare[0]["value"])
     assert value["headers"]["schema"] == "SCOTT" and value["data"] == {"ID": "1", "NAME": "n", "V": None}
     assert (value["headers"]["changeMask"], value["headers"]["columnMask"]) == ("01", "07")
+    assert "externalSchemaId" not in value["headers"]
     options = {"metadata_topic": "meta", "key": "none", "server": "s", "task": "k", "topic": "x"}
     full = sent("qlik_json", rows, structures, **options)
     told = [(row["topic"], json.loads(row["value"])) for row in full]
@@ -305,8 +309,11 @@ def change(number: int, op: str, before: Any, after: Any, absent: set[str]) -> d
         "snapshot": "true" if op == "r" else None,
         "position": f"{number:020}/1/",
         "event_time": dt.datetime(2020, 1, 2, 3, 4, 5, 678000, tzinfo=dt.UTC) + dt.timedelta(seconds=number),
-        "transaction": {"id": "1.2.3", "total_order": number},
-        "source": {"changeSequence": f"{number:035}", "streamPosition": "x", "transactionLastEvent": "true"},
+        # A full load has no headers of changes.
+        "transaction": None if op == "r" else {"id": "1.2.3", "total_order": number},
+        "source": {}
+        if op == "r"
+        else {"changeSequence": f"{number:035}", "streamPosition": "x", "transactionLastEvent": "true"},
         "schema_id": TABLE.fingerprint,
     }
 
@@ -316,12 +323,12 @@ POOLS = drawn_rows.pools({c.name: VALUES[str(c.logical)] for c in TABLE.columns[
 PARTS = ("op", "table", "key", "key_text", "before", "after", "changed", "snapshot", "transaction")
 
 
-def changes_of(drawn: Any) -> list[dict[str, Any]]:
+def changes_of(drawn: Any, *, whole_reads: bool = False) -> list[dict[str, Any]]:
     found, rng = drawn
     changes = []
     for n in range(120):
         op, old, new = rng.choice("rcud"), drawn_rows.row(rng, found), drawn_rows.row(rng, found)
-        absent = set(rng.sample(sorted(found), rng.randrange(4)))
+        absent = set() if whole_reads and op == "r" else set(rng.sample(sorted(found), rng.randrange(4)))
         changes.append(change(n, op, old if op in "ud" else None, new if op in "rcu" else None, absent))
     return changes
 
@@ -341,7 +348,7 @@ def assert_same(rows: list[Any], changes: list[dict[str, Any]], spell: Any = lam
     assert len(found) == len(changes)
     for got, wanted in zip((found[n] for n in sorted(found)), changes, strict=True):
         assert got["error"] is None
-        got["transaction"].pop("data_collection_order")
+        (got["transaction"] or {}).pop("data_collection_order", None)
         for part in PARTS:
             wish = spell(wanted[part]) if part in ("before", "after") else wanted[part]
             if part in ("before", "after") and got[part] and DOUBLE in got[part]:
@@ -368,3 +375,96 @@ def test_decode_of_encode_is_identity_for_every_type(drawn: Any) -> None:
     structure = TableSchema.from_text(next(row.table_schema for row in rows if row.op == "schema"))
     assert structure.key == TABLE.key
     assert [str(c.logical) for c in structure.columns] == [str(c.logical) for c in TABLE.columns]
+
+
+def streamed(number: int, op: str, commit: str, order: str, **more: Any) -> dict[str, Any]:
+    """A captured row of one of three tables."""
+    row = change(number, op, {"id": "1"}, {"id": "1"}, set())
+    table = {"database": None, "schema": "own er", "name": f"t{number % 3}"}
+    told = {"table": table, "position": f"{commit}/{order}/1", "source": {}, "transaction": None, "changed": None}
+    return {**row, **told, **more}
+
+
+def headers_of(rows: list[dict[str, Any]], **options: Any) -> list[dict[str, Any]]:
+    """The headers of the data messages of rows."""
+    made = [json.loads(message["value"]) for message in sent("qlik_json", change_batch(rows), [TABLE], **options)]
+    return [value["message"]["headers"] for value in made if value["type"] == "DT"]
+
+
+COMMITS = st.lists(st.integers(0, 2**80 - 1), min_size=1, max_size=8, unique=True).map(sorted)
+
+
+@given(COMMITS, st.lists(st.integers(1, 5), min_size=8, max_size=8), st.sets(st.integers(0, 8)))
+def test_the_change_sequence_of_a_table_is_its_sources_order_over_restarts(
+    commits: list[int], sizes: list[int], restarts: set[int]
+) -> None:
+    batches: list[list[dict[str, Any]]] = [[]]
+    for place, (commit, size) in enumerate(zip(commits, sizes, strict=False)):
+        if place in restarts:
+            batches.append([])
+        word = f"{commit:020x}"
+        batches[-1] += [
+            streamed(n, "ud"[n % 2], f"{word[:8]}:{word[8:16]}:{word[16:]}", f"{n:08x}") for n in range(size * 3)
+        ]
+    rows = [row for batch in batches for row in batch]
+    numbers = [headers["changeSequence"] for batch in batches for headers in headers_of(batch)]
+    assert numbers == [headers["changeSequence"] for headers in headers_of(rows)]
+    assert all(re.fullmatch("[0-9]{35}", number) for number in numbers)
+    for table in {row["table"]["name"] for row in rows}:
+        own = [number for row, number in zip(rows, numbers, strict=True) if row["table"]["name"] == table]
+        assert own == sorted(set(own))
+
+
+def test_a_delete_sorts_behind_the_update_of_the_same_commit() -> None:
+    update, delete = headers_of([streamed(0, "u", "5", "1"), streamed(3, "d", "5", "2")])
+    assert update["operation"] == "UPDATE" and update["changeSequence"] < delete["changeSequence"]
+
+
+def test_the_number_that_a_change_came_with_is_kept() -> None:
+    (headers,) = headers_of([streamed(0, "u", "5", "1", source={"changeSequence": "7", "streamPosition": "p"})])
+    assert (headers["changeSequence"], headers["streamPosition"]) == ("7", "p")
+
+
+def test_a_position_that_is_no_number_is_refused() -> None:
+    with pytest.raises(FormatError, match="can't be written as a number"):
+        headers_of([streamed(0, "u", "x" * 20, "1")])
+
+
+def test_headers_say_where_the_stream_is_and_of_a_full_load_nothing() -> None:
+    read, update = headers_of([streamed(0, "r", "5", "r"), streamed(1, "u", "6", "1")])
+    assert read == {
+        **dict.fromkeys(("changeSequence", "timestamp", "streamPosition", "transactionId"), ""),
+        **dict.fromkeys(("changeMask", "columnMask", "transactionEventCounter", "transactionLastEvent")),
+        "operation": "REFRESH",
+    }
+    assert (update["streamPosition"], update["timestamp"]) == ("6/1/1", "2020-01-02T03:04:06.678")
+
+
+@given(st.lists(st.integers(1, 4), min_size=1, max_size=6), st.integers(1, 7), st.booleans())
+def test_the_last_change_of_each_captured_transaction_is_told(sizes: list[int], step: int, edges: bool) -> None:
+    rows, wanted = [], []
+    for number, size in enumerate(sizes):
+        block = {"id": f"x{number}", "total_order": None}
+        if edges:
+            rows.append({"op": "begin", "position": f"{number:020}/0/", "transaction": block})
+        for n in range(size):
+            rows.append(streamed(n, "u", f"{number:020}", f"{n}", transaction={**block, "total_order": n + 1}))
+            wanted.append(n == size - 1)
+        if edges:
+            rows.append({"op": "end", "position": f"{number:020}/z/", "transaction": block})
+    assert [headers["transactionLastEvent"] for headers in headers_of(rows)] == wanted
+    batch = change_batch(rows).append_column("has_types", pa.array([True] * len(rows)))
+    codec = arrow_format("qlik_json").encoder(Facts((TABLE,)))
+    cut = [part for at in range(0, len(rows), step) for part in codec.feed(batch.slice(at, step))]
+    values = pa.concat_batches([*cut, *codec.finish()]).column("value").to_pylist()
+    assert [json.loads(value)["message"]["headers"]["transactionLastEvent"] for value in values] == wanted
+
+
+def test_metadata_has_the_fields_of_the_data_and_headers_the_structures_id_on_request() -> None:
+    rows = [schema_row(TABLE), streamed(0, "u", "5", "1")]
+    first, second = sent("qlik_json", change_batch(rows), [TABLE], external_schema_id=True)
+    metadata, message = json.loads(first["value"])["message"], json.loads(second["value"])
+    record = json.loads(metadata["dataSchema"])
+    data = next(field["type"] for field in record["fields"] if field["name"] == "data")
+    assert len(data["fields"]) == len(TABLE.columns) and data["fields"][0]["type"] == ["null", "int"]
+    assert message["message"]["headers"]["externalSchemaId"] == metadata["schemaId"] == message["messageSchemaId"]

@@ -33,6 +33,7 @@ class Feature(StrEnum):
     EVENT_TIME = "commit times, to the second"
     EVENT_MILLISECONDS = "commit times, to the millisecond"
     EVENT_MICROSECONDS = "commit times, to the microsecond"
+    READ_TIME = "times of snapshot rows"
     TRANSACTION = "transaction ids"
     TRANSACTION_ORDER = "the number of a change in its transaction"
     SNAPSHOT_MARKS = "first and last marks of snapshots"

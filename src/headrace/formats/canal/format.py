@@ -94,7 +94,8 @@ class CanalJson(ArrowFormat):
         (
             Feature.READ, Feature.TRUNCATE, Feature.TOMBSTONE, Feature.SCHEMA, Feature.DDL, Feature.HEARTBEAT,
             Feature.BEFORE, Feature.WHOLE_BEFORE, Feature.ABSENT, Feature.CHANGED, Feature.KEY, Feature.KEY_CHANGE,
-            Feature.TYPES, Feature.DATABASE, Feature.EVENT_TIME, Feature.EVENT_MILLISECONDS, Feature.TRANSACTION,
+            Feature.TYPES, Feature.DATABASE, Feature.EVENT_TIME,
+            Feature.READ_TIME, Feature.EVENT_MILLISECONDS, Feature.TRANSACTION,
             Feature.BYTES, Feature.SOURCE,
         )
     )  # fmt: skip
@@ -102,7 +103,8 @@ class CanalJson(ArrowFormat):
     writes = frozenset(
         (
             Feature.TRUNCATE, Feature.DDL, Feature.BEFORE, Feature.WHOLE_BEFORE, Feature.CHANGED, Feature.KEY,
-            Feature.KEY_CHANGE, Feature.TYPES, Feature.DATABASE, Feature.EVENT_TIME, Feature.EVENT_MILLISECONDS,
+            Feature.KEY_CHANGE, Feature.TYPES, Feature.DATABASE, Feature.EVENT_TIME,
+            Feature.READ_TIME, Feature.EVENT_MILLISECONDS,
             Feature.BYTES,
         )
     )  # fmt: skip

@@ -57,7 +57,8 @@ class DtsAvro(ArrowFormat):
         (
             Feature.READ, Feature.TRUNCATE, Feature.TOMBSTONE, Feature.SCHEMA, Feature.DDL, Feature.EDGES,
             Feature.HEARTBEAT, Feature.BEFORE, Feature.WHOLE_BEFORE, Feature.ABSENT, Feature.KEY, Feature.KEY_CHANGE,
-            Feature.TYPES, Feature.DATABASE, Feature.SCHEMA_NAME, Feature.EVENT_TIME, Feature.TRANSACTION,
+            Feature.TYPES, Feature.DATABASE, Feature.SCHEMA_NAME, Feature.EVENT_TIME,
+            Feature.READ_TIME, Feature.TRANSACTION,
             Feature.BYTES, Feature.SOURCE,
         )
     )  # fmt: skip
@@ -65,7 +66,8 @@ class DtsAvro(ArrowFormat):
         (
             Feature.READ, Feature.TRUNCATE, Feature.DDL, Feature.EDGES, Feature.HEARTBEAT, Feature.BEFORE,
             Feature.WHOLE_BEFORE, Feature.ABSENT, Feature.KEY, Feature.KEY_CHANGE, Feature.DATABASE,
-            Feature.SCHEMA_NAME, Feature.EVENT_TIME, Feature.TRANSACTION, Feature.BYTES, Feature.SOURCE,
+            Feature.SCHEMA_NAME, Feature.EVENT_TIME,
+            Feature.READ_TIME, Feature.TRANSACTION, Feature.BYTES, Feature.SOURCE,
         )
     )  # fmt: skip
 

@@ -28,14 +28,16 @@ class OggJson(ArrowFormat):
     reads = frozenset(
         (
             Feature.TRUNCATE, Feature.TOMBSTONE, Feature.BEFORE, Feature.WHOLE_BEFORE, Feature.ABSENT, Feature.KEY,
-            Feature.KEY_CHANGE, Feature.DATABASE, Feature.SCHEMA_NAME, Feature.EVENT_TIME, Feature.EVENT_MILLISECONDS,
+            Feature.KEY_CHANGE, Feature.DATABASE, Feature.SCHEMA_NAME, Feature.EVENT_TIME,
+            Feature.READ_TIME, Feature.EVENT_MILLISECONDS,
             Feature.EVENT_MICROSECONDS, Feature.TRANSACTION, Feature.SOURCE,
         )
     )  # fmt: skip
     writes = frozenset(
         (
             Feature.TRUNCATE, Feature.BEFORE, Feature.WHOLE_BEFORE, Feature.ABSENT, Feature.KEY, Feature.KEY_CHANGE,
-            Feature.SCHEMA_NAME, Feature.EVENT_TIME, Feature.EVENT_MILLISECONDS, Feature.EVENT_MICROSECONDS,
+            Feature.SCHEMA_NAME, Feature.EVENT_TIME,
+            Feature.READ_TIME, Feature.EVENT_MILLISECONDS, Feature.EVENT_MICROSECONDS,
             Feature.TRANSACTION,
         )
     )  # fmt: skip

@@ -33,14 +33,15 @@ class MaxwellJson(ArrowFormat):
     reads = frozenset(
         (
             Feature.READ, Feature.TOMBSTONE, Feature.DDL, Feature.BEFORE, Feature.WHOLE_BEFORE, Feature.ABSENT,
-            Feature.CHANGED, Feature.KEY, Feature.KEY_CHANGE, Feature.DATABASE, Feature.EVENT_TIME,
+            Feature.CHANGED, Feature.KEY, Feature.KEY_CHANGE, Feature.DATABASE, Feature.EVENT_TIME, Feature.READ_TIME,
             Feature.TRANSACTION, Feature.TRANSACTION_ORDER, Feature.SOURCE,
         )
     )  # fmt: skip
     writes = frozenset(
         (
             Feature.READ, Feature.TOMBSTONE, Feature.DDL, Feature.BEFORE, Feature.WHOLE_BEFORE, Feature.CHANGED,
-            Feature.KEY, Feature.KEY_CHANGE, Feature.DATABASE, Feature.EVENT_TIME, Feature.TRANSACTION,
+            Feature.KEY, Feature.KEY_CHANGE, Feature.DATABASE, Feature.EVENT_TIME,
+            Feature.READ_TIME, Feature.TRANSACTION,
             Feature.TRANSACTION_ORDER,
         )
     )  # fmt: skip

@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 from headrace.changes import TableSchema
 from headrace.formats.codec import Facts
 from headrace.formats.images import Image
-from headrace.formats.qlik.avro_schema import COLUMN_FACTS, HEADERS, METADATA_SCHEMA, data_schema
-from headrace.formats.qlik.encode import QlikEncoder
+from headrace.formats.qlik.avro_schema import COLUMN_FACTS, METADATA_SCHEMA, OPERATIONS, data_schema, headers_schema
+from headrace.formats.qlik.encode import Headers, QlikEncoder
 from headrace.formats.qlik.metadata import MAGIC, metadata_message, schema_id
 from headrace.formats.qlik.rows import DataRows, Writing
 from headrace.formats.qlik.written import AvroColumns, joined
@@ -21,8 +21,7 @@ from headrace.wire.avro_schema import AvroSchema
 from headrace.wire.avro_writer import write_avro
 from headrace.wire.json_writer import to_text
 
-_OPERATIONS = HEADERS["fields"][0]["type"]["symbols"]
-_HEADERS, _METADATA = AvroSchema(HEADERS), AvroSchema(METADATA_SCHEMA)
+_METADATA = AvroSchema(METADATA_SCHEMA)
 _BYTES, _TEXT = AvroSchema("bytes"), AvroSchema("string")
 _COLUMN = pa.struct([(name, pa.string() if name == "type" else pa.int32()) for name in COLUMN_FACTS])
 _LINEAGE = ("server", "task", "schema", "table", "tableVersion", "timestamp")
@@ -62,6 +61,7 @@ class QlikAvroEncoder(QlikEncoder):
         self._key_columns = AvroColumns([replace(schema, columns=schema.key_columns) for schema in schemas])
         self._registration = registration
         # What stands in front of the datum, by the row's structure.
+        self._header_schema = AvroSchema(headers_schema(external=writing.external_schema_id))
         if registration is None:
             heads = [_opening("DT", schema_id(schema), None) for schema in schemas]
         else:
@@ -70,7 +70,9 @@ class QlikAvroEncoder(QlikEncoder):
 
     def metadata(self, schema: TableSchema, lineage: dict[str, Any]) -> bytes:
         """The metadata message of a structure."""
-        message = metadata_message(schema, lineage, to_text(data_schema(schema, self.writing.task)))
+        message = metadata_message(
+            schema, lineage, to_text(data_schema(schema, self.writing.task, external=self.writing.external_schema_id))
+        )
         columns = message["tableStructure"]["tableColumns"]
         message["tableStructure"] = {"tableColumns": list(columns.items())}
         datum = write_avro(_METADATA, pa.array([message], _MESSAGE))
@@ -89,7 +91,7 @@ class QlikAvroEncoder(QlikEncoder):
         made = joined(pa.array(heads, pa.binary()).take(pa.array(data.structure)), records)
         return pc.if_else(pa.array(image.entries.present), made, pa.scalar(None, pa.binary()))
 
-    def values(self, data: DataRows) -> pa.BinaryArray:
+    def values(self, data: DataRows, headers: Headers) -> pa.BinaryArray:
         """Data messages."""
         laid, columns = data.laid, self.columns
         record = columns.records(data.values, data.data, laid.column, laid.offsets)
@@ -98,25 +100,27 @@ class QlikAvroEncoder(QlikEncoder):
         before = columns.records(data.values, data.before[kept], laid.column[kept], offsets)
         is_there = pa.array(data.has_before)
         before = pc.if_else(is_there, joined(b"\x02", before), pa.scalar(b"\0"))
-        datum = joined(record, before, self._header_records(data))
+        datum = joined(record, before, self._header_records(data, headers))
         if self._registration is None:
             datum = write_avro(_BYTES, datum)
         return joined(self._heads.take(pa.array(data.structure)), datum)
 
-    def _header_records(self, data: DataRows) -> pa.BinaryArray:
+    def _header_records(self, data: DataRows, headers: Headers) -> pa.BinaryArray:
         little = self.writing.little
-        places = {word: place for place, word in enumerate(_OPERATIONS)}
-        last = data.is_last()
+        places = {word: place for place, word in enumerate(OPERATIONS)}
+        operations = headers.texts["operation"].to_pylist()
         columns: dict[str, pa.Array] = {
-            "operation": pa.array([places[word] for word in data.operation().to_pylist()], pa.int32()),
-            **data.headers(),
+            **headers.texts,
+            "operation": pa.array([places[word] for word in operations], pa.int32()),
             "changeMask": data.change_mask(little=little),
             # In Avro no field can be left out: a null is NULL only where both images carry the column.
             "columnMask": data.column_mask(whole=True, little=little),
-            "transactionEventCounter": data.counter(),
-            "transactionLastEvent": pc.equal(last, "true"),
+            "transactionEventCounter": headers.counter,
+            "transactionLastEvent": pc.equal(headers.is_last, "true"),
         }
-        return write_avro(_HEADERS, pa.StructArray.from_arrays(list(columns.values()), names=list(columns)))
+        if self.writing.external_schema_id:
+            columns["externalSchemaId"] = headers.external_schema_id
+        return write_avro(self._header_schema, pa.StructArray.from_arrays(list(columns.values()), names=list(columns)))
 
 
 def _opening(kind: str, id: str | None, schema: str | None) -> bytes:

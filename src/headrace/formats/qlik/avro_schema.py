@@ -25,22 +25,8 @@ ENVELOPE: Mapping[str, Any] = {
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _INTEGERS = {"int8": "int", "int16": "int", "int32": "int", "int64": "long"}
 _SAME = {"float32": "float", "float64": "double", "boolean": "boolean", "bytes": "bytes"}
-HEADERS: dict[str, Any] = {
-    "type": "record",
-    "name": "Headers",
-    "namespace": "com.attunity.queue.msg",
-    "fields": [
-        {
-            "name": "operation",
-            "type": {"type": "enum", "name": "operation", "symbols": ["INSERT", "UPDATE", "DELETE", "REFRESH"]},
-        },
-        *({"name": n, "type": "string"} for n in ("changeSequence", "timestamp", "streamPosition", "transactionId")),
-        {"name": "changeMask", "type": ["null", "bytes"], "default": None},
-        {"name": "columnMask", "type": ["null", "bytes"], "default": None},
-        {"name": "transactionEventCounter", "type": ["null", "long"], "default": None},
-        {"name": "transactionLastEvent", "type": ["null", "boolean"], "default": None},
-    ],
-}
+OPERATIONS = ("INSERT", "UPDATE", "DELETE", "REFRESH")
+"""The symbols of the operation."""
 COLUMN_FACTS = ("ordinal", "type", "length", "precision", "scale", "primaryKeyPosition")
 """What metadata messages say of each column."""
 METADATA_SCHEMA: dict[str, Any] = {
@@ -88,6 +74,33 @@ METADATA_SCHEMA: dict[str, Any] = {
 }
 
 
+def headers_schema(*, external: bool) -> dict[str, Any]:
+    """The Avro schema of headers.
+
+    Args:
+        external: with `externalSchemaId`.
+    """
+    texts = ("changeSequence", "timestamp", "streamPosition", "transactionId")
+    optional = {
+        "changeMask": "bytes",
+        "columnMask": "bytes",
+        "transactionEventCounter": "long",
+        "transactionLastEvent": "boolean",
+    }
+    if external:
+        optional["externalSchemaId"] = "string"
+    return {
+        "type": "record",
+        "name": "Headers",
+        "namespace": "com.attunity.queue.msg",
+        "fields": [
+            {"name": "operation", "type": {"type": "enum", "name": "operation", "symbols": list(OPERATIONS)}},
+            *({"name": name, "type": "string"} for name in texts),
+            *({"name": name, "type": ["null", kind], "default": None} for name, kind in optional.items()),
+        ],
+    }
+
+
 def avro_names(schema: TableSchema) -> dict[str, str]:
     """The field's name of each column: itself where Avro allows it, else with `_` for what it does not, each once."""
     found: dict[str, str] = {}
@@ -109,8 +122,14 @@ def _safe(name: str) -> str:
     return made if _NAME.fullmatch(made) else f"_{made}"
 
 
-def data_schema(schema: TableSchema, task: str) -> dict[str, Any]:
-    """The Avro schema of a table's data messages."""
+def data_schema(schema: TableSchema, task: str, *, external: bool = False) -> dict[str, Any]:
+    """The Avro schema of a table's data messages.
+
+    Args:
+        schema: the table's structure.
+        task: what the namespace names it by.
+        external: whether headers have `externalSchemaId`.
+    """
     # A database without schemas is what Qlik calls one.
     parts = (task, schema.id.schema or schema.id.database, schema.id.name)
     namespace = ".".join(["com.attunity.queue.msg", *(_safe(part) for part in parts if part)])
@@ -121,7 +140,7 @@ def data_schema(schema: TableSchema, task: str) -> dict[str, Any]:
         "fields": [
             {"name": "data", "type": {"type": "record", "name": "Data", "fields": _fields(schema, schema.columns)}},
             {"name": "beforeData", "type": ["null", "Data"], "default": None},
-            {"name": "headers", "type": HEADERS},
+            {"name": "headers", "type": headers_schema(external=external)},
         ],
     }
 

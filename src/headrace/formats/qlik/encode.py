@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,14 +14,40 @@ from headrace.changes import TableSchema
 from headrace.formats.change_messages import Structures, fact, message_batch, picked, rows_of, table_part, topics
 from headrace.formats.codec import MESSAGES, Codec, Facts, in_order
 from headrace.formats.images import Image
+from headrace.formats.qlik.avro_schema import data_schema
 from headrace.formats.qlik.masks import hex_texts
 from headrace.formats.qlik.metadata import metadata_message, schema_id
-from headrace.formats.qlik.rows import DataRows, Writing, clock, empty_as_null, is_data, path_of
+from headrace.formats.qlik.rows import (
+    DataRows,
+    Writing,
+    clock,
+    empty_as_null,
+    has_transaction,
+    is_data,
+    last_events,
+    path_of,
+)
+from headrace.formats.qlik.sequence import Counter
 from headrace.formats.structure_columns import ABSENT, StructureColumns
 from headrace.wire.arrays import offsets_of
 from headrace.wire.json_writer import Entries, Part, members, messages, objects, to_text
 
-_EMPTY_SCHEMA = to_text({"type": "record", "name": "DataRecord", "fields": []})
+
+@dataclass(frozen=True)
+class Headers:
+    """The headers of data messages, but for the masks.
+
+    Args:
+        texts: those that are texts, by name.
+        counter: the number of each row in its transaction.
+        is_last: `true` or `false` where it is known whether a row is the last one of its transaction.
+        external_schema_id: the id of each row's structure; null where it has none.
+    """
+
+    texts: dict[str, pa.StringArray]
+    counter: pa.Int64Array
+    is_last: pa.StringArray
+    external_schema_id: pa.StringArray
 
 
 class QlikEncoder(Codec):
@@ -33,24 +60,67 @@ class QlikEncoder(Codec):
         self.structures = Structures(facts)
         self.columns = StructureColumns(self.structures.all)
         self._is_local = self.columns.which(lambda column: column.logical.kind == "timestamp")
-        self._ids = pa.array([schema_id(schema) for schema in self.structures.all], pa.string())
+        self._counter = Counter()
+        self._held: pa.RecordBatch | None = None
+        self.ids = pa.array([schema_id(schema) for schema in self.structures.all], pa.string())
 
     def feed(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """The messages of rows, in their order; rows that are neither data nor a structure give none."""
+        """The messages of rows, in their order; rows that are neither data nor a structure give none.
+
+        The last row of a transaction is told by the next one, so what stands behind it waits for that.
+        """
+        if "captured" not in batch.schema.names:
+            batch = batch.append_column("captured", batch.column("message").is_null())
+        if self._held is not None:
+            batch, self._held = pa.concat_batches([self._held, batch]), None
+        waiting = self._waiting(batch)
+        if waiting < batch.num_rows:
+            self._held = batch.slice(waiting)
+        yield from self._messages(batch, waiting)
+
+    def finish(self) -> Iterator[pa.RecordBatch]:
+        """The messages of the rows that waited."""
+        if self._held is not None:
+            yield from self._messages(self._held, self._held.num_rows)
+
+    def _waiting(self, batch: pa.RecordBatch) -> int:
+        """The number of the first row that waits: the last one with images, where it is of a captured transaction."""
+        numbers = np.flatnonzero(is_data(batch))
+        last = int(numbers[-1]) if numbers.size else batch.num_rows
+        waits = numbers.size and has_transaction(batch.slice(last, 1))[0]
+        return last if waits else int(batch.num_rows)
+
+    def _messages(self, batch: pa.RecordBatch, count: int) -> Iterator[pa.RecordBatch]:
+        """The messages of the first rows of a batch."""
         made = []
         numbers = np.flatnonzero(is_data(batch))
-        if numbers.size:
-            rows = picked(batch, numbers)
+        written = numbers[numbers < count]
+        if written.size:
+            last = last_events(picked(batch, numbers))[: written.size]
+            rows = picked(batch, written)
             data = DataRows.of(rows, self.structures, self.columns)
-            topic = topics(rows, self.writing.topic)
-            made.append((numbers, message_batch(rows, topic, self.values(data), self.keys(data))))
+            headers = {"operation": data.operation(), **data.headers(self._counter)}
+            said = Headers(headers, data.counter(), data.is_last(last), self._external_ids(data))
+            made.append(
+                (
+                    written,
+                    message_batch(rows, topics(rows, self.writing.topic), self.values(data, said), self.keys(data)),
+                )
+            )
         if self.writing.envelope:
-            numbers = rows_of(batch, ("schema",))
+            numbers = rows_of(batch.slice(0, count), ("schema",))
             numbers = numbers[self.structures.of(batch)[numbers] >= 0]
             if numbers.size:
                 made.append((numbers, self._metadata(picked(batch, numbers))))
         if made:
             yield in_order(made)
+
+    def _external_ids(self, data: DataRows) -> pa.StringArray:
+        """The id of each row's structure, where it is asked for, or said by the row."""
+        own = fact(data.rows, "externalSchemaId")
+        if not self.writing.external_schema_id:
+            return own
+        return pc.coalesce(own, self.ids.take(pa.array(data.structure)))
 
     def _metadata(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         topic = topics(rows, self.writing.topic)
@@ -80,7 +150,10 @@ class QlikEncoder(Codec):
     def metadata(self, schema: TableSchema, lineage: dict[str, Any]) -> bytes:
         """The metadata message of a structure."""
         envelope = {"magic": "atMSG", "type": "MD", "headers": None, "messageSchemaId": None, "messageSchema": None}
-        return to_text({**envelope, "message": metadata_message(schema, lineage, _EMPTY_SCHEMA)}).encode()
+        message = metadata_message(
+            schema, lineage, to_text(data_schema(schema, self.writing.task, external=self.writing.external_schema_id))
+        )
+        return to_text({**envelope, "message": message}).encode()
 
     def keys(self, data: DataRows) -> pa.StringArray:
         """Kafka's keys."""
@@ -90,11 +163,11 @@ class QlikEncoder(Codec):
             path_of(data.rows) if self.writing.key == "schema_table" else Image.of_maps(data.rows.column("key")).json()
         )
 
-    def values(self, data: DataRows) -> pa.StringArray:
+    def values(self, data: DataRows, headers: Headers) -> pa.Array:
         """Data messages."""
-        parts = ['{"data":', *self._images(data), ',"headers":', *self._headers(data), "}"]
+        parts = ['{"data":', *self._images(data), ',"headers":', *self._headers(data, headers), "}"]
         if self.writing.envelope:
-            ids = self._ids.take(pa.array(data.structure))
+            ids = self.ids.take(pa.array(data.structure))
             opening = '{"magic":"atMSG","type":"DT","headers":null,"messageSchemaId":'
             parts = [opening, Part(ids, quoted=True), ',"messageSchema":null,"message":', *parts, "}"]
         return messages(parts, data.rows.num_rows)
@@ -112,8 +185,8 @@ class QlikEncoder(Codec):
             (numbers[1], numbers[0], data.has_before),
         ):
             # What neither image carries is null, which columnMask tells from NULL; what this one alone lacks is left
-            # out.
-            kept = ((number >= 0) | (other < 0)) & present[data.laid.row]
+            # out. A full load has no masks, so nothing can be told there but by leaving it out.
+            kept = ((number >= 0) | ((other < 0) & data.streamed[data.laid.row])) & present[data.laid.row]
             chosen = np.where(number == ABSENT, null, number)
             spelled = local & (number >= 0)
             chosen[spelled] = begin + np.arange(np.count_nonzero(spelled))
@@ -123,19 +196,18 @@ class QlikEncoder(Codec):
             texts.append(Part(objects(entries, self.columns.names, values)))
         return [texts[0], ',"beforeData":', texts[1]]
 
-    def _headers(self, data: DataRows) -> list[str | Part]:
+    def _headers(self, data: DataRows, headers: Headers) -> list[str | Part]:
         writing, rows = self.writing, data.rows
-        quoted = {"operation": data.operation(), **data.headers()}
-        quoted |= {
+        quoted = headers.texts | {
             "changeMask": hex_texts(data.change_mask(little=writing.little)),
             "columnMask": hex_texts(data.column_mask(whole=False, little=writing.little)),
         }
         parts: list[str | Part] = []
         for name, texts in quoted.items():
             parts += [f'{"," if parts else "{"}"{name}":', Part(texts, quoted=True)]
-        parts += [',"transactionEventCounter":', Part(data.counter().cast(pa.string()))]
-        parts += [',"transactionLastEvent":', Part(data.is_last())]
-        more = {"externalSchemaId": Part(fact(rows, "externalSchemaId"), quoted=True)}
+        parts += [',"transactionEventCounter":', Part(headers.counter.cast(pa.string()))]
+        parts += [',"transactionLastEvent":', Part(headers.is_last)]
+        more = {"externalSchemaId": Part(headers.external_schema_id, quoted=True)}
         if not writing.envelope:
             # A message that names no metadata says its table.
             named = {name: empty_as_null(table_part(rows, part)) for name, part in _SAID.items()}

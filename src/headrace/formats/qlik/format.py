@@ -81,6 +81,12 @@ ENCODING = (
         "messages say their table in their headers.",
         default=True,
     ),
+    Option(
+        "external_schema_id",
+        bool,
+        "Encoding: whether headers have `externalSchemaId`, by which readers see that the structure is another one.",
+        default=False,
+    ),
     Option("server", str, "Encoding: the server in the lineage of metadata messages.", default="headrace"),
     Option("task", str, "Encoding: the task in the lineage of metadata messages.", default="headrace"),
 )
@@ -106,8 +112,8 @@ class QlikFormat(ArrowFormat):
         (
             Feature.READ, Feature.TOMBSTONE, Feature.SCHEMA, Feature.BEFORE, Feature.WHOLE_BEFORE, Feature.ABSENT,
             Feature.CHANGED, Feature.KEY_CHANGE, Feature.KEY, Feature.TYPES, Feature.SCHEMA_NAME, Feature.EVENT_TIME,
-            Feature.EVENT_MILLISECONDS, Feature.EVENT_MICROSECONDS, Feature.TRANSACTION, Feature.TRANSACTION_ORDER,
-            Feature.SOURCE,
+            Feature.READ_TIME, Feature.EVENT_MILLISECONDS, Feature.EVENT_MICROSECONDS, Feature.TRANSACTION,
+            Feature.TRANSACTION_ORDER, Feature.SOURCE,
         )
     )  # fmt: skip
     writes = frozenset(
@@ -162,7 +168,7 @@ class QlikFormat(ArrowFormat):
 
     written_columns = (
         "op", "table", "key", "before", "after", "changed", "before_absent", "after_absent", "position", "event_time",
-        "capture_time", "transaction", "source", "schema_id",
+        "capture_time", "transaction", "source", "schema_id", "captured",
     )  # fmt: skip
 
     def with_structures(self, changes: DataFrame, facts: Facts) -> DataFrame:
@@ -178,6 +184,10 @@ class QlikFormat(ArrowFormat):
         else:
             missing = [schema for schema in facts.structures if schema.fingerprint not in known]
         return with_structures_told(changes, missing) if missing else changes
+
+    def with_counts(self, changes: DataFrame) -> DataFrame:
+        """Which rows are captured ones, whose transactions are whole."""
+        return changes.withColumn("captured", changes["message"].isNull())
 
     @property
     def has_envelope(self) -> bool:
@@ -195,6 +205,7 @@ class QlikFormat(ArrowFormat):
             server=settings["server"],
             task=settings["task"],
             little=settings["mask_byte_order"] == "little",
+            external_schema_id=settings["external_schema_id"],
         )
 
 
@@ -217,6 +228,13 @@ class QlikJson(QlikFormat):
     A null whose bit in columnMask is clear was not captured, so the column is absent; `changed` is what changeMask
     names, in which Qlik never sets a large column (LOB). The last event of a transaction has
     `source['transactionLastEvent']` 'true'; no row closes a transaction.
+
+    Encoding. A change keeps the `changeSequence` that it came with. Else it is a number of 35 digits from the change's
+    position, by which the messages of a table sort in the order of its source: 25 digits for the commit and 10 that
+    count the table's changes in it. So rows must come in the order and the partitions in which they were captured or
+    decoded; sort and shuffle messages, and not rows. `streamPosition` is the position, `transactionLastEvent` is said
+    where captured rows name their transaction. REFRESH messages have no headers but the operation. `tableVersion` is
+    what `source['tableVersion']` of a `schema` row says, else 1.
 
     Ordering: `position` is the Kafka offset; Qlik's own order is `source['changeSequence']`, a text of 35 digits.
     Idempotence: messages and metadata alone decide the rows. Process: executors; a batch's metadata messages are
@@ -345,10 +363,13 @@ class QlikAvro(QlikFormat):
             return facts
         schemas = (facts.typed,) if facts.typed is not None else facts.structures
         task, template = self.settings["task"], self.settings["topic"]
+        external = self.settings["external_schema_id"]
         values, keys = [], []
         for schema in schemas:
             topic = topic_for(template, schema.id)
-            values.append(registry.registered(f"{topic}-value", to_text(data_schema(schema, task))).id)
+            values.append(
+                registry.registered(f"{topic}-value", to_text(data_schema(schema, task, external=external))).id
+            )
             text = to_text(key_schema(schema, task))
             has_key = schema.key and self.settings["key"] == "primary_key"
             keys.append(registry.registered(f"{topic}-key", text).id if has_key else None)

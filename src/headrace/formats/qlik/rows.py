@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from headrace.formats.change_messages import ROWS, Structures, fact, table_part, unknown_structure
 from headrace.formats.images import Image
 from headrace.formats.qlik.masks import mask_bytes
+from headrace.formats.qlik.sequence import Counter
 from headrace.formats.structure_columns import ABSENT, Laid, StructureColumns
 from headrace.wire.canonical import TIMESTAMP, moment_texts
 from headrace.wire.spans import Array
@@ -30,6 +31,7 @@ class Writing:
         server: what stands in the lineage where a row does not say it.
         task: the same.
         little: whether masks have their least significant byte first.
+        external_schema_id: whether headers name the structure by an id.
     """
 
     topic: str
@@ -39,6 +41,7 @@ class Writing:
     server: str
     task: str
     little: bool
+    external_schema_id: bool = False
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,7 @@ class DataRows:
         has_data: which rows have an image in `data`.
         has_before: which have one in `beforeData`.
         changed: which columns changed; `has_changed` says of which rows that is known.
+        streamed: which rows are changes; those of a full load have no headers of changes.
     """
 
     rows: pa.RecordBatch
@@ -67,6 +71,7 @@ class DataRows:
     has_before: Array
     changed: Array
     has_changed: Array
+    streamed: Array
 
     @classmethod
     def of(cls, rows: pa.RecordBatch, known: Structures, columns: StructureColumns) -> DataRows:
@@ -84,7 +89,7 @@ class DataRows:
         if (structure < 0).any():
             raise unknown_structure(rows, int(np.argmax(structure < 0)))
         ops = rows.column("op").to_numpy(zero_copy_only=False)
-        is_update, is_delete = ops == "u", ops == "d"
+        is_update, is_delete, streamed = ops == "u", ops == "d", ops != "r"
         after = known.image(rows, "after").where(~is_delete)
         before = known.image(rows, "before").where(is_update | is_delete)
         # A delete without its old row is told by its key.
@@ -120,7 +125,8 @@ class DataRows:
             after.entries.present | before.entries.present & is_delete | keys.entries.present,
             has_before,
             np.where(delete, in_key[laid.column], ~large & np.where(update, flags, new >= 0)),
-            ~is_update | said | has_before,
+            streamed & (~is_update | said | has_before),
+            streamed,
         )
 
     def change_mask(self, *, little: bool) -> pa.BinaryArray:
@@ -137,38 +143,73 @@ class DataRows:
         carried, old = self.data >= 0, self.before >= 0
         flags = carried & (old | ~self.has_before[self.laid.row]) if whole else carried | old
         counts = np.diff(self.laid.offsets)
-        return mask_bytes(flags, counts, np.ones(counts.size, bool), little=little)
+        return mask_bytes(flags, counts, self.streamed, little=little)
 
     def operation(self) -> pa.StringArray:
         """The operation of each row."""
         return pa.array([_OPERATIONS[op] for op in self.rows.column("op").to_pylist()], pa.string())
 
-    def headers(self) -> dict[str, pa.StringArray]:
-        """The headers that are texts and stand in every message."""
+    def headers(self, counter: Counter) -> dict[str, pa.StringArray]:
+        """The headers that are texts and stand in every message; empty in a full load.
+
+        Args:
+            counter: numbers changes that bring no number along.
+        """
         rows = self.rows
-        moments = rows.column("event_time").cast(pa.int64())
-        transaction = rows.column("transaction")
-        order = pc.fill_null(pc.struct_field(transaction, "total_order"), 0).cast(pa.string())
-        instant = pc.replace_substring_regex(moment_texts(moments, TIMESTAMP, 6, 2), "[-:. ]", "")
-        own = pc.binary_join_element_wise(instant, pc.utf8_lpad(order, 19, "0"), "")
-        own = pc.if_else(pc.equal(rows.column("op"), "r"), pa.scalar(None, pa.string()), own)
+        numbered = fact(rows, "changeSequence")
+        if numbered.null_count:
+            missing = pa.array(self.streamed)
+            own = pc.replace_with_mask(
+                pa.nulls(rows.num_rows, pa.string()), missing, counter.sequences(rows.filter(missing))
+            )
+            numbered = pc.coalesce(numbered, own)
         found = {
-            "changeSequence": pc.coalesce(fact(rows, "changeSequence"), own),
+            "changeSequence": numbered,
             "timestamp": clock(rows.column("event_time")),
-            "streamPosition": fact(rows, "streamPosition"),
-            "transactionId": pc.struct_field(transaction, "id"),
+            "streamPosition": pc.coalesce(fact(rows, "streamPosition"), rows.column("position")),
+            "transactionId": pc.struct_field(rows.column("transaction"), "id"),
         }
-        return {name: texts.fill_null("") for name, texts in found.items()}
+        return {name: self._of_changes(texts).fill_null("") for name, texts in found.items()}
 
     def counter(self) -> pa.Int64Array:
         """The number of each row in its transaction."""
-        return pc.struct_field(self.rows.column("transaction"), "total_order")
+        return self._of_changes(pc.struct_field(self.rows.column("transaction"), "total_order"))
 
-    def is_last(self) -> pa.StringArray:
-        """`true` or `false` where it is known whether a row is the last one of its transaction."""
+    def is_last(self, last: Array | None) -> pa.StringArray:
+        """`true` or `false` where it is known whether a row is the last one of its transaction.
+
+        Args:
+            last: which captured rows are; None where there are none. Others say it themselves.
+        """
         found = fact(self.rows, "transactionLastEvent")
-        known = pc.is_in(found, pa.array(["true", "false"]))
-        return pc.if_else(known, found, pa.scalar(None, pa.string()))
+        known = pc.if_else(pc.is_in(found, pa.array(["true", "false"])), found, pa.scalar(None, pa.string()))
+        if last is not None:
+            own = pa.array(np.where(last, "true", "false"), mask=~has_transaction(self.rows))
+            known = pc.coalesce(known, own)
+        return self._of_changes(known)
+
+    def _of_changes(self, values: pa.Array) -> pa.Array:
+        return (
+            values if self.streamed.all() else pc.if_else(pa.array(self.streamed), values, pa.scalar(None, values.type))
+        )
+
+
+def has_transaction(rows: pa.RecordBatch) -> Array:
+    """Which rows are captured ones that name their transaction; of others, the order of a transaction is not known."""
+    return pc.and_(rows.column("captured"), transaction_ids(rows).is_valid()).to_numpy(zero_copy_only=False)
+
+
+def transaction_ids(rows: pa.RecordBatch) -> pa.StringArray:
+    """The ids of transactions."""
+    return pc.struct_field(rows.column("transaction"), "id")
+
+
+def last_events(rows: pa.RecordBatch) -> Array:
+    """Which data rows are the last ones of captured transactions, whose rows stand side by side."""
+    found = transaction_ids(rows).dictionary_encode().indices.fill_null(-1).to_numpy()
+    last = np.ones(found.size, bool)
+    last[:-1] = found[1:] != found[:-1]
+    return last & has_transaction(rows)
 
 
 def is_data(rows: pa.RecordBatch) -> Array:

@@ -82,6 +82,7 @@ class SharePlexJson(ArrowFormat):
             Feature.DATABASE,
             Feature.SCHEMA_NAME,
             Feature.EVENT_TIME,
+            Feature.READ_TIME,
             Feature.EVENT_MILLISECONDS,
             Feature.EVENT_MICROSECONDS,
             Feature.TRANSACTION,
@@ -101,6 +102,7 @@ class SharePlexJson(ArrowFormat):
             # No DATABASE: that of a table without a schema stands where a schema would.
             Feature.SCHEMA_NAME,
             Feature.EVENT_TIME,
+            Feature.READ_TIME,
             Feature.TRANSACTION,
             Feature.TRANSACTION_ORDER,
         )
