@@ -70,7 +70,7 @@ def decode(
         messages, unread = read_input(data, input, topic)
         name, options = _detected(messages, options) if format == AUTO else (format, options)
         found = _format(name, options)
-        rows = _decoded(found, name, messages, debug) if messages else []
+        rows = _decoded(found, messages, debug) if messages else []
         failed = _show(messages, unread, rows, as_json)
     if failed:
         raise typer.Exit(SOME_ERRORS)
@@ -119,7 +119,7 @@ def _format(name: str, options: dict[str, Any]) -> Format:
     return format_named(name, options)
 
 
-def _decoded(format: Format, name: str, messages: list[Given], debug: bool) -> list[Row]:
+def _decoded(format: Format, messages: list[Given], debug: bool) -> list[Row]:
     from headrace.cli.message_input import kafka_frame, kafka_table
     from headrace.cli.row_output import collect_rows, rows_of
     from headrace.formats.codec import ArrowFormat
