@@ -66,6 +66,24 @@ def test_what_does_not_fit_is_refused(schema: Any, text: str) -> None:
         avro([text], [0], schema)
 
 
+def test_what_does_not_fit_is_named() -> None:
+    inner = {"type": "record", "name": "I", "fields": [{"name": "n", "type": "float"}, {"name": "k", "type": "int"}]}
+    outer = {"type": "record", "name": "O", "fields": [{"name": "one", "type": inner}, {"name": "two", "type": "I"}]}
+    for text, field in (
+        ('{"one":{"n":1,"k":1},"two":{"n":1}}', "k"),
+        ('{"one":{"n":1,"k":1},"two":{"n":"1e39","k":1}}', "n"),
+        ('{"one":{"n":"x","k":1},"two":{"n":1,"k":1}}', "n"),
+        ('{"one":{"n":1,"k":1}}', "two"),
+    ):
+        with pytest.raises(ValueError, match=f"^field '{field}' is not what its Avro schema says$"):
+            avro([text], [0], outer)
+
+
+@pytest.mark.parametrize("text", ["Infinity", "-Infinity", "inf", "1e38"])
+def test_numbers_as_texts(text: str) -> None:
+    assert avro([json.dumps(text)], [0], "float") == [written("float", float(text))]
+
+
 def test_what_is_longer_as_avro_finds_room() -> None:
     schema = {"type": "record", "name": "R", "fields": [{"name": f"f{n}", "type": ["null", "int"]} for n in range(200)]}
     assert avro(["{}"] * 50, [0] * 50, schema) == [bytes(200)] * 50

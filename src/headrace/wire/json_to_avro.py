@@ -28,10 +28,11 @@ from headrace.wire.avro_schema import (
 )
 from headrace.wire.avro_writer import MISFIT, MOST_BYTES, NO_ROOM, put_varint
 from headrace.wire.compiled import kernel
-from headrace.wire.json_exact import ARRAY, ESCAPED, FALSE, NULL, NUMBER, OBJECT, STRING, TRUE
+from headrace.wire.json_exact import ARRAY, ESCAPED, FALSE, NAME, NULL, NUMBER, OBJECT, STRING, TRUE
 from headrace.wire.json_reader import Tokens
 from headrace.wire.spans import SIXTY_FOUR, Array, U, byte, copy, put_unescaped, same
 from headrace.wire.tape import Tape
+from headrace.wire.typed_exact import value_of
 
 _VALUE = np.full(256, -1, np.int64)
 _VALUE[SIXTY_FOUR] = np.arange(64)
@@ -83,7 +84,7 @@ def json_to_avro(tape: Tape, at: Array, schema: AvroSchema, which: Array) -> pa.
             tape.data, tape.tokens, at, roots, schema.program, frames, floats, row, count, offsets, out
         )
         if reason == MISFIT:
-            raise ValueError(f"{_field_named(schema.program, int(frames.field[-1]))} is not what its Avro schema says")
+            raise _misfit(_field(schema.program, int(frames.field[-1])))
         if reason == NO_ROOM:
             if out.size >= MOST_BYTES:
                 raise ValueError("the Avro values of one batch have more than 2 GiB")
@@ -93,24 +94,40 @@ def json_to_avro(tape: Tape, at: Array, schema: AvroSchema, which: Array) -> pa.
     return pa.Array.from_buffers(pa.binary(), rows, [pa.py_buffer(missing), pa.py_buffer(offsets), pa.py_buffer(out)])
 
 
-def _field_named(schema: Program, place: int) -> str:
+def _field(schema: Program, place: int) -> str | None:
     if place < 0:
-        return "a value"
+        return None
     start, size = schema.name_start[place], schema.name_size[place]
-    return f"field '{schema.names[start : start + size].tobytes().decode()}'"
+    found: str = schema.names[start : start + size].tobytes().decode()
+    return found
+
+
+def _misfit(field: str | None) -> ValueError:
+    return ValueError(f"{'a value' if field is None else f'field {field!r}'} is not what its Avro schema says")
 
 
 def _put_floats(tape: Tape, floats: _Floats, count: int, out: Array) -> None:
     for width, kind in ((4, pa.float32()), (8, pa.float64())):
         rows = np.flatnonzero(floats.width[:count] == width)
         if rows.size:
-            texts = tape.texts(floats.token[rows].astype(np.int32))
-            try:
-                values = texts.cast(kind)
-            except pa.ArrowInvalid as error:
-                raise ValueError("a text is not the number that its Avro schema says") from error
+            values = _numbers(tape, floats.token[rows].astype(np.int32), kind)
             data = np.ascontiguousarray(values.to_numpy(), f"<f{width}").view(np.uint8).reshape(-1, width)
             out[floats.place[rows][:, None] + np.arange(width)] = data
+
+
+def _numbers(tape: Tape, at: Array, kind: pa.DataType) -> pa.Array:
+    texts = tape.texts(at)
+    try:
+        values = texts.cast(kind)
+        if not np.isinf(values.to_numpy()).any():
+            return values
+    except pa.ArrowInvalid:
+        pass
+    found = [value_of(text, kind) for text in texts.to_pylist()]
+    if None in found:
+        place = int(at[found.index(None)])
+        raise _misfit(tape.text(place - 1) if tape.tokens.kind[place - 1] == NAME else None)
+    return pa.array(found, kind)
 
 
 @kernel

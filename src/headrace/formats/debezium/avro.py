@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,9 @@ from headrace.formats.codec import ArrowFormat, Facts, Look, in_spark
 from headrace.formats.debezium.avro_encode import AvroEncoder, SubjectFinder
 from headrace.formats.debezium.avro_payload import AvroConverter
 from headrace.formats.debezium.decode import DebeziumDecoder
+from headrace.formats.debezium.encode import DebeziumEncoder
 from headrace.formats.debezium.format import DebeziumJson
+from headrace.formats.debezium.metadata import Opening
 from headrace.formats.debezium.options import OPTIONS
 from headrace.formats.encoded_batch import EncodedBatch, observation_name, observed_batch
 from headrace.formats.registry.framing import FRAMING, Framing
@@ -114,23 +116,26 @@ class DebeziumAvro(ArrowFormat):
         encoder.check()
         if subjects.is_named and not rows.isStreaming:
             subjects = subjects.registered(self._met(rows, facts))
-        return tallied(rows, lambda: AvroEncoder(partial(events.encoder, facts), subjects), encoder.may_lose, observed)
+        make = self._in_json(facts)
+        return tallied(rows, lambda: AvroEncoder(make, subjects), encoder.may_lose, observed)
 
     def _met(self, rows: DataFrame, facts: Facts) -> Iterator[Subject]:
         """The subjects of a batch's messages, found by a job."""
         from pyspark.sql import functions as F  # noqa: N812
 
-        events = self._json()
+        make = self._in_json(facts)
         # An image says nothing of the schemas, but where it has to say the key.
         images = {name: F.when(F.col("key").isNull(), F.col(name)) for name in ("before", "after")}
-        found = in_spark(
-            rows.withColumns(images), lambda: SubjectFinder(partial(events.encoder, facts)), SubjectFinder.schema
-        )
+        found = in_spark(rows.withColumns(images), lambda: SubjectFinder(make), SubjectFinder.schema)
         return (Subject(*row) for row in found.distinct().collect())
 
     def encoder(self, facts: Facts) -> AvroEncoder:
         """From change rows to messages; registers what it meets."""
-        return AvroEncoder(partial(self._json().encoder, facts), self._subjects())
+        return AvroEncoder(self._in_json(facts), self._subjects())
+
+    def _in_json(self, facts: Facts) -> Callable[[Opening], DebeziumEncoder]:
+        """Makes what writes the same messages in JSON."""
+        return partial(self._json().encoder, facts, float_texts=True)
 
     def check(self, *, writes: bool) -> None:
         """Whether there is a registry, or schemas in its place, and what `debezium_json` needs."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from headrace.changes import TableId, TableSchema
@@ -108,12 +109,13 @@ class DebeziumJson(ArrowFormat):
         facts, rows = self._facts(changes)
         return facts, rows.select(*_COLUMNS, *(_OF_STRUCTS if facts.typed is not None else _OF_MAPS))
 
-    def encoder(self, facts: Facts, opening: Opening = with_schema) -> DebeziumEncoder:
+    def encoder(self, facts: Facts, opening: Opening = with_schema, *, float_texts: bool = False) -> DebeziumEncoder:
         """From change rows to messages.
 
         Args:
             facts: the structures.
             opening: what stands in front of payloads with a schema.
+            float_texts: whether binary numbers are strings with their canonical texts, for what reads them again.
         """
         self.check(writes=True)
         settings = self.settings
@@ -124,7 +126,7 @@ class DebeziumJson(ArrowFormat):
             topics=topics(settings, shape),
             shape=shape,
             forms=shape.forms(prefix, settings["connector_version"]),
-            modes=value_modes(settings),
+            modes=replace(value_modes(settings), float_texts=float_texts),
             schema_names=settings["schema_name_adjustment_mode"] or shape.schema_names,
             rules=field_rules(settings, shape),
             value_schemas=settings["schemas_enable"],

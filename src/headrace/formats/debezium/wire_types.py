@@ -67,6 +67,7 @@ class ValueModes:
         null_as_default: whether NULL in a nullable column is written as the column's default.
         recorded_placeholders: whether only text, ntext, image and xml have the placeholder, as recorded of 3.6.1.
         intervals: `string` or `numeric`.
+        float_texts: whether binary numbers are strings with their canonical texts, for what reads them again.
     """
 
     decimals: str = "precise"
@@ -77,6 +78,7 @@ class ValueModes:
     null_as_default: bool = False
     recorded_placeholders: bool = False
     intervals: str = "string"
+    float_texts: bool = False
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from headrace.formats.change_messages import quoted
 from headrace.formats.debezium.connect_schemas import FieldRules, key_schema, row_schema
 from headrace.formats.debezium.floats import java_texts
 from headrace.formats.debezium.wire_types import ValueModes, WireType, absent_text, wire_type
-from headrace.wire.json_rows import AS_IS, BOOLEAN, DAY, FLOAT, MOMENT, WHOLE, JsonColumn, JsonColumns
+from headrace.wire.json_rows import AS_IS, BOOLEAN, DAY, FLOAT, MOMENT, QUOTED, WHOLE, JsonColumn, JsonColumns
 from headrace.wire.json_writer import to_text
 from headrace.wire.spans import Array
 
@@ -110,6 +110,8 @@ class Structure:
         code, first = wire.code, wire.first
         if self._typed and not in_key:
             code, first = typed_code(column, wire)
+        if code == FLOAT and self._modes.float_texts:
+            code = QUOTED
         return Spelled(column, wire, JsonColumn(column.name, name, code, first, wire.second, null, absent))
 
 
