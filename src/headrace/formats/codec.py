@@ -20,13 +20,13 @@ from headrace.changes.row import arrow_schema, arrow_type
 from headrace.errors import FormatError, OptionError
 from headrace.formats.base import Format
 from headrace.formats.change_columns import error_row
-from headrace.formats.encoded_batch import OutOfRange
+from headrace.formats.encoded_batch import EncodedBatch, OutOfRange, observation_name, observed_batch
 from headrace.formats.encoding import has_struct_images, struct_schema, with_structures_known
 from headrace.formats.messages import KAFKA_COLUMNS, kafka_columns
 from headrace.formats.registry.schemas import SchemaSource
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, Observation
 
 Numbers: TypeAlias = np.ndarray[tuple[int], np.dtype[np.int64]]
 OtherRow: TypeAlias = Callable[[int], dict[str, Any]]
@@ -143,6 +143,11 @@ class Codec(ABC):
         """
         return None
 
+    @property
+    def may_lose(self) -> bool:
+        """Whether there may be such values."""
+        return False
+
     @abstractmethod
     def feed(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """What the rows give, in their order."""
@@ -150,6 +155,48 @@ class Codec(ABC):
     def finish(self) -> Iterator[pa.RecordBatch]:
         """What is left when there are no more rows."""
         return iter(())
+
+
+class Tallied(Codec):
+    """An encoder for Spark, which counts by columns: beside the messages stands what each batch of them lost.
+
+    Args:
+        encoder: the encoder.
+    """
+
+    schema = pa.schema([*MESSAGES, ("values", pa.int64()), ("first", pa.string())])
+
+    def __init__(self, encoder: Codec) -> None:
+        self._encoder = encoder
+
+    def feed(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """The messages of rows, in their order."""
+        before = self._encoder.out_of_range
+        for found in self._encoder.feed(batch):
+            now = self._encoder.out_of_range
+            rest = [None] * (found.num_rows - 1)
+            lost = [pa.array([now.values - before.values, *rest], pa.int64())]
+            lost.append(pa.array([now.first or None, *rest], pa.string()))
+            yield pa.RecordBatch.from_arrays([*found.columns, *lost], schema=self.schema)
+            before = now
+
+
+def tallied(rows: DataFrame, make: Callable[[], Codec], may_lose: bool, observed: Observation | str) -> DataFrame:
+    """Run an encoder over rows, with its count in an observation where it can lose something.
+
+    Args:
+        rows: the columns that it reads.
+        make: makes the encoder of a task.
+        may_lose: whether a column may have values that the wire does not hold.
+        observed: what counts when the messages are computed.
+    """
+    from pyspark.sql import functions as sf
+
+    if not may_lose:
+        return in_spark(rows, make, MESSAGES)
+    lost = (sf.sum("values").alias("values"), sf.min("first").alias("first"))
+    messages = in_spark(rows, lambda: Tallied(make()), Tallied.schema)
+    return messages.observe(observed, *lost).drop("values", "first")
 
 
 class ArrowFormat(Format):
@@ -215,12 +262,28 @@ class ArrowFormat(Format):
         """Change rows to messages, by one call in executors.
 
         Raises:
-            OptionError: a streaming DataFrame with map images without `schema`, or a bad `topic`.
+            OptionError: a streaming DataFrame with map images without `schema`; structs that are not of that schema; a
+            bad `topic`; options that don't fit the structures.
         """
+        return self.encoded(changes, observation_name(self.name))
+
+    def encode_batch(self, changes: DataFrame) -> EncodedBatch:
+        """A batch's messages, and the values in whose place something else stands."""
+        return observed_batch(lambda observation: self.encoded(changes, observation))
+
+    def encoded(self, changes: DataFrame, observed: Observation | str) -> DataFrame:
+        """The same, counted into an observation where the format may not hold all values."""
+        # What is malformed in the options is said here, and not by a task.
+        self.check(writes=True)
+        facts, rows = self.handed(changes)
+        encoder = self.encoder(facts)
+        encoder.check()
+        return tallied(rows, lambda: self.encoder(facts), encoder.may_lose, observed)
+
+    def handed(self, changes: DataFrame) -> tuple[Facts, DataFrame]:
+        """What encoders need to know of change rows, and the columns that they read."""
         from pyspark.sql.functions import lit
 
-        # What is malformed in the options is said here, and not by a task.
-        self.topic_for(TableId("", "", ""))
         given, keys = self.settings["schema"], self.settings["keys"]
         if has_struct_images(changes):
             facts = Facts(typed=struct_schema(changes, given, keys))
@@ -233,16 +296,19 @@ class ArrowFormat(Format):
         facts = self.prepare_encoding(facts)
         if not rows.isStreaming:
             rows = self.with_structures(rows, facts)
-        wanted = self.with_counts(rows).select(*self.written_columns, "has_types")
-        return in_spark(wanted, lambda: self.encoder(facts), MESSAGES)
+        return facts, self.with_counts(rows).select(*self.written_columns, "has_types")
+
+    def check(self, *, writes: bool) -> None:
+        """Whether there is a topic for messages that are written."""
+        if writes:
+            self.topic_for(TableId("", "", ""))
 
     @property
     def encodes_alone(self) -> bool:
         """Whether an encoder that knows the structures gives for each task what `encode` does."""
         kind = type(self)
-        ours = kind.encode is ArrowFormat.encode and kind.encode_batch is Format.encode_batch
-        hooks = ("prepare_encoding", "with_structures", "with_counts")
-        return ours and all(getattr(kind, hook) is getattr(ArrowFormat, hook) for hook in hooks)
+        methods = ("encode", "encode_batch", "encoded", "handed", "prepare_encoding", "with_structures", "with_counts")
+        return all(getattr(kind, name) is getattr(ArrowFormat, name) for name in methods)
 
     def prepare_encoding(self, facts: Facts) -> Facts:
         """What encoders need to know; runs on the driver.

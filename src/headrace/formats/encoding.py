@@ -16,6 +16,7 @@ from headrace.formats.given import GivenSchema, logical_type
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+    from pyspark.sql.types import DataType
 
 _PLACEHOLDER = re.compile(r"\$\{(\w+)\}")
 _DATA = ", ".join(literal(op.value) for op in DATA_OPERATIONS)
@@ -30,12 +31,15 @@ def struct_schema(changes: DataFrame, given: GivenSchema | None, keys: Sequence[
     """The structure that struct images follow: the given one, else their own columns, without a name or key.
 
     Raises:
-        OptionError: `schema` holds a list, or a column has a type without a logical type.
+        OptionError: `schema` holds a list, or other columns or types; a column has a type without a logical type.
     """
     from pyspark.sql.types import StructType
 
     if given is not None:
-        return given.only(keys)
+        schema = given.only(keys)
+        for name in ("before", "after"):
+            _check_image(changes.schema[name].dataType, name, schema)
+        return schema
     image = changes.schema["after"].dataType
     assert isinstance(image, StructType)
     columns = tuple(
@@ -43,6 +47,25 @@ def struct_schema(changes: DataFrame, given: GivenSchema | None, keys: Sequence[
         for n, field in enumerate(image.fields, 1)
     )
     return TableSchema(TableId("", "", ""), columns, tuple(keys))
+
+
+def _check_image(image: DataType, name: str, schema: TableSchema) -> None:
+    from pyspark.sql.types import StructType
+
+    found = {f.name: f.dataType.simpleString() for f in image.fields} if isinstance(image, StructType) else {}
+    for column in schema.columns:
+        kind = found.pop(column.name, None)
+        if kind != column.logical.spark_type:
+            raise OptionError(
+                f"Column '{column.name}' of '{name}' is {kind or 'missing'}, where the schema has "
+                f"{column.logical.spark_type}.",
+                remedy="Give the schema that the images follow, or leave it out.",
+            )
+    if found:
+        raise OptionError(
+            f"'{name}' has a column '{next(iter(found))}', which the schema does not have.",
+            remedy="Give the schema that the images follow, or leave it out.",
+        )
 
 
 def map_images(changes: DataFrame, schema: TableSchema) -> DataFrame:

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from headrace.changes import TableId
-from headrace.formats.codec import ArrowFormat, Facts, Look, in_spark
+from headrace.formats.codec import ArrowFormat, Facts, Look, in_spark, tallied
 from headrace.formats.debezium.avro_encode import AvroEncoder, SubjectFinder
 from headrace.formats.debezium.avro_payload import AvroConverter
 from headrace.formats.debezium.decode import DebeziumDecoder
@@ -17,12 +17,10 @@ from headrace.formats.debezium.encode import DebeziumEncoder
 from headrace.formats.debezium.format import DebeziumJson
 from headrace.formats.debezium.metadata import Opening
 from headrace.formats.debezium.options import OPTIONS
-from headrace.formats.encoded_batch import EncodedBatch, observation_name, observed_batch
 from headrace.formats.registry.framing import FRAMING, Framing
 from headrace.formats.registry.schemas import SchemaSource
 from headrace.formats.registry.subjects import Subject, Subjects
 from headrace.formats.schema_registry import REGISTRY_OPTIONS, Registry, registry_of
-from headrace.formats.tallied import tallied
 from headrace.options import Option
 
 if TYPE_CHECKING:
@@ -78,6 +76,7 @@ class DebeziumAvro(ArrowFormat):
     )
     reads = DebeziumJson.reads
     writes = DebeziumJson.writes
+    written_columns = DebeziumJson.written_columns
 
     def prepare_decoding(self, look: Look) -> Facts:
         """What decoders need to know, with the schemas of a batch's messages, found by a job over their first bytes.
@@ -92,7 +91,7 @@ class DebeziumAvro(ArrowFormat):
         """From messages to change rows."""
         return DebeziumDecoder(self._json().reading(facts), AvroConverter(facts.schemas or self._schemas()))
 
-    def encode(self, changes: DataFrame) -> DataFrame:
+    def encoded(self, changes: DataFrame, observed: Observation | str) -> DataFrame:
         """Change rows to the events that Debezium writes through an Avro converter, and their schemas to the registry.
 
         The same events as `debezium_json`, with the same options; names of schemas and columns are made fit for Avro.
@@ -103,15 +102,9 @@ class DebeziumAvro(ArrowFormat):
             OptionError: as `debezium_json`; a mapping lacks a schema.
             ConnectError: the registry can't be reached or refuses a schema.
         """
-        return self._encoded(changes, observation_name(self.name))
-
-    def encode_batch(self, changes: DataFrame) -> EncodedBatch:
-        """A batch's messages, and the values in whose place something else stands."""
-        return observed_batch(lambda observation: self._encoded(changes, observation))
-
-    def _encoded(self, changes: DataFrame, observed: Observation | str) -> DataFrame:
+        self.check(writes=True)
         subjects, events = self._subjects(), self._json()
-        facts, rows = events.handed(changes)
+        facts, rows = self.handed(changes)
         encoder = events.encoder(facts)
         encoder.check()
         if subjects.is_named and not rows.isStreaming:

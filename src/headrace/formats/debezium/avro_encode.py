@@ -21,7 +21,6 @@ from headrace.formats.debezium.metadata import Opening, with_schema
 from headrace.formats.debezium.payload import JsonConverter, Payloads, Schemas
 from headrace.formats.registry.framing import SIDES, Side
 from headrace.formats.registry.subjects import Named, Subject, Subjects
-from headrace.formats.tallied import Tallying
 from headrace.wire.arrays import list_array, offsets_of
 from headrace.wire.avro_schema import AvroSchema
 from headrace.wire.json_to_avro import json_to_avro
@@ -81,7 +80,7 @@ class _Reader:
             self.schemas[side] = AvroSchema(*(writer_schema(text).plain for text in known))
 
 
-class AvroEncoder(Tallying):
+class AvroEncoder(Codec):
     """Writes messages in Avro.
 
     Args:
@@ -96,6 +95,15 @@ class AvroEncoder(Tallying):
         self._encoder = make(self._reader.opening)
         self._named: dict[Subject, Named] = {}
         self.out_of_range = self._encoder.out_of_range
+
+    @property
+    def may_lose(self) -> bool:
+        """Whether a column may have values that the wire does not hold, and that are replaced."""
+        return self._encoder.may_lose
+
+    def check(self) -> None:
+        """Whether the options fit the structures."""
+        self._encoder.check()
 
     def feed(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """The messages of rows, in their order.

@@ -20,7 +20,7 @@ from headrace.changes import TableId, TableSchema
 from headrace.changes.key_text import key_text
 from headrace.errors import FormatError, OptionError
 from headrace.formats.change_messages import picked, quoted, rows_of, unknown_structure
-from headrace.formats.codec import MESSAGES, Facts, in_order
+from headrace.formats.codec import MESSAGES, Codec, Facts, in_order
 from headrace.formats.debezium.connect_schemas import FieldRules, adjusted, envelope_fields
 from headrace.formats.debezium.connectors import Block, Forms
 from headrace.formats.debezium.counts import nearest_timestamp
@@ -43,8 +43,6 @@ from headrace.formats.debezium.source_blocks import SourceBlocks, Tables, connec
 from headrace.formats.debezium.topics import Topics
 from headrace.formats.debezium.wire_types import ValueModes, wire_type
 from headrace.formats.debezium.written import Spelled, Structure, odd_texts
-from headrace.formats.encoded_batch import OutOfRange
-from headrace.formats.tallied import Tallying
 from headrace.wire.json_rows import Cells
 from headrace.wire.json_writer import Part, messages, to_text
 from headrace.wire.spans import Array
@@ -117,7 +115,7 @@ class _Said:
     base: tuple[str, str]
 
 
-class DebeziumEncoder(Tallying):
+class DebeziumEncoder(Codec):
     """Writes messages. It keeps what structures and tables say, and counts what the wire does not hold.
 
     Args:
@@ -153,8 +151,6 @@ class DebeziumEncoder(Tallying):
             opening,
         )
         self._taken = [op for op in DATA if op not in writing.skipped]
-        self.out_of_range = OutOfRange()
-        """The values so far in whose place null stands, or the nearest one."""
 
     @property
     def _has_context(self) -> bool:

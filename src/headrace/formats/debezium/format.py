@@ -6,7 +6,7 @@ import uuid
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from headrace.changes import TableId, TableSchema
+from headrace.changes import TableId
 from headrace.errors import OptionError
 from headrace.formats.codec import ArrowFormat, Facts, Look
 from headrace.formats.debezium.connectors import CONNECTORS, OTHER
@@ -18,21 +18,10 @@ from headrace.formats.debezium.payload import JsonConverter
 from headrace.formats.debezium.shapes import SHAPES
 from headrace.formats.debezium.structures import Reading, given_table, given_tables
 from headrace.formats.debezium.topics import topics
-from headrace.formats.encoded_batch import EncodedBatch, observation_name, observed_batch
-from headrace.formats.encoding import has_struct_images, struct_schema, with_structures_known
 from headrace.formats.features import Feature
-from headrace.formats.tallied import tallied
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, Observation
-    from pyspark.sql.types import DataType
-
-_COLUMNS = (
-    "op", "table", "key", "before", "after", "position", "event_time", "capture_time", "snapshot", "transaction",
-    "source",
-)  # fmt: skip
-# What a schema change tells stands in a row with a map image only.
-_OF_MAPS, _OF_STRUCTS = ("schema_id", "table_schema"), ("before_absent", "after_absent", "table_schema")
+    pass
 
 
 class DebeziumJson(ArrowFormat):
@@ -83,31 +72,10 @@ class DebeziumJson(ArrowFormat):
     options = OPTIONS
     reads = frozenset(Feature) - {Feature.CHANGED, Feature.KEY_CHANGE}
     writes = reads - {Feature.TOMBSTONE, Feature.MESSAGE}
-
-    def encode(self, changes: DataFrame) -> DataFrame:
-        """Change rows, with images as maps or structs, to Debezium events.
-
-        Raises:
-            OptionError: an option is missing or contradicts another; a streaming DataFrame of maps without the option
-            `schema`; structs that are not of that schema; two columns of one field name.
-        """
-        return self.encoded(changes, observation_name(self.name))
-
-    def encode_batch(self, changes: DataFrame) -> EncodedBatch:
-        """A batch's messages, and the values in whose place something else stands."""
-        return observed_batch(lambda observation: self.encoded(changes, observation))
-
-    def encoded(self, changes: DataFrame, observed: Observation | str) -> DataFrame:
-        """The same, counted into an observation where a column may have values that the wire does not hold."""
-        facts, rows = self.handed(changes)
-        encoder = self.encoder(facts)
-        encoder.check()
-        return tallied(rows, lambda: self.encoder(facts), encoder.may_lose, observed)
-
-    def handed(self, changes: DataFrame) -> tuple[Facts, DataFrame]:
-        """The structures of rows, and the columns that encoders read."""
-        facts, rows = self._facts(changes)
-        return facts, rows.select(*_COLUMNS, *(_OF_STRUCTS if facts.typed is not None else _OF_MAPS))
+    written_columns = (
+        "op", "table", "key", "before", "after", "before_absent", "after_absent", "position", "event_time",
+        "capture_time", "snapshot", "transaction", "source", "schema_id", "table_schema",
+    )  # fmt: skip
 
     def encoder(self, facts: Facts, opening: Opening = with_schema, *, float_texts: bool = False) -> DebeziumEncoder:
         """From change rows to messages.
@@ -204,33 +172,3 @@ class DebeziumJson(ArrowFormat):
                 remedy="Set it to the server's logical name, the first part of the topics.",
             )
         return prefix
-
-    def _facts(self, changes: DataFrame) -> tuple[Facts, DataFrame]:
-        """The structures, and the rows, each with the `schema_id` of one of them."""
-        given, keys = self.settings["schema"], self.settings["keys"]
-        if has_struct_images(changes):
-            schema = struct_schema(changes, given, keys)
-            for image in ("before", "after"):
-                _of_schema(changes.schema[image].dataType, image, schema)
-            return Facts(typed=schema), changes
-        rows, schemas = with_structures_known(changes, given, owner=f"format '{self.name}'", keys=keys)
-        return Facts(structures=schemas), rows
-
-
-def _of_schema(image: DataType, name: str, schema: TableSchema) -> None:
-    from pyspark.sql.types import StructType
-
-    found = {f.name: f.dataType.simpleString() for f in image.fields} if isinstance(image, StructType) else {}
-    for column in schema.columns:
-        kind = found.pop(column.name, None)
-        if kind != column.logical.spark_type:
-            raise OptionError(
-                f"Column '{column.name}' of '{name}' is {kind or 'missing'}, where the schema has "
-                f"{column.logical.spark_type}.",
-                remedy="Give the schema that the images follow, or leave it out.",
-            )
-    if found:
-        raise OptionError(
-            f"'{name}' has a column '{next(iter(found))}', which the schema does not have.",
-            remedy="Give the schema that the images follow, or leave it out.",
-        )
