@@ -22,7 +22,8 @@ from headrace.formats.codec import Facts, run_codec
 from headrace.sources.reader import ChangeStreamReader
 
 Counts = Counter[tuple[str, str]]
-FORMATS = ("canal_json", "maxwell_json", "ogg_json", "dts_avro")
+FORMATS = ("canal_json", "maxwell_json", "ogg_json", "dts_avro", "debezium_json")
+OPTIONS = {"debezium_json": {"topic_prefix": "shop", "schemas_enable": "true"}}
 
 
 @pytest.fixture
@@ -71,7 +72,7 @@ def encoded(format: str, tasks: list[list[pa.RecordBatch]]) -> list[list[dict[st
         [
             message
             for made in run_codec(
-                arrow_format(format).encoder(facts),
+                arrow_format(format, **OPTIONS.get(format, {})).encoder(facts),
                 (rows.append_column("has_types", rows.column("schema_id").is_valid()) for rows in task),
             )
             for message in made.to_pylist()
@@ -97,14 +98,16 @@ def told(lines: list[dict[str, Any]]) -> tuple[Counts, list[Any]]:
 
 
 @pytest.mark.parametrize(
-    ("format", "transactions"), [*((format, "false") for format in FORMATS), ("canal_json", "true")]
+    ("format", "transactions"),
+    [*((format, "false") for format in FORMATS), ("canal_json", "true"), ("debezium_json", "true")],
 )
 def test_messages_and_counts_are_those_of_the_change_rows(shop: Shop, format: str, transactions: str) -> None:
     options = options_of(
         shop, provide_transaction_metadata=transactions, max_commits_per_trigger="20", commits_per_slice="8"
     )
     plain = ChangeStreamReader("sqlserver", options)
-    fused = ChangeStreamReader("sqlserver", {**options, "format": format, "format.counts": "true"})
+    of_format = {f"format.{name}": value for name, value in OPTIONS.get(format, {}).items()}
+    fused = ChangeStreamReader("sqlserver", {**options, "format": format, "format.counts": "true", **of_format})
     found = 0
     for rows, tasks in batches([plain, fused], shop):
         given = [[message for made in task for message in made.to_pylist()] for task in tasks]
