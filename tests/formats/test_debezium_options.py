@@ -181,6 +181,27 @@ def test_an_absent_column_is_told_from_null_where_the_shape_can(options: dict[st
     assert json.loads(row.value)["after"] == {"id": 1, "first_name": "John", "last_name": None, "email": expected}
 
 
+@pytest.mark.parametrize(
+    ("kind", "default", "mode"),
+    [("decimal(9,3)", "1.500", "string"), ("decimal(9,3)", "1.500", "precise"), ("float64", "1e+22", "precise")],
+)
+def test_a_default_in_place_of_null_is_written_as_its_schema_writes_it(kind: str, default: str, mode: str) -> None:
+    amount = Column("amount", 2, LogicalType.parse(kind), "x", default=default)
+    table = TableSchema(CUSTOMERS.id, (CUSTOMERS.columns[0], amount), ("id",))
+    options = {"null_as_default": True, "schemas_enable": True, "decimal_handling_mode": mode}
+    (row,) = written([change("c", table, after={"id": "1", "amount": None})], table, **options)
+    event = json.loads(row.value)
+    assert event["payload"]["after"]["amount"] == event["schema"]["fields"][1]["fields"][1]["default"]
+
+
+def test_an_update_that_says_no_key_has_that_of_its_new_image() -> None:
+    rows = [
+        change("u", before=JOHN, after=JOHN | {"email": "new"}) | {"key": None},
+        change("u", before=JOHN, after=JOHN | {"id": "2"}) | {"key": None},
+    ]
+    assert events(written(rows)) == [(1, "u"), (1, "d"), (1, None), (2, "c")]
+
+
 def test_images_in_another_order_are_written_in_the_table_s_order() -> None:
     (row,) = written([change("c", after=dict(reversed(JOHN.items())))])
     assert list(json.loads(row.value)["after"]) == list(JOHN)

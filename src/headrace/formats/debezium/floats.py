@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from decimal import Decimal
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from headrace.wire.json_rows import FLOAT, Cells, JsonColumn, JsonColumns
+from headrace.wire.spans import Array
 from headrace.wire.typed_exact import value_of
 
+_COLUMN = JsonColumns([("", [JsonColumn("", "", FLOAT, 17)], "")])
 _WORDS = {"nan": '"NaN"', "inf": '"Infinity"', "-inf": '"-Infinity"'}
 
 
@@ -18,14 +23,26 @@ def java_texts(texts: pa.StringArray, *, single: bool) -> list[str | None]:
         texts: the texts.
         single: whether numbers have 32 bits.
     """
-    kind = pa.float32() if single else pa.float64()
-    values = pa.array([value_of(text, kind) for text in texts.to_pylist()], kind)
+    values = _values(texts, pa.float32() if single else pa.float64())
     # Arrow writes the fewest digits, too.
-    shortest = values.cast(pa.string()).to_pylist()
-    return [
-        None if text is None or number is None else _WORDS.get(text) or _java(text, number)
-        for text, number in zip(shortest, values.to_pylist(), strict=True)
-    ]
+    shortest, present = values.cast(pa.string()), np.ones(len(values), np.bool_)
+
+    def spelled(_: int, odd: pa.StringArray, rows: Array) -> list[str]:
+        numbers = values.take(pa.array(rows)).to_pylist()
+        return [_WORDS.get(text) or _java(text, n) for text, n in zip(odd.to_pylist(), numbers, strict=True)]
+
+    found: list[str] = Cells.of_columns(_COLUMN, [shortest], present, None).json(spelled).to_pylist()
+    return [None if text == "null" else text for text in found]
+
+
+def _values(texts: pa.StringArray, kind: pa.DataType) -> pa.Array:
+    try:
+        values = texts.cast(kind)
+    except pa.ArrowInvalid:
+        values = None
+    if values is None or pc.any(pc.is_inf(values)).as_py():
+        values = pa.array([value_of(text, kind) for text in texts.to_pylist()], kind)
+    return values
 
 
 def _java(text: str, number: float) -> str:
