@@ -96,13 +96,13 @@ def row_of(event: dict[str, Any], schema: TableSchema) -> dict[str, Any]:
     ("form", "topic", "schema"),
     [("mariadb_a", "mdb_a.gold.customers", ""), ("postgres_a", "pg_a.public.customers", "public")],
 )
-def test_recorded_events_of_other_connectors_are_written_again(spark: Any, form: str, topic: str, schema: str) -> None:
+def test_recorded_events_of_other_connectors_are_written_again(form: str, topic: str, schema: str) -> None:
     events = [e for e in recorded(form, topic) if not e["headers"]]
     assert {e["value"]["payload"]["op"] for e in events} > {"r", "u"}
     structures = {s.fingerprint: s for s in (structure(event, schema) for event in events)}
     rows = [row_of(event, structure(event, schema)) for event in events]
     found = messages(
-        spark, rows, list(structures.values()),
+        rows, list(structures.values()),
         topic_prefix=topic.partition(".")[0], shape="3.0", schemas_enable=True, tombstones_on_delete=False,
     )  # fmt: skip
     assert [row.topic for row in found] == [topic] * len(events)
@@ -136,14 +136,14 @@ def test_oracle_and_db2_have_their_facts_in_shape_3() -> None:
     assert list(found[1][1])[11:] == ["change_lsn", "commit_lsn"]
 
 
-def test_rows_that_say_no_connector_or_types_are_written_without_inventing() -> None:
+def test_rows_that_say_no_connector_or_types_are_written_without_inventing(spark: Any) -> None:
     rows = [
         change("c", after={"id": "1", "n": None}, key={"id": "1"}),
         change("u", before={"id": "1", "n": "a"}, after={"id": "2", "n": "a"}, key={"id": "2"}),
         change("c", after={"id": "5", "n": "x"}, key={"id": "5"}, source={"connector": 'vi"tess'}),
         change("c", after={"id": "6", "n": "x"}, key={"id": "6"}, source={"connector": "mysql"}),
     ]
-    found = messages(rows, [], schemas_enable=True)
+    found = written(recordings.rows(spark, rows), schemas_enable=True)
     assert [m.topic for m in found] == ["s.db.dbo.t"] * 6
     assert [json.loads(m.key)["payload"] for m in found] == [{"id": n} for n in ("1", "1", "1", "2", "5", "6")]
     events = [json.loads(m.value) for m in found if m.value]
