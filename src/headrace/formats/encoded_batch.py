@@ -69,4 +69,4 @@ def observed_batch(encode: Callable[[Observation], DataFrame]) -> EncodedBatch:
     observation = Observation()
     messages = encode(observation)
     # It is in no plan where no column can hold such a value.
-    return EncodedBatch(messages, observation if observation._jo is not None else None)
+    return EncodedBatch(messages, observation if getattr(observation, "_jo", None) is not None else None)

@@ -336,7 +336,8 @@ class QlikAvro(QlikFormat):
         return SchemaSource(Framing(settings["framing"], False, value is not None), registry, None, value)
 
     def check(self, *, writes: bool) -> None:
-        """Whether there is a registry where messages are to be written without the envelope."""
+        """Whether there is a topic, and a registry where messages are to be written without the envelope."""
+        super().check(writes=writes)
         if writes:
             self._registry_to_write()
 
