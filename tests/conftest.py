@@ -39,6 +39,10 @@ def spark() -> SparkSession:
             "spark.driver.memory": "3g",
             "spark.driver.extraJavaOptions": "-XX:+UseParallelGC -XX:TieredStopAtLevel=1",
             "spark.sql.shuffle.partitions": "2",
+            # Tests ask the same queries again and again; of 100 classes that are kept otherwise, each is gone by then.
+            "spark.sql.codegen.cache.maxEntries": "5000",
+            # Nobody looks at the plans that Spark would spell for its page.
+            "spark.sql.ui.explainMode": "simple",
             # Spark would compute on rows of the plan while it plans, and never run what runs on a batch.
             "spark.sql.optimizer.excludedRules": "org.apache.spark.sql.catalyst.optimizer.ConvertToLocalRelation",
         },

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import Any
 
 from headrace.changes import Column, LogicalType, TableId, TableSchema
 from headrace.changes.key_text import key_text
-from headrace.changes.row import CHANGE_ROW_DDL
+from headrace.changes.row import spark_schema
 from headrace.local_rows import local_rows
 
 Image = Mapping[str, str | None]
+_schema = cache(spark_schema)
 
 
 def table(name: str = "t", key: tuple[str, ...] = ("id",), database: str = "db", **columns: str) -> TableSchema:
@@ -78,9 +80,9 @@ class Batch:
         return self
 
     def rows(self, spark: Any) -> Any:
-        names = local_rows(spark, [], CHANGE_ROW_DDL).columns
-        data = [tuple(line.get(name) for name in names) for line in reversed(self.lines)]
-        return local_rows(spark, data, CHANGE_ROW_DDL).repartition(2, "position")
+        # Spark reads local rows in as many partitions as it has cores: neighbours come from different ones, backwards.
+        scrambled = [*self.lines[::-2], *self.lines[-2::-2]]
+        return local_rows(spark, [tuple(map(line.get, _schema().names)) for line in scrambled], _schema())
 
 
 class Model:

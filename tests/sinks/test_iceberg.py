@@ -39,11 +39,14 @@ class IcebergTarget(TableTarget):
         own = type(self.spark)(self.spark.sparkContext, self.spark._jsparkSession.cloneSession())
         return self.sink().target(own, schema.id)
 
-    def content(self, schema: TableSchema) -> list[tuple[Any, ...]]:
+    def rows(self, schema: TableSchema) -> list[dict[str, Any]]:
         found = self.table(schema)
-        if not found.exists:
-            return []
-        return sorted((tuple(row) for row in found.read().drop("_headrace_position").collect()), key=repr)
+        rows: list[dict[str, Any]] = found.read().toArrow().to_pylist(maps_as_pydicts="strict") if found.exists else []
+        return rows
+
+    def content(self, schema: TableSchema) -> list[tuple[Any, ...]]:
+        rows = self.rows(schema)
+        return sorted((tuple(v for n, v in row.items() if n != "_headrace_position") for row in rows), key=repr)
 
     def snapshots(self) -> list[dict[str, str]]:
         found = self.table()
