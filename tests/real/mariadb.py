@@ -49,7 +49,7 @@ class MariaDb:
                 "--bind-address=127.0.0.1", "--server-id=1", f"--log-bin={data / 'log'}", "--binlog-format=ROW",
                 "--binlog-row-image=FULL", "--default-time-zone=+00:00", "--character-set-server=utf8mb4",
                 "--sql-mode=STRICT_TRANS_TABLES", "--skip-name-resolve", "--innodb-buffer-pool-size=32M",
-                "--innodb-flush-log-at-trx-commit=0", *user,
+                "--innodb-flush-log-at-trx-commit=0", "--innodb-flush-method=nosync", "--sync-frm=0", *user,
             ],
             folder=self.folder,
         )  # fmt: skip

@@ -66,6 +66,7 @@ def folded(number: int, drawn: dict[Any, Any], truncated: int | None) -> tuple[l
     return rows, at
 
 
+@pytest.mark.slow
 @HAND_FED
 @given(batches=BATCHES)
 def test_a_table_with_a_key_equals_the_model(database: Running, batches: list[Any]) -> None:
@@ -80,6 +81,7 @@ def test_a_table_with_a_key_equals_the_model(database: Running, batches: list[An
         assert target.content() == model.content()
 
 
+@pytest.mark.slow
 @HAND_FED
 @given(
     batches=st.lists(

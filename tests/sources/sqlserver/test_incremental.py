@@ -4,6 +4,7 @@ to what it was, and never brings a deleted one to life."""
 from __future__ import annotations
 
 import datetime as dt
+import itertools
 import json
 import logging
 import shutil
@@ -23,6 +24,7 @@ from headrace.sources.reader import source_named
 from headrace.sources.signal_files import write_file
 from headrace.sources.signals import Signal
 
+SIGNALS = itertools.count(1)
 NOW = dt.datetime(2026, 11, 21, 12, 0, tzinfo=dt.UTC)
 ENABLE = "EXEC sys.sp_cdc_enable_table @source_schema = N'dbo', @source_name = N'{}', @role_name = NULL"
 
@@ -69,7 +71,7 @@ def create(database, name, columns, rows=()):
 def send(database, type, data=None, id=None):
     text = data if data is None or isinstance(data, str) else json.dumps(data)
     with database.transaction() as cursor:
-        number = id or f"s{dt.datetime.now().timestamp()}"
+        number = id or f"s{next(SIGNALS)}"
         cursor.execute("INSERT INTO dbo.signals VALUES (?, ?, ?)", (number, type, text))
     database.capture()
 
