@@ -31,6 +31,8 @@ columns = st.builds(
     default=st.none() | st.text(max_size=5),
     large=st.booleans(),
     comment=st.none() | st.text(max_size=5),
+    masked=st.booleans(),
+    truncated_to=st.none() | st.integers(0, 100),
 )
 
 
@@ -82,6 +84,8 @@ def test_the_json_is_debeziums_table_and_more():
         {"name": "identifier"},
         {"default": "7"},
         {"length": 11},
+        {"masked": True},
+        {"truncated_to": 5},
     ],
 )
 def test_the_fingerprint_changes_with_the_structure(change):
@@ -89,6 +93,13 @@ def test_the_fingerprint_changes_with_the_structure(change):
     key = (change.get("name", "id"),)
     changed = TableSchema(ID, (other, *CUSTOMERS.columns[1:]), key)
     assert changed.fingerprint != CUSTOMERS.fingerprint
+
+
+def test_the_primary_key_is_said_beside_the_key_that_the_user_named():
+    named = dataclasses.replace(CUSTOMERS, key=("email",), primary_key=CUSTOMERS.key)
+    assert named.to_json()["primaryKeyColumnNames"] == ["id"]
+    assert TableSchema.from_text(named.to_text()) == named
+    assert "messageKeyColumnNames" not in CUSTOMERS.to_json()
 
 
 def test_the_fingerprint_does_not_change_with_a_comment():

@@ -62,6 +62,8 @@ class Column:
         jdbc_type: the number that Debezium's schema-change events carry, where known.
         large: a value that the source may leave out of a change when it did not change (MAX, LOB, TOAST).
         comment: what the source's catalog says of it.
+        masked: its values are hidden behind asterisks or hashes.
+        truncated_to: how many characters are left of its values, where more may have been there.
     """
 
     name: str
@@ -78,9 +80,13 @@ class Column:
     jdbc_type: int | None = None
     large: bool = False
     comment: str | None = None
+    masked: bool = False
+    truncated_to: int | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Debezium's column, and ours beside it (`logicalType`, `default`, `identity`, `large`)."""
+        """Debezium's column, and beside it what Debezium doesn't have (`logicalType`, `default`, `large`...)."""
+        hiding = {"masked": True} if self.masked else {}
+        cut = {"truncatedTo": self.truncated_to} if self.truncated_to is not None else {}
         return {
             "name": self.name,
             "jdbcType": self.jdbc_type,
@@ -100,6 +106,8 @@ class Column:
             "logicalType": str(self.logical),
             "default": self.default,
             "large": self.large,
+            **hiding,
+            **cut,
         }
 
     @classmethod
@@ -120,6 +128,8 @@ class Column:
             jdbc_type=data.get("jdbcType"),
             large=data.get("large", False),
             comment=data.get("comment"),
+            masked=data.get("masked", False),
+            truncated_to=data.get("truncatedTo"),
         )
 
 
@@ -132,12 +142,14 @@ class TableSchema:
         columns: in source order.
         key: names of the key columns in key order; empty when the table has none.
         comment: what the source's catalog says of the table.
+        primary_key: the table's own key, where its change rows have another one because the user wants it so.
     """
 
     id: TableId
     columns: tuple[Column, ...]
     key: tuple[str, ...] = ()
     comment: str | None = None
+    primary_key: tuple[str, ...] | None = None
     _by_name: Mapping[str, Column] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -181,7 +193,8 @@ class TableSchema:
             "id": self.id.quoted,
             "tableId": [self.id.database, self.id.schema, self.id.name],
             "defaultCharsetName": None,
-            "primaryKeyColumnNames": list(self.key),
+            "primaryKeyColumnNames": list(self.key if self.primary_key is None else self.primary_key),
+            **({"messageKeyColumnNames": list(self.key)} if self.primary_key is not None else {}),
             "columns": [column.to_json() for column in self.columns],
             "comment": self.comment,
         }
@@ -193,11 +206,14 @@ class TableSchema:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> TableSchema:
         """Read `to_json`'s form back."""
+        primary = tuple(data.get("primaryKeyColumnNames") or ())
+        named = data.get("messageKeyColumnNames")
         return cls(
             id=TableId(*data["tableId"]),
             columns=tuple(Column.from_json(column) for column in data["columns"]),
-            key=tuple(data.get("primaryKeyColumnNames") or ()),
+            key=primary if named is None else tuple(named),
             comment=data.get("comment"),
+            primary_key=None if named is None else primary,
         )
 
     @classmethod

@@ -234,9 +234,11 @@ class _Work:
         states = self._state.values()
         columns = tuple(replace(state.column, position=n) for n, state in enumerate(states, 1))
         plain = [state for state in states if not state.computed]
+        primary, names = self._schema.primary_key, {column.name for column in columns}
+        left = None if primary is None else tuple(name for name in primary if name in names)
         return TableTransform(
             source=self._schema,
-            schema=TableSchema(self._schema.id, columns, self._schema.key, self._schema.comment),
+            schema=replace(self._schema, columns=columns, primary_key=left),
             needed=None if self._needed is None else self._in_order(self._needed),
             made=tuple(Made(state.column.name, state.origins) for state in states if state.computed),
             salts=tuple(self._salts),
@@ -333,9 +335,10 @@ class _Work:
                 self._salts.append(mask.mask.salt)
             done = (mask, state.column.length, place)
             # A default would tell what the mask hides.
-            column = replace(
+            plain = replace(
                 state.column, logical=LogicalType("string"), default=None, default_expression=None, generated=False
             )
+            column = mask.mask.described(plain, state.column.length)
             self._state[name] = replace(state, column=column, masks=(*state.masks, done))
             level[name] = _masked(quote(name), (done,))
         if level:

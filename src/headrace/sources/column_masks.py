@@ -17,7 +17,7 @@ from typing import Literal, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.changes import LogicalType, TableId, TableSchema
+from headrace.changes import Column, LogicalType, TableId, TableSchema
 from headrace.errors import OptionError
 from headrace.options import Options, shown_name
 from headrace.sources.column_rules import matching
@@ -61,12 +61,12 @@ class Rule:
     Args:
         option: its name, fit to be shown.
         columns: patterns of the columns it is for.
-        change: what it does to a column of text, given the column's length.
+        mask: what it does to a value.
     """
 
     option: str
     columns: tuple[str, ...]
-    change: Change = field(compare=False)
+    mask: Mask
 
 
 @dataclass(frozen=True)
@@ -114,9 +114,7 @@ class Masks:
         given: Mapping[str, tuple[str, ...]] = {
             name: columns for family in FAMILIES for name, columns in (settings[family] or {}).items()
         }
-        return cls(
-            tuple(Rule(shown_name(name), columns, _change(mask_of(name, salt))) for name, columns in given.items())
-        )
+        return cls(tuple(Rule(shown_name(name), columns, mask_of(name, salt)) for name, columns in given.items()))
 
     def of_table(self, schema: TableSchema, natives: Sequence[Declared]) -> TableMasks:
         """What is done to the columns of a table.
@@ -143,7 +141,7 @@ class Masks:
                     f"{native.name} has no characters.",
                     remedy="Name character columns only; 'column_exclude_list' keeps any column back.",
                 )
-            found.append((place, rule.change, native.length))
+            found.append((place, _change(rule.mask), native.length))
         return TableMasks(tuple(found))
 
     def described(self, schema: TableSchema, natives: Sequence[Declared]) -> TableSchema:
@@ -152,14 +150,12 @@ class Masks:
         Raises:
             OptionError: as `of_table`.
         """
-        masked = {place for place, _, _ in self.of_table(schema, natives).changes}
-        if not masked:
-            return schema
-        columns = tuple(
-            replace(column, logical=LogicalType("string")) if place in masked else column
-            for place, column in enumerate(schema.columns)
-        )
-        return TableSchema(schema.id, columns, schema.key, schema.comment)
+        columns = list(schema.columns)
+        for place, _, length in self.of_table(schema, natives).changes:
+            rule = self._rule(schema.id, columns[place].name)
+            assert rule is not None
+            columns[place] = rule.mask.described(replace(columns[place], logical=LogicalType("string")), length)
+        return replace(schema, columns=tuple(columns))
 
     def _rule(self, table: TableId, column: str) -> Rule | None:
         found = [rule for rule in self._rules if matching(rule.columns, table, column) is not None]
@@ -189,6 +185,17 @@ class Mask:
     algorithm: str = ""
     salt: str = field(default="", repr=False)
     serialized: bool = False
+
+    def described(self, column: Column, length: int | None) -> Column:
+        """The column, which says what was done to its values.
+
+        Args:
+            column: of text.
+            length: how many characters the table allows it.
+        """
+        if self.kind != "truncate":
+            return replace(column, masked=True)
+        return column if length is not None and length <= self.size else replace(column, truncated_to=self.size)
 
 
 def mask_of(name: str, salt: str) -> Mask:

@@ -74,10 +74,16 @@ class Keys:
     Args:
         message: the key of its change rows; empty for none.
         unique: keys without duplicates whose columns are all captured, in the order they are preferred.
+        primary: the table's own key, where the user named another one for its change rows.
     """
 
     message: tuple[str, ...]
     unique: tuple[tuple[str, ...], ...]
+    primary: tuple[str, ...] | None = None
+
+    def primary_of(self, columns: Sequence[str]) -> tuple[str, ...] | None:
+        """As `primary`, of a table that has these columns."""
+        return None if self.primary is None else tuple(name for name in self.primary if name in columns)
 
     def chunk(self, columns: Sequence[str]) -> tuple[str, ...]:
         """The key by which a snapshot that reads these columns is cut; empty for one piece."""
@@ -104,15 +110,16 @@ def choose_keys(
     captured = [column.name for column in columns]
     unique = tuple(key.columns for key in keys if all(name in captured for name in key.columns))
     message = _named(table, columns, named)
-    if message:
-        return Keys(message, unique)
     primary = next((key for key in keys if key.primary), None)
     if primary is None:
-        return Keys(unique[0] if unique else (), unique)
-    left = tuple(name for name in primary.columns if name in captured)
-    if left != primary.columns:
+        own = unique[0] if unique else ()
+    else:
+        own = tuple(name for name in primary.columns if name in captured)
+    if message:
+        return Keys(message, unique, None if own == message else own)
+    if primary is not None and own != primary.columns:
         _say_cut(table.full_path, tuple(name for name in primary.columns if name not in captured))
-    return Keys(left, unique)
+    return Keys(own, unique)
 
 
 def _named(table: TableId, columns: Sequence[Column], named: Sequence[str]) -> tuple[str, ...]:

@@ -156,6 +156,7 @@ def test_the_message_key_is_what_the_user_names_in_the_users_order(database):
     ]
     assert [list(dict(r["key"])) for r in rows if r["op"] == "c"] == [["email", "name"]]
     assert [(c.name, c.nullable) for c in structure(run).key_columns] == [("email", True), ("name", True)]
+    assert structure(run).primary_key == ("id",)
 
 
 def test_a_table_that_no_pattern_names_keeps_its_primary_key(database):
@@ -203,6 +204,7 @@ def test_an_excluded_primary_key_is_left_out_when_another_key_is_named(database)
     run = customers(database, message_key_columns="dbo.customers:name", column_exclude_list=r".*\.(id|email)")
     with database.capture_job(poll=0.05, idle=0.2):
         assert images(run.all()) == [("r", None, {"name": "Ann", "age": "30"})]
+    assert structure(run).primary_key == ()
 
 
 def test_a_large_column_can_not_be_a_key(database):
@@ -314,6 +316,7 @@ def test_a_masked_uniqueidentifier_is_text_in_the_structure(database):
     create(database, "t", "id int not null primary key, g uniqueidentifier", [(1, guid)])
     run = Run(database, **{"column.mask.with.3.chars": "dbo.t.g"})
     assert structure(run).column("g").logical.kind == "string"
+    assert structure(run).column("g").masked
     assert images(run.all()) == [("r", None, {"id": "1", "g": "***"})]
 
 

@@ -85,7 +85,10 @@ class TableRules:
                 remedy="Look at 'column_include_list', 'column_exclude_list' and the types of its columns.",
             )
         natives = tuple(native for _, native in kept)
-        schema = TableSchema(id, _numbered([column for column, _ in kept]), chosen.message, comment)
+        numbered = _numbered([column for column, _ in kept])
+        schema = TableSchema(
+            id, numbered, chosen.message, comment, chosen.primary_of([column.name for column in numbered])
+        )
         schema = self._masks.described(schema, natives)
         chunk_key = chosen.chunk([column.name for column in schema.columns])
         names = {column.name for column in schema.columns}

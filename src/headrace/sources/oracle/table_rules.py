@@ -71,7 +71,8 @@ class TableRules:
                 f"No column of table '{id.path}' is left to capture.",
                 remedy="Look at 'column_include_list', 'column_exclude_list' and the types of its columns.",
             )
-        table = self._shaped(id, kept, chosen.message, chosen.chunk([column.name for column, _ in kept]))
+        names = [column.name for column, _ in kept]
+        table = self._shaped(id, kept, chosen.message, chosen.chunk(names), chosen.primary_of(names))
         return replace(table, protected=self._protected(table, [column.name for column, _ in columns]))
 
     def reshaped(self, known: OracleTable, found: OracleTable) -> OracleTable:
@@ -94,8 +95,9 @@ class TableRules:
         fresh = zip(found.schema.columns, found.natives, strict=True)
         kept += [(column, native) for column, native in fresh if column.name not in old]
         names = {column.name for column, _ in kept}
-        key = found.schema.key if names.issuperset(found.schema.key) else known.schema.key
-        table = self._shaped(known.id, kept, key, known.chunk_key if names.issuperset(known.chunk_key) else ())
+        keyed = found.schema if names.issuperset(found.schema.key) else known.schema
+        chunk_key = known.chunk_key if names.issuperset(known.chunk_key) else ()
+        table = self._shaped(known.id, kept, keyed.key, chunk_key, keyed.primary_key)
         return replace(table, protected=self._protected(table, [*table.names, *found.columns]))
 
     def _protected(self, table: OracleTable, columns: Sequence[str]) -> tuple[str, ...]:
@@ -111,11 +113,16 @@ class TableRules:
         return self._whole in (id.path.casefold(), id.full_path.casefold()) or self._columns.keeps(id, column)
 
     def _shaped(
-        self, id: TableId, kept: Sequence[tuple[Column, NativeType]], key: tuple[str, ...], chunk: tuple[str, ...]
+        self,
+        id: TableId,
+        kept: Sequence[tuple[Column, NativeType]],
+        key: tuple[str, ...],
+        chunk: tuple[str, ...],
+        primary: tuple[str, ...] | None,
     ) -> OracleTable:
         columns = tuple(replace(column, position=place) for place, (column, _) in enumerate(kept, 1))
         natives = tuple(native for _, native in kept)
-        schema = self._masks.described(TableSchema(id, columns, key), natives)
+        schema = self._masks.described(TableSchema(id, columns, key, primary_key=primary), natives)
         table = OracleTable(schema, natives, chunk)
         return table if all(table.native(name).chunks for name in chunk) else replace(table, chunk_key=())
 
