@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from typing import Any
 
 import debezium_recordings as recordings
@@ -183,6 +184,16 @@ def test_source_types_stand_in_the_parameters_of_chosen_columns(
             found[field["field"]] = about
     assert found == expected
     assert all("parameters" not in field for field in parsed(row.key)["schema"]["fields"])
+
+
+def test_a_masked_column_says_that_and_no_source_type() -> None:
+    masked, cut = replace(TYPED.columns[1], masked=True), replace(TYPED.columns[3], truncated_to=20)
+    table = replace(TYPED, columns=(TYPED.columns[0], masked, TYPED.columns[2], cut))
+    (row,) = messages([change("c", table, after=ROW)], [table], **{"column.propagate.source.type": "dbo.typed.[^i].*"})
+    fields = parsed(row.value)["schema"]["fields"][1]["fields"]
+    found = {field["field"]: field.get("parameters") for field in fields}
+    assert (found["id"], found["first name"], found["2nd"]) == (None, {"masked": "true"}, {"truncateLength": "20"})
+    assert found["amount"][f"{ABOUT}.type"] == "DECIMAL"
 
 
 def test_field_names_are_made_fit_for_avro_and_read_back() -> None:

@@ -66,7 +66,14 @@ class FieldRules:
         return f"_{name}" if name[:1].isdigit() else name
 
     def parameters(self, table: TableId, column: Column) -> dict[str, str]:
-        """What the source says of the column's type, where it is propagated."""
+        """What was done to the column's values; else what the source says of its type, where that is propagated.
+
+        Debezium applies one mapper to a column, and masks come first.
+        """
+        if column.masked:
+            return {"masked": "true"}
+        if column.truncated_to is not None:
+            return {"truncateLength": str(column.truncated_to)}
         if not (
             _matched(self.propagated_columns, table, column.name)
             or _matched(self.propagated_types, table, column.native_type)
