@@ -161,6 +161,7 @@ def test_formats_on_arrow_are_decoded_without_spark(mode: str, monkeypatch: pyte
         {"database": "d", "table": "t", "type": "insert", "ts": 1477053217, "data": {"id": 1}},
         {"table": "OWN.T", "op_type": "I", "op_ts": "2020-05-13 17:32:10.9", "after": {"id": 1}},
         {"meta": {"op": "ins", "table": "OWN.T"}, "data": {"id": "1"}},
+        {"data": {"id": "1"}, "beforeData": None, "headers": {"operation": "INSERT", "changeSequence": "5"}},
     ],
 )
 def test_so_are_formats_that_say_no_types(message: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:

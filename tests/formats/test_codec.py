@@ -30,9 +30,12 @@ from headrace.formats.convert import format_named
 from headrace.testing.schema_registry import SchemaRegistryServer
 from headrace.wire.compiled import CACHE_VARIABLE
 
-FORMATS = ["canal_json", "dts_avro", "maxwell_json", "ogg_json", "shareplex_json", "debezium_json", "debezium_avro"]
+FORMATS = [
+    "canal_json", "dts_avro", "maxwell_json", "ogg_json", "shareplex_json", "debezium_json", "debezium_avro", "qlik_json",
+    "qlik_avro",
+]  # fmt: skip
 DATA = pa.array(["r", "c", "u", "d", "t"])
-ENCODING = ["canal_json", "dts_avro", "maxwell_json", "ogg_json", "shareplex_json", "debezium_json", "debezium_avro"]
+ENCODING = FORMATS
 
 
 def messages_of(format: str) -> pa.RecordBatch:
@@ -58,8 +61,12 @@ def registry_url(format: str) -> str:
 
 def options_of(format: str) -> dict[str, Any]:
     """What a format can't go both ways without."""
-    own = {"debezium_json": {"schemas_enable": True}, "debezium_avro": {"registry": registry_url(format)}}
-    return {"topic_prefix": "s", **own[format]} if format in own else {}
+    own = {
+        "debezium_json": {"topic_prefix": "s", "schemas_enable": True},
+        "debezium_avro": {"topic_prefix": "s", "registry": registry_url(format)},
+        "qlik_avro": {"registry": registry_url(format), "envelope": True},
+    }
+    return own.get(format, {})
 
 
 def arrow_format(name: str) -> ArrowFormat:
@@ -160,8 +167,8 @@ def changes_of(format: str) -> tuple[pa.RecordBatch, Facts]:
     """The samples of a format as an encoder takes them, and what the driver says of them."""
     (decoded,) = run_codec(arrow_format(format).decoder(Facts()), [messages_of(format)])
     facts = facts_of(decoded.to_pylist())
-    if format == "debezium_json":
-        # Its encoder writes no row that follows no structure; in Spark, one is found for those that name none.
+    if format in ("debezium_json", "qlik_json"):
+        # Their encoders write no row that follows no structure; in Spark, one is found for those that name none.
         named = pc.or_(decoded.column("schema_id").is_valid(), pc.invert(pc.is_in(decoded.column("op"), DATA)))
         decoded = decoded.filter(named)
     return decoded.append_column("has_types", decoded.column("schema_id").is_valid()), facts
@@ -203,6 +210,7 @@ def test_values_of_two_megabytes_go_both_ways(format: str) -> None:
         }
         for number, text in enumerate(texts)
     ]  # fmt: skip
-    messages = sent(format, change_batch(rows), [table], **options_of(format))
+    told = {"op": "schema", "table": rows[0]["table"], "schema_id": table.fingerprint, "table_schema": table.to_text()}
+    messages = sent(format, change_batch([told, *rows]), [table], **options_of(format))
     found = [row.after["LONG"] for row in events_of(format, as_kafka(messages), **options_of(format)) if row.op == "c"]
     assert found == texts

@@ -55,6 +55,11 @@ _MAXWELL = {
     "data": {**_ROW, "nested": {"a": [1, 2]}},
     "old": {"text": "x"},
 }
+_QLIK = {
+    "data": {**_ROW, "text": None},
+    "beforeData": _ROW,
+    "headers": {"operation": "UPDATE", "timestamp": "2024-02-29T01:02:03.5", "changeMask": "0080", "columnMask": "01"},
+}
 # An update of a row with an integer, a decimal, a text, a time, and a value that is absent.
 _DTS = (
     "AA6AxJ/VDBA3MjQ2OUA3OBA3MjM0N0A3OAIwAAw4LjAuMjgCAghkYi50AAIUcGtfdWtfaW5mbyR7IlBSSU1BUlkiOlsiaWQiXX0ABAoEaWQGDGFt"
@@ -116,6 +121,7 @@ def compile_all() -> None:
         ("maxwell_json", maxwell, True),
         ("debezium_json", debezium, True),
         ("debezium_avro", _AVRO, True),
+        ("qlik_json", json.dumps(_QLIK).encode(), True),
     ):
         codecs = format_named(name, _OPTIONS.get(name, {}))
         assert isinstance(codecs, ArrowFormat)
@@ -126,6 +132,8 @@ def compile_all() -> None:
                 told = rows.column("table_schema")[0].as_py()
                 known = _SCHEMA if told is None else TableSchema.from_text(told)
                 changes = rows.append_column("has_types", rows.column("op").is_valid())
+                ids = pa.array([known.fingerprint] * rows.num_rows, pa.string())
+                changes = changes.set_column(rows.schema.get_field_index("schema_id"), "schema_id", ids)
                 list(run_codec(codecs.encoder(Facts((known,), facts.typed)), [changes]))
 
 
