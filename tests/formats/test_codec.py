@@ -31,8 +31,8 @@ from headrace.testing.schema_registry import SchemaRegistryServer
 from headrace.wire.compiled import CACHE_VARIABLE
 
 FORMATS = [
-    "canal_json", "dts_avro", "maxwell_json", "ogg_json", "shareplex_json", "debezium_json", "debezium_avro", "qlik_json",
-    "qlik_avro",
+    "canal_json", "dts_avro", "maxwell_json", "ogg_json", "shareplex_json", "debezium_json", "debezium_avro",
+    "qlik_json", "qlik_avro",
 ]  # fmt: skip
 DATA = pa.array(["r", "c", "u", "d", "t"])
 ENCODING = FORMATS

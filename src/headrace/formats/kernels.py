@@ -126,14 +126,13 @@ def compile_all() -> None:
         codecs = format_named(name, _OPTIONS.get(name, {}))
         assert isinstance(codecs, ArrowFormat)
         messages = pa.RecordBatch.from_pylist([{"topic": "t", "offset": 0, "key": key, "value": value}], KAFKA)
-        for facts in (Facts(), Facts(typed=_SCHEMA)):
+        # Qlik's encoder writes no row that follows no structure.
+        for facts in (Facts((_SCHEMA,) if name == "qlik_json" else ()), Facts(typed=_SCHEMA)):
             rows = pa.concat_batches(list(run_codec(codecs.decoder(facts), [messages, messages])))
             if encodes:
                 told = rows.column("table_schema")[0].as_py()
                 known = _SCHEMA if told is None else TableSchema.from_text(told)
                 changes = rows.append_column("has_types", rows.column("op").is_valid())
-                ids = pa.array([known.fingerprint] * rows.num_rows, pa.string())
-                changes = changes.set_column(rows.schema.get_field_index("schema_id"), "schema_id", ids)
                 list(run_codec(codecs.encoder(Facts((known,), facts.typed)), [changes]))
 
 
