@@ -7,13 +7,9 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from tests.real.readers.cases import CASES, Case, encoded
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "readers"
 
@@ -23,8 +19,8 @@ def lines(file: Path) -> list[object]:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_messages_are_those_that_were_read(spark: SparkSession, case: Case) -> None:
-    assert encoded(spark, case) == lines(GOLDEN / case.name / "messages.jsonl")
+def test_messages_are_those_that_were_read(case: Case) -> None:
+    assert encoded(case) == lines(GOLDEN / case.name / "messages.jsonl")
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)

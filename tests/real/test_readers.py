@@ -9,14 +9,10 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from tests.real.readers.cases import CASES, Case, dumped, encoded
 from tests.real.readers.programs import FLINK, read_by_canal, read_by_flink
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "readers"
 
@@ -33,8 +29,8 @@ def recorded(case: Case, file: str, lines: list[object]) -> list[object]:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_readers_read_what_was_said(spark: SparkSession, case: Case) -> None:
-    messages = encoded(spark, case)
+def test_readers_read_what_was_said(case: Case) -> None:
+    messages = encoded(case)
     values = [message["value"] for message in messages]
     assert case.flink or case.canal is not None
     for flink in case.flink:

@@ -12,15 +12,13 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
+from tests.formats.codec_rows import sent
 
 from headrace.changes import Column, LogicalType, TableId, TableSchema, arrow_schema
 from headrace.changes.key_text import key_text
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 AT = dt.datetime(2024, 5, 1, 12, 0, 1, 500_000, tzinfo=dt.UTC)
 CAPTURED = dt.datetime(2024, 5, 1, 12, 0, 2, 250_000, tzinfo=dt.UTC)
@@ -81,7 +79,7 @@ class Case:
     canal: Sequence[Mapping[str, Any]] | None = None
 
 
-def frame(spark: SparkSession, case: Case) -> DataFrame:
+def changes(case: Case) -> pa.RecordBatch:
     """The case's change rows, its table's structure first."""
     id = case.schema.id
     common = {
@@ -97,8 +95,7 @@ def frame(spark: SparkSession, case: Case) -> DataFrame:
         line = {**common, "position": f"{number:04}", "key": key, **row}
         line["key_text"] = key_text(line["key"].values()) if line["key"] else None
         lines.append(line)
-    # Through Arrow, because a dict on its way to a map loses the order of its columns.
-    return spark.createDataFrame(pa.Table.from_pylist([_arrow(line) for line in lines], schema=arrow_schema()))
+    return pa.RecordBatch.from_pylist([_arrow(line) for line in lines], schema=arrow_schema())
 
 
 def _arrow(line: Mapping[str, Any]) -> dict[str, Any]:
@@ -111,21 +108,17 @@ def _arrow(line: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def encoded(spark: SparkSession, case: Case) -> list[dict[str, Any]]:
+def encoded(case: Case) -> list[dict[str, Any]]:
     """The case's messages as they are recorded: topic, key, value and headers, as text."""
-    import headrace
-
-    # One task, so that messages of one row keep their order.
-    found = headrace.encode(frame(spark, case).coalesce(1), format=case.format, **case.options).collect()
     return [
         {
-            "topic": message.topic,
-            "key": _text(message.key),
-            "value": _text(message.value),
-            "headers": [[h.key, _text(h.value)] for h in message.headers or []],
-            "position": message.position,
+            "topic": message["topic"],
+            "key": _text(message["key"]),
+            "value": _text(message["value"]),
+            "headers": [[h["key"], _text(h["value"])] for h in message["headers"] or []],
+            "position": message["position"],
         }
-        for message in sorted(found, key=lambda message: message.position)
+        for message in sent(case.format, changes(case), [case.schema], **case.options)
     ]
 
 
