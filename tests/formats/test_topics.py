@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
-from pyspark.sql.functions import expr
-from tests.formats.test_any_to_any import ENCODING, TABLE, changes_frame
+from codec_rows import change_batch, sent
+from tests.formats.test_any_to_any import ENCODING, TABLE
 
 from headrace import registry
 from headrace.changes import TableId
 from headrace.errors import OptionError
 from headrace.formats.base import Format
-from headrace.formats.encoding import topic_for, topic_of
+from headrace.formats.change_messages import topics
+from headrace.formats.encoding import topic_for
 from headrace.options import parse_options
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 CASES: list[tuple[str, dict[str, Any], str, str]] = [
     ("debezium_json", {"topic_prefix": "srv"}, "sqlserver", "srv.shop.dbo.orders"),
@@ -49,22 +47,25 @@ def test_the_topic_of_a_table(name: str, options: dict[str, Any], connector: str
     assert made(name, options).topic_for(TABLE.id, connector) == topic
 
 
-def test_templates_say_of_a_table_what_they_say_of_its_rows(spark: SparkSession) -> None:
+def test_templates_say_of_a_table_what_they_say_of_its_rows() -> None:
     templates = ["dts", "${path}", "x.${database}.${schema}.${table}.y", "${schema}", "it's ${table}"]
     tables = [TableId("shop", "dbo", "orders"), TableId("", "dbo", "o'x"), TableId("d", "", "t")]
-    rows = spark.createDataFrame(
-        [((t.database, t.schema, t.name),) for t in tables], "table struct<database:string,schema:string,name:string>"
+    rows = change_batch(
+        [{"op": "c", "table": {"database": t.database, "schema": t.schema, "name": t.name}} for t in tables]
     )
-    found = rows.selectExpr(*(f"{topic_of(template)} as t{n}" for n, template in enumerate(templates))).collect()
-    assert [list(row) for row in found] == [[topic_for(template, table) for template in templates] for table in tables]
+    for template in templates:
+        assert topics(rows, template).to_pylist() == [topic_for(template, table) for table in tables]
 
 
-def test_debeziums_topic_is_the_one_of_its_messages(spark: SparkSession) -> None:
-    format = made("debezium_json", {"topic_prefix": "srv", "include_schema_changes": False})
-    rows = changes_frame(spark).where("op in ('schema', 'c')").drop("source")
-    ours = rows.withColumn("source", expr("map('connector', 'sqlserver')")).select(*changes_frame(spark).columns)
-    topics = format.encode(ours).select("topic").distinct().collect()
-    assert [row["topic"] for row in topics] == [format.topic_for(TABLE.id, "sqlserver")]
+def test_debeziums_topic_is_the_one_of_its_messages() -> None:
+    format = made("debezium_json", {"topic_prefix": "srv"})
+    id = TABLE.id
+    row = {
+        "op": "c", "table": {"database": id.database, "schema": id.schema, "name": id.name}, "position": "1",
+        "key": {"id": "1"}, "after": {"id": "1"}, "source": {"connector": "sqlserver"}, "schema_id": TABLE.fingerprint,
+    }  # fmt: skip
+    (message,) = sent("debezium_json", change_batch([row]), [TABLE], topic_prefix="srv")
+    assert message["topic"] == format.topic_for(id, "sqlserver")
 
 
 def test_options_that_say_no_topic_are_refused_before_there_are_rows() -> None:

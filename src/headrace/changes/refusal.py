@@ -45,15 +45,6 @@ def refusal(sentence: str, kind: type[HeadraceError] = FormatError) -> str:
     return f"raise_error(concat('{errors.__name__}.{kind.__name__}: ', {sentence}))"
 
 
-def unknown_structure() -> str:
-    """Spark SQL that stops the query at a change row whose structure nothing describes."""
-    return refusal(
-        "concat('Change rows of table ', concat_ws('.', table.database, table.schema, table.name), "
-        "' follow a structure that no schema row describes (schema_id ', coalesce(schema_id, 'null'), "
-        "'). Keep the schema rows in the batch, or give the option schema.')"
-    )
-
-
 def refused(text: str) -> HeadraceError | None:
     """The error of a `refusal` in what Spark made of it; None where there is none."""
     found = _RAISED.search(text)

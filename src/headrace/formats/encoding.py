@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from headrace.changes import Column, LogicalType, TableId, TableSchema
 from headrace.changes.operation import DATA_OPERATIONS
-from headrace.changes.texts import text_image
 from headrace.changes.typed import literal
 from headrace.errors import OptionError
 from headrace.formats.given import GivenSchema, logical_type
@@ -66,13 +65,6 @@ def _check_image(image: DataType, name: str, schema: TableSchema) -> None:
             f"'{name}' has a column '{next(iter(found))}', which the schema does not have.",
             remedy="Give the schema that the images follow, or leave it out.",
         )
-
-
-def map_images(changes: DataFrame, schema: TableSchema) -> DataFrame:
-    """Change rows with struct images as the same rows with maps of canonical texts."""
-    from pyspark.sql.functions import expr
-
-    return changes.withColumns({name: expr(text_image(name, schema, f"{name}_absent")) for name in ("before", "after")})
 
 
 def with_structures_known(
@@ -178,25 +170,10 @@ def _inferred(changes: DataFrame, keys: Sequence[str]) -> list[TableSchema]:
     return found
 
 
-def topic_of(template: str) -> str:
-    """Spark SQL for a row's topic from a template with `${database}`, `${schema}`, `${table}` and `${path}`.
-
-    `${path}` is the parts that the table has, with points between. A row without a table has empty parts.
-
-    Raises:
-        OptionError: the template names something else.
-    """
-    known = {
-        "database": "coalesce(table.database, '')",
-        "schema": "coalesce(table.schema, '')",
-        "table": "coalesce(table.name, '')",
-        "path": "concat_ws('.', nullif(table.database, ''), nullif(table.schema, ''), nullif(table.name, ''))",
-    }
-    return f"concat({', '.join(_template_parts(template, known, literal))})"
-
-
 def topic_for(template: str, table: TableId) -> str:
-    """The same topic for a table that is known.
+    """The topic of a table from a template with `${database}`, `${schema}`, `${table}` and `${path}`.
+
+    `${path}` is the parts that the table has, with points between.
 
     Raises:
         OptionError: the template names something else.
@@ -207,17 +184,12 @@ def topic_for(template: str, table: TableId) -> str:
         "table": table.name,
         "path": ".".join(part for part in (table.database, table.schema, table.name) if part),
     }
-    return "".join(_template_parts(template, known, str))
 
-
-def _template_parts(template: str, known: Mapping[str, str], constant: Callable[[str], str]) -> list[str]:
-    parts, at = [], 0
-    for match in _PLACEHOLDER.finditer(template):
+    def part(match: re.Match[str]) -> str:
         if match[1] not in known:
             raise OptionError(
                 f"Option 'topic' can't hold '{match[0]}'.", remedy=f"Known: {', '.join('${' + k + '}' for k in known)}."
             )
-        parts += [constant(template[at : match.start()]), known[match[1]]]
-        at = match.end()
-    parts.append(constant(template[at:]))
-    return parts
+        return known[match[1]]
+
+    return _PLACEHOLDER.sub(part, template)

@@ -154,12 +154,6 @@ def _known(registry: Registry) -> _Known:
         return _REGISTRIES[key]
 
 
-def forget(registry: Registry) -> None:
-    """Drop what this process knows of a registry; the next question asks it."""
-    with _LOCK:
-        _REGISTRIES.pop((registry.url or "", registry.settings), None)
-
-
 class _Session:
     """One client, made when it is first asked."""
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 from headrace.changes import TableId, TableSchema
-from headrace.changes.operation import DATA_OPERATIONS
 from headrace.changes.refusal import refusal
 from headrace.changes.typed import literal
 from headrace.errors import HeadraceError, OptionError, SchemaError
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from pyspark.errors import PySparkException
     from pyspark.sql import DataFrame, SparkSession
 
-_DATA = ", ".join(literal(op) for op in DATA_OPERATIONS)
 _FACTS = (
     "f_database string, f_schema string, f_name string, f_schema_id string, f_left_out boolean, f_merge boolean, "
     "f_table struct<database: string, schema: string, name: string>, f_new_id string, f_structure string, "

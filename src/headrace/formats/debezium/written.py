@@ -92,10 +92,6 @@ class Structure:
         known = tuple(name for name in names if name in self._fields)
         return _cut(to_text(key_schema(replace(self.schema, key=known), _BASE, self._modes, self._rules)))
 
-    def has_field(self, name: str) -> bool:
-        """Whether a column of the key is called so on the wire."""
-        return name in {self._fields[column] for column in self.schema.key}
-
     def _spelled(self, column: Column, *, in_key: bool) -> Spelled:
         wire, name = wire_type(column, self._modes), f"{quoted(self._fields[column.name])}:"
         default = wire.default(column) if self._modes.null_as_default and column.nullable else None

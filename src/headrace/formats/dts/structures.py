@@ -99,11 +99,6 @@ class Known:
         """The form that each field's values have."""
         return np.array([expected_form(self.told.kind, number) for number in self.told.numbers], "U1")
 
-    @property
-    def repeats_a_name(self) -> bool:
-        """Whether two fields have one name."""
-        return len(set(self.told.names)) < len(self.told.names)
-
     def schema(self, forms: str) -> TableSchema | None:
         """The structure of rows whose values are of other forms than expected: a letter or `.` for each field."""
         if forms not in self._schemas:
