@@ -9,20 +9,17 @@ written one by one.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.changes import TableId, TableSchema
+from headrace.changes import TableId
 from headrace.changes.key_text import key_text
-from headrace.errors import FormatError, OptionError
-from headrace.formats.change_messages import picked, quoted, rows_of, unknown_structure
+from headrace.errors import FormatError
+from headrace.formats.change_messages import picked, rows_of, unknown_structure
 from headrace.formats.codec import MESSAGES, Codec, Facts, in_order
-from headrace.formats.debezium.connect_schemas import FieldRules, adjusted, envelope_fields
-from headrace.formats.debezium.connectors import Block, Forms
 from headrace.formats.debezium.counts import nearest_timestamp
 from headrace.formats.debezium.events import (
     DATA,
@@ -38,13 +35,12 @@ from headrace.formats.debezium.events import (
 )
 from headrace.formats.debezium.headers import Headers
 from headrace.formats.debezium.metadata import EDGES, HEARTBEAT, SCHEMA, Message, Metadata, Opening, with_schema
-from headrace.formats.debezium.shapes import Shape
 from headrace.formats.debezium.source_blocks import SourceBlocks, Tables, connectors, milliseconds, nanoseconds
-from headrace.formats.debezium.topics import Topics
-from headrace.formats.debezium.wire_types import ValueModes, wire_type
+from headrace.formats.debezium.table_texts import TableTexts, Writing, nameless_route
+from headrace.formats.debezium.wire_types import wire_type
 from headrace.formats.debezium.written import Spelled, Structure, odd_texts
 from headrace.wire.json_rows import Cells
-from headrace.wire.json_writer import Part, messages, to_text
+from headrace.wire.json_writer import Part, messages
 from headrace.wire.spans import Array
 
 _OF_METADATA = (
@@ -55,64 +51,6 @@ _REMEDY = (
     f"{_REMEDY_OF_KEY.removesuffix('.')}, or have null or the nearest value in its place "
     "(event.converting.failure.handling.mode: warn)."
 )
-
-
-@dataclass(frozen=True)
-class Writing:
-    """What an encode needs to know besides the rows and their structures.
-
-    Args:
-        topics: where the messages go.
-        shape: the generation of events.
-        forms: the source blocks.
-        modes: how values are written.
-        schema_names: how schema names are adjusted, `avro` or `none`.
-        rules: how columns become fields.
-        value_schemas: whether values carry their schema.
-        key_schemas: whether keys (and key headers) carry their schema.
-        tombstones: whether a delete is followed by a null value.
-        skipped: operations that give no message.
-        context: whether the context headers of shape 3 are written.
-        run_id: what stands in their `runId`.
-        schema_changes: whether schema changes are written.
-        given: whether the structures are the option's; then rows without a `schema_id` are told by their table.
-        single: whether the option holds one structure, which all rows follow.
-    """
-
-    topics: Topics
-    shape: Shape
-    forms: Forms
-    modes: ValueModes
-    schema_names: str
-    rules: FieldRules
-    value_schemas: bool
-    key_schemas: bool
-    tombstones: bool
-    skipped: frozenset[str]
-    context: bool
-    run_id: str
-    schema_changes: bool
-    given: bool = False
-    single: bool = False
-
-
-@dataclass(frozen=True)
-class _Said:
-    """What a table says of all its events of one form: parts of their texts.
-
-    Args:
-        topic: where they go.
-        value: what opens a value, up to its first field; then the same for one without a transaction.
-        key: what opens and closes a key.
-        header: the same for the key in a header.
-        base: the name of its schemas.
-    """
-
-    topic: str
-    value: tuple[str, str]
-    key: tuple[str, str]
-    header: tuple[str, str]
-    base: tuple[str, str]
 
 
 class DebeziumEncoder(Codec):
@@ -139,7 +77,7 @@ class DebeziumEncoder(Codec):
         self._structures: list[Structure] = []
         self._layouts = Layouts([])
         self._blocks: dict[int, SourceBlocks] = {}
-        self._said: dict[tuple[int, int, TableId | None], _Said] = {}
+        self._said: dict[tuple[int, int, TableId | None], TableTexts] = {}
         self._headers = Headers(writing.topics.prefix, writing.run_id) if self._has_context else None
         self._metadata = Metadata(
             writing.topics,
@@ -174,9 +112,9 @@ class DebeziumEncoder(Codec):
                 writing.rules.names(schema)
         if writing.topics.route is not None:
             if self._nameless:
-                raise _nameless_route()
+                raise nameless_route()
             for schema in self._schemas:
-                self._router_field(schema)
+                writing.router_field(schema)
 
     def feed(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """The messages of rows, in their order."""
@@ -304,7 +242,7 @@ class DebeziumEncoder(Codec):
 
     # ------------------------------------------------------------------------------------------- what tables say
 
-    def _groups(self, form: int, events: Events, tables: Tables) -> tuple[list[_Said], Array]:
+    def _groups(self, form: int, events: Events, tables: Tables) -> tuple[list[TableTexts], Array]:
         """What tables say, and the number of what is said of each event."""
         keys: list[tuple[int, TableId | None]]
         if self._nameless:
@@ -316,56 +254,16 @@ class DebeziumEncoder(Codec):
         for structure, id in keys:
             known = self._said.get((form, structure, id))
             if known is None:
-                known = self._said[form, structure, id] = self._say(self._writing.forms.blocks[form], structure, id)
+                known = self._said[form, structure, id] = TableTexts.of(
+                    self._writing, self._writing.forms.blocks[form], self._structures[structure], id, self._opening
+                )
             said.append(known)
         return said, at
-
-    def _say(self, block: Block, number: int, id: TableId | None) -> _Said:
-        writing, structure = self._writing, self._structures[number]
-        topics, schema, database = writing.topics, structure.schema, block.connector.database_in_topic
-        if id is not None and topics.route is not None:
-            raise _nameless_route()
-        table = schema.id if id is None else id
-        unrouted = topics.unrouted(table, database=database)
-        topic = topics.routed(table, database=database) or unrouted
-        base, first = (adjusted(name, writing.schema_names) for name in (topic, unrouted))
-        field = self._router_field(schema)
-        value = '{"before":'
-        values = (value, value)
-        key, header = ("", "}"), ("", "}")
-        if field is not None:
-            key = ("", f",{quoted(field[0])}:{quoted(field[1])}}}")
-        if writing.value_schemas:
-            opening, closing = structure.row_schema
-            values = (
-                self._opening(_envelope(opening, closing, base, block, writing.shape, transaction=True)) + value,
-                self._opening(_envelope(opening, closing, base, block, writing.shape, transaction=not block.flag))
-                + value,
-            )
-        if writing.key_schemas:
-            opening, closing = structure.key_schema(None if field is None else field[0])
-            key = (self._opening(f"{opening}{base}{closing}"), key[1] + "}")
-            opening, closing = structure.key_schema(None)
-            header = (f'{{"schema":{opening}{first}{closing},"payload":', header[1] + "}")
-        return _Said(topic, values, key, header, (base, first))
-
-    def _router_field(self, schema: TableSchema) -> tuple[str, str] | None:
-        """The field that a router adds to keys, and its value."""
-        topics = self._writing.topics
-        route = topics.route
-        if route is None or route.key_field is None or topics.routed(schema.id) is None:
-            return None
-        if route.key_field in {self._writing.rules.names(schema)[name] for name in schema.key}:
-            raise OptionError(
-                f"The key of table {schema.id} has a column '{route.key_field}' already.",
-                remedy="Set 'key_field_name' to another name.",
-            )
-        return route.key_field, route.key_value(topics.unrouted(schema.id))
 
     # ---------------------------------------------------------------------------------------------------- values
 
     def _values(
-        self, form: int, events: Events, images: Images, tables: Tables, said: list[_Said], group: Array
+        self, form: int, events: Events, images: Images, tables: Tables, said: list[TableTexts], group: Array
     ) -> pa.StringArray:
         writing, rows, block = self._writing, events.rows, self._writing.forms.blocks[form]
         before, after = (self._image_json(events, images, name) for name in ("before", "after"))
@@ -426,7 +324,7 @@ class DebeziumEncoder(Codec):
 
     # ------------------------------------------------------------------------------------------------------ keys
 
-    def _keys(self, events: Events, images: Images, said: list[_Said], group: Array) -> pa.StringArray:
+    def _keys(self, events: Events, images: Images, said: list[TableTexts], group: Array) -> pa.StringArray:
         """The keys of events as texts; null for a table without one."""
         old = np.isin(events.kind, (DELETE, MOVED_FROM))
         keyed = self._layouts.keyed[events.structure]
@@ -446,7 +344,7 @@ class DebeziumEncoder(Codec):
         parts = [cells.json(spelled) for cells in images.keys(old, asked, from_map)]
         return parts[0] if len(parts) == 1 else pc.coalesce(*parts)
 
-    def _unkeyed(self, events: Events, asked: Array, said: list[_Said], group: Array) -> pa.StringArray:
+    def _unkeyed(self, events: Events, asked: Array, said: list[TableTexts], group: Array) -> pa.StringArray:
         """The keys of rows whose structure says no key, but which have one themselves."""
         keys = events.rows.column("key")
         asked = asked & keys.is_valid().to_numpy(zero_copy_only=False)
@@ -465,11 +363,11 @@ class DebeziumEncoder(Codec):
         for row in np.flatnonzero(asked).tolist():
             names = [name for name, _ in keys[row].as_py()]
             opening, closing = self._structures[int(events.structure[row])].any_key_schema(names)
-            openings[row] = self._opening(f"{opening}{said[group[row]].base[0]}{closing}")
+            openings[row] = self._opening(f"{opening}{said[group[row]].base}{closing}")
         return pc.binary_join_element_wise(pa.array(openings, pa.string()), found, "}", "")
 
     def _key_headers(
-        self, events: Events, images: Images, said: list[_Said], group: Array
+        self, events: Events, images: Images, said: list[TableTexts], group: Array
     ) -> list[tuple[str, str] | None] | None:
         """For each event of a changed key the name of a header and the other key."""
         away, here = events.kind == MOVED_FROM, events.kind == MOVED_TO
@@ -572,17 +470,6 @@ class DebeziumEncoder(Codec):
         return message, headers
 
 
-def _envelope(first: str, last: str, base: str, block: Block, shape: Shape, *, transaction: bool) -> str:
-    """The schema of a value."""
-    row, end = f"{first}{base}", last.removesuffix("}")
-    rest = ",".join(to_text(field) for field in envelope_fields(shape, transaction=transaction))
-    version = f',"version":{shape.envelope_version}' if shape.envelope_version is not None else ""
-    return (
-        f'{{"type":"struct","fields":[{row}{end},"field":"before"}},{row}{end},"field":"after"}},'
-        f'{to_text(block.schema())},{rest}],"optional":false,"name":"{base}.Envelope"{version}}}'
-    )
-
-
 def _between(pieces: Sequence[tuple[str, str]], at: Array, texts: pa.StringArray) -> pa.StringArray:
     """Texts with what opens and closes them; null stays null."""
     opening, closing = (pa.array(found, pa.string()) for found in zip(*pieces, strict=True))
@@ -599,13 +486,6 @@ def _joined(parts: Sequence[str | Part]) -> list[str | Part]:
         else:
             found.append(part)
     return found
-
-
-def _nameless_route() -> OptionError:
-    return OptionError(
-        "Option 'topic_route_regex' of format 'debezium_json' needs the names of the tables.",
-        remedy="Give the option 'schema' as a TableSchema, or rows whose schema rows are among them.",
-    )
 
 
 def _misfit(table: dict[str, str | None], spelled: Spelled, key: str, *, in_key: bool) -> FormatError:

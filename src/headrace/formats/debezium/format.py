@@ -11,12 +11,13 @@ from headrace.errors import OptionError
 from headrace.formats.codec import ArrowFormat, Facts, Look
 from headrace.formats.debezium.connectors import CONNECTORS, OTHER
 from headrace.formats.debezium.decode import DebeziumDecoder
-from headrace.formats.debezium.encode import DebeziumEncoder, Writing
+from headrace.formats.debezium.encode import DebeziumEncoder
 from headrace.formats.debezium.metadata import Opening, with_schema
 from headrace.formats.debezium.options import OPTIONS, field_rules, value_modes
 from headrace.formats.debezium.payload import JsonConverter
 from headrace.formats.debezium.shapes import SHAPES
 from headrace.formats.debezium.structures import Reading, given_table, given_tables
+from headrace.formats.debezium.table_texts import Writing
 from headrace.formats.debezium.topics import topics
 from headrace.formats.features import Feature
 
