@@ -163,6 +163,19 @@ def test_rows_that_say_no_connector_or_types_are_written_without_inventing(spark
         assert [field["field"] for field in fields["source"]["fields"]] == list(event["payload"]["source"])
 
 
+@pytest.mark.parametrize("shape", ["1.7", "2.3", "3"])
+def test_rows_that_say_nothing_of_their_source_have_a_whole_block(shape: str) -> None:
+    table = TableSchema(TableId("db", "dbo", "t"), (Column("id", 1, LogicalType("int32"), nullable=False),), ("id",))
+    rows = [
+        change("c", table, after={"id": "1"}, key={"id": "1"}, source=source)
+        for source in ({"connector": "sqlserver"}, None, {}, {"connector": "sqlserver", "change_lsn": "1"})
+    ]
+    found = [json.loads(m.value)["source"] for m in messages(rows, [table], shape=shape)]
+    assert [block["connector"] for block in found] == ["sqlserver", None, None, "sqlserver"]
+    assert list(found[1]) == list(found[2])
+    assert [block.get("change_lsn", "-") for block in found] == [None, "-", "-", "1"]
+
+
 # -------------------------------------------------------------------------------------------------------- all types
 
 WIDE = "-12345678901234567890123456789012345.123456789012345678901234567890"

@@ -78,8 +78,14 @@ _FIELDS = [{"field": field, "type": kind, "name": name} for field, (kind, name, 
 _CONNECT_ROW = {field: value for field, (_, _, value) in _CONNECT.items()}
 _SOURCE = {"connector": "x", "db": "d", "table": "t", "ts_ms": 1}
 _DEBEZIUM = {
-    "schema": {"fields": [{"field": "after", "fields": _FIELDS}, {"field": "op"}]},
-    "payload": {"before": None, "after": _CONNECT_ROW, "source": _SOURCE, "op": "c", "transaction": {"id": "x"}},
+    "schema": {"fields": [*({"field": name, "fields": _FIELDS} for name in ("before", "after")), {"field": "op"}]},
+    "payload": {
+        "before": _CONNECT_ROW,
+        "after": _CONNECT_ROW,
+        "source": _SOURCE,
+        "op": "u",
+        "transaction": {"id": "x"},
+    },
 }
 _DEBEZIUM_KEY = {"schema": {"fields": _FIELDS[:1]}, "payload": {"id": 1}}
 # The same by a schema of Avro: a row with a number of each kind, and one nested value.

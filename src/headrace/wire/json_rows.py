@@ -124,14 +124,20 @@ class Cells:
         self.offsets, self.at, self.texts = offsets, at, texts
 
     @classmethod
-    def of_maps(cls, columns: JsonColumns, maps: pa.MapArray, structure: Array, present: Array) -> Cells:
-        """Cells of maps. Entries that the structure has no column for are left out; of a repeated one, the first is."""
-        present = present & maps.is_valid().to_numpy(zero_copy_only=False)
+    def of_maps(
+        cls, columns: JsonColumns, maps: pa.MapArray, structure: Array, present: Array, *, null_as_empty: bool = False
+    ) -> Cells:
+        """Cells of maps. Entries that the structure has no column for are left out; of a repeated one, the first is.
+
+        Rows whose map is null are not present, or carry no column where it is as an empty one.
+        """
+        there = present & maps.is_valid().to_numpy(zero_copy_only=False)
+        present = present if null_as_empty else there
         offsets = cls._offsets(columns, structure, present)
         at = np.full(int(offsets[-1]), ABSENT, np.int32)
         entries = np.ascontiguousarray(maps.offsets.to_numpy())
         names, texts = text_view(maps.keys), text_view(maps.items)
-        _place(columns.layout, columns.names.table, structure, present, entries, names, texts, offsets, at)
+        _place(columns.layout, columns.names.table, structure, there, entries, names, texts, offsets, at)
         return cls(columns, structure, present, offsets, at, maps.items)
 
     @classmethod

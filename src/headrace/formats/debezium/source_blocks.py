@@ -50,9 +50,13 @@ _CONNECTOR = JsonColumns([("", [JsonColumn("connector", "", QUOTED)], "")])
 
 def connectors(rows: pa.RecordBatch) -> pa.DictionaryArray:
     """The name of each row's connector."""
+    return _facts(_CONNECTOR, rows).texts_of(0).dictionary_encode()
+
+
+def _facts(columns: JsonColumns, rows: pa.RecordBatch) -> Cells:
     count = rows.num_rows
-    found = Cells.of_maps(_CONNECTOR, rows.column("source"), np.zeros(count, np.int64), np.ones(count, np.bool_))
-    return found.texts_of(0).dictionary_encode()
+    same, every = np.zeros(count, np.int64), np.ones(count, np.bool_)
+    return Cells.of_maps(columns, rows.column("source"), same, every, null_as_empty=True)
 
 
 class SourceBlocks:
@@ -76,12 +80,10 @@ class SourceBlocks:
             tables: their tables.
             connector: the name of each row's connector.
         """
-        block, count = self._block, rows.num_rows
-        same, every = np.zeros(count, np.int64), np.ones(count, np.bool_)
-        head = Cells.of_maps(self._head, rows.column("source"), same, every)
+        block, head = self._block, _facts(self._head, rows)
         name, version, sequence = (head.texts_of(place) for place in range(3))
         moments = rows.column("event_time")
-        facts = Cells.of_maps(self._facts, rows.column("source"), same, every).json(self._left)
+        facts = _facts(self._facts, rows).json(self._left)
         opening: list[str | Part] = ['{"version":', self._version(name, version)]
         named: list[str | Part] = [',"name":', self._name(name), ',"ts_ms":', Part(milliseconds(moments))]
         if block.documented:
