@@ -70,8 +70,7 @@ def topic_option(default: str = "${path}") -> Option:
 
 
 class Format(ABC):
-    """A wire format. Both directions are lazy DataFrame transformations made of Spark SQL expressions wherever Spark
-    has them.
+    """A wire format. Both directions are lazy DataFrame transformations.
 
     A format that has only one direction overrides only that method; asking for the other is a clear error.
     """
