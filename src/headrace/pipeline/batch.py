@@ -25,6 +25,7 @@ from headrace.pipeline.shaping import Found, Shaping, explained, tables_in
 from headrace.pipeline.shared_places import identities, may_meet, may_meet_letters, refuse_shared_places
 from headrace.pipeline.unmatched import FeedPatterns
 from headrace.sinks.base import BatchId
+from headrace.sinks.files import FilesSink
 from headrace.sinks.jdbc import JdbcSink
 from headrace.sinks.kafka import KafkaSink
 from headrace.sinks.lake_sink import LakeSink
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger("headrace.pipeline")
 _HOLD_MILLISECONDS = 24 * 3600 * 1000
 _START_SECONDS = 60.0
+_ONE_TASK = 200_000
+"""The most changes whose messages one task brings into order for files; more are shuffled, which costs far more."""
 _READINGS = 3
 """How often a batch is read whose kept rows are lost."""
 _LOST = "CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND"
@@ -209,6 +212,9 @@ class BatchWriter:
                         if isinstance(target.sink, KafkaSink):
                             given, lacking = fitting(own, given, target.format, target.sink)
                             shortened += len(lacking)
+                    few = sum(count.rows for count in counts) <= _ONE_TASK
+                    if self._fused and few and isinstance(target.sink, FilesSink):
+                        given = given.coalesce(1)
                     if self._decode is not None and isinstance(target.sink, LakeSink | JdbcSink):
                         given = target.sink.sequenced(given, epochs)
                     target.sink.write(given, replace(batch, sink=self._sinks[number - 1]))
@@ -358,7 +364,7 @@ def told(messages: DataFrame) -> tuple[list[BatchCount], OutOfRange]:
         newest = max((line["seconds"] for line in lines if line["seconds"] is not None), default=None)
         at = None if newest is None else dt.datetime.fromtimestamp(newest, dt.UTC)
         counts.append(BatchCount(path, op, sum(line["rows"] for line in lines), at))
-    first = next((row["first"] for row in rows if row["first"]), "")
+    first = min((row["first"] for row in rows if row["first"]), default="")
     return counts, OutOfRange(sum(row["out_of_range"] for row in rows), first)
 
 

@@ -122,6 +122,20 @@ def test_messages_and_counts_are_those_of_the_change_rows(shop: Shop, format: st
     assert found > 100
 
 
+def test_what_a_format_does_not_hold_is_told(shop: Shop) -> None:
+    # Counts of nanoseconds end in 2262.
+    shop.database.execute("CREATE TABLE dbo.ends (id int NOT NULL PRIMARY KEY, at datetime2(7))")
+    shop.database.execute("EXEC sys.sp_cdc_enable_table 'dbo', 'ends', @role_name = NULL")
+    shop.database.execute("INSERT INTO dbo.ends VALUES (1, '9999-12-31'), (2, '2024-01-01'), (3, '9999-12-31')")
+    shop.database.capture()
+    asked = {"format": "debezium_json", "format.topic_prefix": "shop", "format.counts": "true"}
+    reader = ChangeStreamReader("sqlserver", options_of(shop, tables="dbo.ends", **asked))
+    (tasks,) = next(batches([reader], shop))
+    found = [line for task in tasks for made in task for line in made.column("counted").to_pylist() if line]
+    assert sum(line["out_of_range"] for line in found) == 2
+    assert [line["first"] for line in found if line["first"]] == ['table dbo.ends, column at, key ["1"]']
+
+
 def test_without_counts_there_are_messages_only(shop: Shop) -> None:
     reader = ChangeStreamReader("sqlserver", options_of(shop, format="canal_json", **{"format.topic": "all"}))
     (tasks,) = next(batches([reader], shop))
