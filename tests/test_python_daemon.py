@@ -46,6 +46,25 @@ def test_archives_stay_where_there_is_no_other_pyspark() -> None:
     assert found(program) == "True"
 
 
+def test_formats_are_loaded_before_workers_are_forked() -> None:
+    program = (
+        "import os; from headrace.python_daemon import load_formats; load_formats('canal_json,unknown');"
+        "from headrace.formats.canal.encode import CanalEncoder; from headrace.wire import tape_kernels as t;"
+        "loaded = [k for k in vars(t).values() if getattr(k, 'nopython_signatures', None)]; child = os.fork();"
+        "from headrace.formats.kernels import compile_all; child or compile_all(['canal_json']); child or os._exit(0);"
+        "print(len(loaded) > 0, os.waitpid(child, 0)[1])"
+    )
+    assert found(program) == "True 0"
+
+
+def test_a_format_that_can_not_be_loaded_stops_no_worker() -> None:
+    program = (
+        "from headrace.formats import kernels; from headrace.python_daemon import load_formats;"
+        "kernels.compile_all = lambda names: 1 / 0; load_formats('canal_json'); print('served')"
+    )
+    assert found(program) == "served"
+
+
 def test_workers_of_a_local_session_run_it(spark: Any) -> None:
     assert spark.sparkContext.getConf().get("spark.python.daemon.module") == "headrace.python_daemon"
 

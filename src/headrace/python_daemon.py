@@ -5,13 +5,22 @@ the directory of each archive anew for every package that came out of it wheneve
 does that at the start of each task: 0.25 seconds of each task, however small. PySpark as it is installed is the same
 code in a folder, and compiled once for all.
 
+A session that will read or write messages names their formats, so that what does it is loaded once, before workers are
+forked: each of them is ready a second earlier, and shares 70 MB with the others.
+
 Spark runs it by `spark.python.daemon.module`, and only with a local master: a cluster's Python need not have PySpark.
 """
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
+import os
 import sys
+from contextlib import suppress
+
+FORMATS = "HEADRACE_FORMATS"
+"""The environment variable that names formats, with commas between them."""
 
 
 def leave_archives() -> None:
@@ -30,8 +39,16 @@ def _found_in(folders: list[str]) -> object:
     return PathFinder.find_spec("pyspark", folders)
 
 
+def load_formats(names: str) -> None:
+    """Load what reads and writes messages of these formats. What goes wrong is met, and said, by the first task."""
+    with suppress(Exception):
+        importlib.import_module("headrace.formats.kernels").compile_all(names.split(","))
+
+
 if __name__ == "__main__":
     leave_archives()
+    if os.environ.get(FORMATS):
+        load_formats(os.environ[FORMATS])
     from pyspark.daemon import manager
 
     manager()  # type: ignore[no-untyped-call]

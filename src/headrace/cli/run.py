@@ -14,6 +14,7 @@ from rich.console import Console
 from headrace.cli.failure import failures_told
 from headrace.cli.interruption import Interruption, interruption
 from headrace.cli.invocation import program
+from headrace.python_daemon import FORMATS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -83,11 +84,13 @@ def session_for(pipelines: Sequence[Pipeline], debug: bool, *, short_lived: bool
     """Spark on this machine with what the sources and sinks of these pipelines need."""
     from headrace.pipeline.session import spark_session
 
+    # Progress of an idle stream is otherwise told every ten seconds only.
+    conf = {"spark.sql.streaming.noDataProgressEventInterval": "1000"}
+    formats = sorted({name for pipeline in pipelines for name in pipeline.formats})
     spark = spark_session(
         f"headrace {pipelines[0].name}",
         jars=sorted({jar for pipeline in pipelines for jar in pipeline.jars}),
-        # Progress of an idle stream is otherwise told every ten seconds only.
-        conf={"spark.sql.streaming.noDataProgressEventInterval": "1000"},
+        conf=conf | ({f"spark.executorEnv.{FORMATS}": ",".join(formats)} if formats else {}),
         short_lived=short_lived,
     )
     if not debug:

@@ -97,6 +97,14 @@ class Pipeline:
             types.add(self._model.dead_letters.type)
         return tuple(jar for kind, jar in (("kafka", KAFKA), ("delta", DELTA), ("iceberg", ICEBERG)) if kind in types)
 
+    @property
+    def formats(self) -> tuple[str, ...]:
+        """The formats that it reads and writes."""
+        found = [target.format for target in self._model.targets if target.format is not None]
+        if isinstance(self._model.source, KafkaTopics):
+            found.append(self._model.source.format)
+        return tuple(sorted({format.name for format in found}))
+
     def hide(self, text: str) -> str:
         """The text without passwords and without what `${...}` stood for; for whatever is shown of this pipeline."""
         return self._model.hide(text)
