@@ -9,21 +9,19 @@ import debezium_recordings as recordings
 import pytest
 
 from headrace.changes import TableSchema
-from headrace.formats.convert import encode
 
 ALL_TYPES = recordings.tables()["all_types", "CREATE"]
 CONNECT = "org.apache.kafka.connect.data.Timestamp"
 
 
-def message(spark: Any, *names: str, **options: Any) -> Any:
+def message(*names: str, **options: Any) -> Any:
     """The message of the first recorded row of all_types, with its id and these columns."""
     kept = ("id", *names)
     first = next(event for event in recordings.events("3.6.1") if "all_types" in event["topic"])
     table = TableSchema(ALL_TYPES.id, tuple(c for c in ALL_TYPES.columns if c.name in kept), ("id",))
     ((row, _),) = recordings.changes([first])
     row |= {"after": {name: row["after"][name] for name in kept}, "schema_id": table.fingerprint}
-    frame = recordings.rows(spark, [row], [table])
-    (found,) = encode(frame, format="debezium_json", topic_prefix="server1", **options).collect()
+    (found,) = recordings.encoded([row], [table], topic_prefix="server1", include_schema_changes=False, **options)
     return found
 
 
@@ -55,8 +53,8 @@ def message(spark: Any, *names: str, **options: Any) -> Any:
     ],
     ids=["connect", "double", "string"],
 )
-def test_every_type_of_a_mode_is_as_documented(spark: Any, options: dict[str, str], columns: dict[str, Any]) -> None:
-    value = json.loads(message(spark, *columns, schemas_enable=True, **options).value)
+def test_every_type_of_a_mode_is_as_documented(options: dict[str, str], columns: dict[str, Any]) -> None:
+    value = json.loads(message(*columns, schemas_enable=True, **options).value)
     fields = {field["field"]: field for field in value["schema"]["fields"][1]["fields"]}
     assert {
         name: (fields[name]["type"], fields[name].get("name"), value["payload"]["after"][name]) for name in columns
@@ -64,7 +62,7 @@ def test_every_type_of_a_mode_is_as_documented(spark: Any, options: dict[str, st
 
 
 @pytest.mark.parametrize(("key", "value"), [(True, False), (False, True)])
-def test_keys_and_values_have_schemas_each_as_asked(spark: Any, key: bool, value: bool) -> None:
+def test_keys_and_values_have_schemas_each_as_asked(key: bool, value: bool) -> None:
     options = {"key.converter.schemas.enable": key, "value.converter.schemas.enable": value}
-    found = message(spark, "c_int", **options)
+    found = message("c_int", **options)
     assert ["schema" in json.loads(part) for part in (found.key, found.value)] == [key, value]
