@@ -176,6 +176,9 @@ def event_meaning(op: str, micros: int | None, kept: frozenset[Feature]) -> int 
     if unit is None or micros is None or op == "heartbeat":
         # A heartbeat is of the moment when it is written.
         return None
+    if op == "r" and Feature.READ_TIME not in kept:
+        # Some formats write the time of capture where there is no other.
+        return None
     # No format says more of a transaction's edges than milliseconds.
     unit = max(unit, 1_000) if op in ("begin", "end") else unit
     return micros // unit * unit
