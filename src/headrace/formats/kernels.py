@@ -137,7 +137,8 @@ def compile_all(formats: Collection[str] = ()) -> None:
     for name, value, encodes in [sample for sample in samples if sample[0] in formats] or samples:
         codecs = format_named(name, _OPTIONS.get(name, {}))
         assert isinstance(codecs, ArrowFormat)
-        messages = pa.RecordBatch.from_pylist([{"topic": "t", "offset": 0, "key": key, "value": value}], KAFKA)
+        message = {"topic": "t", "offset": 0, "timestamp": 0, "key": key, "value": value}
+        messages = pa.RecordBatch.from_pylist([message], KAFKA)
         # Qlik's encoder writes no row that follows no structure.
         for facts in (Facts((_SCHEMA,) if name == "qlik_json" else ()), Facts(typed=_SCHEMA)):
             rows = pa.concat_batches(list(run_codec(codecs.decoder(facts), [messages, messages])))
