@@ -27,6 +27,7 @@ from samples import registry_of, samples_of
 from headrace.changes import Column, LogicalType, TableId, TableSchema
 from headrace.formats.codec import KAFKA, MESSAGES, ArrowFormat, Codec, Facts, run_codec
 from headrace.formats.convert import format_named
+from headrace.formats.kernels import compile_all
 from headrace.testing.schema_registry import SchemaRegistryServer
 from headrace.wire.compiled import CACHE_VARIABLE
 
@@ -143,6 +144,10 @@ def test_without_numba_the_rows_are_the_same(format: str) -> None:
     folder = str(Path(__file__).parent)
     done = subprocess.run([sys.executable, "-c", program, folder, format], capture_output=True, text=True, check=False)
     assert done.stdout.strip() == repr(here), done.stderr[-2000:]
+
+
+def test_what_setup_compiles_is_read_and_written_without_an_error() -> None:
+    compile_all()
 
 
 @pytest.mark.soak
