@@ -17,7 +17,9 @@ from test_debezium_decode_values import DECIMAL, TIME, WORD, message, named, uns
 
 from headrace.changes import Column, LogicalType, TableId, TableSchema
 from headrace.changes.texts import text_image
-from headrace.formats.convert import decode, encode
+from headrace.formats.convert import decode
+from headrace.formats.messages import KAFKA_COLUMNS
+from headrace.local_rows import local_rows
 
 DDL = (
     "id int, name string, amount decimal(10,2), big decimal(38,4), day date, made timestamp_ntz, seen timestamp, "
@@ -177,10 +179,10 @@ def test_encoded_rows_come_back_as_structs(spark: Any, schemas: bool) -> None:
     rng = random.Random(11)
     data = [round_trip.random_change(rng, n) for n in range(100)]
     table = TableSchema(TableId("db", "dbo", "every `type`"), round_trip.TABLE.columns, ("id",))
-    messages = encode(
-        recordings.rows(spark, data, [table]), format="debezium_json", topic_prefix="server1", schemas_enable=schemas
-    )
-    rows = decode(round_trip.as_kafka(messages, spark), format="debezium_json", schema=table)
+    messages = recordings.encoded(data, [table], topic_prefix="server1", schemas_enable=schemas)
+    kinds = ", ".join(f"{name} {kind}" for name, kind in KAFKA_COLUMNS.items())
+    sent = local_rows(spark, round_trip.as_kafka(messages), kinds)
+    rows = decode(sent, format="debezium_json", schema=table)
     texts = rows.where("op not in ('tombstone')").selectExpr(
         *(
             f"{text_image(n, table, f'{n}_absent')} as {n}" if n in ("before", "after") else f"`{n}`"

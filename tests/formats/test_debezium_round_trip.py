@@ -15,11 +15,7 @@ from codec_rows import change_rows
 
 from headrace.changes import Column, LogicalType, TableId, TableSchema
 from headrace.changes.key_text import key_text
-from headrace.formats.convert import encode
-from headrace.formats.messages import KAFKA_COLUMNS
-from headrace.local_rows import local_rows
 
-KAFKA = ", ".join(f"{name} {kind}" for name, kind in KAFKA_COLUMNS.items())
 TYPES = [
     "boolean", "int8", "int16", "int32", "int64", "float32", "float64", "decimal(5,0)", "decimal(9,3)",
     "decimal(18,18)", "decimal(19,4)", "decimal(38,10)", "decimal(38,0)", "string", "bytes", "date", "time(3)",
@@ -118,18 +114,12 @@ def random_change(rng: random.Random, id: int) -> dict[str, Any]:
     return row
 
 
-def as_messages(messages: Any) -> list[tuple[Any, ...]]:
-    """Messages in the order of their positions, as Kafka would give them back."""
-    lines = sorted(messages.collect(), key=lambda row: row.position)
+def as_kafka(messages: list[Any]) -> list[tuple[Any, ...]]:
+    """Messages as Kafka would give them back."""
     return [
         (m.topic, 0, n, recordings.instant(10**15), m.key, m.value, [tuple(h) for h in m.headers or ()])
-        for n, m in enumerate(lines)
+        for n, m in enumerate(messages)
     ]
-
-
-def as_kafka(messages: Any, spark: Any) -> Any:
-    """The same as a DataFrame."""
-    return local_rows(spark, as_messages(messages), KAFKA)
 
 
 def number_of(name: str, text: str) -> str:
@@ -155,7 +145,7 @@ def comparable(row: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("shape", "known", "schemas"), [("3", False, True), ("1.7", False, True), ("3", True, False), ("3", True, True)]
 )
-def test_decode_of_encode_is_identity(spark: Any, shape: str, known: bool, schemas: bool) -> None:
+def test_decode_of_encode_is_identity(shape: str, known: bool, schemas: bool) -> None:
     rng = random.Random(7)
     data = [random_change(rng, n) for n in range(200)]
     if shape == "1.7":
@@ -166,10 +156,9 @@ def test_decode_of_encode_is_identity(spark: Any, shape: str, known: bool, schem
                     row[image] = (
                         None if row["op"] == "u" and image == "before" else random_image(rng, int(row["key"]["id"]))
                     )
-    changes = recordings.rows(spark, data, [TABLE])
-    messages = encode(changes, format="debezium_json", topic_prefix="server1", shape=shape, schemas_enable=schemas)
+    messages = recordings.encoded(data, [TABLE], topic_prefix="server1", shape=shape, schemas_enable=schemas)
     options = {"schema": [TABLE], "topic_prefix": "server1", "shape": shape} if known else {}
-    decoded = change_rows("debezium_json", as_messages(messages), **options)
+    decoded = change_rows("debezium_json", as_kafka(messages), **options)
     assert decoded[0]["op"] == "schema"
     assert [row["error"] for row in decoded if row["op"] == "error"] == []
     structure = TableSchema.from_text(decoded[0]["table_schema"])
