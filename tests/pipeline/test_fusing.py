@@ -90,6 +90,7 @@ def test_options_reach_the_source_as_they_were_given(tmp_path: Path) -> None:
         "format.flavour": "dts",
         "format.topic": "${table}",
         "format.counts": "true",
+        "format.lines": "true",
     }
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from change_history import Batch, pos, table
 
@@ -15,12 +16,14 @@ from headrace.emulators.ports import free_ports
 from headrace.errors import OptionError, SinkError
 from headrace.faultpoints import InjectedFault
 from headrace.formats.base import MESSAGE_DDL
+from headrace.formats.codec import MESSAGES
 from headrace.local_rows import local_rows
 from headrace.options import parse_options
 from headrace.sinks.base import BatchId
-from headrace.sinks.files import FilesSink
+from headrace.sinks.files import FilesSink, lines
 from headrace.sinks.kafka import KafkaSink, in_order
 from headrace.sinks.memory import MemorySink
+from headrace.wire.lines import lines as written_lines
 
 Message = tuple[str, int | None, bytes | None, bytes | None, Any, str]
 
@@ -97,6 +100,30 @@ def test_files_keep_headers_of_any_bytes(spark: Any, tmp_path: Path) -> None:
     expected = [("id", "AP8="), ("n", None), ("t", "dGV4dA==")]
     for line in (text, raw):
         assert [(h["key"], h["value_base64"]) for h in line["headers"]] == expected
+
+
+def test_lines_are_the_same_whether_spark_or_a_source_writes_them(spark: Any) -> None:
+    texts = ["", '"\\/', "\x00\x07\x1f\n\t\x7f", "\u2028 é サ 😀", '{"a": "\\u0001"}']
+    odd: list[bytes | None] = [None, b"\xff\x00", b"\xed\xa0\x80", b"\xc0\x80", *map(str.encode, texts)]
+    messages = [
+        (topic, None, key, value, headers, pos(n))
+        for n, (topic, key, value, headers) in enumerate(
+            [
+                *((text, None, b"{}", None) for text in [None, *texts]),
+                *(("t", key, value, None) for key in odd for value in odd),
+                *(("t", b"k", b"v", [("h", value), ("n", other)]) for value in odd for other in odd),
+                ("t", b"k", b"v", []),
+            ]
+        )
+    ]
+    rows = local_rows(spark, messages, MESSAGE_DDL)
+    names = ["topic", "partition", "key", "value", "headers", "position"]
+    given = [dict(zip(names, one, strict=True)) for one in messages]
+    for one in given:
+        if one["headers"] is not None:
+            one["headers"] = [{"key": key, "value": value} for key, value in one["headers"]]
+    made = written_lines(pa.RecordBatch.from_pylist(given, MESSAGES)).to_pylist()
+    assert [row.value for row in lines(rows).collect()] == made
 
 
 def test_a_files_batch_that_failed_is_not_seen(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -61,7 +61,7 @@ class BatchWriter:
         patterns: what transforms, routes and sinks name, where only the batches say which tables there are.
         live: whether rows of a batch, by its number, are read from tables that change meanwhile, so that a second
             reading may give others.
-        fused: whether the stream gives the messages of all targets, counted (`COUNTED_DDL`).
+        fused: whether the stream gives the messages of all targets, counted (`sources.messages`).
     """
 
     def __init__(

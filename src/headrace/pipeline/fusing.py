@@ -14,6 +14,7 @@ from headrace.formats.convert import format_named
 from headrace.options import as_text
 from headrace.pipeline.kafka_source import KafkaTopics
 from headrace.pipeline.shared_places import may_meet
+from headrace.sinks.files import FilesSink
 from headrace.sinks.kafka import KafkaSink
 from headrace.sources.databases import Databases
 from headrace.sources.messages import not_encodable
@@ -53,7 +54,10 @@ class Fusing:
         target = model.targets[0]
         assert target.format is not None
         options = {f"format.{name}": text for name, text in _texts(target).items()}
-        return cls({"format": target.format.name, "format.counts": "true", **options})
+        # Files hold messages as lines; who else takes them takes them as they are.
+        lines = all(isinstance(one.sink, FilesSink) for one in model.targets)
+        asked = {"format": target.format.name, "format.counts": "true", "format.lines": str(lines).lower()}
+        return cls({**asked, **options})
 
 
 def _reason(model: Model) -> str:

@@ -102,8 +102,15 @@ class FilesSink(Sink):
 
 
 def lines(rows: DataFrame) -> DataFrame:
-    """One text column, one JSON object per message, in position order over the whole DataFrame."""
+    """One text column, one JSON object per message, in position order over the whole DataFrame.
+
+    They are those of `wire.lines`; a column `line` holds them already.
+    """
     from pyspark.sql import functions as sf
+
+    ordered = rows.withColumn("_nth", sf.monotonically_increasing_id()).orderBy("position", "_nth")
+    if "line" in rows.columns:
+        return ordered.selectExpr("line as value")
 
     whole = (
         "coalesce(is_valid_utf8(cast(key as string)), true) and coalesce(is_valid_utf8(cast(value as string)), true)"
@@ -118,11 +125,7 @@ def lines(rows: DataFrame) -> DataFrame:
     def line(parts: str, headers: str) -> str:
         return f"to_json(struct(topic, {parts}, {headers} as headers, position), {kept})"
 
-    return (
-        rows.withColumn("_nth", sf.monotonically_increasing_id())
-        .orderBy("position", "_nth")
-        .selectExpr(
-            f"case when {plain} then if({whole}, {line(texts, text_headers)}, {line(coded, text_headers)}) "
-            f"else if({whole}, {line(texts, byte_headers)}, {line(coded, byte_headers)}) end as value"
-        )
+    return ordered.selectExpr(
+        f"case when {plain} then if({whole}, {line(texts, text_headers)}, {line(coded, text_headers)}) "
+        f"else if({whole}, {line(texts, byte_headers)}, {line(coded, byte_headers)}) end as value"
     )

@@ -19,16 +19,18 @@ from headrace.formats.base import MESSAGE_DDL, Format
 from headrace.formats.codec import MESSAGES, ArrowFormat, Facts, run_codec
 from headrace.formats.convert import format_named
 from headrace.formats.encoded_batch import OutOfRange
+from headrace.wire.lines import lines
 
-COUNTED_DDL = (
-    f"{MESSAGE_DDL}, counted struct<table_path: string, op: string, rows: bigint, newest: timestamp, "
-    "out_of_range: bigint, first: string>"
+_COUNTS = (
+    "counted struct<table_path: string, op: string, rows: bigint, newest: timestamp, out_of_range: bigint, "
+    "first: string>"
 )
-"""Messages, and behind those of each task one row for each table and operation that says how many changes there were.
+"""Behind the messages of each task stands one row for each table and operation that says how many changes there were.
 
 `counted` is null for messages, and all else is null where it is not. The first row of a task says what its format did
 not hold (`OutOfRange`).
 """
+_LINES = pa.schema([("line", pa.string()), ("position", pa.string())])
 _COUNTED = pa.struct(
     [
         ("table_path", pa.string()),
@@ -59,13 +61,15 @@ class Messages:
     Args:
         format: how they are encoded.
         counted: whether counts of the changes follow.
+        lines: whether each message is a line of JSON (`wire.lines`), as files hold it.
     """
 
     format: ArrowFormat
     counted: bool = False
+    lines: bool = False
 
     @classmethod
-    def named(cls, name: str, options: Mapping[str, Any], *, counted: bool = False) -> Messages:
+    def named(cls, name: str, options: Mapping[str, Any], *, counted: bool = False, lines: bool = False) -> Messages:
         """Messages of a format by its name.
 
         Raises:
@@ -80,12 +84,13 @@ class Messages:
             )
         # What is malformed in the options is said here, and not by a task.
         format.check(writes=True)
-        return cls(format, counted)
+        return cls(format, counted, lines)
 
     @property
     def ddl(self) -> str:
         """The columns of what is given, for Spark."""
-        return COUNTED_DDL if self.counted else MESSAGE_DDL
+        columns = "line string, position string" if self.lines else MESSAGE_DDL
+        return f"{columns}, {_COUNTS}" if self.counted else columns
 
     def of(self, rows: Iterable[pa.RecordBatch], structures: Sequence[TableSchema]) -> Iterator[pa.RecordBatch]:
         """The messages of a task's change rows, in their order.
@@ -98,13 +103,18 @@ class Messages:
         encoder = self.format.encoder(Facts(tuple(known[fingerprint] for fingerprint in sorted(known))))
         encoder.check()
         if not self.counted:
-            yield from run_codec(encoder, map(_with_types, rows))
+            yield from map(self._shown, run_codec(encoder, map(_with_types, rows)))
             return
         counts: dict[tuple[str, str | None], tuple[int, dt.datetime | None]] = {}
         for messages in run_codec(encoder, (_with_types(_counting(batch, counts)) for batch in rows)):
-            yield messages.append_column("counted", pa.nulls(messages.num_rows, _COUNTED))
+            yield self._shown(messages).append_column("counted", pa.nulls(messages.num_rows, _COUNTED))
         if counts:
-            yield _counts(counts, encoder.out_of_range)
+            yield _counts(_LINES if self.lines else MESSAGES, counts, encoder.out_of_range)
+
+    def _shown(self, messages: pa.RecordBatch) -> pa.RecordBatch:
+        if not self.lines:
+            return messages
+        return pa.RecordBatch.from_arrays([lines(messages), messages.column("position")], schema=_LINES)
 
 
 def _with_types(rows: pa.RecordBatch) -> pa.RecordBatch:
@@ -127,12 +137,12 @@ def _counting(
 
 
 def _counts(
-    counts: Mapping[tuple[str, str | None], tuple[int, dt.datetime | None]], lost: OutOfRange
+    columns: pa.Schema, counts: Mapping[tuple[str, str | None], tuple[int, dt.datetime | None]], lost: OutOfRange
 ) -> pa.RecordBatch:
-    lines: list[dict[str, Any]] = [
+    told: list[dict[str, Any]] = [
         {"table_path": key[0], "op": key[1], "rows": number, "newest": newest, "out_of_range": 0, "first": ""}
         for key, (number, newest) in counts.items()
     ]
-    lines[0] |= {"out_of_range": lost.values, "first": lost.first}
-    columns = [pa.nulls(len(lines), field.type) for field in MESSAGES]
-    return pa.RecordBatch.from_arrays([*columns, pa.array(lines, _COUNTED)], names=[*MESSAGES.names, "counted"])
+    told[0] |= {"out_of_range": lost.values, "first": lost.first}
+    made = [pa.nulls(len(told), field.type) for field in columns]
+    return pa.RecordBatch.from_arrays([*made, pa.array(told, _COUNTED)], names=[*columns.names, "counted"])

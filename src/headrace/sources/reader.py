@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 _SPARK_OPTIONS = frozenset(("path",))
-_FORMAT, _COUNTS, _PARALLELISM = "format", "counts", "parallelism"
+_FORMAT, _COUNTS, _LINES, _PARALLELISM = "format", "counts", "lines", "parallelism"
 _PARALLEL = Option(
     _PARALLELISM, int, "By how many tasks the tables of a range of commits are read at the most.", minimum=1
 )
@@ -136,8 +136,8 @@ class Reading:
         if format is None:
             raise OptionError(f"Option '{next(iter(named))}' needs the option 'format'.", remedy="Name the format.")
         settings = {name[len(_FORMAT) + 1 :]: value for name, value in named.items()}
-        counted = settings.pop(_COUNTS, "") == "true"
-        return cls(source, own, Messages.named(format, settings, counted=counted), parallelism)
+        counted, lines = (settings.pop(name, "") == "true" for name in (_COUNTS, _LINES))
+        return cls(source, own, Messages.named(format, settings, counted=counted, lines=lines), parallelism)
 
     @property
     def ddl(self) -> str:
