@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.waiting import PATIENCE
 
+from headrace.changes.row import spark_schema
 from headrace.errors import FormatError, OptionError, SinkError
 from headrace.formats.base import Format
-from headrace.formats.messages import change_rows, kafka_columns, table
+from headrace.formats.messages import KAFKA_COLUMNS, kafka_columns
 from headrace.local_rows import local_rows
 from headrace.observe.messages import MessageCounts
 from headrace.observe.progress import ProgressBoard
@@ -47,16 +48,24 @@ class Words(Format):
 
     def decode(self, messages: DataFrame) -> DataFrame:
         text = "cast(value as string)"
-        return change_rows(
-            kafka_columns(messages),
-            {
-                "op": f"if({text} = '#', null, 'c')",
-                "table": table("''", "''", "topic"),
-                "after": f"map('id', substr({text}, 3))",
-            },
-            error=f"case when value is null then 'It is null.' when {text} = '#' or {text} like '+ %' then null "
-            f"else concat('It begins with ', substr({text}, 1, 1), '.') end",
+        problem = (
+            f"case when value is null then 'It is null.' when {text} = '#' or {text} like '+ %' then null "
+            f"else concat('It begins with ', substr({text}, 1, 1), '.') end"
         )
+        kept = ("key", "value")
+        fields = (f"'{n}', {f'if(problem is null, null, {n})' if n in kept else n}" for n in KAFKA_COLUMNS)
+        columns = {
+            "op": f"if(problem is null, if({text} = '#', null, 'c'), 'error')",
+            "table": "if(problem is null, named_struct('database', '', 'schema', '', 'name', topic), null)",
+            "after": f"if(problem is null, map('id', substr({text}, 3)), null)",
+            "position": "concat(lpad(offset, 20, '0'), '/1/')",
+            "capture_time": "timestamp",
+            "message": f"named_struct({', '.join(fields)})",
+            "error": "problem",
+        }
+        rows = kafka_columns(messages).selectExpr("*", f"{problem} as problem")
+        made = ((field, columns.get(field.name, "null")) for field in spark_schema())
+        return rows.selectExpr(*(f"cast({sql} as {f.dataType.simpleString()}) as {f.name}" for f, sql in made))
 
 
 def options(kind: type[Sink], **given: Any) -> Any:
