@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from headrace.apply.fold import full_image, key_of, keyed, old_key_of
 from headrace.apply.survey import TableBatch
 from headrace.changes.texts import canonical_text
-from headrace.changes.typed import literal, quote
+from headrace.changes.typed import laid_over, literal, quote
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -103,7 +103,7 @@ def _round(lacking: DataFrame, changes: DataFrame, table: TableBatch, standing: 
     keeps = "false" if table.truncate_at is not None or standing is None else "true"
     begun = f"struct({_NOTHING} as image, {keeps} as keeps, false as waits, false as gone)"
     afresh = "x.fresh and (x.whole or x.arrived)"
-    over = "map_concat(map_filter(acc.image, (c, v) -> not map_contains_key(x.image, c)), x.image)"
+    over = laid_over("acc.image", "x.image")
     step = (
         f"if(x.deleted, struct({_NOTHING} as image, false as keeps, false as waits, true as gone), "
         f"struct(if({afresh}, x.image, {over}) as image, acc.keeps and not ({afresh}) as keeps, "
@@ -120,8 +120,8 @@ def _round(lacking: DataFrame, changes: DataFrame, table: TableBatch, standing: 
     )
     own = set(table.schema.key)
     key_names = f"array({', '.join(literal(name) for name in table.schema.key)})"
-    less = f"not map_contains_key(_full, c) and not array_contains({key_names}, c)"
-    states = states.withColumn("_full", sf.expr(f"map_concat(map_filter(s.image, (c, v) -> {less}), _full)"))
+    less = f"(c, v) -> not array_contains({key_names}, c)"
+    states = states.withColumn("_full", sf.expr(laid_over(f"map_filter(s.image, {less})", "_full")))
     states = states.withColumn("_known", sf.expr(f"not s.waits and not s.gone and size(_full) >= {table.own_columns}"))
     if standing is not None:
         kinds = {field.name: field for field in standing.schema["row"].dataType.fields}  # type: ignore[attr-defined]
@@ -140,7 +140,7 @@ def _round(lacking: DataFrame, changes: DataFrame, table: TableBatch, standing: 
         true_then = "(since is null or since < position) and (until is null or until >= position)"
         needed = f"s.keeps and not s.waits and not _known and {here} and {true_then}"
         states = states.join(old, sf.expr(needed), "left")
-        over = f"map_concat(map_filter(stood, (c, v) -> {less}), _full)"
+        over = laid_over(f"map_filter(stood, {less})", "_full")
         states = states.withColumn("_full", sf.expr(f"if(stood is null, _full, {over})"))
         states = states.withColumn("_known", sf.expr("_known or stood is not null"))
     return states.withColumn("after", sf.expr("if(_known, _full, after)")).select(*lacking.columns, "_known")

@@ -15,7 +15,7 @@ from headrace.apply.survey import TableBatch, survey
 from headrace.changes.row import spark_schema
 from headrace.changes.table import TableSchema
 from headrace.changes.texts import text_image
-from headrace.changes.typed import literal, quote, typed_value
+from headrace.changes.typed import literal, quote, texts_in_order, typed_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -41,11 +41,9 @@ def change_log(rows: DataFrame, table: TableBatch, position_column: str) -> Data
     return (
         rows.where(f"op in ('r', 'c', 'u', 'd', 't') and {table.same}")
         .selectExpr("*", f"{image} as image")
+        .selectExpr("*", f"{texts_in_order('image', table.schema.columns)} as texts")
         .selectExpr(
-            *(
-                f"{typed_value(f'image[{literal(column.name)}]', column)} as {quote(column.name)}"
-                for column in table.schema.columns
-            ),
+            *typed_columns("texts", table.schema.columns),
             f"position as {quote(position_column)}",
             f"op as {OPERATION}",
             f"event_time as {EVENT_TIME}",

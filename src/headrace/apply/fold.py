@@ -24,7 +24,7 @@ from headrace.apply.sequence import disordered
 from headrace.apply.survey import TableBatch
 from headrace.changes.refusal import Mark
 from headrace.changes.table import Column
-from headrace.changes.typed import literal, quote, typed_image, typed_value
+from headrace.changes.typed import laid_over, literal, texts_in_order, typed_columns, typed_struct, typed_value
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -51,10 +51,12 @@ def fold(rows: DataFrame, table: TableBatch, *, ignore_nulls: bool = False) -> D
 
 def upserts(rows: DataFrame, table: TableBatch) -> DataFrame:
     """The rows of a batch in which no key comes twice (`TableBatch.initial`), in `fold`'s form without its cost."""
-    return rows.where(table.where).selectExpr(
+    columns = table.schema.columns
+    texts = rows.where(table.where).selectExpr("position", f"{texts_in_order('after', columns)} as texts")
+    return texts.selectExpr(
         "'upsert' as op",
         "position",
-        f"{typed_image('after', table.schema)} as row",
+        f"{typed_struct('texts', columns)} as row",
         "cast(null as array<string>) as present",
         "true as whole",
     )
@@ -129,7 +131,7 @@ def old_key_of(column: Column) -> str:
 def full_image(image: str, table: TableBatch, *, ignore_nulls: bool = False) -> str:
     """Spark SQL for the image of a change of key, which takes what it does not say from the image before it."""
     enough = "before is null" if ignore_nulls else f"before is null or size(after) >= {table.own_columns}"
-    return f"if({enough}, after, map_concat(map_filter(before, (c, v) -> not map_contains_key({image}, c)), {image}))"
+    return f"if({enough}, after, {laid_over('before', image)})"
 
 
 def _key_value(name: str) -> str:
@@ -158,10 +160,10 @@ def _fold_whole(changes: DataFrame, table: TableBatch) -> DataFrame:
         numbered = numbered.selectExpr("*", f"lead(position) {newest_first} as earlier")
         wanted = f"if({disordered('earlier', 'position')}, {Mark.NO_ORDER.sql}, nth = 1)"
     last = numbered.where(wanted)
-    return last.selectExpr(
+    return with_texts(last, "image", table).selectExpr(
         "if(deleted, 'delete', 'upsert') as op",
         "position",
-        f"{row_of('image', table)} as row",
+        f"{row_of(table)} as row",
         "cast(null as array<string>) as present",
         "deleted or whole as whole",
     )
@@ -182,7 +184,7 @@ def _fold_partial(changes: DataFrame, table: TableBatch) -> DataFrame:
         f"struct(true as deleted, {nothing}, false as whole, false as keeps, false as newest), "
         "struct(false as deleted, "
         "if(x.newest or (x.fresh and x.whole), x.image, "
-        "map_concat(map_filter(acc.image, (c, v) -> not map_contains_key(x.image, c)), x.image)) as image, "
+        f"{laid_over('acc.image', 'x.image')}) as image, "
         "acc.whole or x.whole as whole, acc.keeps and not (x.fresh and x.whole) as keeps, "
         "x.newest or (acc.newest and not (x.fresh and x.whole)) as newest))"
     )
@@ -202,20 +204,21 @@ def _fold_partial(changes: DataFrame, table: TableBatch) -> DataFrame:
             f"aggregate(history, {state}, (acc, x) -> {step}) as s",
         )
     )
-    return folded.selectExpr(
+    return with_texts(folded, "s.image", table).selectExpr(
         "if(s.deleted, 'delete', 'upsert') as op",
         "position",
-        f"{row_of('s.image', table)} as row",
+        f"{row_of(table)} as row",
         "if(s.deleted or s.newest or not s.keeps, null, map_keys(s.image)) as present",
         "s.deleted or s.whole as whole",
     )
 
 
-def row_of(image: str, table: TableBatch) -> str:
-    """The struct of all columns: key columns from the typed key, which every change has, the rest from the image."""
+def with_texts(changes: DataFrame, image: str, table: TableBatch) -> DataFrame:
+    """The rows with one column more, `texts`: what an image says, in the order of the table's columns."""
+    return changes.selectExpr("*", f"{texts_in_order(image, table.schema.columns)} as texts")
+
+
+def row_of(table: TableBatch) -> str:
+    """The struct of all columns: key columns from the typed key, which every change has, the rest from the `texts`."""
     keys = {name: f"k{number}" for number, name in enumerate(table.schema.key)}
-    fields = ", ".join(
-        f"{keys.get(column.name) or typed_value(f'{image}[{literal(column.name)}]', column)} as {quote(column.name)}"
-        for column in table.schema.columns
-    )
-    return f"struct({fields})"
+    return f"struct({', '.join(typed_columns('texts', table.schema.columns, keys))})"

@@ -24,11 +24,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from headrace.apply.fold import keyed, row_of
+from headrace.apply.fold import keyed, row_of, with_texts
 from headrace.apply.sequence import disordered
 from headrace.apply.survey import TableBatch
 from headrace.changes.refusal import Mark
-from headrace.changes.typed import literal, quote
+from headrace.changes.typed import literal, quote, said_in_order
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -51,10 +51,10 @@ def change_events(rows: DataFrame, table: TableBatch, *, ignore_nulls: bool = Fa
     found = keyed(rows.where(replace(table, truncate_at=None).where), table, ignore_nulls=ignore_nulls)
     says_all = "newest or (fresh and whole)"
     present = f"if(deleted or {says_all}, null, map_keys(image))" if table.partial or ignore_nulls else "null"
-    return found.selectExpr(
+    return with_texts(found, "image", table).selectExpr(
         f"{AT} as at",
         "deleted",
-        f"{row_of('image', table)} as row",
+        f"{row_of(table)} as row",
         f"cast({present} as array<string>) as present",
         "whole",
         f"{NEW} as origin",
@@ -114,14 +114,18 @@ def ordered(events: DataFrame, key: Sequence[str], columns: Sequence[str], track
         unclear = disordered("earlier_position", "at.position", strict=True)
         one = one.selectExpr("*", f"{earlier} as earlier_position")
         one = one.where(f"if({unclear}, {Mark.NO_ORDER.sql}, true)").drop("earlier_position")
-    lives = one.selectExpr("*", f"sum(cast(deleted as int)) over (partition by {keys} order by at) as life")
+    lives = one.selectExpr(
+        "*",
+        f"sum(cast(deleted as int)) over (partition by {keys} order by at) as life",
+        f"{said_in_order('present', columns)} as says",
+    )
     since = f"over (partition by {keys}, life order by at)"
     fields = ", ".join(
         f"row.{quote(name)} as {quote(name)}"
         if name in key
-        else f"last(if(deleted or (present is not null and not array_contains(present, {literal(name)})), null, "
+        else f"last(if(deleted or not coalesce(says[{place}], true), null, "
         f"struct(row.{quote(name)} as v)), true) {since}.v as {quote(name)}"
-        for name in columns
+        for place, name in enumerate(columns)
     )
     filled = lives.selectExpr(
         "at",

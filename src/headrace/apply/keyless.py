@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headrace.apply.survey import TableBatch
-from headrace.changes.typed import literal, quote, typed_value
+from headrace.changes.typed import quote, texts_in_order, typed_columns
 from headrace.errors import SchemaError
 
 if TYPE_CHECKING:
@@ -41,13 +41,15 @@ def fold_keyless(rows: DataFrame, table: TableBatch) -> DataFrame:
         )
     changes = rows.where(table.where)
     if table.inserts_only:
-        return changes.selectExpr("'insert' as op", "position", "1L as occurrences", f"{_row('after', table)} as row")
+        texts = changes.selectExpr("position", f"{texts_in_order('after', table.schema.columns)} as texts")
+        return texts.selectExpr("'insert' as op", "position", "1L as occurrences", f"{_row(table)} as row")
     values = ", ".join(f"row.{quote(column.name)}" for column in table.schema.columns)
     signed = changes.selectExpr(
         "position",
         "explode(filter(array(struct(1 as sign, after as image), struct(-1 as sign, before as image)), "
         "x -> if(x.sign = 1, op in ('r', 'c', 'u'), op in ('u', 'd')))) as one",
-    ).selectExpr("position", "one.sign as sign", f"{_row('one.image', table)} as row")
+    ).selectExpr("position", "one.sign as sign", f"{texts_in_order('one.image', table.schema.columns)} as texts")
+    signed = signed.selectExpr("position", "sign", f"{_row(table)} as row")
     netted = signed.selectExpr(
         "*",
         f"sum(sign) over (partition by {values}) as net",
@@ -60,9 +62,5 @@ def fold_keyless(rows: DataFrame, table: TableBatch) -> DataFrame:
     )
 
 
-def _row(image: str, table: TableBatch) -> str:
-    fields = ", ".join(
-        f"{typed_value(f'{image}[{literal(column.name)}]', column)} as {quote(column.name)}"
-        for column in table.schema.columns
-    )
-    return f"struct({fields})"
+def _row(table: TableBatch) -> str:
+    return f"struct({', '.join(typed_columns('texts', table.schema.columns))})"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from headrace.changes.table import Column, TableSchema
@@ -40,19 +41,74 @@ def typed_value(text: str, column: Column) -> str:
     return f"cast({text} as {kind})"
 
 
-def typed_image(image: str, schema: TableSchema) -> str:
-    """Spark SQL for a whole image map as a struct of typed columns; null where the map is null.
+def typed_columns(texts: str, columns: Iterable[Column], known: Mapping[str, str] | None = None) -> list[str]:
+    """Spark SQL for each column of a structure, typed, from the texts of an image in order (`texts_in_order`).
 
-    A column that the map does not carry is null in the struct: look at `map_contains_key`, or `*_absent`, to tell it
-    from NULL.
+    Args:
+        texts: the name of the column with the texts.
+        columns: the structure.
+        known: SQL for columns whose typed values are known otherwise.
     """
-    if not schema.columns:
-        return "cast(null as struct<>)"
-    fields = ", ".join(
-        f"{typed_value(f'{image}[{literal(column.name)}]', column)} as {quote(column.name)}"
-        for column in schema.columns
+    known = known or {}
+    return [
+        f"{known.get(column.name) or typed_value(f'{texts}[{place}]', column)} as {quote(column.name)}"
+        for place, column in enumerate(columns)
+    ]
+
+
+def typed_struct(texts: str, columns: Iterable[Column], known: Mapping[str, str] | None = None) -> str:
+    """Spark SQL for a whole image as a struct of typed columns; null where the image, and so its texts, is null."""
+    return f"if({texts} is null, null, struct({', '.join(typed_columns(texts, columns, known))}))"
+
+
+def texts_in_order(image: str, columns: Iterable[Column]) -> str:
+    """Spark SQL for the texts of an image map as an array, each column of a structure at its place.
+
+    Columns that the image does not carry are null there, as NULL is; what it carries beside them stands behind them.
+    Null where the image is null. Select it under a name before it is used: a look-up by name walks through the keys of
+    a map, so that looking up every column of a wide table is quadratic, and computing this for every column too.
+    """
+    names = [column.name for column in columns]
+    if not names:
+        return f"if({image} is null, null, cast(array() as array<string>))"
+    # Most images have the columns of the structure in its order: then nothing is looked up at all.
+    return (
+        f"if(map_keys({image}) = {_array(names)}, map_values({image}), "
+        f"map_values(map_zip_with({_every(names)}, {image}, (k, x, y) -> y)))"
     )
-    return f"if({image} is null, null, struct({fields}))"
+
+
+def said_in_order(said: str, names: Sequence[str]) -> str:
+    """Spark SQL for an array of booleans: at each name's place, whether an array of names has it. Null stays null."""
+    if not names:
+        return f"if({said} is null, null, cast(array() as array<boolean>))"
+    whole = f"map_from_arrays({said}, {said})"
+    return f"map_values(map_zip_with({_every(names)}, {whole}, (k, x, y) -> y is not null))"
+
+
+def in_order(image: str, names: Sequence[str]) -> str:
+    """Spark SQL for an image map with those of the named columns that it carries, in this order."""
+    placed = f"map_zip_with({_every(names)}, {_wrapped(image)}, (k, x, y) -> if(x, y, null))"
+    return f"transform_values(map_filter({placed}, (k, y) -> y is not null), (k, y) -> y.v)"
+
+
+def laid_over(under: str, over: str) -> str:
+    """Spark SQL for what two image maps say together: where both say a column, the second. Null where one is null."""
+    return f"map_zip_with({under}, {_wrapped(over)}, (k, x, y) -> if(y is null, x, y.v))"
+
+
+def _array(names: Sequence[str]) -> str:
+    return f"array({', '.join(map(literal, names))})"
+
+
+def _every(names: Sequence[str]) -> str:
+    """A map with these keys in this order; Spark finds keys by their hashes when it puts two maps together."""
+    return f"map_from_arrays({_array(names)}, array_repeat(true, {len(names)}))"
+
+
+def _wrapped(image: str) -> str:
+    """The map with its values in structs, so that NULL is something and absent is nothing."""
+    return f"transform_values({image}, (k, v) -> struct(v as v))"
 
 
 def typed(changes: DataFrame, table_schema: TableSchema) -> DataFrame:
@@ -72,17 +128,18 @@ def typed(changes: DataFrame, table_schema: TableSchema) -> DataFrame:
     """
     from pyspark.sql.functions import expr
 
-    id = table_schema.id
-    names = ", ".join(literal(column.name) for column in table_schema.columns)
-    replaced = {}
+    id, columns = table_schema.id, table_schema.columns
+    names = ", ".join(literal(column.name) for column in columns)
+    texts, replaced = {}, {}
     for image in ("before", "after"):
-        replaced[image] = expr(typed_image(image, table_schema))
+        texts[f"_{image}_texts"] = expr(texts_in_order(image, columns))
+        replaced[image] = expr(typed_struct(f"_{image}_texts", columns) if columns else "cast(null as struct<>)")
         replaced[f"{image}_absent"] = expr(
-            f"if({image} is null or size({image}) = {len(table_schema.columns)}, {image}_absent, "
+            f"if({image} is null or size({image}) = {len(columns)}, {image}_absent, "
             f"array_except(array({names}), map_keys({image})))"
         )
     of_table = (
         f"op not in ('schema') and table.schema <=> {literal(id.schema)} and table.name <=> {literal(id.name)}"
         + (f" and table.database <=> {literal(id.database)}" if id.database else "")
     )
-    return changes.where(of_table).withColumns(replaced)
+    return changes.where(of_table).withColumns(texts).withColumns(replaced).drop(*texts)

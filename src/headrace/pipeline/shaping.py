@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from headrace.changes import TableId, TableSchema
 from headrace.changes.refusal import refusal
-from headrace.changes.typed import literal
+from headrace.changes.typed import laid_over, literal
 from headrace.errors import HeadraceError, OptionError, SchemaError
 from headrace.formats.encoding import has_struct_images
 from headrace.local_rows import local_rows
@@ -400,10 +400,7 @@ def _filtered(
     )
     decided = decided.selectExpr("*", f"{decision} as f_do").where("f_do <> 'drop'")
     # A row that enters is told whole, as far as its two images say it.
-    whole = (
-        "if(f_do = 'c' and op = 'u', map_concat(map_filter(before, (k, v) -> not map_contains_key(after, k)), after), "
-        "after)"
-    )
+    whole = f"if(f_do = 'c' and op = 'u', {laid_over('before', 'after')}, after)"
     no_keys = "cast(null as array<string>)"
     keys = by_plan(lambda plan: f"array({_names(plan.source.key)})" if plan.source.key else None, no_keys)
     own = "if(f_do = 'c', after, before)"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from headrace.changes import Column, LogicalType, TableSchema
 from headrace.changes.texts import canonical_text
-from headrace.changes.typed import literal, quote, typed_value
+from headrace.changes.typed import in_order, literal, quote, typed_value
 from headrace.errors import OptionError
 from headrace.options import bare, is_optional
 from headrace.pipeline.expressions import Expression, read_expression, unknown_column
@@ -137,10 +137,7 @@ class TableTransform:
         if [*self._kept, *(one.name for one in self.made)] == order:
             return new
         # A column that was replaced stands in its old place.
-        return (
-            f"transform(array({new}), m -> map_from_entries(transform(filter(array({_literals(order)}), "
-            "n -> map_contains_key(m, n)), n -> named_struct('key', n, 'value', m[n]))))[0]"
-        )
+        return in_order(new, order)
 
     def changed(self, changed: str) -> str:
         """Spark SQL for the names of changed columns."""

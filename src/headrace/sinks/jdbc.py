@@ -25,7 +25,7 @@ from headrace.apply import (
 )
 from headrace.changes.refusal import Mark
 from headrace.changes.table import Column, TableId, TableSchema
-from headrace.changes.typed import literal, quote
+from headrace.changes.typed import quote, said_in_order
 from headrace.changes.types import LogicalType
 from headrace.errors import OptionError, SchemaError, SinkError
 from headrace.options import Option, Options
@@ -357,12 +357,9 @@ def folded_rows(rows: DataFrame, table: TableBatch) -> DataFrame:
         ours = ["if(op = 'delete', 'd', 'i') as o", "position as p", "cast(null as string) as m", "occurrences as n"]
     else:
         folded = upserts(rows, table) if table.initial else fold(rows, table)
-        written = [
-            f"if(array_contains(present, {literal(column.name)}), '1', '0')"
-            for column in table.schema.columns
-            if column.name not in table.schema.key
-        ]
-        mask = f"if(present is null, null, concat({', '.join(written)}))" if written and table.partial else "null"
+        rest = [column.name for column in table.schema.columns if column.name not in table.schema.key]
+        says = f"array_join(transform({said_in_order('present', rest)}, said -> if(said, '1', '0')), '')"
+        mask = says if rest and table.partial else "null"
         ours = [
             "if(op = 'delete', 'd', if(whole, 'u', 'p')) as o",
             "position as p",

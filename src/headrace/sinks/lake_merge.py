@@ -11,7 +11,7 @@ from uuid import uuid4
 
 from headrace.apply import TableBatch, disordered, fold, fold_keyless, upserts
 from headrace.changes.refusal import Mark
-from headrace.changes.typed import literal, quote
+from headrace.changes.typed import literal, quote, said_in_order
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -117,14 +117,15 @@ def merge_folded(
     rest = [name for name in values.columns if name not in values.key]
     sets = {quote(name): values.of(name) for name in rest}
     if partial:
+        folded = folded.selectExpr("op", "position", "row", f"{said_in_order('present', rest)} as says", "whole")
         sets = {
-            name: f"if(s.present is null or array_contains(s.present, {literal(plain)}), {value}, t.{name})"
-            for (name, value), plain in zip(sets.items(), rest, strict=True)
+            name: f"if(s.says is null or s.says[{place}], {value}, t.{name})"
+            for place, (name, value) in enumerate(sets.items())
         }
     inserts = {quote(name): values.of(name) for name in values.columns}
     own, missing = quote(values.position), Mark.ROW_MISSING.sql
     strict = partial and not values.insert_partial
-    sets[own] = f"if(s.whole or s.present is not null, s.position, {missing})" if strict else "s.position"
+    sets[own] = f"if(s.whole or s.says is not null, s.position, {missing})" if strict else "s.position"
     inserts[own] = f"if(s.whole, s.position, {missing})" if strict else "s.position"
     on = f"{within} and {values.same_key}" if within else values.same_key
 
