@@ -8,6 +8,7 @@ from headrace.apply.carry import carried
 from headrace.apply.change_log import change_log
 from headrace.apply.fold import fold, upserts
 from headrace.apply.keyless import fold_keyless
+from headrace.apply.parts import parted
 from headrace.apply.sequence import disordered, no_order, sequenced
 from headrace.apply.survey import TableBatch, survey, under_new_names
 
@@ -19,6 +20,7 @@ __all__ = [
     "fold",
     "fold_keyless",
     "no_order",
+    "parted",
     "sequenced",
     "survey",
     "under_new_names",

@@ -18,6 +18,7 @@ from headrace.apply import (
     fold,
     fold_keyless,
     no_order,
+    parted,
     sequenced,
     survey,
     under_new_names,
@@ -213,7 +214,10 @@ class JdbcSink(Sink):
             return
         targets, works = self._look(tables, batch)
         workers = self.settings["max_parallel_tables"]
-        side_by_side(spark, works, lambda work: self._bring(rows, *work, targets, batch), workers=workers)
+        with parted(rows, tables) as rows_of:
+            side_by_side(
+                spark, works, lambda work: self._bring(rows_of(work[0]), *work, targets, batch), workers=workers
+            )
 
     @property
     def keeps_tables(self) -> bool:

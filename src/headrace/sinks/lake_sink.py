@@ -10,7 +10,17 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from headrace import faultpoints
-from headrace.apply import TableBatch, carried, change_log, history, no_order, sequenced, survey, under_new_names
+from headrace.apply import (
+    TableBatch,
+    carried,
+    change_log,
+    history,
+    no_order,
+    parted,
+    sequenced,
+    survey,
+    under_new_names,
+)
 from headrace.apply.change_log import ABSENT, BEFORE, EVENT_TIME, OPERATION, rows_left
 from headrace.changes.refusal import Mark
 from headrace.changes.table import TableId, TableSchema
@@ -118,7 +128,10 @@ class LakeSink(Sink):
         _refuse_shared(target for _, target in targets)
         works = side_by_side(spark, targets, lambda found: self._look(*found, batch), workers=workers)
         looked = [(found, work) for found, work in zip(targets, works, strict=True) if work is not None]
-        side_by_side(spark, looked, lambda found: self._bring_to_end(rows, *found, batch), workers=workers)
+        with parted(rows, tables) as rows_of:
+            side_by_side(
+                spark, looked, lambda found: self._bring_to_end(rows_of(found[0][0]), *found, batch), workers=workers
+            )
 
     @property
     def keeps_tables(self) -> bool:
