@@ -13,9 +13,9 @@ from headrace.changes.typed import literal
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-FEW_TABLES = 6
+FEW_TABLES = 16
 """Up to how many tables looking through all rows for each of them costs less than sorting the rows."""
-FEW_ROWS = 20_000
+FEW_ROWS = 100_000
 """Up to how many rows looking through them is nothing beside the commit of a table."""
 _PART = 250_000
 
