@@ -452,12 +452,13 @@ def test_the_last_change_of_each_captured_transaction_is_told(sizes: list[int], 
             wanted.append(n == size - 1)
         if edges:
             rows.append({"op": "end", "position": f"{number:020}/z/", "transaction": block})
-    assert [headers["transactionLastEvent"] for headers in headers_of(rows)] == wanted
+    whole = headers_of(rows)
+    assert [headers["transactionLastEvent"] for headers in whole] == wanted
     batch = change_batch(rows).append_column("has_types", pa.array([True] * len(rows)))
     codec = arrow_format("qlik_json").encoder(Facts((TABLE,)))
     cut = [part for at in range(0, len(rows), step) for part in codec.feed(batch.slice(at, step))]
     values = pa.concat_batches([*cut, *codec.finish()]).column("value").to_pylist()
-    assert [json.loads(value)["message"]["headers"]["transactionLastEvent"] for value in values] == wanted
+    assert [json.loads(value)["message"]["headers"] for value in values] == whole
 
 
 def test_metadata_has_the_fields_of_the_data_and_headers_the_structures_id_on_request() -> None:

@@ -43,10 +43,9 @@ class Counter:
         begin = np.maximum.accumulate(np.where(first, np.arange(order.size), 0))
         count = np.empty(order.size, np.int64)
         count[order] = np.arange(order.size) - begin + 1
-        for row in order[first]:
-            known = self._last.get(tables[table[row]])
-            if known is not None and known[0] == words[commit[row]]:
-                count[group == group[row]] += known[1]
+        for number, known in ((n, self._last.get(id)) for n, id in enumerate(tables)):
+            if known is not None and known[0] in words:
+                count[group == number * len(words) + words.index(known[0])] += known[1]
         # The last row of each table says where its next ones go on.
         _, ends = np.unique(table[::-1], return_index=True)
         for row in table.size - 1 - ends:
