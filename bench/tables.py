@@ -163,7 +163,7 @@ def measured(work: Callable[[], object], runs: int) -> Cost:
 
 def jobs(spark: SparkSession) -> int:
     """How many jobs there have been: the number of the next one."""
-    return int(spark.sparkContext._jsc.sc().dagScheduler().nextJobId().get())
+    return int(spark.sparkContext._jsc.sc().dagScheduler().nextJobId())
 
 
 def schema(number: int, width: int) -> TableSchema:
