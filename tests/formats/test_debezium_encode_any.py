@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql.functions import expr
 
 from headrace.changes import Column, LogicalType, TableId, TableSchema
-from headrace.changes.typed import literal, typed_image
+from headrace.changes.typed import literal, texts_in_order, typed_struct
 from headrace.errors import OptionError
 from headrace.formats.convert import encode
 
@@ -324,7 +324,7 @@ def structs(frame: Any) -> Any:
     columns = {}
     for image in ("before", "after"):
         absent = f"array_except({names}, map_keys({image}))"
-        columns[image] = expr(typed_image(image, TYPED))
+        columns[image] = expr(typed_struct(texts_in_order(image, TYPED.columns), TYPED.columns))
         columns[f"{image}_absent"] = expr(f"if(size({absent}) > 0, {absent}, null)")
     return frame.where("op <> 'schema'").withColumns(columns)
 

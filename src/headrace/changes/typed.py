@@ -83,7 +83,8 @@ def said_in_order(said: str, names: Sequence[str]) -> str:
     if not names:
         return f"if({said} is null, null, cast(array() as array<boolean>))"
     whole = f"map_from_arrays({said}, {said})"
-    return f"map_values(map_zip_with({_every(names)}, {whole}, (k, x, y) -> y is not null))"
+    # Names that are none of these stand behind them.
+    return f"slice(map_values(map_zip_with({_every(names)}, {whole}, (k, x, y) -> y is not null)), 1, {len(names)})"
 
 
 def in_order(image: str, names: Sequence[str]) -> str:
