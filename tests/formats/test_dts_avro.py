@@ -31,6 +31,7 @@ from samples import samples_of
 
 import headrace
 from headrace.changes import Column, LogicalType, TableId, TableSchema
+from headrace.formats.dts.values import date_time as exactly
 from headrace.local_rows import local_rows
 
 ONE = [integer(1)]
@@ -188,6 +189,26 @@ VALUES: list[tuple[str, int, Any, str | None, str]] = [
     ("Oracle", 23, typed("BinaryObject", "RAW", b"\x01"), "AQ==", "bytes"),
     ("Oracle", 96, typed("BinaryObject", "ROWID", b"AAAB"), "AAAB", "string"),
 ]  # fmt: skip
+
+
+def test_all_times_at_once_are_spelled_as_one_by_one() -> None:
+    rng = random.Random(16)
+    some = [
+        [
+            rng.choice([None, *edges])
+            for edges in (
+                [0, 1, 1999, 2024, 9999, 10_000], [0, 2, 12, 13], [0, 1, 29, 31], [0, 23, 24, 99, 100, -1],
+                [0, 59, 60, -1], [0, 59, 99], [0, 1, 999_999, 1_000_000, 999_999_999],
+            )
+        ]
+        for _ in range(3000)
+    ]  # fmt: skip
+    for source, micro in (("MySQL", True), ("Oracle", False)):
+        records = [record("INSERT", None, [date_time(*parts)], source=source) for parts in some]
+        found = rows_without_spark(records)
+        for parts, row in zip(some, [row for row in found if row.op in ("c", "error")], strict=True):
+            text, _ = exactly(parts, micro)
+            assert (None if row.op == "error" else row.after["c0"]) == text, parts
 
 
 def test_values_and_types() -> None:

@@ -190,19 +190,26 @@ class ValueReader:
         clock = given[3] & (hour >= 0) & (hour < 24) & (minute >= 0) & (minute < 60) & (second >= 0) & (second < 60)
         whole = has_day & clock & (fraction == 0)
         micros = has_day & clock & micro & (fraction > 0) & (fraction <= 999_999)
+        nanos = has_day & clock & ~micros & (fraction > 0) & (fraction <= 999_999_999)
+        small = (parts[3:6] >= 0).all(axis=0) & (parts[3:6] <= 99).all(axis=0)
+        plain_clock = ~given[:3].any(axis=0) & given[3:6].all(axis=0) & small & (fraction == 0)
         spelled = (
-            (plain_day, b"0000-00-00", "D", 3),
-            (whole, b"0000-00-00 00:00:00", "l", 6),
-            (micros, b"0000-00-00 00:00:00.000000", "l", 7),
+            (plain_day, b"0000-00-00", "D", slice(3)),
+            (plain_clock, b"00:00:00", "T", slice(3, 6)),
+            (whole, b"0000-00-00 00:00:00", "l", slice(6)),
+            (micros, b"0000-00-00 00:00:00.000000", "l", slice(7)),
+            (nanos, b"0000-00-00 00:00:00.000000000", "L", slice(7)),
         )
         forms = np.full(at.size, "t", "U1")
         order, texts = [], []
-        for mask, template, form, count in spelled:
+        plain = np.zeros(at.size, bool)
+        for mask, template, form, written in spelled:
+            plain |= mask
             chosen = np.flatnonzero(mask)
             forms[chosen] = form
             order.append(chosen)
-            texts.append(fixed_texts(template, [part[chosen] for part in parts[:count]]))
-        others = np.flatnonzero(~(plain_day | whole | micros))
+            texts.append(fixed_texts(template, [part[chosen] for part in parts[written]]))
+        others = np.flatnonzero(~plain)
         made = [
             date_time([int(v) if g else None for v, g in zip(parts[:, n], given[:, n], strict=True)], bool(micro[n]))
             for n in others
@@ -256,12 +263,13 @@ class ValueReader:
         forms = np.full(rows.size, "t", "U1")
         if not boolean.any():
             return texts, forms
-        found = texts.to_pylist()
-        for row in np.flatnonzero(boolean):
-            word = (found[row] or "").lower()
-            if word in _TRUE or word in _FALSE:
-                found[row], forms[row] = "true" if word in _TRUE else "false", "o"
-        return pa.array(found, pa.string()), forms
+        words = pc.utf8_lower(texts.fill_null(""))
+        is_true, is_false = (
+            boolean & pc.is_in(words, pa.array(sorted(found))).to_numpy(zero_copy_only=False)
+            for found in (_TRUE, _FALSE)
+        )
+        forms[is_true | is_false] = "o"
+        return pc.if_else(pa.array(is_true), "true", pc.if_else(pa.array(is_false), "false", texts)), forms
 
     def _empty(self, rows: Array) -> tuple[pa.StringArray, Array | str]:
         symbols = self.tape.numbers(self.at[rows])
