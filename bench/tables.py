@@ -123,7 +123,8 @@ def small(spark: SparkSession, format: str, count: int, runs: int) -> None:
     """What a format adds to a batch of 100 messages."""
     rows = changes(spark, count, 10, 100, 0, 1).cache()
     structures = [schema(number, 10) for number in range(count)]
-    sent = encode(rows, format=format, schema=structures).where("value is not null")
+    options = {"topic_prefix": "server"} if format.startswith("debezium") else {}
+    sent = encode(rows, format=format, schema=structures, **options).where("value is not null")
     messages = sent.selectExpr(
         "topic", "0 as partition", "monotonically_increasing_id() as offset",
         "timestamp'2026-01-01 00:00:02Z' as timestamp", "key", "value", "headers",
@@ -132,7 +133,7 @@ def small(spark: SparkSession, format: str, count: int, runs: int) -> None:
         "messages": lambda: messages.select("*"),
         "decode": lambda: decode(messages, format=format),
         "rows": lambda: rows.select("*"),
-        "encode": lambda: encode(rows, format=format, schema=structures),
+        "encode": lambda: encode(rows, format=format, schema=structures, **options),
     }
     times: dict[str, list[float]] = {name: [] for name in subjects}
     for run in range(3 * runs + 3):
