@@ -15,7 +15,8 @@ from headrace.changes import Column, LogicalType
 from headrace.formats.debezium.floats import java_texts
 from headrace.formats.debezium.wire_types import ValueModes, wire_type
 from headrace.formats.debezium.written import Spelled, odd_texts
-from headrace.wire.json_rows import ODD, Cells, JsonColumn, JsonColumns
+from headrace.wire.json_columns import ODD, JsonColumn, JsonColumns
+from headrace.wire.json_rows import Cells
 from headrace.wire.spans import Array
 
 MODES = [

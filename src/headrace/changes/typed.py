@@ -64,7 +64,7 @@ def typed_struct(texts: str, columns: Iterable[Column], known: Mapping[str, str]
 def texts_in_order(image: str, columns: Iterable[Column]) -> str:
     """Spark SQL for the texts of an image map as an array, each column of a structure at its place.
 
-    Columns that the image does not carry are null there, as NULL is; what it carries beside them stands behind them.
+    A column that the image does not carry is null there, just as NULL is. Columns that the structure lacks come last.
     Null where the image is null. Select it under a name before it is used: a look-up by name walks through the keys of
     a map, so that looking up every column of a wide table is quadratic, and computing this for every column too.
     """

@@ -203,9 +203,10 @@ class Source(ABC):
     def structures_in(self, slice: Slice) -> Sequence[TableSchema]:
         """The structures that the rows of a slice follow; asks nobody. Runs in executors.
 
-        Only where `knows_structures` says so.
+        Raises:
+            TypeError: this source learns structures while it reads, as `knows_structures` says.
         """
-        raise NotImplementedError
+        raise TypeError(f"Source '{self.name}' learns structures while it reads.")
 
     def health(self, offset: Offset | None = None) -> Health:
         """Whether the source still captures, up to when, and how long what it captured is kept. Runs in the driver.

@@ -1,7 +1,7 @@
 """Avro messages of many schemas, read onto the tape that the same JSON would give: what reads JSON reads them too.
 
 Records have names, whole numbers are digits, bytes base64, symbols of enums texts. Texts stay where the messages have
-them, and objects and arrays are written as JSON only where their text is asked for.
+them, and an object or array becomes JSON text only where something needs its text.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ def changed(
                 other = guess + step
                 if other >= end:
                     other -= end - first
-                if _same_text(old_names, k, new_names, new.names[U(other)]):
+                if same_text(old_names, k, new_names, new.names[U(other)]):
                     found = other
                     break
             if found < 0:
@@ -48,12 +48,12 @@ def changed(
                 continue
             kept[U(e)] = False
             for n in range(named_offsets[r], named_offsets[r + 1]):
-                if _same_text(old_names, k, named, n):
+                if same_text(old_names, k, named, n):
                     kept[U(e)] = True
 
 
 @kernel
-def _same_text(a: TextView, i: Any, b: TextView, j: Any) -> Any:
+def same_text(a: TextView, i: Any, b: TextView, j: Any) -> Any:
     """Whether two texts are equal."""
     size = a.offsets[U(i + 1)] - a.offsets[U(i)]
     if b.offsets[U(j + 1)] - b.offsets[U(j)] != size:
@@ -65,4 +65,4 @@ def _same_text(a: TextView, i: Any, b: TextView, j: Any) -> Any:
 def _same_value(a: TextView, i: Any, b: TextView, j: Any) -> Any:
     if not is_valid(a, i):
         return not is_valid(b, j)
-    return is_valid(b, j) and _same_text(a, i, b, j)
+    return is_valid(b, j) and same_text(a, i, b, j)

@@ -7,26 +7,35 @@ is none. Kernels spell the ordinary text; what they leave is spelled by the call
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from headrace.wire.arrays import TextView, bitmap, text_array, text_view
 from headrace.wire.compiled import kernel
-from headrace.wire.json_writer import is_valid, put_number, put_quoted
-from headrace.wire.names import Names, NameTable, as_data, look_up
-from headrace.wire.spans import Array, U, byte, copy, same, set_bit
+from headrace.wire.image_kernels import same_text
+from headrace.wire.json_columns import (
+    ABSENT,
+    AS_IS,
+    BOOLEAN,
+    CAPITALS,
+    DAY,
+    DECIMAL,
+    FLOAT,
+    NULL,
+    ODD,
+    QUOTED,
+    TIME,
+    WHOLE,
+    ZONED,
+    JsonColumns,
+    Layout,
+)
+from headrace.wire.json_writer import is_valid, put_quoted
+from headrace.wire.names import NameTable, as_data, look_up
+from headrace.wire.spans import Array, U, byte, copy, put_integer, same, set_bit
 from headrace.wire.typed import day_of
-
-ABSENT, NULL = -2, -1
-"""Numbers of texts that say that there is none."""
-
-AS_IS, QUOTED, WHOLE, BOOLEAN, FLOAT, DECIMAL, DAY, TIME, MOMENT, ZONED, CAPITALS, ODD = range(12)
-"""How a column's texts are written: as they are; as strings; as integers of `first` bits; as true or false; as Java
-writes binary numbers of at most `first` digits; as the bytes of a decimal with the scale `first`, in base64; as days
-since 1970; as units of a time, with `first` fraction digits and of `second` bits; the same of a timestamp since 1970;
-as strings without the zeros that end a fraction before a zone; as strings in capitals; one by one, by the caller."""
 
 _RAW, _STRING, _MADE, _CONSTANT, _SKIPPED, _LEFT = range(6)
 _ROOM, _MOST_ROOM = 32, 1 << 28
@@ -34,75 +43,6 @@ _NONE = np.int64(-(2**62))
 _SIXTY_FOUR = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", np.uint8)
 _TRUE, _FALSE = as_data(b"true"), as_data(b"false")
 _LONGEST = np.array([10**n for n in range(19)], np.int64)
-
-
-class JsonColumn(NamedTuple):
-    """A column of a structure.
-
-    Args:
-        column: its name in the rows.
-        name: its name in the objects.
-        code: how its texts are written.
-        first: see the codes.
-        second: see the codes.
-        null: the JSON that stands for null; None where it is left out of the object.
-        absent: the JSON that stands where a row does not carry it; None where it is left out of the object.
-    """
-
-    column: str
-    name: str
-    code: int
-    first: int = 0
-    second: int = 0
-    null: str | None = "null"
-    absent: str | None = "null"
-
-
-class _Layout(NamedTuple):
-    """All columns of all structures as kernels take them; pieces of text are places in `data`, -1 for none."""
-
-    data: Array
-    first: Array
-    count: Array
-    opening: Array
-    closing: Array
-    name: Array
-    null: Array
-    absent: Array
-    code: Array
-    one: Array
-    two: Array
-
-
-class JsonColumns:
-    """The columns of some structures.
-
-    Args:
-        structures: the columns of each, with the texts that open and close its objects.
-    """
-
-    def __init__(self, structures: Sequence[tuple[str, Sequence[JsonColumn], str]]) -> None:
-        pieces: list[bytes] = []
-        size = 0
-
-        def piece(text: str | None) -> tuple[int, int]:
-            nonlocal size
-            if text is None:
-                return 0, -1
-            pieces.append(text.encode())
-            size += len(pieces[-1])
-            return size - len(pieces[-1]), size
-
-        columns = [column for _, found, _ in structures for column in found]
-        count = np.array([len(found) for _, found, _ in structures], np.int64)
-        openings = [piece(opening) for opening, _, _ in structures]
-        closings = [piece(closing) for _, _, closing in structures]
-        names = [piece(column.name) for column in columns]
-        nulls, absent = [piece(c.null) for c in columns], [piece(c.absent) for c in columns]
-        places = (np.array(found, np.int64).reshape(-1, 2) for found in (openings, closings, names, nulls, absent))
-        numbers = (np.array([c[n] for c in columns], np.int64) for n in (2, 3, 4))
-        self.layout = _Layout(as_data(b"".join(pieces)), np.cumsum(count) - count, count, *places, *numbers)
-        self.names = Names([[column.column for column in found] for _, found, _ in structures])
 
 
 class Cells:
@@ -243,7 +183,7 @@ def moved(old: Cells, own: Cells, rows: Array, places: Array, first: Array, coun
 
 @kernel
 def _place(
-    layout: _Layout, table: NameTable, structure: Array, present: Array, entries: Array, names: TextView,
+    layout: Layout, table: NameTable, structure: Array, present: Array, entries: Array, names: TextView,
     texts: TextView, offsets: Array, at: Array,
 ) -> None:  # fmt: skip
     for r in range(present.size):
@@ -268,14 +208,6 @@ def _place(
 
 
 @kernel
-def _same_texts(a: TextView, i: Any, b: TextView, j: Any) -> Any:
-    size = a.offsets[U(i + 1)] - a.offsets[U(i)]
-    if b.offsets[U(j + 1)] - b.offsets[U(j)] != size:
-        return False
-    return same(a.data, a.offsets[U(i)], b.data, b.offsets[U(j)], size)
-
-
-@kernel
 def _find_moved(
     structure: Array, old_present: Array, old_offsets: Array, old_at: Array, old: TextView, own_present: Array,
     own_offsets: Array, own_at: Array, own: TextView, rows: Array, places: Array, first: Array, count: Array,
@@ -292,13 +224,13 @@ def _find_moved(
                 continue
             if a < 0 or b < 0:
                 found[r] = found[r] or a >= 0 or b >= 0
-            elif not _same_texts(old, a, own, b):
+            elif not same_text(old, a, own, b):
                 found[r] = True
 
 
 @kernel
 def _spell(
-    layout: _Layout, structure: Array, present: Array, offsets: Array, at: Array, texts: TextView, as_null: Array,
+    layout: Layout, structure: Array, present: Array, offsets: Array, at: Array, texts: TextView, as_null: Array,
     start: Array, end: Array, how: Array, made: Array,
 ) -> Any:  # fmt: skip
     """Find or make the text of each cell; the number of bytes that were made."""
@@ -347,7 +279,7 @@ def _spell(
                 count = _count(data, i, j, code, layout.one[col])
                 # A number of 32 bits holds no more, and 64 bits no less than `_NONE`.
                 if count != _NONE and (layout.two[col] != 32 or -2147483648 <= count <= 2147483647):
-                    behind = put_number(made, o, count)
+                    behind = put_integer(made, o, count)
             if behind < 0:
                 how[cell] = _LEFT
                 continue
@@ -358,7 +290,7 @@ def _spell(
 
 @kernel
 def _measure(
-    layout: _Layout, structure: Array, present: Array, offsets: Array, data: Array, start: Array, end: Array,
+    layout: Layout, structure: Array, present: Array, offsets: Array, data: Array, start: Array, end: Array,
     how: Array, exactly: Any,
 ) -> Any:  # fmt: skip
     """How many bytes are written: exactly, or at most, which does not look at them."""
@@ -388,7 +320,7 @@ def _measure(
 
 @kernel
 def _write(
-    layout: _Layout, structure: Array, present: Array, offsets: Array, data: Array, made: Array, start: Array,
+    layout: Layout, structure: Array, present: Array, offsets: Array, data: Array, made: Array, start: Array,
     end: Array, how: Array, starts: Array, out: Array, valid: Array,
 ) -> None:  # fmt: skip
     o = np.int64(0)

@@ -16,7 +16,7 @@ import pyarrow as pa
 from headrace.wire.arrays import TextView, bitmap, text_array, text_view
 from headrace.wire.compiled import kernel
 from headrace.wire.json_reader import skip_number
-from headrace.wire.spans import Array, U, copy, set_bit
+from headrace.wire.spans import Array, U, copy, put_integer, set_bit
 
 _PLAIN, _SHORT, _LONG = range(3)
 _QUOTED, _NUMBER = 1, 2
@@ -189,24 +189,6 @@ def put_quoted(out: Array, o: Any, data: Array, i: Any, end: Any) -> Any:
 
 
 @kernel
-def put_number(out: Array, o: Any, v: Any) -> Any:
-    """Write a number; the index behind it."""
-    u = U(v)
-    if v < 0:
-        out[U(o)] = 45
-        o += 1
-        u = U(0) - u
-    size, rest = 1, u // U(10)
-    while rest > U(0):
-        rest //= U(10)
-        size += 1
-    for k in range(size):
-        out[U(o + size - 1 - k)] = U(48) + u % U(10)
-        u //= U(10)
-    return o + size
-
-
-@kernel
 def _put_null(out: Array, o: Any) -> Any:
     out[U(o)] = 110
     out[U(o + 1)] = 117
@@ -315,7 +297,7 @@ def _write_messages(data: Array, starts: Array, ends: Array, how: Array, offsets
             if end < 0:
                 o = _put_null(out, o)
             elif how[p] == _NUMBER:
-                o = put_number(out, o, i)
+                o = put_integer(out, o, i)
             elif how[p] == _QUOTED:
                 o = put_quoted(out, o, data, i, end)
             else:
@@ -342,7 +324,7 @@ def _write_members(
                 o += 1
             o = copy(out, o, names.data, names.offsets[p], names.offsets[p + 1] - names.offsets[p])
             if how[p] == _NUMBER:
-                o = put_number(out, o, i)
+                o = put_integer(out, o, i)
             elif how[p] == _QUOTED:
                 o = put_quoted(out, o, data, i, end)
             else:

@@ -62,7 +62,7 @@ class _Side:
         return made
 
     def _resolved(self, heads: list[bytes]) -> list[Resolved]:
-        """What heads stand for. One whose schema is not there is asked for again in the next batch."""
+        """The schemas that heads name. One that the registry lacks is looked for again in the next batch."""
         asked = [head for head in heads if head not in self._known]
         if not asked:
             return [self._known[head] for head in heads]

@@ -46,7 +46,7 @@ def of_timestamp(text: str, digits: int) -> int | None:
 
 
 def nearest_timestamp(text: str) -> int | None:
-    """The count of nanoseconds that is nearest to a timestamp which they don't hold; None where it is no timestamp."""
+    """The nearest count of nanoseconds for a timestamp beyond their range; None if the text is not a timestamp."""
     if text in _INFINITE:
         return _LAST if _INFINITE[text] > 0 else _FIRST
     moment = _moment(text)

@@ -1,6 +1,6 @@
 """Change rows to Debezium's messages.
 
-A row becomes its events: one, or two where its key changed (a delete and a create). Behind a delete comes a tombstone.
+A row becomes its events: one, or two where its key changed (a delete and a create). A tombstone follows each delete.
 Rows are written by the form of their source block, mostly one for a batch. What a table says of all its events (topic,
 schemas) is made once in a task. The rows that are no data (schema changes, edges of transactions, heartbeats) are
 written one by one.
@@ -161,7 +161,7 @@ class DebeziumEncoder(Codec):
         for n, pair in enumerate(pairs):
             id, table = texts[pair // len(tables.ids)], tables.ids[pair % len(tables.ids)]
             number = self._by_id.get(id) if id is not None else None
-            # One structure alone is meant for its table whatever the rows say of theirs; several are told apart.
+            # Given structures go by table: a single one whatever rows name, several only where rows name none.
             if number is None and self._writing.given and (id is None or self._writing.single):
                 number = self._by_table.get(table)
             if number is None:

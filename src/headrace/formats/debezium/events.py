@@ -10,7 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.formats.debezium.written import Spelled, Structure, columns_of, equal_values, typed_texts
-from headrace.wire.json_rows import Cells, JsonColumns, moved
+from headrace.wire.json_columns import JsonColumns
+from headrace.wire.json_rows import Cells, moved
 from headrace.wire.spans import Array
 
 DATA = ("r", "c", "u", "d", "t")
@@ -56,7 +57,7 @@ class Layouts:
         self.key_columns: list[Spelled] = [s for one in structures for s in one.key]
         self.any_columns: list[Spelled] = [s for one in structures for s in one.any_key]
         self.row: JsonColumns = columns_of([one.row for one in structures])
-        # The brace that closes a key stands behind what a router adds.
+        # A router may add a field to the key, so the closing brace is written after it.
         self.key: JsonColumns = columns_of([one.key for one in structures], "")
         self.typed_key: JsonColumns = columns_of([one.typed_key for one in structures], "")
         self.any_key: JsonColumns = columns_of([one.any_key for one in structures])

@@ -8,7 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.wire.json_rows import FLOAT, Cells, JsonColumn, JsonColumns
+from headrace.wire.json_columns import FLOAT, JsonColumn, JsonColumns
+from headrace.wire.json_rows import Cells
 from headrace.wire.spans import Array
 from headrace.wire.typed_exact import value_of
 

@@ -11,7 +11,8 @@ import pyarrow.compute as pc
 from headrace.changes import TableId
 from headrace.formats.change_messages import quoted
 from headrace.formats.debezium.connectors import Block, Fact
-from headrace.wire.json_rows import QUOTED, WHOLE, Cells, JsonColumn, JsonColumns
+from headrace.wire.json_columns import QUOTED, WHOLE, JsonColumn, JsonColumns
+from headrace.wire.json_rows import Cells
 from headrace.wire.json_writer import Part
 from headrace.wire.spans import Array
 from headrace.wire.typed_exact import value_of

@@ -38,7 +38,7 @@ import pyarrow as pa
 from headrace.changes import Column
 from headrace.formats.debezium import counts
 from headrace.formats.words import upper
-from headrace.wire.json_rows import BOOLEAN, CAPITALS, DAY, DECIMAL, FLOAT, MOMENT, ODD, QUOTED, TIME, WHOLE, ZONED
+from headrace.wire.json_columns import BOOLEAN, CAPITALS, DAY, DECIMAL, FLOAT, MOMENT, ODD, QUOTED, TIME, WHOLE, ZONED
 from headrace.wire.typed_exact import value_of
 
 CONNECT_DECIMAL = "org.apache.kafka.connect.data.Decimal"
@@ -88,7 +88,7 @@ class WireType:
     Args:
         connect: Kafka Connect's type name.
         value: the JSON value of a canonical text; None where the text does not fit.
-        code: how kernels spell it (see `wire.json_rows`); they leave what they can't to `value`.
+        code: how kernels spell it (see `wire.json_columns`); they leave what they can't to `value`.
         first: of the code.
         second: of the code.
         semantic: the schema name that says what the value means, if any.

@@ -18,7 +18,7 @@ from headrace.formats.change_messages import quoted
 from headrace.formats.debezium.connect_schemas import FieldRules, key_schema, row_schema
 from headrace.formats.debezium.floats import java_texts
 from headrace.formats.debezium.wire_types import ValueModes, WireType, absent_text, wire_type
-from headrace.wire.json_rows import AS_IS, BOOLEAN, DAY, FLOAT, MOMENT, QUOTED, WHOLE, JsonColumn, JsonColumns
+from headrace.wire.json_columns import AS_IS, BOOLEAN, DAY, FLOAT, MOMENT, QUOTED, WHOLE, JsonColumn, JsonColumns
 from headrace.wire.json_writer import to_text
 from headrace.wire.spans import Array
 
