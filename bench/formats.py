@@ -6,7 +6,8 @@
     python bench/formats.py --tables       # decoding to maps, 1 to 200 tables in one topic
 
 One run, one process, two cores, the same cached messages for both sides, written to Spark's `noop` sink; the sides
-take turns, and the figures are medians. By hand means: `from_json` or `from_avro` with the same schema for the images
+take turns, and the figures are medians: microseconds of CPU per message of the whole process tree (user and system
+time of JVM and Python), and what the clock says. By hand means: `from_json` or `from_avro` with the same schema for the images
 and the block of facts beside them, nothing else; no key, position, table, types or errors, which a decode also gives.
 Written by hand: `to_json` or `to_avro` of one struct of the same shape.
 """
@@ -15,11 +16,12 @@ from __future__ import annotations
 
 import argparse
 import statistics
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from stream import Cost, spent
 
 from headrace.changes import Column, LogicalType, TableId, TableSchema
 from headrace.changes.row import spark_schema
@@ -295,21 +297,40 @@ def map_rows(rows: DataFrame) -> DataFrame:
     return rows.withColumns({name: expr(text_image(name, schema)) for name in ("before", "after")})
 
 
-def seconds(frame: DataFrame) -> float:
-    start = time.perf_counter()
+@dataclass(frozen=True)
+class Rate:
+    """Medians of one side, per message: microseconds of CPU and of the clock."""
+
+    cpu: float
+    wall: float
+
+    def __str__(self) -> str:
+        return f"{self.cpu:.1f} ({self.wall:.1f})"
+
+    def of(self, hand: Rate) -> str:
+        """How many messages this side makes while the other makes one, by CPU and by the clock."""
+        return f"{hand.cpu / self.cpu:.2f} ({hand.wall / self.wall:.2f})"
+
+
+def cost(frame: DataFrame) -> Cost:
+    before = spent()
     frame.write.format("noop").mode("overwrite").save()
-    return time.perf_counter() - start
+    return spent() - before
 
 
-def rates(frames: dict[str, DataFrame], rows: int, repeat: int) -> dict[str, float]:
-    """Rows per second of each frame: the sides take turns, one turn to warm up, medians."""
-    taken: dict[str, list[float]] = {name: [] for name in frames}
+def rates(frames: dict[str, DataFrame], rows: int, repeat: int) -> dict[str, Rate]:
+    """What each frame costs: the sides take turns, one turn to warm up, medians."""
+    taken: dict[str, list[Cost]] = {name: [] for name in frames}
     for turn in range(repeat + 1):
         for name, frame in frames.items():
-            once = seconds(frame)
+            once = cost(frame)
             if turn:
                 taken[name].append(once)
-    return {name: rows / statistics.median(times) for name, times in taken.items()}
+
+    def median(times: Iterable[float]) -> float:
+        return statistics.median(times) / rows * 1e6
+
+    return {name: Rate(median(c.cpu for c in costs), median(c.wall for c in costs)) for name, costs in taken.items()}
 
 
 class Bench:
@@ -376,9 +397,9 @@ class Bench:
         rows.unpersist()
         maps.unpersist()
         print(
-            f"| `{contest.format}` | {read['hand']:,.0f} | {read['schema']:,.0f} | "
-            f"{read['schema'] / read['hand']:.2f} | {read['maps']:,.0f} | {write['hand']:,.0f} | "
-            f"{write['structs']:,.0f} | {write['structs'] / write['hand']:.2f} | {write['maps']:,.0f} |",
+            f"| `{contest.format}` | {read['hand']} | {read['schema']} | {read['schema'].of(read['hand'])} | "
+            f"{read['maps']} | {write['hand']} | {write['structs']} | {write['structs'].of(write['hand'])} | "
+            f"{write['maps']} |",
             flush=True,
         )
 
@@ -394,11 +415,8 @@ class Bench:
         }
         found = rates(frames, count, self.repeat)
         messages.unpersist()
-        ratio = found["schema"] / found["hand"]
-        print(
-            f"| `{contest.format}` | {count:,} | {found['hand']:,.0f} | {found['schema']:,.0f} | {ratio:.2f} |",
-            flush=True,
-        )
+        ours, hand = found["schema"], found["hand"]
+        print(f"| `{contest.format}` | {count:,} | {hand} | {ours} | {ours.of(hand)} |", flush=True)
 
     def scale(self, contest: Contest, largest: int) -> None:
         """Cost per message from ten thousand messages to `largest`, from files, so that memory does not count."""
@@ -415,7 +433,7 @@ class Bench:
                 "maps": decode(messages, format=contest.format, **contest.decoding),
             }
             found = rates(frames, total, min(self.repeat, 3))
-            print(f"| `{contest.format}` | {total:,} | {found['schema']:,.0f} | {found['maps']:,.0f} |", flush=True)
+            print(f"| `{contest.format}` | {total:,} | {found['schema']} | {found['maps']} |", flush=True)
             count *= 10
 
     def tables(self, contest: Contest) -> None:
@@ -428,7 +446,7 @@ class Bench:
             count = messages.count()
             options = dict(contest.decoding) | ({"registry": self.registry_url} if contest.needs_registry else {})
             found = rates({"maps": decode(messages, format=contest.format, **options)}, count, min(self.repeat, 3))
-            line.append(f"| {found['maps']:,.0f} ")
+            line.append(f"| {found['maps']} ")
             messages.unpersist()
         print("".join(line) + "|", flush=True)
 
@@ -461,7 +479,7 @@ def main() -> None:
     with SchemaRegistryServer() as registry:
         bench = Bench(session(), given.rows, given.repeat, registry.url)
         if given.scale:
-            print("| format | messages | to structs, messages/s | to maps, messages/s |\n|---|---|---|---|")
+            print("| format | messages | to structs | to maps |\n|---|---|---|---|")
             for contest in chosen:
                 bench.scale(contest, given.largest)
         elif given.structs:
