@@ -7,9 +7,9 @@
 
 One run, one process, two cores, the same cached messages for both sides, written to Spark's `noop` sink; the sides
 take turns, and the figures are medians: microseconds of CPU per message of the whole process tree (user and system
-time of JVM and Python), and what the clock says. By hand means: `from_json` or `from_avro` with the same schema for the images
-and the block of facts beside them, nothing else; no key, position, table, types or errors, which a decode also gives.
-Written by hand: `to_json` or `to_avro` of one struct of the same shape.
+time of JVM and Python), and in brackets those of the clock. By hand means: `from_json` or `from_avro` with the same
+schema for the images and the block of facts beside them, nothing else; no key, position, table, types or errors, which
+a decode also gives. Written by hand: `to_json` or `to_avro` of one struct of the same shape.
 """
 
 from __future__ import annotations
