@@ -129,7 +129,10 @@ class TableMachine(RuleBasedStateMachine):
     @rule()
     def changes_come_late_once_more(self) -> None:
         lines = [line for line in self.written[-1].lines if line["op"] in "cu" and len(line["after"] or {}) > 2]
-        self.late += [line for line in lines if (line["after"] or {}).get("id") in self.rows]
+        late = [line for line in lines if (line["after"] or {}).get("id") in self.rows]
+        # With the structures that they follow, as every batch has.
+        structures = [line for line in self.written[-1].lines if line["op"] == "schema"]
+        self.late += [*structures, *late] if late else []
 
     def teardown(self) -> None:
         # What was not written yet is, so that no course ends unseen.
