@@ -24,7 +24,7 @@ from samples import registry_of, samples_of
 
 from headrace.changes import Column, LogicalType, TableId, TableSchema
 from headrace.changes.key_text import key_text
-from headrace.errors import ConnectError, OptionError
+from headrace.errors import ConnectError, FormatError, OptionError
 from headrace.formats import schema_registry
 from headrace.formats.avro_schema import avro_text, writer_schema
 from headrace.formats.convert import decode, encode
@@ -237,6 +237,17 @@ def test_headers_of_rows_are_the_messages_own() -> None:
     rows = events(lines, registry=REGISTRY)
     assert [pairs(r["message"]["headers"]) for r in rows] == [None, [], [("a", b"1"), ("a", None)]]
     assert [(r["message"]["key"], r["message"]["value"]) for r in rows] == [(None, None)] * 3
+
+
+def test_rows_without_a_time_are_refused_in_words(server: SchemaRegistryServer) -> None:
+    one = change("c", 1, event_time=None)
+    assert len(sent_by(server, [one], topic_prefix="s")) == 1
+    with pytest.raises(FormatError) as refused:
+        sent_by(server, [one, change("c", 2, event_time=None, capture_time=None)], topic_prefix="s")
+    assert refused.value.message == (
+        "Change rows of topic s.db.dbo.people have no time, and Debezium's Avro schemas need one."
+    )
+    assert refused.value.remedy == "Fill event_time or capture_time."
 
 
 def test_a_registry_that_is_down_stops_the_batch_unless_the_ids_are_known(spark: Any) -> None:

@@ -17,6 +17,7 @@ from headrace.errors import FormatError
 from headrace.formats.avro_schema import avro_text, writer_schema
 from headrace.formats.codec import MESSAGES, Codec
 from headrace.formats.debezium.encode import DebeziumEncoder
+from headrace.formats.debezium.events import DATA
 from headrace.formats.debezium.metadata import Opening, with_schema
 from headrace.formats.debezium.payload import JsonConverter, Payloads, Schemas
 from headrace.formats.registry.framing import SIDES, Side
@@ -113,9 +114,9 @@ class AvroEncoder(Codec):
         """
         for messages in self._encoder.feed(batch):
             self.out_of_range = self._encoder.out_of_range
-            yield self._written(messages)
+            yield self._written(messages, batch)
 
-    def _written(self, messages: pa.RecordBatch) -> pa.RecordBatch:
+    def _written(self, messages: pa.RecordBatch, rows: pa.RecordBatch) -> pa.RecordBatch:
         columns = dict(zip(MESSAGES.names, messages.columns, strict=True))
         columns["headers"] = _with_plain_keys(columns["headers"])
         for side, read in self._reader.read(messages).items():
@@ -124,7 +125,7 @@ class AvroEncoder(Codec):
                 data = json_to_avro(read.tape, read.at, self._reader.schemas[side], read.number)
             except ValueError as error:
                 topics = ", ".join(sorted({subject.topic for subject in read.subjects}))
-                raise FormatError(f"A {side} of topic {topics} can't be written in Avro: {error}.") from error
+                raise _unwritable(side, topics, rows, error) from error
             if any(one.prefix for one in named):
                 prefix = pa.array([one.prefix for one in named], pa.binary()).take(pa.array(read.of, mask=read.of < 0))
                 data = pc.binary_join_element_wise(prefix, data, b"")
@@ -138,6 +139,20 @@ class AvroEncoder(Codec):
         if found is None:
             found = self._named[subject] = self._subjects.named(subject)
         return found
+
+
+def _unwritable(side: Side, topics: str, rows: pa.RecordBatch, error: ValueError) -> FormatError:
+    """What to raise where an Avro schema does not take what JSON does."""
+    times = pc.coalesce(rows.column("event_time"), rows.column("capture_time"))
+    if pc.any(pc.and_(times.is_null(), pc.is_in(rows.column("op"), pa.array(DATA)))).as_py():
+        return FormatError(
+            f"Change rows of topic {topics} have no time, and Debezium's Avro schemas need one.",
+            remedy="Fill event_time or capture_time.",
+        )
+    return FormatError(
+        f"A {side} of topic {topics} can't be written in Avro: {error}.",
+        remedy="Encode the same rows as debezium_json to see the value.",
+    )
 
 
 class SubjectFinder(Codec):
