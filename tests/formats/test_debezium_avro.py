@@ -26,9 +26,9 @@ from headrace.changes import Column, LogicalType, TableId, TableSchema
 from headrace.changes.key_text import key_text
 from headrace.errors import ConnectError, FormatError, OptionError
 from headrace.formats import schema_registry
-from headrace.formats.avro_schema import avro_text, writer_schema
 from headrace.formats.convert import decode, encode
 from headrace.formats.messages import KAFKA_COLUMNS
+from headrace.formats.registry.connect_avro import avro_text, writer_schema
 from headrace.local_rows import local_rows
 from headrace.testing.schema_registry import SchemaRegistryServer
 

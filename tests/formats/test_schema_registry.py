@@ -12,7 +12,7 @@ from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 from confluent_kafka.schema_registry.error import SchemaRegistryError
 
 from headrace.errors import ConnectError, OptionError
-from headrace.formats.schema_registry import REGISTRY_OPTIONS, Registry, SchemaRef, registry_given, registry_of
+from headrace.formats.registry.client import REGISTRY_OPTIONS, Registry, SchemaRef, registry_given, registry_of
 from headrace.options import parse_options, redact
 from headrace.testing.avro_compatibility import problems
 from headrace.testing.schema_registry import SchemaRegistryServer

@@ -2,45 +2,34 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from headrace.changes import TableId
 from headrace.formats.codec import ArrowFormat, Facts, Look, in_spark, tallied
 from headrace.formats.debezium.avro_encode import AvroEncoder, SubjectFinder
 from headrace.formats.debezium.avro_payload import AvroConverter
+from headrace.formats.debezium.connect_fields import Opening
 from headrace.formats.debezium.decode import DebeziumDecoder
 from headrace.formats.debezium.encode import DebeziumEncoder
 from headrace.formats.debezium.format import DebeziumJson
-from headrace.formats.debezium.metadata import Opening
 from headrace.formats.debezium.options import OPTIONS
-from headrace.formats.registry.framing import FRAMING, Framing
+from headrace.formats.registry.client import REGISTRY_OPTIONS, Registry, registry_of, schema_given
+from headrace.formats.registry.framing import FRAMING
 from headrace.formats.registry.schemas import SchemaSource
 from headrace.formats.registry.subjects import Subject, Subjects
-from headrace.formats.schema_registry import REGISTRY_OPTIONS, Registry, registry_of
 from headrace.options import Option
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Observation
 
 
-def avro_given(given: Any) -> str:
-    """An Avro schema as JSON text or parsed JSON."""
-    text = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
-    try:
-        json.loads(text)
-    except json.JSONDecodeError as error:
-        raise ValueError(f"it is no JSON ({error})") from error
-    return text
-
-
 def _given_schema(side: str) -> Option:
     return Option(
         f"{side}_schema",
-        avro_given,
+        schema_given,
         f"Framing `none`: the Avro schema of all {side}s, as JSON. Without it the only schema of `registry` is meant, "
         "where that has one."
         if side == "value"
@@ -157,11 +146,6 @@ class DebeziumAvro(ArrowFormat):
 
     def _schemas(self) -> SchemaSource:
         settings = self.settings
-        name, key, value = settings["framing"], settings["key_schema"], settings["value_schema"]
-        if name == "none" and settings["registry"] is None and value is not None:
-            registry = Registry()
-        else:
-            registry = registry_of(settings, f"format '{self.name}'")
-        if value is None and len(registry.schemas) == 1:
-            value = next(iter(registry.schemas.values()))
-        return SchemaSource(Framing(name, key is not None, value is not None), registry, key, value)
+        alone = settings["framing"] == "none" and settings["registry"] is None and settings["value_schema"] is not None
+        registry = Registry() if alone else registry_of(settings, f"format '{self.name}'")
+        return SchemaSource.of(settings, registry)

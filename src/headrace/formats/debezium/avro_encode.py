@@ -14,12 +14,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.errors import FormatError
-from headrace.formats.avro_schema import avro_text, writer_schema
 from headrace.formats.codec import MESSAGES, Codec
+from headrace.formats.debezium.connect_fields import Opening, with_schema
 from headrace.formats.debezium.encode import DebeziumEncoder
 from headrace.formats.debezium.events import DATA
-from headrace.formats.debezium.metadata import Opening, with_schema
 from headrace.formats.debezium.payload import JsonConverter, Payloads, Schemas
+from headrace.formats.registry.connect_avro import avro_text, writer_schema
 from headrace.formats.registry.framing import SIDES, Side
 from headrace.formats.registry.subjects import Named, Subject, Subjects
 from headrace.wire.arrays import list_array, offsets_of

@@ -12,7 +12,7 @@ from typing import Any
 
 from headrace.changes import Column, TableId, TableSchema
 from headrace.errors import OptionError
-from headrace.formats.debezium.connectors import SQLSERVER, Block
+from headrace.formats.debezium.connect_fields import plain, struct
 from headrace.formats.debezium.shapes import Shape
 from headrace.formats.debezium.wire_types import ValueModes, wire_type
 
@@ -125,31 +125,12 @@ def envelope_fields(shape: Shape, *, transaction: bool = True) -> list[dict[str,
         version=1 if shape.transaction_name else None,
         field="transaction",
     )
-    times = [plain("int64", name, optional=True) for name in _time_names(shape)]
+    names = ("ts_ms", "ts_us", "ts_ns") if shape.fine_times else ("ts_ms",)
+    times = [plain("int64", name, optional=True) for name in names]
     operation = [plain("string", "op"), *times]
     if not transaction:
         return operation
     return [block, *operation] if shape.transaction_first else [*operation, block]
-
-
-def value_schema(
-    schema: TableSchema,
-    base: str,
-    shape: Shape,
-    modes: ValueModes,
-    rules: FieldRules = FieldRules(),
-    source: Block | None = None,
-) -> dict[str, Any]:
-    """The Connect schema of a table's envelope; its source block is SQL Server's where none is given."""
-    row = row_schema(schema, base, modes, rules)
-    block = source or shape.block(SQLSERVER, "")
-    fields = [{**row, "field": "before"}, {**row, "field": "after"}, block.schema()]
-    fields += envelope_fields(shape, transaction=not block.flag)
-    return struct(fields, optional=False, name=f"{base}.Envelope", version=shape.envelope_version)
-
-
-def _time_names(shape: Shape) -> list[str]:
-    return ["ts_ms", "ts_us", "ts_ns"] if shape.fine_times else ["ts_ms"]
 
 
 def _column(column: Column, name: str, modes: ValueModes, parameters: dict[str, str]) -> dict[str, Any]:
@@ -166,29 +147,3 @@ def _column(column: Column, name: str, modes: ValueModes, parameters: dict[str, 
         field["default"] = default
     field["field"] = name
     return field
-
-
-def plain(kind: str, name: str, *, optional: bool = False) -> dict[str, Any]:
-    """A field of a simple type."""
-    return {"type": kind, "optional": optional, "field": name}
-
-
-def listed(items: dict[str, Any], name: str, *, optional: bool) -> dict[str, Any]:
-    """A field that holds an array."""
-    return {"type": "array", "items": items, "optional": optional, "field": name}
-
-
-def struct(
-    fields: list[dict[str, Any]],
-    *,
-    optional: bool,
-    name: str | None = None,
-    version: int | None = None,
-    field: str | None = None,
-) -> dict[str, Any]:
-    """A struct, as a field where `field` names it."""
-    found: dict[str, Any] = {"type": "struct", "fields": fields, "optional": optional}
-    for key, value in (("name", name), ("version", version), ("field", field)):
-        if value is not None:
-            found[key] = value
-    return found

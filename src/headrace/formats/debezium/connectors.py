@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.changes import TableId
+from headrace.formats.debezium.connect_fields import plain, struct
 
 OLD, SECOND, THIRD, NEWEST = 1, 2, 3, 4
 """Generations, in order: shapes 1.7, 2.3, 3.0 and 3."""
@@ -38,7 +39,7 @@ class Fact:
 
     def schema(self) -> dict[str, Any]:
         """Its field in the Connect schema."""
-        return {"type": self.kind, "optional": self.required is None, "field": self.name}
+        return plain(self.kind, self.name, optional=self.required is None)
 
 
 @dataclass(frozen=True)
@@ -159,24 +160,18 @@ class Block:
 
     def schema(self) -> dict[str, Any]:
         """The Connect schema of the block, as the field `source`."""
-        return {
-            "type": "struct",
-            "fields": self._fields(),
-            "optional": False,
-            "name": f"{self.connector.namespace}.Source",
-            **({"version": self.schema_version} if self.schema_version is not None else {}),
-            "field": "source",
-        }
+        name = f"{self.connector.namespace}.Source"
+        return struct(self._fields(), optional=False, name=name, version=self.schema_version, field="source")
 
     def _fields(self) -> list[dict[str, Any]]:
         facts = [fact.schema() for fact in self.facts]
         if self.documented:
             return [
-                _plain("string", "version", optional=True),
-                _plain("string", "name"),
-                _plain("int64", "ts_ms", optional=True),
+                plain("string", "version", optional=True),
+                plain("string", "name"),
+                plain("int64", "ts_ms", optional=True),
                 *facts,
-                _plain("boolean", "snapshot", optional=True),
+                plain("boolean", "snapshot", optional=True),
             ]
         snapshot: dict[str, Any] = {
             "type": "string",
@@ -191,16 +186,16 @@ class Block:
             snapshot = {"type": "boolean", "optional": True, "default": False, "field": "snapshot"}
         sure = bool(self.connector.name)
         return [
-            _plain("string", "version"),
-            _plain("string", "connector", optional=not sure),
-            _plain("string", "name"),
-            _plain("int64", "ts_ms"),
+            plain("string", "version"),
+            plain("string", "connector", optional=not sure),
+            plain("string", "name"),
+            plain("int64", "ts_ms"),
             snapshot,
-            _plain("string", "db"),
-            *([] if self.flag else [_plain("string", "sequence", optional=True)]),
-            *([_plain("int64", name, optional=True) for name in ("ts_us", "ts_ns")] if self.fine_times else []),
-            *([_plain("string", "schema", optional=not sure)] if self.named_schema else []),
-            _plain("string", "table", optional=self.connector.schema is not True),
+            plain("string", "db"),
+            *([] if self.flag else [plain("string", "sequence", optional=True)]),
+            *([plain("int64", name, optional=True) for name in ("ts_us", "ts_ns")] if self.fine_times else []),
+            *([plain("string", "schema", optional=not sure)] if self.named_schema else []),
+            plain("string", "table", optional=self.connector.schema is not True),
             *facts,
         ]
 
@@ -226,7 +221,3 @@ class Forms:
 
 
 _NUMBERS = {connector.name: number for number, connector in enumerate(CONNECTORS)}
-
-
-def _plain(kind: str, name: str, *, optional: bool = False) -> dict[str, Any]:
-    return {"type": kind, "optional": optional, "field": name}

@@ -20,6 +20,7 @@ from headrace.changes.key_text import key_text
 from headrace.errors import FormatError
 from headrace.formats.change_messages import picked, rows_of, unknown_structure
 from headrace.formats.codec import MESSAGES, Codec, Facts, in_order
+from headrace.formats.debezium.connect_fields import Opening, with_schema
 from headrace.formats.debezium.counts import nearest_timestamp
 from headrace.formats.debezium.events import (
     DATA,
@@ -34,7 +35,7 @@ from headrace.formats.debezium.events import (
     Layouts,
 )
 from headrace.formats.debezium.headers import Headers
-from headrace.formats.debezium.metadata import EDGES, HEARTBEAT, SCHEMA, Message, Metadata, Opening, with_schema
+from headrace.formats.debezium.metadata import EDGES, HEARTBEAT, SCHEMA, Message, Metadata
 from headrace.formats.debezium.source_blocks import SourceBlocks, Tables, connectors, milliseconds, nanoseconds
 from headrace.formats.debezium.table_texts import TableTexts, Writing, nameless_route
 from headrace.formats.debezium.wire_types import wire_type
@@ -79,15 +80,7 @@ class DebeziumEncoder(Codec):
         self._blocks: dict[int, SourceBlocks] = {}
         self._said: dict[tuple[int, int, TableId | None], TableTexts] = {}
         self._headers = Headers(writing.topics.prefix, writing.run_id) if self._has_context else None
-        self._metadata = Metadata(
-            writing.topics,
-            writing.shape,
-            writing.forms,
-            writing.schema_changes,
-            writing.value_schemas,
-            writing.key_schemas,
-            opening,
-        )
+        self._metadata = Metadata(writing, opening)
         self._taken = [op for op in DATA if op not in writing.skipped]
 
     @property

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from headrace.changes import TableId
 from headrace.errors import OptionError
 from headrace.formats.codec import ArrowFormat, Facts, Look
+from headrace.formats.debezium.connect_fields import Opening, with_schema
 from headrace.formats.debezium.connectors import CONNECTORS, OTHER
 from headrace.formats.debezium.decode import DebeziumDecoder
 from headrace.formats.debezium.encode import DebeziumEncoder
-from headrace.formats.debezium.metadata import Opening, with_schema
 from headrace.formats.debezium.options import OPTIONS, field_rules, value_modes
 from headrace.formats.debezium.payload import JsonConverter
 from headrace.formats.debezium.shapes import SHAPES
@@ -20,9 +19,6 @@ from headrace.formats.debezium.structures import Reading, given_table, given_tab
 from headrace.formats.debezium.table_texts import Writing
 from headrace.formats.debezium.topics import topics
 from headrace.formats.features import Feature
-
-if TYPE_CHECKING:
-    pass
 
 
 class DebeziumJson(ArrowFormat):

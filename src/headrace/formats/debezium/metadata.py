@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, TypeAlias
+from typing import Any
 
 from headrace.formats.change_messages import quoted
-from headrace.formats.debezium.connect_schemas import listed, plain, struct
-from headrace.formats.debezium.connectors import Block, Forms
+from headrace.formats.debezium.connect_fields import Opening, listed, plain, struct
+from headrace.formats.debezium.connectors import Block
 from headrace.formats.debezium.shapes import Shape
-from headrace.formats.debezium.topics import Topics
+from headrace.formats.debezium.table_texts import Writing
 from headrace.wire.json_writer import to_text
 
 EDGES, HEARTBEAT, SCHEMA = ("begin", "end"), "heartbeat", "schema"
@@ -25,15 +25,6 @@ CONNECTOR_SCHEMAS = "io.debezium.connector"
 # java.sql.Types.OTHER, where a source does not tell a column's JDBC type; the field is required.
 _OTHER_TYPE = 1111
 _EPOCH = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
-
-
-Opening: TypeAlias = Callable[[str], str]
-"""What stands in front of a payload, by the text of its schema."""
-
-
-def with_schema(schema: str) -> str:
-    """What stands in front of a payload, as JsonConverter writes it."""
-    return f'{{"schema":{schema},"payload":'
 
 
 @dataclass(frozen=True)
@@ -46,34 +37,24 @@ class Message:
     position: str | None
 
 
-@dataclass(frozen=True)
 class Metadata:
     """What the rows that are not data become.
 
     Args:
-        topics: where they go.
-        shape: the generation of events.
-        forms: the source blocks.
-        schema_changes: whether schema changes are written.
-        value_schemas: whether values carry their schema.
-        key_schemas: whether keys carry their schema.
+        writing: how messages are written.
         opening: what stands in front of a payload, by the text of its schema.
     """
 
-    topics: Topics
-    shape: Shape
-    forms: Forms
-    schema_changes: bool
-    value_schemas: bool
-    key_schemas: bool
-    opening: Opening
+    def __init__(self, writing: Writing, opening: Opening) -> None:
+        self._writing, self._opening = writing, opening
+        self._topics, self._shape = writing.topics, writing.shape
 
     def takes(self, row: Mapping[str, Any]) -> bool:
         """Whether a row gives such a message."""
         if row["op"] != SCHEMA:
             return row["op"] in (*EDGES, HEARTBEAT)
         source = row["source"]
-        return self.schema_changes and (source.get("change") is not None or source.get("ddl") is not None)
+        return self._writing.schema_changes and (source.get("change") is not None or source.get("ddl") is not None)
 
     def edge(self, row: Mapping[str, Any]) -> Message:
         """The beginning or end of a transaction."""
@@ -85,21 +66,21 @@ class Metadata:
             f'{{"status":"{row["op"].upper()}","id":{id},"event_count":{_text(count)},'
             f'"data_collections":{_text(collections)}'
         )
-        if self.shape.detailed:
+        if self._shape.detailed:
             value += f',"ts_ms":{_text(_milliseconds(row["event_time"]))}'
         return self._message(
-            self.topics.transaction,
-            (transaction_key(self.shape), f'{{"id":{id}}}'),
-            (transaction_value(self.shape), value + "}"),
+            self._topics.transaction,
+            (transaction_key(self._shape), f'{{"id":{id}}}'),
+            (transaction_value(self._shape), value + "}"),
             row["position"],
         )
 
     def heartbeat(self, row: Mapping[str, Any]) -> Message:
         """A sign of life."""
         return self._message(
-            self.topics.heartbeat,
-            (heartbeat_key(self.shape), f'{{"serverName":{quoted(self.topics.prefix)}}}'),
-            (heartbeat_value(self.shape), f'{{"ts_ms":{_text(_milliseconds(row["capture_time"]))}}}'),
+            self._topics.heartbeat,
+            (heartbeat_key(self._shape), f'{{"serverName":{quoted(self._topics.prefix)}}}'),
+            (heartbeat_value(self._shape), f'{{"ts_ms":{_text(_milliseconds(row["capture_time"]))}}}'),
             row["position"],
         )
 
@@ -111,9 +92,9 @@ class Metadata:
             form: the number of its source block.
             source: the block's JSON.
         """
-        table, block = row["table"] or {}, self.forms.blocks[form]
+        table, block = row["table"] or {}, self._writing.forms.blocks[form]
         parts = [
-            *([("ts_ms", _milliseconds(row["capture_time"]))] if self.shape.detailed else []),
+            *([("ts_ms", _milliseconds(row["capture_time"]))] if self._shape.detailed else []),
             ("databaseName", table.get("database")),
             ("schemaName", table.get("schema") or None),
             ("ddl", row["source"].get("ddl")),
@@ -121,16 +102,16 @@ class Metadata:
         ]
         value = f'{{"source":{source},' + _text(dict(parts))[1:]
         return self._message(
-            self.topics.schema_changes,
-            (schema_change_key(self.shape, block), _text({"databaseName": table.get("database") or ""})),
-            (schema_change_value(self.shape, block), value),
+            self._topics.schema_changes,
+            (schema_change_key(self._shape, block), _text({"databaseName": table.get("database") or ""})),
+            (schema_change_value(self._shape, block), value),
             self._position(row, table),
         )
 
     def _message(self, topic: str, key: tuple[str, str], value: tuple[str, str], position: str | None) -> Message:
         texts = [
-            f"{self.opening(schema)}{text}}}" if wanted else text
-            for wanted, (schema, text) in ((self.key_schemas, key), (self.value_schemas, value))
+            f"{self._opening(schema)}{text}}}" if wanted else text
+            for wanted, (schema, text) in ((self._writing.key_schemas, key), (self._writing.value_schemas, value))
         ]
         return Message(topic, texts[0], texts[1], position)
 
@@ -139,7 +120,7 @@ class Metadata:
         the place in the include list.
         """
         position: str | None = row["position"]
-        if not self.shape.detailed or row["snapshot"] is None or position is None:
+        if not self._shape.detailed or row["snapshot"] is None or position is None:
             return position
         id = ".".join(table[part] for part in ("database", "schema", "name") if table.get(part) is not None)
         parts = position.split("/")
@@ -151,13 +132,13 @@ class Metadata:
         if kind is None and text is None:
             return []
         # What is dropped has no structure any more, where the schema allows that to be said.
-        known = None if text is None or (self.shape.detailed and kind == "DROP") else json.loads(text)
+        known = None if text is None or (self._shape.detailed and kind == "DROP") else json.loads(text)
         names = [table[part] for part in ("database", "schema", "name") if table.get(part)]
         id = '"' + '"."'.join(names) + '"'
         return [{"type": kind or "ALTER", "id": id, "table": None if known is None else self._table(known)}]
 
     def _table(self, known: Mapping[str, Any]) -> dict[str, Any]:
-        detailed = self.shape.detailed
+        detailed = self._shape.detailed
         columns = known.get("columns")
         found = {name: known.get(name) for name in ("defaultCharsetName", "primaryKeyColumnNames")}
         found["columns"] = None if columns is None else [self._column(column) for column in columns]
@@ -172,10 +153,10 @@ class Metadata:
             **{name: said(name) for name in ("typeName", "typeExpression", "charsetName", "length", "scale")},
             **{name: said(name) for name in ("position", "optional")},
             # The old generation did not know what numbers a column itself.
-            "autoIncremented": said("autoIncremented") if self.shape.detailed else False,
+            "autoIncremented": said("autoIncremented") if self._shape.detailed else False,
             "generated": said("generated"),
         }
-        more = ("comment", "defaultValueExpression", "enumValues") if self.shape.detailed else ()
+        more = ("comment", "defaultValueExpression", "enumValues") if self._shape.detailed else ()
         return found | {name: said(name) for name in more}
 
 

@@ -7,7 +7,7 @@ Source: Debezium's documentation of the SQL Server connector; recorded events of
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from headrace.changes import TableId
 from headrace.formats.debezium.connectors import (
@@ -20,15 +20,14 @@ from headrace.formats.debezium.connectors import (
     Block,
     Connector,
     Forms,
-)
+)  # fmt: skip
 
-_SNAPSHOT_MARKS = "true,first,first_in_data_collection,last_in_data_collection,last,false,incremental"
 _INVALID_TOPIC = re.compile(r"[^a-zA-Z0-9._-]")
 
 
 @dataclass(frozen=True)
 class Shape:
-    """What differs between the generations of Debezium events, as data.
+    """What differs between the generations of Debezium events; where nothing is said, as the newest has it.
 
     Args:
         name: `1.7`, `2.3`, `3.0` or `3`.
@@ -52,19 +51,21 @@ class Shape:
     name: str
     generation: int
     connector_version: str
-    database_in_topic: bool
-    envelope_version: int | None
-    source_version: int | None
-    transaction_name: str | None
-    transaction_first: bool
-    fine_times: bool
-    snapshot_marks: str
-    placeholder: bool
-    schema_names: str
-    metadata_version: int | None
-    detailed: bool
-    column_names: bool
-    time_modes: tuple[str, ...]
+    database_in_topic: bool = True
+    envelope_version: int | None = 2
+    source_version: int | None = 1
+    transaction_name: str | None = "event.block"
+    transaction_first: bool = True
+    fine_times: bool = True
+    snapshot_marks: str = "true,first,first_in_data_collection,last_in_data_collection,last,false,incremental"
+    placeholder: bool = True
+    schema_names: str = "none"
+    metadata_version: int | None = 1
+    detailed: bool = True
+    column_names: bool = True
+    time_modes: tuple[str, ...] = (
+        "adaptive", "adaptive_time_microseconds", "connect", "isostring", "microseconds", "nanoseconds",
+    )  # fmt: skip
 
     def topic(self, prefix: str, table: TableId, delimiter: str = ".", *, database: bool = True) -> str:
         """The topic of a table's events; characters that Kafka does not allow become `_`.
@@ -121,79 +122,35 @@ def valid_topic(name: str) -> str:
     return _INVALID_TOPIC.sub("_", name)
 
 
-_TIME_MODES = ("adaptive", "adaptive_time_microseconds", "connect")
-SHAPES = {
-    "1.7": Shape(
-        "1.7",
-        OLD,
-        "1.7.2.Final",
-        False,
-        None,
-        None,
-        None,
-        False,
-        False,
-        "true,last,false",
-        False,
-        "avro",
-        None,
-        False,
-        False,
-        _TIME_MODES,
-    ),
-    "2.3": Shape(
-        "2.3",
-        SECOND,
-        "2.3.4.Final",
-        True,
-        None,
-        None,
-        "event.block",
-        False,
-        False,
-        "true,last,false,incremental",
-        True,
-        "avro",
-        1,
-        True,
-        True,
-        _TIME_MODES,
-    ),
-    # The first releases of generation 3: no version on the source block, no context headers, no placeholder.
-    "3.0": Shape(
-        "3.0",
-        THIRD,
-        "3.0.8.Final",
-        True,
-        2,
-        None,
-        "event.block",
-        True,
-        True,
-        _SNAPSHOT_MARKS,
-        False,
-        "none",
-        1,
-        True,
-        True,
-        (*_TIME_MODES, "isostring", "microseconds", "nanoseconds"),
-    ),
-    "3": Shape(
-        "3",
-        NEWEST,
-        "3.6.1.Final",
-        True,
-        2,
-        1,
-        "event.block",
-        True,
-        True,
-        _SNAPSHOT_MARKS,
-        True,
-        "none",
-        1,
-        True,
-        True,
-        (*_TIME_MODES, "isostring", "microseconds", "nanoseconds"),
-    ),
-}
+_NEWEST = Shape("3", NEWEST, "3.6.1.Final")
+# The first releases of generation 3: no version on the source block, no context headers, no placeholder.
+_THIRD = replace(
+    _NEWEST, name="3.0", generation=THIRD, connector_version="3.0.8.Final", source_version=None, placeholder=False
+)
+_SECOND = replace(
+    _THIRD,
+    name="2.3",
+    generation=SECOND,
+    connector_version="2.3.4.Final",
+    envelope_version=None,
+    transaction_first=False,
+    fine_times=False,
+    snapshot_marks="true,last,false,incremental",
+    placeholder=True,
+    schema_names="avro",
+    time_modes=("adaptive", "adaptive_time_microseconds", "connect"),
+)
+_OLD = replace(
+    _SECOND,
+    name="1.7",
+    generation=OLD,
+    connector_version="1.7.2.Final",
+    database_in_topic=False,
+    transaction_name=None,
+    snapshot_marks="true,last,false",
+    placeholder=False,
+    metadata_version=None,
+    detailed=False,
+    column_names=False,
+)
+SHAPES = {shape.name: shape for shape in (_OLD, _SECOND, _THIRD, _NEWEST)}

@@ -13,12 +13,12 @@ from typing import Any
 
 from headrace.changes import TableId, TableSchema
 from headrace.errors import OptionError
-from headrace.formats.debezium.connect_schemas import key_schema, value_schema
+from headrace.formats.debezium.connect_schemas import key_schema, row_schema
 from headrace.formats.debezium.options import field_rules, value_modes
 from headrace.formats.debezium.shapes import SHAPES
 from headrace.formats.debezium.topics import topics
 from headrace.formats.debezium.types import FieldText, field_text, table_of
-from headrace.formats.debezium.values import AS_IS, INSTANT, Spelling
+from headrace.formats.debezium.values import INSTANT, Spelling
 from headrace.options import Options
 
 Field = Mapping[str, Any]
@@ -189,7 +189,7 @@ def _of_given(given: GivenTable, row: Sequence[Field] | None, key: Sequence[Fiel
 
 def _counted(text: FieldText, times: str) -> Spelling | None:
     """How an instant is written where its text may be a count."""
-    if text.code != AS_IS or times == "isostring":
+    if text.spelling is not None or times == "isostring":
         return text.spelling
     return Spelling(INSTANT, _COUNTED.get(times, 6))
 
@@ -231,9 +231,8 @@ def given_table(settings: Options, schema: TableSchema, topic: str = "t") -> Giv
     """A structure, with the fields of its rows and keys as the options say that they stand on the wire."""
     shape, modes = SHAPES[settings["shape"]], value_modes(settings)
     rules = field_rules(settings, shape)
-    envelope = value_schema(schema, topic, shape, modes, rules)
-    row = next(f for f in envelope["fields"] if f["field"] == "after")["fields"]
-    return GivenTable(schema, row, key_schema(schema, topic, modes, rules)["fields"])
+    fields = (make(schema, topic, modes, rules)["fields"] for make in (row_schema, key_schema))
+    return GivenTable(schema, *fields)
 
 
 def given_tables(settings: Options, tables: Sequence[TableSchema]) -> GivenTables:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from headrace.changes import TableId, TableSchema
 from headrace.errors import OptionError
 from headrace.formats.change_messages import quoted
+from headrace.formats.debezium.connect_fields import Opening
 from headrace.formats.debezium.connect_schemas import FieldRules, adjusted, envelope_fields
 from headrace.formats.debezium.connectors import Block, Forms
-from headrace.formats.debezium.metadata import Opening
 from headrace.formats.debezium.shapes import Shape
 from headrace.formats.debezium.topics import Topics
 from headrace.formats.debezium.wire_types import ValueModes

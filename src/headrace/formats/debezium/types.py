@@ -5,16 +5,15 @@ Source: Debezium's documentation (data type mappings).
 
 from __future__ import annotations
 
-import base64
-import datetime as dt
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 from headrace.changes import Column, LogicalType, TableId, TableSchema
 from headrace.formats.debezium import values as texts
+from headrace.formats.debezium.values import Spelling
 from headrace.wire.canonical_exact import MOST_DIGITS
+from headrace.wire.json_writer import to_text
 
 _INTEGERS = ("int8", "int16", "int32", "int64")
 _CONNECT = "org.apache.kafka.connect.data."
@@ -51,32 +50,14 @@ _MOST_PRECISION = 1_000_000
 _SOURCE_COLUMN = "__debezium.source.column."
 
 
-@dataclass(frozen=True)
-class FieldText:
-    """How one field of a Connect schema is read.
+class FieldText(NamedTuple):
+    """How one field of a Connect schema is read: what its values mean, and how they are written.
 
-    Args:
-        logical: what its values mean.
-        code: how a value is spelled, one of the numbers of `values`.
-        unit: the fraction digits of a count of time.
-        digits: those of its text; -1 for the unit's.
-        scale: digits after the point.
-        listed: whether the value is an array whose elements are read so.
+    The spelling is None where values are canonical texts already.
     """
 
     logical: LogicalType
-    code: int = texts.AS_IS
-    unit: int = 6
-    digits: int = -1
-    scale: int = 0
-    listed: bool = False
-
-    @property
-    def spelling(self) -> texts.Spelling | None:
-        """What its values need to become canonical texts; None where they are already."""
-        if self.code == texts.AS_IS:
-            return None
-        return texts.Spelling(self.code, self.unit, self.digits, self.scale, listed=self.listed)
+    spelling: Spelling | None = None
 
 
 def field_text(field: Mapping[str, Any], known: LogicalType | None = None, binary: str = "bytes") -> FieldText:
@@ -95,24 +76,24 @@ def field_text(field: Mapping[str, Any], known: LogicalType | None = None, binar
     if name == _DECIMAL:
         return _decimal(field.get("parameters") or {})
     if name == _VARIABLE:
-        return FieldText(LogicalType("decimal"), texts.VARIABLE_DECIMAL)
+        return FieldText(LogicalType("decimal"), Spelling(texts.VARIABLE_DECIMAL))
     if name in _DATES:
-        return FieldText(LogicalType("date"), texts.DATE)
+        return FieldText(LogicalType("date"), Spelling(texts.DATE))
     if name in _MOMENTS:
         kind, unit = _MOMENTS[name]
         code = texts.TIME if kind == "time" else texts.TIMESTAMP
         digits = known.digits if known is not None else -1
-        return FieldText(LogicalType(kind, unit if known is None else digits), code, unit, digits)
+        return FieldText(LogicalType(kind, unit if known is None else digits), Spelling(code, unit, digits))
     if name == f"{_TIME}ZonedTimestamp":
         # Nine digits, because the text may have as many, and a type of fewer would cut it.
         return FieldText(known or LogicalType("zoned_timestamp", 9))
     if name in _ISO:
         kind = _ISO[name]
         logical = LogicalType("date") if kind == "date" else known or LogicalType(kind, 9)
-        return FieldText(logical, texts.ISO)
+        return FieldText(logical, Spelling(texts.ISO))
     if name in _STRUCTURED:
         kind = _STRUCTURED[name]
-        return FieldText(known or LogicalType(kind, None if kind == "date" else 9), texts.STRUCTURED)
+        return FieldText(known or LogicalType(kind, None if kind == "date" else 9), Spelling(texts.STRUCTURED))
     if name in _NAMED:
         return FieldText(LogicalType(_NAMED[name]))
     return _plain(connect, field, known, binary)
@@ -120,27 +101,27 @@ def field_text(field: Mapping[str, Any], known: LogicalType | None = None, binar
 
 def _plain(connect: Any, field: Mapping[str, Any], known: LogicalType | None, binary: str) -> FieldText:
     if connect in _INTEGERS:
-        return FieldText(LogicalType(connect), texts.INTEGER)
+        return FieldText(LogicalType(connect), Spelling(texts.INTEGER))
     if connect in ("float", "float32"):
-        return FieldText(known or LogicalType("float32"), texts.FLOAT)
+        return FieldText(known or LogicalType("float32"), Spelling(texts.FLOAT))
     if connect in ("double", "float64"):
-        return FieldText(known or LogicalType("float64"), texts.FLOAT)
+        return FieldText(known or LogicalType("float64"), Spelling(texts.FLOAT))
     if connect == "boolean":
-        return FieldText(LogicalType("boolean"), texts.BOOLEAN)
+        return FieldText(LogicalType("boolean"), Spelling(texts.BOOLEAN))
     if connect == "bytes":
         return FieldText(LogicalType("bytes"))
     if connect == "string":
         if known is not None and known.kind == "bytes":
-            return FieldText(known, {"hex": texts.HEX, "base64-url-safe": texts.URL_SAFE}.get(binary, texts.AS_IS))
+            code = {"hex": texts.HEX, "base64-url-safe": texts.URL_SAFE}.get(binary)
+            return FieldText(known, None if code is None else Spelling(code))
         return FieldText(known or LogicalType("string"))
     if connect == "array":
         items = field.get("items")
-        inner = field_text(items, None, binary) if isinstance(items, Mapping) else FieldText(LogicalType("nested"))
+        inner = field_text(items, None, binary).spelling if isinstance(items, Mapping) else None
         # Elements whose JSON is already what it means stay as they are.
-        same = inner.listed or inner.code in (texts.AS_IS, texts.INTEGER, texts.BOOLEAN, texts.FLOAT)
-        if same:
+        if inner is None or inner.listed or inner.code in (texts.INTEGER, texts.BOOLEAN, texts.FLOAT):
             return FieldText(LogicalType("nested"))
-        return FieldText(LogicalType("nested"), inner.code, inner.unit, inner.digits, inner.scale, listed=True)
+        return FieldText(LogicalType("nested"), replace(inner, listed=True))
     if connect in ("struct", "map"):
         return FieldText(LogicalType("nested"))
     raise ValueError(f"Connect has no type {connect!r}")
@@ -154,8 +135,8 @@ def _decimal(parameters: Mapping[str, Any]) -> FieldText:
     # PostgreSQL's numeric(2,4) has more places than digits, which no other type system knows.
     precision = min(max(int(stated), scale), _MOST_PRECISION) if stated else 38
     if scale > precision or scale < 0:
-        return FieldText(LogicalType("decimal"), texts.DECIMAL, scale=scale)
-    return FieldText(LogicalType("decimal", precision, scale), texts.DECIMAL, scale=scale)
+        return FieldText(LogicalType("decimal"), Spelling(texts.DECIMAL, scale=scale))
+    return FieldText(LogicalType("decimal", precision, scale), Spelling(texts.DECIMAL, scale=scale))
 
 
 def column_of(field: Mapping[str, Any], position: int) -> Column:
@@ -177,7 +158,7 @@ def column_of(field: Mapping[str, Any], position: int) -> Column:
         length=_whole(about.get("length")),
         scale=_whole(about.get("scale")) if "type" in about else None,
         nullable=bool(field.get("optional", False)),
-        default=constant_text(field.get("default"), text),
+        default=_default(field.get("default"), text.spelling),
     )
 
 
@@ -185,52 +166,15 @@ def _whole(value: Any) -> int | None:
     return int(value) if isinstance(value, (int, str)) and str(value).lstrip("-").isdigit() else None
 
 
-def constant_text(value: Any, text: FieldText) -> str | None:
+def _default(value: Any, spelling: Spelling | None) -> str | None:
     """The canonical text of a default in a schema; null without one, and where it can't be read."""
     if value is None:
         return None
-    try:
-        return _constant(value, text)
-    except (ValueError, OverflowError, TypeError, AttributeError):
-        return None
-
-
-def _constant(value: Any, text: FieldText) -> str:
-    code = text.code
-    if text.listed or isinstance(value, (dict, list)):
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if code == texts.DATE:
-        return dt.date.fromordinal(value + dt.date(1970, 1, 1).toordinal()).isoformat()
-    if code in (texts.TIME, texts.TIMESTAMP):
-        return _moment(value, text)
-    if code == texts.DECIMAL:
-        number = int.from_bytes(base64.b64decode(value, validate=True), "big", signed=True)
-        return text.logical.to_text(_scaled(number, text.scale)) if text.logical.precision else str(number)
-    if code == texts.FLOAT:
-        return text.logical.to_text(float(value))
-    if code == texts.ISO:
-        return str(value).rstrip("Z").replace("T", " ")
-    return str(value)
-
-
-def _scaled(number: int, scale: int) -> Any:
-    from decimal import Decimal
-
-    digits = tuple(map(int, str(abs(number))))
-    return Decimal((number < 0, digits, -scale))
-
-
-def _moment(value: int, text: FieldText) -> str:
-    second, rest = divmod(value, 10**text.unit)
-    fraction = str(rest).rjust(text.unit, "0")
-    digits = text.unit if text.digits < 0 else text.digits
-    tail = "." + fraction[:digits].ljust(digits, "0") if digits else ""
-    if text.code == texts.TIME:
-        return f"{second // 3600:02}:{second // 60 % 60:02}:{second % 60:02}{tail}"
-    moment = dt.datetime(1970, 1, 1) + dt.timedelta(seconds=second)
-    return f"{moment.year:04}-{moment:%m-%d %H:%M:%S}{tail}"
+    text = value if isinstance(value, str) else to_text(value)
+    if spelling is None or spelling.listed:
+        return text
+    # As many digits as the unit has, also where they are zeros.
+    return replace(spelling, digits=spelling.unit if spelling.digits < 0 else spelling.digits).text(text)
 
 
 def table_of(id: TableId, fields: Sequence[Mapping[str, Any]], key: Sequence[str]) -> TableSchema:

@@ -31,9 +31,8 @@ from headrace.wire.tape import Tape
 from headrace.wire.typed import TypedColumn
 
 (
-    AS_IS, INTEGER, BOOLEAN, FLOAT, DATE, TIME, TIMESTAMP, DECIMAL, VARIABLE_DECIMAL, ISO, URL_SAFE, HEX, STRUCTURED,
-    INSTANT,
-) = range(14)  # fmt: skip
+    INTEGER, BOOLEAN, FLOAT, DATE, TIME, TIMESTAMP, DECIMAL, VARIABLE_DECIMAL, ISO, URL_SAFE, HEX, STRUCTURED, INSTANT,
+) = range(13)  # fmt: skip
 """How a value is spelled on the wire. `INSTANT` is a text, or a count without a schema that says so."""
 
 _COUNTS = {DATE: COUNTS_DATE, TIME: COUNTS_TIME, TIMESTAMP: COUNTS_TIMESTAMP, INSTANT: COUNTS_TIMESTAMP}

@@ -280,38 +280,28 @@ def _time(column: Column, modes: ValueModes) -> WireType:
     unit = _unit(column, modes, of_day=True)
     if unit == "iso":
         return _iso("io.debezium.time.IsoTime")
-    name = {"connect": "org.apache.kafka.connect.data.Time", "ms": "Time", "us": "MicroTime", "ns": "NanoTime"}[unit]
-    digits = _DIGITS[unit]
+    digits, name, _ = _UNITS[unit]
     bits = 32 if digits == 3 else 64
-    return WireType(f"int{bits}", lambda text: counts.of_time(text, digits), TIME, digits, bits, _named(name))
+    return WireType(f"int{bits}", lambda text: counts.of_time(text, digits), TIME, digits, bits, name)
 
 
 def _timestamp(column: Column, modes: ValueModes) -> WireType:
     unit = _unit(column, modes, of_day=False)
     if unit == "iso":
         return _iso("io.debezium.time.IsoTimestamp")
-    name = {
-        "connect": "org.apache.kafka.connect.data.Timestamp",
-        "ms": "Timestamp",
-        "us": "MicroTimestamp",
-        "ns": "NanoTimestamp",
-    }[unit]
-    digits = _DIGITS[unit]
+    digits, _, name = _UNITS[unit]
     return WireType(
-        "int64",
-        lambda text: counts.of_timestamp(text, digits),
-        MOMENT,
-        digits,
-        semantic=_named(name),
-        limited=digits == 9,
+        "int64", lambda text: counts.of_timestamp(text, digits), MOMENT, digits, semantic=name, limited=digits == 9
     )
 
 
-_DIGITS = {"connect": 3, "ms": 3, "us": 6, "ns": 9}
-
-
-def _named(name: str) -> str:
-    return name if "." in name else f"io.debezium.time.{name}"
+_UNITS = {
+    "connect": (3, "org.apache.kafka.connect.data.Time", "org.apache.kafka.connect.data.Timestamp"),
+    "ms": (3, "io.debezium.time.Time", "io.debezium.time.Timestamp"),
+    "us": (6, "io.debezium.time.MicroTime", "io.debezium.time.MicroTimestamp"),
+    "ns": (9, "io.debezium.time.NanoTime", "io.debezium.time.NanoTimestamp"),
+}
+"""By unit: its fraction digits, and what the schemas of times and of timestamps are called."""
 
 
 def _unit(column: Column, modes: ValueModes, *, of_day: bool) -> str:

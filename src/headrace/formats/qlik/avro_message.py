@@ -20,13 +20,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.errors import FormatError
-from headrace.formats.avro_schema import writer_schema
 from headrace.formats.qlik.avro_columns import Description, described, spell
 from headrace.formats.qlik.avro_schema import ENVELOPE
 from headrace.formats.qlik.masks import hex_texts
 from headrace.formats.qlik.message import BODY, BODY_NAMES, HEAD, HEADER_NAMES, Messages, json_key_names
 from headrace.formats.qlik.metadata import MAGIC, Metadata, read_metadata
 from headrace.formats.qlik.structures import unknown
+from headrace.formats.registry.connect_avro import writer_schema
 from headrace.formats.registry.framing import Heads, Side
 from headrace.formats.registry.schemas import SchemaSource
 from headrace.wire.arrays import text_view

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from headrace.errors import OptionError
 from headrace.formats.base import COMMON, topic_option
@@ -24,9 +23,9 @@ from headrace.formats.qlik.message import json_messages
 from headrace.formats.qlik.metadata import MAGIC, Metadata, message_of_bytes, metadata_of, read_metadata
 from headrace.formats.qlik.rows import Writing
 from headrace.formats.qlik.structures import Reading
-from headrace.formats.registry.framing import FRAMING, Framing
+from headrace.formats.registry.client import REGISTRY_OPTIONS, Registry, registry_of, schema_given
+from headrace.formats.registry.framing import FRAMING
 from headrace.formats.registry.schemas import SchemaSource
-from headrace.formats.schema_registry import REGISTRY_OPTIONS, Registry, registry_of
 from headrace.options import OTHER_NAMES, Option
 from headrace.wire.json_writer import to_text
 
@@ -257,16 +256,6 @@ class QlikJson(QlikFormat):
         return QlikEncoder(facts, self.writing())
 
 
-def _avro_given(given: Any) -> str:
-    """An Avro schema as JSON text or parsed JSON."""
-    text = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
-    try:
-        json.loads(text)
-    except ValueError as error:
-        raise ValueError(f"it is no JSON ({error})") from error
-    return text
-
-
 class QlikAvro(QlikFormat):
     """Qlik's data and metadata messages as Avro: in the envelope (values that start with `atMSG`, told message by
     message, also behind a frame), or without one and framed with the id of a registry.
@@ -288,7 +277,7 @@ class QlikAvro(QlikFormat):
         FRAMING,
         Option(
             "value_schema",
-            _avro_given,
+            schema_given,
             "Framing `none`: the Avro schema of all values that have no envelope, as JSON.",
             default=None,
         ),
@@ -329,11 +318,8 @@ class QlikAvro(QlikFormat):
 
     def _schemas(self) -> SchemaSource:
         settings = self.settings
-        value = settings["value_schema"]
         registry = Registry() if settings["registry"] is None else registry_of(settings, f"format '{self.name}'")
-        if value is None and len(registry.schemas) == 1:
-            value = next(iter(registry.schemas.values()))
-        return SchemaSource(Framing(settings["framing"], False, value is not None), registry, None, value)
+        return SchemaSource.of(settings, registry)
 
     def check(self, *, writes: bool) -> None:
         """Whether there is a topic, and a registry where messages are to be written without the envelope."""

@@ -19,8 +19,8 @@ import pyarrow as pa
 
 from headrace.changes import Column, LogicalType, TableId, TableSchema
 from headrace.errors import FormatError
-from headrace.formats.avro_schema import writer_schema
 from headrace.formats.qlik.avro_schema import ENVELOPE
+from headrace.formats.registry.connect_avro import writer_schema
 from headrace.wire.avro_schema import AvroSchema
 from headrace.wire.avro_to_json import AvroJson
 

@@ -26,7 +26,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.formats.schema_registry import SchemaRef
+from headrace.formats.registry.client import SchemaRef
 from headrace.options import Option
 from headrace.wire.spans import Array
 

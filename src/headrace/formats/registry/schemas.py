@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from headrace.errors import FormatError, HeadraceError
-from headrace.formats.avro_schema import WriterSchema, writer_schema
+from headrace.formats.registry.client import Registry, SchemaRef
+from headrace.formats.registry.connect_avro import WriterSchema, writer_schema
 from headrace.formats.registry.framing import LONGEST, SIDES, Framing, Side
-from headrace.formats.schema_registry import Registry, SchemaRef
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -56,6 +56,14 @@ class SchemaSource:
     key: str | None = None
     value: str | None = None
     fetched: Mapping[SchemaRef, str | None] | None = None
+
+    @classmethod
+    def of(cls, settings: Mapping[str, Any], registry: Registry) -> SchemaSource:
+        """As a format's options say. The only schema that a registry holds is that of values where none is given."""
+        key, value = settings.get("key_schema"), settings["value_schema"]
+        if value is None and len(registry.schemas) == 1:
+            value = next(iter(registry.schemas.values()))
+        return cls(Framing(settings["framing"], key is not None, value is not None), registry, key, value)
 
     def resolved(self, heads: Sequence[Head]) -> dict[Head, Resolved]:
         """What each head stands for.

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from headrace.errors import HeadraceError
+from headrace.formats.registry.client import Registered, Registry
 from headrace.formats.registry.framing import Side
-from headrace.formats.schema_registry import Registered, Registry
 
 
 class Subject(NamedTuple):

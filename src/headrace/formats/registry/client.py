@@ -298,6 +298,16 @@ def _id(given: Any) -> str:
     raise ValueError(f"{given!r} is no schema id: ids are numbers or GUIDs")
 
 
+def schema_given(given: Any) -> str:
+    """Read an option that holds an Avro schema, as JSON text or parsed JSON."""
+    text = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
+    try:
+        json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"it is no JSON ({error})") from error
+    return text
+
+
 def _schema_text(schema: Any) -> str:
     if not isinstance(schema, str):
         return json.dumps(schema, ensure_ascii=False)
