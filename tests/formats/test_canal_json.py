@@ -44,7 +44,7 @@ def message(kind: str, data: Any, old: Any = None, **fields: Any) -> dict[str, A
 
 
 REFUSED = [
-    (b"\xff\xfe{}", "The value is no UTF-8."),
+    (b"\xff\xfe{}", "The value is not UTF-8."),
     (b"", "The value is no JSON object of the Canal form."),
     ("[]", "The value is no JSON object of the Canal form."),
     ("null", "The value is no JSON object of the Canal form."),

@@ -25,9 +25,9 @@ from samples import registry_of, samples_of
 from headrace.changes import Column, LogicalType, TableId, TableSchema
 from headrace.changes.key_text import key_text
 from headrace.errors import ConnectError, FormatError, OptionError
-from headrace.formats import schema_registry
 from headrace.formats.convert import decode, encode
 from headrace.formats.messages import KAFKA_COLUMNS
+from headrace.formats.registry.client import registry_given
 from headrace.formats.registry.connect_avro import avro_text, writer_schema
 from headrace.local_rows import local_rows
 from headrace.testing.schema_registry import SchemaRegistryServer
@@ -530,5 +530,5 @@ def test_random_bytes_are_rows() -> None:
 
 
 def test_the_registry_is_shown_without_its_credentials() -> None:
-    given = schema_registry.registry_given("http://me:s3cret@127.0.0.1:1")
+    given = registry_given("http://me:s3cret@127.0.0.1:1")
     assert "s3cret" not in f"{given}{given!r}{given.shown}"

@@ -44,7 +44,7 @@ def message(kind: str, **fields: Any) -> dict[str, Any]:
 
 
 REFUSED = [
-    (b"\xff{}", "The value is no UTF-8."),
+    (b"\xff{}", "The value is not UTF-8."),
     (b"", "The value is no JSON object of Maxwell's form."),
     ("[]", "The value is no JSON object of Maxwell's form."),
     ('{"type":"insert","data":[]}', "The value is no JSON object of Maxwell's form."),

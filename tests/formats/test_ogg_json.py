@@ -39,7 +39,7 @@ def message(kind: str, **fields: Any) -> dict[str, Any]:
 
 
 REFUSED = [
-    (b"\xff{}", "The value is no UTF-8."),
+    (b"\xff{}", "The value is not UTF-8."),
     (b"", "The value is no JSON object of GoldenGate's form."),
     ("[]", "The value is no JSON object of GoldenGate's form."),
     ('{"op_type":"I","after":[1]}', "The value is no JSON object of GoldenGate's form."),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -20,6 +21,7 @@ FIRST_MS, LAST_MS = -62_135_596_800_000, 253_402_300_799_999
 _TABLE = arrow_schema().field("table").type
 _MESSAGE = arrow_schema().field("message").type
 _POWERS = 10 ** np.arange(18, -1, -1, dtype=np.int64)
+_WHOLE = re.compile(r"\s*[+-]?[0-9]{1,18}\s*")
 _SCHEMA_ORDER, _DATA_ORDER = "0", "1"
 
 
@@ -60,6 +62,23 @@ def struct_column(kind: pa.StructType, columns: Mapping[str, pa.Array], present:
     return pa.Array.from_buffers(kind, count, [valid], children=children)
 
 
+def table_parts(database: str | None, schema: str | None, name: str | None) -> dict[str, str]:
+    """The table of one row; a part that a message does not say is empty."""
+    return {"database": database or "", "schema": schema or "", "name": name or ""}
+
+
+def present(facts: Mapping[str, str | None]) -> list[tuple[str, str]]:
+    """The `source` of one row, of the facts that it has."""
+    return [(name, text) for name, text in facts.items() if text is not None]
+
+
+def whole_within(text: str | None, first: int, last: int) -> int | None:
+    """The whole number that a text is, where it is one of these."""
+    if text is None or not _WHOLE.fullmatch(text):
+        return None
+    return int(text) if first <= int(text) <= last else None
+
+
 def message_column(batch: pa.RecordBatch) -> pa.StructArray:
     """Where rows came from. What a message held is kept for errors only."""
     kept = [
@@ -69,27 +88,30 @@ def message_column(batch: pa.RecordBatch) -> pa.StructArray:
     return pa.StructArray.from_arrays(kept, fields=list(_MESSAGE))
 
 
-def single_row(batch: pa.RecordBatch, number: int, *, whole: bool = False) -> dict[str, Any]:
-    """What each row of a message has; with the message whole, for errors."""
+def single_row(batch: pa.RecordBatch, number: int, place: int | None = None, *, whole: bool = False) -> dict[str, Any]:
+    """What each row of a message has: where it came from, with the message whole for errors."""
     message = {
         field.name: batch.column(field.name)[number].as_py()
         for field in _MESSAGE
         if whole or field.name not in ("key", "value")
     }
-    return {"capture_time": batch.column("timestamp")[number].as_py(), "message": message}
+    return {
+        "position": position_text(batch, number, place),
+        "capture_time": batch.column("timestamp")[number].as_py(),
+        "message": message,
+    }
 
 
 def error_row(batch: pa.RecordBatch, number: int, problem: str, place: int | None = None) -> dict[str, Any]:
     """The row of a message that can't be read: where it came from, why, and the message itself."""
-    row = single_row(batch, number, whole=True)
-    return row | {"op": "error", "position": position_text(batch, number, place), "error": problem}
+    return single_row(batch, number, place, whole=True) | {"op": "error", "error": problem}
 
 
 def schema_row(batch: pa.RecordBatch, number: int, schema: TableSchema) -> dict[str, Any]:
     """The row that announces a structure, before the other rows of its message."""
     return single_row(batch, number) | {
         "op": "schema",
-        "table": {"database": schema.id.database, "schema": schema.id.schema, "name": schema.id.name},
+        "table": table_parts(schema.id.database, schema.id.schema, schema.id.name),
         "position": position_text(batch, number, None, _SCHEMA_ORDER),
         "schema_id": schema.fingerprint,
         "table_schema": schema.to_text(),

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.formats.announced import Announcer
-from headrace.formats.canal.message import DATA, HEAD, Messages
+from headrace.formats.canal.message import DATA, FIELDS, Messages
 from headrace.formats.canal.others import other_row
 from headrace.formats.canal.structures import Known, Reading, Told, known_of
 from headrace.formats.change_columns import (
@@ -32,6 +32,7 @@ from headrace.formats.change_columns import (
 from headrace.formats.codec import Codec, change_schema, in_order, kafka_batch
 from headrace.formats.json_images import ObjectImage, Refused
 from headrace.formats.numbered import Numbered
+from headrace.formats.words import empty_as_null
 from headrace.wire.arrays import map_of
 from headrace.wire.names import Names
 from headrace.wire.spans import Array
@@ -118,7 +119,7 @@ class CanalDecoder(Codec):
 
     def _identify(self, messages: Messages) -> Array:
         """The number of what each message's table is known as; 0 for those that are not ordinary."""
-        told = messages.at[[HEAD[name] for name in ("mysqlType", "sqlType", "pkNames", "database", "table")]]
+        told = np.stack([messages.every(name) for name in ("mysqlType", "sqlType", "pkNames", "database", "table")])
         ordinary = np.flatnonzero(messages.ordinary)
         found = np.zeros(messages.count, np.int64)
         if not ordinary.size:
@@ -167,10 +168,10 @@ class CanalDecoder(Codec):
         tape, count = messages.tape, rows.message.size
         before, after = self._images(tape, rows)
         key, key_text = after.or_else(before).key([known.key_names for known in self._known.all], rows.known)
-        head = {name: np.ascontiguousarray(messages.at[line][rows.message]) for name, line in HEAD.items()}
+        head = {name: messages.place(name, rows.message) for name in FIELDS}
         es = integers(tape, head["es"])
         known_es = pc.fill_null(pc.and_(pc.greater_equal(es, FIRST_MS), pc.less_equal(es, LAST_MS)), False)
-        gtid = _without_empty(tape.texts(head["gtid"]))
+        gtid = empty_as_null(tape.texts(head["gtid"]))
         ids = [known.schema_id for known in self._known.all]
         of_batch = batch.take(pa.array(rows.message)) if not _is_range(rows.message, batch.num_rows) else batch
         columns: dict[str, pa.Array] = {
@@ -194,7 +195,7 @@ class CanalDecoder(Codec):
                     ("gtid", gtid),
                     # Where it is no time, the fact is all that is left of it.
                     ("es", pc.if_else(known_es, pa.scalar(None, pa.string()), tape.texts(head["es"]))),
-                    ("sql", _without_empty(tape.texts(head["sql"]))),
+                    ("sql", empty_as_null(tape.texts(head["sql"]))),
                 ]
             ),
             "schema_id": pa.array(ids, pa.string()).take(pa.array(rows.known)),
@@ -231,10 +232,3 @@ class CanalDecoder(Codec):
 
 def _is_range(numbers: Array, count: int) -> bool:
     return bool(numbers.size == count and (numbers == np.arange(count)).all())
-
-
-def _without_empty(texts: pa.StringArray) -> pa.StringArray:
-    """Texts with null for what is empty."""
-    if not len(texts.buffers()[2] or b"") or texts.null_count == len(texts):
-        return pa.nulls(len(texts), pa.string())
-    return pc.if_else(pc.equal(texts, ""), pa.scalar(None, pa.string()), texts)

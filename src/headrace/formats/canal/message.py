@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from headrace.formats.json_messages import JsonMessages
 from headrace.formats.words import numbered, upper
 from headrace.wire.arrays import offsets_of
-from headrace.wire.json_exact import ABSENT, ARRAY, FALSE, NULL, OBJECT
-from headrace.wire.names import Names
+from headrace.wire.json_exact import ARRAY, FALSE, NULL, OBJECT
 from headrace.wire.spans import Array
 from headrace.wire.tape import Tape
 
@@ -18,17 +18,14 @@ DDL = ("CREATE", "ALTER", "ERASE", "TRUNCATE", "RENAME", "CINDEX", "DINDEX", "DD
 NO_EVENT = ("QUERY", "GTID", "XACOMMIT", "XAROLLBACK")
 HEARTBEAT = "MHEARTBEAT"
 
-_FIELDS = (
+FIELDS = (
     "data", "old", "database", "table", "type", "es", "ts", "id", "gtid", "isDdl", "sql", "pkNames", "mysqlType",
     "sqlType",
 )  # fmt: skip
-HEAD = {name: line for line, name in enumerate(_FIELDS)}
-"""The fields of a message, and the line of `Messages.at` that has their places."""
-_NAMES = Names([_FIELDS])
 _TYPE_NUMBERS = {kind: number for number, kind in enumerate(DATA)}
 
 
-class Messages:
+class Messages(JsonMessages):
     """What the engine found in a batch of messages.
 
     `ordinary` says which are of rows, and can be read as far as their form goes; `op` is the place of their type in
@@ -38,24 +35,19 @@ class Messages:
     def __init__(self, values: pa.BinaryArray, *, legacy_old: bool = False) -> None:
         self.legacy_old = legacy_old
         self.count = len(values)
-        self.tape = Tape(values)
-        self.at: Array = self.tape.fields(self.tape.root, _NAMES)
-        self.op: Array = self._ops()
-        kinds = self.tape.kinds(self.at)
-        data, old, keys, ddl = (kinds[HEAD[name]] for name in ("data", "old", "pkNames", "isDdl"))
+        tape = Tape(values)
+        super().__init__(tape, tape.root, FIELDS)
+        self.op: Array = numbered(tape.texts(self.every("type")), _TYPE_NUMBERS, upper)
+        data, old = (tape.kinds(self.every(name)) for name in ("data", "old"))
         is_update = self.op == _TYPE_NUMBERS["UPDATE"]
         has_data = data == ARRAY
-        self.rows: Array = np.where(has_data, self.at[HEAD["data"]], self.at[HEAD["old"]])
-        self.old_rows: Array = np.where(is_update & (old == ARRAY), self.at[HEAD["old"]], np.int32(-1))
-        fine = (self.op >= 0) & np.isin(ddl, (ABSENT, NULL, FALSE)) & np.isin(keys, (ABSENT, NULL, ARRAY))
-        fine &= np.isin(data, (ABSENT, NULL, ARRAY)) & np.isin(old, (ABSENT, NULL, ARRAY))
+        self.rows: Array = np.where(has_data, self.every("data"), self.every("old"))
+        self.old_rows: Array = np.where(is_update & (old == ARRAY), self.every("old"), np.int32(-1))
+        self._has_arrays: Array = self.holds(ARRAY, "pkNames", "data", "old")
+        fine = (self.op >= 0) & self.holds(FALSE, "isDdl") & self._has_arrays
         fine &= has_data | ((old == ARRAY) & ~is_update)
         self.ordinary: Array = fine
         self.ordinary = fine & self._rows_are_fine()
-
-    def _ops(self) -> Array:
-        """The place of each message's type in `DATA`; -1 where it has another."""
-        return numbered(self.tape.texts(self.at[HEAD["type"]]), _TYPE_NUMBERS, upper)
 
     def _rows_are_fine(self) -> Array:
         """Whether a message has rows, all of them objects, and as many old rows as rows."""
@@ -74,21 +66,14 @@ class Messages:
         wrong = offsets_of(~np.isin(self.tape.kinds(items), kinds))
         return np.diff(offsets), wrong[offsets[1:]] == wrong[offsets[:-1]]
 
-    def text(self, name: str, number: int) -> str | None:
-        """The text of a field of one message."""
-        return self.tape.text(self.at[HEAD[name], number])
-
     def items(self, name: str, number: int) -> list[int] | None:
         """The kinds of the items of an array; None where the field is null or absent."""
-        at = self.at[HEAD[name], number : number + 1]
-        kinds: list[int] = self.tape.kinds(self.tape.items(np.ascontiguousarray(at))[1]).tolist()
+        at = self.every(name)[number : number + 1]
+        kinds: list[int] = self.tape.kinds(self.tape.items(at)[1]).tolist()
         return kinds if self.tape.is_value(at)[0] else None
 
     def is_form(self, number: int) -> bool:
         """Whether a message is an object whose arrays are arrays, and whose rows are objects or null."""
-        if self.tape.root[number] < 0 or self.tape.tokens.kind[self.tape.root[number]] != OBJECT:
-            return False
-        kinds = self.tape.kinds(np.ascontiguousarray(self.at[:, number]))
-        if any(kinds[HEAD[name]] not in (ABSENT, NULL, ARRAY) for name in ("data", "old", "pkNames")):
+        if self.tape.kinds(self.tape.root[number]) != OBJECT or not self._has_arrays[number]:
             return False
         return all(kind in (OBJECT, NULL) for name in ("data", "old") for kind in self.items(name, number) or ())

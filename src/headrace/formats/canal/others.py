@@ -8,14 +8,13 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.formats.canal.message import DATA, DDL, HEARTBEAT, NO_EVENT, Messages
-from headrace.formats.change_columns import FIRST_MS, LAST_MS, error_row, position_text, single_row
-from headrace.formats.words import upper
-from headrace.wire.json_exact import MORE, NULL
+from headrace.formats.change_columns import FIRST_MS, LAST_MS, error_row, present, single_row, table_parts, whole_within
+from headrace.formats.json_messages import unread
+from headrace.formats.words import BLANK, upper
+from headrace.wire.json_exact import NULL
 
-# Comments and blanks may stand before the word.
-BEFORE_DDL = r"(?is)(?:\s++|/\*(?:[^*]|\*(?!/))*+\*/|--[^\n]*+\n|#[^\n]*+\n)*+"
+BEFORE_DDL = rf"(?is){BLANK}*+"
 _TRUNCATE = re.compile(BEFORE_DDL + r"TRUNCATE\b")
-_INTEGER = re.compile(r"\s*[+-]?[0-9]{1,18}\s*")
 
 
 def other_row(batch: pa.RecordBatch, messages: Messages, number: int) -> dict[str, Any]:
@@ -38,9 +37,7 @@ def other_row(batch: pa.RecordBatch, messages: Messages, number: int) -> dict[st
 
 def _row(batch: pa.RecordBatch, messages: Messages, number: int, op: str | None) -> dict[str, Any]:
     es, gtid = messages.text("es", number), messages.text("gtid", number) or None
-    moment = int(es) if es is not None and _INTEGER.fullmatch(es) else None
-    if moment is not None and not FIRST_MS <= moment <= LAST_MS:
-        moment = None
+    moment = whole_within(es, FIRST_MS, LAST_MS)
     facts = {
         "connector": "mysql",
         "id": messages.text("id", number),
@@ -49,17 +46,12 @@ def _row(batch: pa.RecordBatch, messages: Messages, number: int, op: str | None)
         "es": None if moment is not None else es,
         "sql": messages.text("sql", number) or None,
     }
-    return single_row(batch, number) | {
+    return single_row(batch, number, 0) | {
         "op": op,
-        "table": {
-            "database": messages.text("database", number) or "",
-            "schema": "",
-            "name": messages.text("table", number) or "",
-        },
-        "position": position_text(batch, number, 0),
+        "table": table_parts(messages.text("database", number), None, messages.text("table", number)),
         "event_time": None if moment is None else moment * 1000,
         "transaction": None if gtid is None else {"id": gtid},
-        "source": [(name, text) for name, text in facts.items() if text is not None],
+        "source": present(facts),
     }
 
 
@@ -69,14 +61,8 @@ def _is_ddl(messages: Messages, number: int, kind: str) -> bool:
 
 def _problem(value: bytes, messages: Messages, number: int) -> str | None:
     """Why a message can't be read; None where it can."""
-    try:
-        value.decode()
-    except UnicodeDecodeError:
-        return "The value is no UTF-8."
-    if messages.tape.verdict[number] == MORE:
-        return "Something stands behind the JSON object."
     if not messages.is_form(number):
-        return "The value is no JSON object of the Canal form."
+        return unread(value, messages.tape.verdict[number], "of the Canal form")
     kind = messages.text("type", number)
     if kind is None:
         return "The message has no type."

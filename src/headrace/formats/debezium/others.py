@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.changes import TableId
-from headrace.formats.change_columns import FIRST_MS, LAST_MS, error_row, position_text, single_row
+from headrace.formats.change_columns import FIRST_MS, LAST_MS, error_row, present, single_row
 from headrace.formats.debezium.message import FIELD, SOURCE, TRANSACTION, Messages
 from headrace.formats.debezium.payload import Converter
 from headrace.formats.debezium.structures import Reading
@@ -146,15 +146,12 @@ class _Message:
             | {
                 "event_time": moment,
                 "transaction": {"id": id, "total_order": None if count is None else int(count)},
-                "source": _present(facts),
+                "source": present(facts),
             }
         ]
 
     def _row(self, op: str | None, place: int = 0) -> dict[str, Any]:
-        return single_row(self._batch, self._number) | {
-            "op": op,
-            "position": position_text(self._batch, self._number, place or None),
-        }
+        return single_row(self._batch, self._number, place or None) | {"op": op}
 
     def _facts(self) -> dict[str, str | None] | None:
         """The facts of the source block; None without one."""
@@ -185,7 +182,7 @@ class _Message:
             "table": table,
             "event_time": _moment(self._fact("ts_ms"), self._fact("ts_us")),
             "snapshot": self._snapshot(),
-            "source": _present(facts | {"change": change.get("change"), "ddl": self._text("ddl")}),
+            "source": present(facts | {"change": change.get("change"), "ddl": self._text("ddl")}),
             "schema_id": change.get("id"),
             "table_schema": change.get("text"),
         }
@@ -209,12 +206,8 @@ class _Message:
             "event_time": _moment(self._fact("ts_ms"), self._fact("ts_us")),
             "snapshot": self._snapshot(),
             "transaction": transaction if has_transaction else None,
-            "source": _present(facts),
+            "source": present(facts),
         }
-
-
-def _present(facts: Mapping[str, str | None]) -> list[tuple[str, str]]:
-    return [(name, text) for name, text in facts.items() if text is not None]
 
 
 def _first(*texts: str | None) -> str:

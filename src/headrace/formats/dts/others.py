@@ -8,22 +8,22 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from headrace.formats.change_columns import position_text, single_row
+from headrace.formats.change_columns import single_row
 from headrace.formats.dts.facts import source_column
 from headrace.formats.dts.record import FIELD, Records
 from headrace.formats.dts.structures import Table
+from headrace.formats.words import BLANK
 
 # Python's datetimes end where Spark's do not.
 FIRST_SECOND, LAST_SECOND = -62_135_596_800, 253_402_300_799
-_BLANKS = r"(?:\s++|/\*(?:[^*]|\*(?!/))*+\*/|--[^\n]*+\n|#[^\n]*+\n)"
-_TRUNCATE = re.compile(rf"(?i){_BLANKS}*+TRUNCATE\b")
+_TRUNCATE = re.compile(rf"(?i){BLANK}*+TRUNCATE\b")
 _PART = r'(?:`(?:[^`]|``)++`|"(?:[^"]|"")++"|\[[^\]]++\]|[^\s;.`"\[]++)'
-_TRUNCATED = re.compile(rf"(?i){_BLANKS}*+TRUNCATE{_BLANKS}++(?:TABLE{_BLANKS}++)?+(?:{_PART}\.)*({_PART})")
+_TRUNCATED = re.compile(rf"(?i){BLANK}*+TRUNCATE{BLANK}++(?:TABLE{BLANK}++)?+(?:{_PART}\.)*({_PART})")
 
 
 def other_row(batch: pa.RecordBatch, records: Records, number: int) -> dict[str, Any]:
     """The row of a message: a tombstone, a filler (its `op` is null), or a statement."""
-    row = single_row(batch, number) | {"position": position_text(batch, number, None)}
+    row = single_row(batch, number)
     if records.tombstone[number]:
         return row | {"op": "tombstone"}
     return row if records.filler[number] else row | _statement(records, number)

@@ -20,6 +20,7 @@ from headrace.formats.change_messages import (
 )
 from headrace.formats.codec import MESSAGES, Codec, Facts
 from headrace.formats.images import Image
+from headrace.formats.words import empty_as_null
 from headrace.wire.json_writer import Part, members
 
 _LETTERS = {"c": "I", "r": "I", "u": "U", "d": "D", "t": "T"}
@@ -48,7 +49,7 @@ class GoldenGateEncoder(Codec):
         before = self._known.image(rows, "before").where(is_update | (ops == "d"))
         after = self._known.image(rows, "after").where(is_update | (ops == "c") | (ops == "r"))
         parts = [table_part(rows, name) for name in ("database", "schema", "name")]
-        named = [pc.if_else(pc.equal(part, ""), pa.scalar(None, pa.string()), part) for part in parts]
+        named = [empty_as_null(part) for part in parts]
         path = pc.binary_join_element_wise(*named, ".", null_handling="skip")
         captured = pc.replace_substring(_clock(rows.column("capture_time")), " ", "T")
         return members(

@@ -6,10 +6,10 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.changes import TableId
+from headrace.formats.json_messages import JsonMessages, filled
 from headrace.formats.words import numbered, upper
-from headrace.wire.json_exact import ABSENT, ARRAY, NULL, OBJECT
+from headrace.wire.json_exact import ARRAY, OBJECT
 from headrace.wire.json_writer import string_lists
-from headrace.wire.names import Names
 from headrace.wire.spans import Array
 from headrace.wire.tape import Tape
 
@@ -19,14 +19,11 @@ FACTS = ("pos", "csn", "xid", "current_ts", "tokens")
 """Fields that a row's `source` keeps by their names."""
 
 _FIELDS = ("table", "op_type", "op_ts", "primary_keys", "before", "after", *FACTS)
-HEAD = {name: line for line, name in enumerate(_FIELDS)}
-"""The fields of a message, and the line of `Messages.at` that has their places."""
-_NAMES = Names([_FIELDS])
 _LETTER_NUMBERS = {letter: number for number, letter in enumerate(OPERATIONS)}
 _C, _U, _D, _T = range(4)
 
 
-class Messages:
+class Messages(JsonMessages):
     """What the engine found in a batch of messages.
 
     `ordinary` says which are of rows and can be read; `op` is the place of their letter in `OPERATIONS`, `before` and
@@ -34,36 +31,14 @@ class Messages:
     """
 
     def __init__(self, values: pa.BinaryArray) -> None:
-        self.tape = Tape(values)
-        self.at: Array = self.tape.fields(self.tape.root, _NAMES)
-        self.op: Array = self._ops()
-        kinds = self.tape.kinds(self.at)
-        before, after, keys = (kinds[HEAD[name]] for name in ("before", "after", "primary_keys"))
-        self.is_form: Array = (
-            (self.tape.kinds(self.tape.root) == OBJECT)
-            & np.isin(before, (ABSENT, NULL, OBJECT))
-            & np.isin(after, (ABSENT, NULL, OBJECT))
-            & np.isin(keys, (ABSENT, NULL, ARRAY))
-        )
-        self.before, self.after = self._image("before"), self._image("after")
+        tape = Tape(values)
+        super().__init__(tape, tape.root, _FIELDS)
+        self.op: Array = numbered(tape.texts(self.every("op_type")), _LETTER_NUMBERS, upper)
+        is_object = tape.kinds(tape.root) == OBJECT
+        self.is_form: Array = is_object & self.holds(OBJECT, "before", "after") & self.holds(ARRAY, "primary_keys")
+        self.before, self.after = (filled(tape, self.every(name)) for name in ("before", "after"))
         needed: Array = np.where(self.op == _D, self.before, self.after)
         self.ordinary: Array = self.is_form & np.isin(self.op, (_C, _U, _D)) & (needed >= 0)
-
-    def _ops(self) -> Array:
-        return numbered(self.tape.texts(self.at[HEAD["op_type"]]), _LETTER_NUMBERS, upper)
-
-    def _image(self, name: str) -> Array:
-        at = self.at[HEAD[name]]
-        is_filled = (self.tape.kinds(at) == OBJECT) & (self.tape.tokens.behind[at] > at + 1)
-        return np.where(is_filled, at, np.int32(-1))
-
-    def place(self, name: str, rows: Array) -> Array:
-        """The places of a field of some messages."""
-        return np.ascontiguousarray(self.at[HEAD[name]][rows])
-
-    def text(self, name: str, number: int) -> str | None:
-        """The text of a field of one message."""
-        return self.tape.text(self.at[HEAD[name], number])
 
     def key_names(self, rows: Array) -> pa.StringArray:
         """The key columns that messages name, as JSON arrays; null where they name none."""

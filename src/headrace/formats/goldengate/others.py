@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from headrace.formats.change_columns import error_row, position_text, single_row
-from headrace.formats.goldengate.message import FACTS, HEAD, OPERATIONS, Messages, table_of
+from headrace.formats.change_columns import error_row, present, single_row, table_parts
+from headrace.formats.goldengate.message import FACTS, OPERATIONS, Messages, table_of
+from headrace.formats.json_messages import unread
 from headrace.formats.words import upper
-from headrace.wire.json_exact import MORE
 from headrace.wire.typed import instants
 
 
@@ -18,36 +18,27 @@ def other_row(batch: pa.RecordBatch, messages: Messages, number: int) -> dict[st
     """The row of a message that is not ordinary: a tombstone, a truncate, or an error."""
     value = batch.column("value")[number].as_py()
     if value is None:
-        tombstone = {"op": "tombstone", "table": {"database": "", "schema": "", "name": ""}}
-        return single_row(batch, number) | tombstone | {"position": position_text(batch, number, None)}
+        return single_row(batch, number) | {"op": "tombstone", "table": table_parts(None, None, None)}
     problem = _problem(value, messages, number)
     if problem is not None:
         return error_row(batch, number, problem)
-    place = np.ascontiguousarray(messages.at[HEAD["op_ts"], number : number + 1])
-    moment = instants(messages.tape, place).values[0]
+    moment = instants(messages.tape, messages.place("op_ts", np.array([number]))).values[0]
     facts = {"connector": "oracle"} | {name: messages.text(name, number) for name in FACTS}
     facts["op_ts"] = None if moment.is_valid else messages.text("op_ts", number)
     id = table_of(messages.text("table", number) or "")
     return single_row(batch, number) | {
         "op": OPERATIONS[upper(messages.text("op_type", number) or "")],
-        "table": {"database": id.database, "schema": id.schema, "name": id.name},
-        "position": position_text(batch, number, None),
+        "table": table_parts(id.database, id.schema, id.name),
         "event_time": moment.value,
         "transaction": None if facts["xid"] is None else {"id": facts["xid"]},
-        "source": [(name, text) for name, text in facts.items() if text is not None],
+        "source": present(facts),
     }
 
 
 def _problem(value: bytes, messages: Messages, number: int) -> str | None:
     """Why a message can't be read; None where it can."""
-    try:
-        value.decode()
-    except UnicodeDecodeError:
-        return "The value is no UTF-8."
-    if messages.tape.verdict[number] == MORE:
-        return "Something stands behind the JSON object."
     if not messages.is_form[number]:
-        return "The value is no JSON object of GoldenGate's form."
+        return unread(value, messages.tape.verdict[number], "of GoldenGate's form")
     letter = messages.text("op_type", number)
     if letter is None:
         return "The message has no op_type."

@@ -26,12 +26,12 @@ from headrace.formats.change_messages import (
 from headrace.formats.codec import MESSAGES, Codec, Facts, in_order
 from headrace.formats.images import Image
 from headrace.formats.maxwell.message import DATA, DDL
+from headrace.formats.words import BLANK, empty_as_null
 from headrace.wire.json_writer import Part, members, messages, objects, string_lists
 from headrace.wire.spans import Array
 
 _TYPES = {op: kind for kind, op in DATA.items()}
-# Comments and blanks may stand before a statement.
-_START = r"(?i)(?:\s++|/\*(?:[^*]|\*(?!/))*+\*/|--[^\n]*+\n|#[^\n]*+\n)*+"
+_START = rf"(?i){BLANK}*+"
 _STATEMENTS = tuple(
     (re.compile(_START + pattern), kind)
     for pattern, kind in (
@@ -109,7 +109,7 @@ class MaxwellEncoder(Codec):
         return members(
             {
                 "database": Part(table_part(rows, "database"), quoted=True),
-                "table": Part(_without_empty(table_part(rows, "name")), quoted=True),
+                "table": Part(empty_as_null(table_part(rows, "name")), quoted=True),
                 "type": Part(pa.array([_TYPES[op] for op in ops]), quoted=True),
                 "ts": Part(counted(rows.column("event_time"), 1_000_000)),
                 "xid": Part(_ids(pc.struct_field(transaction, "id"))),
@@ -124,10 +124,6 @@ class MaxwellEncoder(Codec):
             },
             rows.num_rows,
         )
-
-
-def _without_empty(texts: pa.StringArray) -> pa.StringArray:
-    return pc.if_else(pc.equal(texts, ""), pa.scalar(None, pa.string()), texts)
 
 
 def _ids(texts: pa.StringArray) -> pa.StringArray:

@@ -6,10 +6,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.formats.json_messages import JsonMessages
 from headrace.formats.words import lower, numbered
-from headrace.wire.json_exact import ABSENT, ARRAY, NULL, OBJECT
+from headrace.wire.json_exact import ARRAY, OBJECT
 from headrace.wire.json_writer import string_lists
-from headrace.wire.names import Names
 from headrace.wire.spans import Array
 from headrace.wire.tape import Tape
 
@@ -23,43 +23,23 @@ FACTS = ("position", "gtid", "server_id", "thread_id", "schema_id", "query", "co
 _FIELDS = (
     "database", "table", "type", "ts", "xid", "xoffset", "sql", "data", "old", "primary_key_columns", *FACTS,
 )  # fmt: skip
-HEAD = {name: line for line, name in enumerate(_FIELDS)}
-"""The fields of a message, and the line of `Messages.at` that has their places."""
-_NAMES = Names([_FIELDS])
 _TYPE_NUMBERS = {kind: number for number, kind in enumerate(DATA)}
 
 
-class Messages:
+class Messages(JsonMessages):
     """What the engine found in a batch of messages.
 
     `ordinary` says which are of rows and can be read; `op` is the place of their type in `DATA`.
     """
 
     def __init__(self, values: pa.BinaryArray, keys: pa.BinaryArray) -> None:
-        self.tape = Tape(values)
-        self.at: Array = self.tape.fields(self.tape.root, _NAMES)
-        self.op: Array = self._ops()
-        kinds = self.tape.kinds(self.at)
-        data, old, names = (kinds[HEAD[name]] for name in ("data", "old", "primary_key_columns"))
-        self.is_form: Array = (
-            (self.tape.kinds(self.tape.root) == OBJECT)
-            & np.isin(data, (ABSENT, NULL, OBJECT))
-            & np.isin(old, (ABSENT, NULL, OBJECT))
-            & np.isin(names, (ABSENT, NULL, ARRAY))
-        )
-        self.ordinary: Array = self.is_form & (self.op >= 0) & (data == OBJECT)
+        tape = Tape(values)
+        super().__init__(tape, tape.root, _FIELDS)
+        self.op: Array = numbered(tape.texts(self.every("type")), _TYPE_NUMBERS, lower)
+        is_object = tape.kinds(tape.root) == OBJECT
+        self.is_form: Array = is_object & self.holds(OBJECT, "data", "old") & self.holds(ARRAY, "primary_key_columns")
+        self.ordinary: Array = self.is_form & (self.op >= 0) & tape.is_value(self.every("data"))
         self.keys = Keys(keys)
-
-    def _ops(self) -> Array:
-        return numbered(self.tape.texts(self.at[HEAD["type"]]), _TYPE_NUMBERS, lower)
-
-    def place(self, name: str, rows: Array) -> Array:
-        """The places of a field of some messages."""
-        return np.ascontiguousarray(self.at[HEAD[name]][rows])
-
-    def text(self, name: str, number: int) -> str | None:
-        """The text of a field of one message."""
-        return self.tape.text(self.at[HEAD[name], number])
 
     def key_names(self, rows: Array) -> pa.StringArray:
         """The key columns that messages name, else their Kafka keys, as JSON arrays; null where neither does."""

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import pyarrow as pa
 
 from headrace.changes.key_text import key_text
-from headrace.formats.change_columns import error_row, position_text, single_row
-from headrace.formats.maxwell.message import DATA, DDL, FACTS, HEAD, NO_EVENT, Messages
+from headrace.formats.change_columns import error_row, present, single_row, table_parts, whole_within
+from headrace.formats.json_messages import unread
+from headrace.formats.maxwell.message import DATA, DDL, FACTS, NO_EVENT, Messages
 from headrace.formats.words import lower
-from headrace.wire.json_exact import MORE, NULL
 
-_INTEGER = re.compile(r"\s*[+-]?[0-9]{1,18}\s*")
 FIRST_SECOND, LAST_MS = -62_135_596_800, 253_402_300_799_999
 # Seconds reach this number in the year 5138, milliseconds passed it in 1973.
 MILLISECONDS = 100_000_000_000
@@ -37,21 +35,17 @@ def other_row(batch: pa.RecordBatch, messages: Messages, number: int) -> dict[st
 
 def _row(batch: pa.RecordBatch, messages: Messages, number: int) -> dict[str, Any]:
     ts = messages.text("ts", number)
-    moment = int(ts) if ts is not None and _INTEGER.fullmatch(ts) else None
-    if moment is not None and not FIRST_SECOND <= moment <= LAST_MS:
-        moment = None
+    moment = whole_within(ts, FIRST_SECOND, LAST_MS)
     facts = {"connector": "mysql"} | {name: messages.text(name, number) for name in FACTS}
     facts["commit"] = "true" if facts["commit"] == "true" else None
     # Where it is no time, the fact is all that is left of it.
     facts["ts"] = ts if moment is None else None
-    table = {name: messages.text(name, number) or "" for name in ("database", "table")}
     xid = messages.text("xid", number)
     return single_row(batch, number) | {
-        "table": {"database": table["database"], "schema": "", "name": table["table"]},
-        "position": position_text(batch, number, None),
+        "table": table_parts(messages.text("database", number), None, messages.text("table", number)),
         "event_time": None if moment is None else (moment if moment >= MILLISECONDS else moment * 1000) * 1000,
         "transaction": None if xid is None else {"id": xid},
-        "source": [(name, text) for name, text in facts.items() if text is not None],
+        "source": present(facts),
     }
 
 
@@ -60,27 +54,20 @@ def _tombstone(batch: pa.RecordBatch, messages: Messages, number: int) -> dict[s
     key = [(name[3:], value) for name, value in parts.items() if name.startswith("pk.")]
     return single_row(batch, number) | {
         "op": "tombstone",
-        "table": {"database": parts.get("database") or "", "schema": "", "name": parts.get("table") or ""},
+        "table": table_parts(parts.get("database"), None, parts.get("table")),
         "key": key or None,
         "key_text": key_text([value for _, value in key]) if key else None,
-        "position": position_text(batch, number, None),
     }
 
 
 def _problem(value: bytes, messages: Messages, number: int) -> str | None:
     """Why a message can't be read; None where it can."""
-    try:
-        value.decode()
-    except UnicodeDecodeError:
-        return "The value is no UTF-8."
-    if messages.tape.verdict[number] == MORE:
-        return "Something stands behind the JSON object."
     if not messages.is_form[number]:
-        return "The value is no JSON object of Maxwell's form."
+        return unread(value, messages.tape.verdict[number], "of Maxwell's form")
     kind = messages.text("type", number)
     if kind is None:
         return "The message has no type."
     if lower(kind) not in (*DATA, *DDL, *NO_EVENT):
         return f"The type {kind} is not known."
-    data = messages.tape.kinds(messages.at[HEAD["data"], number : number + 1])[0]
-    return "The message has no data." if lower(kind) in DATA and data <= NULL else None
+    has_data = messages.tape.is_value(messages.every("data")[number])
+    return "The message has no data." if lower(kind) in DATA and not has_data else None

@@ -20,10 +20,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.errors import FormatError
+from headrace.formats.json_messages import key_names
 from headrace.formats.qlik.avro_columns import Description, described, spell
 from headrace.formats.qlik.avro_schema import ENVELOPE
 from headrace.formats.qlik.masks import hex_texts
-from headrace.formats.qlik.message import BODY, BODY_NAMES, HEAD, HEADER_NAMES, Messages, json_key_names
+from headrace.formats.qlik.message import BODY, BODY_NAMES, HEAD, HEADER_NAMES, Messages
 from headrace.formats.qlik.metadata import MAGIC, Metadata, read_metadata
 from headrace.formats.qlik.structures import unknown
 from headrace.formats.registry.connect_avro import writer_schema
@@ -260,7 +261,7 @@ class _Keys:
         root = np.ascontiguousarray(self._tape.root[rows])
         members = self._tape.members(root)
         framed = string_lists(members.offsets, self._tape.texts(members.names), root >= 0)
-        return pc.coalesce(framed, json_key_names(self._keys.take(picked)))
+        return pc.coalesce(framed, key_names(self._keys.take(picked)))
 
 
 def _hex(texts: pa.StringArray) -> pa.StringArray:

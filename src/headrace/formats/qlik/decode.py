@@ -15,7 +15,6 @@ from headrace.formats.announced import Announcer
 from headrace.formats.change_columns import (
     error_row,
     message_column,
-    position_text,
     positions,
     single_row,
     struct_column,
@@ -29,6 +28,7 @@ from headrace.formats.qlik.masks import Masks, is_little
 from headrace.formats.qlik.message import OPERATIONS, D, Messages, R, U
 from headrace.formats.qlik.metadata import Metadata
 from headrace.formats.qlik.structures import Known, Reading, table_parts
+from headrace.formats.words import empty_as_null
 from headrace.wire.arrays import list_array, map_array, map_of, offsets_of
 from headrace.wire.names import Names
 from headrace.wire.spans import Array
@@ -205,10 +205,10 @@ class QlikDecoder(Codec):
             for at in (old, new)
         ]
         key, key_text = images[1].or_else(images[0]).key([k.key_names for k in self._known.all], known)
-        id = _filled(tape.texts(messages.place("transactionId", rows)))
+        id = empty_as_null(tape.texts(messages.place("transactionId", rows)))
         picked = pa.array(rows)
         of_batch = batch if count == batch.num_rows else batch.take(picked)
-        facts = [(name, _filled(tape.texts(messages.place(name, rows)))) for name in _FACTS]
+        facts = [(name, empty_as_null(tape.texts(messages.place(name, rows)))) for name in _FACTS]
         tables = pa.array([k.table for k in self._known.all], self.schema.field("table").type)
         columns: dict[str, pa.Array] = {
             "op": _CODES.take(pa.array(op)),
@@ -339,14 +339,9 @@ def _places_in(tape: Tape, base: Array, row: Array, place: Array, names: pa.Stri
     return place
 
 
-def _filled(texts: pa.StringArray) -> pa.StringArray:
-    """Texts that are not empty."""
-    return pc.if_else(pc.equal(texts, ""), pa.scalar(None, pa.string()), texts)
-
-
 def tombstone_row(batch: pa.RecordBatch, number: int) -> dict[str, Any]:
     """The row of a key without a value."""
-    return single_row(batch, number) | {"op": "tombstone", "position": position_text(batch, number, None)}
+    return single_row(batch, number) | {"op": "tombstone"}
 
 
 def metadata_row(batch: pa.RecordBatch, number: int, metadata: Metadata) -> dict[str, Any]:
@@ -355,7 +350,6 @@ def metadata_row(batch: pa.RecordBatch, number: int, metadata: Metadata) -> dict
     return single_row(batch, number) | {
         "op": "schema",
         "table": table_parts(schema.id.schema, schema.id.name),
-        "position": position_text(batch, number, None),
         "source": [*metadata.source.items(), ("schemaId", metadata.schema_id)],
         "schema_id": schema.fingerprint,
         "table_schema": schema.to_text(),

@@ -21,7 +21,6 @@ from headrace.formats.qlik.rows import (
     DataRows,
     Writing,
     clock,
-    empty_as_null,
     has_transaction,
     is_data,
     last_events,
@@ -29,6 +28,7 @@ from headrace.formats.qlik.rows import (
 )
 from headrace.formats.qlik.sequence import Counter
 from headrace.formats.structure_columns import ABSENT, StructureColumns
+from headrace.formats.words import empty_as_null
 from headrace.wire.arrays import offsets_of
 from headrace.wire.json_writer import Entries, Part, members, messages, objects, to_text
 

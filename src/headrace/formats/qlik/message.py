@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.formats.json_messages import key_names, unread
 from headrace.formats.qlik.metadata import MAGIC, Metadata, read_metadata
 from headrace.formats.words import numbered, upper
-from headrace.wire.json_exact import ABSENT, MORE, NULL, OBJECT
-from headrace.wire.json_writer import string_lists
+from headrace.wire.json_exact import ABSENT, NULL, OBJECT
 from headrace.wire.names import Names
 from headrace.wire.spans import Array
 from headrace.wire.tape import Tape
@@ -132,10 +132,13 @@ def json_messages(batch: pa.RecordBatch) -> Messages:
         lambda number: metadata_of_json(values[number].as_py()),
         (masks[0], masks[1]),
         "The message has no headers.",
-        lambda rows: json_key_names(batch.column("key").take(pa.array(rows))),
+        lambda rows: key_names(batch.column("key").take(pa.array(rows))),
     )
     present = values.is_valid().to_numpy(zero_copy_only=False)
-    found.note(present & ~is_form, lambda number: _unread(values[number].as_py(), int(tape.verdict[number])))
+    found.note(
+        present & ~is_form,
+        lambda number: unread(values[number].as_py(), int(tape.verdict[number]), "in one of Qlik's forms"),
+    )
     if enveloped.any():
         words = tape.texts(np.ascontiguousarray(magic))
         is_qlik = pc.fill_null(pc.equal(words, MAGIC.decode()), False).to_numpy(zero_copy_only=False)
@@ -147,28 +150,9 @@ def json_messages(batch: pa.RecordBatch) -> Messages:
     return found
 
 
-def _unread(value: bytes, verdict: int) -> str:
-    try:
-        value.decode()
-    except UnicodeDecodeError:
-        return "The value is not UTF-8."
-    if verdict == MORE:
-        return "Something stands behind the JSON object."
-    return "The value is no JSON object in one of Qlik's forms."
-
-
 def metadata_of_json(value: bytes) -> Metadata | None:
     """The metadata of a message as JSON; None where it is none."""
     try:
         return read_metadata(json.loads(value))
     except (ValueError, RecursionError):
         return None
-
-
-def json_key_names(keys: pa.BinaryArray) -> pa.StringArray:
-    """The names in keys that are JSON objects, as JSON arrays; null for other keys."""
-    if keys.null_count == len(keys):
-        return pa.nulls(len(keys), pa.string())
-    tape = Tape(keys)
-    members = tape.members(tape.root)
-    return string_lists(members.offsets, tape.texts(members.names), tape.kinds(tape.root) == OBJECT)

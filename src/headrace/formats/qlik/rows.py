@@ -13,6 +13,7 @@ from headrace.formats.images import Image
 from headrace.formats.qlik.masks import mask_bytes
 from headrace.formats.qlik.sequence import Counter
 from headrace.formats.structure_columns import ABSENT, Laid, StructureColumns
+from headrace.formats.words import empty_as_null
 from headrace.wire.canonical import TIMESTAMP, moment_texts
 from headrace.wire.spans import Array
 
@@ -226,11 +227,6 @@ def path_of(rows: pa.RecordBatch) -> pa.StringArray:
     """The schema and the name of tables with a point between; null where both are empty."""
     parts = [empty_as_null(table_part(rows, name)) for name in ("schema", "name")]
     return empty_as_null(pc.binary_join_element_wise(*parts, ".", null_handling="skip"))
-
-
-def empty_as_null(texts: pa.StringArray) -> pa.StringArray:
-    """Texts that are not empty."""
-    return pc.if_else(pc.equal(texts, ""), pa.scalar(None, pa.string()), texts)
 
 
 def _differ(values: pa.StringArray, one: Array, other: Array) -> Array:

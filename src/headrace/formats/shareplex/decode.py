@@ -12,12 +12,11 @@ from headrace.formats.change_columns import message_column, positions, struct_co
 from headrace.formats.codec import Codec, change_batch, change_schema, kafka_batch, single_rows
 from headrace.formats.given_tables import Given, KnownTables, image_columns, misfit
 from headrace.formats.json_images import ObjectImage
+from headrace.formats.json_messages import key_names
 from headrace.formats.shareplex.message import NEW, OLD, C, D, Messages, U
 from headrace.formats.shareplex.others import other_row
 from headrace.wire.arrays import map_of
-from headrace.wire.json_writer import string_lists
 from headrace.wire.spans import Array
-from headrace.wire.tape import Tape
 
 _CODES = pa.array(["c", "u", "d", None, "u"], pa.string())
 """Operations by the place of a kind; the first half of an update gives no row."""
@@ -66,7 +65,7 @@ class SharePlexDecoder(Codec):
         over = np.where(laid, data, nothing)
         table = messages.tables.take(pa.array(rows))
         keys = batch.column("key").take(pa.array(rows))
-        known = self._tables.numbers(table, _key_names(keys))
+        known = self._tables.numbers(table, key_names(keys))
         wrong = self._tables.spell(tape, np.concatenate([old, new, over]), np.tile(known, 3))
         before = ObjectImage.of(tape, np.where(kind == OLD, nothing, old))
         after = ObjectImage.of(tape, new, over)
@@ -141,12 +140,3 @@ def _paired(batch: pa.RecordBatch, messages: Messages, old: Array) -> list[int]:
         if beside and (here is None or there is None or here - there in (0, 1)):
             old[number] = old[first]
     return sorted(number for number in last.values() if number is not None)
-
-
-def _key_names(keys: pa.BinaryArray) -> pa.StringArray:
-    """The names in Kafka's keys, where those are JSON objects, as JSON arrays."""
-    if keys.null_count == len(keys):
-        return pa.nulls(len(keys), pa.string())
-    tape = Tape(keys)
-    members = tape.members(tape.root)
-    return string_lists(members.offsets, tape.texts(members.names), np.diff(members.offsets) > 0)

@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.formats.json_messages import JsonMessages, filled
 from headrace.formats.words import numbered, upper
 from headrace.wire.json_exact import ABSENT, NULL, OBJECT
 from headrace.wire.names import Names
@@ -42,18 +43,16 @@ C, U, D, OLD, NEW = range(5)
 """The kinds of messages of rows, as places in `KINDS`; what is behind them is looked at one by one."""
 _KIND_NUMBERS = {word: number for number, kind in enumerate(KINDS) for word in _WORDS[kind]}
 
-_PARTS = ("meta", "data", "key")
+_PARTS = Names([("meta", "data", "key")])
 META = ("time", "userid", "op", "scn", "rowid", "trans", "seq", "size", "table", "idx", "posttime")
-"""What `meta` may hold, and the line of `Messages.meta` that has its places."""
-_LINE = {name: line for line, name in enumerate(META)}
-_PART_NAMES, _META_NAMES = Names([_PARTS]), Names([META])
+"""What `meta` may hold."""
 _PART = r'(?:"(?:[^"]|"")+"|[^."]+)'
 _TABLE = re.compile(rf"{_PART}(?:[.]{_PART}){{0,2}}")
 _EACH_PART = re.compile(_PART)
 TABLE = pa.struct([("database", pa.string()), ("schema", pa.string()), ("name", pa.string())])
 
 
-class Messages:
+class Messages(JsonMessages):
     """What the engine found in a batch of messages.
 
     `kind` is the place of an operation in `KINDS`, -1 where it is none; `data` and `key` are objects that have members,
@@ -61,16 +60,14 @@ class Messages:
     """
 
     def __init__(self, values: pa.BinaryArray) -> None:
-        self.tape = Tape(values)
-        at = self.tape.fields(self.tape.root, _PART_NAMES)
-        self.meta: Array = self.tape.fields(at[0], _META_NAMES)
-        self.has_meta: Array = self.tape.is_value(at[0])
-        kinds = self.tape.kinds(at)
-        self.is_form: Array = (self.tape.kinds(self.tape.root) == OBJECT) & np.isin(kinds, (ABSENT, NULL, OBJECT)).all(
-            axis=0
-        )
-        self.data, self.key = (self._filled(at[line], kinds[line]) for line in (1, 2))
-        self.kind: Array = self._kinds()
+        tape = Tape(values)
+        parts = tape.fields(tape.root, _PARTS)
+        super().__init__(tape, parts[0], META)
+        self.has_meta: Array = tape.is_value(parts[0])
+        are_objects = np.isin(tape.kinds(parts), (ABSENT, NULL, OBJECT)).all(axis=0)
+        self.is_form: Array = (tape.kinds(tape.root) == OBJECT) & are_objects
+        self.data, self.key = (filled(tape, part) for part in parts[1:])
+        self.kind: Array = numbered(tape.texts(self.every("op")), _KIND_NUMBERS, _normal)
         is_row = self.kind >= 0
         is_row &= self.kind <= NEW
         has_image: Array = (self.data >= 0) | ((self.kind != C) & (self.key >= 0))
@@ -80,25 +77,16 @@ class Messages:
         self.bad_times[self.times.refused] = True
         self.ordinary: Array = self.is_form & is_row & has_image & ~self.bad_times & ~self.bad_tables
 
-    def _filled(self, at: Array, kinds: Array) -> Array:
-        return np.where((kinds == OBJECT) & (self.tape.tokens.behind[at] > at + 1), at, np.int32(-1))
-
-    def _kinds(self) -> Array:
-        return numbered(self.tape.texts(self._line("op")), _KIND_NUMBERS, _normal)
-
-    def _line(self, name: str) -> Array:
-        return np.ascontiguousarray(self.meta[_LINE[name]])
-
     def _times(self) -> TypedColumn:
         """The commit times, in UTC where they say no zone. What is blank is none."""
-        at = self._line("time")
+        at = self.every("time").copy()
         blank = pc.fill_null(pc.equal(pc.utf8_trim(self.tape.texts(at), " "), ""), False)
         at[blank.to_numpy(zero_copy_only=False)] = -1
         return instants(self.tape, at)
 
     def _tables(self) -> tuple[pa.StructArray, Array]:
         """The tables, null where a message says none, and which can't be read."""
-        found = self.tape.texts(self._line("table")).dictionary_encode()
+        found = self.tape.texts(self.every("table")).dictionary_encode()
         parts = [table_of(text) for text in found.dictionary.to_pylist()]
         bad = np.array([*(part is None for part in parts), False])
         lines = [None if part is None else dict(zip(TABLE.names, part, strict=True)) for part in parts]
@@ -107,15 +95,11 @@ class Messages:
 
     def texts(self, name: str, rows: Array) -> pa.StringArray:
         """A part of `meta` of some messages."""
-        return self.tape.texts(self._line(name)[rows])
-
-    def text(self, name: str, number: int) -> str | None:
-        """The same of one message."""
-        return self.tape.text(self.meta[_LINE[name], number])
+        return self.tape.texts(self.place(name, rows))
 
     def numbers(self, name: str, rows: Array) -> pa.Int64Array:
         """`seq` or `size` of some messages, else its part of `idx`."""
-        own = integers(self.tape, np.ascontiguousarray(self._line(name)[rows]))
+        own = integers(self.tape, self.place(name, rows))
         if not own.null_count:
             return own
         parts = pc.extract_regex(self.texts("idx", rows), r"^\s*(?P<seq>[0-9]{1,18})/(?P<size>[0-9]{1,18})\s*$")

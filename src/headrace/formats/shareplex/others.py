@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.changes.key_text import key_text
-from headrace.formats.change_columns import error_row, position_text, single_row
+from headrace.formats.change_columns import error_row, present, single_row
+from headrace.formats.json_messages import unread
 from headrace.formats.shareplex.message import KINDS, NEW, OLD, C, D, Messages
-from headrace.wire.json_exact import MORE
 
 _FACTS = ("scn", "rowid", "userid", "posttime")
 
@@ -18,9 +18,8 @@ _FACTS = ("scn", "rowid", "userid", "posttime")
 def other_row(batch: pa.RecordBatch, messages: Messages, number: int) -> dict[str, Any]:
     """The row of a message that is not ordinary: an event without images, or an error."""
     value = batch.column("value")[number].as_py()
-    position = {"position": position_text(batch, number, None)}
     if value is None:
-        return single_row(batch, number) | {"op": "tombstone", "source": None} | position
+        return single_row(batch, number) | {"op": "tombstone", "source": None}
     problem = _problem(value, messages, number)
     if problem is not None:
         return error_row(batch, number, problem)
@@ -40,25 +39,19 @@ def other_row(batch: pa.RecordBatch, messages: Messages, number: int) -> dict[st
         facts["ddl"] = statement
     trans = messages.text("trans", number)
     moment = messages.times.values[number]
-    return single_row(batch, number) | position | {
+    return single_row(batch, number) | {
         "op": op,
         "table": messages.tables[number].as_py(),
         "event_time": moment.value,
         "transaction": None if trans is None and seq is None else {"id": trans, "total_order": seq},
-        "source": [(name, text) for name, text in facts.items() if text is not None],
-    }  # fmt: skip
+        "source": present(facts),
+    }
 
 
 def _problem(value: bytes, messages: Messages, number: int) -> str | None:
     """Why a message can't be read; None where it can."""
-    try:
-        value.decode()
-    except UnicodeDecodeError:
-        return "The value is not UTF-8."
-    if messages.tape.verdict[number] == MORE:
-        return "Something stands behind the JSON object."
     if not messages.is_form[number]:
-        return "The value is no JSON object whose meta, data and key are objects."
+        return unread(value, messages.tape.verdict[number], "whose meta, data and key are objects")
     if not messages.has_meta[number]:
         return "The message has no meta."
     op, kind = messages.text("op", number), messages.kind[number]
