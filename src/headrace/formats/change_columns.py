@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from headrace.changes import TableSchema
 from headrace.changes.row import arrow_schema
@@ -20,6 +21,8 @@ FIRST_MS, LAST_MS = -62_135_596_800_000, 253_402_300_799_999
 
 _TABLE = arrow_schema().field("table").type
 _MESSAGE = arrow_schema().field("message").type
+_HELD = ("key", "value")
+_TRANSACTION = arrow_schema().field("transaction").type
 _POWERS = 10 ** np.arange(18, -1, -1, dtype=np.int64)
 _WHOLE = re.compile(r"\s*[+-]?[0-9]{1,18}\s*")
 _SCHEMA_ORDER, _DATA_ORDER = "0", "1"
@@ -79,21 +82,47 @@ def whole_within(text: str | None, first: int, last: int) -> int | None:
     return int(text) if first <= int(text) <= last else None
 
 
-def message_column(batch: pa.RecordBatch) -> pa.StructArray:
-    """Where rows came from. What a message held is kept for errors only."""
-    kept = [
-        pa.nulls(batch.num_rows, field.type) if field.name in ("key", "value") else batch.column(field.name)
-        for field in _MESSAGE
-    ]
-    return pa.StructArray.from_arrays(kept, fields=list(_MESSAGE))
+def origin_columns(batch: pa.RecordBatch, rows: Array, places: Array | None = None) -> dict[str, pa.Array]:
+    """The columns that say where rows came from. What a message held is kept for errors only.
+
+    Args:
+        batch: the messages.
+        rows: the message of each row.
+        places: the place of each row in it, where it may give several.
+    """
+    handed = batch.select([field.name for field in _MESSAGE if field.name not in _HELD])
+    if rows.size != batch.num_rows or (rows != np.arange(rows.size)).any():
+        handed = handed.take(pa.array(rows))
+    kept = [pa.nulls(rows.size, f.type) if f.name in _HELD else handed.column(f.name) for f in _MESSAGE]
+    return {
+        "position": positions(handed.column("offset"), places),
+        "capture_time": handed.column("timestamp"),
+        "message": pa.StructArray.from_arrays(kept, fields=list(_MESSAGE)),
+    }
+
+
+def transaction_column(
+    id: pa.StringArray, present: pa.BooleanArray | None = None, **orders: pa.Int64Array
+) -> pa.StructArray:
+    """The transactions of rows, null where they are not present, or have no id."""
+    return struct_column(_TRANSACTION, {"id": id, **orders}, id.is_valid() if present is None else present)
+
+
+def snapshot_column(is_read: Array) -> pa.StringArray:
+    """What rows say of a snapshot, where nothing is known but which of them were read in one."""
+    return pc.if_else(pa.array(is_read), "true", pa.scalar(None, pa.string()))
+
+
+def schema_ids(schemas: Sequence[TableSchema | None], of: Array) -> pa.StringArray:
+    """The fingerprints of the structures that rows follow, by the number of each row's."""
+    ids = [None if schema is None else schema.fingerprint for schema in schemas]
+    return pa.array(ids, pa.string()).take(pa.array(of))
 
 
 def single_row(batch: pa.RecordBatch, number: int, place: int | None = None, *, whole: bool = False) -> dict[str, Any]:
     """What each row of a message has: where it came from, with the message whole for errors."""
     message = {
-        field.name: batch.column(field.name)[number].as_py()
-        for field in _MESSAGE
-        if whole or field.name not in ("key", "value")
+        field.name: batch.column(field.name)[number].as_py() for field in _MESSAGE if whole or field.name not in _HELD
     }
     return {
         "position": position_text(batch, number, place),

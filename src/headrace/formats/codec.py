@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Observation
 
 Numbers: TypeAlias = np.ndarray[tuple[int], np.dtype[np.int64]]
-OtherRow: TypeAlias = Callable[[int], dict[str, Any]]
 
 ROWS = 4_096
 """How many rows are worked on together: as many as stay in a core's cache."""
@@ -425,31 +424,44 @@ def change_batch(columns: Mapping[str, pa.Array], schema: pa.Schema, count: int)
     return pa.RecordBatch.from_arrays(made, schema=schema)
 
 
-def single_rows(
-    whole: pa.RecordBatch, rows: Numbers, problems: Mapping[int, str], batch: pa.RecordBatch, other: OtherRow
+def all_rows(
+    whole: pa.RecordBatch,
+    rows: Numbers,
+    problems: Mapping[int, str],
+    batch: pa.RecordBatch,
+    others: Callable[[int], list[dict[str, Any]]],
+    *,
+    announce: Callable[[Numbers, Numbers], list[tuple[Numbers, pa.RecordBatch]]] | None = None,
+    place: int | None = None,
 ) -> pa.RecordBatch:
-    """The rows of a batch in which each message gives one.
+    """All change rows of a batch, in the order of its messages.
 
     Args:
         whole: the rows of ordinary messages.
-        rows: their messages.
-        problems: why some of these can't be read after all.
+        rows: the message of each.
+        problems: why some messages can't be read after all; each gives one row.
         batch: the messages.
-        other: makes the row of a message that is not ordinary.
+        others: makes the rows of a message that is not ordinary.
+        announce: makes the `schema` rows that stand before some of the ordinary ones: of their messages and numbers.
+        place: the place in their messages that rows of problems have.
     """
-    if not problems and rows.size == batch.num_rows:
-        return whole
     plain = np.zeros(batch.num_rows, bool)
     plain[rows] = True
     plain[list(problems)] = False
-    numbers = np.flatnonzero(~plain)
-    made = [
-        error_row(batch, number, problems[number]) if number in problems else other(number)
-        for number in map(int, numbers)
-    ]
     kept = plain[rows]
-    odd = pa.RecordBatch.from_pylist(made, whole.schema)
-    return in_order([(rows[kept], whole.filter(pa.array(kept))), (numbers, odd)])
+    if not kept.all():
+        rows, whole = rows[kept], whole.filter(pa.array(kept))
+    made = [] if announce is None else announce(rows, np.flatnonzero(kept))
+    made.append((rows, whole))
+    odd: list[dict[str, Any]] = []
+    numbers: list[int] = []
+    for number in map(int, np.flatnonzero(~plain)):
+        found = [error_row(batch, number, problems[number], place)] if number in problems else others(number)
+        odd += found
+        numbers += [number] * len(found)
+    if odd:
+        made.append((np.array(numbers), pa.RecordBatch.from_pylist(odd, whole.schema)))
+    return in_order(made)
 
 
 def in_order(batches: list[tuple[Numbers, pa.RecordBatch]]) -> pa.RecordBatch:

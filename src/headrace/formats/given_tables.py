@@ -11,14 +11,13 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.changes import TableSchema
-from headrace.formats.json_images import ObjectImage
+from headrace.formats.change_columns import schema_ids
+from headrace.formats.json_images import ObjectImage, Unread, spell
 from headrace.formats.numbered import Numbered, numbers_of
-from headrace.wire.names import Names
 from headrace.wire.spans import Array
 from headrace.wire.tape import Tape
 
@@ -113,54 +112,20 @@ class KnownTables:
 
     def schema_ids(self, of: Array) -> pa.StringArray:
         """The fingerprints of the rows' structures."""
-        ids = [None if known.schema is None else known.schema.fingerprint for known in self.known]
-        return pa.array(ids, pa.string()).take(pa.array(of))
+        return schema_ids([known.schema for known in self.known], of)
 
     def key_sets(self) -> list[tuple[str, ...]]:
         """The key columns, by number."""
         return [known.key_names for known in self.known]
 
-    def spell(self, tape: Tape, objects: Array, of: Array) -> list[tuple[int, str, str]]:
-        """As `spell`, by what is known of each object's table."""
-        return spell(tape, objects, of, [known.codes for known in self.known])
+    def spell(self, tape: Tape, objects: Array, of: Array) -> list[Unread]:
+        """As `json_images.spell`, by what is known of each object's table."""
+        return spell(tape, objects, of, [known.codes for known in self.known], canonical)
 
 
-def spell(tape: Tape, objects: Array, of: Array, codes: Sequence[Mapping[str, str]]) -> list[tuple[int, str, str]]:
-    """Let the values of objects be canonical texts from now on.
-
-    Args:
-        tape: where they are.
-        objects: their places.
-        of: the number of what is known of each.
-        codes: by that number, how columns become canonical.
-
-    Returns:
-        The values that should be hex and are not: the number of the object, the column and the text, which stays.
-    """
-    names = Names([list(said) for said in codes])
-    if not names.width or not objects.size:
-        return []
-    at = tape.fields(objects, names, of.astype(np.int32))
-    letters = np.full((len(codes), names.width), "", "U1")
-    for number, said in enumerate(codes):
-        letters[number, : len(said)] = list(said.values())
-    code = letters[of].T
-    code[~tape.is_value(at)] = ""
-    wrong = []
-    for letter in np.unique(code[code != ""]):
-        place, row = np.nonzero(code == letter)
-        tokens = np.ascontiguousarray(at[place, row])
-        texts = tape.texts(tokens)
-        made = _canonical(texts, letter)
-        for bad in np.flatnonzero(made.is_null().to_numpy(zero_copy_only=False)):
-            column = list(codes[of[row[bad]]])[place[bad]]
-            wrong.append((int(row[bad]), column, texts[int(bad)].as_py()))
-        tape.replace(tokens, pc.coalesce(made, texts))
-    return wrong
-
-
-def _canonical(texts: pa.StringArray, code: str) -> pa.StringArray:
+def canonical(tape: Tape, at: Array, code: str) -> pa.StringArray:
     """Texts of one kind of column in the canonical spelling; null for what is no hex where that is asked for."""
+    texts = tape.texts(at)
     if code == "d":
         midnight = pc.match_substring_regex(texts, _DAY)
         return pc.if_else(midnight, pc.replace_substring_regex(texts, "[T Z].*$", ""), texts)

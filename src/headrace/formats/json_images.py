@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from headrace.changes import Column, TableSchema
 from headrace.formats.change_columns import struct_column
@@ -17,6 +18,64 @@ from headrace.wire.names import Names
 from headrace.wire.spans import Array
 from headrace.wire.tape import Tape
 from headrace.wire.typed import TypedColumn
+
+Spelling = TypeVar("Spelling", bound=Hashable)
+
+
+class Unread(NamedTuple):
+    """A value that is not spelled as its column says.
+
+    Args:
+        object: the number of the object that holds it.
+        column: its name there.
+        at: its place.
+    """
+
+    object: int
+    column: str
+    at: int
+
+
+def spell(
+    tape: Tape,
+    objects: Array,
+    of: Array,
+    spellings: Sequence[Mapping[str, Spelling]],
+    canonical: Callable[[Tape, Array, Spelling], pa.StringArray],
+) -> list[Unread]:
+    """Let the values of objects be canonical texts from now on.
+
+    Args:
+        tape: where they are.
+        objects: their places.
+        of: the number of what is known of each.
+        spellings: by that number, how values are spelled, by column; without the columns whose texts stay.
+        canonical: makes the texts of values of one spelling, null where one is not spelled so.
+
+    Returns:
+        These; they keep their texts.
+    """
+    names = Names([list(said) for said in spellings])
+    if not names.width or not objects.size:
+        return []
+    at = tape.fields(objects, names, of.astype(np.int32))
+    every = list(dict.fromkeys(spelling for said in spellings for spelling in said.values()))
+    numbers = {spelling: number for number, spelling in enumerate(every)}
+    table = np.full((len(spellings), names.width), -1)
+    for number, said in enumerate(spellings):
+        table[number, : len(said)] = [numbers[spelling] for spelling in said.values()]
+    chosen = table[of].T
+    chosen[~tape.is_value(at)] = -1
+    found = []
+    for number in np.unique(chosen[chosen >= 0]):
+        place, row = np.nonzero(chosen == number)
+        tokens = np.ascontiguousarray(at[place, row])
+        made = canonical(tape, tokens, every[number])
+        for bad in np.flatnonzero(made.is_null().to_numpy(zero_copy_only=False)):
+            column = list(spellings[of[row[bad]]])[place[bad]]
+            found.append(Unread(int(row[bad]), column, int(tokens[bad])))
+        tape.replace(tokens, pc.coalesce(made, tape.texts(tokens)) if made.null_count else made)
+    return found
 
 
 class Refused(NamedTuple):

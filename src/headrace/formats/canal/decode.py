@@ -20,21 +20,21 @@ from headrace.formats.announced import Announcer
 from headrace.formats.canal.message import DATA, FIELDS, Messages
 from headrace.formats.canal.others import other_row
 from headrace.formats.canal.structures import Known, Reading, Told, known_of
+from headrace.formats.canal.values import Spelling
 from headrace.formats.change_columns import (
     FIRST_MS,
     LAST_MS,
-    error_row,
-    message_column,
-    positions,
-    struct_column,
+    origin_columns,
+    schema_ids,
+    snapshot_column,
     table_column,
+    transaction_column,
 )
-from headrace.formats.codec import Codec, change_schema, in_order, kafka_batch
-from headrace.formats.json_images import ObjectImage, Refused
+from headrace.formats.codec import Codec, all_rows, change_batch, change_schema, kafka_batch
+from headrace.formats.json_images import ObjectImage, Refused, spell
 from headrace.formats.numbered import Numbered
 from headrace.formats.words import empty_as_null
 from headrace.wire.arrays import map_of
-from headrace.wire.names import Names
 from headrace.wire.spans import Array
 from headrace.wire.tape import Tape
 from headrace.wire.typed import integers
@@ -83,25 +83,16 @@ class CanalDecoder(Codec):
         problems: dict[int, str] = {}
         self._spell(messages.tape, rows, problems)
         whole = self._columns(batch, messages, rows, problems)
-        plain = np.zeros(batch.num_rows, bool)
-        plain[rows.message] = True
-        odd = [self._row(error_row(batch, number, problem, 0)) for number, problem in sorted(problems.items())] + [
-            self._row(other_row(batch, messages, int(number))) for number in np.flatnonzero(~plain)
-        ]
-        places = np.array([*sorted(problems), *np.flatnonzero(~plain)], np.int64)
-        if problems:
-            kept = ~np.isin(rows.message, list(problems))
-            whole = whole.filter(pa.array(kept))
-            rows = _Rows(*(part[kept] for part in vars(rows).values()))
         structures = [known.announced for known in self._known.all]
-        made = self._announcer.announce(batch, rows.message, rows.known, structures)
-        made.append((rows.message, whole))
-        if odd:
-            made.append((places, pa.concat_batches(odd)))
-        yield in_order(made)
-
-    def _row(self, row: dict[str, object]) -> pa.RecordBatch:
-        return pa.RecordBatch.from_pylist([row], self.schema)
+        yield all_rows(
+            whole,
+            rows.message,
+            problems,
+            batch,
+            lambda number: [other_row(batch, messages, number)],
+            announce=lambda of, kept: self._announcer.announce(batch, of, rows.known[kept], structures),
+            place=0,
+        )
 
     def _rows(self, messages: Messages) -> _Rows:
         tape = messages.tape
@@ -135,32 +126,11 @@ class CanalDecoder(Codec):
 
     def _spell(self, tape: Tape, rows: _Rows, problems: dict[int, str]) -> None:
         """Write canonical texts in place of what the wire has; note messages whose bytes are none."""
-        names = Names([list(known.spellings) for known in self._known.all])
-        if not names.width or not rows.message.size:
-            return
-        group = rows.known.astype(np.int32)
-        at = np.concatenate([tape.fields(image, names, group) for image in (rows.data, rows.old)], axis=1)
-        message = np.tile(rows.message, 2)
-        of = np.tile(rows.known, 2)
-        tokens, texts = [], []
-        for number in np.unique(rows.known):
-            for place, (name, spelling) in enumerate(self._known.all[number].spellings.items()):
-                here = np.flatnonzero((of == number) & (at[place] >= 0))
-                places = at[place, here]
-                there = tape.is_value(places)
-                here, places = here[there], np.ascontiguousarray(places[there])
-                if not here.size:
-                    continue
-                made = spelling.canonical(tape.texts(places))
-                if made.null_count:
-                    wrong = made.is_null().to_numpy(zero_copy_only=False)
-                    problem = NO_BYTES if self._reading.typed is None else MISFIT.format(name, "binary")
-                    problems.update(dict.fromkeys(map(int, message[here[wrong]]), problem))
-                    made = made.fill_null("")
-                tokens.append(places)
-                texts.append(made)
-        if tokens:
-            tape.replace(np.concatenate(tokens), pa.concat_arrays(texts))
+        spellings = [known.spellings for known in self._known.all]
+        objects = np.concatenate([rows.data, rows.old])
+        for unread in spell(tape, objects, np.tile(rows.known, 2), spellings, _canonical):
+            problem = NO_BYTES if self._reading.typed is None else MISFIT.format(unread.column, "binary")
+            problems[int(rows.message[unread.object % rows.message.size])] = problem
 
     def _columns(
         self, batch: pa.RecordBatch, messages: Messages, rows: _Rows, problems: dict[int, str]
@@ -172,24 +142,21 @@ class CanalDecoder(Codec):
         es = integers(tape, head["es"])
         known_es = pc.fill_null(pc.and_(pc.greater_equal(es, FIRST_MS), pc.less_equal(es, LAST_MS)), False)
         gtid = empty_as_null(tape.texts(head["gtid"]))
-        ids = [known.schema_id for known in self._known.all]
-        of_batch = batch.take(pa.array(rows.message)) if not _is_range(rows.message, batch.num_rows) else batch
         columns: dict[str, pa.Array] = {
+            **origin_columns(batch, rows.message, rows.place),
             "op": _CODES.take(pa.array(rows.op)),
             "table": table_column(tape.texts(head["database"]), tape.texts(head["table"])),
             "key": key,
             "key_text": key_text,
             "changed": ObjectImage.of(tape, np.where(rows.op == _U, rows.old, np.int32(-1))).names(),
-            "position": positions(of_batch.column("offset"), rows.place),
             "event_time": pc.if_else(known_es, es, None)
             .cast(pa.timestamp("ms", "UTC"))
             .cast(pa.timestamp("us", "UTC")),
-            "capture_time": of_batch.column("timestamp"),
-            "snapshot": pc.if_else(pa.array(rows.op == _R), "true", pa.scalar(None, pa.string())),
-            "transaction": struct_column(self.schema.field("transaction").type, {"id": gtid}, gtid.is_valid()),
+            "snapshot": snapshot_column(rows.op == _R),
+            "transaction": transaction_column(gtid),
             "source": map_of(
                 [
-                    ("connector", pa.array(["mysql"]).take(pa.array(np.zeros(count, np.int64)))),
+                    ("connector", pa.repeat("mysql", count)),
                     ("id", tape.texts(head["id"])),
                     ("ts", tape.texts(head["ts"])),
                     ("gtid", gtid),
@@ -198,8 +165,7 @@ class CanalDecoder(Codec):
                     ("sql", empty_as_null(tape.texts(head["sql"]))),
                 ]
             ),
-            "schema_id": pa.array(ids, pa.string()).take(pa.array(rows.known)),
-            "message": message_column(of_batch),
+            "schema_id": schema_ids([known.schema for known in self._known.all], rows.known),
         }
         for name, image in (("before", before), ("after", after)):
             if self._reading.typed is None:
@@ -208,9 +174,7 @@ class CanalDecoder(Codec):
                 kind, zone = self.schema.field(name).type, self._reading.zone
                 columns[name], columns[f"{name}_absent"], refused = image.structs(self._reading.typed, kind, zone)
                 self._refuse(refused, rows, problems)
-        return pa.RecordBatch.from_arrays(
-            [columns.get(f.name, pa.nulls(count, f.type)) for f in self.schema], schema=self.schema
-        )
+        return change_batch(columns, self.schema, count)
 
     def _images(self, tape: Tape, rows: _Rows) -> tuple[ObjectImage, ObjectImage]:
         nothing = np.full(rows.message.size, -1, np.int32)
@@ -230,5 +194,5 @@ class CanalDecoder(Codec):
                 problems.setdefault(int(rows.message[row]), MISFIT.format(column.name, kind))
 
 
-def _is_range(numbers: Array, count: int) -> bool:
-    return bool(numbers.size == count and (numbers == np.arange(count)).all())
+def _canonical(tape: Tape, at: Array, spelling: Spelling) -> pa.StringArray:
+    return spelling.canonical(tape.texts(at))

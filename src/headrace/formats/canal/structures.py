@@ -48,13 +48,13 @@ class Known:
     """What all messages that tell the same have in common.
 
     Args:
-        schema_id: of the structure that their rows follow; None where there is none.
+        schema: the structure that their rows follow; None where there is none.
         announced: the structure to tell in a `schema` row before the first of them.
         key_names: the columns of the key; empty where nobody says one.
         spellings: the columns whose values are not written as canonical text.
     """
 
-    schema_id: str | None
+    schema: TableSchema | None
     announced: TableSchema | None
     key_names: tuple[str, ...]
     spellings: dict[str, Spelling]
@@ -77,9 +77,8 @@ def known_of(told: Told, reading: Reading) -> Known:
         columns = _with_labels(columns, told)
         key_names = reading.typed.key or key_names
     spellings = {c.name: Spelling.of(c, base64=reading.base64, zone=reading.zone) for c in columns}
-    schema = announced or given
     return Known(
-        None if schema is None else schema.fingerprint,
+        announced or given,
         announced,
         key_names,
         {name: spelling for name, spelling in spellings.items() if spelling is not None},

@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.formats.announced import Announcer
-from headrace.formats.change_columns import error_row
-from headrace.formats.codec import Codec, change_schema, in_order, kafka_batch
+from headrace.formats.change_columns import schema_ids
+from headrace.formats.codec import Codec, all_rows, change_batch, change_schema, kafka_batch
 from headrace.formats.debezium.facts import fact_columns
 from headrace.formats.debezium.images import Layout, Read, doubled, either, keys_of, map_images, struct_images
 from headrace.formats.debezium.message import FIELD, OPERATIONS, ROW_OPERATIONS, TOMBSTONE, Messages
@@ -59,25 +59,15 @@ class DebeziumDecoder(Codec):
         rows = self._rows(batch, messages)
         problems: dict[int, str] = {}
         whole = self._columns(batch, messages, rows, problems)
-        plain = np.zeros(batch.num_rows, bool)
-        plain[rows.message] = True
-        odd: list[dict[str, object]] = [error_row(batch, number, problem) for number, problem in problems.items()]
-        places = list(problems)
-        for number in np.flatnonzero(~plain):
-            made = other_rows(batch, messages, self._reading, int(number), self._converter)
-            odd += made
-            places += [int(number)] * len(made)
-        if problems:
-            kept = ~np.isin(rows.message, list(problems))
-            whole = whole.filter(pa.array(kept))
-            rows = Rows(*(part[kept] for part in vars(rows).values()))
         structures = [None if self._reading.typed is not None else known.schema for known in self._known]
-        told = np.where(rows.op == TOMBSTONE, 0, rows.known)
-        result = self._announcer.announce(batch, rows.message, told, structures)
-        result.append((rows.message, whole))
-        if odd:
-            result.append((np.array(places, np.int64), pa.RecordBatch.from_pylist(odd, self.schema)))
-        yield in_order(result)
+        yield all_rows(
+            whole,
+            rows.message,
+            problems,
+            batch,
+            lambda number: other_rows(batch, messages, self._reading, number, self._converter),
+            announce=lambda of, kept: self._announcer.announce(batch, of, rows.structure[kept], structures),
+        )
 
     def _rows(self, batch: pa.RecordBatch, messages: Messages) -> Rows:
         message = np.flatnonzero(messages.ordinary)
@@ -152,7 +142,7 @@ class DebeziumDecoder(Codec):
             "op": _CODES.take(pa.array(rows.op)),
             "key": key.as_maps(),
             "key_text": string_lists(key.offsets, key.texts, key.present),
-            "schema_id": self._schema_ids(rows),
+            "schema_id": schema_ids([known.schema for known in self._known], rows.structure),
         }
         if members is not None:
             flat = np.tile(messages.flat[rows.message], 2)
@@ -169,9 +159,7 @@ class DebeziumDecoder(Codec):
             columns["op"] = pc.if_else(pa.array(deletes), "d", columns["op"])
             if typed is None:
                 columns["before"] = either(deletes, columns["key"], columns["before"])
-        return pa.RecordBatch.from_arrays(
-            [columns.get(f.name, pa.nulls(rows.message.size, f.type)) for f in self.schema], schema=self.schema
-        )
+        return change_batch(columns, self.schema, rows.message.size)
 
     def _note(
         self,
@@ -208,10 +196,6 @@ class DebeziumDecoder(Codec):
         ):
             for row in np.flatnonzero(wrong):
                 problems.setdefault(int(rows.message[row]), reason)
-
-    def _schema_ids(self, rows: Rows) -> pa.StringArray:
-        ids = [None if known.schema is None else known.schema.fingerprint for known in self._known]
-        return pa.array(ids, pa.string()).take(pa.array(np.where(rows.op == TOMBSTONE, 0, rows.known)))
 
 
 def _alike(numbers: Array) -> tuple[Array, Array]:

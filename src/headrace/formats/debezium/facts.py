@@ -9,14 +9,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.changes import TableId
-from headrace.changes.row import arrow_schema
 from headrace.formats.change_columns import (
     FIRST_MS,
     LAST_MS,
-    message_column,
-    positions,
-    struct_column,
+    origin_columns,
     table_column,
+    transaction_column,
 )
 from headrace.formats.debezium.message import FIELD, SOURCE, TOMBSTONE, TRANSACTION, Messages
 from headrace.formats.debezium.others import OWN_FACTS, table_of_topic
@@ -27,7 +25,6 @@ from headrace.wire.spans import Array
 from headrace.wire.tape import Tape
 from headrace.wire.typed import integers
 
-_TRANSACTION = arrow_schema().field("transaction").type
 _OWN = Names([OWN_FACTS])
 
 
@@ -44,8 +41,7 @@ def fact_columns(
         prefix: what the names of added fields begin with, where rows are flat.
     """
     tape, at = messages.tape, rows.message
-    handed = batch.select(["topic", "partition", "offset", "timestamp", "headers"])
-    of_batch = handed if at.size == batch.num_rows else handed.take(pa.array(at))
+    origin = origin_columns(batch, at)
     empty = rows.op == TOMBSTONE
     source = {
         name: np.where(empty, np.int32(-1), messages.source[line][at]).astype(np.int32) for name, line in SOURCE.items()
@@ -55,29 +51,25 @@ def fact_columns(
     flat = messages.flat[at] & ~empty
     has_transaction = (tape.is_value(messages.at[FIELD["transaction"]][at]) | (flat & tape.is_value(id))) & ~empty
     orders = [integers(tape, places) for places in (total, order)]
-    transaction = {"id": tape.texts(id)} | {
-        name: _known_order(values, orders[0]) for name, values in zip(TRANSACTION[1:], orders, strict=True)
-    }
+    known = {name: _known_order(values, orders[0]) for name, values in zip(TRANSACTION[1:], orders, strict=True)}
     return {
-        "table": _tables(tape, of_batch, source, empty, own),
-        "position": positions(of_batch.column("offset")),
+        **origin,
+        "table": _tables(tape, origin["message"].field("topic"), source, empty, own),
         "event_time": _moments(integers(tape, source["ts_us"]), integers(tape, source["ts_ms"])),
-        "capture_time": of_batch.column("timestamp"),
         "snapshot": pc.if_else(pc.equal(snapshot, "false"), pa.scalar(None, pa.string()), snapshot),
-        "transaction": struct_column(_TRANSACTION, transaction, pa.array(has_transaction)),
+        "transaction": transaction_column(tape.texts(id), pa.array(has_transaction), **known),
         "source": _source(messages, rows, flat, empty, prefix),
-        "message": message_column(of_batch),
     }
 
 
 def _tables(
-    tape: Tape, of_batch: pa.RecordBatch, source: Mapping[str, Array], empty: Array, own: TableId | None
+    tape: Tape, topic: pa.StringArray, source: Mapping[str, Array], empty: Array, own: TableId | None
 ) -> pa.StructArray:
     parts = [tape.texts(source[name]) for name in ("db", "schema", "table")]
     unnamed = parts[2].is_null().to_numpy(zero_copy_only=False)
     if not unnamed.any():
         return table_column(parts[0], parts[2], parts[1])
-    topics = of_batch.column("topic").dictionary_encode()
+    topics = topic.dictionary_encode()
     named = [None if topic is None else table_of_topic(topic) for topic in topics.dictionary.to_pylist()]
     for place, part in enumerate(("database", "schema", "name")):
         values = pa.array([getattr(id, part) if id is not None else None for id in named], pa.string())

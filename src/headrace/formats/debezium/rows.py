@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from headrace.formats.debezium.message import TOMBSTONE
 from headrace.wire import tape as tapes
 from headrace.wire.arrays import map_array, offsets_of
 from headrace.wire.spans import Array
@@ -32,6 +33,11 @@ class Rows:
     before: Array
     after: Array
     key: Array
+
+    @property
+    def structure(self) -> Array:
+        """Which of the known structures each row follows that says one; 0, which is none, for tombstones."""
+        return np.where(self.op == TOMBSTONE, 0, self.known)
 
     @property
     def images(self) -> Array:

@@ -18,8 +18,8 @@ import pyarrow.compute as pc
 
 from headrace.changes import TableSchema
 from headrace.formats.announced import Announcer
-from headrace.formats.change_columns import error_row, message_column, positions, struct_column
-from headrace.formats.codec import Codec, change_schema, in_order, kafka_batch
+from headrace.formats.change_columns import origin_columns, schema_ids, snapshot_column, transaction_column
+from headrace.formats.codec import Codec, all_rows, change_batch, change_schema, kafka_batch
 from headrace.formats.dts.facts import source_column
 from headrace.formats.dts.others import FIRST_SECOND, LAST_SECOND, other_row
 from headrace.formats.dts.record import CODES, FIELD, Records
@@ -71,19 +71,16 @@ class DtsDecoder(Codec):
         plain[list(problems)] = False
         rows = np.flatnonzero(plain)
         whole, structure = self._rows(batch, records, rows, problems)
-        if problems:
-            kept = ~np.isin(rows, list(problems))
-            rows, whole, structure = rows[kept], whole.filter(pa.array(kept)), structure[kept]
         own = self._reading.given is None and self._reading.typed is None
-        made = self._announcer.announce(batch, rows, structure, list(self._structures)) if own else []
-        made.append((rows, whole))
-        others = np.flatnonzero(~plain)
-        odd = [error_row(batch, number, problems[number]) for number in sorted(problems)]
-        odd += [other_row(batch, records, int(number)) for number in others if number not in problems]
-        if odd:
-            places = np.array([*sorted(problems), *(number for number in others if number not in problems)], np.int64)
-            made.append((places, pa.RecordBatch.from_pylist(odd, self.schema)))
-        yield in_order(made)
+        structures = list(self._structures) if own else []
+        yield all_rows(
+            whole,
+            rows,
+            problems,
+            batch,
+            lambda number: [other_row(batch, records, number)],
+            announce=lambda of, kept: self._announcer.announce(batch, of, structure[kept], structures),
+        )
 
     def _identify(self, records: Records, rows: Array) -> Array:
         """The number of what each record's table is known as."""
@@ -129,21 +126,17 @@ class DtsDecoder(Codec):
         moments = pa.array(second, mask=~told)
         txid = tape.texts(np.ascontiguousarray(records.at[FIELD["sourceTxid"]][rows]))
         has_id = pc.invert(pc.is_in(txid, pa.array(["", "0"])))
-        of_batch = batch if count == batch.num_rows else batch.take(pa.array(rows))
-        ids = pa.array([None if s is None else s.fingerprint for s in self._structures], pa.string())
         columns: dict[str, pa.Array] = {
+            **origin_columns(batch, rows),
             "op": _OPS.take(pa.array(op)),
             "table": self._table(known),
             "key": key,
             "key_text": key_text,
-            "position": positions(of_batch.column("offset")),
             "event_time": moments.cast(pa.timestamp("s", "UTC")).cast(pa.timestamp("us", "UTC")),
-            "capture_time": of_batch.column("timestamp"),
-            "snapshot": pc.if_else(pa.array(op == _R), "true", pa.scalar(None, pa.string())),
-            "transaction": struct_column(self.schema.field("transaction").type, {"id": txid}, has_id),
+            "snapshot": snapshot_column(op == _R),
+            "transaction": transaction_column(txid, has_id),
             "source": source_column(records, rows, op != len(CODES) - 1, second, told),
-            "schema_id": ids.take(pa.array(structure)),
-            "message": message_column(of_batch),
+            "schema_id": schema_ids(list(self._structures), structure),
         }
         for name, image in (("before", before), ("after", after)):
             if self._reading.typed is None:
@@ -155,8 +148,7 @@ class DtsDecoder(Codec):
                 )
                 for row, sentence in refused:
                     problems.setdefault(int(rows[row]), sentence)
-        made = [columns.get(f.name, pa.nulls(count, f.type)) for f in self.schema]
-        return pa.RecordBatch.from_arrays(made, schema=self.schema), structure
+        return change_batch(columns, self.schema, count), structure
 
     def _images(self, records: Records, rows: Array, op: Array) -> tuple[Image, Image, Array]:
         """Both images of each row, and where their values are: those of the old images, then those of the new ones."""

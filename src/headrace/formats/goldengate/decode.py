@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.formats.change_columns import message_column, positions, struct_column
-from headrace.formats.codec import Codec, change_batch, change_schema, kafka_batch, single_rows
+from headrace.formats.change_columns import origin_columns, transaction_column
+from headrace.formats.codec import Codec, all_rows, change_batch, change_schema, kafka_batch
 from headrace.formats.given_tables import Given, KnownTables, image_columns
 from headrace.formats.goldengate.message import FACTS, OPERATIONS, Messages
 from headrace.formats.goldengate.others import other_row
@@ -37,7 +37,7 @@ class GoldenGateDecoder(Codec):
         rows = np.flatnonzero(messages.ordinary)
         problems: dict[int, str] = {}
         whole = self._columns(batch, messages, rows, problems)
-        yield single_rows(whole, rows, problems, batch, lambda number: other_row(batch, messages, number))
+        yield all_rows(whole, rows, problems, batch, lambda number: [other_row(batch, messages, number)])
 
     def _columns(
         self, batch: pa.RecordBatch, messages: Messages, rows: Array, problems: dict[int, str]
@@ -58,22 +58,16 @@ class GoldenGateDecoder(Codec):
         facts["op_ts"] = pc.if_else(
             moments.is_valid(), pa.scalar(None, pa.string()), tape.texts(messages.place("op_ts", rows))
         )
-        connector = pa.array(["oracle"]).take(pa.array(np.zeros(rows.size, np.int64)))
-        of_batch = batch if rows.size == batch.num_rows else batch.take(pa.array(rows))
         columns: dict[str, pa.Array] = {
+            **origin_columns(batch, rows),
             "op": _CODES.take(pa.array(op)),
             "table": table,
             "key": key,
             "key_text": key_text,
-            "position": positions(of_batch.column("offset")),
             "event_time": moments,
-            "capture_time": of_batch.column("timestamp"),
-            "transaction": struct_column(
-                self.schema.field("transaction").type, {"id": facts["xid"]}, facts["xid"].is_valid()
-            ),
-            "source": map_of([("connector", connector), *facts.items()]),
+            "transaction": transaction_column(facts["xid"]),
+            "source": map_of([("connector", pa.repeat("oracle", rows.size)), *facts.items()]),
             "schema_id": self._tables.schema_ids(known),
-            "message": message_column(of_batch),
         }
         columns |= image_columns({"before": before, "after": after}, self._typed, self.schema, rows, problems)
         return change_batch(columns, self.schema, rows.size)

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.formats.change_columns import message_column, positions, struct_column, table_column
-from headrace.formats.codec import Codec, change_batch, change_schema, kafka_batch, single_rows
+from headrace.formats.change_columns import origin_columns, snapshot_column, table_column, transaction_column
+from headrace.formats.codec import Codec, all_rows, change_batch, change_schema, kafka_batch
 from headrace.formats.given_tables import Given, KnownTables, image_columns
 from headrace.formats.json_images import ObjectImage
 from headrace.formats.maxwell.message import DATA, FACTS, Messages
@@ -38,7 +38,7 @@ class MaxwellDecoder(Codec):
         rows = np.flatnonzero(messages.ordinary)
         problems: dict[int, str] = {}
         whole = self._columns(batch, messages, rows, problems)
-        yield single_rows(whole, rows, problems, batch, lambda number: other_row(batch, messages, number))
+        yield all_rows(whole, rows, problems, batch, lambda number: [other_row(batch, messages, number)])
 
     def _columns(
         self, batch: pa.RecordBatch, messages: Messages, rows: Array, problems: dict[int, str]
@@ -61,23 +61,18 @@ class MaxwellDecoder(Codec):
         millis = pc.if_else(pc.greater_equal(in_time, MILLISECONDS), in_time, pc.multiply(in_time, 1000))
         counted = pc.and_(pc.greater_equal(xoffset, 0), pc.less_equal(xoffset, _MOST))
         order = pc.add(pc.if_else(counted, xoffset, None), 1)
-        of_batch = batch if count == batch.num_rows else batch.take(pa.array(rows))
         columns: dict[str, pa.Array] = {
+            **origin_columns(batch, rows),
             "op": _CODES.take(pa.array(op)),
             "table": table,
             "key": key,
             "key_text": key_text,
             "changed": ObjectImage.of(tape, old).names(),
-            "position": positions(of_batch.column("offset")),
             "event_time": millis.cast(pa.timestamp("ms", "UTC")).cast(pa.timestamp("us", "UTC")),
-            "capture_time": of_batch.column("timestamp"),
-            "snapshot": pc.if_else(pa.array(op == _R), "true", pa.scalar(None, pa.string())),
-            "transaction": struct_column(
-                self.schema.field("transaction").type, {"id": xid, "total_order": order}, xid.is_valid()
-            ),
+            "snapshot": snapshot_column(op == _R),
+            "transaction": transaction_column(xid, total_order=order),
             "source": self._source(messages, head, is_time),
             "schema_id": self._tables.schema_ids(known),
-            "message": message_column(of_batch),
         }
         columns |= image_columns({"after": after, "before": before}, self._typed, self.schema, rows, problems)
         return change_batch(columns, self.schema, count)
@@ -88,5 +83,4 @@ class MaxwellDecoder(Codec):
         facts["commit"] = pc.if_else(pc.equal(facts["commit"], "true"), "true", nothing)
         # Where it is no time, the fact is all that is left of it.
         facts["ts"] = pc.if_else(is_time, nothing, tape.texts(head["ts"]))
-        connector = pa.array(["mysql"]).take(pa.array(np.zeros(len(is_time), np.int64)))
-        return map_of([("connector", connector), *facts.items()])
+        return map_of([("connector", pa.repeat("mysql", len(is_time))), *facts.items()])

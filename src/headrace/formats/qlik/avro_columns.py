@@ -26,10 +26,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.changes import Column, LogicalType, TableId, TableSchema
+from headrace.formats import json_images
 from headrace.wire.canonical import DATE, TIME, TIMESTAMP, decimal_texts, moment_texts
 from headrace.wire.canonical_exact import decimal_text
 from headrace.wire.json_exact import NULL
-from headrace.wire.names import Names
 from headrace.wire.spans import Array
 from headrace.wire.tape import Tape
 from headrace.wire.typed import integers
@@ -143,28 +143,15 @@ def spell(tape: Tape, objects: Array, which: Array, described: Sequence[Descript
         described: what the schemas say, by number.
     """
     codes = [{} if said is None else said.codes for said in described]
-    names = Names([list(said) for said in codes])
     of = np.tile(which, 2)
     objects = np.ascontiguousarray(np.where(of >= 0, objects, np.int32(-1)))
-    if not names.width:
-        return
-    at = tape.fields(objects, names, np.maximum(of, 0).astype(np.int32))
-    every = list(dict.fromkeys(code for said in codes for code in said.values()))
-    numbers = np.full((len(codes), names.width), -1)
-    for number, said in enumerate(codes):
-        numbers[number, : len(said)] = [every.index(code) for code in said.values()]
-    code = numbers[np.maximum(of, 0)].T
-    code[~tape.is_value(at)] = -1
-    for number, letter in enumerate(every):
-        tokens = np.ascontiguousarray(at[code == number])
-        if tokens.size:
-            texts = _texts(tape, tokens, letter[0], int(letter[1:]))
-            tape.replace(tokens, texts)
-            # A decimal of no bytes is no number.
-            tape.tokens.kind[tokens[texts.is_null().to_numpy(zero_copy_only=False)]] = NULL
+    for unread in json_images.spell(tape, objects, np.maximum(of, 0), codes, _texts):
+        # A decimal of no bytes is no number.
+        tape.tokens.kind[unread.at] = NULL
 
 
-def _texts(tape: Tape, at: Array, letter: str, digits: int) -> pa.StringArray:
+def _texts(tape: Tape, at: Array, code: str) -> pa.StringArray:
+    letter, digits = code[0], int(code[1:])
     if letter == _DECIMAL:
         return decimal_texts(tape, at, np.full(at.size, digits), decimal_text)
     made = moment_texts(integers(tape, at), _COUNTS[letter], digits, digits)

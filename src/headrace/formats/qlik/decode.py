@@ -13,15 +13,15 @@ import pyarrow.compute as pc
 from headrace.changes import TableSchema
 from headrace.formats.announced import Announcer
 from headrace.formats.change_columns import (
-    error_row,
-    message_column,
-    positions,
+    origin_columns,
+    schema_ids,
     single_row,
-    struct_column,
+    snapshot_column,
+    transaction_column,
 )
-from headrace.formats.codec import Codec, change_batch, change_schema, in_order, kafka_batch
-from headrace.formats.given_tables import image_columns, spell
-from headrace.formats.json_images import ObjectImage
+from headrace.formats.codec import Codec, all_rows, change_batch, change_schema, kafka_batch
+from headrace.formats.given_tables import canonical, image_columns
+from headrace.formats.json_images import ObjectImage, spell
 from headrace.formats.numbered import Numbered, numbers_of
 from headrace.formats.qlik.avro_columns import Description
 from headrace.formats.qlik.masks import Masks, is_little
@@ -101,19 +101,14 @@ class QlikDecoder(Codec):
         rows = np.flatnonzero(plain)
         whole = self._columns(batch, messages, rows, known[rows], committed, masks)
         structure = self._numbers_of_structures()[known[rows]] if rows.size else np.zeros(0, np.int64)
-        if problems:
-            kept = ~np.isin(rows, list(problems))
-            rows, whole, structure = rows[kept], whole.filter(pa.array(kept)), structure[kept]
-        made = self._announcer.announce(batch, rows, structure, list(self._structures))
-        made.append((rows, whole))
-        odd: dict[int, dict[str, Any]] = {n: error_row(batch, n, problem) for n, problem in problems.items()}
-        odd |= {int(n): tombstone_row(batch, int(n)) for n in np.flatnonzero(tombstones)}
-        odd |= {n: metadata_row(batch, n, metadata) for n, metadata in said.items()}
-        if odd:
-            numbers = sorted(odd)
-            lines = pa.RecordBatch.from_pylist([odd[number] for number in numbers], self.schema)
-            made.append((np.array(numbers), lines))
-        yield in_order(made)
+        yield all_rows(
+            whole,
+            rows,
+            problems,
+            batch,
+            lambda number: [other_row(batch, number, said.get(number))],
+            announce=lambda of, kept: self._announcer.announce(batch, of, structure[kept], list(self._structures)),
+        )
 
     def _metadata(self, messages: Messages) -> dict[int, Metadata]:
         said = {}
@@ -197,7 +192,7 @@ class QlikDecoder(Codec):
         changed = self._changed(tape, base, rows, known, change, little, op == U)
         gone = self._uncaptured(tape, base, (old, new), rows, known, column, little)
         codes = [k.codes for k in self._known.all]
-        spell(tape, np.concatenate([old, new]), np.tile(known, 2), codes)
+        spell(tape, np.concatenate([old, new]), np.tile(known, 2), codes, canonical)
         images = [
             ObjectImage.of(tape, at)
             if gone is None
@@ -207,29 +202,22 @@ class QlikDecoder(Codec):
         key, key_text = images[1].or_else(images[0]).key([k.key_names for k in self._known.all], known)
         id = empty_as_null(tape.texts(messages.place("transactionId", rows)))
         picked = pa.array(rows)
-        of_batch = batch if count == batch.num_rows else batch.take(picked)
         facts = [(name, empty_as_null(tape.texts(messages.place(name, rows)))) for name in _FACTS]
         tables = pa.array([k.table for k in self._known.all], self.schema.field("table").type)
         columns: dict[str, pa.Array] = {
+            **origin_columns(batch, rows),
             "op": _CODES.take(pa.array(op)),
             "table": tables.take(pa.array(known)),
             "key": key,
             "key_text": key_text,
             "changed": changed,
-            "position": positions(of_batch.column("offset")),
             "event_time": committed.take(picked),
-            "capture_time": of_batch.column("timestamp"),
-            "snapshot": pc.if_else(pa.array(op == R), "true", pa.scalar(None, pa.string())),
-            "transaction": struct_column(
-                self.schema.field("transaction").type,
-                {"id": id, "total_order": integers(tape, messages.place("transactionEventCounter", rows))},
-                id.is_valid(),
+            "snapshot": snapshot_column(op == R),
+            "transaction": transaction_column(
+                id, total_order=integers(tape, messages.place("transactionEventCounter", rows))
             ),
             "source": map_of([*facts, ("messageSchemaId", messages.schema_id.take(picked))]),
-            "schema_id": pa.array(
-                [None if k.schema is None else k.schema.fingerprint for k in self._known.all], pa.string()
-            ).take(pa.array(known)),
-            "message": message_column(of_batch),
+            "schema_id": schema_ids([k.schema for k in self._known.all], known),
         }
         columns |= image_columns(
             {"before": images[0], "after": images[1]}, self._reading.given.typed, self.schema, rows, messages.problems
@@ -339,15 +327,13 @@ def _places_in(tape: Tape, base: Array, row: Array, place: Array, names: pa.Stri
     return place
 
 
-def tombstone_row(batch: pa.RecordBatch, number: int) -> dict[str, Any]:
-    """The row of a key without a value."""
-    return single_row(batch, number) | {"op": "tombstone"}
-
-
-def metadata_row(batch: pa.RecordBatch, number: int, metadata: Metadata) -> dict[str, Any]:
-    """The `schema` row that a metadata message is."""
+def other_row(batch: pa.RecordBatch, number: int, metadata: Metadata | None) -> dict[str, Any]:
+    """The row of a message that is no data: the `schema` row that a metadata message is, else a tombstone."""
+    row = single_row(batch, number)
+    if metadata is None:
+        return row | {"op": "tombstone"}
     schema = metadata.schema
-    return single_row(batch, number) | {
+    return row | {
         "op": "schema",
         "table": table_parts(schema.id.schema, schema.id.name),
         "source": [*metadata.source.items(), ("schemaId", metadata.schema_id)],

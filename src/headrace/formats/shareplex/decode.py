@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.formats.change_columns import message_column, positions, struct_column
-from headrace.formats.codec import Codec, change_batch, change_schema, kafka_batch, single_rows
+from headrace.formats.change_columns import origin_columns, transaction_column
+from headrace.formats.codec import Codec, all_rows, change_batch, change_schema, kafka_batch
 from headrace.formats.given_tables import Given, KnownTables, image_columns, misfit
 from headrace.formats.json_images import ObjectImage
 from headrace.formats.json_messages import key_names
@@ -51,7 +51,7 @@ class SharePlexDecoder(Codec):
         rows = np.flatnonzero(messages.ordinary)
         problems: dict[int, str] = {}
         whole = self._columns(batch, messages, rows, old[rows], problems)
-        found = single_rows(whole, rows, problems, batch, lambda number: other_row(batch, messages, number))
+        found = all_rows(whole, rows, problems, batch, lambda number: [other_row(batch, messages, number)])
         yield found.slice(waiting)
 
     def _columns(
@@ -79,32 +79,24 @@ class SharePlexDecoder(Codec):
             "size": size.cast(pa.string()),
             "posttime": messages.texts("posttime", rows),
         }
-        connector = pa.array(["oracle"]).take(pa.array(np.zeros(rows.size, np.int64)))
-        of_batch = batch if rows.size == batch.num_rows else batch.take(pa.array(rows))
         columns: dict[str, pa.Array] = {
+            **origin_columns(batch, rows),
             "op": _CODES.take(pa.array(kind)),
             "table": table,
             "key": key,
             "key_text": key_text,
             "changed": ObjectImage.of(tape, over).names(),
-            "position": positions(of_batch.column("offset")),
             "event_time": messages.times.values.take(pa.array(rows)),
-            "capture_time": of_batch.column("timestamp"),
-            "transaction": struct_column(
-                self.schema.field("transaction").type,
-                {"id": trans, "total_order": seq},
-                pc.or_(trans.is_valid(), seq.is_valid()),
-            ),
-            "source": map_of([("connector", connector), *facts.items()]),
+            "transaction": transaction_column(trans, pc.or_(trans.is_valid(), seq.is_valid()), total_order=seq),
+            "source": map_of([("connector", pa.repeat("oracle", rows.size)), *facts.items()]),
             "schema_id": self._tables.schema_ids(known),
-            "message": message_column(of_batch),
         }
         if self._typed is not None:
             kinds = {column.name: column.logical.spark_type for column in self._typed.columns}
-            for number, column, text in wrong:
+            for number, column, at in wrong:
                 row = number % max(1, rows.size)
                 if kinds[column] == "binary":
-                    problems.setdefault(int(rows[row]), misfit(column, kinds[column], text))
+                    problems.setdefault(int(rows[row]), misfit(column, kinds[column], tape.text(at) or ""))
         columns |= image_columns({"before": before, "after": after}, self._typed, self.schema, rows, problems)
         return change_batch(columns, self.schema, rows.size)
 

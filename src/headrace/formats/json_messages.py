@@ -1,0 +1,86 @@
+"""Messages that are JSON objects: the fields of a batch's, the columns that their keys name, why one can't be read."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.wire.json_exact import ABSENT, MORE, NULL, OBJECT
+from headrace.wire.json_writer import string_lists
+from headrace.wire.names import Names
+from headrace.wire.spans import Array
+from headrace.wire.tape import Tape
+
+
+class JsonMessages:
+    """The fields of a batch's messages.
+
+    Args:
+        tape: where the messages are.
+        objects: the places of what has the fields.
+        names: of the fields; `at` has a line with the places of each.
+    """
+
+    def __init__(self, tape: Tape, objects: Array, names: Sequence[str]) -> None:
+        self.tape = tape
+        self.at: Array = tape.fields(objects, _one_set(tuple(names)))
+        self._line = {name: line for line, name in enumerate(names)}
+
+    def every(self, name: str) -> Array:
+        """The places of a field of all messages."""
+        found: Array = self.at[self._line[name]]
+        return found
+
+    def place(self, name: str, rows: Array) -> Array:
+        """The places of a field of some messages."""
+        return np.ascontiguousarray(self.every(name)[rows])
+
+    def text(self, name: str, number: int) -> str | None:
+        """The text of a field of one message."""
+        return self.tape.text(self.every(name)[number])
+
+    def holds(self, kind: int, *names: str) -> Array:
+        """Which messages have values of one kind in these fields, or none."""
+        lines = self.at[[self._line[name] for name in names]]
+        found: Array = np.isin(self.tape.kinds(lines), (ABSENT, NULL, kind)).all(axis=0)
+        return found
+
+
+@functools.cache
+def _one_set(names: tuple[str, ...]) -> Names:
+    return Names([names])
+
+
+def filled(tape: Tape, at: Array) -> Array:
+    """The places of objects that have members; -1 for all else."""
+    has_members = (tape.kinds(at) == OBJECT) & (tape.tokens.behind[at] > at + 1)
+    return np.where(has_members, at, np.int32(-1))
+
+
+def key_names(keys: pa.BinaryArray) -> pa.StringArray:
+    """The names in keys that are JSON objects, as JSON arrays; null for other keys."""
+    if keys.null_count == len(keys):
+        return pa.nulls(len(keys), pa.string())
+    tape = Tape(keys)
+    members = tape.members(tape.root)
+    return string_lists(members.offsets, tape.texts(members.names), tape.kinds(tape.root) == OBJECT)
+
+
+def unread(value: bytes, verdict: int, form: str) -> str:
+    """Why a value is no JSON object of a form.
+
+    Args:
+        value: the message's.
+        verdict: the tape's on it.
+        form: what it is not, to be read after `no JSON object`.
+    """
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        return "The value is not UTF-8."
+    if verdict == MORE:
+        return "Something stands behind the JSON object."
+    return f"The value is no JSON object {form}."
