@@ -13,6 +13,7 @@ import os
 import pickle
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from hypothesis import strategies as st
 from samples import registry_of, samples_of
 
 from headrace.changes import Column, LogicalType, TableId, TableSchema
-from headrace.formats.codec import KAFKA, MESSAGES, ArrowFormat, Codec, Facts, run_codec
+from headrace.formats.codec import KAFKA, MESSAGES, ArrowFormat, Codec, Facts, Tallied, run_codec
 from headrace.formats.convert import format_named
 from headrace.formats.kernels import compile_all
 from headrace.testing.schema_registry import SchemaRegistryServer
@@ -166,6 +167,50 @@ def test_what_setup_compiles_is_all_that_messages_need(tmp_path: Path) -> None:
     environment = {**os.environ, CACHE_VARIABLE: str(tmp_path)}
     done = subprocess.run(arguments, capture_output=True, text=True, check=False, env=environment)
     assert done.stdout.strip() == "[]", done.stderr[-2000:]
+
+
+class Late(Codec):
+    """Gives a batch without rows for each that it is fed, and all messages at the end."""
+
+    schema = MESSAGES
+    held = 0
+
+    def feed(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        self.held += batch.num_rows
+        self.out_of_range = self.out_of_range.with_one(f"row {self.held}")
+        yield pa.RecordBatch.from_pylist([], MESSAGES)
+
+    def finish(self) -> Iterator[pa.RecordBatch]:
+        yield pa.RecordBatch.from_pylist([{"topic": str(number)} for number in range(self.held)], MESSAGES)
+
+
+def test_counts_beside_messages_leave_none_of_them_out() -> None:
+    rows = pa.RecordBatch.from_pylist([{"a": 1}, {"a": 2}, {"a": 3}])
+    found = rows_of(Tallied(Late()), [rows.slice(0, 2), rows.slice(2)])
+    assert [row["topic"] for row in found] == ["0", "1", "2"]
+    assert [(row["values"], row["first"]) for row in found] == [(2, "row 2"), (None, None), (None, None)]
+
+
+@pytest.mark.parametrize("format", ["debezium_json", "debezium_avro"])
+def test_a_batch_of_which_all_is_skipped_is_no_error_where_values_are_counted(format: str) -> None:
+    table = TableSchema(
+        TableId("db", "s", "t"),
+        (Column("ID", 1, LogicalType("int32")), Column("AT", 2, LogicalType("timestamp", 7))),
+        ("ID",),
+    )
+    # A changed key is told as a delete and a create.
+    moved = {
+        "op": "u", "table": {"database": "db", "schema": "s", "name": "t"}, "key": {"ID": "2"}, "position": "1",
+        "before": {"ID": "1", "AT": None}, "after": {"ID": "2", "AT": None}, "schema_id": table.fingerprint,
+        "source": {"connector": "sqlserver"}, "event_time": dt.datetime(2024, 1, 1, tzinfo=dt.UTC),
+    }  # fmt: skip
+    skipping = {"skipped.operations": "c,d", "event.converting.failure.handling.mode": "warn"}
+    codecs = format_named(format, {**options_of(format), **skipping})
+    assert isinstance(codecs, ArrowFormat)
+    encoder = codecs.encoder(codecs.prepare_encoding(Facts((table,))))
+    assert encoder.may_lose
+    changes = change_batch([moved]).append_column("has_types", pa.array([True]))
+    assert rows_of(Tallied(encoder), [changes]) == []
 
 
 def changes_of(format: str) -> tuple[pa.RecordBatch, Facts]:

@@ -167,17 +167,26 @@ class Tallied(Codec):
 
     def __init__(self, encoder: Codec) -> None:
         self._encoder = encoder
+        self._told = OutOfRange()
 
     def feed(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """The messages of rows, in their order."""
-        before = self._encoder.out_of_range
-        for found in self._encoder.feed(batch):
+        yield from self._with_counts(self._encoder.feed(batch))
+
+    def finish(self) -> Iterator[pa.RecordBatch]:
+        """What the encoder has left."""
+        yield from self._with_counts(self._encoder.finish())
+
+    def _with_counts(self, made: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for found in made:
+            if not found.num_rows:
+                continue
             now = self._encoder.out_of_range
             rest = [None] * (found.num_rows - 1)
-            lost = [pa.array([now.values - before.values, *rest], pa.int64())]
+            lost = [pa.array([now.values - self._told.values, *rest], pa.int64())]
             lost.append(pa.array([now.first or None, *rest], pa.string()))
             yield pa.RecordBatch.from_arrays([*found.columns, *lost], schema=self.schema)
-            before = now
+            self._told = now
 
 
 def tallied(rows: DataFrame, make: Callable[[], Codec], may_lose: bool, observed: Observation | str) -> DataFrame:
