@@ -93,14 +93,15 @@ def test_a_typed_column_never_cuts_what_the_text_holds(kind, spark):
     assert LogicalType.parse(kind).spark_type == spark
 
 
+CENTS = st.integers(-(10**13), 10**13).map(lambda n: n / 100)
 VALUES = {
     "int64": (st.integers(-(2**63), 2**63 - 1), pa.int64()),
     "boolean": (st.booleans(), pa.bool_()),
     "string": (st.text(), pa.string()),
     "bytes": (st.binary(), pa.binary()),
     "date": (st.dates(), pa.date32()),
-    "float64": (st.floats(allow_nan=False), pa.float64()),
-    "float32": (st.floats(allow_nan=False, width=32), pa.float32()),
+    "float64": (st.floats(allow_nan=False) | st.floats(-1e11, 1e11) | CENTS, pa.float64()),
+    "float32": (st.floats(allow_nan=False, width=32) | st.floats(-1e7, 1e7, width=32), pa.float32()),
     "decimal(38,10)": (
         st.integers(-(10**38) + 1, 10**38 - 1).map(lambda n: _scaled(n)),
         pa.decimal128(38, 10),

@@ -236,12 +236,19 @@ def _float_text(value: Any) -> str:
 
 
 def _float_texts(values: pa.Array, dtype: Any) -> pa.Array:
-    numbers = values.fill_null(0).to_numpy(zero_copy_only=False).astype(dtype)
-    texts = pa.array(numbers.astype("U32"), pa.string())
-    odd = ~np.isfinite(numbers)
-    if odd.any():
-        words = np.where(np.isnan(numbers), "NaN", np.where(numbers > 0, "Infinity", "-Infinity"))
-        texts = pc.if_else(pa.array(odd), pa.array(words.astype("U9"), pa.string()), texts)
+    """The shortest digits. Arrow finds them ten times as fast as numpy, and writes other exponents than it."""
+    numbers = values.fill_null(1).to_numpy(zero_copy_only=False).astype(dtype)
+    sizes = np.abs(numbers)
+    alike = (sizes >= 1e-3) & (sizes < (1e6 if dtype is np.float32 else 1e10)) | (sizes == 0)
+    texts = pc.cast(pa.array(numbers), pa.string())
+    whole = alike & (numbers == np.trunc(numbers))
+    if whole.any():
+        texts = pc.binary_join_element_wise(texts, pc.if_else(pa.array(whole), ".0", ""), "")
+    if not alike.all():
+        others = numbers[~alike]
+        words = np.where(np.isnan(others), "NaN", np.where(others > 0, "Infinity", "-Infinity"))
+        found = np.where(np.isfinite(others), others.astype("U32"), words)
+        texts = pc.replace_with_mask(texts, pa.array(~alike), pa.array(found, pa.string()))
     return pc.if_else(values.is_valid(), texts, pa.scalar(None, pa.string())) if values.null_count else texts
 
 
