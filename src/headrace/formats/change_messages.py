@@ -131,19 +131,25 @@ def message_batch(
     return pa.RecordBatch.from_arrays(made, schema=MESSAGES)
 
 
+def are(rows: pa.RecordBatch, *ops: str) -> Array:
+    """Which of the rows have one of these operations."""
+    return pc.is_in(rows.column("op"), pa.array(ops)).to_numpy(zero_copy_only=False)
+
+
 def rows_of(batch: pa.RecordBatch, ops: Sequence[str]) -> Array:
     """The numbers of the rows with one of these operations."""
-    return np.flatnonzero(pc.is_in(batch.column("op"), pa.array(ops)).to_numpy(zero_copy_only=False))
+    return np.flatnonzero(are(batch, *ops))
+
+
+def operations(rows: pa.RecordBatch, words: Mapping[str, str]) -> pa.StringArray:
+    """The word of each row's operation."""
+    found = rows.column("op").dictionary_encode()
+    return pa.array([words[op] for op in found.dictionary.to_pylist()], pa.string()).take(found.indices)
 
 
 def picked(batch: pa.RecordBatch, rows: Array) -> pa.RecordBatch:
     """Some rows; the batch itself where they are all."""
     return batch if rows.size == batch.num_rows else batch.take(pa.array(rows))
-
-
-def fact(rows: pa.RecordBatch, name: str) -> pa.StringArray:
-    """A fact of the source; null where a row has none."""
-    return pc.map_lookup(rows.column("source"), pa.scalar(name), "first")
 
 
 def table_part(rows: pa.RecordBatch, name: str) -> pa.StringArray:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from headrace.changes import TableSchema
 from headrace.changes.types import arrow_text
@@ -45,17 +46,20 @@ class Image:
         """Images that are structs of typed columns; `absent` names those that a row does not carry."""
         rows, names = len(column), [c.name for c in schema.columns]
         present = column.is_valid().to_numpy(zero_copy_only=False)
-        carried = np.repeat(present[:, None], len(names), axis=1)
+        texts = [arrow_text(values, c.logical) for values, c in zip(column.flatten(), schema.columns, strict=True)]
+        values = pa.concat_arrays(texts) if texts else pa.array([], pa.string())
+        at = np.flatnonzero(present).astype(np.int32)
+        number = np.arange(len(names), dtype=np.int32)
+        places = (number * np.int32(rows) + at[:, None]).reshape(-1)
+        entries = Entries(offsets_of(present * len(names)), np.tile(number, at.size), places, present)
+        image = cls(entries, pa.array(names, pa.string()), values)
         if absent.null_count < rows:
+            carried = np.ones((rows, len(names)), np.bool_)
             place = {name: number for number, name in enumerate(names)}
             for row in np.flatnonzero(absent.is_valid().to_numpy(zero_copy_only=False)):
                 carried[row, [place[name] for name in absent[int(row)].as_py() if name in place]] = False
-        texts = [arrow_text(values, c.logical) for values, c in zip(column.flatten(), schema.columns, strict=True)]
-        at, number = np.nonzero(carried)
-        offsets = offsets_of(carried.sum(axis=1))
-        entries = Entries(offsets, number.astype(np.int32), (number * rows + at).astype(np.int32), present)
-        values = pa.concat_arrays(texts) if texts else pa.array([], pa.string())
-        return cls(entries, pa.array(names, pa.string()), values)
+            return image.only(carried[present].reshape(-1))
+        return image
 
     def with_values(self, values: pa.StringArray) -> Image:
         """The same image with other values."""
@@ -105,8 +109,7 @@ class Image:
 
         All of it where the other is null.
         """
-        lists = named if named.null_count < len(named) else pa.nulls(len(named), named.type)
-        offsets = lists.fill_null([]).offsets.to_numpy()
+        sizes = pc.list_value_length(named).fill_null(0)
         kept = np.ones(len(self.entries.names), bool)
         image_kernels.changed(
             self.entries,
@@ -115,8 +118,8 @@ class Image:
             other.entries,
             text_view(other.names),
             text_view(other.values),
-            np.ascontiguousarray(offsets, np.int32),
-            text_view(lists.fill_null([]).values),
+            offsets_of(sizes),
+            text_view(named.flatten()),
             kept,
         )
         return self.only(kept)

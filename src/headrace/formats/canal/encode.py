@@ -20,10 +20,11 @@ from headrace.formats.canal.types import mysql_type_of
 from headrace.formats.canal.values import Spelling
 from headrace.formats.change_messages import (
     Structures,
+    are,
     counted,
-    fact,
     integers,
     message_batch,
+    operations,
     picked,
     quoted,
     rows_of,
@@ -32,6 +33,7 @@ from headrace.formats.change_messages import (
 )
 from headrace.formats.codec import MESSAGES, Codec, Facts, in_order
 from headrace.formats.images import Image
+from headrace.formats.source_facts import SourceFacts
 from headrace.wire.json_writer import Part, messages, to_text
 from headrace.wire.spans import Array
 
@@ -125,13 +127,12 @@ class CanalEncoder(Codec):
     def _values(self, rows: pa.RecordBatch) -> pa.StringArray:
         """The messages of rows of data."""
         structure = self._known.of(rows)
-        ops = rows.column("op").to_numpy(zero_copy_only=False)
         before, after = (self._image(rows, name, structure) for name in ("before", "after"))
-        old = before.where(ops == "u")
+        old = before.where(are(rows, "u"))
         if not self._writing.dts:
             old = old.changed_from(after, rows.column("changed"))
-        data = pc.if_else(pa.array(ops == "d"), before.json(), after.json())
-        types = pa.array([{**_TYPES, "r": "INIT" if self._writing.dts else "INSERT"}[op] for op in ops])
+        data = pc.if_else(pa.array(are(rows, "d")), before.json(), after.json())
+        types = operations(rows, {**_TYPES, "r": "INIT" if self._writing.dts else "INSERT"})
         typed = rows.column("has_types").to_numpy(zero_copy_only=False).astype(bool) & (structure >= 0)
         facts = _Facts(rows)
         return messages(
@@ -207,9 +208,10 @@ class _Facts:
 
     def __init__(self, rows: pa.RecordBatch) -> None:
         self.es = counted(rows.column("event_time"), 1000)
-        self.id = integers(fact(rows, "id")).fill_null("0")
-        self.gtid = fact(rows, "gtid").fill_null("")
-        own = integers(fact(rows, "ts"))
+        facts = SourceFacts(rows)
+        self.id = integers(facts.texts("id")).fill_null("0")
+        self.gtid = facts.texts("gtid").fill_null("")
+        own = integers(facts.texts("ts"))
         self.ts = pc.coalesce(own, counted(rows.column("capture_time"), 1000)) if own.null_count else own
 
 

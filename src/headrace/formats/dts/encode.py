@@ -26,12 +26,14 @@ from headrace.formats.change_messages import (
 from headrace.formats.codec import MESSAGES, Codec, Facts
 from headrace.formats.dts.record import FILLER
 from headrace.formats.dts.schema import OPERATIONS, SOURCE_TYPES, record_schema
-from headrace.formats.dts.source import NamedTexts, whole_numbers
 from headrace.formats.dts.tags import tags_column
 from headrace.formats.dts.written import Plans, written_values
+from headrace.formats.source_facts import SourceFacts
 from headrace.wire.avro_schema import AvroSchema
 from headrace.wire.avro_writer import write_avro
 from headrace.wire.spans import Array
+from headrace.wire.tape import Tape
+from headrace.wire.typed import integers
 
 _OPERATIONS = {
     "c": "INSERT", "u": "UPDATE", "d": "DELETE", "r": "INIT", "t": "DDL", "schema": "DDL", "begin": "BEGIN",
@@ -84,7 +86,7 @@ class DtsEncoder(Codec):
         taken = pc.fill_null(pc.is_in(batch.column("op"), _TAKEN), False).to_numpy(zero_copy_only=False)
         structures = pc.equal(batch.column("op"), "schema").to_numpy(zero_copy_only=False).astype(bool)
         if structures.any():
-            ddl = pc.map_lookup(batch.column("source"), pa.scalar("ddl"), "first")
+            ddl = SourceFacts(batch).texts("ddl")
             taken &= ~structures | ddl.is_valid().to_numpy(zero_copy_only=False)
         if not taken.any():
             return
@@ -115,7 +117,7 @@ class _Records:
         words = ops.dictionary.to_pylist()
         self._op = ops.indices.to_numpy(zero_copy_only=False)
         self._words = words
-        self._source = NamedTexts(rows.column("source"))
+        self._source = SourceFacts(rows)
         self._connector = self._source.texts("connector")
         self._type = self._source_type()
         self._structure = np.where(self._is(ROWS), structures.of(rows), -1)
@@ -158,7 +160,7 @@ class _Records:
         return np.array([word in ops for word in self._words], bool)[self._op]
 
     def _number(self, fact: str, otherwise: pa.Int64Array) -> pa.Int64Array:
-        return pc.fill_null(pc.coalesce(whole_numbers(self._source.texts(fact)), otherwise), 0)
+        return pc.fill_null(pc.coalesce(_whole_numbers(self._source.texts(fact)), otherwise), 0)
 
     def _source_type(self) -> Array:
         """The place of each row's connector in `SOURCE_TYPES`."""
@@ -259,3 +261,10 @@ def _timestamps(texts: pa.StringArray) -> pa.ListArray:
         if isinstance(numbers, list) and all(type(n) is int and -(2**63) <= n < 2**63 for n in numbers):
             found[row] = numbers
     return pa.array(found, pa.list_(pa.int64()))
+
+
+def _whole_numbers(texts: pa.StringArray) -> pa.Int64Array:
+    """Texts as 64-bit integers; null where they are none."""
+    if texts.null_count == len(texts):
+        return pa.nulls(len(texts), pa.int64())
+    return integers(Tape.of_texts(texts), np.arange(len(texts), dtype=np.int32))

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from headrace.formats.change_messages import ROWS
 from headrace.formats.dts.facts import FACTS, MORE_FACTS
 from headrace.formats.dts.schema import SOURCE_TYPES
-from headrace.formats.dts.source import NamedTexts
+from headrace.formats.source_facts import SourceFacts
 from headrace.wire.arrays import joined_maps, map_array, map_of, offsets_of
 from headrace.wire.json_writer import to_text
 from headrace.wire.spans import Array
@@ -21,7 +21,7 @@ _FIELDS = frozenset((*FACTS, *MORE_FACTS))
 _TYPES = pa.array([name.lower() for name in SOURCE_TYPES])
 
 
-def tags_column(rows: pa.RecordBatch, source: NamedTexts, keys: pa.StringArray, source_type: Array) -> pa.MapArray:
+def tags_column(rows: pa.RecordBatch, source: SourceFacts, keys: pa.StringArray, source_type: Array) -> pa.MapArray:
     """The tags of each row. The row came with tags of its own where `source` has them as JSON; else it gives its facts.
 
     Args:

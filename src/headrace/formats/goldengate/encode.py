@@ -11,8 +11,10 @@ from headrace.changes import LogicalType
 from headrace.changes.types import arrow_text
 from headrace.formats.change_messages import (
     Structures,
-    fact,
+    are,
+    first_of,
     message_batch,
+    operations,
     picked,
     rows_of,
     table_part,
@@ -20,6 +22,7 @@ from headrace.formats.change_messages import (
 )
 from headrace.formats.codec import MESSAGES, Codec, Facts
 from headrace.formats.images import Image
+from headrace.formats.source_facts import SourceFacts
 from headrace.formats.words import empty_as_null
 from headrace.wire.json_writer import Part, members
 
@@ -44,10 +47,8 @@ class GoldenGateEncoder(Codec):
 
     def _values(self, rows: pa.RecordBatch) -> pa.StringArray:
         structure = self._known.of(rows)
-        ops = rows.column("op").to_numpy(zero_copy_only=False)
-        is_update = ops == "u"
-        before = self._known.image(rows, "before").where(is_update | (ops == "d"))
-        after = self._known.image(rows, "after").where(is_update | (ops == "c") | (ops == "r"))
+        before = self._known.image(rows, "before").where(are(rows, "u", "d"))
+        after = self._known.image(rows, "after").where(are(rows, "u", "c", "r"))
         parts = [table_part(rows, name) for name in ("database", "schema", "name")]
         named = [empty_as_null(part) for part in parts]
         path = pc.binary_join_element_wise(*named, ".", null_handling="skip")
@@ -55,10 +56,10 @@ class GoldenGateEncoder(Codec):
         return members(
             {
                 "table": Part(path, quoted=True),
-                "op_type": Part(pa.array([_LETTERS[op] for op in ops]), quoted=True),
+                "op_type": Part(operations(rows, _LETTERS), quoted=True),
                 "op_ts": Part(_clock(rows.column("event_time")), quoted=True),
                 "current_ts": Part(captured, quoted=True),
-                "pos": Part(pc.coalesce(fact(rows, "pos"), rows.column("position")), quoted=True),
+                "pos": Part(first_of(SourceFacts(rows).texts("pos"), rows.column("position")), quoted=True),
                 "xid": Part(pc.struct_field(rows.column("transaction"), "id"), quoted=True),
                 "primary_keys": Part(self._known.keys(rows, structure)),
                 "before": Part(before.json(self._known.plain(before, structure))),

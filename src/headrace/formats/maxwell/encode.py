@@ -12,10 +12,11 @@ import pyarrow.compute as pc
 
 from headrace.formats.change_messages import (
     Structures,
+    are,
     counted,
-    fact,
     first_of,
     message_batch,
+    operations,
     picked,
     quoted,
     rows_of,
@@ -26,6 +27,7 @@ from headrace.formats.change_messages import (
 from headrace.formats.codec import MESSAGES, Codec, Facts, in_order
 from headrace.formats.images import Image
 from headrace.formats.maxwell.message import DATA, DDL
+from headrace.formats.source_facts import SourceFacts
 from headrace.formats.words import BLANK, empty_as_null
 from headrace.wire.json_writer import Part, members, messages, objects, string_lists
 from headrace.wire.spans import Array
@@ -92,10 +94,10 @@ class MaxwellEncoder(Codec):
         return message_batch(rows, topics(rows, self._topic), values, key)
 
     def _values(self, rows: pa.RecordBatch, structure: Array) -> pa.StringArray:
-        ops = rows.column("op").to_numpy(zero_copy_only=False)
+        is_delete = are(rows, "d")
         before, after = (self._known.image(rows, name) for name in ("before", "after"))
-        old = before.where(ops == "u").changed_from(after, rows.column("changed"))
-        after, before = after.where(ops != "d"), before.where(ops == "d")
+        old = before.where(are(rows, "u")).changed_from(after, rows.column("changed"))
+        after, before = after.where(~is_delete), before.where(is_delete)
         image = first_of(
             after.json(self._known.plain(after, structure)), before.json(self._known.plain(before, structure))
         )
@@ -105,18 +107,19 @@ class MaxwellEncoder(Codec):
         transaction = rows.column("transaction")
         order = pc.struct_field(transaction, "total_order")
         order = pc.subtract(pc.if_else(pc.greater(order, 0), order, None), 1)
-        commit = pc.if_else(pc.equal(fact(rows, "commit"), "true"), "true", pa.scalar(None, pa.string()))
+        facts = SourceFacts(rows)
+        commit = pc.if_else(pc.equal(facts.texts("commit"), "true"), "true", pa.scalar(None, pa.string()))
         return members(
             {
                 "database": Part(table_part(rows, "database"), quoted=True),
                 "table": Part(empty_as_null(table_part(rows, "name")), quoted=True),
-                "type": Part(pa.array([_TYPES[op] for op in ops]), quoted=True),
+                "type": Part(operations(rows, _TYPES), quoted=True),
                 "ts": Part(counted(rows.column("event_time"), 1_000_000)),
                 "xid": Part(_ids(pc.struct_field(transaction, "id"))),
                 "xoffset": Part(order.cast(pa.string())),
                 "commit": Part(commit),
-                "position": Part(fact(rows, "position"), quoted=True),
-                "gtid": Part(fact(rows, "gtid"), quoted=True),
+                "position": Part(facts.texts("position"), quoted=True),
+                "gtid": Part(facts.texts("gtid"), quoted=True),
                 "primary_key": Part(key),
                 "primary_key_columns": Part(self._known.keys(rows, structure)),
                 "data": Part(image),

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.changes import TableSchema
-from headrace.formats.change_messages import Structures, fact, message_batch, picked, rows_of, table_part, topics
+from headrace.formats.change_messages import Structures, message_batch, picked, rows_of, table_part, topics
 from headrace.formats.codec import MESSAGES, Codec, Facts, in_order
 from headrace.formats.images import Image
 from headrace.formats.qlik.avro_schema import data_schema
@@ -27,6 +27,7 @@ from headrace.formats.qlik.rows import (
     path_of,
 )
 from headrace.formats.qlik.sequence import Counter
+from headrace.formats.source_facts import SourceFacts
 from headrace.formats.structure_columns import ABSENT, StructureColumns
 from headrace.formats.words import empty_as_null
 from headrace.wire.arrays import offsets_of
@@ -117,7 +118,7 @@ class QlikEncoder(Codec):
 
     def _external_ids(self, data: DataRows) -> pa.StringArray:
         """The id of each row's structure, where it is asked for, or said by the row."""
-        own = fact(data.rows, "externalSchemaId")
+        own = data.facts.texts("externalSchemaId")
         if not self.writing.external_schema_id:
             return own
         return pc.coalesce(own, self.ids.take(pa.array(data.structure)))
@@ -136,13 +137,14 @@ class QlikEncoder(Codec):
     def _lineages(self, rows: pa.RecordBatch) -> list[dict[str, Any]]:
         """What metadata messages say of where a table is from."""
         moments = clock(pc.coalesce(rows.column("event_time"), rows.column("capture_time")))
+        facts = SourceFacts(rows)
         parts = {
-            "server": pc.coalesce(fact(rows, "server"), pa.scalar(self.writing.server)),
-            "task": pc.coalesce(fact(rows, "task"), pa.scalar(self.writing.task)),
+            "server": pc.coalesce(facts.texts("server"), pa.scalar(self.writing.server)),
+            "task": pc.coalesce(facts.texts("task"), pa.scalar(self.writing.task)),
             "schema": table_part(rows, "schema"),
             "table": table_part(rows, "name"),
-            "tableVersion": pa.array([_whole(text) for text in fact(rows, "tableVersion").to_pylist()], pa.int32()),
-            "timestamp": pc.coalesce(fact(rows, "timestamp"), moments, pa.scalar("")),
+            "tableVersion": pa.array([_whole(text) for text in facts.texts("tableVersion").to_pylist()], pa.int32()),
+            "timestamp": pc.coalesce(facts.texts("timestamp"), moments, pa.scalar("")),
         }
         lines: list[dict[str, Any]] = pa.RecordBatch.from_pydict(parts).to_pylist()
         return lines

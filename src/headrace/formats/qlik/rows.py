@@ -8,10 +8,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.formats.change_messages import ROWS, Structures, fact, table_part, unknown_structure
+from headrace.formats.change_messages import ROWS, Structures, are, first_of, operations, table_part, unknown_structure
 from headrace.formats.images import Image
 from headrace.formats.qlik.masks import mask_bytes
 from headrace.formats.qlik.sequence import Counter
+from headrace.formats.source_facts import SourceFacts
 from headrace.formats.structure_columns import ABSENT, Laid, StructureColumns
 from headrace.formats.words import empty_as_null
 from headrace.wire.canonical import TIMESTAMP, moment_texts
@@ -51,6 +52,7 @@ class DataRows:
 
     Args:
         rows: the rows.
+        facts: what they say of their source.
         structure: the number of each one's structure.
         laid: the columns of all rows.
         values: canonical texts; the last one is null.
@@ -63,6 +65,7 @@ class DataRows:
     """
 
     rows: pa.RecordBatch
+    facts: SourceFacts
     structure: Array
     laid: Laid
     values: pa.StringArray
@@ -89,8 +92,7 @@ class DataRows:
         structure = known.of(rows)
         if (structure < 0).any():
             raise unknown_structure(rows, int(np.argmax(structure < 0)))
-        ops = rows.column("op").to_numpy(zero_copy_only=False)
-        is_update, is_delete, streamed = ops == "u", ops == "d", ops != "r"
+        is_update, is_delete, streamed = are(rows, "u"), are(rows, "d"), ~are(rows, "r")
         after = known.image(rows, "after").where(~is_delete)
         before = known.image(rows, "before").where(is_update | is_delete)
         # A delete without its old row is told by its key.
@@ -118,6 +120,7 @@ class DataRows:
         has_before = is_update & before.entries.present
         return cls(
             rows,
+            SourceFacts(rows),
             structure,
             laid,
             values,
@@ -148,7 +151,7 @@ class DataRows:
 
     def operation(self) -> pa.StringArray:
         """The operation of each row."""
-        return pa.array([_OPERATIONS[op] for op in self.rows.column("op").to_pylist()], pa.string())
+        return operations(self.rows, _OPERATIONS)
 
     def headers(self, counter: Counter) -> dict[str, pa.StringArray]:
         """The headers that are texts and stand in every message; empty in a full load.
@@ -157,7 +160,7 @@ class DataRows:
             counter: numbers changes that bring no number along.
         """
         rows = self.rows
-        numbered = fact(rows, "changeSequence")
+        numbered = self.facts.texts("changeSequence")
         if numbered.null_count:
             missing = pa.array(self.streamed)
             own = pc.replace_with_mask(
@@ -167,7 +170,7 @@ class DataRows:
         found = {
             "changeSequence": numbered,
             "timestamp": clock(rows.column("event_time")),
-            "streamPosition": pc.coalesce(fact(rows, "streamPosition"), rows.column("position")),
+            "streamPosition": first_of(self.facts.texts("streamPosition"), rows.column("position")),
             "transactionId": pc.struct_field(rows.column("transaction"), "id"),
         }
         return {name: self._of_changes(texts).fill_null("") for name, texts in found.items()}
@@ -182,7 +185,7 @@ class DataRows:
         Args:
             last: which captured rows are; None where there are none. Others say it themselves.
         """
-        found = fact(self.rows, "transactionLastEvent")
+        found = self.facts.texts("transactionLastEvent")
         known = pc.if_else(pc.is_in(found, pa.array(["true", "false"])), found, pa.scalar(None, pa.string()))
         if last is not None:
             own = pa.array(np.where(last, "true", "false"), mask=~has_transaction(self.rows))

@@ -14,10 +14,11 @@ from headrace.changes import LogicalType, TableSchema
 from headrace.changes.types import arrow_text
 from headrace.formats.change_messages import (
     Structures,
-    fact,
+    are,
     first_of,
     integers,
     message_batch,
+    operations,
     picked,
     quoted,
     rows_of,
@@ -25,6 +26,7 @@ from headrace.formats.change_messages import (
 )
 from headrace.formats.codec import MESSAGES, Codec, Facts
 from headrace.formats.images import Image
+from headrace.formats.source_facts import SourceFacts
 from headrace.wire.json_writer import Entries, Part, members, objects
 from headrace.wire.spans import Array
 from headrace.wire.typed_exact import bytes_of
@@ -32,8 +34,7 @@ from headrace.wire.typed_exact import bytes_of
 SIZE = "transaction_size"
 """The column of change rows that says how many events the transaction of a captured row has."""
 
-_OPS = ("r", "c", "u", "d", "t")
-_WORDS = {"u": "upd", "d": "del", "t": "truncate"}
+_WORDS = {"r": "ins", "c": "ins", "u": "upd", "d": "del", "t": "truncate"}
 _SECONDS = LogicalType("timestamp", 0)
 _TIMESTAMP, _BYTES = 1, 2
 _ODD = re.compile('[."]')
@@ -72,23 +73,21 @@ class SharePlexEncoder(Codec):
 
     def feed(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """The messages of rows, in their order."""
-        numbers = rows_of(batch, _OPS)
+        numbers = rows_of(batch, tuple(_WORDS))
         if not numbers.size:
             return
         rows = picked(batch, numbers)
         structure = self._known.of(rows)
-        ops = rows.column("op").to_numpy(zero_copy_only=False)
         before, after = (self._known.image(rows, name) for name in ("before", "after"))
         keys = Image.of_maps(rows.column("key"))
         old, new = self._spelled(before, structure), self._spelled(after, structure)
-        is_update = ops == "u"
+        is_update, deleted = are(rows, "u"), are(rows, "d")
         # Where there is no old row, all of the new one is left; a delete without one is told by its key.
-        written = new.changed_from(old.where(is_update), rows.column("changed")).where((ops != "d") & (ops != "t"))
-        deleted = ops == "d"
+        written = new.changed_from(old.where(is_update), rows.column("changed")).where(~are(rows, "d", "t"))
         data = first_of(written.json(), old.where(deleted).json(), self._spelled(keys, structure).where(deleted).json())
         value = members(
             {
-                "meta": Part(self._meta(rows, ops)),
+                "meta": Part(self._meta(rows)),
                 "data": Part(data),
                 "key": Part(old.where(is_update).json()),
             },
@@ -130,26 +129,26 @@ class SharePlexEncoder(Codec):
                 values = pc.replace_with_mask(values, pa.array(mask), spell(values.filter(pa.array(mask))))
         return image.with_values(values)
 
-    def _meta(self, rows: pa.RecordBatch, ops: Array) -> pa.StringArray:
-        transaction = rows.column("transaction")
+    def _meta(self, rows: pa.RecordBatch) -> pa.StringArray:
+        transaction, facts = rows.column("transaction"), SourceFacts(rows)
         seq = pc.struct_field(transaction, "total_order").cast(pa.string())
-        size = integers(fact(rows, "size"))
+        size = integers(facts.texts("size"))
         if SIZE in rows.schema.names:
             size = first_of(size, rows.column(SIZE).cast(pa.string()))
-        scn = first_of(fact(rows, "commit_scn"), fact(rows, "scn"), _numbers_of_lsn(fact(rows, "commit_lsn")))
+        scn = first_of(facts.texts("commit_scn"), facts.texts("scn"), _numbers_of_lsn(facts.texts("commit_lsn")))
         return members(
             {
                 "time": Part(_seconds(rows.column("event_time")), quoted=True),
-                "userid": Part(_numbers_or_texts(fact(rows, "userid"))),
-                "op": Part(pa.array([_WORDS.get(op, "ins") for op in ops]), quoted=True),
+                "userid": Part(_numbers_or_texts(facts.texts("userid"))),
+                "op": Part(operations(rows, _WORDS), quoted=True),
                 "scn": Part(scn, quoted=True),
-                "rowid": Part(first_of(fact(rows, "rowid"), fact(rows, "row_id")), quoted=True),
+                "rowid": Part(first_of(facts.texts("rowid"), facts.texts("row_id")), quoted=True),
                 "trans": Part(pc.struct_field(transaction, "id"), quoted=True),
                 "seq": Part(seq),
                 "size": Part(size),
                 "table": Part(self._tables(rows), quoted=True),
                 "idx": Part(pc.binary_join_element_wise(seq, size, "/"), quoted=True),
-                "posttime": Part(fact(rows, "posttime"), quoted=True),
+                "posttime": Part(facts.texts("posttime"), quoted=True),
             },
             rows.num_rows,
         )

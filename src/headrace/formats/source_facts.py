@@ -1,0 +1,37 @@
+"""What change rows say of their source, by the names of the facts."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.formats.images import Image
+from headrace.wire.spans import Array
+
+
+class SourceFacts:
+    """The facts that rows say of their source: each is the entry `entry` of `names` and `values`.
+
+    `number` is the place of each entry's name in `words`, `row` the number of its row.
+
+    Args:
+        rows: change rows.
+    """
+
+    def __init__(self, rows: pa.RecordBatch) -> None:
+        image = Image.of_maps(rows.column("source"))
+        names = image.names.dictionary_encode()
+        self.words: list[str] = names.dictionary.to_pylist()
+        self.number: Array = names.indices.to_numpy(zero_copy_only=False)
+        self.row: Array = np.repeat(np.arange(rows.num_rows), np.diff(image.entries.offsets))
+        self.names, self.values = image.names, image.values
+        self._present = image.entries.present
+
+    def texts(self, name: str) -> pa.StringArray:
+        """The first value of this name in each row; null where there is none."""
+        if name not in self.words:
+            return pa.nulls(self._present.size, pa.string())
+        hits = np.flatnonzero(self.number == self.words.index(name))[::-1]
+        at = np.full(self._present.size, -1, np.int64)
+        at[self.row[hits]] = hits
+        return self.values.take(pa.array(at, mask=(at < 0) | ~self._present))
