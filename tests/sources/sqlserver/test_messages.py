@@ -122,6 +122,19 @@ def test_messages_and_counts_are_those_of_the_change_rows(shop: Shop, format: st
     assert found > 100
 
 
+@pytest.mark.parametrize("format", ["canal_json", "debezium_json"])
+def test_by_how_many_tasks_tables_are_read_changes_no_message(shop: Shop, format: str) -> None:
+    # So a restart on another machine gives a batch the bytes that it had.
+    asked = {"format": format, **{f"format.{name}": value for name, value in OPTIONS.get(format, {}).items()}}
+    readers = [ChangeStreamReader("sqlserver", options_of(shop, parallelism=n, **asked)) for n in ("1", "16")]
+    sizes = set()
+    for one, other in batches(readers, shop):
+        few, many = ([row for task in tasks for made in task for row in made.to_pylist()] for tasks in (one, other))
+        assert few == many
+        sizes.add((len(one), len(other)))
+    assert any(few < many for few, many in sizes)
+
+
 def test_what_a_format_does_not_hold_is_told(shop: Shop) -> None:
     # Counts of nanoseconds end in 2262.
     shop.database.execute("CREATE TABLE dbo.ends (id int NOT NULL PRIMARY KEY, at datetime2(7))")
