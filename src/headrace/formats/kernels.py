@@ -7,7 +7,6 @@ yet, and a second where they are. Without it the first batch waits.
 
 from __future__ import annotations
 
-import base64
 import json
 import sys
 import time
@@ -17,7 +16,8 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.changes import Column, LogicalType, TableId, TableSchema
-from headrace.formats.codec import KAFKA, ArrowFormat, Facts, run_codec
+from headrace.changes.row import arrow_schema
+from headrace.formats.codec import KAFKA, ArrowFormat, Codec, Facts, run_codec
 from headrace.formats.convert import format_named
 from headrace.wire.compiled import is_compiled
 
@@ -34,62 +34,22 @@ _VALUES = {
     "small": ("int16", "1"),
     "tiny": ("int8", "1"),
 }
-_ROW = {name: text for name, (_, text) in _VALUES.items()}
-_CANAL = {
-    "data": [_ROW],
-    "old": [{"text": "x", "gone": None}],
-    "type": "UPDATE",
-    "database": "d",
-    "table": "t",
-    "es": 1,
-    "ts": 1,
-    "id": 1,
-    "pkNames": ["id"],
-    "mysqlType": {"id": "int", "flag": "boolean"},
+# An update, which each format writes and reads; Qlik's without the envelope, so that it needs no metadata.
+_CHANGE = {
+    "op": "u",
+    "table": {"database": "d", "schema": "", "name": "t"},
+    "key": [("id", "1")],
+    "key_text": '["1"]',
+    "before": [(name, "" if name == "text" else text) for name, (_, text) in _VALUES.items()],
+    "after": [(name, text) for name, (_, text) in _VALUES.items()],
+    "position": "1/1/1",
+    "event_time": 1_000_000,
+    "capture_time": 1_000_000,
+    "transaction": {"id": "1", "total_order": 1},
+    "source": [("connector", "mysql")],
+    "has_types": True,
 }
-_MAXWELL = {
-    "database": "d",
-    "table": "t",
-    "type": "update",
-    "ts": 1,
-    "primary_key_columns": ["id"],
-    "data": {**_ROW, "nested": {"a": [1, 2]}},
-    "old": {"text": "x"},
-}
-_QLIK = {
-    "data": {**_ROW, "text": None},
-    "beforeData": _ROW,
-    "headers": {"operation": "UPDATE", "timestamp": "2024-02-29T01:02:03.5", "changeMask": "0080", "columnMask": "01"},
-}
-# An update of a row with an integer, a decimal, a text, a time, and a value that is absent.
-_DTS = (
-    "AA6AxJ/VDBA3MjQ2OUA3OBA3MjM0N0A3OAIwAAw4LjAuMjgCAghkYi50AAIUcGtfdWtfaW5mbyR7IlBSSU1BUlkiOlsiaWQiXX0ABAoEaWQGDGFt"
-    "b3VudOwDCG5hbWX6AwhtYWRlJAhnb25l+gMABAoCEAIxBgYxLjUAAAQOdXRmOG1iNATDqQwC0B8CAgIEAgYCCAIKAgwYAgAECgIQAjIGBjIuNQAA"
-    "BA51dGY4bWI0AnkMAtAfAgICBAAAAAAYAADQr6v++WI="
-)
-_CONNECT = {
-    "id": ("int32", None, 1),
-    "amount": ("bytes", "org.apache.kafka.connect.data.Decimal", "AJY="),
-    "ratio": ("double", None, 0.5),
-    "day": ("int32", "io.debezium.time.Date", 1),
-    "made": ("int64", "io.debezium.time.MicroTimestamp", 1),
-    "text": ("string", None, 'é "\n'),
-}
-_FIELDS = [{"field": field, "type": kind, "name": name} for field, (kind, name, _) in _CONNECT.items()]
-_CONNECT_ROW = {field: value for field, (_, _, value) in _CONNECT.items()}
-_SOURCE = {"connector": "x", "db": "d", "table": "t", "ts_ms": 1}
-_DEBEZIUM = {
-    "schema": {"fields": [*({"field": name, "fields": _FIELDS} for name in ("before", "after")), {"field": "op"}]},
-    "payload": {
-        "before": _CONNECT_ROW,
-        "after": _CONNECT_ROW,
-        "source": _SOURCE,
-        "op": "u",
-        "transaction": {"id": "x"},
-    },
-}
-_DEBEZIUM_KEY = {"schema": {"fields": _FIELDS[:1]}, "payload": {"id": 1}}
-# The same by a schema of Avro: a row with a number of each kind, and one nested value.
+# What an event in Avro is read by: a row with a number of each kind, and one nested value.
 _AVRO_ROW = [
     {"name": "id", "type": "int"},
     {"name": "single", "type": "float"},
@@ -109,8 +69,12 @@ _AVRO_SCHEMA = {
 }
 _AVRO = bytes.fromhex("02 0000003f 000000000000e03f 01 020a 02 02 78 02 02 61 00 02 63")
 _OPTIONS: dict[str, dict[str, Any]] = {
-    "debezium_json": {"topic_prefix": "s"},
+    "canal_json": {},
+    "dts_avro": {},
+    "maxwell_json": {},
+    "debezium_json": {"topic_prefix": "s", "schemas_enable": True},
     "debezium_avro": {"topic_prefix": "s", "framing": "none", "value_schema": json.dumps(_AVRO_SCHEMA)},
+    "qlik_json": {"envelope": False},
 }
 _SCHEMA = TableSchema(
     TableId("d", "", "t"),
@@ -125,28 +89,29 @@ def compile_all(formats: Collection[str] = ()) -> None:
     Args:
         formats: their names; all where none of them is known here.
     """
-    canal, maxwell, debezium, key = (json.dumps(m).encode() for m in (_CANAL, _MAXWELL, _DEBEZIUM, _DEBEZIUM_KEY))
-    samples = (
-        ("canal_json", canal, True),
-        ("dts_avro", base64.b64decode(_DTS), True),
-        ("maxwell_json", maxwell, True),
-        ("debezium_json", debezium, True),
-        ("debezium_avro", _AVRO, True),
-        ("qlik_json", json.dumps(_QLIK).encode(), True),
-    )
-    for name, value, encodes in [sample for sample in samples if sample[0] in formats] or samples:
-        codecs = format_named(name, _OPTIONS.get(name, {}))
+    for name in [name for name in _OPTIONS if name in formats] or _OPTIONS:
+        codecs = format_named(name, _OPTIONS[name])
         assert isinstance(codecs, ArrowFormat)
-        message = {"topic": "t", "offset": 0, "timestamp": 0, "key": key, "value": value}
-        messages = pa.RecordBatch.from_pylist([message], KAFKA)
+        messages = pa.RecordBatch.from_pylist([{"topic": "t", "offset": 0, "timestamp": 0, "value": _AVRO}], KAFKA)
+        if name != "debezium_avro":
+            messages = _only(codecs.encoder(Facts((_SCHEMA,))), _changes())
         # Qlik's encoder writes no row that follows no structure.
         for facts in (Facts((_SCHEMA,) if name == "qlik_json" else ()), Facts(typed=_SCHEMA)):
-            rows = pa.concat_batches(list(run_codec(codecs.decoder(facts), [messages, messages])))
-            if encodes:
-                told = rows.column("table_schema")[0].as_py()
-                known = _SCHEMA if told is None else TableSchema.from_text(told)
-                changes = rows.append_column("has_types", rows.column("op").is_valid())
-                list(run_codec(codecs.encoder(Facts((known,), facts.typed)), [changes]))
+            rows = _only(codecs.decoder(facts), messages, messages)
+            told = rows.column("table_schema")[0].as_py()
+            known = _SCHEMA if told is None else TableSchema.from_text(told)
+            changes = rows.append_column("has_types", rows.column("op").is_valid())
+            _only(codecs.encoder(Facts((known,), facts.typed)), changes)
+
+
+def _changes() -> pa.RecordBatch:
+    schema = arrow_schema().append(pa.field("has_types", pa.bool_()))
+    return pa.RecordBatch.from_pylist([_CHANGE | {"schema_id": _SCHEMA.fingerprint}], schema)
+
+
+def _only(codec: Codec, *batches: pa.RecordBatch) -> pa.RecordBatch:
+    """All that a codec gives for some batches, as one."""
+    return pa.concat_batches(list(run_codec(codec, batches)))
 
 
 def main() -> None:
