@@ -56,9 +56,9 @@ def typed_columns(texts: str, columns: Iterable[Column], known: Mapping[str, str
     ]
 
 
-def typed_struct(texts: str, columns: Iterable[Column], known: Mapping[str, str] | None = None) -> str:
+def typed_struct(texts: str, columns: Iterable[Column]) -> str:
     """Spark SQL for a whole image as a struct of typed columns; null where the image, and so its texts, is null."""
-    return f"if({texts} is null, null, struct({', '.join(typed_columns(texts, columns, known))}))"
+    return f"if({texts} is null, null, struct({', '.join(typed_columns(texts, columns))}))"
 
 
 def texts_in_order(image: str, columns: Iterable[Column]) -> str:

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from headrace.changes import TableSchema
 from headrace.changes.row import arrow_schema
-from headrace.wire.arrays import mask_bitmap, text_array
+from headrace.wire.arrays import list_array, mask_bitmap, offsets_of, text_array
 from headrace.wire.spans import Array
 
 # Python's times reach no further, although Spark's do.
@@ -80,6 +80,17 @@ def whole_within(text: str | None, first: int, last: int) -> int | None:
     if text is None or not _WHOLE.fullmatch(text):
         return None
     return int(text) if first <= int(text) <= last else None
+
+
+def absent_column(names: Sequence[str], absent: Array) -> pa.ListArray:
+    """The columns that images do not carry; null where one carries all.
+
+    Args:
+        names: of the columns.
+        absent: which of them each image lacks: a line for each.
+    """
+    left_out = pa.array(names, pa.string()).take(pa.array(np.nonzero(absent)[1]))
+    return list_array(offsets_of(absent.sum(axis=1)), left_out, absent.any(axis=1))
 
 
 def origin_columns(batch: pa.RecordBatch, rows: Array, places: Array | None = None) -> dict[str, pa.Array]:

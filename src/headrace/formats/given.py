@@ -120,8 +120,8 @@ def with_structures_told(rows: DataFrame, tables: Sequence[TableSchema]) -> Data
     return told.unionByName(rows, allowMissingColumns=True).select(rows.columns)
 
 
-def table_of_ddl(ddl: str, id: TableId | None = None, key: Sequence[str] = ()) -> TableSchema:
-    """The structure that a Spark DDL string describes; of a table without a name where none is given.
+def table_of_ddl(ddl: str) -> TableSchema:
+    """The structure that a Spark DDL string describes, of a table without a name and a key.
 
     Raises:
         OptionError: Spark can't read it, or a type has no logical type.
@@ -141,7 +141,7 @@ def table_of_ddl(ddl: str, id: TableId | None = None, key: Sequence[str] = ()) -
         Column(field.name, n, logical_type(field.dataType, field.name), nullable=field.nullable)
         for n, field in enumerate(found.fields, 1)
     )
-    return TableSchema(id or TableId("", "", ""), columns, tuple(key))
+    return TableSchema(TableId("", "", ""), columns)
 
 
 def logical_type(kind: DataType, name: str) -> LogicalType:

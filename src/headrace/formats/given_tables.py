@@ -45,6 +45,11 @@ class Given:
     hex: bool = False
     messages_first: bool = True
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether there are structures, so that none that messages say are used."""
+        return self.typed is not None or bool(self.structures)
+
     def structure_of(self, parts: Sequence[str | None]) -> TableSchema | None:
         """The structure of a table. What one of the two does not say (a database, a schema) is no difference."""
         if self.typed is not None:

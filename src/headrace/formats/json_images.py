@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.changes import Column, TableSchema
-from headrace.formats.change_columns import struct_column
+from headrace.formats.change_columns import absent_column, struct_column
 from headrace.wire.arrays import list_array, map_array, offsets_of
 from headrace.wire.json_writer import string_lists
 from headrace.wire.names import Names
@@ -162,10 +162,9 @@ class ObjectImage:
                     for row, text in zip(column.refused, texts, strict=True)
                 ]
         absent = (at < 0).T & self.present[:, None]
-        left_out = pa.array(names, pa.string()).take(pa.array(np.nonzero(absent)[1]))
         return (
             struct_column(kind, arrays, pa.array(self.present)),
-            list_array(offsets_of(absent.sum(axis=1)), left_out, absent.any(axis=1)),
+            absent_column(names, absent),
             refused,
         )
 

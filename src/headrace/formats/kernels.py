@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from headrace.changes import Column, LogicalType, TableId, TableSchema
 from headrace.changes.row import arrow_schema
+from headrace.formats.avro_records import optional, record
 from headrace.formats.codec import KAFKA, ArrowFormat, Codec, Facts, run_codec
 from headrace.formats.convert import format_named
 from headrace.wire.compiled import is_compiled
@@ -50,23 +51,17 @@ _CHANGE = {
     "has_types": True,
 }
 # What an event in Avro is read by: a row with a number of each kind, and one nested value.
-_AVRO_ROW = [
-    {"name": "id", "type": "int"},
-    {"name": "single", "type": "float"},
-    {"name": "ratio", "type": "double"},
-    {"name": "flag", "type": "boolean"},
-    {"name": "amount", "type": {"type": "bytes", "connect.name": "org.apache.kafka.connect.data.Decimal"}},
-    {"name": "text", "type": ["null", "string"]},
-    {"name": "nested", "type": {"type": "array", "items": "string"}},
-]
-_AVRO_SCHEMA = {
-    "type": "record",
-    "name": "Envelope",
-    "fields": [
-        {"name": "after", "type": {"type": "record", "name": "Value", "fields": _AVRO_ROW}},
-        {"name": "op", "type": "string"},
-    ],
-}
+_AVRO_ROW = record(
+    "Value",
+    ("id", "int"),
+    ("single", "float"),
+    ("ratio", "double"),
+    ("flag", "boolean"),
+    ("amount", {"type": "bytes", "connect.name": "org.apache.kafka.connect.data.Decimal"}),
+    ("text", optional("string")),
+    ("nested", {"type": "array", "items": "string"}),
+)
+_AVRO_SCHEMA = record("Envelope", ("after", _AVRO_ROW), ("op", "string"))
 _AVRO = bytes.fromhex("02 0000003f 000000000000e03f 01 020a 02 02 78 02 02 61 00 02 63")
 _OPTIONS: dict[str, dict[str, Any]] = {
     "canal_json": {},

@@ -10,12 +10,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.changes import TableSchema
-from headrace.formats.change_columns import struct_column
+from headrace.formats.change_columns import absent_column, struct_column
 from headrace.formats.debezium.rows import Members
 from headrace.formats.debezium.structures import Fields
 from headrace.formats.debezium.values import Spelling
 from headrace.wire import tape as tapes
-from headrace.wire.arrays import list_array, offsets_of
+from headrace.wire.arrays import offsets_of
 from headrace.wire.names import Names
 from headrace.wire.spans import Array
 from headrace.wire.tape import Tape
@@ -158,15 +158,13 @@ def struct_images(
     """
     count = images.size // 2
     typed = [TypedColumn(tape, at[place], field.type) for place, field in enumerate(kind)]
-    names = pa.array([column.name for column in schema.columns], pa.string())
     found: dict[str, pa.Array] = {}
     for name, part in (("before", slice(0, count)), ("after", slice(count, 2 * count))):
         present = images[part] >= 0
         absent = (at[:, part] < 0).T & present[:, None]
         arrays = {f.name: column.values.slice(part.start, count) for f, column in zip(kind, typed, strict=True)}
         found[name] = struct_column(kind, arrays, pa.array(present))
-        left_out = names.take(pa.array(np.nonzero(absent)[1]))
-        found[f"{name}_absent"] = list_array(offsets_of(absent.sum(axis=1)), left_out, absent.any(axis=1))
+        found[f"{name}_absent"] = absent_column([column.name for column in schema.columns], absent)
     misfits = [
         (int(row) % count, MISFIT.format(column.name, column.logical.spark_type))
         for column, read in zip(schema.columns, typed, strict=True)

@@ -93,18 +93,19 @@ class Metadata:
             source: the block's JSON.
         """
         table, block = row["table"] or {}, self._writing.forms.blocks[form]
-        parts = [
-            *([("ts_ms", _milliseconds(row["capture_time"]))] if self._shape.detailed else []),
-            ("databaseName", table.get("database")),
-            ("schemaName", table.get("schema") or None),
-            ("ddl", row["source"].get("ddl")),
-            ("tableChanges", self._changes(row, table)),
-        ]
-        value = f'{{"source":{source},' + _text(dict(parts))[1:]
+        parts = {
+            "ts_ms": _milliseconds(row["capture_time"]),
+            "databaseName": table.get("database"),
+            "schemaName": table.get("schema") or None,
+            "ddl": row["source"].get("ddl"),
+            "tableChanges": self._changes(row, table),
+        }
+        schema = schema_change_value(self._shape, block)
+        value = f'{{"source":{source},' + _text(_shaped(schema | {"fields": schema["fields"][1:]}, parts))[1:]
         return self._message(
             self._topics.schema_changes,
             (schema_change_key(self._shape, block), _text({"databaseName": table.get("database") or ""})),
-            (schema_change_value(self._shape, block), value),
+            (to_text(schema), value),
             self._position(row, table),
         )
 
@@ -135,29 +136,24 @@ class Metadata:
         known = None if text is None or (self._shape.detailed and kind == "DROP") else json.loads(text)
         names = [table[part] for part in ("database", "schema", "name") if table.get(part)]
         id = '"' + '"."'.join(names) + '"'
-        return [{"type": kind or "ALTER", "id": id, "table": None if known is None else self._table(known)}]
+        if known is not None and known.get("columns") is not None:
+            known["columns"] = [self._column(column) for column in known["columns"]]
+        return [{"type": kind or "ALTER", "id": id, "table": known}]
 
-    def _table(self, known: Mapping[str, Any]) -> dict[str, Any]:
-        detailed = self._shape.detailed
-        columns = known.get("columns")
-        found = {name: known.get(name) for name in ("defaultCharsetName", "primaryKeyColumnNames")}
-        found["columns"] = None if columns is None else [self._column(column) for column in columns]
-        return found | ({"comment": known.get("comment")} if detailed else {})
+    def _column(self, column: dict[str, Any]) -> dict[str, Any]:
+        jdbc_type = _OTHER_TYPE if column.get("jdbcType") is None else column["jdbcType"]
+        # The old generation did not know what numbers a column itself.
+        numbered = column.get("autoIncremented") if self._shape.detailed else False
+        return column | {"jdbcType": jdbc_type, "nativeType": None, "autoIncremented": numbered}
 
-    def _column(self, column: Mapping[str, Any]) -> dict[str, Any]:
-        said = column.get
-        found = {
-            "name": said("name"),
-            "jdbcType": _OTHER_TYPE if said("jdbcType") is None else said("jdbcType"),
-            "nativeType": None,
-            **{name: said(name) for name in ("typeName", "typeExpression", "charsetName", "length", "scale")},
-            **{name: said(name) for name in ("position", "optional")},
-            # The old generation did not know what numbers a column itself.
-            "autoIncremented": said("autoIncremented") if self._shape.detailed else False,
-            "generated": said("generated"),
-        }
-        more = ("comment", "defaultValueExpression", "enumValues") if self._shape.detailed else ()
-        return found | {name: said(name) for name in more}
+
+def _shaped(schema: Mapping[str, Any], value: Any) -> Any:
+    """A value with the fields that its schema has, in their order; those that it lacks are null."""
+    if value is None:
+        return None
+    if schema["type"] == "struct":
+        return {field["field"]: _shaped(field, value.get(field["field"])) for field in schema["fields"]}
+    return [_shaped(schema["items"], item) for item in value] if schema["type"] == "array" else value
 
 
 def _collections(text: str | None) -> list[dict[str, Any]] | None:
@@ -202,7 +198,7 @@ def schema_change_key(shape: Shape, source: Block) -> str:
 
 
 @functools.cache
-def schema_change_value(shape: Shape, source: Block) -> str:
+def schema_change_value(shape: Shape, source: Block) -> dict[str, Any]:
     """The Connect schema of a schema change."""
     text, number, flag = "string", "int32", "boolean"
     column = [
@@ -239,7 +235,7 @@ def schema_change_value(shape: Shape, source: Block) -> str:
         *(plain(text, name, optional=True) for name in ("databaseName", "schemaName", "ddl")),
         listed(_named(shape, change, "schema.Change"), "tableChanges", optional=False),
     ]
-    return to_text(_named(shape, fields, f"{_last(source)}.SchemaChangeValue"))
+    return _named(shape, fields, f"{_last(source)}.SchemaChangeValue")
 
 
 def _last(source: Block) -> str:

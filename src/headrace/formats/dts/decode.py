@@ -24,10 +24,11 @@ from headrace.formats.dts.facts import source_column
 from headrace.formats.dts.others import FIRST_SECOND, LAST_SECOND, other_row
 from headrace.formats.dts.record import CODES, FIELD, Records
 from headrace.formats.dts.schema import SOURCE_TYPES
-from headrace.formats.dts.structures import Known, Reading, Told
+from headrace.formats.dts.structures import Known, Told
 from headrace.formats.dts.typed import typed_image
 from headrace.formats.dts.types import kind_of
 from headrace.formats.dts.values import ValueReader, Values
+from headrace.formats.given_tables import Given
 from headrace.formats.numbered import Numbered
 from headrace.wire.arrays import map_array, offsets_of
 from headrace.wire.json_writer import string_lists
@@ -55,10 +56,10 @@ class Image:
 class DtsDecoder(Codec):
     """Reads records; what it remembers is which structures it knows and has announced."""
 
-    def __init__(self, reading: Reading) -> None:
-        self._reading = reading
-        self.schema = change_schema(reading.typed)
-        self._known = Numbered[Told, Known](lambda told: Known(told, reading))
+    def __init__(self, given: Given) -> None:
+        self._typed, self._is_given = given.typed, given.is_whole
+        self.schema = change_schema(given.typed)
+        self._known = Numbered[Told, Known](lambda told: Known(told, given))
         self._announcer = Announcer(self.schema)
         self._structures: dict[TableSchema | None, int] = {None: 0}
 
@@ -71,8 +72,7 @@ class DtsDecoder(Codec):
         plain[list(problems)] = False
         rows = np.flatnonzero(plain)
         whole, structure = self._rows(batch, records, rows, problems)
-        own = self._reading.given is None and self._reading.typed is None
-        structures = list(self._structures) if own else []
+        structures = [] if self._is_given else list(self._structures)
         yield all_rows(
             whole,
             rows,
@@ -139,12 +139,12 @@ class DtsDecoder(Codec):
             "schema_id": schema_ids(list(self._structures), structure),
         }
         for name, image in (("before", before), ("after", after)):
-            if self._reading.typed is None:
+            if self._typed is None:
                 columns[name] = self._map(records, rows, image, values)
             else:
                 place = self._column_places(image, known)
                 columns[name], columns[f"{name}_absent"], refused = typed_image(
-                    values, place, image.present, self._reading.typed, self.schema.field(name).type
+                    values, place, image.present, self._typed, self.schema.field(name).type
                 )
                 for row, sentence in refused:
                     problems.setdefault(int(rows[row]), sentence)
@@ -257,7 +257,7 @@ class DtsDecoder(Codec):
 
     def _column_places(self, image: Image, known: Array) -> Array:
         """The number of each column's value; -1 where the image has no such field."""
-        schema = self._reading.typed
+        schema = self._typed
         assert schema is not None
         place = np.full((len(self._known.all) + 1, len(schema.columns)), -1, np.int64)
         for number, k in enumerate(self._known.all):

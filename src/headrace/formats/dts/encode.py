@@ -29,6 +29,7 @@ from headrace.formats.dts.schema import OPERATIONS, SOURCE_TYPES, record_schema
 from headrace.formats.dts.tags import tags_column
 from headrace.formats.dts.written import Plans, written_values
 from headrace.formats.source_facts import SourceFacts
+from headrace.formats.words import lower
 from headrace.wire.avro_schema import AvroSchema
 from headrace.wire.avro_writer import write_avro
 from headrace.wire.spans import Array
@@ -166,7 +167,7 @@ class _Records:
         """The place of each row's connector in `SOURCE_TYPES`."""
         found = self._connector.fill_null("").dictionary_encode()
         other = SOURCE_TYPES.index("OTHER")
-        types = [_CONNECTORS.get(name.translate(_SMALL), other) for name in found.dictionary.to_pylist()]
+        types = [_CONNECTORS.get(lower(name), other) for name in found.dictionary.to_pylist()]
         return np.array(types, np.int64)[found.indices.to_numpy(zero_copy_only=False)]
 
     def _operation(self) -> Array:
@@ -222,9 +223,6 @@ class _Records:
         said = np.array(list(statements), np.int64)
         code[said], place[said] = 1, np.arange(said.size)
         return _one_of(code, place, texts, pa.ListArray.from_arrays(pa.array(laid.offsets), values))
-
-
-_SMALL = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}
 
 
 def _struct(**columns: pa.Array | Array) -> pa.StructArray:

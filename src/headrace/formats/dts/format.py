@@ -6,8 +6,8 @@ from headrace.formats.base import COMMON, topic_option
 from headrace.formats.codec import ArrowFormat, Facts
 from headrace.formats.dts.decode import DtsDecoder
 from headrace.formats.dts.encode import DtsEncoder, Writing
-from headrace.formats.dts.structures import Reading
 from headrace.formats.features import Feature
+from headrace.formats.given_tables import Given
 from headrace.options import Option
 
 
@@ -73,8 +73,7 @@ class DtsAvro(ArrowFormat):
 
     def decoder(self, facts: Facts) -> DtsDecoder:
         """From records to change rows."""
-        given = None if self.settings["schema"] is None else facts.structures
-        return DtsDecoder(Reading(tuple(self.settings["keys"]), given, facts.typed))
+        return DtsDecoder(Given(facts.structures, facts.typed, tuple(self.settings["keys"])))
 
     written_columns = (
         "op", "table", "key", "key_text", "before", "after", "before_absent", "after_absent", "position", "event_time",

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import Any
+
+from headrace.formats.avro_records import enum, optional, record
 
 _NAMESPACE = "com.alibaba.dts.formats.avro"
 
@@ -21,22 +24,12 @@ INTEGER, CHARACTER, DECIMAL, FLOAT, TIMESTAMP, DATE_TIME, ZONED, BINARY_GEOMETRY
 """The branches of a value's union; 0 is null."""
 
 
-def _record(name: str, *fields: tuple[str, Any]) -> dict[str, Any]:
-    described = [{"name": field, "type": kind} for field, kind in fields]
-    return {"type": "record", "name": name, "namespace": _NAMESPACE, "fields": described}
-
-
-def _enum(name: str, symbols: tuple[str, ...]) -> dict[str, Any]:
-    return {"type": "enum", "name": name, "namespace": _NAMESPACE, "symbols": list(symbols)}
-
-
-def _optional(*kinds: Any) -> list[Any]:
-    return ["null", *kinds]
+_record, _enum = partial(record, namespace=_NAMESPACE), partial(enum, namespace=_NAMESPACE)
 
 
 def _values() -> list[Any]:
     parts = ("year", "month", "day", "hour", "minute", "second", "millis")
-    date_time = _record("DateTime", *((part, _optional("int")) for part in parts))
+    date_time = _record("DateTime", *((part, optional("int")) for part in parts))
     for field in date_time["fields"]:
         field["default"] = None
     return [
@@ -75,12 +68,12 @@ def record_schema(*, born: bool = True) -> dict[str, Any]:
         ("sourceTxid", "string"),
         ("source", _record("Source", ("sourceType", _enum("SourceType", SOURCE_TYPES)), ("version", "string"))),
         ("operation", _enum("Operation", OPERATIONS)),
-        ("objectName", _optional("string")),
-        ("processTimestamps", _optional({"type": "array", "items": "long"})),
+        ("objectName", optional("string")),
+        ("processTimestamps", optional({"type": "array", "items": "long"})),
         ("tags", {"type": "map", "values": "string"}),
-        ("fields", _optional("string", {"type": "array", "items": field})),
-        ("beforeImages", _optional("string", {"type": "array", "items": values})),
-        ("afterImages", _optional("string", {"type": "array", "items": names})),
+        ("fields", optional("string", {"type": "array", "items": field})),
+        ("beforeImages", optional("string", {"type": "array", "items": values})),
+        ("afterImages", optional("string", {"type": "array", "items": names})),
         ("bornTimestamp", "long"),
     )
     defaults: dict[str, Any] = {"safeSourcePosition": "", "sourceTxid": "", "tags": {}, "bornTimestamp": 0}

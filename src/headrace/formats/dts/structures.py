@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -11,22 +10,8 @@ import numpy as np
 
 from headrace.changes import TableId, TableSchema
 from headrace.formats.dts.types import column_of, expected_form
+from headrace.formats.given_tables import Given
 from headrace.wire.spans import Array
-
-
-@dataclass(frozen=True)
-class Reading:
-    """How records are read.
-
-    Args:
-        keys: the key columns where a record names none.
-        given: the structures that the user gave; None where records' own are used.
-        typed: the one that struct images follow.
-    """
-
-    keys: Sequence[str] = ()
-    given: tuple[TableSchema, ...] | None = None
-    typed: TableSchema | None = None
 
 
 @dataclass(frozen=True)
@@ -69,9 +54,9 @@ class Table:
 class Known:
     """What all records that tell the same have in common."""
 
-    def __init__(self, told: Told, reading: Reading) -> None:
+    def __init__(self, told: Told, given: Given) -> None:
         self.told = told
-        self._reading = reading
+        self._given = given
         self._schemas: dict[str, TableSchema | None] = {}
 
     @cached_property
@@ -82,8 +67,8 @@ class Known:
     @cached_property
     def key_names(self) -> tuple[str, ...]:
         """The key: the primary one, else the first unique one that the record names, else the given one."""
-        if self._reading.typed is not None and self._reading.typed.key:
-            return self._reading.typed.key
+        if self._given.typed is not None and self._given.typed.key:
+            return self._given.typed.key
         try:
             found = json.loads(self.told.keys or "null")
         except (ValueError, RecursionError):
@@ -91,7 +76,7 @@ class Known:
         lists = found if isinstance(found, dict) else {}
         named = lists.get("PRIMARY") or next(iter(lists.values()), None)
         if not isinstance(named, list):
-            return tuple(dict.fromkeys(self._reading.keys))
+            return tuple(dict.fromkeys(self._given.keys))
         return tuple(dict.fromkeys(name for name in named if isinstance(name, str)))
 
     @cached_property
@@ -106,13 +91,11 @@ class Known:
         return self._schemas[forms]
 
     def _schema(self, forms: str) -> TableSchema | None:
-        reading, table = self._reading, self.table
-        if reading.typed is not None:
-            return reading.typed
+        given, table = self._given, self.table
         if table is None:
-            return None
-        if reading.given is not None:
-            return next((schema for schema in reading.given if _is_table(schema.id, table)), None)
+            return given.typed
+        if given.is_whole:
+            return given.structure_of((table.database, table.schema, table.name))
         names = self.told.names
         key = tuple(name for name in self.key_names if name in names)
         columns = tuple(
@@ -121,9 +104,3 @@ class Known:
         )
         id = TableId(table.database or "", table.schema or "", table.name or "")
         return TableSchema(id, columns, key) if columns else None
-
-
-def _is_table(id: TableId, table: Table) -> bool:
-    """A table is told by what both sides say."""
-    pairs = ((id.database, table.database), (id.schema, table.schema), (id.name, table.name))
-    return all(not said or not named or said == named for said, named in pairs)

@@ -7,9 +7,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.changes import TableSchema
-from headrace.formats.change_columns import struct_column
+from headrace.formats.change_columns import absent_column, struct_column
 from headrace.formats.dts.values import Values
-from headrace.wire.arrays import list_array, offsets_of
 from headrace.wire.spans import Array
 from headrace.wire.tape import Tape
 from headrace.wire.typed import TypedColumn
@@ -45,10 +44,7 @@ def typed_image(
         refused += [(int(row), MISFIT.format(column.name, spark_type)) for row in wrong]
     carried = np.append(~values.absent, False)[place]
     left_out = ~carried & present[:, None]
-    names = pa.array([column.name for column in schema.columns], pa.string())
-    absent = list_array(
-        offsets_of(left_out.sum(axis=1)), names.take(pa.array(np.nonzero(left_out)[1])), left_out.any(axis=1)
-    )
+    absent = absent_column([column.name for column in schema.columns], left_out)
     return struct_column(kind, columns, pa.array(present)), absent, refused
 
 

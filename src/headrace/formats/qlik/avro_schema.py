@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from headrace.changes import Column, TableSchema
 from headrace.changes.types import MAX_DECIMAL_PRECISION
+from headrace.formats.avro_records import enum, optional, record
 
-ENVELOPE: Mapping[str, Any] = {
-    "type": "record",
-    "name": "MessageEnvelope",
-    "fields": [
-        {"name": "magic", "type": {"type": "fixed", "name": "Magic", "size": 5}},
-        {"name": "type", "type": "string"},
-        {"name": "headers", "type": ["null", {"type": "map", "values": "string"}]},
-        {"name": "messageSchemaId", "type": ["null", "string"]},
-        {"name": "messageSchema", "type": ["null", "string"]},
-        {"name": "message", "type": "bytes"},
-    ],
-}
+ENVELOPE = record(
+    "MessageEnvelope",
+    ("magic", {"type": "fixed", "name": "Magic", "size": 5}),
+    ("type", "string"),
+    ("headers", optional({"type": "map", "values": "string"})),
+    ("messageSchemaId", optional("string")),
+    ("messageSchema", optional("string")),
+    ("message", "bytes"),
+)
 """The Avro schema of the envelope."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _INTEGERS = {"int8": "int", "int16": "int", "int32": "int", "int64": "long"}
@@ -29,49 +27,17 @@ OPERATIONS = ("INSERT", "UPDATE", "DELETE", "REFRESH")
 """The symbols of the operation."""
 COLUMN_FACTS = ("ordinal", "type", "length", "precision", "scale", "primaryKeyPosition")
 """What metadata messages say of each column."""
-METADATA_SCHEMA: dict[str, Any] = {
-    "type": "record",
-    "name": "MetadataMessage",
-    "namespace": "com.attunity.queue.msg",
-    "fields": [
-        {"name": "schemaId", "type": "string"},
-        {
-            "name": "lineage",
-            "type": {
-                "type": "record",
-                "name": "Lineage",
-                "fields": [
-                    *({"name": n, "type": "string"} for n in ("server", "task", "schema", "table")),
-                    {"name": "tableVersion", "type": "int"},
-                    {"name": "timestamp", "type": "string"},
-                ],
-            },
-        },
-        {
-            "name": "tableStructure",
-            "type": {
-                "type": "record",
-                "name": "TableStructure",
-                "fields": [
-                    {
-                        "name": "tableColumns",
-                        "type": {
-                            "type": "map",
-                            "values": {
-                                "type": "record",
-                                "name": "Column",
-                                "fields": [
-                                    {"name": n, "type": "string" if n == "type" else "int"} for n in COLUMN_FACTS
-                                ],
-                            },
-                        },
-                    }
-                ],
-            },
-        },
-        {"name": "dataSchema", "type": "string"},
-    ],
-}
+_NAMESPACE = "com.attunity.queue.msg"
+_LINEAGE = (*((name, "string") for name in ("server", "task", "schema", "table")), ("tableVersion", "int"))
+_COLUMN = record("Column", *((name, "string" if name == "type" else "int") for name in COLUMN_FACTS))
+METADATA_SCHEMA = record(
+    "MetadataMessage",
+    ("schemaId", "string"),
+    ("lineage", record("Lineage", *_LINEAGE, ("timestamp", "string"))),
+    ("tableStructure", record("TableStructure", ("tableColumns", {"type": "map", "values": _COLUMN}))),
+    ("dataSchema", "string"),
+    namespace=_NAMESPACE,
+)
 
 
 def headers_schema(*, external: bool) -> dict[str, Any]:
@@ -81,24 +47,22 @@ def headers_schema(*, external: bool) -> dict[str, Any]:
         external: with `externalSchemaId`.
     """
     texts = ("changeSequence", "timestamp", "streamPosition", "transactionId")
-    optional = {
+    optionals = {
         "changeMask": "bytes",
         "columnMask": "bytes",
         "transactionEventCounter": "long",
         "transactionLastEvent": "boolean",
     }
     if external:
-        optional["externalSchemaId"] = "string"
-    return {
-        "type": "record",
-        "name": "Headers",
-        "namespace": "com.attunity.queue.msg",
-        "fields": [
-            {"name": "operation", "type": {"type": "enum", "name": "operation", "symbols": list(OPERATIONS)}},
-            *({"name": name, "type": "string"} for name in texts),
-            *({"name": name, "type": ["null", kind], "default": None} for name, kind in optional.items()),
-        ],
-    }
+        optionals["externalSchemaId"] = "string"
+    made = record(
+        "Headers",
+        ("operation", enum("operation", OPERATIONS)),
+        *((name, "string") for name in texts),
+        namespace=_NAMESPACE,
+    )
+    made["fields"] += [{"name": name, "type": optional(kind), "default": None} for name, kind in optionals.items()]
+    return made
 
 
 def avro_names(schema: TableSchema) -> dict[str, str]:
@@ -132,35 +96,27 @@ def data_schema(schema: TableSchema, task: str, *, external: bool = False) -> di
     """
     # A database without schemas is what Qlik calls one.
     parts = (task, schema.id.schema or schema.id.database, schema.id.name)
-    namespace = ".".join(["com.attunity.queue.msg", *(_safe(part) for part in parts if part)])
-    return {
-        "type": "record",
-        "name": "DataRecord",
-        "namespace": namespace,
-        "fields": [
-            {"name": "data", "type": {"type": "record", "name": "Data", "fields": _fields(schema, schema.columns)}},
-            {"name": "beforeData", "type": ["null", "Data"], "default": None},
-            {"name": "headers", "type": headers_schema(external=external)},
-        ],
-    }
+    namespace = ".".join([_NAMESPACE, *(_safe(part) for part in parts if part)])
+    data = record("Data") | {"fields": _fields(schema, schema.columns)}
+    made = record("DataRecord", ("data", data), namespace=namespace)
+    made["fields"] += [
+        {"name": "beforeData", "type": optional("Data"), "default": None},
+        {"name": "headers", "type": headers_schema(external=external)},
+    ]
+    return made
 
 
 def key_schema(schema: TableSchema, task: str) -> dict[str, Any]:
     """The Avro schema of a table's keys."""
-    made = data_schema(schema, task)
-    return {
-        "type": "record",
-        "name": "KeyRecord",
-        "namespace": made["namespace"],
-        "fields": _fields(schema, schema.key_columns),
-    }
+    namespace = data_schema(schema, task)["namespace"]
+    return record("KeyRecord", namespace=namespace) | {"fields": _fields(schema, schema.key_columns)}
 
 
 def _fields(schema: TableSchema, columns: Sequence[Column]) -> list[dict[str, Any]]:
     names = avro_names(schema)
     made = []
     for column in columns:
-        field = {"name": names[column.name], "type": ["null", avro_type(column)], "default": None}
+        field = {"name": names[column.name], "type": optional(avro_type(column)), "default": None}
         if names[column.name] != column.name:
             field["columnName"] = column.name
         made.append(field)

@@ -69,44 +69,20 @@ class SharePlexJson(ArrowFormat):
     )
     reads = frozenset(
         (
-            Feature.TRUNCATE,
-            Feature.TOMBSTONE,
-            Feature.DDL,
-            Feature.EDGES,
-            Feature.BEFORE,
-            Feature.WHOLE_BEFORE,
-            Feature.ABSENT,
-            Feature.CHANGED,
-            Feature.KEY_CHANGE,
-            Feature.KEY,
-            Feature.DATABASE,
-            Feature.SCHEMA_NAME,
-            Feature.EVENT_TIME,
-            Feature.READ_TIME,
-            Feature.EVENT_MILLISECONDS,
-            Feature.EVENT_MICROSECONDS,
-            Feature.TRANSACTION,
-            Feature.TRANSACTION_ORDER,
-            Feature.SOURCE,
+            Feature.TRUNCATE, Feature.TOMBSTONE, Feature.DDL, Feature.EDGES, Feature.BEFORE, Feature.WHOLE_BEFORE,
+            Feature.ABSENT, Feature.CHANGED, Feature.KEY_CHANGE, Feature.KEY, Feature.DATABASE, Feature.SCHEMA_NAME,
+            Feature.EVENT_TIME, Feature.READ_TIME, Feature.EVENT_MILLISECONDS, Feature.EVENT_MICROSECONDS,
+            Feature.TRANSACTION, Feature.TRANSACTION_ORDER, Feature.SOURCE,
         )
-    )
+    )  # fmt: skip
+    # No DATABASE: that of a table without a schema stands where a schema would.
     writes = frozenset(
         (
-            Feature.TRUNCATE,
-            Feature.BEFORE,
-            Feature.WHOLE_BEFORE,
-            Feature.ABSENT,
-            Feature.CHANGED,
-            Feature.KEY_CHANGE,
-            Feature.KEY,
-            # No DATABASE: that of a table without a schema stands where a schema would.
-            Feature.SCHEMA_NAME,
-            Feature.EVENT_TIME,
-            Feature.READ_TIME,
-            Feature.TRANSACTION,
-            Feature.TRANSACTION_ORDER,
+            Feature.TRUNCATE, Feature.BEFORE, Feature.WHOLE_BEFORE, Feature.ABSENT, Feature.CHANGED,
+            Feature.KEY_CHANGE, Feature.KEY, Feature.SCHEMA_NAME, Feature.EVENT_TIME, Feature.READ_TIME,
+            Feature.TRANSACTION, Feature.TRANSACTION_ORDER,
         )
-    )
+    )  # fmt: skip
 
     written_columns = (
         "op", "table", "key", "before", "after", "changed", "before_absent", "after_absent", "position", "event_time",
