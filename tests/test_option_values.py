@@ -63,20 +63,27 @@ def test_text_is_cut_at_commas_unless_it_is_a_json_array_of_texts(text: str, par
     assert items(text) == parts
 
 
-@pytest.mark.parametrize("value", ["", "  "])
+def refusal(option: Option, value: object) -> str:
+    """What the error says; nothing where the value is taken."""
+    try:
+        option.parse(value)
+    except OptionError as error:
+        return str(error)
+    return ""
+
+
 @pytest.mark.parametrize("option", OPTIONS)
-def test_an_empty_value_is_an_error_unless_the_option_says_otherwise(option: Option, value: str) -> None:
+def test_an_empty_value_is_an_error_unless_the_option_says_otherwise(option: Option) -> None:
     if option.name in MAY_BE_EMPTY and (option.may_be_empty or "" in option.choices):
         return
-    with pytest.raises(OptionError, match=f"Option '{option.name.replace('*', '.')}' is empty"):
-        option.parse(value)
+    taken = [text for text in ("", "  ") if f"Option '{option.name}' is empty" not in refusal(option, text)]
+    assert taken == []
 
 
-@pytest.mark.parametrize("value", [[], {}, (), ",", [""], ["a", ""], [None]])
 @pytest.mark.parametrize("option", [o for o in OPTIONS if o.values[0].kind not in (str, int, float, bool)])
-def test_an_empty_list_or_part_of_one_is_an_error(option: Option, value: object) -> None:
-    with pytest.raises(OptionError, match=f"ption '{option.name.replace('*', '.')}'"):
-        option.parse(value)
+def test_an_empty_list_or_part_of_one_is_an_error(option: Option) -> None:
+    values = ([], {}, (), ",", [""], ["a", ""], [None])
+    assert [value for value in values if f"ption '{option.name}'" not in refusal(option, value)] == []
 
 
 @pytest.mark.parametrize("name", ["database", "tables", "table", "user", "column.mask.with.3.chars"])

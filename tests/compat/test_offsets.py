@@ -39,6 +39,7 @@ def kept(
         yield source, database, entries
 
 
+@pytest.mark.slow
 def test_a_stream_goes_on_from_every_phase_of_an_earlier_release(
     kept: tuple[str, CapturedDatabase, list[dict[str, Any]]],
 ) -> None:

@@ -77,7 +77,7 @@ class Session:
         self.sqlite = sqlite3.connect(
             path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False, cached_statements=256
         )
-        self.sqlite.execute("PRAGMA synchronous = NORMAL")
+        self.sqlite.execute("PRAGMA synchronous = OFF")
         self.sqlite.execute("PRAGMA recursive_triggers = OFF")
         self.sqlite.create_collation("db2_text", types.compare_texts)
         self.sqlite.create_collation("db2_number", types.compare_numbers)

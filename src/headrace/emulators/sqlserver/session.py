@@ -94,7 +94,7 @@ class Session:
         self.sqlite = sqlite3.connect(
             path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False, cached_statements=256
         )
-        self.sqlite.execute("PRAGMA synchronous = NORMAL")
+        self.sqlite.execute("PRAGMA synchronous = OFF")
         self.sqlite.execute("PRAGMA cache_size = -32000")
         self.sqlite.execute("PRAGMA recursive_triggers = OFF")
         self.sqlite.execute("PRAGMA foreign_keys = ON")
