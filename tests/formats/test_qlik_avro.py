@@ -122,6 +122,8 @@ def test_an_envelope_may_stand_in_a_frame() -> None:
 
     assert meaning(decoded(framed, **plain)) == meaning(decoded(values, **plain))
     assert [row.op for row in decoded(framed)] == ["schema", "u", "schema", "d", "schema"]
+    for count in (1, 2):
+        assert meaning(decoded(framed[:count], **plain)) == meaning(decoded(values[:count], **plain))
 
 
 def test_a_structure_gives_typed_structs() -> None:

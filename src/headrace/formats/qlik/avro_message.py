@@ -217,7 +217,9 @@ class _Envelopes:
             return
         framed = pa.array(start > 0)
         if pc.any(framed).as_py():
-            values = pc.replace_with_mask(values, framed, pc.binary_slice(values.filter(framed), _FRAME))
+            # Without an end, Arrow computes a negative size for any even number of values.
+            behind = pc.binary_slice(values.filter(framed), _FRAME, np.iinfo(np.int32).max)
+            values = pc.replace_with_mask(values, framed, behind)
         values = pc.if_else(pa.array(self.there), values, pa.scalar(None, pa.binary()))
         tape = AvroTape(values, _ENVELOPE)
         at = tape.records(tape.root, len(ENVELOPE["fields"]))
