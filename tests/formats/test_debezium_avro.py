@@ -198,13 +198,16 @@ def test_every_recorded_schema_comes_back_byte_for_byte() -> None:
         assert avro_text(writer_schema(text).connect) == text
 
 
-def test_a_schema_that_holds_itself_is_an_error_row() -> None:
+def test_a_schema_that_can_not_be_used_is_an_error_row() -> None:
     node = {"type": "record", "name": "Node", "fields": [{"name": "next", "type": ["null", "Node"]}]}
     union = {"type": "record", "name": "U", "fields": [{"name": "u", "type": ["int", "string"]}]}
-    rows = events(framed([b"\0\0\0\0\1\0", b"\0\0\0\0\2\0\0"]), registry={1: node, 2: union})
+    twice = {"type": "record", "name": "T", "fields": [{"name": "t", "type": "int"}, {"name": "t", "type": "string"}]}
+    values = [b"\0\0\0\0\1\0", b"\0\0\0\0\2\0\0", b"\0\0\0\0\3\0\0"]
+    rows = events(framed(values), registry={1: node, 2: union, 3: twice})
     assert [r["error"] for r in rows] == [
         "The schema of id 1 can't be used to read the value: The type 'Node' of the schema holds itself.",
         "The schema of id 2 can't be used to read the value: The schema holds a union of several types.",
+        "The schema of id 3 can't be used to read the value: 'T' has two fields named 't'.",
     ]
 
 

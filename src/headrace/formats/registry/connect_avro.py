@@ -140,9 +140,13 @@ class _Reading:
         number = f"r{len(self._known)}"
         fields: list[dict[str, Any]] = []
         plain: list[dict[str, Any]] = []
+        names: set[str] = set()
         for field in schema.get("fields") or ():
             if not isinstance(field, Mapping) or not isinstance(field.get("name"), str):
                 raise FormatError(f"A field of {full!r} has no name.")
+            if field["name"] in names:
+                raise FormatError(f"{full!r} has two fields named {field['name']!r}.")
+            names.add(field["name"])
             connect, shape = self.schema(field.get("type"), inner, level + 1)
             default = field.get("default")
             if "default" not in connect and default is not None:
