@@ -33,7 +33,8 @@ def found(program: str, *options: str) -> str:
 def test_archives_are_left_where_pyspark_is_installed() -> None:
     program = (
         "import pyspark.version as before, sys; from headrace.python_daemon import leave_archives; leave_archives();"
-        "print(str(before.__file__).count('.zip'), [p for p in [*sys.path, *sys.path_importer_cache] if '.zip' in p])"
+        "left = [p for p in [*sys.path, *sys.path_importer_cache] if 'pyspark.zip' in p];"
+        "print(str(before.__file__).count('.zip'), left)"
     )
     assert found(program) == "1 []"
 
@@ -44,6 +45,22 @@ def test_archives_stay_where_there_is_no_other_pyspark() -> None:
         "d.leave_archives(); print(any('pyspark.zip' in p for p in sys.path))"
     )
     assert found(program) == "True"
+
+
+def test_archives_stay_where_another_version_is_installed() -> None:
+    program = (
+        "import sys; from headrace import python_daemon as d; d._version = lambda found: found.origin;"
+        "d.leave_archives(); print(any('pyspark.zip' in p for p in sys.path))"
+    )
+    assert found(program) == "True"
+
+
+def test_archives_of_others_stay_on_the_path() -> None:
+    program = (
+        "import sys; from headrace.python_daemon import leave_archives; sys.path.insert(0, 'mine.zip');"
+        "leave_archives(); print([p for p in sys.path if p.endswith(('mine.zip', 'pyspark.zip'))])"
+    )
+    assert found(program) == "['mine.zip']"
 
 
 def test_formats_are_loaded_before_workers_are_forked() -> None:
@@ -72,6 +89,6 @@ def test_workers_of_a_local_session_run_it(spark: Any) -> None:
         import pyarrow as pa
 
         for _ in batches:
-            yield pa.RecordBatch.from_pydict({"n": [sum(p.endswith((".zip", ".jar")) for p in sys.path)]})
+            yield pa.RecordBatch.from_pydict({"n": [sum(p.endswith(("pyspark.zip", ".jar")) for p in sys.path)]})
 
     assert [row.n for row in spark.range(0, 1, 1, 1).mapInArrow(archives, "n long").collect()] == [0]

@@ -8,35 +8,43 @@ code in a folder, and compiled once for all.
 A session that will read or write messages names their formats, so that what does it is loaded once, before workers are
 forked: each of them is ready a second earlier, and shares 70 MB with the others.
 
-Spark runs it by `spark.python.daemon.module`, and only with a local master: a cluster's Python need not have PySpark.
+Spark runs it by `spark.python.daemon.module`: always with a local master, and on a cluster where it is set.
 """
 
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import os
 import sys
 from contextlib import suppress
+from importlib.machinery import ModuleSpec, PathFinder
+from pathlib import Path
+from typing import Any
 
 FORMATS = "HEADRACE_FORMATS"
 """The environment variable that names formats, with commas between them."""
+_ARCHIVES = ("pyspark.zip", "py4j-", "spark-core_")
+"""How the names of the archives begin that Spark puts on the path; others may hold what tasks import."""
 
 
 def leave_archives() -> None:
-    """Take archives off the path, where PySpark is installed beside them."""
-    folders = [entry for entry in sys.path if not entry.endswith((".zip", ".jar"))]
-    spec = importlib.util.find_spec("pyspark") if folders == sys.path else _found_in(folders)
-    if spec is not None:
+    """Take Spark's archives off the path, where the same PySpark is installed beside them."""
+    folders = [entry for entry in sys.path if not Path(entry).name.startswith(_ARCHIVES)]
+    installed = _found_in(folders)
+    if installed is not None and _version(installed) == _version(_found_in(sys.path)):
         sys.path[:] = folders
         for entry in set(sys.path_importer_cache) - set(folders):
             del sys.path_importer_cache[entry]
 
 
-def _found_in(folders: list[str]) -> object:
-    from importlib.machinery import PathFinder
-
+def _found_in(folders: list[str]) -> ModuleSpec | None:
     return PathFinder.find_spec("pyspark", folders)
+
+
+def _version(found: ModuleSpec | None) -> bytes | None:
+    """The file in which a PySpark says its version: a cluster's own may be another than the installed one."""
+    loader: Any = found and found.loader
+    return loader.get_data(str(Path(found.origin).with_name("version.py"))) if found and found.origin else None
 
 
 def load_formats(names: str) -> None:

@@ -158,10 +158,10 @@ def test_what_setup_compiles_is_all_that_messages_need(tmp_path: Path) -> None:
         "import sys; from pathlib import Path; sys.path.insert(0, sys.argv[1])\n"
         "from headrace.formats.kernels import compile_all\n"
         "compile_all()\n"
-        "made = set(Path(sys.argv[2]).rglob('*.nbc'))\n"
+        "made = set(Path(sys.argv[2]).rglob('*.kernel'))\n"
         "from test_codec import *\n"
         "for name in FORMATS: rows_of(arrow_format(name).decoder(Facts()), [messages_of(name)])\n"
-        "print(sorted(p.name for p in set(Path(sys.argv[2]).rglob('*.nbc')) - made))"
+        "print(sorted(p.name for p in set(Path(sys.argv[2]).rglob('*.kernel')) - made))"
     )
     arguments = [sys.executable, "-c", program, str(Path(__file__).parent), str(tmp_path)]
     environment = {**os.environ, CACHE_VARIABLE: str(tmp_path)}

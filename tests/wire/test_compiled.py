@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from tests.waiting import PATIENCE
 
-from headrace.wire import compiled
+from headrace.wire import compiled, kernel_files
+
+SOURCE = Path(compiled.__file__).parents[2]
 
 WITHOUT_NUMBA = """
 import sys
@@ -31,20 +36,121 @@ def test_without_numba_messages_are_read_all_the_same_and_it_is_said_once() -> N
     assert done.stderr.count("numba is not installed") == 1
 
 
-def test_the_folder_of_kernels_is_another_for_other_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = compiled.fingerprint()
-    assert compiled.fingerprint() == before
-    for path in Path(compiled.__file__).parent.glob("*.py"):
-        (tmp_path / path.name).write_bytes(path.read_bytes())
-    monkeypatch.setattr(compiled, "__file__", str(tmp_path / "compiled.py"))
-    assert compiled.fingerprint() == before
-    (tmp_path / "spans.py").write_text("another = 1")
-    assert compiled.fingerprint() != before
+ONE_KERNEL = """
+import os, sys
+import numpy as np
+from headrace.wire import compiled
+if "read_only" in sys.argv:
+    compiled._can_write = lambda folder: False
+
+@compiled.kernel
+def total(numbers):
+    found = 0
+    for number in numbers:
+        found += number
+    return found
+
+assert total(np.arange(4)) == 6
+print(sum(total.stats.cache_misses.values()))
+"""
 
 
-def test_a_folder_that_belongs_to_someone_else_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "getuid", lambda: 12345, raising=False)
-    assert not compiled._is_ours(tmp_path / "headrace" / "kernels")
+def start(folder: Path, *arguments: str, source: Path = SOURCE, **environment: str) -> subprocess.Popen[str]:
+    """A process that calls one kernel and prints how often it compiled it."""
+    given = {compiled.CACHE_VARIABLE: str(folder), "PYTHONPATH": str(source), "XDG_CACHE_HOME": str(folder / "caches")}
+    return subprocess.Popen(
+        [sys.executable, "-c", ONE_KERNEL, *arguments],
+        env={**os.environ, **given, **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def compiled_by(process: subprocess.Popen[str]) -> tuple[int, str]:
+    """How often the process compiled, and what it warned of."""
+    printed, errors = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0, errors
+    return int(printed), errors
+
+
+def test_a_kernel_is_compiled_once_and_loaded_afterwards(tmp_path: Path) -> None:
+    assert compiled_by(start(tmp_path)) == (1, "")
+    assert compiled_by(start(tmp_path)) == (0, "")
+    (kernels,) = tmp_path.glob("kernels-*")
+    assert sorted(path.suffix for path in kernels.iterdir()) == ["", ".kernel"]
+
+
+def test_of_processes_that_start_together_one_compiles(tmp_path: Path) -> None:
+    together = [start(tmp_path) for _ in range(4)]
+    assert sum(compiled_by(process)[0] for process in together) == 1
+
+
+def test_kernels_are_used_where_the_package_stands_elsewhere_and_not_by_other_sources(tmp_path: Path) -> None:
+    assert compiled_by(start(tmp_path))[0] == 1
+    elsewhere = tmp_path / "elsewhere"
+    # Without the times of the files.
+    shutil.copytree(SOURCE / "headrace", elsewhere / "headrace", copy_function=shutil.copyfile)
+    assert compiled_by(start(tmp_path, source=elsewhere)) == (0, "")
+    archive = Path(shutil.make_archive(str(tmp_path / "package"), "zip", elsewhere))
+    assert compiled_by(start(tmp_path, source=archive)) == (0, "")
+    (elsewhere / "headrace" / "wire" / "spans.py").write_text("another = 1")
+    assert compiled_by(start(tmp_path, source=elsewhere)) == (1, "")
+    assert compiled_by(start(tmp_path, NUMBA_CPU_NAME="generic")) == (1, "")
+
+
+def test_kernels_are_taken_from_a_folder_that_can_not_be_written(tmp_path: Path) -> None:
+    assert compiled_by(start(tmp_path))[0] == 1
+    assert compiled_by(start(tmp_path, "read_only")) == (0, "")
+
+
+def test_without_a_folder_each_process_compiles_and_says_so(tmp_path: Path) -> None:
+    for _ in range(2):
+        times, warned = compiled_by(start(tmp_path, "read_only"))
+        assert times == 1
+        assert "it has none for this machine and version, and can't be written" in warned
+        assert "No folder can be written for compiled kernels" in warned
+
+
+def test_a_kernel_that_was_cut_off_is_compiled_again(tmp_path: Path) -> None:
+    compiled_by(start(tmp_path))
+    (path,) = tmp_path.glob("kernels-*/*.kernel")
+    path.write_bytes(path.read_bytes()[:1000])
+    times, warned = compiled_by(start(tmp_path))
+    assert times == 1
+    assert f"The compiled kernel {path} can't be read" in warned
+    assert compiled_by(start(tmp_path)) == (0, "")
+
+
+def test_a_process_that_never_ends_its_turn_is_not_waited_for_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kernel_files, "PATIENCE", 0.0)
+    stuck, other = kernel_files._Turn(), kernel_files._Turn()
+    assert stuck.take(tmp_path)
+    assert not other.take(tmp_path)
+    stuck.end()
+    assert not other.take(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("above", "folder", "owner", "safe"),
+    [
+        (0o755, 0o755, "me", True), (0o755, 0o777, "me", False), (0o777, 0o755, "me", False),
+        (0o1777, 0o755, "me", True), (0o755, 0o755, "someone", False),
+    ],
+)  # fmt: skip
+def test_a_folder_that_someone_else_can_write_to_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, above: int, folder: int, owner: str, safe: bool
+) -> None:
+    made = tmp_path / "headrace" / "kernels"
+    made.mkdir(parents=True)
+    made.chmod(folder)
+    made.parent.chmod(above)
+    if owner != "me":
+        theirs = SimpleNamespace(st_mode=folder, st_uid=os.getuid() + 12345)
+        monkeypatch.setattr(Path, "stat", lambda path: theirs)
+    assert compiled._is_safe(made) is safe
 
 
 @pytest.mark.soak

@@ -20,7 +20,7 @@ from headrace.changes.row import arrow_schema
 from headrace.formats.avro_records import optional, record
 from headrace.formats.codec import KAFKA, ArrowFormat, Codec, Facts, run_codec
 from headrace.formats.convert import format_named
-from headrace.wire.compiled import is_compiled
+from headrace.wire.compiled import folders, is_compiled
 
 _VALUES = {
     "id": ("int32", "1"),
@@ -110,14 +110,17 @@ def _only(codec: Codec, *batches: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def main() -> None:
-    """Compile, and say how long it took."""
+    """Compile, and say how long it took and where the kernels lie."""
     if not is_compiled():
         return
+    folder = folders().written
+    if folder is None:
+        sys.exit("No folder can be written for compiled kernels. Set HEADRACE_KERNELS.")
     started = time.monotonic()
-    sys.stdout.write("Compiling what reads and writes messages, once for this machine.\n")
+    sys.stdout.write("Compiling what reads and writes messages, once for this machine and each like it.\n")
     sys.stdout.flush()
     compile_all()
-    sys.stdout.write(f"Compiled in {time.monotonic() - started:.0f} s.\n")
+    sys.stdout.write(f"The kernels lie in {folder} ({time.monotonic() - started:.0f} s).\n")
 
 
 if __name__ == "__main__":

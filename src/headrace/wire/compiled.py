@@ -1,7 +1,8 @@
 """How kernels are compiled: by numba, once for each machine, into a folder that no other version of Headrace uses.
 
-numba knows that a kernel is stale by the time stamp of its own file only, and not of those that it calls into. So the
-folder's name is a hash of all sources of this package, of numba, llvmlite, Python and the kind of CPU.
+numba knows that a kernel is stale by its own file only, and not by those that it calls into. So the folder's name is a
+hash of all sources of this package, of numba, llvmlite, numpy, Python and the kind of CPU. Nothing else decides, so the
+folder may be copied to another machine, where this package may stand at another place or in an archive.
 
 Without numba the same functions run as plain Python, which gives the same rows some hundred times slower.
 """
@@ -11,12 +12,15 @@ from __future__ import annotations
 import functools
 import hashlib
 import importlib.metadata
+import importlib.resources
 import logging
 import os
 import platform
+import stat
 import sys
 import tempfile
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -26,7 +30,20 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _log = logging.getLogger(__name__)
 CACHE_VARIABLE = "HEADRACE_KERNELS"
-"""The environment variable that names the folder in which the folder of kernels is made."""
+"""The environment variable that names the folder in which the folder of kernels is made, or was made elsewhere."""
+
+
+@dataclass(frozen=True)
+class Folders:
+    """Where compiled kernels lie.
+
+    Args:
+        read: where they are looked for, in this order.
+        written: where a process puts those that it compiles; None where no folder can be written.
+    """
+
+    read: tuple[Path, ...]
+    written: Path | None
 
 
 def kernel(function: F) -> F:
@@ -38,14 +55,10 @@ def kernel(function: F) -> F:
     numba = _numba()
     if numba is None:
         return _interpreted(function)
-    folder = _folder()
-    before = numba.config.CACHE_DIR
-    numba.config.CACHE_DIR = "" if folder is None else str(folder)
-    try:
-        made = numba.njit(cache=folder is not None, nogil=True, error_model="numpy", _nrt=False)(function)
-    finally:
-        # A setting of the process, which the user's own functions follow too.
-        numba.config.CACHE_DIR = before
+    from headrace.wire.kernel_files import KernelFiles
+
+    made = numba.njit(nogil=True, error_model="numpy", _nrt=False)(function)
+    made._cache = KernelFiles(function, folders())
     return cast(F, made)
 
 
@@ -74,35 +87,65 @@ def _interpreted(function: F) -> F:
 
 
 @functools.cache
-def _folder() -> Path | None:
-    """The folder of compiled kernels; None where none can be written, so that each process compiles for itself."""
+def folders() -> Folders:
+    """The folder that the user names, the user's cache and the one for temporary files, up to the first that can be
+    written.
+    """
     name = f"kernels-{fingerprint()}"
     given = os.environ.get(CACHE_VARIABLE)
     caches = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()) / "headrace"
     # A folder that all users can write to holds one that is this user's alone: what lies in it is run.
     shared = Path(tempfile.gettempdir()) / f"headrace-{os.getuid() if hasattr(os, 'getuid') else 0}"
-    for folder in [Path(given)] if given else [caches, shared]:
-        if _is_ours(folder / name):
-            return folder / name
-    _log.warning(
-        "No folder can be written for compiled kernels, so each process compiles them. Set %s.", CACHE_VARIABLE
-    )
-    return None
+    read: list[Path] = []
+    written = None
+    for parent in [*([Path(given).absolute()] if given else []), caches, shared]:
+        folder = parent / name
+        if _can_write(folder):
+            written = folder
+        if _is_safe(folder):
+            read.append(folder)
+        if written:
+            break
+    if given and not any(folder.parent == Path(given).absolute() for folder in read):
+        there = (Path(given) / name).is_dir()
+        why = "others can write to it" if there else "it has none for this machine and version, and can't be written"
+        _log.warning("Compiled kernels are not taken from %s/%s: %s.", given, name, why)
+    if not written and not read:
+        _log.warning(
+            "No folder can be written for compiled kernels, so each process compiles them. Set %s.", CACHE_VARIABLE
+        )
+    return Folders(tuple(read), written)
 
 
-def _is_ours(folder: Path) -> bool:
+def _can_write(folder: Path) -> bool:
+    """Whether kernels can be put there, after it was made."""
     try:
-        folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        folder.mkdir(mode=0o700, exist_ok=True)
-        mine = not hasattr(os, "getuid") or all(p.stat().st_uid == os.getuid() for p in (folder.parent, folder))
-        return mine and os.access(folder, os.W_OK)
+        folder.mkdir(mode=0o755, parents=True, exist_ok=True)
     except OSError:
         return False
+    return os.access(folder, os.W_OK) and _is_safe(folder)
 
 
+def _is_safe(folder: Path) -> bool:
+    """Whether only this user or root can have put there what lies there: it is run."""
+    try:
+        above, here = folder.parent.stat(), folder.stat()
+    except OSError:
+        return False
+    if not hasattr(os, "getuid"):
+        return True
+    owned = all(found.st_uid in (os.getuid(), 0) for found in (above, here))
+    # Where all may write, as in /tmp, the sticky bit keeps them from putting another folder in the place of this one.
+    replaced = above.st_mode & (stat.S_IWOTH | stat.S_ISVTX) == stat.S_IWOTH
+    return owned and not replaced and not here.st_mode & stat.S_IWOTH
+
+
+@functools.cache
 def fingerprint() -> str:
     """The hash of all that decides what a kernel's machine code is."""
-    sources = [path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py"))]
+    # Also where the package is in an archive.
+    files = importlib.resources.files(__package__ or "headrace.wire").iterdir()
+    sources = [file.read_bytes() for file in sorted(files, key=lambda file: file.name) if file.name.endswith(".py")]
     versions = [importlib.metadata.version(name) for name in ("numba", "llvmlite", "numpy")]
     # Another setting of bounds checks is other code.
     checks = os.environ.get("NUMBA_BOUNDSCHECK", "")
@@ -111,9 +154,12 @@ def fingerprint() -> str:
 
 
 def _cpu() -> str:
+    """The CPU that numba compiles for: this machine's, or that of NUMBA_CPU_NAME, so that kernels fit others too."""
     numba = _numba()
     if numba is None:
         return ""
     import llvmlite.binding as llvm
 
-    return f"{llvm.get_host_cpu_name()} {llvm.get_host_cpu_features().flatten()}"
+    features = numba.config.CPU_FEATURES
+    host = llvm.get_host_cpu_features().flatten() if features is None else features
+    return f"{numba.config.CPU_NAME or llvm.get_host_cpu_name()} {host}"
