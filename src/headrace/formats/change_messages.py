@@ -157,11 +157,11 @@ def table_part(rows: pa.RecordBatch, name: str) -> pa.StringArray:
     return pc.struct_field(rows.column("table"), name).fill_null("")
 
 
-def counted(moments: pa.TimestampArray, unit: int) -> pa.StringArray:
-    """Moments as whole numbers since 1970, of so many microseconds; null stays null."""
+def counted(moments: pa.TimestampArray, unit: int) -> pa.Int64Array:
+    """Moments as whole numbers since 1970, of so many microseconds each, downwards; null stays null."""
     micros = moments.cast(pa.int64())
-    whole = pa.array(micros.fill_null(0).to_numpy() // unit).cast(pa.string())
-    return pc.if_else(micros.is_valid(), whole, pa.scalar(None, pa.string())) if micros.null_count else whole
+    whole = micros.fill_null(0).to_numpy() // unit
+    return pa.array(whole, mask=micros.is_null().to_numpy(zero_copy_only=False) if micros.null_count else None)
 
 
 def integers(texts: pa.StringArray) -> pa.StringArray:

@@ -53,13 +53,8 @@ class Image:
         places = (number * np.int32(rows) + at[:, None]).reshape(-1)
         entries = Entries(offsets_of(present * len(names)), np.tile(number, at.size), places, present)
         image = cls(entries, pa.array(names, pa.string()), values)
-        if absent.null_count < rows:
-            carried = np.ones((rows, len(names)), np.bool_)
-            place = {name: number for number, name in enumerate(names)}
-            for row in np.flatnonzero(absent.is_valid().to_numpy(zero_copy_only=False)):
-                carried[row, [place[name] for name in absent[int(row)].as_py() if name in place]] = False
-            return image.only(carried[present].reshape(-1))
-        return image
+        kept = carried(absent, names)
+        return image if kept is None else image.only(kept[present].reshape(-1))
 
     def with_values(self, values: pa.StringArray) -> Image:
         """The same image with other values."""
@@ -123,3 +118,19 @@ class Image:
             kept,
         )
         return self.only(kept)
+
+
+def carried(absent: pa.ListArray, names: Sequence[str]) -> Array | None:
+    """Which columns structs carry, a line for each struct; None where all carry all.
+
+    Args:
+        absent: the names of those that each does not.
+        names: of the columns.
+    """
+    if absent.null_count == len(absent):
+        return None
+    found = np.ones((len(absent), len(names)), np.bool_)
+    place = {name: number for number, name in enumerate(names)}
+    for row in np.flatnonzero(absent.is_valid().to_numpy(zero_copy_only=False)):
+        found[row, [place[name] for name in absent[int(row)].as_py() if name in place]] = False
+    return found

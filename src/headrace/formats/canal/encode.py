@@ -189,7 +189,7 @@ class CanalEncoder(Codec):
             sql = sql or "TRUNCATE TABLE `" + name.replace("`", "``") + "`"
         kind = _ddl_type(row["op"], source.get("type"), sql or "")
         facts = _Facts(batch.slice(number, 1))
-        es, ts, id = (text[0].as_py() or "null" for text in (facts.es, facts.ts, facts.id))
+        es, ts, id = ("null" if (said := fact[0].as_py()) is None else said for fact in (facts.es, facts.ts, facts.id))
         gtid, table_name = quoted(source.get("gtid") or ""), quoted(name)
         database, text = quoted(table.get("database") or ""), quoted(sql or "")
         if self._writing.dts:
@@ -212,7 +212,9 @@ class _Facts:
         self.id = integers(facts.texts("id")).fill_null("0")
         self.gtid = facts.texts("gtid").fill_null("")
         own = integers(facts.texts("ts"))
-        self.ts = pc.coalesce(own, counted(rows.column("capture_time"), 1000)) if own.null_count else own
+        self.ts = (
+            pc.coalesce(own, counted(rows.column("capture_time"), 1000).cast(pa.string())) if own.null_count else own
+        )
 
 
 def _in_array(texts: pa.StringArray) -> pa.StringArray:

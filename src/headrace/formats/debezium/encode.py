@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from headrace.changes import TableId
 from headrace.changes.key_text import key_text
 from headrace.errors import FormatError
-from headrace.formats.change_messages import picked, rows_of, unknown_structure
+from headrace.formats.change_messages import counted, picked, rows_of, unknown_structure
 from headrace.formats.codec import MESSAGES, Codec, Facts, in_order
 from headrace.formats.debezium.connect_fields import Opening, with_schema
 from headrace.formats.debezium.counts import nearest_timestamp
@@ -36,7 +36,7 @@ from headrace.formats.debezium.events import (
 )
 from headrace.formats.debezium.headers import Headers
 from headrace.formats.debezium.metadata import EDGES, HEARTBEAT, SCHEMA, Message, Metadata
-from headrace.formats.debezium.source_blocks import SourceBlocks, Tables, connectors, milliseconds, nanoseconds
+from headrace.formats.debezium.source_blocks import SourceBlocks, Tables, connectors, nanoseconds
 from headrace.formats.debezium.table_texts import TableTexts, Writing, nameless_route
 from headrace.formats.debezium.wire_types import wire_type
 from headrace.formats.debezium.written import Spelled, Structure, odd_texts
@@ -288,7 +288,7 @@ class DebeziumEncoder(Codec):
         return cells.json(spelled, as_null)
 
     def _clock(self, moments: pa.TimestampArray) -> list[str | Part]:
-        parts: list[str | Part] = [',"ts_ms":', Part(milliseconds(moments))]
+        parts: list[str | Part] = [',"ts_ms":', Part(counted(moments, 1000))]
         if self._writing.shape.fine_times:
             parts += [',"ts_us":', Part(moments.cast(pa.int64())), ',"ts_ns":', Part(nanoseconds(moments))]
         return parts

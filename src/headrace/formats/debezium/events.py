@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.formats.debezium.written import Spelled, Structure, columns_of, equal_values, typed_texts
+from headrace.formats.images import carried
 from headrace.wire.json_columns import JsonColumns
 from headrace.wire.json_rows import Cells, moved
 from headrace.wire.spans import Array
@@ -106,11 +107,11 @@ class Images:
     def _typed_moved(self, asked: Array) -> Array:
         rows, schema = self._events.rows, self._layouts.structures[0].schema
         before, after = rows.column("before"), rows.column("after")
-        carried = self._carried("before")
+        kept = self._carried("before")
         found = np.zeros(asked.size, np.bool_)
         for name, place in zip(schema.key, self._layouts.key_places, strict=True):
             differs = ~equal_values(pc.struct_field(before, name), pc.struct_field(after, name))
-            found |= differs if carried is None else differs & carried[:, place]
+            found |= differs if kept is None else differs & kept[:, place]
         return found & asked
 
     def cells(self, name: str, held: Array) -> Cells:
@@ -138,15 +139,8 @@ class Images:
 
     def _carried(self, name: str) -> Array | None:
         """Which columns the structs of a row carry; None where all carry all."""
-        absent = self._events.rows.column(f"{name}_absent")
-        if absent.null_count == len(absent):
-            return None
         columns = self._layouts.structures[0].schema.columns
-        place = {column.name: n for n, column in enumerate(columns)}
-        carried = np.ones((len(absent), len(columns)), np.bool_)
-        for row in np.flatnonzero(absent.is_valid().to_numpy(zero_copy_only=False)):
-            carried[row, [place[name] for name in absent[int(row)].as_py() if name in place]] = False
-        return carried
+        return carried(self._events.rows.column(f"{name}_absent"), [column.name for column in columns])
 
     def keys(self, old: Array, keyed: Array, from_map: Array) -> list[Cells]:
         """The cells of keys, each event's in one of them.

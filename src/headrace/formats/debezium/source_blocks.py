@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.changes import TableId
-from headrace.formats.change_messages import quoted
+from headrace.formats.change_messages import counted, quoted
 from headrace.formats.debezium.connectors import Block, Fact
 from headrace.wire.json_columns import QUOTED, WHOLE, JsonColumn, JsonColumns
 from headrace.wire.json_rows import Cells
@@ -86,7 +86,7 @@ class SourceBlocks:
         moments = rows.column("event_time")
         facts = _facts(self._facts, rows).json(self._left)
         opening: list[str | Part] = ['{"version":', self._version(name, version)]
-        named: list[str | Part] = [',"name":', self._name(name), ',"ts_ms":', Part(milliseconds(moments))]
+        named: list[str | Part] = [',"name":', self._name(name), ',"ts_ms":', Part(counted(moments, 1000))]
         if block.documented:
             return [*opening, *named, Part(facts), ',"snapshot":', self._mark(rows.column("snapshot")), "}"]
         parts = [*opening, ',"connector":', _shared(connector), *named]
@@ -152,10 +152,3 @@ def nanoseconds(moments: pa.TimestampArray) -> pa.Int64Array:
         return pa.array(count * 1000)
     missing = ~held | micros.is_null().to_numpy(zero_copy_only=False)
     return pa.array(np.where(held, count, 0) * 1000, mask=missing)
-
-
-def milliseconds(moments: pa.TimestampArray) -> pa.Int64Array:
-    """Moments in whole milliseconds since 1970."""
-    micros = moments.cast(pa.int64())
-    whole = micros.fill_null(0).to_numpy() // 1000
-    return pa.array(whole, mask=micros.is_null().to_numpy(zero_copy_only=False) if micros.null_count else None)

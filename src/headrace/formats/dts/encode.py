@@ -17,6 +17,7 @@ from headrace.changes import TableId
 from headrace.formats.change_messages import (
     ROWS,
     Structures,
+    counted,
     message_batch,
     picked,
     tables_of,
@@ -138,7 +139,7 @@ class _Records:
         columns = {
             "version": np.zeros(self._count, np.int64),
             "id": self._number("id", number.cast(pa.int64())),
-            "sourceTimestamp": self._number("sourceTimestamp", _whole(rows.column("event_time"), 1_000_000)),
+            "sourceTimestamp": self._number("sourceTimestamp", counted(rows.column("event_time"), 1_000_000)),
             "sourcePosition": position,
             "safeSourcePosition": source.texts("safeSourcePosition").fill_null(""),
             "sourceTxid": pc.if_else(pc.equal(txid, ""), "0", txid),
@@ -154,7 +155,7 @@ class _Records:
         columns["beforeImages"] = self._images("before", self._is(_OLD), micro, {})
         columns["afterImages"] = self._images("after", self._is(_NEW), micro, self._statements(tables, ids))
         if born:
-            columns["bornTimestamp"] = self._number("bornTimestamp", _whole(rows.column("capture_time"), 1_000))
+            columns["bornTimestamp"] = self._number("bornTimestamp", counted(rows.column("capture_time"), 1_000))
         return _struct(**columns)
 
     def _is(self, ops: tuple[str, ...]) -> Array:
@@ -233,12 +234,6 @@ def _struct(**columns: pa.Array | Array) -> pa.StructArray:
 def _one_of(code: Array, place: Array, texts: pa.StringArray, lists: pa.Array) -> pa.UnionArray:
     """A column of null, texts and lists."""
     return pa.UnionArray.from_dense(pa.array(code), pa.array(place), [pa.nulls(1), texts, lists])
-
-
-def _whole(moments: pa.TimestampArray, unit: int) -> pa.Int64Array:
-    """Whole units of so many microseconds, downwards."""
-    micros = moments.cast(pa.int64())
-    return pa.array(micros.fill_null(0).to_numpy() // unit, mask=micros.is_null().to_numpy(zero_copy_only=False))
 
 
 def _path(table: TableId) -> str | None:

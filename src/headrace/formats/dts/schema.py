@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from enum import IntEnum
 from functools import partial
 from typing import Any
 
@@ -19,9 +20,13 @@ OPERATIONS = (
     "FILL", "FINISH", "CONTROL", "RDB", "NOOP", "INIT",
 )  # fmt: skip
 
-INTEGER, CHARACTER, DECIMAL, FLOAT, TIMESTAMP, DATE_TIME, ZONED, BINARY_GEOMETRY, TEXT_GEOMETRY, BINARY_OBJECT, \
-    TEXT_OBJECT, EMPTY = range(1, 13)  # fmt: skip
-"""The branches of a value's union; 0 is null."""
+Branch = IntEnum(
+    "Branch",
+    "NULL INTEGER CHARACTER DECIMAL FLOAT TIMESTAMP DATE_TIME ZONED BINARY_GEOMETRY TEXT_GEOMETRY BINARY_OBJECT "
+    "TEXT_OBJECT EMPTY",
+    start=0,
+)
+"""The branches of a value's union."""
 
 
 _record, _enum = partial(record, namespace=_NAMESPACE), partial(enum, namespace=_NAMESPACE)

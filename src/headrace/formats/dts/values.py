@@ -16,20 +16,6 @@ import pyarrow.compute as pc
 from headrace.changes import LogicalType
 from headrace.changes.types import arrow_text
 from headrace.formats.dts import charsets
-from headrace.formats.dts.schema import (
-    BINARY_GEOMETRY,
-    BINARY_OBJECT,
-    CHARACTER,
-    DATE_TIME,
-    DECIMAL,
-    EMPTY,
-    FLOAT,
-    INTEGER,
-    TEXT_GEOMETRY,
-    TEXT_OBJECT,
-    TIMESTAMP,
-    ZONED,
-)  # fmt: skip
 from headrace.formats.dts.types import BOOLEAN_OID, FLOAT_NUMBERS, TEXTUAL_OBJECTS, TEXTUAL_OIDS
 from headrace.wire import spellings
 from headrace.wire.arrays import fixed_texts
@@ -98,19 +84,19 @@ class ValueReader:
         forms = np.full(self.at.size, "", "U1")
         order: list[Array] = []
         texts: list[pa.StringArray] = []
-        readers = {
-            INTEGER: self._integers, CHARACTER: self._characters, DECIMAL: self._decimals, FLOAT: self._floats,
-            TIMESTAMP: self._timestamps, DATE_TIME: self._date_times, ZONED: self._zoned,
-            BINARY_GEOMETRY: self._binary_geometries, TEXT_GEOMETRY: self._text_geometries,
-            BINARY_OBJECT: self._binary_objects, TEXT_OBJECT: self._text_objects, EMPTY: self._empty,
-        }  # fmt: skip
+        # In the order of the branches behind null.
+        readers = (
+            self._integers, self._characters, self._decimals, self._floats, self._timestamps, self._date_times,
+            self._zoned, self._binary_geometries, self._text_geometries, self._binary_objects, self._text_objects,
+            self._empty,
+        )  # fmt: skip
         for place in np.unique(branch):
             rows = np.flatnonzero(branch == place)
             order.append(rows)
             if place == 0:
                 texts.append(pa.nulls(rows.size, pa.string()))
                 continue
-            made, form = readers[int(place)](rows)
+            made, form = readers[place - 1](rows)
             texts.append(made)
             forms[rows] = form
         if not order:

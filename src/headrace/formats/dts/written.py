@@ -14,18 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.changes import Column, TableSchema
-from headrace.formats.dts.schema import (
-    BINARY_OBJECT,
-    CHARACTER,
-    DATE_TIME,
-    DECIMAL,
-    EMPTY,
-    FLOAT,
-    INTEGER,
-    TEXT_OBJECT,
-    TIMESTAMP,
-    ZONED,
-)
+from headrace.formats.dts.schema import Branch
 from headrace.formats.dts.types import number_of
 from headrace.formats.dts.values import NOT_FINITE, is_day
 from headrace.formats.structure_columns import ABSENT, StructureColumns
@@ -108,8 +97,8 @@ class _Values:
             at = np.where(null[at], _NULL, at)
         self._at = at.astype(np.int32)
         self._branch: Array = np.zeros(at.size, np.int8)
-        self._branch[at >= 0] = CHARACTER
-        self._branch[at == ABSENT] = EMPTY
+        self._branch[at >= 0] = Branch.CHARACTER
+        self._branch[at == ABSENT] = Branch.EMPTY
         self._code: Array = np.where(at >= 0, plans.code[column], np.int8(-1)) if at.size else np.zeros(0, np.int8)
 
     def union(self) -> pa.UnionArray:
@@ -119,33 +108,33 @@ class _Values:
         moments = _Moments(self._texts, self._at[dated], self._code[dated], self._micro[dated])
         branch[dated] = moments.branch
         whole = self._rows("n")
-        branch[whole[spellings.integers(self._texts, self._at[whole])]] = INTEGER
+        branch[whole[spellings.integers(self._texts, self._at[whole])]] = Branch.INTEGER
         self._decimals()
         floats, binary = self._floats(), self._binary()
-        branch[self._rows("".join(_OBJECTS))] = TEXT_OBJECT
-        rows = [np.flatnonzero(branch == number) for number in range(EMPTY + 1)]
+        branch[self._rows("".join(_OBJECTS))] = Branch.TEXT_OBJECT
+        rows = [np.flatnonzero(branch == number) for number in Branch]
         place = np.zeros(branch.size, np.int32)
         for held in rows:
             place[held] = np.arange(held.size)
         number = np.zeros(branch.size, np.int64)
         number[dated] = np.arange(dated.size)
-        of_integers, of_decimals = self._column[rows[INTEGER]], self._column[rows[DECIMAL]]
-        names = plans.code[self._column[rows[TEXT_OBJECT]]]
+        of_integers, of_decimals = self._column[rows[Branch.INTEGER]], self._column[rows[Branch.DECIMAL]]
+        names = plans.code[self._column[rows[Branch.TEXT_OBJECT]]]
         nothing = np.zeros(len(floats), np.int64)
         children = [
             pa.nulls(rows[0].size),
-            _record(plans.width[of_integers], self._taken(rows[INTEGER])),
-            _record(_constant("utf8mb4", rows[CHARACTER].size), self._taken(rows[CHARACTER])),
-            _record(self._taken(rows[DECIMAL]), plans.precision[of_decimals], plans.scale[of_decimals]),
+            _record(plans.width[of_integers], self._taken(rows[Branch.INTEGER])),
+            _record(_constant("utf8mb4", rows[Branch.CHARACTER].size), self._taken(rows[Branch.CHARACTER])),
+            _record(self._taken(rows[Branch.DECIMAL]), plans.precision[of_decimals], plans.scale[of_decimals]),
             _record(floats, nothing, nothing),
-            moments.timestamps(number[rows[TIMESTAMP]]),
-            moments.date_times(number[rows[DATE_TIME]]),
-            moments.zoned(number[rows[ZONED]]),
+            moments.timestamps(number[rows[Branch.TIMESTAMP]]),
+            moments.date_times(number[rows[Branch.DATE_TIME]]),
+            moments.zoned(number[rows[Branch.ZONED]]),
             _record(_NO_TEXTS, _NO_TEXTS),
             _record(_NO_TEXTS, _NO_TEXTS),
             _record(_constant("BLOB", len(binary)), binary),
-            _record(_taken(_OBJECT_NAMES, names), self._taken(rows[TEXT_OBJECT])),
-            pa.array(np.ones(rows[EMPTY].size, np.int64)),
+            _record(_taken(_OBJECT_NAMES, names), self._taken(rows[Branch.TEXT_OBJECT])),
+            pa.array(np.ones(rows[Branch.EMPTY].size, np.int64)),
         ]
         return pa.UnionArray.from_dense(pa.array(branch), pa.array(place), children)
 
@@ -165,8 +154,8 @@ class _Values:
         if not fine.all():
             odd = rows[~fine]
             words = pc.is_in(self._picked(odd), pa.array(NOT_FINITE)).to_numpy(zero_copy_only=False)
-            self._branch[odd[words]] = DECIMAL
-        self._branch[rows[fine]] = DECIMAL
+            self._branch[odd[words]] = Branch.DECIMAL
+        self._branch[rows[fine]] = Branch.DECIMAL
 
     def _floats(self) -> pa.DoubleArray:
         """The numbers of texts that a binary number can hold, though rounded."""
@@ -178,13 +167,13 @@ class _Values:
         if pc.any(infinite).as_py():
             # A number beyond the range would become infinite.
             fine = pc.and_(fine, pc.or_(pc.invert(infinite), pc.ends_with(texts, "Infinity")))
-        self._branch[rows[fine.to_numpy(zero_copy_only=False)]] = FLOAT
+        self._branch[rows[fine.to_numpy(zero_copy_only=False)]] = Branch.FLOAT
         return column.values.filter(fine)
 
     def _binary(self) -> pa.BinaryArray:
         rows = self._rows("b")
         found = [bytes_of(text) for text in self._picked(rows).to_pylist()]
-        self._branch[rows[[value is not None for value in found]]] = BINARY_OBJECT
+        self._branch[rows[[value is not None for value in found]]] = Branch.BINARY_OBJECT
         return pa.array([value for value in found if value is not None], pa.binary())
 
 
@@ -200,13 +189,13 @@ class _Moments:
         is_date_time = _IS_CODE["D"][code] & found.has_day & ~found.has_clock & no_zone
         is_date_time |= _IS_CODE["T"][code] & found.has_clock & ~found.has_day & no_zone
         is_date_time |= _IS_CODE["l"][code] & whole & no_zone
-        self.branch: Array = np.full(at.size, CHARACTER, np.int8)
-        self.branch[is_date_time & fits] = DATE_TIME
-        self.branch[_IS_CODE["z"][code] & whole & ~no_zone & fits] = ZONED
+        self.branch: Array = np.full(at.size, Branch.CHARACTER, np.int8)
+        self.branch[is_date_time & fits] = Branch.DATE_TIME
+        self.branch[_IS_CODE["z"][code] & whole & ~no_zone & fits] = Branch.ZONED
         # An instant has microseconds whatever the source, and no zone but UTC.
         instant = _IS_CODE["i"][code] & whole & found.fine & (found.zone == 1) & (found.nanos % 1_000 == 0)
         self._seconds, has_second = _seconds(found)
-        self.branch[instant & has_second] = TIMESTAMP
+        self.branch[instant & has_second] = Branch.TIMESTAMP
         sign = found.sign[:, None]
         fraction = sign * (found.nanos // unit)[:, None]
         self._parts: Array = np.concatenate([found.day, sign * found.clock, fraction], axis=1)
@@ -217,7 +206,7 @@ class _Moments:
             text = texts[int(at[row])].as_py()
             year = int(text) if _YEAR.fullmatch(text) else 2**31
             if -(2**31) <= year < 2**31:
-                self.branch[row] = DATE_TIME
+                self.branch[row] = Branch.DATE_TIME
                 self._parts[row, 0] = year
                 self._given[row] = [True, *[False] * 6]
 
