@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from headrace.changes import TableSchema
 from headrace.changes.row import arrow_schema
-from headrace.wire.arrays import list_array, mask_bitmap, offsets_of, text_array
+from headrace.wire.arrays import fixed_texts, list_array, mask_bitmap, offsets_of, text_array
 from headrace.wire.spans import Array
 
 # Python's times reach no further, although Spark's do.
@@ -23,7 +23,6 @@ _TABLE = arrow_schema().field("table").type
 _MESSAGE = arrow_schema().field("message").type
 _HELD = ("key", "value")
 _TRANSACTION = arrow_schema().field("transaction").type
-_POWERS = 10 ** np.arange(18, -1, -1, dtype=np.int64)
 _WHOLE = re.compile(r"\s*[+-]?[0-9]{1,18}\s*")
 _SCHEMA_ORDER, _DATA_ORDER = "0", "1"
 
@@ -31,15 +30,9 @@ _SCHEMA_ORDER, _DATA_ORDER = "0", "1"
 def positions(offsets: pa.Int64Array, places: Array | None = None) -> pa.StringArray:
     """The positions of rows: the Kafka offset in 20 digits, `/1/`, and the place in the message if it has several."""
     numbers = offsets.fill_null(0).to_numpy()
-    count = len(numbers)
-    out = np.empty((count, 23 if places is None else 32), np.uint8)
-    out[:, 0] = 48
-    out[:, 1:20] = numbers[:, None] // _POWERS % 10 + 48
-    out[:, 20:23] = np.frombuffer(b"/1/", np.uint8)
-    if places is not None:
-        out[:, 23:] = places[:, None] // _POWERS[-9:] % 10 + 48
-    offsets_ = np.arange(count + 1, dtype=np.int32) * np.int32(out.shape[1])
-    return text_array(offsets_, out.reshape(-1), None, 0)
+    if places is None:
+        return fixed_texts(b"0" * 20 + b"/1/", [numbers])
+    return fixed_texts(b"0" * 20 + b"/1/" + b"0" * 9, [numbers, places])
 
 
 def position_text(batch: pa.RecordBatch, number: int, place: int | None, order: str = _DATA_ORDER) -> str:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from headrace.wire.spans import Array
+from headrace.wire.compiled import kernel
+from headrace.wire.spans import Array, U
 
 TEXT_MAP = pa.map_(pa.string(), pa.string())
 _NO_BYTES = np.frombuffer(b"\0", np.uint8)
@@ -40,6 +41,15 @@ def text_view(column: pa.Array) -> TextView:
     if valid is None:
         return TextView(found, places, np.frombuffer(b"\xff" * ((column.offset % 8 + size + 7) // 8), np.uint8), 0)
     return TextView(found, places, _read_only(valid, np.uint8), column.offset)
+
+
+def own_view(column: pa.Array) -> TextView:
+    """The same with no byte of the rows around a slice, so that what is copied is the slice's; offsets begin with 0."""
+    view = text_view(column)
+    first, last = int(view.offsets[0]), int(view.offsets[-1])
+    offsets = view.offsets - np.int32(first)
+    offsets.flags.writeable = False
+    return view._replace(data=view.data[first:last] if last > first else _NO_BYTES, offsets=offsets)
 
 
 def _read_only(buffer: pa.Buffer, kind: type[np.generic]) -> Array:
@@ -74,12 +84,18 @@ def fixed_texts(template: bytes, numbers: Sequence[Array]) -> pa.StringArray:
     out = np.empty((count, len(template)), np.uint8)
     out[:] = np.frombuffer(template, np.uint8)
     for run, values in zip(re.finditer(rb"0+", template), numbers, strict=True):
-        rest = np.asarray(values, np.int64)
-        for place in range(run.end() - 1, run.start() - 1, -1):
-            rest, digit = np.divmod(rest, 10)
-            out[:, place] = digit + 48
+        _put_digits(np.array(values, np.int64), run.start(), run.end(), out)
     offsets = np.arange(count + 1, dtype=np.int32) * len(template)
     return text_array(offsets.astype(np.int32), out.reshape(-1), None, 0)
+
+
+@kernel
+def _put_digits(numbers: Array, first: Any, end: Any, out: Array) -> None:
+    for r in range(numbers.size):
+        rest = numbers[r]
+        for place in range(end - 1, first - 1, -1):
+            out[U(r), U(place)] = 48 + rest % 10
+            rest //= 10
 
 
 def offsets_of(counts: Array) -> Array:

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.wire import avro_reader
-from headrace.wire.arrays import text_view
+from headrace.wire.arrays import own_view
 from headrace.wire.avro_reader import Frames, Spelling
 from headrace.wire.avro_schema import AvroSchema
 from headrace.wire.spans import Array
@@ -31,10 +31,10 @@ class AvroTape(Tape):
     """
 
     def __init__(self, values: pa.Array, schema: AvroSchema) -> None:
-        view = text_view(values)
+        view = own_view(values)
         count = len(values)
         # Each token has a byte of its own, but for records, which there may be one of for each of their first fields.
-        room = 2 * int(view.offsets[-1] - view.offsets[0]) + len(schema.program.kind) * count
+        room = 2 * int(view.offsets[-1]) + len(schema.program.kind) * count
         self._start(view.data, room, count)
         self.branch: Array = np.empty(room, np.uint8)
         self.behind: Array = np.empty(count, np.int64)

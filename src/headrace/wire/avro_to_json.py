@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.wire import avro_reader
-from headrace.wire.arrays import text_view
+from headrace.wire.arrays import own_view
 from headrace.wire.avro_reader import FLOATING, Spelling
 from headrace.wire.avro_schema import AvroSchema
 from headrace.wire.avro_tape import frames_of
@@ -41,9 +41,8 @@ class AvroJson(Tape):
     """
 
     def __init__(self, values: pa.BinaryArray, heads: Array, schema: AvroSchema, which: Array) -> None:
-        view = text_view(values)
-        data = view.data[view.offsets[0] : view.offsets[-1]]
-        places = view.offsets.astype(np.int64) - int(view.offsets[0])
+        data, offsets, *_ = own_view(values)
+        places = offsets.astype(np.int64)
         begins, ends = places[:-1] + heads, places[1:]
         read = which >= 0
         room = 2 * int(schema.tokens[which[read]].sum()) + (4 * data.size if schema.repeats else 0)
@@ -61,18 +60,8 @@ class AvroJson(Tape):
         )  # fmt: skip
         self.verdict[behind != ends] = BROKEN
         self._forget_unread(values)
-        self._append(program.names, out[:written])
+        self.append(program.names, out[:written])
         self._spell_floats()
-
-    def _append(self, *pieces: Array) -> int:
-        """Add bytes behind all others; the number of the first."""
-        begin: int = self.data.size
-        data = np.concatenate([self.data, *pieces])
-        if data.size >= 2**31:
-            raise ValueError("the texts of one batch have more than 2 GiB")
-        data.flags.writeable = False
-        self.data = data
-        return begin
 
     def _spell_floats(self) -> None:
         used = int(self.tokens.behind[self.root[self.root >= 0]].max(initial=0))
@@ -110,7 +99,7 @@ class AvroJson(Tape):
             out = np.empty(_measure_values(self.tokens, self.data, nested), np.uint8)
             open_ = np.empty((2, self._depth), np.int64)
             written = _write_values(self.data, self.tokens, nested, open_, self.data.size, out)
-            self._append(out[:written])
+            self.append(out[:written])
 
 
 def _float_texts(values: Array) -> pa.StringArray:

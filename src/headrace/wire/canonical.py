@@ -1,6 +1,6 @@
 """Canonical texts of what a wire counts or packs: days, times, timestamps, decimals. `canonical_exact` says the same.
 
-Kernels write the ordinary value; a decimal of more than eight bytes and an odd spelling go the exact way, one by one.
+Kernels write the ordinary value; a decimal of more than 37 digits and an odd spelling go the exact way, one by one.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ from headrace.wire.arrays import bitmap, text_array
 from headrace.wire.compiled import kernel
 from headrace.wire.json_exact import NULL, NUMBER, STRING
 from headrace.wire.json_reader import Tokens
-from headrace.wire.spans import SIXTY_FOUR, Array, U, byte, set_bit
+from headrace.wire.spans import SIXTY_FOUR, Array, U, byte, negated, set_bit
 from headrace.wire.tape import Tape
 
 DATE, TIME, TIMESTAMP = range(3)
 """What a number counts: days since 1970; units of a time, with a sign; units since 1970."""
 
 _MOMENT_ROOM, _DECIMAL_ROOM, _MOST_SCALE = 48, 64, 40
+_BILLION, _HALF, _MOST_HIGH = U(10**9), U(0xFFFFFFFF), U(10**19)
 _SIXTY_FOUR = np.full(256, -1, np.int64)
 _SIXTY_FOUR[SIXTY_FOUR] = np.arange(64)
 
@@ -188,7 +189,7 @@ def _write_decimals(
         if t < 0 or tokens.kind[U(t)] == NULL:
             continue
         i, size, scale = tokens.start[U(t)], tokens.size[U(t)], scales[r]
-        fine = tokens.kind[U(t)] == STRING and (size == 4 or size == 8 or size == 12) and 0 <= scale <= _MOST_SCALE
+        fine = tokens.kind[U(t)] == STRING and 0 < size <= 24 and size % 4 == 0 and 0 <= scale <= _MOST_SCALE
         count = 0
         if fine:
             count = size // 4 * 3
@@ -196,38 +197,70 @@ def _write_decimals(
                 count -= 1
                 if byte(data, i + size - 2) == 61:
                     count -= 1
-            fine = count <= 8
-        v = np.int64(0)
+            fine = count <= 16
+        high, low = U(0), U(0)
         bits = count * 8
         k = 0
         while fine and bits > 0:
             d = _SIXTY_FOUR[byte(data, i + k)]
             fine = d >= 0
-            if bits >= 6:
-                v = (v << np.int64(6)) | d
-                bits -= 6
-            else:
-                v = (v << np.int64(bits)) | (d >> np.int64(6 - bits))
-                bits = 0
+            more = min(bits, 6)
+            high = (high << U(more)) | (low >> U(64 - more))
+            low = (low << U(more)) | (U(d) >> U(6 - more))
+            bits -= more
             k += 1
+        if fine:
+            high, low = _widened(high, low, count)
+            negative = high >> U(63) != U(0)
+            if negative:
+                high, low = negated(high, low)
+            high, low = _divided(high, low)
+            fine = high < _MOST_HIGH
         if not fine:
             odd[r] = True
             continue
-        shift = np.int64(64 - 8 * count)
-        v = (v << shift) >> shift
-        o = _put_decimal(out, o, v, scale)
+        if negative:
+            out[U(o)] = 45
+            o += 1
+        o = _put_decimal(out, o, high, low, scale)
         set_bit(valid, r)
     offsets[at.size] = o
 
 
 @kernel
-def _put_decimal(out: Array, o: Any, v: Any, scale: Any) -> Any:
-    u = U(v)
-    if v < 0:
-        out[U(o)] = 45
-        o += 1
-        u = U(0) - u
-    size, rest = 0, u
+def _widened(high: Any, low: Any, count: Any) -> Any:
+    """A number of so many bytes, with its sign, as one of 128 bits in two halves."""
+    if count <= 8:
+        shift = U(64 - 8 * count)
+        low = U((np.int64(low << shift)) >> np.int64(shift))
+        return (U(0xFFFFFFFFFFFFFFFF) if low >> U(63) else U(0)), low
+    shift = U(128 - 8 * count)
+    return U((np.int64(high << shift)) >> np.int64(shift)), low
+
+
+@kernel
+def _divided(high: Any, low: Any) -> Any:
+    """A number of 128 bits divided by ten to the power of 18, and the rest; the first is too large where it is."""
+    rest, unit = U(0), U(1)
+    for _ in range(2):
+        left = U(0)
+        a = high >> U(32)
+        a, left = a // _BILLION, a % _BILLION
+        b = (left << U(32)) | (high & _HALF)
+        b, left = b // _BILLION, b % _BILLION
+        c = (left << U(32)) | (low >> U(32))
+        c, left = c // _BILLION, c % _BILLION
+        d = (left << U(32)) | (low & _HALF)
+        d, left = d // _BILLION, d % _BILLION
+        high, low = (a << U(32)) | b, (c << U(32)) | d
+        rest, unit = rest + left * unit, unit * _BILLION
+    return (U(0xFFFFFFFFFFFFFFFF) if high > U(0) else low), rest
+
+
+@kernel
+def _put_decimal(out: Array, o: Any, high: Any, low: Any, scale: Any) -> Any:
+    """Write the digits of `high`, and 18 digits of `low` behind them, with a point `scale` digits before the end."""
+    size, rest = (18, high) if high > U(0) else (0, low)
     while rest > U(0):
         rest //= U(10)
         size += 1
@@ -235,10 +268,13 @@ def _put_decimal(out: Array, o: Any, v: Any, scale: Any) -> Any:
         size = scale + 1
     end = o + size + (1 if scale > 0 else 0)
     p = end - 1
+    u = low
     for k in range(size):
         if k == scale and k > 0:
             out[U(p)] = 46
             p -= 1
+        if k == 18:
+            u = high
         out[U(p)] = U(48) + u % U(10)
         u //= U(10)
         p -= 1

@@ -98,6 +98,13 @@ def _last(data: Array, i: Any, size: Any) -> Any:
 
 
 @kernel
+def negated(high: Any, low: Any) -> Any:
+    """A number of 128 bits, in two halves, with the other sign."""
+    carry = U(1) if low == U(0) else U(0)
+    return ~high + carry, ~low + U(1)
+
+
+@kernel
 def put_integer(out: Array, o: Any, v: Any) -> Any:
     """Write a whole number of 64 bits in digits; the index behind it."""
     rest = U(v)

@@ -16,13 +16,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.wire import json_exact, tape_kernels
-from headrace.wire.arrays import bitmap, text_array, text_view
+from headrace.wire.arrays import bitmap, own_view, text_array
 from headrace.wire.compiled import is_compiled
 from headrace.wire.json_exact import ARRAY, ESCAPED_NAME, NAME, NULL, OBJECT, READ, STRING
 from headrace.wire.json_reader import Tokens, read_all
 from headrace.wire.names import Names
 from headrace.wire.spans import Array
 
+_REMEMBERED = 1_024
+"""How many members of the object before are remembered while names are looked up."""
 _BLANKS = re.compile(r'("(?:[^"\\]|\\.)*+")|[ \t\r\n]+')
 
 
@@ -49,7 +51,7 @@ class Tape:
     """
 
     def __init__(self, values: pa.Array) -> None:
-        view = text_view(values)
+        view = own_view(values)
         self._start(view.data, int(((np.diff(view.offsets) + 1) // 2).sum()), len(values))
         read = read_all if is_compiled() else read_exactly
         read(self.data, view.offsets, self.tokens, self.root, self.verdict)
@@ -59,7 +61,7 @@ class Tape:
     @classmethod
     def of_texts(cls, texts: pa.StringArray) -> Tape:
         """A tape whose places are the rows of a column of texts."""
-        view = text_view(texts)
+        view = own_view(texts)
         tape = cls.__new__(cls)
         tape._start(view.data, len(texts), len(texts))
         count = len(texts)
@@ -114,7 +116,8 @@ class Tape:
         """
         found = np.full((names.width, at.size), -1, np.int32)
         groups = np.zeros(at.size, np.int32) if group is None else group
-        tape_kernels.find(self.data, self.tokens, at, groups, names.table, found)
+        seen = np.full((3, _REMEMBERED), -1, np.int32)
+        tape_kernels.find(self.data, self.tokens, at, groups, names.table, seen, found)
         return found
 
     def items(self, at: Array) -> tuple[Array, Array]:
@@ -183,18 +186,22 @@ class Tape:
                 texts = pa.array([_BLANKS.sub(r"\1", text) for text in texts.to_pylist()], pa.string())
             self.replace(nested, texts)
 
-    def replace(self, at: Array, texts: pa.StringArray) -> None:
-        """Let these places hold other texts from now on. Places that hold no value stay as they are."""
-        view = text_view(texts)
-        there = at >= 0
-        first, last = int(view.offsets[0]), int(view.offsets[-1])
-        begin = self.data.size
-        data = np.concatenate([self.data, view.data[first:last]])
+    def append(self, *pieces: Array) -> int:
+        """Add bytes behind all others; the number of the first."""
+        begin: int = self.data.size
+        data = np.concatenate([self.data, *pieces])
         if data.size >= 2**31:
             raise ValueError("the texts of one batch have more than 2 GiB")
         data.flags.writeable = False
         self.data = data
-        self.tokens.start[at[there]] = (view.offsets[:-1] - first + begin)[there]
+        return begin
+
+    def replace(self, at: Array, texts: pa.StringArray) -> None:
+        """Let these places hold other texts from now on. Places that hold no value stay as they are."""
+        view = own_view(texts)
+        there = at >= 0
+        begin = self.append(view.data)
+        self.tokens.start[at[there]] = (view.offsets[:-1] + np.int32(begin))[there]
         self.tokens.size[at[there]] = np.diff(view.offsets)[there]
         self.tokens.kind[at[there]] = STRING
 

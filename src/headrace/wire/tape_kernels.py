@@ -14,18 +14,35 @@ from headrace.wire.spans import Array, U, copy, hashed, put_unescaped, same, set
 
 
 @kernel
-def find(data: Array, tokens: Tokens, at: Array, group: Array, names: NameTable, found: Array) -> None:
-    """Fill `found[place, row]` with the values of the members that a row's set names."""
+def find(data: Array, tokens: Tokens, at: Array, group: Array, names: NameTable, seen: Array, found: Array) -> None:
+    """Fill `found[place, row]` with the values of the members that a row's set names.
+
+    Objects mostly have their names in the order of the one before. So `seen` keeps, for each of the first members, the
+    name that was there last (its token), its set and its place, and an equal name is not looked up.
+    """
     for r in range(at.size):
         o = at[r]
         if o < 0 or tokens.kind[U(o)] != OBJECT:
             continue
-        t, end = o + 1, tokens.behind[U(o)]
+        t, end, k = o + 1, tokens.behind[U(o)], 0
         while t < end:
-            place = look_up(names, group[r], data, tokens.start[U(t)], tokens.size[U(t)])
+            start, size = tokens.start[U(t)], tokens.size[U(t)]
+            last = seen[U(0), U(k)]
+            if (
+                last >= 0
+                and tokens.size[U(last)] == size
+                and seen[U(1), U(k)] == group[r]
+                and same(data, tokens.start[U(last)], data, start, size)
+            ):
+                place = np.int64(seen[U(2), U(k)])
+            else:
+                place = np.int64(look_up(names, group[r], data, start, size))
+                seen[U(0), U(k)], seen[U(1), U(k)], seen[U(2), U(k)] = t, group[r], place
             if place >= 0:
                 found[U(place), U(r)] = t + 1
             t = tokens.behind[U(t + 1)]
+            if k + 1 < seen.shape[1]:
+                k += 1
 
 
 @kernel

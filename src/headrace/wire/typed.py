@@ -14,7 +14,7 @@ from headrace.wire.compiled import kernel
 from headrace.wire.json_exact import FALSE, NULL, NUMBER, STRING, TRUE
 from headrace.wire.json_reader import Tokens
 from headrace.wire.names import as_data
-from headrace.wire.spans import Array, U, byte, same, set_bit
+from headrace.wire.spans import Array, U, byte, negated, same, set_bit
 from headrace.wire.tape import Tape
 from headrace.wire.typed_exact import value_of
 
@@ -55,8 +55,8 @@ class TypedColumn:
             limits = np.iinfo(out.dtype)
             fill, arguments = _integers, (int(limits.min), int(limits.max))
         elif types.is_decimal(kind):
-            out = np.zeros(2 * rows, np.int64)
-            fill, arguments = _decimals, (kind.scale, 10 ** min(kind.precision, 18))
+            out = np.zeros(2 * rows, np.uint64)
+            fill, arguments = _decimals, (kind.scale, kind.precision)
         elif types.is_date(kind):
             fill, out, arguments = _dates, np.zeros(rows, np.int32), ()
         elif kind.tz is None:
@@ -166,9 +166,9 @@ def _integers(
 
 @kernel
 def _decimals(
-    data: Array, tokens: Tokens, at: Array, out: Array, valid: Array, odd: Array, scale: Any, limit: Any
+    data: Array, tokens: Tokens, at: Array, out: Array, valid: Array, odd: Array, scale: Any, precision: Any
 ) -> None:
-    """Plain decimals that 18 digits hold."""
+    """Plain decimals. `digits` counts those from the first that is no zero."""
     for r in range(at.size):
         kind = _scalar_kind(tokens, at[r])
         if kind == NULL:
@@ -178,33 +178,38 @@ def _decimals(
         negative = size > 0 and byte(data, i) == 45
         if negative:
             i += 1
-        fine = (kind == NUMBER or kind == STRING) and 0 < end - i <= 19
-        v, digits, places, point = np.int64(0), 0, 0, False
+        fine = (kind == NUMBER or kind == STRING) and 0 < end - i <= 39 and byte(data, i) != 46
+        high, low, digits, places, point = U(0), U(0), 0, 0, False
         while fine and i < end:
             c = np.int64(byte(data, i))
             if 48 <= c <= 57:
-                v = v * 10 + (c - 48)
-                digits += 1
-                if point:
-                    places += 1
-            elif c == 46 and not point and digits > 0:
-                point = True
+                digits += 1 if digits > 0 or c != 48 else 0
+                places += 1 if point else 0
+                high, low = _with_digit(high, low, c - 48)
             else:
-                fine = False
+                fine = c == 46 and not point
+                point = True
             i += 1
-        fine = fine and digits > 0 and places <= scale and digits - places + scale <= 18
-        if fine:
+        if fine and places <= scale and (digits == 0 or digits + scale - places <= precision):
             for _ in range(scale - places):
-                v *= 10
-            fine = v < limit
-        if fine:
+                high, low = _with_digit(high, low, 0)
             if negative:
-                v = -v
-            out[2 * r] = v
-            out[2 * r + 1] = -1 if v < 0 else 0
+                high, low = negated(high, low)
+            out[2 * r] = low
+            out[2 * r + 1] = high
             set_bit(valid, r)
         else:
             odd[r] = True
+
+
+@kernel
+def _with_digit(high: Any, low: Any, digit: Any) -> Any:
+    """A number of 128 bits, in two halves, with one more digit."""
+    if high == U(0) and low < U(10**18):
+        return high, low * U(10) + U(digit)
+    first = (low & U(0xFFFFFFFF)) * U(10) + U(digit)
+    second = (low >> U(32)) * U(10) + (first >> U(32))
+    return high * U(10) + (second >> U(32)), (second << U(32)) | (first & U(0xFFFFFFFF))
 
 
 @kernel
@@ -256,7 +261,8 @@ def _dates(data: Array, tokens: Tokens, at: Array, out: Array, valid: Array, odd
 
 @kernel
 def _moments(data: Array, tokens: Tokens, at: Array, out: Array, valid: Array, odd: Array, meant: Any) -> None:
-    """`YYYY-MM-DD hh:mm:ss` and up to six digits; with a Z behind where it is an instant, but for those in UTC."""
+    """`YYYY-MM-DD hh:mm:ss` and up to nine digits, zeros behind the sixth; with a Z behind where it is an instant,
+    but for those in UTC."""
     for r in range(at.size):
         kind = _scalar_kind(tokens, at[r])
         if kind == NULL:
@@ -268,7 +274,7 @@ def _moments(data: Array, tokens: Tokens, at: Array, out: Array, valid: Array, o
             fine = fine and (in_utc or meant == _UTC)
             if in_utc:
                 size -= 1
-        fine = fine and 19 <= size <= 26 and size != 20
+        fine = fine and 19 <= size <= 29 and size != 20
         moment = _moment(data, i, size) if fine else _NONE
         if moment != _NONE:
             out[r] = moment
@@ -288,8 +294,8 @@ def _moment(data: Array, i: Any, size: Any) -> Any:
         return _NONE
     fraction = 0
     if size > 19:
-        fraction = _digits(data, i + 20, size - 20)
-        if fraction < 0 or byte(data, i + 19) != 46:
+        fraction = _digits(data, i + 20, min(size, 26) - 20)
+        if fraction < 0 or byte(data, i + 19) != 46 or (size > 26 and _digits(data, i + 26, size - 26) != 0):
             return _NONE
         for _ in range(26 - size):
             fraction *= 10

@@ -30,7 +30,7 @@ from headrace.formats.qlik.structures import unknown
 from headrace.formats.registry.connect_avro import writer_schema
 from headrace.formats.registry.framing import Heads, Side
 from headrace.formats.registry.schemas import SchemaSource
-from headrace.wire.arrays import text_view
+from headrace.wire.arrays import own_view
 from headrace.wire.avro_schema import AvroSchema
 from headrace.wire.avro_tape import AvroTape
 from headrace.wire.avro_to_json import AvroJson
@@ -224,7 +224,7 @@ class _Envelopes:
         tape = AvroTape(values, _ENVELOPE)
         at = tape.records(tape.root, len(ENVELOPE["fields"]))
         kind, id, schema, message = (np.ascontiguousarray(at[line]) for line in (1, 3, 4, 5))
-        ends = text_view(values).offsets
+        ends = own_view(values).offsets
         whole = (tape.verdict == READ) & (tape.behind == ends[1:])
         for place in (kind, id, schema):
             whole &= tape.is_text(place)
