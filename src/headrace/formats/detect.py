@@ -14,6 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
+
 from headrace import registry
 from headrace.errors import OptionError
 
@@ -249,6 +251,7 @@ _DEBEZIUM_SOURCE = re.compile(
     rb"(?:mysql|mariadb|postgresql|sqlserver|oracle|db2|mongodb|informix|vitess|spanner|cassandra|cockroachdb)"
 )
 _CONFLUENT_HEADERS = frozenset(("__value_schema_id", "__key_schema_id"))
+_SECONDS_MOST = 10**11
 _APICURIO_HEADERS = frozenset(("apicurio.value.globalId", "apicurio.value.contentId"))
 
 
@@ -257,7 +260,7 @@ def _of_bytes(message: Sample) -> list[Evidence]:
     if _QLIK_ENVELOPE.match(value):
         return [Evidence("qlik_avro", "the envelope's first bytes, atMSG")]
     if _is_dts(value):
-        return [Evidence("dts_avro", "the first fields of a DTS record, without any frame")]
+        return [Evidence("dts_avro", "a DTS record, without any frame")]
     framing: Options
     if _CONFLUENT_HEADERS & set(message.headers):
         framing, frame = (("framing", "confluent-header"),), "a schema id in Confluent's record header"
@@ -279,54 +282,12 @@ def _of_bytes(message: Sample) -> list[Evidence]:
     ]
 
 
-_SOURCE_TYPES = 13
-_OPERATIONS = 17
-_POSITION_MOST = 1000
-_SECONDS_MOST = 10**11
-
-
 def _is_dts(value: bytes) -> bool:
-    """Whether the bytes begin as a DTS record does: up to its operation, whose symbols are few."""
-    try:
-        reader = _Datum(value)
-        version, _id, seconds = reader.number(), reader.number(), reader.number()
-        position, _safe, _transaction = (reader.text() for _ in range(3))
-        source_type, _version, operation = reader.number(), reader.text(), reader.number()
-    except (IndexError, UnicodeDecodeError, ValueError):
-        return False
-    return (
-        0 <= version < 100
-        and 0 < seconds < _SECONDS_MOST
-        and position != ""
-        and 0 <= source_type < _SOURCE_TYPES
-        and 0 <= operation < _OPERATIONS
-    )
+    """Whether the bytes are a DTS record that has a time and a position, as bytes of another kind seldom do."""
+    from headrace.formats.dts.record import FIELD, SCHEMA
+    from headrace.wire.avro_tape import AvroTape
 
-
-class _Datum:
-    """Reads numbers and texts of an Avro datum, in order."""
-
-    def __init__(self, value: bytes) -> None:
-        self._value = value
-        self._at = 0
-
-    def number(self) -> int:
-        found = shift = 0
-        while True:
-            byte = self._value[self._at]
-            self._at += 1
-            found |= (byte & 0x7F) << shift
-            shift += 7
-            if byte < 0x80:
-                return (found >> 1) ^ -(found & 1)
-            if shift > 63:
-                raise ValueError("no long is as long")
-
-    def text(self) -> str:
-        size = self.number()
-        end = self._at + size
-        if not 0 <= size <= _POSITION_MOST or end > len(self._value):
-            raise ValueError("no text is so long")
-        text = self._value[self._at : end].decode()
-        self._at = end
-        return text
+    tape = AvroTape(pa.array([value], pa.binary()), SCHEMA)
+    fields = tape.records(tape.root, len(FIELD))
+    seconds, position = tape.numbers(fields[FIELD["sourceTimestamp"]])[0], fields[FIELD["sourcePosition"]]
+    return bool(0 < seconds < _SECONDS_MOST and tape.is_text(position)[0] and tape.text(position[0]))

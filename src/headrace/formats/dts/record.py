@@ -33,7 +33,7 @@ _OPS = {
 _OP = np.array([CODES.index(_OPS.get(name, "")) for name in OPERATIONS], np.int8)
 _COMMAND = OPERATIONS.index("COMMAND")
 # Without the last field, which older writers leave out: it is read as what stands behind the record.
-_SCHEMA = AvroSchema(record_schema(born=False))
+SCHEMA = AvroSchema(record_schema(born=False))
 _TAGS = Names([("pk_uk_info", "connector")])
 
 
@@ -49,7 +49,7 @@ class Records:
         self.filler: Array = sizes == FILLER
         self.tombstone: Array = sizes < 0
         read = pc.if_else(pa.array(self.filler), pa.scalar(None, pa.binary()), values) if self.filler.any() else values
-        self.tape = AvroTape(read, _SCHEMA)
+        self.tape = AvroTape(read, SCHEMA)
         root = self.tape.root
         self.at: Array = self.tape.records(root, len(_FIELDS))
         self.source: Array = self.tape.records(self.at[FIELD["source"]], 2)
