@@ -21,7 +21,7 @@ from headrace.formats.change_columns import schema_ids
 from headrace.formats.codec import Codec, all_rows, change_batch, change_schema, kafka_batch
 from headrace.formats.debezium.facts import fact_columns
 from headrace.formats.debezium.images import Layout, Read, doubled, either, keys_of, map_images, struct_images
-from headrace.formats.debezium.message import FIELD, OPERATIONS, ROW_OPERATIONS, TOMBSTONE, Messages
+from headrace.formats.debezium.message import OPERATIONS, ROW_OPERATIONS, TOMBSTONE, TRANSACTION, Messages
 from headrace.formats.debezium.others import EVENT_FORM, other_rows
 from headrace.formats.debezium.payload import Converter
 from headrace.formats.debezium.rows import Rows
@@ -74,7 +74,7 @@ class DebeziumDecoder(Codec):
         op = messages.op[message]
         before, after = (
             np.where(messages.tape.is_value(at) & (op != TOMBSTONE), at, np.int32(-1))
-            for at in (messages.at[FIELD[name]][message] for name in ("before", "after"))
+            for at in (messages.place(name, message) for name in ("before", "after"))
         )
         key = messages.key.at[message]
         key = np.where(messages.key.tape.is_value(key), key, np.int32(-1))
@@ -90,7 +90,7 @@ class DebeziumDecoder(Codec):
         if not rows.size:
             return found
         told = message[rows]
-        places = np.ascontiguousarray(messages.source[:3][:, told])
+        places = np.stack([messages.source.place(name, told) for name in ("db", "schema", "table")])
         if reading.typed is not None:
             places[:] = -1
         groups = messages.tape.groups(places)
@@ -180,8 +180,8 @@ class DebeziumDecoder(Codec):
         planned = np.array([known.row is not None for known in self._known])[rows.known]
         failed, lost = (part[:count] | part[count:] for part in (values.failed, twice))
         malformed = np.zeros(count, np.bool_)
-        for line in (1, 2):
-            at = np.ascontiguousarray(messages.transaction[line][rows.message])
+        for name in TRANSACTION[1:]:
+            at = messages.transaction.place(name, rows.message)
             if (at >= 0).any():
                 malformed[TypedColumn(messages.tape, at, pa.int64()).refused] = True
         no_new = (rows.op != _D) & (rows.op != _T) & (rows.after < 0)

@@ -16,7 +16,7 @@ from headrace.formats.change_columns import (
     table_column,
     transaction_column,
 )
-from headrace.formats.debezium.message import FIELD, SOURCE, TOMBSTONE, TRANSACTION, Messages
+from headrace.formats.debezium.message import SOURCE, TOMBSTONE, TRANSACTION, Messages
 from headrace.formats.debezium.others import OWN_FACTS, table_of_topic
 from headrace.formats.debezium.rows import Members, Rows
 from headrace.wire.arrays import map_array, offsets_of
@@ -43,13 +43,11 @@ def fact_columns(
     tape, at = messages.tape, rows.message
     origin = origin_columns(batch, at)
     empty = rows.op == TOMBSTONE
-    source = {
-        name: np.where(empty, np.int32(-1), messages.source[line][at]).astype(np.int32) for name, line in SOURCE.items()
-    }
+    source = {name: np.where(empty, np.int32(-1), messages.source.place(name, at)).astype(np.int32) for name in SOURCE}
     snapshot = tape.texts(source["snapshot"])
-    id, total, order = (np.ascontiguousarray(messages.transaction[n][at]) for n in range(len(TRANSACTION)))
+    id, total, order = (messages.transaction.place(name, at) for name in TRANSACTION)
     flat = messages.flat[at] & ~empty
-    has_transaction = (tape.is_value(messages.at[FIELD["transaction"]][at]) | (flat & tape.is_value(id))) & ~empty
+    has_transaction = (tape.is_value(messages.place("transaction", at)) | (flat & tape.is_value(id))) & ~empty
     orders = [integers(tape, places) for places in (total, order)]
     known = {name: _known_order(values, orders[0]) for name, values in zip(TRANSACTION[1:], orders, strict=True)}
     return {
@@ -84,7 +82,7 @@ def _tables(
 def _source(messages: Messages, rows: Rows, flat: Array, empty: Array, prefix: str | None) -> pa.MapArray:
     """The facts of the source block that have no column of their own."""
     tape = messages.tape
-    blocks = np.where(flat, messages.value.at[rows.message], messages.at[FIELD["source"]][rows.message])
+    blocks = np.where(flat, messages.value.at[rows.message], messages.place("source", rows.message))
     blocks = np.where(tape.is_value(blocks) & ~empty, blocks, np.int32(-1)).astype(np.int32)
     found = tape.members(blocks)
     kept = tape.is_value(found.values) & ~tape.among(found.names, _OWN)

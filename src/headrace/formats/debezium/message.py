@@ -7,7 +7,8 @@ import pyarrow as pa
 
 from headrace.formats.debezium.payload import Converter
 from headrace.formats.debezium.structures import Reading
-from headrace.wire.json_exact import ABSENT, NULL, OBJECT, STRING, TRUE
+from headrace.formats.json_messages import JsonMessages
+from headrace.wire.json_exact import NULL, OBJECT, STRING, TRUE
 from headrace.wire.names import Names
 from headrace.wire.spans import Array
 
@@ -20,14 +21,10 @@ _FIELDS = (
     "before", "after", "source", "op", "transaction", "ts_ms", "message", "status", "id", "event_count",
     "data_collections", "databaseName", "schemaName", "ddl", "tableChanges", "aggregate_type", "type",
 )  # fmt: skip
-FIELD = {name: line for line, name in enumerate(_FIELDS)}
-"""The fields of a message, and the line of `Messages.at` that has their places."""
-_SOURCE = ("db", "schema", "table", "ts_us", "ts_ms", "snapshot")
-SOURCE = {name: line for line, name in enumerate(_SOURCE)}
-"""The same of a source block, in `Messages.source`."""
+SOURCE = ("db", "schema", "table", "ts_us", "ts_ms", "snapshot")
+"""Fields of source blocks that become columns."""
 TRANSACTION = ("id", "total_order", "data_collection_order")
-"""The same of a transaction block, in `Messages.transaction`."""
-_NAMES, _SOURCE_NAMES, _TRANSACTION_NAMES = Names([_FIELDS]), Names([_SOURCE]), Names([TRANSACTION])
+"""The fields of a transaction block."""
 _CONTROL = Names([("source", "tableChanges", "op", "status", "event_count", "id", "ts_ms", "aggregate_type",
                    "additional_data")])  # fmt: skip
 _OBJECTS = ("before", "after", "source", "transaction", "message")
@@ -36,35 +33,29 @@ for _place, _letter in enumerate(OPERATIONS):
     _CODE[ord(_letter)] = _place
 
 
-class Messages:
-    """What the engine found in a batch of messages.
+class Messages(JsonMessages):
+    """What the engine found in a batch of messages: their fields, those of their source and transaction blocks.
 
     `ordinary` says which are rows that can be read as far as their form goes, or tombstones; `op` is each one's number.
-    `flat` says which are records of ExtractNewRecordState, whose added fields stand in the lines of `at`, `source` and
-    `transaction` as those of an event would.
+    `flat` says which are records of ExtractNewRecordState, whose added fields stand where those of an event would.
     """
 
     def __init__(self, batch: pa.RecordBatch, reading: Reading, converter: Converter) -> None:
         self.count = batch.num_rows
         self.key, self.value = converter.read(batch)
-        self.tape = self.value.tape
+        super().__init__(self.value.tape, self.value.at, _FIELDS)
         self.empty: Array = self.value.missing | self.value.empty
-        self.at: Array = self.tape.fields(self.value.at, _NAMES)
         self.flat: Array = np.zeros(self.count, np.bool_)
         prefix = reading.unwrapped
         if prefix is not None:
             self.flat = (self.tape.kinds(self.value.at) == OBJECT) & ~self._is_control()
-        self.op: Array = self._ops()
-        source = np.ascontiguousarray(self.at[FIELD["source"]])
-        transaction = np.ascontiguousarray(self.at[FIELD["transaction"]])
-        self.source: Array = self.tape.fields(source, _SOURCE_NAMES)
-        self.transaction: Array = np.full((len(TRANSACTION), self.count), -1, np.int32)
-        if (transaction >= 0).any():
-            self.transaction = self.tape.fields(transaction, _TRANSACTION_NAMES)
+        self.op: Array = self._codes(self.every("op"))
+        self.source = JsonMessages(self.tape, self.every("source"), SOURCE)
+        self.transaction = JsonMessages(self.tape, self.every("transaction"), TRANSACTION)
         if prefix is not None and self.flat.any():
             self._lay_out(prefix)
-        self.has_source: Array = self.tape.is_value(self.at[FIELD["source"]]) | self.flat
-        self.form: Array = self._forms()
+        self.has_source: Array = self.tape.is_value(self.every("source")) | self.flat
+        self.form: Array = (self.tape.kinds(self.value.at) == OBJECT) & self.holds(OBJECT, *_OBJECTS)
         self.ordinary: Array = self._ordinary()
 
     def _is_control(self) -> Array:
@@ -77,14 +68,14 @@ class Messages:
         return control
 
     def _words(self, name: str) -> Array:
-        texts = self.tape.texts(np.ascontiguousarray(self.at[FIELD[name]])).to_pylist()
+        texts = self.tape.texts(self.every(name)).to_pylist()
         return np.array([b"" if text is None else text.encode() for text in texts])
 
     def _lay_out(self, prefix: str) -> None:
         """Put a flat record's added fields where those of an event stand."""
         flat, tape = self.flat, self.tape
-        added = ["op", "deleted", "ts_ms", *(f"source_{name}" for name in _SOURCE)]
-        added += [name for name in _SOURCE if name != "ts_ms"] + [f"transaction_{name}" for name in TRANSACTION]
+        added = ["op", "deleted", "ts_ms", *(f"source_{name}" for name in SOURCE)]
+        added += [name for name in SOURCE if name != "ts_ms"] + [f"transaction_{name}" for name in TRANSACTION]
         line = {name: number for number, name in enumerate(added)}
         rows = np.where(flat, self.value.at, np.int32(-1)).astype(np.int32)
         found = tape.fields(rows, Names([[prefix + name for name in added]]))
@@ -95,21 +86,18 @@ class Messages:
         op[tape.kinds(found[line["op"]]) <= NULL] = OPERATIONS.index("c")
         op[is_deleted] = OPERATIONS.index("d")
         self.op = np.where(flat, op, self.op)
-        self.at[FIELD["op"]][flat] = found[line["op"]][flat]
+        self.every("op")[flat] = found[line["op"]][flat]
         is_delete = self.op == OPERATIONS.index("d")
-        self.at[FIELD["before"]][flat & is_delete] = self.value.at[flat & is_delete]
+        self.every("before")[flat & is_delete] = self.value.at[flat & is_delete]
         held = flat & ~is_delete & (self.op != OPERATIONS.index("t"))
-        self.at[FIELD["after"]][held] = self.value.at[held]
-        self.at[FIELD["ts_ms"]][flat] = found[line["ts_ms"]][flat]
-        for name in _SOURCE:
+        self.every("after")[held] = self.value.at[held]
+        self.every("ts_ms")[flat] = found[line["ts_ms"]][flat]
+        for name in SOURCE:
             first = found[line[f"source_{name}"]]
             second = found[line[name]] if name != "ts_ms" else np.full(self.count, -1, np.int32)
-            self.source[SOURCE[name]][flat] = np.where(first >= 0, first, second)[flat]
-        for number, name in enumerate(TRANSACTION):
-            self.transaction[number][flat] = found[line[f"transaction_{name}"]][flat]
-
-    def _ops(self) -> Array:
-        return self._codes(np.ascontiguousarray(self.at[FIELD["op"]]))
+            self.source.every(name)[flat] = np.where(first >= 0, first, second)[flat]
+        for name in TRANSACTION:
+            self.transaction.every(name)[flat] = found[line[f"transaction_{name}"]][flat]
 
     def _codes(self, at: Array) -> Array:
         """The number of each operation; -1 where it is another word."""
@@ -117,23 +105,11 @@ class Messages:
         letters = self.tape.data[np.where(short, self.tape.tokens.start[at], 0)] if self.tape.data.size else at
         return np.where(short, _CODE[letters], np.int8(-1))
 
-    def _forms(self) -> Array:
-        """Whether each value is an object whose parts are objects where an event has objects."""
-        form = self.tape.kinds(self.value.at) == OBJECT
-        for name in _OBJECTS:
-            kinds = self.tape.kinds(self.at[FIELD[name]])
-            form &= (kinds == OBJECT) | (kinds == NULL) | (kinds == ABSENT)
-        return form
-
     def _ordinary(self) -> Array:
         rows = self.form & (self.op >= 0)
-        image = self.tape.is_value(self.at[FIELD["before"]]) | self.tape.is_value(self.at[FIELD["after"]])
+        image = self.tape.is_value(self.every("before")) | self.tape.is_value(self.every("after"))
         rows &= self.has_source | image | (self.op == OPERATIONS.index("t"))
         keys = self.key.tape.kinds(self.key.at)
         found: Array = (rows | self.empty) & (self.key.missing | (keys == OBJECT) | (keys == NULL))
         self.op = np.where(self.empty, np.int8(TOMBSTONE), self.op)
         return found
-
-    def text(self, name: str, number: int) -> str | None:
-        """The text of a field of one message."""
-        return self.tape.text(self.at[FIELD[name], number])

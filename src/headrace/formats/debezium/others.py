@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from headrace.changes import TableId
 from headrace.formats.change_columns import FIRST_MS, LAST_MS, error_row, present, single_row
-from headrace.formats.debezium.message import FIELD, SOURCE, TRANSACTION, Messages
+from headrace.formats.debezium.message import TRANSACTION, Messages
 from headrace.formats.debezium.payload import Converter
 from headrace.formats.debezium.structures import Reading
 from headrace.formats.debezium.table_changes import table_changes
@@ -62,8 +62,7 @@ class _Message:
         return self._messages.text(name, self._number)
 
     def _fact(self, name: str) -> str | None:
-        found: str | None = self._messages.tape.text(self._messages.source[SOURCE[name], self._number])
-        return found
+        return self._messages.source.text(name, self._number)
 
     def problem(self) -> str | None:
         """Why it can't be read; None where it can."""
@@ -156,7 +155,7 @@ class _Message:
     def _facts(self) -> dict[str, str | None] | None:
         """The facts of the source block; None without one."""
         messages, number = self._messages, self._number
-        at = np.ascontiguousarray(messages.at[FIELD["source"], number : number + 1])
+        at = messages.place("source", np.array([number]))
         if not messages.tape.is_value(at)[0]:
             return None
         members = messages.tape.members(at)
@@ -194,12 +193,12 @@ class _Message:
     def _logical_message(self) -> dict[str, Any]:
         messages, number = self._messages, self._number
         tape = messages.tape
-        at = np.ascontiguousarray(messages.at[FIELD["message"], number : number + 1])
+        at = messages.place("message", np.array([number]))
         prefix, content = (tape.text(found[0]) for found in tape.fields(at, _MESSAGE))
         text = None if content is None else content_text(content)
         facts = (self._facts() or {}) | {"prefix": prefix, "content": text}
         facts["content_base64"] = content if text is None else None
-        id, *orders = (tape.text(messages.transaction[n, number]) for n in range(len(TRANSACTION)))
+        id, *orders = (messages.transaction.text(name, number) for name in TRANSACTION)
         transaction = dict(zip(TRANSACTION, (id, *(_order(order) for order in orders)), strict=True))
         has_transaction = self._text("transaction") is not None
         return self._row("message") | {
