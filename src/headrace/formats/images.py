@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -56,9 +56,28 @@ class Image:
         kept = carried(absent, names)
         return image if kept is None else image.only(kept[present].reshape(-1))
 
-    def with_values(self, values: pa.StringArray) -> Image:
-        """The same image with other values."""
-        return replace(self, values=values)
+    def spelled(
+        self,
+        structure: Array,
+        tables: Sequence[Mapping[str, int]],
+        spellings: Mapping[int, Callable[[pa.StringArray], pa.StringArray]],
+    ) -> Image:
+        """The image with other texts for the values of some columns.
+
+        Args:
+            structure, tables: as for `codes`.
+            spellings: what makes the texts, by what `tables` says of a column.
+        """
+        if not any(tables):
+            return self
+        codes, numbers, texts, count = self.codes(structure, tables), self.entries.values.copy(), [self.values], 0
+        for code, spell in spellings.items():
+            at = np.flatnonzero(codes == code)
+            if at.size:
+                texts.append(spell(self.values.take(pa.array(numbers[at]))))
+                numbers[at] = len(self.values) + count + np.arange(at.size)
+                count += at.size
+        return replace(self, entries=self.entries._replace(values=numbers), values=pa.concat_arrays(texts))
 
     def only(self, kept: Array) -> Image:
         """The image with some of its entries: a mask over them."""

@@ -106,6 +106,8 @@ class _Layout:
     def add(self, node: int, column: pa.Array, level: int = 0) -> int:
         """The number of the column's node."""
         self.depth = max(self.depth, level + 1)
+        if not len(column):
+            return self._line(NOTHING, 0)
         if pa.types.is_dictionary(column.type):
             if column.null_count:
                 # Nulls are the values' own, so that only one place says them.
@@ -194,7 +196,7 @@ class _Layout:
 
     def _number(self, values: pa.Array | Array) -> int:
         if isinstance(values, pa.Array):
-            values = values.fill_null(0).to_numpy(zero_copy_only=False)
+            values = (values.fill_null(0) if values.null_count else values).to_numpy(zero_copy_only=False)
         begin = self._numbers_end
         self._numbers.append(np.asarray(values, np.int64))
         self._numbers_end += len(values)

@@ -100,6 +100,11 @@ class CanalEncoder(Codec):
     def __init__(self, facts: Facts, writing: Writing) -> None:
         self._writing, self._known = writing, Structures(facts)
         self._structures = [_Structure.of(schema, writing) for schema in self._known.all]
+        self._spellings = list(dict.fromkeys(s for known in self._structures for s in known.spellings.values()))
+        self._spelled_as = [
+            {name: self._spellings.index(spelling) + 1 for name, spelling in known.spellings.items()}
+            for known in self._structures
+        ]
 
     def feed(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """The messages of rows, in their order."""
@@ -153,23 +158,7 @@ class CanalEncoder(Codec):
 
     def _spelled(self, image: Image, structure: Array) -> Image:
         """The image with the texts that Canal writes."""
-        if not any(known.spellings for known in self._structures) or not len(image.values):
-            return image
-        entries = image.entries
-        names = image.names.dictionary_encode()
-        codes = names.indices.to_numpy(zero_copy_only=False)[entries.names]
-        words = {name: code for code, name in enumerate(names.dictionary.to_pylist())}
-        of = np.repeat(structure, np.diff(entries.offsets))
-        values = image.values
-        for number in np.unique(structure[structure >= 0]):
-            for name, spelling in self._structures[number].spellings.items():
-                here = entries.values[(of == number) & (codes == words.get(name, -1))]
-                if here.size:
-                    mask = np.zeros(len(values), bool)
-                    mask[here] = True
-                    picked = values.filter(pa.array(mask))
-                    values = pc.replace_with_mask(values, pa.array(mask), spelling.wire(picked))
-        return image.with_values(values)
+        return image.spelled(structure, self._spelled_as, dict(enumerate((s.wire for s in self._spellings), 1)))
 
     def _of_structures(self, name: str, structure: Array) -> pa.StringArray:
         texts = pa.array([getattr(known, name) for known in self._structures], pa.string())

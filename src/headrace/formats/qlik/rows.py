@@ -163,10 +163,8 @@ class DataRows:
         numbered = self.facts.texts("changeSequence")
         if numbered.null_count:
             missing = pa.array(self.streamed)
-            own = pc.replace_with_mask(
-                pa.nulls(rows.num_rows, pa.string()), missing, counter.sequences(rows.filter(missing))
-            )
-            numbered = pc.coalesce(numbered, own)
+            own = counter.sequences(rows.select(["position", "table"]).filter(missing))
+            numbered = first_of(numbered, pc.replace_with_mask(pa.nulls(rows.num_rows, pa.string()), missing, own))
         found = {
             "changeSequence": numbered,
             "timestamp": clock(rows.column("event_time")),

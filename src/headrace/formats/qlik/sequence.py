@@ -7,6 +7,8 @@ the messages of a table by it gives the source's order, and since a batch has wh
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -70,5 +72,10 @@ def commit_digits(commit: str) -> str:
             f"The position '{commit}' of a change can't be written as a number.",
             remedy="Write commits in hexadecimal digits, or with 16 letters at most.",
         ) from error
-    width = max(COMMIT, len(str(base ** len(word))))
-    return f"{number:0{width}}"
+    return str(number).zfill(_width(base, len(word)))
+
+
+@cache
+def _width(base: int, size: int) -> int:
+    """How many digits such numbers are written with."""
+    return max(COMMIT, len(str(base**size)))

@@ -118,16 +118,7 @@ class SharePlexEncoder(Codec):
 
     def _spelled(self, image: Image, structure: Array) -> Image:
         """The image with the texts of Oracle: `T` between day and clock, bytes as hex."""
-        if not any(self._spellings):
-            return image
-        codes, values = image.codes(structure, self._spellings), image.values
-        for code, spell in ((_TIMESTAMP, _with_t), (_BYTES, _as_hex)):
-            here = image.entries.values[codes == code]
-            if here.size:
-                mask = np.zeros(len(values), bool)
-                mask[here] = True
-                values = pc.replace_with_mask(values, pa.array(mask), spell(values.filter(pa.array(mask))))
-        return image.with_values(values)
+        return image.spelled(structure, self._spellings, {_TIMESTAMP: _with_t, _BYTES: _as_hex})
 
     def _meta(self, rows: pa.RecordBatch) -> pa.StringArray:
         transaction, facts = rows.column("transaction"), SourceFacts(rows)
