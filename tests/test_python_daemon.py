@@ -9,7 +9,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tests.waiting import PATIENCE
+
+from headrace.python_daemon import FORMATS, loads_formats
 
 SPEC = importlib.util.find_spec("pyspark")
 assert SPEC and SPEC.origin
@@ -67,11 +70,27 @@ def test_formats_are_loaded_before_workers_are_forked() -> None:
     program = (
         "import os; from headrace.python_daemon import load_formats; load_formats('canal_json,unknown');"
         "from headrace.formats.canal.encode import CanalEncoder; from headrace.wire import tape_kernels as t;"
-        "loaded = [k for k in vars(t).values() if getattr(k, 'nopython_signatures', None)]; child = os.fork();"
+        "loaded = [k for k in vars(t).values() if getattr(getattr(k, 'made', 0), 'nopython_signatures', 0)];"
+        "child = os.fork();"
         "from headrace.formats.kernels import compile_all; child or compile_all(['canal_json']); child or os._exit(0);"
         "print(len(loaded) > 0, os.waitpid(child, 0)[1])"
     )
     assert found(program) == "True 0"
+
+
+@pytest.mark.parametrize(
+    ("formats", "module", "loads"),
+    [
+        ("canal_json", "pyspark.worker", True),
+        ("canal_json", "pyspark.sql.worker.create_data_source", False),
+        ("", "pyspark.worker", False),
+    ],
+)
+def test_only_what_runs_tasks_loads_formats(
+    formats: str, module: str, loads: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(FORMATS, formats)
+    assert loads_formats([module]) == loads
 
 
 def test_a_format_that_can_not_be_loaded_stops_no_worker() -> None:

@@ -52,14 +52,38 @@ def kernel(function: F) -> F:
     The function may not allocate: numba's counting of references is off (`_nrt`), without which a kernel of many small
     functions takes five to seven times as long. Integer overflow wraps, and a division by zero gives what C gives.
     """
-    numba = _numba()
-    if numba is None:
-        return _interpreted(function)
-    from headrace.wire.kernel_files import KernelFiles
+    return cast(F, _Kernel(function))
 
-    made = numba.njit(nogil=True, error_model="numpy", _nrt=False)(function)
-    made._cache = KernelFiles(function, folders())
-    return cast(F, made)
+
+class _Kernel:
+    """A function that numba sees when it is called, or when a kernel that calls it is compiled.
+
+    So a process that imports formats and only plans does not load numba.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        functools.update_wrapper(self, function)
+        self._function = function
+
+    def __call__(self, *arguments: Any) -> Any:
+        return self.made(*arguments)
+
+    @functools.cached_property
+    def made(self) -> Any:
+        """What runs: numba's function, or plain Python without it."""
+        numba = _numba()
+        if numba is None:
+            return _interpreted(self._function)
+        from headrace.wire.kernel_files import KernelFiles
+
+        made = numba.njit(nogil=True, error_model="numpy", _nrt=False)(self._function)
+        made._cache = KernelFiles(self._function, folders())
+        return made
+
+    @property
+    def _numba_type_(self) -> Any:
+        """What numba takes it for where a kernel calls it."""
+        return self.made._numba_type_
 
 
 def is_compiled() -> bool:

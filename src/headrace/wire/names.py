@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,22 +31,27 @@ class Names:
     """
 
     def __init__(self, groups: Sequence[Sequence[str]]) -> None:
-        texts = [name.encode(errors="surrogatepass") for group in groups for name in group]
-        sizes = np.array([len(text) for text in texts], np.int32)
-        slots = np.full(1 << max(2, (2 * len(texts)).bit_length()), -1, np.int32)
+        self._groups = groups
         self.width = max((len(group) for group in groups), default=0)
         self.count = len(groups)
-        self.table = NameTable(
+
+    @cached_property
+    def table(self) -> NameTable:
+        """What kernels take, made when it is first asked for: a process that only plans loads no kernel."""
+        texts = [name.encode(errors="surrogatepass") for group in self._groups for name in group]
+        sizes = np.array([len(text) for text in texts], np.int32)
+        table = NameTable(
             as_data(b"".join(texts)),
             np.concatenate([np.zeros(1, np.int32), np.cumsum(sizes)[:-1].astype(np.int32)])
             if texts
             else np.zeros(0, np.int32),
             sizes,
-            np.array([number for number, group in enumerate(groups) for _ in group], np.int32),
-            np.array([place for group in groups for place in range(len(group))], np.int32),
-            slots,
+            np.array([number for number, group in enumerate(self._groups) for _ in group], np.int32),
+            np.array([place for group in self._groups for place in range(len(group))], np.int32),
+            np.full(1 << max(2, (2 * len(texts)).bit_length()), -1, np.int32),
         )
-        _insert_all(self.table)
+        _insert_all(table)
+        return table
 
 
 def as_data(text: bytes) -> Array:

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.changes.constant import constant
 from headrace.formats.announced import Announcer
 from headrace.formats.canal.message import DATA, FIELDS, Messages
 from headrace.formats.canal.others import other_row
@@ -39,7 +40,7 @@ from headrace.wire.spans import Array
 from headrace.wire.tape import Tape
 from headrace.wire.typed import integers
 
-_CODES = pa.array(list(DATA.values()), pa.string())
+_CODES = constant(list(DATA.values()))
 _C, _U, _D, _R = (list(DATA.values()).index(op) for op in "cudr")
 NO_BYTES = "A column of bytes holds a character that stands for none."
 MISFIT = "A value of column '{}' does not fit its type {}."

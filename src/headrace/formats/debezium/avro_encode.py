@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.changes.constant import constant
 from headrace.errors import FormatError
 from headrace.formats.codec import MESSAGES, Codec
 from headrace.formats.debezium.connect_fields import Opening, with_schema
@@ -29,7 +30,7 @@ from headrace.wire.json_writer import to_text
 from headrace.wire.spans import Array
 
 # Headers whose value is a key, which no Avro converter writes as Avro: they have its payload alone.
-_KEY_HEADERS = pa.array(["__debezium.newkey", "__debezium.oldkey"], pa.string())
+_KEY_HEADERS = constant(["__debezium.newkey", "__debezium.oldkey"])
 _PAYLOAD = b',"payload":'
 
 

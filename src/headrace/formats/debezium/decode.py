@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.changes.constant import constant
 from headrace.formats.announced import Announcer
 from headrace.formats.change_columns import schema_ids
 from headrace.formats.codec import Codec, all_rows, change_batch, change_schema, kafka_batch
@@ -32,7 +33,7 @@ from headrace.wire.spans import Array
 from headrace.wire.typed import TypedColumn
 
 _D, _T = OPERATIONS.index("d"), OPERATIONS.index("t")
-_CODES = pa.array(ROW_OPERATIONS, pa.string())
+_CODES = constant(ROW_OPERATIONS)
 
 
 class DebeziumDecoder(Codec):

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.changes.constant import constant
 from headrace.formats.debezium.written import Spelled, Structure, columns_of, equal_values, typed_texts
 from headrace.formats.images import carried
 from headrace.wire.json_columns import JsonColumns
@@ -17,7 +18,7 @@ from headrace.wire.spans import Array
 
 DATA = ("r", "c", "u", "d", "t")
 MOVED_FROM, MOVED_TO = 5, 6
-LETTERS = pa.array([*DATA, "d", "c"])
+LETTERS = constant([*DATA, "d", "c"])
 """The operations of events by number: those of rows, and the two of a changed key."""
 READ, CREATE, UPDATE, DELETE, TRUNCATE = range(5)
 HAS_BEFORE, HAS_AFTER = (UPDATE, DELETE, MOVED_FROM), (READ, CREATE, UPDATE, MOVED_TO)

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.changes import TableSchema
+from headrace.changes.constant import constant
 from headrace.formats.announced import Announcer
 from headrace.formats.change_columns import origin_columns, schema_ids, snapshot_column, transaction_column
 from headrace.formats.codec import Codec, all_rows, change_batch, change_schema, kafka_batch
@@ -34,7 +35,7 @@ from headrace.wire.arrays import map_array, offsets_of
 from headrace.wire.json_writer import string_lists
 from headrace.wire.spans import Array
 
-_OPS = pa.array([code or None for code in CODES], pa.string())
+_OPS = constant([code or None for code in CODES])
 _C, _U, _D, _R, _DDL = range(5)
 _KINDS = np.array([kind_of(name) for name in SOURCE_TYPES])
 UNREADABLE = "The value of column '{}' is not what its type in the record says."

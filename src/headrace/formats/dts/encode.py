@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.changes import TableId
+from headrace.changes.constant import constant
 from headrace.formats.change_messages import (
     ROWS,
     Structures,
@@ -41,7 +42,7 @@ _OPERATIONS = {
     "c": "INSERT", "u": "UPDATE", "d": "DELETE", "r": "INIT", "t": "DDL", "schema": "DDL", "begin": "BEGIN",
     "end": "COMMIT", "heartbeat": "HEARTBEAT",
 }  # fmt: skip
-_TAKEN = pa.array(list(_OPERATIONS))
+_TAKEN = constant(list(_OPERATIONS))
 _OPERATION = np.array([OPERATIONS.index(name) for name in _OPERATIONS.values()])
 _CHECKPOINT, _COMMAND = OPERATIONS.index("CHECKPOINT"), OPERATIONS.index("COMMAND")
 _OLD, _NEW = ("u", "d"), ("c", "u", "r")

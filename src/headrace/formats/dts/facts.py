@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.changes.constant import constant
 from headrace.formats.dts.record import FIELD, Records
 from headrace.formats.dts.schema import OPERATIONS, SOURCE_TYPES
 from headrace.wire.arrays import joined_maps, map_array, map_of, offsets_of
@@ -21,7 +22,7 @@ MORE_FACTS = ("operation", "sourceTimestamp", "bornTimestamp", "processTimestamp
 
 _CONNECTORS = np.array(["" if name == "OTHER" else name.lower() for name in SOURCE_TYPES])
 _CHECKPOINT = OPERATIONS.index("CHECKPOINT")
-_OWN = pa.array([*FACTS[1:], *MORE_FACTS])
+_OWN = constant([*FACTS[1:], *MORE_FACTS])
 
 
 def source_column(records: Records, rows: Array, present: Array, second: Array, told: Array) -> pa.MapArray:

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.changes.constant import constant
 from headrace.formats.change_messages import ROWS
 from headrace.formats.dts.facts import FACTS, MORE_FACTS
 from headrace.formats.dts.schema import SOURCE_TYPES
@@ -18,7 +19,7 @@ from headrace.wire.spans import Array
 
 _KEY, _CONNECTOR = "pk_uk_info", "connector"
 _FIELDS = frozenset((*FACTS, *MORE_FACTS))
-_TYPES = pa.array([name.lower() for name in SOURCE_TYPES])
+_TYPES = constant([name.lower() for name in SOURCE_TYPES])
 
 
 def tags_column(rows: pa.RecordBatch, source: SourceFacts, keys: pa.StringArray, source_type: Array) -> pa.MapArray:

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.changes import Column, TableSchema
+from headrace.changes.constant import constant
 from headrace.formats.dts.schema import Branch
 from headrace.formats.dts.types import number_of
 from headrace.formats.dts.values import NOT_FINITE, is_day
@@ -39,9 +40,9 @@ _IS_CODE = {
     for letters in (*_LETTERS, "DTlizy", "".join(_OBJECTS))
 }
 """For some letters, which codes are theirs; the last is that of a value without a text."""
-_OBJECT_NAMES = pa.array([_OBJECTS.get(letter, "") for letter in _LETTERS])
+_OBJECT_NAMES = constant([_OBJECTS.get(letter, "") for letter in _LETTERS])
 _YEAR = re.compile(r"\s*[+-]?[0-9]{1,10}\s*")
-_NO_TEXTS = pa.array([], pa.string())
+_NO_TEXTS = constant([])
 _NULL = -1
 _MOST_SECONDS = 9_223_372_036_853
 

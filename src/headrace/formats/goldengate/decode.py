@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.changes.constant import constant
 from headrace.formats.change_columns import origin_columns, transaction_column
 from headrace.formats.codec import Codec, all_rows, change_batch, change_schema, kafka_batch
 from headrace.formats.given_tables import Given, KnownTables, image_columns
@@ -18,7 +19,7 @@ from headrace.wire.arrays import map_of
 from headrace.wire.spans import Array
 from headrace.wire.typed import instants
 
-_CODES = pa.array(list(OPERATIONS.values()), pa.string())
+_CODES = constant(list(OPERATIONS.values()))
 _C, _U, _D = range(3)
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.changes.constant import constant
 from headrace.formats.change_columns import origin_columns, snapshot_column, table_column, transaction_column
 from headrace.formats.codec import Codec, all_rows, change_batch, change_schema, kafka_batch
 from headrace.formats.given_tables import Given, KnownTables, image_columns
@@ -18,7 +19,7 @@ from headrace.wire.arrays import map_of
 from headrace.wire.spans import Array
 from headrace.wire.typed import integers
 
-_CODES = pa.array(list(DATA.values()), pa.string())
+_CODES = constant(list(DATA.values()))
 _C, _U, _D, _R = (list(DATA.values()).index(op) for op in "cudr")
 _MOST = 2**63 - 2
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.changes import TableSchema
+from headrace.changes.constant import constant
 from headrace.formats.announced import Announcer
 from headrace.formats.change_columns import (
     origin_columns,
@@ -35,7 +36,7 @@ from headrace.wire.spans import Array
 from headrace.wire.tape import Tape
 from headrace.wire.typed import instants, integers
 
-_CODES = pa.array(list(OPERATIONS.values()), pa.string())
+_CODES = constant(list(OPERATIONS.values()))
 _FACTS = ("changeSequence", "streamPosition", "transactionLastEvent", "externalSchemaId")
 
 

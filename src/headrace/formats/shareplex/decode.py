@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.changes.constant import constant
 from headrace.formats.change_columns import origin_columns, transaction_column
 from headrace.formats.codec import Codec, all_rows, change_batch, change_schema, kafka_batch
 from headrace.formats.given_tables import Given, KnownTables, image_columns, misfit
@@ -18,7 +19,7 @@ from headrace.formats.shareplex.others import other_row
 from headrace.wire.arrays import map_of
 from headrace.wire.spans import Array
 
-_CODES = pa.array(["c", "u", "d", None, "u"], pa.string())
+_CODES = constant(["c", "u", "d", None, "u"])
 """Operations by the place of a kind; the first half of an update gives no row."""
 
 

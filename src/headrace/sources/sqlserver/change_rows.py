@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.changes import TableSchema
+from headrace.changes.constant import constant
 from headrace.changes.key_text import key_texts
 from headrace.errors import CaptureError
 from headrace.sources.change_tables import lsn
@@ -29,7 +30,7 @@ from headrace.sources.sqlserver.types import TEXT_NAMES
 CONNECTOR = "sqlserver"
 _HEADER = 5
 _DELETE, _INSERT, _OLD, _NEW = 1, 2, 3, 4
-_OPS = pa.array([None, "d", "c", None, "u"], pa.string())
+_OPS = constant([None, "d", "c", None, "u"])
 
 
 class ChangeReader:
