@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import pickle
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,18 +17,21 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
+import pyarrow as pa
 import yaml
 from tests.search.database import SALT, SIGNALS, Database
 from tests.search.drawn import AdHoc, Alter, Batch, Capture, Clean, Commit, Drain, Off, On, Once, Pipeline, Restart
 from tests.search.model import ENDS, Difference, compare
 
+from headrace.changes import TableSchema
 from headrace.errors import HeadraceError
 from headrace.options import as_text
 from headrace.pipeline.ending import DatabasesEnding
 from headrace.pipeline.model import Model, read_model
 from headrace.sources.databases import Databases
+from headrace.sources.messages import Messages
 from headrace.sources.offset import Offset
-from headrace.sources.reader import ChangeStreamReader
+from headrace.sources.reader import ChangeStreamReader, SlicePartition
 
 _ENDLESS = 300
 DRIVERS = {"sqlserver": "emulator", "db2": "db2-emulator", "oracle": "oracle-emulator"}
@@ -38,7 +41,10 @@ _COLUMN_OPTIONS = {
     "cut": "column.truncate.to.2.chars",
     "hashed": "column.mask.hash.v2.SHA-256",
 }
+MESSAGES = Messages.named("debezium_json", {"topic_prefix": "search"})
 Rows = list[dict[str, Any]]
+Task = tuple[list[pa.RecordBatch], list[TableSchema]]
+"""What a task read, and the structures that its slices say."""
 
 
 @dataclass
@@ -134,6 +140,7 @@ class Driver:
         self.sinks = [Sink(kind) for kind in pipeline.sinks]
         sink = {"type": "memory", "name": str(folder)}
         self.model: Model = read_model(write_file(pipeline, database, folder, [sink]))
+        self.databases = Databases(self.model.source)
         self.offsets: list[Any] = []
         self.done = 0
         self.begun: int | None = None
@@ -154,6 +161,12 @@ class Driver:
         if len(self.offsets) > self.done:
             self._run(Batch())
         return self.reader
+
+    def structures(self, piece: SlicePartition) -> list[TableSchema]:
+        """The structures that the rows of a task follow, where they are known before it runs."""
+        if not self.databases.knows_structures:
+            return []
+        return [schema for name, slice in piece.slices for schema in self.databases.structures_in(name, slice)]
 
     def stop(self) -> None:
         """The process ends."""
@@ -188,13 +201,18 @@ class Driver:
         _die(step, "planned")
         copy: ChangeStreamReader = pickle.loads(pickle.dumps(reader))
         rows: Rows = []
+        tasks: list[Task] = []
         for partition in reader.partitions(start, self.offsets[number]):
             piece = pickle.loads(pickle.dumps(partition))
-            first = _read(copy, piece) if step.twice else None
-            found = _read(copy, piece)
+            first = _rows(copy.read(piece)) if step.twice else None
+            batches = list(copy.read(piece))
+            found = _rows(batches)
             if first is not None:
                 _require_same(first, found)
             rows += found
+            tasks.append((batches, self.structures(piece)))
+        if self.databases.knows_structures:
+            _require_same_messages(tasks)
         for place, sink in enumerate(self.sinks, 1):
             sink.write(number, rows)
             _die(step, f"written {place}")
@@ -313,8 +331,21 @@ def _die(step: Batch, at: str) -> None:
         raise Crashed(at)
 
 
-def _read(reader: ChangeStreamReader, piece: Any) -> Rows:
-    return [row for batch in reader.read(piece) for row in batch.to_pylist()]
+def _rows(batches: Iterable[pa.RecordBatch]) -> Rows:
+    return [row for batch in batches for row in batch.to_pylist()]
+
+
+def _require_same_messages(tasks: Sequence[Task]) -> None:
+    """Workers that know what their slices say give the messages that are made where the whole batch is known."""
+    texts = {row["table_schema"] for batches, _ in tasks for row in _rows(batches)} - {None}
+    of_batch = [TableSchema.from_text(text) for text in texts]
+    for batches, structures in tasks:
+        try:
+            same = _rows(MESSAGES.of(batches, structures)) == _rows(MESSAGES.of(batches, of_batch))
+        except HeadraceError as error:
+            raise Difference(f"messages can't be made: {error.message}") from error
+        if not same:
+            raise Difference("messages are others where they are made by the workers that read")
 
 
 def _require_same(first: Rows, second: Rows) -> None:
