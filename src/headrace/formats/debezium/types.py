@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from headrace.changes import Column, LogicalType, TableId, TableSchema
 from headrace.formats.debezium import values as texts
 from headrace.formats.debezium.values import Spelling
+from headrace.formats.debezium.wire_types import CONNECT_DECIMAL, TIME_UNITS, VARIABLE_DECIMAL, XML
 from headrace.wire.canonical_exact import MOST_DIGITS
 from headrace.wire.json_writer import to_text
 
@@ -19,26 +20,19 @@ _INTEGERS = ("int8", "int16", "int32", "int64")
 _CONNECT = "org.apache.kafka.connect.data."
 _TIME = "io.debezium.time."
 _MOMENTS = {
-    f"{_TIME}Time": ("time", 3),
-    f"{_TIME}MicroTime": ("time", 6),
-    f"{_TIME}NanoTime": ("time", 9),
-    f"{_CONNECT}Time": ("time", 3),
-    f"{_TIME}Timestamp": ("timestamp", 3),
-    f"{_TIME}MicroTimestamp": ("timestamp", 6),
-    f"{_TIME}NanoTimestamp": ("timestamp", 9),
-    f"{_CONNECT}Timestamp": ("timestamp", 3),
+    name: (kind, digits)
+    for digits, *names in TIME_UNITS.values()
+    for kind, name in zip(("time", "timestamp"), names, strict=True)
 }
 """Counts of time by the name of their schema: what they count, and in which unit."""
 _DATES = (f"{_TIME}Date", f"{_CONNECT}Date")
 _ISO = {f"{_TIME}IsoDate": "date", f"{_TIME}IsoTime": "time", f"{_TIME}IsoTimestamp": "timestamp"}
 _NAMED = {
     "io.debezium.data.Json": "json",
-    "io.debezium.data.Xml": "xml",
+    XML: "xml",
     "io.debezium.data.Uuid": "uuid",
     f"{_TIME}Interval": "interval",
 }
-_DECIMAL = f"{_CONNECT}Decimal"
-_VARIABLE = "io.debezium.data.VariableScaleDecimal"
 _STRUCTURED = {
     f"{_TIME}StructuredDate": "date",
     f"{_TIME}StructuredTime": "time",
@@ -73,9 +67,9 @@ def field_text(field: Mapping[str, Any], known: LogicalType | None = None, binar
         ValueError: it is no Connect schema.
     """
     connect, name = field.get("type"), field.get("name")
-    if name == _DECIMAL:
+    if name == CONNECT_DECIMAL:
         return _decimal(field.get("parameters") or {})
-    if name == _VARIABLE:
+    if name == VARIABLE_DECIMAL:
         return FieldText(LogicalType("decimal"), Spelling(texts.VARIABLE_DECIMAL))
     if name in _DATES:
         return FieldText(LogicalType("date"), Spelling(texts.DATE))

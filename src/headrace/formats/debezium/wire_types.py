@@ -280,7 +280,7 @@ def _time(column: Column, modes: ValueModes) -> WireType:
     unit = _unit(column, modes, of_day=True)
     if unit == "iso":
         return _iso("io.debezium.time.IsoTime")
-    digits, name, _ = _UNITS[unit]
+    digits, name, _ = TIME_UNITS[unit]
     bits = 32 if digits == 3 else 64
     return WireType(f"int{bits}", lambda text: counts.of_time(text, digits), TIME, digits, bits, name)
 
@@ -289,13 +289,13 @@ def _timestamp(column: Column, modes: ValueModes) -> WireType:
     unit = _unit(column, modes, of_day=False)
     if unit == "iso":
         return _iso("io.debezium.time.IsoTimestamp")
-    digits, _, name = _UNITS[unit]
+    digits, _, name = TIME_UNITS[unit]
     return WireType(
         "int64", lambda text: counts.of_timestamp(text, digits), MOMENT, digits, semantic=name, limited=digits == 9
     )
 
 
-_UNITS = {
+TIME_UNITS = {
     "connect": (3, "org.apache.kafka.connect.data.Time", "org.apache.kafka.connect.data.Timestamp"),
     "ms": (3, "io.debezium.time.Time", "io.debezium.time.Timestamp"),
     "us": (6, "io.debezium.time.MicroTime", "io.debezium.time.MicroTimestamp"),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,6 +11,7 @@ from headrace.formats.dts.record import FIELD, Records
 from headrace.formats.dts.schema import OPERATIONS, SOURCE_TYPES
 from headrace.wire.arrays import joined_maps, map_array, map_of, offsets_of
 from headrace.wire.json_exact import NULL
+from headrace.wire.json_writer import to_text
 from headrace.wire.spans import Array
 
 FACTS = ("connector", "version", "id", "sourcePosition", "safeSourcePosition")
@@ -68,7 +67,7 @@ def _tags(records: Records, rows: Array) -> tuple[pa.MapArray, pa.StringArray]:
     for number in np.unique(row[own]):
         here = slice(int(members.offsets[number]), int(members.offsets[number + 1]))
         pairs = dict(zip(names[here].to_pylist(), values[here].to_pylist(), strict=True))
-        hidden[number] = json.dumps(pairs, ensure_ascii=False, separators=(",", ":"))
+        hidden[number] = to_text(pairs)
     return found, pa.array(hidden, pa.string())
 
 
@@ -102,5 +101,5 @@ def _process_timestamps(records: Records, rows: Array) -> pa.StringArray:
     found: list[str | None] = [None] * rows.size
     for row in np.flatnonzero(records.tape.kinds(at) != NULL):
         items = records.tape.items(at[row : row + 1])[1]
-        found[row] = json.dumps(records.tape.numbers(items).tolist(), separators=(",", ":"))
+        found[row] = to_text(records.tape.numbers(items).tolist())
     return pa.array(found, pa.string())

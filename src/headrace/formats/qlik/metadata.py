@@ -43,16 +43,8 @@ _TYPES = {
 }
 _LARGE = frozenset(("BLOB", "CLOB", "NCLOB"))
 _NAMES = {
-    "boolean": "BOOLEAN",
-    "int8": "INT1",
-    "int16": "INT2",
-    "int32": "INT4",
-    "int64": "INT8",
-    "uint64": "UINT8",
-    "float32": "REAL4",
-    "float64": "REAL8",
+    **{kind: name for name, kind in reversed(_TYPES.items())},
     "decimal": "NUMERIC",
-    "date": "DATE",
     "time": "TIME",
     "timestamp": "DATETIME",
     "instant": "DATETIME",

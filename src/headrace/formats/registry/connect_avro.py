@@ -16,6 +16,7 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 from headrace.errors import FormatError
+from headrace.wire.json_writer import to_text
 
 _INTEGERS = {"int": "int32", "long": "int64"}
 _SAME = frozenset(("float", "double", "boolean", "string", "bytes"))
@@ -52,7 +53,7 @@ class WriterSchema:
     @cached_property
     def connect_text(self) -> str:
         """The Connect schema as one line of JSON."""
-        return json.dumps(self.connect, separators=(",", ":"), ensure_ascii=False)
+        return to_text(self.connect)
 
     @property
     def fields(self) -> Mapping[str, Mapping[str, Any]]:
@@ -235,7 +236,7 @@ def avro_schema(connect: Mapping[str, Any]) -> Any:
 
 def avro_text(connect: Mapping[str, Any]) -> str:
     """`avro_schema` as one line of JSON."""
-    return json.dumps(avro_schema(connect), separators=(",", ":"), ensure_ascii=False)
+    return to_text(avro_schema(connect))
 
 
 class _Writing:
