@@ -16,7 +16,7 @@ from headrace.formats.debezium.decode import DebeziumDecoder
 from headrace.formats.debezium.encode import DebeziumEncoder
 from headrace.formats.debezium.format import DebeziumJson
 from headrace.formats.debezium.options import OPTIONS
-from headrace.formats.registry.client import REGISTRY_OPTIONS, Registry, registry_of, schema_given
+from headrace.formats.registry.client import REGISTRY_OPTIONS, Registry, avro_given, registry_of
 from headrace.formats.registry.framing import FRAMING
 from headrace.formats.registry.schemas import SchemaSource
 from headrace.formats.registry.subjects import Subject, Subjects
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 def _given_schema(side: str) -> Option:
     return Option(
         f"{side}_schema",
-        schema_given,
+        avro_given,
         f"Framing `none`: the Avro schema of all {side}s, as JSON. Without it the only schema of `registry` is meant, "
         "where that has one."
         if side == "value"

@@ -1,4 +1,4 @@
-"""The source block of each connector, as data: which facts it has, and what its topics are made of.
+"""The connectors, as data: which facts the source block of each has, and what its topics are made of.
 
 A row's `source['connector']` says which connector wrote it, in Debezium's spelling. A row of another connector, or of
 none, has the block that all connectors share, and nothing is invented for it.
@@ -13,8 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.changes import TableId
-from headrace.formats.debezium.connect_fields import plain, struct
+from headrace.formats.debezium.connect_fields import plain
 
 OLD, SECOND, THIRD, NEWEST = 1, 2, 3, 4
 """Generations, in order: shapes 1.7, 2.3, 3.0 and 3."""
@@ -69,7 +68,7 @@ class Connector:
 
 
 _LSN = (Fact("change_lsn"), Fact("commit_lsn"))
-_DOCUMENTED_ORACLE = (
+DOCUMENTED_ORACLE = (
     Fact("txId"),
     Fact("scn"),
     Fact("commit_scn"),
@@ -78,10 +77,11 @@ _DOCUMENTED_ORACLE = (
     Fact("redo_thread", "int32"),
     Fact("user_name"),
 )
+"""Oracle's facts in the short block of its documented row events."""
 _ORACLE = (
-    *_DOCUMENTED_ORACLE[:3],
+    *DOCUMENTED_ORACLE[:3],
     Fact("lcr_position"),
-    *_DOCUMENTED_ORACLE[3:],
+    *DOCUMENTED_ORACLE[3:],
     Fact("redo_sql", since=THIRD),
     Fact("row_id", since=THIRD),
     Fact("commit_ts_ms", "int64", since=NEWEST),
@@ -110,114 +110,3 @@ POSTGRESQL = Connector(
     database_in_topic=False,
 )
 CONNECTORS = (OTHER, SQLSERVER, ORACLE, DB2, MYSQL, MARIADB, POSTGRESQL)
-
-
-@dataclass(frozen=True)
-class Block:
-    """A source block of one generation.
-
-    Args:
-        connector: whose.
-        generation: 1 to 4.
-        fine_times: whether `ts_us` and `ts_ns` stand beside `ts_ms`.
-        marks: the values that the schema allows for `snapshot`.
-        prefix: the server's logical name.
-        version: the version, where the row does not come from an event that says another.
-        always: the version that stands in it whatever the rows say; None for the other.
-        schema_version: the version of the block's schema, if it has one.
-        named_schema: whether the block has the field `schema`.
-        documented: whether it is the short one of Oracle's documented row events of generation 2.3, which leaves out
-            the database and the table.
-    """
-
-    connector: Connector
-    generation: int
-    fine_times: bool
-    marks: str
-    prefix: str
-    version: str
-    always: str | None
-    schema_version: int | None
-    named_schema: bool
-    documented: bool = False
-
-    @property
-    def flag(self) -> bool:
-        """Whether `snapshot` is true or false, and a transaction is written only where there is one."""
-        return self.generation == SECOND and (self.connector.flag or self.documented)
-
-    @property
-    def marks_three(self) -> bool:
-        """Whether `snapshot` knows three marks only, as the old generations."""
-        return self.generation <= SECOND
-
-    @property
-    def facts(self) -> tuple[Fact, ...]:
-        """The connector's own facts in this generation."""
-        if self.documented:
-            return _DOCUMENTED_ORACLE
-        return tuple(fact for fact in self.connector.facts if fact.since <= self.generation)
-
-    def schema(self) -> dict[str, Any]:
-        """The Connect schema of the block, as the field `source`."""
-        name = f"{self.connector.namespace}.Source"
-        return struct(self._fields(), optional=False, name=name, version=self.schema_version, field="source")
-
-    def _fields(self) -> list[dict[str, Any]]:
-        facts = [fact.schema() for fact in self.facts]
-        if self.documented:
-            return [
-                plain("string", "version", optional=True),
-                plain("string", "name"),
-                plain("int64", "ts_ms", optional=True),
-                *facts,
-                plain("boolean", "snapshot", optional=True),
-            ]
-        snapshot: dict[str, Any] = {
-            "type": "string",
-            "optional": True,
-            "name": "io.debezium.data.Enum",
-            "version": 1,
-            "parameters": {"allowed": self.marks},
-            "default": "false",
-            "field": "snapshot",
-        }
-        if self.flag:
-            snapshot = {"type": "boolean", "optional": True, "default": False, "field": "snapshot"}
-        sure = bool(self.connector.name)
-        return [
-            plain("string", "version"),
-            plain("string", "connector", optional=not sure),
-            plain("string", "name"),
-            plain("int64", "ts_ms"),
-            snapshot,
-            plain("string", "db"),
-            *([] if self.flag else [plain("string", "sequence", optional=True)]),
-            *([plain("int64", name, optional=True) for name in ("ts_us", "ts_ns")] if self.fine_times else []),
-            *([plain("string", "schema", optional=not sure)] if self.named_schema else []),
-            plain("string", "table", optional=self.connector.schema is not True),
-            *facts,
-        ]
-
-
-@dataclass(frozen=True)
-class Forms:
-    """All source blocks that one encode can write; a row's form is the number of its block.
-
-    Args:
-        blocks: those of `CONNECTORS`, in their order, then the further ones.
-    """
-
-    blocks: tuple[Block, ...]
-
-    def number(self, connector: str | None, table: TableId) -> int:
-        """The form of a row."""
-        number = _NUMBERS.get(connector or "", 0)
-        for other in range(len(CONNECTORS), len(self.blocks)):
-            block = self.blocks[other]
-            if number and block.connector is CONNECTORS[number]:
-                return other if (not table.database if block.documented else table.schema) else number
-        return number
-
-
-_NUMBERS = {connector.name: number for number, connector in enumerate(CONNECTORS)}

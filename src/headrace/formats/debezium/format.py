@@ -8,6 +8,7 @@ from dataclasses import replace
 from headrace.changes import TableId
 from headrace.errors import OptionError
 from headrace.formats.codec import ArrowFormat, Facts, Look
+from headrace.formats.debezium.blocks import Forms
 from headrace.formats.debezium.connect_fields import Opening, with_schema
 from headrace.formats.debezium.connectors import CONNECTORS, OTHER
 from headrace.formats.debezium.decode import DebeziumDecoder
@@ -90,7 +91,7 @@ class DebeziumJson(ArrowFormat):
         writing = Writing(
             topics=topics(settings, shape),
             shape=shape,
-            forms=shape.forms(prefix, settings["connector_version"]),
+            forms=Forms.of(shape, prefix, settings["connector_version"]),
             modes=replace(value_modes(settings), float_texts=float_texts),
             schema_names=settings["schema_name_adjustment_mode"] or shape.schema_names,
             rules=field_rules(settings, shape),

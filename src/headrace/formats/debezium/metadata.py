@@ -14,8 +14,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from headrace.formats.change_messages import quoted
+from headrace.formats.debezium.blocks import Block
 from headrace.formats.debezium.connect_fields import Opening, listed, plain, struct
-from headrace.formats.debezium.connectors import Block
 from headrace.formats.debezium.shapes import Shape
 from headrace.formats.debezium.table_texts import Writing
 from headrace.wire.json_writer import to_text
@@ -100,11 +100,11 @@ class Metadata:
             "ddl": row["source"].get("ddl"),
             "tableChanges": self._changes(row, table),
         }
-        schema = schema_change_value(self._shape, block)
+        schema = schema_change_value(block)
         value = f'{{"source":{source},' + _text(_shaped(schema | {"fields": schema["fields"][1:]}, parts))[1:]
         return self._message(
             self._topics.schema_changes,
-            (schema_change_key(self._shape, block), _text({"databaseName": table.get("database") or ""})),
+            (schema_change_key(block), _text({"databaseName": table.get("database") or ""})),
             (to_text(schema), value),
             self._position(row, table),
         )
@@ -192,15 +192,15 @@ def _named(shape: Shape, fields: list[dict[str, Any]], name: str, **more: Any) -
 
 
 @functools.cache
-def schema_change_key(shape: Shape, source: Block) -> str:
+def schema_change_key(source: Block) -> str:
     """The Connect schema of a schema change's key."""
-    return to_text(_named(shape, [plain("string", "databaseName")], f"{_last(source)}.SchemaChangeKey"))
+    return to_text(_named(source.shape, [plain("string", "databaseName")], f"{_last(source)}.SchemaChangeKey"))
 
 
 @functools.cache
-def schema_change_value(shape: Shape, source: Block) -> dict[str, Any]:
+def schema_change_value(source: Block) -> dict[str, Any]:
     """The Connect schema of a schema change."""
-    text, number, flag = "string", "int32", "boolean"
+    shape, text, number, flag = source.shape, "string", "int32", "boolean"
     column = [
         plain(text, "name"),
         plain(number, "jdbcType"),

@@ -10,17 +10,7 @@ import re
 from dataclasses import dataclass, replace
 
 from headrace.changes import TableId
-from headrace.formats.debezium.connectors import (
-    CONNECTORS,
-    NEWEST,
-    OLD,
-    ORACLE,
-    SECOND,
-    THIRD,
-    Block,
-    Connector,
-    Forms,
-)  # fmt: skip
+from headrace.formats.debezium.connectors import NEWEST, OLD, SECOND, THIRD
 
 _INVALID_TOPIC = re.compile(r"[^a-zA-Z0-9._-]")
 
@@ -75,46 +65,6 @@ class Shape:
         """
         parts = (prefix, table.database if self.database_in_topic and database else "", table.schema, table.name)
         return valid_topic(delimiter.join(part for part in parts if part))
-
-    def block(
-        self,
-        connector: Connector,
-        prefix: str,
-        version: str | None = None,
-        *,
-        named_schema: bool | None = None,
-        documented: bool = False,
-    ) -> Block:
-        """The source block of a connector.
-
-        Args:
-            prefix: the server's logical name.
-            version: the version that stands in it whatever the rows say.
-            named_schema: whether a table without a schema by nature has one all the same.
-            documented: whether it is the short one (see `Block`).
-        """
-        return Block(
-            connector=connector,
-            generation=self.generation,
-            fine_times=self.fine_times,
-            marks=self.snapshot_marks,
-            prefix=prefix,
-            version=(connector.version if self.generation == SECOND else None) or self.connector_version,
-            always=version,
-            schema_version=self.source_version,
-            named_schema=connector.schema is not False if named_schema is None else named_schema,
-            documented=documented,
-        )
-
-    def forms(self, prefix: str, version: str | None) -> Forms:
-        """All source blocks of this generation."""
-        made = [self.block(connector, prefix, version) for connector in CONNECTORS]
-        # Not so in these databases, but a transform may have named a schema: then it is said.
-        bare = [connector for connector in CONNECTORS if connector.schema is False]
-        made += [self.block(connector, prefix, version, named_schema=True) for connector in bare]
-        if self.generation == SECOND:
-            made.append(self.block(ORACLE, prefix, version, documented=True))
-        return Forms(tuple(made))
 
 
 def valid_topic(name: str) -> str:

@@ -10,7 +10,8 @@ import pyarrow.compute as pc
 
 from headrace.changes import TableId
 from headrace.formats.change_messages import counted, quoted
-from headrace.formats.debezium.connectors import Block, Fact
+from headrace.formats.debezium.blocks import Block
+from headrace.formats.debezium.connectors import Fact
 from headrace.wire.json_columns import QUOTED, WHOLE, JsonColumn, JsonColumns
 from headrace.wire.json_rows import Cells
 from headrace.wire.json_writer import Part
@@ -93,7 +94,7 @@ class SourceBlocks:
         parts += [',"snapshot":', self._mark(rows.column("snapshot")), ',"db":', tables.part(0, nullable=False)]
         if not block.flag:
             parts += [',"sequence":', Part(sequence, quoted=True)]
-        if block.fine_times:
+        if block.shape.fine_times:
             parts += [',"ts_us":', Part(moments.cast(pa.int64())), ',"ts_ns":', Part(nanoseconds(moments))]
         if block.named_schema:
             parts += [',"schema":', tables.part(1, nullable=block.connector.schema is None)]

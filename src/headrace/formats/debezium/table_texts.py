@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from headrace.changes import TableId, TableSchema
 from headrace.errors import OptionError
 from headrace.formats.change_messages import quoted
+from headrace.formats.debezium.blocks import Block, Forms
 from headrace.formats.debezium.connect_fields import Opening
 from headrace.formats.debezium.connect_schemas import FieldRules, adjusted, envelope_fields
-from headrace.formats.debezium.connectors import Block, Forms
 from headrace.formats.debezium.shapes import Shape
 from headrace.formats.debezium.topics import Topics
 from headrace.formats.debezium.wire_types import ValueModes
@@ -122,7 +122,7 @@ class TableTexts:
             key = ("", f",{quoted(field[0])}:{quoted(field[1])}}}")
         if writing.value_schemas:
             always, seldom = (
-                opening(_envelope(structure.row_schema, base, block, writing.shape, transaction=transaction))
+                opening(_envelope(structure.row_schema, base, block, transaction=transaction))
                 for transaction in (True, not block.flag)
             )
             values = (always + value, seldom + value)
@@ -134,8 +134,9 @@ class TableTexts:
         return cls(topic, values, key, header, base)
 
 
-def _envelope(cut: tuple[str, str], base: str, block: Block, shape: Shape, *, transaction: bool) -> str:
+def _envelope(cut: tuple[str, str], base: str, block: Block, *, transaction: bool) -> str:
     """The schema of a value."""
+    shape = block.shape
     row, end = f"{cut[0]}{base}", cut[1].removesuffix("}")
     rest = ",".join(to_text(field) for field in envelope_fields(shape, transaction=transaction))
     version = f',"version":{shape.envelope_version}' if shape.envelope_version is not None else ""

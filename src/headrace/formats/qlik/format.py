@@ -23,7 +23,7 @@ from headrace.formats.qlik.message import json_messages
 from headrace.formats.qlik.metadata import MAGIC, Metadata, message_of_bytes, metadata_of, read_metadata
 from headrace.formats.qlik.rows import Writing
 from headrace.formats.qlik.structures import Reading
-from headrace.formats.registry.client import REGISTRY_OPTIONS, Registry, registry_of, schema_given
+from headrace.formats.registry.client import REGISTRY_OPTIONS, Registry, avro_given, registry_of
 from headrace.formats.registry.framing import FRAMING
 from headrace.formats.registry.schemas import SchemaSource
 from headrace.options import OTHER_NAMES, Option
@@ -277,7 +277,7 @@ class QlikAvro(QlikFormat):
         FRAMING,
         Option(
             "value_schema",
-            schema_given,
+            avro_given,
             "Framing `none`: the Avro schema of all values that have no envelope, as JSON.",
             default=None,
         ),

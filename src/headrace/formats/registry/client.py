@@ -298,7 +298,7 @@ def _id(given: Any) -> str:
     raise ValueError(f"{given!r} is no schema id: ids are numbers or GUIDs")
 
 
-def schema_given(given: Any) -> str:
+def avro_given(given: Any) -> str:
     """Read an option that holds an Avro schema, as JSON text or parsed JSON."""
     text = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
     try:
