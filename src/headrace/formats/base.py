@@ -81,6 +81,8 @@ class Format(ABC):
     """What decoding can give."""
     writes: ClassVar[frozenset[Feature]] = frozenset()
     """What encoding can say; the rest is lost on the way into this format."""
+    numbered: ClassVar[bool] = False
+    """Whether messages say a serial number, which a change has as `source['id']`."""
 
     def __init__(self, options: Options) -> None:
         self.settings = options

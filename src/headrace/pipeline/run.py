@@ -406,8 +406,12 @@ class RunningPipeline:
         register(self._spark)
         reader = self._spark.readStream.format(f"{self._model.source_type}_cdc")
         given = {name: as_text(value) for name, value in self._model.source_options.items() if value is not None}
-        cores = {"parallelism": str(self._spark.sparkContext.defaultParallelism)}
-        return reader.options(**given, **cores, **self._fusing.options).load()
+        numbered = any(target.format is not None and target.format.numbered for target in self._model.targets)
+        own = {
+            "parallelism": str(self._spark.sparkContext.defaultParallelism),
+            "serialNumbers": str(numbered).lower(),
+        }
+        return reader.options(**given, **own, **self._fusing.options).load()
 
     def _reads_live_tables(self, batch: int) -> bool:
         """Whether a batch holds rows of a snapshot: it ends in one, or the batch before did."""

@@ -34,11 +34,14 @@ class Slice:
         kind: what `Source.read` has to do (a source's own word, such as `snapshot` or `stream`).
         details: JSON values only.
         weight: which share of a task's work it is expected to be; those of light slices are read by one task.
+        tables: the tables (`schema.name`) that its rows are of; null where that is not known. The slices of a batch
+            that hold rows of one table are planned in the order of these rows.
     """
 
     kind: str
     details: dict[str, Any]
     weight: float = 1.0
+    tables: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)

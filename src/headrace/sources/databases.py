@@ -19,6 +19,7 @@ from headrace.errors import PositionMismatch
 from headrace.sources.base import ONE_CHUNK, Limit, Slice, Source
 from headrace.sources.health import Health
 from headrace.sources.offset import VERSION, Offset
+from headrace.sources.serial_numbers import next_batch
 from headrace.sources.unmatched import Unmatched, gone_table, require_matched
 
 Heads = Mapping[str, str]
@@ -31,9 +32,12 @@ class Offsets:
 
     Args:
         databases: the offset of each database, by its name.
+        batch: the number of the batch that ends here (`sources.serial_numbers`), greater than that of every batch
+            before; 0 where an earlier release planned it.
     """
 
     databases: Mapping[str, Offset] = field(default_factory=dict)
+    batch: int = 0
 
     def of(self, database: str) -> Offset:
         """One database's offset; before its first batch where it is not among them."""
@@ -42,7 +46,7 @@ class Offsets:
     def to_json(self) -> dict[str, Any]:
         """JSON values."""
         parts = {name: offset.to_json() for name, offset in sorted(self.databases.items()) if not offset.is_nothing}
-        return {"version": VERSION, "databases": parts}
+        return {"version": VERSION, "databases": parts, **({"batch": self.batch} if self.batch else {})}
 
     def to_text(self) -> str:
         """The JSON on one line."""
@@ -61,7 +65,7 @@ class Offsets:
                 f"{VERSION}.",
                 remedy="Use the release that wrote it, or start with a new checkpoint.",
             )
-        return cls({name: Offset.from_json(part) for name, part in data["databases"].items()})
+        return cls({name: Offset.from_json(part) for name, part in data["databases"].items()}, data.get("batch", 0))
 
     def reached(self, heads: Heads) -> bool:
         """Whether everything is delivered up to these commits, and no snapshot is running.
@@ -176,7 +180,7 @@ class Databases:
         if goal is not None and not any(ends[name].brings_more_than(start.of(name)) for name in ends):
             return start
         # A database that is no longer named keeps its place, in case it comes back.
-        return Offsets({**start.databases, **ends})
+        return Offsets({**start.databases, **ends}, next_batch(start.batch, now))
 
     def finished(self, offsets: Offsets, heads: Heads, now: dt.datetime, restarted: Collection[str] = ()) -> bool:
         """Whether a run that should end at these commits is there: all is delivered up to them, and planning the next

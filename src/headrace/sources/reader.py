@@ -16,6 +16,7 @@ import importlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -28,15 +29,26 @@ from headrace.options import Option, parse_options
 from headrace.sources.base import Limit, Slice, Source
 from headrace.sources.databases import Databases, Heads, Offsets
 from headrace.sources.messages import Messages
+from headrace.sources.serial_numbers import numbered, shares
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
 
 _SPARK_OPTIONS = frozenset(("path",))
-_FORMAT, _COUNTS, _LINES, _PARALLELISM = "format", "counts", "lines", "parallelism"
+_FORMAT, _COUNTS, _LINES = "format", "counts", "lines"
 _PARALLEL = Option(
-    _PARALLELISM, int, "By how many tasks the tables of a range of commits are read at the most.", minimum=1
+    "parallelism",
+    int,
+    "By how many tasks the tables of a range of commits are read at the most.",
+    default=None,
+    minimum=1,
+)
+_NUMBERS = Option(
+    "serial_numbers",
+    bool,
+    "Whether each change has a serial number in `source['id']`, as messages of Canal and DTS say it.",
+    default=False,
 )
 _EVERYTHING = Limit(commits=2**31 - 1, chunks=2**31 - 1)
 _NOMINAL_ROWS = 1_000_000
@@ -98,6 +110,10 @@ def source_named(name: str, options: dict[str, Any]) -> Source:
     return kind(parse_options(kind.options, options, owner=f"source '{name}'", ignore=ignore))
 
 
+def _of_reader(name: str) -> bool:
+    return name.replace("_", "").lower() in ("parallelism", "serialnumbers")
+
+
 def _of_format(name: str) -> bool:
     return name.lower() == _FORMAT or name.lower().startswith(f"{_FORMAT}.")
 
@@ -111,33 +127,37 @@ class Reading:
         options: its options.
         messages: what its workers make of change rows; None where they give these.
         parallelism: by how many tasks light slices are read that together are the work of one.
+        serial_numbers: whether each change has a serial number (`sources.serial_numbers`).
     """
 
     source: str
     options: Mapping[str, Any]
     messages: Messages | None = None
     parallelism: int = 1
+    serial_numbers: bool = False
 
     @classmethod
     def of(cls, source: str, options: Mapping[str, Any], /) -> Reading:
         """From the options of a reader: the source's own, `parallelism` (else the cores of the machine that plans),
-        `format`, and the format's as `format.<option>`.
+        `serialNumbers`, `format`, and the format's as `format.<option>`.
 
         Raises:
             OptionError: the format is unknown, can't be encoded by workers, or one of its options is malformed.
         """
         own = {name: value for name, value in options.items() if not _of_format(name)}
         named = {name.lower(): value for name, value in options.items() if _of_format(name)}
-        given = next((own.pop(name) for name in list(own) if name.lower() == _PARALLELISM), os.cpu_count() or 1)
-        parallelism = parse_options((_PARALLEL,), {_PARALLELISM: given}, owner=f"source '{source}'")[_PARALLELISM]
+        ours = {name: own.pop(name) for name in list(own) if _of_reader(name)}
+        settings = parse_options((_PARALLEL, _NUMBERS), ours, owner=f"source '{source}'")
+        parallelism, numbers = settings["parallelism"] or os.cpu_count() or 1, settings["serial_numbers"]
         if not named:
-            return cls(source, own, None, parallelism)
+            return cls(source, own, None, parallelism, numbers)
         format = named.pop(_FORMAT, None)
         if format is None:
             raise OptionError(f"Option '{next(iter(named))}' needs the option 'format'.", remedy="Name the format.")
-        settings = {name[len(_FORMAT) + 1 :]: value for name, value in named.items()}
-        counted, lines = (settings.pop(name, "") == "true" for name in (_COUNTS, _LINES))
-        return cls(source, own, Messages.named(format, settings, counted=counted, lines=lines), parallelism)
+        of_format = {name[len(_FORMAT) + 1 :]: value for name, value in named.items()}
+        counted, lines = (of_format.pop(name, "") == "true" for name in (_COUNTS, _LINES))
+        messages = Messages.named(format, of_format, counted=counted, lines=lines)
+        return cls(source, own, messages, parallelism, numbers or messages.format.numbered)
 
     @property
     def ddl(self) -> str:
@@ -165,13 +185,15 @@ def tasks(slices: Sequence[tuple[str, Slice]], parallelism: int) -> list[list[tu
 
 @dataclass
 class SlicePartition(InputPartition):
-    """Slices of a batch, as Spark sends them to a task, each with its database."""
+    """Slices of a batch as Spark sends them to a task, each with its database, and the serial numbers of their rows."""
 
     slices: tuple[tuple[str, Slice], ...]
+    numbers: tuple[range, ...]
 
-    def __init__(self, slices: Sequence[tuple[str, Slice]]) -> None:
+    def __init__(self, slices: Sequence[tuple[str, Slice]], numbers: Sequence[range]) -> None:
         super().__init__(slices)
         self.slices = tuple(slices)
+        self.numbers = tuple(numbers)
 
 
 class ChangeStreamReader(DataSourceStreamReader, _DRAINING):  # type: ignore[misc]
@@ -185,6 +207,7 @@ class ChangeStreamReader(DataSourceStreamReader, _DRAINING):  # type: ignore[mis
     def __init__(self, name: str, options: Mapping[str, Any]) -> None:
         reading = Reading.of(name, options)
         self._messages, self._parallelism = reading.messages, reading.parallelism
+        self._serial_numbers = reading.serial_numbers
         self._databases = Databases(source_named(name, dict(reading.options)))
         if self._messages is not None and not self._databases.knows_structures:
             raise OptionError(
@@ -226,17 +249,22 @@ class ChangeStreamReader(DataSourceStreamReader, _DRAINING):  # type: ignore[mis
         first, last = Offsets.from_json(start), Offsets.from_json(end)
         self._last = last
         slices = self._databases.plan(first, last)
-        return [SlicePartition(task) for task in tasks(slices, self._parallelism)]
+        numbers = iter(shares(slices, last.batch))
+        return [SlicePartition(task, list(islice(numbers, len(task)))) for task in tasks(slices, self._parallelism)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task, or what is made of them."""
         assert isinstance(partition, SlicePartition)
-        rows = (batch for name, slice in partition.slices for batch in self._databases.read(name, slice))
+        rows = chain.from_iterable(map(self._rows, partition.slices, partition.numbers))
         if self._messages is None:
             yield from rows
             return
         known = [schema for name, slice in partition.slices for schema in self._databases.structures_in(name, slice)]
         yield from self._messages.of(rows, known)
+
+    def _rows(self, piece: tuple[str, Slice], numbers: range) -> Iterator[pa.RecordBatch]:
+        rows = self._databases.read(*piece)
+        return numbered(rows, numbers) if self._serial_numbers else rows
 
     def commit(self, end: dict[str, Any]) -> None:
         """The batch that ends here rests in the sinks. Spark says so one batch late, and not at all when idle."""

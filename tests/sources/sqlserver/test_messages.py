@@ -105,7 +105,7 @@ def test_messages_and_counts_are_those_of_the_change_rows(shop: Shop, format: st
     options = options_of(
         shop, provide_transaction_metadata=transactions, max_commits_per_trigger="20", commits_per_slice="8"
     )
-    plain = ChangeStreamReader("sqlserver", options)
+    plain = ChangeStreamReader("sqlserver", {**options, "serialNumbers": str(arrow_format(format).numbered)})
     of_format = {f"format.{name}": value for name, value in OPTIONS.get(format, {}).items()}
     fused = ChangeStreamReader("sqlserver", {**options, "format": format, "format.counts": "true", **of_format})
     found = 0

@@ -40,6 +40,10 @@ class CanalJson(ArrowFormat):
     Structures are announced by a `schema` row before the first message that has them, in each task and for each topic
     and partition, unless `schema` is given.
 
+    Encoding: `id` is that of the message a row came from, and of captured rows their serial number (`source['id']`),
+    which pipelines and readers of messages ask the source for, and other readers with `serialNumbers`; else 0. Sorting
+    the messages of a table by it gives the order of the source.
+
     Ordering: the offset, then the place in the message. Idempotence: the message alone decides its rows. Process:
     executors; nothing is asked when `decode` is called.
 
@@ -47,6 +51,7 @@ class CanalJson(ArrowFormat):
     """
 
     name = "canal_json"
+    numbered = True
     options = (
         *COMMON,
         Option(

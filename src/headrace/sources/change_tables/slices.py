@@ -47,13 +47,15 @@ def notices_slice(notices: Sequence[dict[str, Any]], end: Offset) -> Slice:
 
 def snapshot_slice(table: CapturedTable, chunk: Chunk, end: Offset) -> Slice:
     """The task that reads one chunk."""
-    return Slice(SNAPSHOT, {**table.to_json(), "chunk": asdict(chunk), "capture_time": time_text(end.capture_time)})
+    details = {**table.to_json(), "chunk": asdict(chunk), "capture_time": time_text(end.capture_time)}
+    return Slice(SNAPSHOT, details, tables=(chunk.table,))
 
 
 def session_slice(pieces: Sequence[tuple[CapturedTable, Chunk]], end: Offset) -> Slice:
     """The task that reads all tables in one session."""
     tables = [{**table.to_json(), "chunk": asdict(chunk)} for table, chunk in pieces]
-    return Slice(SESSION, {"tables": tables, "capture_time": time_text(end.capture_time)})
+    details = {"tables": tables, "capture_time": time_text(end.capture_time)}
+    return Slice(SESSION, details, tables=tuple(chunk.table for _, chunk in pieces))
 
 
 def incremental_slice(table: CapturedTable, chunk: ad_hoc.Chunk, end: Offset) -> Slice:
@@ -66,6 +68,7 @@ def incremental_slice(table: CapturedTable, chunk: ad_hoc.Chunk, end: Offset) ->
             "commit": end.commit,
             "capture_time": time_text(end.capture_time),
         },
+        tables=(chunk.table,),
     )
 
 
@@ -78,6 +81,7 @@ def stream_slice(window: Window, end: Offset, *, first: bool, weight: float) -> 
         STREAM,
         {**_window(window), "capture_time": time_text(end.capture_time), "zone": end.clock, "first": first},
         weight,
+        (window.table.id.path,),
     )
 
 
@@ -90,6 +94,7 @@ def transactions_slice(windows: Sequence[Window], end: Offset) -> Slice:
             "capture_time": time_text(end.capture_time),
             "zone": end.clock,
         },
+        tables=tuple(window.table.id.path for window in windows),
     )
 
 

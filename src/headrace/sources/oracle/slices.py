@@ -53,12 +53,13 @@ _LOG = logging.getLogger("headrace.sources")
 
 def mine_slice(range: Range, tables: Sequence[str], mark: Sequence[str]) -> Slice:
     """The task that mines a range; it gives no rows."""
-    return Slice(MINE, {"range": [range.low, range.high], "tables": list(tables), "mark": list(mark)})
+    return Slice(MINE, {"range": [range.low, range.high], "tables": list(tables), "mark": list(mark)}, tables=())
 
 
 def snapshot_slice(table: Mapping[str, Any], chunk: Chunk, end: Offset) -> Slice:
     """The task that reads one chunk."""
-    return Slice(SNAPSHOT, {**table, "chunk": asdict(chunk), "capture_time": _time_text(end.capture_time)})
+    details = {**table, "chunk": asdict(chunk), "capture_time": _time_text(end.capture_time)}
+    return Slice(SNAPSHOT, details, tables=(chunk.table,))
 
 
 def empty_slice(table: Mapping[str, Any], position: Position, end: Offset) -> Slice:
@@ -75,7 +76,7 @@ def asked_slice(table: Mapping[str, Any], chunk: ad_hoc.Chunk, end: Offset) -> S
         "commit": end.commit,
         "capture_time": _time_text(end.capture_time),
     }
-    return Slice(ASKED, details)
+    return Slice(ASKED, details, tables=(chunk.table,))
 
 
 def gaps_slice(database: str, end: Offset) -> Slice:

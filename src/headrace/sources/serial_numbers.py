@@ -1,0 +1,110 @@
+"""Serial numbers of captured changes, for formats whose messages carry one (`source['id']`).
+
+A number says the batch and the place in it, and needs no count of what other tasks read. The batch's number stands in
+its end offset, so that a replay gives the same numbers; it is the time of planning in seconds, or one more than that of
+the batch before, so that numbers also grow where a pipeline begins with a new checkpoint. A batch has 2^32 numbers,
+which are shared out to its slices when it is planned; a slice numbers its rows in their order.
+
+Sorting the changes of one table by their numbers gives the order of the source. Changes of several tables have
+different numbers too, unless a slice has more rows than its own share. All fit in 63 bits, until 2088.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.errors import CaptureError
+from headrace.sources.base import Slice
+from headrace.wire.arrays import map_array, offsets_of
+
+FACT = "id"
+"""The name of a number in `source`."""
+_BITS = 32
+_BEGIN = dt.datetime(2020, 1, 1, tzinfo=dt.UTC)
+
+
+def next_batch(before: int, now: dt.datetime) -> int:
+    """The number of the batch that is planned now.
+
+    Args:
+        before: that of the batch before.
+        now: the time.
+    """
+    return max(before + 1, int((now - _BEGIN).total_seconds()))
+
+
+def shares(slices: Sequence[tuple[str, Slice]], batch: int) -> list[range]:
+    """The numbers of each slice's rows.
+
+    Slices with rows of the same table have numbers one behind the other, in the order given. Others may stand side by
+    side: each begins in the first half of what they share, and may go on to its end.
+
+    Args:
+        slices: of a batch, each with its database.
+        batch: its number.
+    """
+    layers = _layers(slices)
+    room = (1 << _BITS) // (max(layers, default=0) + 1)
+    beside, begun = Counter(layers), Counter[int]()
+    found = []
+    for layer in layers:
+        first = (batch << _BITS) + layer * room
+        found.append(range(first + begun[layer] * (room // (2 * beside[layer])), first + room))
+        begun[layer] += 1
+    return found
+
+
+def _layers(slices: Sequence[tuple[str, Slice]]) -> list[int]:
+    """How many slices have to come before each one."""
+    found: list[int] = []
+    last: dict[tuple[str, str], int] = {}
+    # All tables are behind this one.
+    floor = 0
+    for database, piece in slices:
+        if piece.tables is None:
+            found.append(max(found, default=-1) + 1)
+            floor = found[-1] + 1
+            continue
+        tables = [(database, table) for table in piece.tables]
+        found.append(max([floor, *(last[table] + 1 for table in tables if table in last)]))
+        last |= dict.fromkeys(tables, found[-1])
+    return found
+
+
+def numbered(batches: Iterable[pa.RecordBatch], numbers: range) -> Iterator[pa.RecordBatch]:
+    """The change rows of a slice with their numbers.
+
+    Raises:
+        CaptureError: there are more rows than numbers.
+    """
+    for batch in batches:
+        taken, numbers = numbers[: batch.num_rows], numbers[batch.num_rows :]
+        if len(taken) < batch.num_rows:
+            raise CaptureError(
+                "The changes that one task reads are more than the serial numbers it has.",
+                remedy="Set commits_per_slice higher, so that the batch has fewer tasks with more numbers each.",
+            )
+        place = batch.schema.get_field_index("source")
+        yield batch.set_column(place, batch.schema.field(place), _with_numbers(batch.column(place), taken))
+
+
+def _with_numbers(source: pa.MapArray, numbers: range) -> pa.MapArray:
+    """The facts of rows, and the number of each behind them."""
+    ends = source.offsets.to_numpy()
+    begin, count = int(ends[0]), int(ends[-1] - ends[0])
+    offsets = offsets_of(np.diff(ends) + 1)
+    entries = np.arange(count + len(numbers))
+    is_number = np.zeros(entries.size, bool)
+    is_number[offsets[1:] - 1] = True
+    picked = np.cumsum(~is_number) - 1
+    picked[is_number] = count + np.arange(len(numbers))
+    texts = pa.array(np.arange(numbers.start, numbers.stop)).cast(pa.string())
+    values = pa.concat_arrays([source.items.slice(begin, count), texts]).take(pa.array(picked))
+    picked[is_number] = count
+    names = pa.concat_arrays([source.keys.slice(begin, count), pa.array([FACT])]).take(pa.array(picked))
+    return map_array(offsets, names, values).cast(source.type)
