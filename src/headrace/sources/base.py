@@ -99,7 +99,9 @@ class Source(ABC):
         """
 
     def structures(self, offset: Offset) -> Sequence[TableSchema]:
-        """The structures that rows before `offset` had, as far as it tells. Runs in the driver; asks nobody."""
+        """The structures that rows before `offset` had, as far as it tells; those of a table oldest first. Runs in the
+        driver; asks nobody.
+        """
         return ()
 
     def unmatched(self, offset: Offset) -> Sequence[Unmatched]:

@@ -20,6 +20,7 @@ from headrace.sources.base import ONE_CHUNK, Limit, Slice, Source
 from headrace.sources.health import Health
 from headrace.sources.offset import VERSION, Offset
 from headrace.sources.serial_numbers import next_batch
+from headrace.sources.table_versions import next_versions, versions_of
 from headrace.sources.unmatched import Unmatched, gone_table, require_matched
 
 Heads = Mapping[str, str]
@@ -169,7 +170,11 @@ class Databases:
                 such a run.
         """
         ends = {
-            name: source.advance(start.of(name), replace(limit, upto=(goal or {}).get(name, limit.upto)), now)
+            name: _counting_versions(
+                source,
+                start.of(name),
+                source.advance(start.of(name), replace(limit, upto=(goal or {}).get(name, limit.upto)), now),
+            )
             for name, source in self._sources.items()
         }
         if not self._matched:
@@ -215,6 +220,16 @@ class Databases:
             for slice in source.plan(start.of(name), end.of(name))
         ]
 
+    def versions(self, end: Offsets) -> dict[str, int]:
+        """The versions of the structures that the rows of the batch may follow that ends here, by their fingerprints;
+        without first ones.
+        """
+        found: dict[str, int] = {}
+        for name, source in self._sources.items():
+            if end.of(name).versions:
+                found |= versions_of(end.of(name).versions, source.structures(end.of(name)))
+        return found
+
     def read(self, database: str, slice: Slice) -> Iterator[pa.RecordBatch]:
         """The rows of one slice."""
         yield from self._sources[database].read(slice)
@@ -232,3 +247,10 @@ class Databases:
         """Everything up to here rests in all sinks."""
         for name, source in self._sources.items():
             source.acknowledge(offsets.of(name))
+
+
+def _counting_versions(source: Source, start: Offset, end: Offset) -> Offset:
+    """The end of a batch, with the versions of its structures."""
+    if end.structures == start.structures:
+        return end if end.versions == start.versions else replace(end, versions=start.versions)
+    return replace(end, versions=next_versions(start.versions, source.structures(start), source.structures(end)))

@@ -107,6 +107,7 @@ class Offset:
         log: what a source that reads the database's own log has to know of it besides `commit`, in the source's words
             (JSON values).
         reads: how many times tables were read again.
+        versions: how often the structures of tables changed (`headrace.sources.table_versions`).
     """
 
     source: str = ""
@@ -124,6 +125,7 @@ class Offset:
     uncaptured: Mapping[str, str] = field(default_factory=dict)
     log: Mapping[str, Any] = field(default_factory=dict)
     reads: int = 0
+    versions: Mapping[str, tuple[int, str]] = field(default_factory=dict)
 
     @classmethod
     def nothing(cls) -> Offset:
@@ -200,6 +202,7 @@ class Offset:
             **({"uncaptured": dict(sorted(self.uncaptured.items()))} if self.uncaptured else {}),
             **({"log": dict(self.log)} if self.log else {}),
             **({"reads": self.reads} if self.reads else {}),
+            **({"versions": {path: list(of) for path, of in sorted(self.versions.items())}} if self.versions else {}),
         }
 
     def to_text(self) -> str:
@@ -235,6 +238,7 @@ class Offset:
             uncaptured=data.get("uncaptured", {}),
             log=data.get("log", {}),
             reads=data.get("reads", 0),
+            versions={path: (number, id) for path, (number, id) in data.get("versions", {}).items()},
         )
 
 

@@ -30,6 +30,7 @@ from headrace.sources.base import Limit, Slice, Source
 from headrace.sources.databases import Databases, Heads, Offsets
 from headrace.sources.messages import Messages
 from headrace.sources.serial_numbers import numbered, shares
+from headrace.sources.table_versions import with_versions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -185,15 +186,21 @@ def tasks(slices: Sequence[tuple[str, Slice]], parallelism: int) -> list[list[tu
 
 @dataclass
 class SlicePartition(InputPartition):
-    """Slices of a batch as Spark sends them to a task, each with its database, and the serial numbers of their rows."""
+    """Slices of a batch as Spark sends them to a task, each with its database; the serial numbers of their rows, and
+    the versions of structures.
+    """
 
     slices: tuple[tuple[str, Slice], ...]
     numbers: tuple[range, ...]
+    versions: Mapping[str, int]
 
-    def __init__(self, slices: Sequence[tuple[str, Slice]], numbers: Sequence[range]) -> None:
+    def __init__(
+        self, slices: Sequence[tuple[str, Slice]], numbers: Sequence[range], versions: Mapping[str, int]
+    ) -> None:
         super().__init__(slices)
         self.slices = tuple(slices)
         self.numbers = tuple(numbers)
+        self.versions = versions
 
 
 class ChangeStreamReader(DataSourceStreamReader, _DRAINING):  # type: ignore[misc]
@@ -249,13 +256,18 @@ class ChangeStreamReader(DataSourceStreamReader, _DRAINING):  # type: ignore[mis
         first, last = Offsets.from_json(start), Offsets.from_json(end)
         self._last = last
         slices = self._databases.plan(first, last)
-        numbers = iter(shares(slices, last.batch))
-        return [SlicePartition(task, list(islice(numbers, len(task)))) for task in tasks(slices, self._parallelism)]
+        numbers, versions = iter(shares(slices, last.batch)), self._databases.versions(last)
+        return [
+            SlicePartition(task, list(islice(numbers, len(task))), versions)
+            for task in tasks(slices, self._parallelism)
+        ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task, or what is made of them."""
         assert isinstance(partition, SlicePartition)
-        rows = chain.from_iterable(map(self._rows, partition.slices, partition.numbers))
+        rows: Iterator[pa.RecordBatch] = chain.from_iterable(map(self._rows, partition.slices, partition.numbers))
+        if partition.versions:
+            rows = with_versions(rows, partition.versions)
         if self._messages is None:
             yield from rows
             return

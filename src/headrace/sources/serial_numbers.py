@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from headrace.errors import CaptureError
 from headrace.sources.base import Slice
-from headrace.wire.arrays import map_array, offsets_of
+from headrace.sources.rows import with_fact
 
 FACT = "id"
 """The name of a number in `source`."""
@@ -89,22 +89,5 @@ def numbered(batches: Iterable[pa.RecordBatch], numbers: range) -> Iterator[pa.R
                 "The changes that one task reads are more than the serial numbers it has.",
                 remedy="Set commits_per_slice higher, so that the batch has fewer tasks with more numbers each.",
             )
-        place = batch.schema.get_field_index("source")
-        yield batch.set_column(place, batch.schema.field(place), _with_numbers(batch.column(place), taken))
-
-
-def _with_numbers(source: pa.MapArray, numbers: range) -> pa.MapArray:
-    """The facts of rows, and the number of each behind them."""
-    ends = source.offsets.to_numpy()
-    begin, count = int(ends[0]), int(ends[-1] - ends[0])
-    offsets = offsets_of(np.diff(ends) + 1)
-    entries = np.arange(count + len(numbers))
-    is_number = np.zeros(entries.size, bool)
-    is_number[offsets[1:] - 1] = True
-    picked = np.cumsum(~is_number) - 1
-    picked[is_number] = count + np.arange(len(numbers))
-    texts = pa.array(np.arange(numbers.start, numbers.stop)).cast(pa.string())
-    values = pa.concat_arrays([source.items.slice(begin, count), texts]).take(pa.array(picked))
-    picked[is_number] = count
-    names = pa.concat_arrays([source.keys.slice(begin, count), pa.array([FACT])]).take(pa.array(picked))
-    return map_array(offsets, names, values).cast(source.type)
+        texts = pa.array(np.arange(taken.start, taken.stop)).cast(pa.string())
+        yield with_fact(batch, FACT, texts)

@@ -233,7 +233,7 @@ class QlikJson(QlikFormat):
     count the table's changes in it. So rows must come in the order and the partitions in which they were captured or
     decoded; sort and shuffle messages, and not rows. `streamPosition` is the position, `transactionLastEvent` is said
     where captured rows name their transaction. REFRESH messages have no headers but the operation. `tableVersion` is
-    what `source['tableVersion']` of a `schema` row says, else 1.
+    what `source['tableVersion']` of a `schema` row says, else 1; a captured table counts its structures there.
 
     Ordering: `position` is the Kafka offset; Qlik's own order is `source['changeSequence']`, a text of 35 digits.
     Idempotence: messages and metadata alone decide the rows. Process: executors; a batch's metadata messages are

@@ -97,8 +97,9 @@ class ChangeTableSource(Source):
             return [table.newest.schema for table in catalog.values()]
 
     def structures(self, offset: Offset) -> Sequence[TableSchema]:
-        """The newest structure of each table."""
-        return [history.newest.schema for history in histories(offset.structures, self.dialect).values()]
+        """The structures of each table that are still needed, oldest first."""
+        found = histories(offset.structures, self.dialect).values()
+        return [version.table.schema for history in found for version in history.versions]
 
     def unmatched(self, offset: Offset) -> Sequence[Unmatched]:
         """What stands for none of the tables that the catalog showed last, nor for one that was captured before."""

@@ -1,0 +1,94 @@
+"""How often the structure of a captured table has changed: `source['tableVersion']` of `schema` rows, from 2 on.
+
+The count stands in the offset beside the structures, so that a replay says the same. It goes on for a table that is
+captured again after a time without.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.changes import Operation, TableSchema
+from headrace.sources.rows import with_fact
+
+FACT = "tableVersion"
+"""The name of a version in `source`."""
+Versions = Mapping[str, tuple[int, str]]
+"""The version of a table's newest structure, and that structure's fingerprint, by the table (`schema.name`).
+
+A table that is not among them is captured, and has its first one.
+"""
+
+
+def next_versions(versions: Versions, start: Iterable[TableSchema], end: Iterable[TableSchema]) -> Versions:
+    """The versions at the end of a batch.
+
+    Args:
+        versions: those at its start.
+        start: the structures there; those of a table oldest first.
+        end: the structures at the end, in the same way.
+    """
+    before, after, found = _by_table(start), _by_table(end), dict(versions)
+    for table, structures in after.items():
+        if table not in found and table not in before:
+            continue
+        version, last = found.get(table) or (1, before[table][-1])
+        later = _behind(before.get(table, [last]), structures)
+        if later:
+            found[table] = (version + len(later), structures[-1])
+    gone = {table: (1, structures[-1]) for table, structures in before.items() if table not in after}
+    return {**gone, **found}
+
+
+def versions_of(versions: Versions, structures: Iterable[TableSchema]) -> dict[str, int]:
+    """The versions of structures by their fingerprints, without first ones.
+
+    Args:
+        versions: at the end of a batch.
+        structures: those that its rows may follow; those of a table oldest first.
+    """
+    found: dict[str, int] = {}
+    for table, own in _by_table(structures).items():
+        newest, _ = versions.get(table, (1, ""))
+        for back, fingerprint in enumerate(reversed(own)):
+            if newest - back > 1:
+                found.setdefault(fingerprint, newest - back)
+    return found
+
+
+def with_versions(batches: Iterable[pa.RecordBatch], versions: Mapping[str, int]) -> Iterator[pa.RecordBatch]:
+    """Change rows whose `schema` rows say their versions.
+
+    Args:
+        batches: the rows.
+        versions: by the structures' fingerprints.
+    """
+    for batch in batches:
+        if not pc.any(pc.equal(batch.column("op"), Operation.SCHEMA.value)).as_py():
+            yield batch
+            continue
+        told = [
+            versions.get(id) if op == Operation.SCHEMA.value else None
+            for op, id in zip(batch.column("op").to_pylist(), batch.column("schema_id").to_pylist(), strict=True)
+        ]
+        texts = [None if version is None else str(version) for version in told]
+        yield with_fact(batch, FACT, pa.array(texts, pa.string()))
+
+
+def _behind(known: list[str], structures: list[str]) -> list[str]:
+    """Structures without those at their beginning that were known last."""
+    held = next((n for n in range(len(known), 0, -1) if known[-n:] == structures[:n]), 0)
+    return structures[held:]
+
+
+def _by_table(structures: Iterable[TableSchema]) -> dict[str, list[str]]:
+    """The fingerprints of each table's structures; one that only repeats the one before does not count."""
+    found: dict[str, list[str]] = {}
+    for schema in structures:
+        own = found.setdefault(schema.id.path, [])
+        if own[-1:] != [schema.fingerprint]:
+            own.append(schema.fingerprint)
+    return found
