@@ -149,11 +149,13 @@ def avro_written(rows: DataFrame, registry: dict[str, Any]) -> DataFrame:
 
 
 def dts_by_hand(messages: DataFrame, registry: dict[str, Any]) -> DataFrame:
+    import json
+
     from pyspark.sql.avro.functions import from_avro
 
-    from headrace.formats.dts.schema import record_text
+    from headrace.formats.dts.schema import record_schema
 
-    return messages.select(from_avro("value", record_text(), {"mode": "PERMISSIVE"}).alias("row"))
+    return messages.select(from_avro("value", json.dumps(record_schema()), {"mode": "PERMISSIVE"}).alias("row"))
 
 
 def dts_written(rows: DataFrame, registry: dict[str, Any]) -> DataFrame:

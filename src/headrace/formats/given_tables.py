@@ -115,13 +115,17 @@ class KnownTables:
         said = tuple(dict.fromkeys(name for name in json.loads(named or "[]") if name is not None))
         return (said or given.keys or own) if given.messages_first else (given.keys or own or said)
 
-    def schema_ids(self, of: Array) -> pa.StringArray:
-        """The fingerprints of the rows' structures."""
-        return schema_ids([known.schema for known in self.known], of)
+    def columns(self, table: pa.StructArray, newest: ObjectImage, of: Array) -> dict[str, pa.Array]:
+        """The columns that say which table and row changes are of.
 
-    def key_sets(self) -> list[tuple[str, ...]]:
-        """The key columns, by number."""
-        return [known.key_names for known in self.known]
+        Args:
+            table: the tables.
+            newest: the images that hold the key.
+            of: the number in `known` of each row's table.
+        """
+        key, key_text = newest.key([known.key_names for known in self.known], of)
+        ids = schema_ids([known.schema for known in self.known], of)
+        return {"table": table, "key": key, "key_text": key_text, "schema_id": ids}
 
     def spell(self, tape: Tape, objects: Array, of: Array) -> list[Unread]:
         """As `json_images.spell`, by what is known of each object's table."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from enum import IntEnum
 from functools import partial
 from typing import Any
@@ -89,8 +88,3 @@ def record_schema(*, born: bool = True) -> dict[str, Any]:
     if not born:
         record["fields"].pop()
     return record
-
-
-def record_text(*, born: bool = True) -> str:
-    """The schema of a record as JSON text."""
-    return json.dumps(record_schema(born=born), separators=(",", ":"))

@@ -50,7 +50,6 @@ class GoldenGateDecoder(Codec):
         new = np.where(op == _D, nothing, messages.after[rows])
         self._tables.spell(tape, np.concatenate([old, new]), np.tile(known, 2))
         before, after = ObjectImage.of(tape, old), ObjectImage.of(tape, new)
-        key, key_text = after.or_else(before).key(self._tables.key_sets(), known)
         moments = instants(tape, messages.place("op_ts", rows)).values
         tokens = messages.place("tokens", rows)
         tape.compact(tokens)
@@ -61,14 +60,11 @@ class GoldenGateDecoder(Codec):
         )
         columns: dict[str, pa.Array] = {
             **origin_columns(batch, rows),
+            **self._tables.columns(table, after.or_else(before), known),
             "op": _CODES.take(pa.array(op)),
-            "table": table,
-            "key": key,
-            "key_text": key_text,
             "event_time": moments,
             "transaction": transaction_column(facts["xid"]),
             "source": map_of([("connector", pa.repeat("oracle", rows.size)), *facts.items()]),
-            "schema_id": self._tables.schema_ids(known),
         }
         columns |= image_columns({"before": before, "after": after}, self._typed, self.schema, rows, problems)
         return change_batch(columns, self.schema, rows.size)

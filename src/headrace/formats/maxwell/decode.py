@@ -55,7 +55,6 @@ class MaxwellDecoder(Codec):
         laid = old >= 0
         before = ObjectImage.of(tape, np.where((op == _D) | laid, data, nothing), old)
         after = ObjectImage.of(tape, np.where(op == _D, nothing, data))
-        key, key_text = after.or_else(before).key(self._tables.key_sets(), known)
         ts, xid, xoffset = integers(tape, head["ts"]), tape.texts(head["xid"]), integers(tape, head["xoffset"])
         is_time = pc.fill_null(pc.and_(pc.greater_equal(ts, FIRST_SECOND), pc.less_equal(ts, LAST_MS)), False)
         in_time = pc.if_else(is_time, ts, None)
@@ -64,16 +63,13 @@ class MaxwellDecoder(Codec):
         order = pc.add(pc.if_else(counted, xoffset, None), 1)
         columns: dict[str, pa.Array] = {
             **origin_columns(batch, rows),
+            **self._tables.columns(table, after.or_else(before), known),
             "op": _CODES.take(pa.array(op)),
-            "table": table,
-            "key": key,
-            "key_text": key_text,
             "changed": ObjectImage.of(tape, old).names(),
             "event_time": millis.cast(pa.timestamp("ms", "UTC")).cast(pa.timestamp("us", "UTC")),
             "snapshot": snapshot_column(op == _R),
             "transaction": transaction_column(xid, total_order=order),
             "source": self._source(messages, head, is_time),
-            "schema_id": self._tables.schema_ids(known),
         }
         columns |= image_columns({"after": after, "before": before}, self._typed, self.schema, rows, problems)
         return change_batch(columns, self.schema, count)

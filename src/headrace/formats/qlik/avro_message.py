@@ -159,7 +159,7 @@ class AvroReader:
                 found = of_registry.get((side, told))
                 text, which = None, "of the registry"
                 if found is not None:
-                    text, problem = self._source.text(side, told), found.problem or problem
+                    text, problem = found.text, found.problem or problem
             if text is None:
                 met.problems[name] = problem
                 continue

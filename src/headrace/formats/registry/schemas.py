@@ -29,12 +29,13 @@ MOST_HEADS = 20_000
 
 @dataclass(frozen=True)
 class Resolved:
-    """What a head stands for: a schema, or the sentence why there is none.
+    """What a head stands for: a schema and its text, or the sentence why there is none that can be used.
 
     `known` says that this stays so: a schema that is missing may be registered later.
     """
 
     schema: WriterSchema | None
+    text: str | None = None
     problem: str | None = None
     known: bool = True
 
@@ -93,23 +94,16 @@ class SchemaSource:
         if self.framing.is_given(head):
             text, name = self.key if side == "key" else self.value, f"given for the {side}"
         elif ref is None:
-            return Resolved(None, f"The header that names the {side}'s schema holds no id.")
+            return Resolved(None, problem=f"The header that names the {side}'s schema holds no id.")
         else:
             text, name = texts.get(ref), f"of {ref}"
         if text is None:
             problem = f"The schema registry knows no schema {name} (of the {side})."
-            return Resolved(None, problem, known=False)
+            return Resolved(None, problem=problem, known=False)
         try:
-            return Resolved(writer_schema(text))
+            return Resolved(writer_schema(text), text)
         except FormatError as error:
-            return Resolved(None, f"The schema {name} can't be used to read the {side}: {error}")
-
-    def text(self, side: Side, head: bytes) -> str | None:
-        """The text of the schema that a head stands for; None where there is none."""
-        if self.framing.is_given(head):
-            return self.key if side == "key" else self.value
-        ref = self.framing.ref(head)
-        return None if ref is None else self._texts([ref]).get(ref)
+            return Resolved(None, text, f"The schema {name} can't be used to read the {side}: {error}")
 
     def of_batch(self, messages: DataFrame) -> SchemaSource:
         """The same, with the schemas of all messages of a batch in it, so that no task asks the registry.

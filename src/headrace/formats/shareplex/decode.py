@@ -71,7 +71,6 @@ class SharePlexDecoder(Codec):
         before = ObjectImage.of(tape, np.where(kind == OLD, nothing, old))
         after = ObjectImage.of(tape, new, over)
         newest = ObjectImage.of(tape, np.where(kind == D, old, new), over)
-        key, key_text = newest.key(self._tables.key_sets(), known)
         seq, size, trans = messages.numbers("seq", rows), messages.numbers("size", rows), messages.texts("trans", rows)
         facts = {
             "scn": messages.texts("scn", rows),
@@ -82,15 +81,12 @@ class SharePlexDecoder(Codec):
         }
         columns: dict[str, pa.Array] = {
             **origin_columns(batch, rows),
+            **self._tables.columns(table, newest, known),
             "op": _CODES.take(pa.array(kind)),
-            "table": table,
-            "key": key,
-            "key_text": key_text,
             "changed": ObjectImage.of(tape, over).names(),
             "event_time": messages.times.values.take(pa.array(rows)),
             "transaction": transaction_column(trans, pc.or_(trans.is_valid(), seq.is_valid()), total_order=seq),
             "source": map_of([("connector", pa.repeat("oracle", rows.size)), *facts.items()]),
-            "schema_id": self._tables.schema_ids(known),
         }
         if self._typed is not None:
             kinds = {column.name: column.logical.spark_type for column in self._typed.columns}
