@@ -38,6 +38,10 @@ class JsonMessages:
         """The places of a field of some messages."""
         return np.ascontiguousarray(self.every(name)[rows])
 
+    def texts(self, name: str, rows: Array | None = None) -> pa.StringArray:
+        """A field as texts, of some messages, or of all."""
+        return self.tape.texts(self.every(name) if rows is None else self.place(name, rows))
+
     def text(self, name: str, number: int) -> str | None:
         """The text of a field of one message."""
         return self.tape.text(self.every(name)[number])

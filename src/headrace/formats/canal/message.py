@@ -37,7 +37,7 @@ class Messages(JsonMessages):
         self.count = len(values)
         tape = Tape(values)
         super().__init__(tape, tape.root, FIELDS)
-        self.op: Array = numbered(tape.texts(self.every("type")), _TYPE_NUMBERS, upper)
+        self.op: Array = numbered(self.texts("type"), _TYPE_NUMBERS, upper)
         data, old = (tape.kinds(self.every(name)) for name in ("data", "old"))
         is_update = self.op == _TYPE_NUMBERS["UPDATE"]
         has_data = data == ARRAY

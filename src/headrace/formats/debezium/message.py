@@ -68,7 +68,7 @@ class Messages(JsonMessages):
         return control
 
     def _words(self, name: str) -> Array:
-        texts = self.tape.texts(self.every(name)).to_pylist()
+        texts = self.texts(name).to_pylist()
         return np.array([b"" if text is None else text.encode() for text in texts])
 
     def _lay_out(self, prefix: str) -> None:

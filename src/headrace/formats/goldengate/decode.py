@@ -53,11 +53,9 @@ class GoldenGateDecoder(Codec):
         moments = instants(tape, messages.place("op_ts", rows)).values
         tokens = messages.place("tokens", rows)
         tape.compact(tokens)
-        facts = {name: tape.texts(messages.place(name, rows)) for name in FACTS}
+        facts = {name: messages.texts(name, rows) for name in FACTS}
         # Where it is no time, the fact is all that is left of it.
-        facts["op_ts"] = pc.if_else(
-            moments.is_valid(), pa.scalar(None, pa.string()), tape.texts(messages.place("op_ts", rows))
-        )
+        facts["op_ts"] = pc.if_else(moments.is_valid(), pa.scalar(None, pa.string()), messages.texts("op_ts", rows))
         columns: dict[str, pa.Array] = {
             **origin_columns(batch, rows),
             **self._tables.columns(table, after.or_else(before), known),

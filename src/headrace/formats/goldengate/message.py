@@ -33,7 +33,7 @@ class Messages(JsonMessages):
     def __init__(self, values: pa.BinaryArray) -> None:
         tape = Tape(values)
         super().__init__(tape, tape.root, _FIELDS)
-        self.op: Array = numbered(tape.texts(self.every("op_type")), _LETTER_NUMBERS, upper)
+        self.op: Array = numbered(self.texts("op_type"), _LETTER_NUMBERS, upper)
         is_object = tape.kinds(tape.root) == OBJECT
         self.is_form: Array = is_object & self.holds(OBJECT, "before", "after") & self.holds(ARRAY, "primary_keys")
         self.before, self.after = (filled(tape, self.every(name)) for name in ("before", "after"))

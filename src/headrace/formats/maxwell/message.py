@@ -35,7 +35,7 @@ class Messages(JsonMessages):
     def __init__(self, values: pa.BinaryArray, keys: pa.BinaryArray) -> None:
         tape = Tape(values)
         super().__init__(tape, tape.root, _FIELDS)
-        self.op: Array = numbered(tape.texts(self.every("type")), _TYPE_NUMBERS, lower)
+        self.op: Array = numbered(self.texts("type"), _TYPE_NUMBERS, lower)
         is_object = tape.kinds(tape.root) == OBJECT
         self.is_form: Array = is_object & self.holds(OBJECT, "data", "old") & self.holds(ARRAY, "primary_key_columns")
         self.ordinary: Array = self.is_form & (self.op >= 0) & tape.is_value(self.every("data"))

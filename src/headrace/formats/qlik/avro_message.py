@@ -20,11 +20,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.errors import FormatError
-from headrace.formats.json_messages import key_names
+from headrace.formats.json_messages import JsonMessages, key_names
 from headrace.formats.qlik.avro_columns import Description, described, spell
 from headrace.formats.qlik.avro_schema import ENVELOPE
 from headrace.formats.qlik.masks import hex_texts
-from headrace.formats.qlik.message import BODY, BODY_NAMES, HEAD, HEADER_NAMES, Messages
+from headrace.formats.qlik.message import BODY, HEADERS, Messages
 from headrace.formats.qlik.metadata import MAGIC, Metadata, read_metadata
 from headrace.formats.qlik.structures import unknown
 from headrace.formats.registry.connect_avro import writer_schema
@@ -88,11 +88,10 @@ class AvroReader:
         for number in map(int, np.flatnonzero(present & (which >= 0) & (tape.root < 0))):
             problems.setdefault(number, "The value is no Avro datum of its schema.")
         keys = _Keys(self, batch, envelopes.there | ~present, problems)
-        body = tape.fields(tape.root, BODY_NAMES)
-        head = tape.fields(np.ascontiguousarray(body[BODY["headers"]]), HEADER_NAMES)
-        spell(tape, np.concatenate([body[BODY[name]] for name in ("data", "beforeData")]), which, self.described)
-        masks = tuple(_hex(tape.texts(np.ascontiguousarray(head[HEAD[name]]))) for name in ("changeMask", "columnMask"))
-        is_metadata = tape.is_value(body[BODY["tableStructure"]])
+        body = JsonMessages(tape, tape.root, BODY)
+        head = JsonMessages(tape, body.every("headers"), HEADERS)
+        spell(tape, np.concatenate([body.every("data"), body.every("beforeData")]), which, self.described)
+        is_metadata = tape.is_value(body.every("tableStructure"))
         is_metadata[list(problems)] = False
         return Messages(
             tape,
@@ -102,7 +101,7 @@ class AvroReader:
             which,
             is_metadata,
             lambda number: read_metadata(json.loads(tape.text(tape.root[number]) or "null")),
-            (masks[0], masks[1]),
+            (_hex(head.texts("changeMask")), _hex(head.texts("columnMask"))),
             "The datum is no data record of Qlik.",
             keys.names,
             dict(sorted(problems.items())),

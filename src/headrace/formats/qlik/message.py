@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.formats.json_messages import key_names, unread
+from headrace.formats.json_messages import JsonMessages, key_names, unread
 from headrace.formats.qlik.metadata import MAGIC, Metadata, read_metadata
 from headrace.formats.words import numbered, upper
 from headrace.wire.json_exact import ABSENT, NULL, OBJECT
@@ -23,17 +23,14 @@ OPERATIONS = {"INSERT": "c", "UPDATE": "u", "DELETE": "d", "REFRESH": "r"}
 _OPERATION_NUMBERS = {word: number for number, word in enumerate(OPERATIONS)}
 C, U, D, R = range(4)
 
-_BODY = ("data", "beforeData", "headers", "tableStructure", "schema", "table", "schemaId")
-_OBJECTS = _BODY[:4]
-BODY = {name: line for line, name in enumerate(_BODY)}
-"""The parts of a message inside its envelope, and the line of `Messages.body` that has their places."""
-_HEADERS = (
+BODY = ("data", "beforeData", "headers", "tableStructure", "schema", "table", "schemaId")
+"""The parts of a message inside its envelope."""
+_OBJECTS = BODY[:4]
+HEADERS = (
     "operation", "changeSequence", "timestamp", "streamPosition", "transactionId", "changeMask", "columnMask",
     "transactionEventCounter", "transactionLastEvent", "externalSchemaId", "schema", "table",
 )  # fmt: skip
-HEAD = {name: line for line, name in enumerate(_HEADERS)}
-"""The headers of a data message, and the line of `Messages.head` that has their places."""
-BODY_NAMES, HEADER_NAMES = Names([_BODY]), Names([_HEADERS])
+"""The headers of a data message."""
 _ENVELOPE = Names([("magic", "type", "messageSchemaId", "message")])
 _TYPES = ("DT", "MD")
 
@@ -44,8 +41,8 @@ class Messages:
 
     Args:
         tape: where everything is.
-        body: places of `BODY`.
-        head: places of `HEAD`.
+        body: its parts.
+        head: its headers.
         schema_id: the id by which a message names its metadata; null where it names none.
         columns: what Avro's schemas say of the columns of data, by message: the number of a description; -1 in JSON.
         is_metadata: which messages are metadata.
@@ -57,8 +54,8 @@ class Messages:
     """
 
     tape: Tape
-    body: Array
-    head: Array
+    body: JsonMessages
+    head: JsonMessages
     schema_id: pa.StringArray
     columns: Array
     is_metadata: Array
@@ -70,14 +67,14 @@ class Messages:
 
     def __post_init__(self) -> None:
         operation = self.texts("operation")
-        self.has_headers: Array = self.tape.kinds(self.body[BODY["headers"]]) == OBJECT
+        self.has_headers: Array = self.tape.kinds(self.body.every("headers")) == OBJECT
         self.has_operation: Array = operation.is_valid().to_numpy(zero_copy_only=False)
         self.op: Array = numbered(operation, _OPERATION_NUMBERS, lambda word: upper(word.strip(" ")))
         self.data, self.before = self._object("data"), self._object("beforeData")
         """The images; -1 where a message has none."""
 
     def _object(self, name: str) -> Array:
-        at = self.body[BODY[name]]
+        at = self.body.every(name)
         return np.where(self.tape.kinds(at) == OBJECT, at, np.int32(-1))
 
     def note(self, mask: Array, sentence: str | Callable[[int], str]) -> None:
@@ -88,19 +85,19 @@ class Messages:
 
     def place(self, name: str, rows: Array) -> Array:
         """The places of a header of some messages."""
-        return np.ascontiguousarray(self.head[HEAD[name]][rows])
+        return self.head.place(name, rows)
 
     def texts(self, name: str) -> pa.StringArray:
         """A header of all messages, as texts."""
-        return self.tape.texts(np.ascontiguousarray(self.head[HEAD[name]]))
+        return self.head.texts(name)
 
     def text(self, name: str, number: int) -> str:
         """A header of one message."""
-        return self.tape.text(self.head[HEAD[name], number]) or ""
+        return self.head.text(name, number) or ""
 
     def said(self, name: str) -> pa.StringArray:
         """The table's schema or name, as the message or its headers say it."""
-        of_body = self.tape.texts(np.ascontiguousarray(self.body[BODY[name]]))
+        of_body = self.body.texts(name)
         of_head = self.texts(name)
         return of_body if of_head.null_count == len(of_head) else pc.coalesce(of_body, of_head)
 
@@ -111,26 +108,23 @@ def json_messages(batch: pa.RecordBatch) -> Messages:
     tape = Tape(values)
     magic, kind, id, message = tape.fields(tape.root, _ENVELOPE)
     enveloped = tape.is_value(magic)
-    outer = tape.fields(tape.root, BODY_NAMES)
-    inside = np.where(enveloped, message, np.int32(-1))
-    body = np.where(enveloped, tape.fields(inside, BODY_NAMES), outer) if enveloped.any() else outer
-    is_form = tape.kinds(tape.root) == OBJECT
-    for at in (message, *outer[: len(_OBJECTS)], *(body[: len(_OBJECTS)] if enveloped.any() else ())):
-        is_form &= np.isin(tape.kinds(at), (ABSENT, NULL, OBJECT))
-    head = tape.fields(np.ascontiguousarray(body[BODY["headers"]]), HEADER_NAMES)
-    types = numbered(tape.texts(np.ascontiguousarray(kind)), {word: n for n, word in enumerate(_TYPES)}, str)
-    schema_id = np.where(enveloped, id, body[BODY["schemaId"]])
-    masks = tuple(tape.texts(np.ascontiguousarray(head[HEAD[name]])) for name in ("changeMask", "columnMask"))
-    has_structure = tape.is_value(body[BODY["tableStructure"]])
+    outer = JsonMessages(tape, tape.root, BODY)
+    body = JsonMessages(tape, np.where(enveloped, message, tape.root), BODY) if enveloped.any() else outer
+    is_form = (tape.kinds(tape.root) == OBJECT) & np.isin(tape.kinds(message), (ABSENT, NULL, OBJECT))
+    is_form &= outer.holds(OBJECT, *_OBJECTS) & body.holds(OBJECT, *_OBJECTS)
+    head = JsonMessages(tape, body.every("headers"), HEADERS)
+    types = numbered(tape.texts(kind), {word: n for n, word in enumerate(_TYPES)}, str)
+    schema_id = np.where(enveloped, id, body.every("schemaId"))
+    has_structure = tape.is_value(body.every("tableStructure"))
     found = Messages(
         tape,
         body,
         head,
-        tape.texts(np.ascontiguousarray(schema_id)),
+        tape.texts(schema_id),
         np.full(len(values), -1),
         is_form & ((types == _TYPES.index("MD")) | (~enveloped & has_structure)),
         lambda number: metadata_of_json(values[number].as_py()),
-        (masks[0], masks[1]),
+        (head.texts("changeMask"), head.texts("columnMask")),
         "The message has no headers.",
         lambda rows: key_names(batch.column("key").take(pa.array(rows))),
     )
@@ -140,7 +134,7 @@ def json_messages(batch: pa.RecordBatch) -> Messages:
         lambda number: unread(values[number].as_py(), int(tape.verdict[number]), "in one of Qlik's forms"),
     )
     if enveloped.any():
-        words = tape.texts(np.ascontiguousarray(magic))
+        words = tape.texts(magic)
         is_qlik = pc.fill_null(pc.equal(words, MAGIC.decode()), False).to_numpy(zero_copy_only=False)
         found.note(
             enveloped & ~is_qlik,

@@ -67,7 +67,7 @@ class Messages(JsonMessages):
         are_objects = np.isin(tape.kinds(parts), (ABSENT, NULL, OBJECT)).all(axis=0)
         self.is_form: Array = (tape.kinds(tape.root) == OBJECT) & are_objects
         self.data, self.key = (filled(tape, part) for part in parts[1:])
-        self.kind: Array = numbered(tape.texts(self.every("op")), _KIND_NUMBERS, _normal)
+        self.kind: Array = numbered(self.texts("op"), _KIND_NUMBERS, _normal)
         is_row = self.kind >= 0
         is_row &= self.kind <= NEW
         has_image: Array = (self.data >= 0) | ((self.kind != C) & (self.key >= 0))
@@ -86,16 +86,12 @@ class Messages(JsonMessages):
 
     def _tables(self) -> tuple[pa.StructArray, Array]:
         """The tables, null where a message says none, and which can't be read."""
-        found = self.tape.texts(self.every("table")).dictionary_encode()
+        found = self.texts("table").dictionary_encode()
         parts = [table_of(text) for text in found.dictionary.to_pylist()]
         bad = np.array([*(part is None for part in parts), False])
         lines = [None if part is None else dict(zip(TABLE.names, part, strict=True)) for part in parts]
         indices = found.indices.fill_null(len(parts))
         return pa.array([*lines, None], TABLE).take(indices), bad[indices.to_numpy(zero_copy_only=False)]
-
-    def texts(self, name: str, rows: Array) -> pa.StringArray:
-        """A part of `meta` of some messages."""
-        return self.tape.texts(self.place(name, rows))
 
     def numbers(self, name: str, rows: Array) -> pa.Int64Array:
         """`seq` or `size` of some messages, else its part of `idx`."""
