@@ -13,6 +13,8 @@ from tests.jvm_guard import JvmGuard
 from tests.truth_table import TruthTable
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pyspark.sql import SparkSession
 
 
@@ -28,8 +30,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session")
 def spark() -> SparkSession:
+    from headrace import registry
     from headrace.jars import AVRO, DELTA, ICEBERG, KAFKA, SQLITE
     from headrace.pipeline.session import spark_session
+    from headrace.python_daemon import FORMATS
 
     return spark_session(
         "headrace-tests",
@@ -37,8 +41,10 @@ def spark() -> SparkSession:
         master="local[2]",
         conf={
             "spark.driver.memory": "3g",
-            "spark.driver.extraJavaOptions": "-XX:+UseParallelGC -XX:TieredStopAtLevel=1",
+            "spark.driver.extraJavaOptions": "-XX:+UseParallelGC",
             "spark.sql.shuffle.partitions": "2",
+            # As in a run: what reads and writes messages is loaded before workers are forked.
+            f"spark.executorEnv.{FORMATS}": ",".join(registry.built_in_names("format")),
             # Tests ask the same queries again and again; of 100 classes that are kept otherwise, each is gone by then.
             "spark.sql.codegen.cache.maxEntries": "5000",
             # Nobody looks at the plans that Spark would spell for its page.
@@ -47,3 +53,15 @@ def spark() -> SparkSession:
             "spark.sql.optimizer.excludedRules": "org.apache.spark.sql.catalyst.optimizer.ConvertToLocalRelation",
         },
     )
+
+
+@pytest.fixture
+def generated_code(spark: SparkSession) -> Iterator[None]:
+    """Spark generates code for its plans, as it does for users, and does not interpret them (`tests/java`)."""
+    settings = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
+    before = {name: spark.conf.get(name) for name in settings}
+    for name, value in settings.items():
+        spark.conf.set(name, value)
+    yield
+    for name, value in before.items():
+        spark.conf.set(name, str(value))

@@ -3,6 +3,8 @@
 A test that asks for the suite's session gets the marker `jvm` by itself, and so does one that starts a broker. One that
 starts a JVM in another way says so: `@pytest.mark.jvm`. A test without the marker fails where it starts a JVM, in this
 process or in one below it, so that `make test-fast` stays fast.
+
+What a test with the marker starts, in whatever process, runs on `tests/java`, which starts sooner.
 """
 
 from __future__ import annotations
@@ -10,9 +12,12 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 
 import pytest
+
+from headrace.java import find_java
 
 _PROGRAMS = frozenset(("java", "spark-submit", "spark-class"))
 _FORBIDDEN = "/a-test-without-the-marker-jvm-starts-no-spark"
@@ -33,7 +38,10 @@ class JvmGuard:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
-        self._allow(item.get_closest_marker("jvm") is not None)
+        marked = item.get_closest_marker("jvm") is not None
+        if marked:
+            _java_of_tests()
+        self._allow(marked)
 
     @pytest.hookimpl(trylast=True)
     def pytest_runtest_teardown(self) -> None:
@@ -55,3 +63,10 @@ class JvmGuard:
         names = [os.fsdecode(word) for word in words]
         if Path(names[0]).name in _PROGRAMS and "-version" not in names:
             raise AssertionError(f"This test has no marker jvm, and starts {names[0]}.")
+
+
+@cache
+def _java_of_tests() -> None:
+    """Let this process and those below it start Java by `tests/java`."""
+    os.environ["HEADRACE_TEST_JAVA"] = str(find_java())
+    os.environ["JAVA_HOME"] = str(Path(__file__).parent / "java")

@@ -12,7 +12,8 @@ from tests.waiting import PATIENCE
 
 
 def python(*arguments: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    paths = os.pathsep.join(p for p in sys.path if p)
+    environment = {**os.environ, "PYTHONPATH": paths, "HEADRACE_TEST_CODEGEN": "1"}
     return subprocess.run(
         [sys.executable, "-m", *arguments], capture_output=True, text=True, env=environment, timeout=PATIENCE
     )

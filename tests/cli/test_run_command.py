@@ -106,38 +106,48 @@ def test_a_mistake_is_told_before_spark_is_loaded(tmp_path: Path) -> None:
 
 @pytest.mark.jvm
 @pytest.mark.slow
-def test_once_then_ctrl_c_then_resume(tmp_path: Path) -> None:
+def test_a_run_goes_on_after_a_kill_and_after_ctrl_c(tmp_path: Path) -> None:
     from headrace_standins import commit_changes, written
 
     file = pipeline(tmp_path)
-    for n in (1, 2, 3):
+    for n in (1, 2, 3, 4):
         commit_changes(tmp_path / "commits", n, [("dbo.a", "c", str(n))])
+    killed = headrace(
+        "run",
+        str(file),
+        HEADRACE_FAULT_DIR=str(tmp_path),
+        HEADRACE_FAULT_SPARE=str(os.getsid(0)),
+        HEADRACE_FAULTPOINTS="pipeline.sink.1.written=kill",
+    )
+    assert killed.returncode == -signal.SIGKILL
     gate = tmp_path / "gate"
     process = subprocess.Popen(
         [sys.executable, "-m", "headrace", "run", str(file)],
-        env=environment(HEADRACE_FAULT_DIR=str(tmp_path), HEADRACE_FAULTPOINTS=f"pipeline.batch.entered=hold:{gate}@2"),
+        env=environment(HEADRACE_FAULT_DIR=str(tmp_path), HEADRACE_FAULTPOINTS=f"pipeline.batch.entered=hold:{gate}@3"),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
     reached = gate.with_name("gate.reached")
-    until(lambda: reached.exists() or process.poll() is not None, "the second batch is begun")
+    until(lambda: reached.exists() or process.poll() is not None, "the third batch is begun")
     assert process.poll() is None, process.stderr and process.stderr.read()
-    # The second batch is inside: Ctrl-C must let it finish, and must not begin the third.
+    # The third batch is inside: Ctrl-C must let it finish, and must not begin the fourth.
     process.send_signal(signal.SIGINT)
     gate.touch()
     out, err = process.communicate(timeout=PATIENCE)
     assert (process.returncode, err) == (0, "")
     again = f"{program('headrace')} run {file}"
     assert out.endswith(f"Stopped. To go on where it stopped, run: {again}\n")
-    assert len(written(tmp_path / "out")) < 3 or (tmp_path / "state/commits/2").exists()
+    # The batch of the run that was killed came once more.
+    assert [(n, texts) for n, _, texts in written(tmp_path / "out")][:2] == [(0, ["c 1"])] * 2
+    assert len(written(tmp_path / "out")) < 5 or (tmp_path / "state/commits/3").exists()
 
     done = headrace("run", str(file), "--once", "--ui", "--ui-port", "0")
     assert (done.returncode, done.stderr) == (0, "")
     assert "Watch it at http://127.0.0.1:" in done.stdout
     assert "batch 2: 1 insert in dbo.a; " in out + done.stdout
     assert done.stdout.endswith("Everything that the source offered is in the sinks.\n")
-    assert [texts for _, _, texts in written(tmp_path / "out")] == [["c 1"], ["c 2"], ["c 3"]]
+    assert [texts for _, _, texts in written(tmp_path / "out")] == [["c 1"], ["c 1"], ["c 2"], ["c 3"], ["c 4"]]
 
 
 @pytest.mark.jvm
@@ -151,23 +161,3 @@ def test_an_error_in_the_middle_is_one_sentence(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert done.stderr.splitlines()[-1] == "The target belongs to another pipeline. Take it over."
     assert "Traceback" not in done.stderr
-
-
-@pytest.mark.jvm
-@pytest.mark.slow
-def test_a_killed_run_does_not_block_the_next(tmp_path: Path) -> None:
-    from headrace_standins import commit_changes, written
-
-    file = pipeline(tmp_path)
-    commit_changes(tmp_path / "commits", 1, [("dbo.a", "c", "1")])
-    killed = headrace(
-        "run",
-        str(file),
-        HEADRACE_FAULT_DIR=str(tmp_path),
-        HEADRACE_FAULT_SPARE=str(os.getsid(0)),
-        HEADRACE_FAULTPOINTS="pipeline.sink.1.written=kill",
-    )
-    assert killed.returncode == -signal.SIGKILL
-    done = headrace("run", str(file), "--once")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert [(n, texts) for n, _, texts in written(tmp_path / "out")] == [(0, ["c 1"])] * 2

@@ -66,8 +66,6 @@ class PipelineUnderTest:
         self.runs += 1
         environment = {**os.environ, "HEADRACE_FAULT_SPARE": str(os.getsid(0))}
         environment.pop("HEADRACE_FAULTPOINTS", None)
-        # A run that is killed soon has no use for the JVM's second compiler.
-        environment["JDK_JAVA_OPTIONS"] = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
         if fault is not None:
             faults = self.folder / f"faults-{self.runs}"
             faults.mkdir()

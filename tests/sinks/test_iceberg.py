@@ -64,6 +64,7 @@ class TestIceberg(TableSinkContract):
     fault_point = "sink.iceberg"
 
 
+@pytest.mark.usefixtures("generated_code")
 def test_a_batch_is_one_snapshot_that_names_it_and_a_replay_makes_none(target: IcebergTarget) -> None:
     typed = table(id="int16", a="string", b="string")
     batches = [Batch(typed).add("r", typed, 1, A, snapshot="last"), Batch(typed).add("u", typed, 2, {**A, "a": "w"})]
@@ -117,6 +118,7 @@ def test_a_batch_lands_in_a_table_that_somebody_compacted_meanwhile(
     assert [found["headrace.batch"] for found in target.snapshots()][-1] == "2"
 
 
+@pytest.mark.usefixtures("generated_code")
 def test_odd_names_of_tables_and_columns_work(target: IcebergTarget) -> None:
     name = "x]; DROP TABLE a.b ü`t'q"
     odd = table(name, key=("k " + name,), **{"k " + name: "int32", name: "string", "plain": "string"})
