@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Any, ClassVar
 
 import sqlglot
@@ -41,11 +42,16 @@ class Backticked(SQLite):
 
 
 def parsed(sql: str) -> Any:
-    """One statement.
+    """One statement, which is the caller's to change.
 
     Raises:
         DatabaseError: it can't be read, or has a function that the emulator does not know.
     """
+    return _parsed(sql).copy()
+
+
+@lru_cache(maxsize=1024)
+def _parsed(sql: str) -> Any:
     # Its arguments have a grammar of their own.
     sql = _SERIALIZE.sub(r"XMLTOCLOB(\1)", sql)
     try:
