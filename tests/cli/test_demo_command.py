@@ -6,9 +6,12 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.waiting import PATIENCE
+
+from headrace.pipeline import load_pipeline
 
 
 def python(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -19,10 +22,9 @@ def python(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.jvm
 @pytest.mark.slow
 @pytest.mark.parametrize("source", ["sqlserver", *(pytest.param(n, marks=pytest.mark.soak) for n in ("db2", "oracle"))])
-def test_the_shop_is_mirrored_and_its_pipeline_goes_on(tmp_path: Path, source: str) -> None:
+def test_the_shop_is_mirrored_and_its_pipeline_goes_on(spark: Any, tmp_path: Path, source: str) -> None:
     folder = tmp_path / "demo"
     chosen = ("--source", source, "--database", "shop")
     done = python("headrace", "demo", *chosen, "--seconds", "3", "--dir", str(folder))
@@ -30,8 +32,7 @@ def test_the_shop_is_mirrored_and_its_pipeline_goes_on(tmp_path: Path, source: s
     assert (done.returncode, done.stderr) == (0, "")
     batches = sorted((folder / "messages").glob("batch=*"))
 
-    again = python("headrace", "run", str(folder / "pipeline.yaml"), "--once")
-    assert (again.returncode, again.stderr) == (0, "")
+    assert load_pipeline(folder / "pipeline.yaml").start(spark, once=True).wait(PATIENCE)
     assert sorted((folder / "messages").glob("batch=*")) == batches
 
     # What it left is read as it is, without a word about how it is spelled.

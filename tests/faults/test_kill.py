@@ -61,11 +61,11 @@ def pipeline(tmp_path, broker, name, kind):
     return subject
 
 
-def settle(subject, shop, broker, name):
+def settle(spark, subject, shop, broker, name):
     """End the changes, let everything through, and hold mirror and topics against the source."""
     shop.stop()
     until(lambda: shop.captured, "everything is captured")
-    subject.drain()
+    subject.drain(spark)
     comparison = compare(shop.file, subject.folder / "lake")
     assert comparison.equal, str(comparison)
     messages = [m for m in read_topics(broker) if m["topic"].startswith(f"{name}.")]
@@ -83,12 +83,14 @@ def settle(subject, shop, broker, name):
     ],
     ids=["few", "all", "db2 all"],
 )
-def test_killed_at_named_points_nothing_is_lost_doubled_or_out_of_order(tmp_path, shop, broker, kind, name, points):
+def test_killed_at_named_points_nothing_is_lost_doubled_or_out_of_order(
+    tmp_path, spark, shop, broker, kind, name, points
+):
     subject = pipeline(tmp_path, broker, name, kind)
     shop.change()
     for point in points:
         subject.killed_at(point)
-    settle(subject, shop, broker, name)
+    settle(spark, subject, shop, broker, name)
 
 
 KILLS = 10
@@ -96,7 +98,7 @@ KILLS = 10
 
 @pytest.mark.soak
 @pytest.mark.parametrize("kind", ["sqlserver", "db2"])
-def test_killed_at_random_moments_nothing_is_lost_doubled_or_out_of_order(tmp_path, shop, broker, kind):
+def test_killed_at_random_moments_nothing_is_lost_doubled_or_out_of_order(tmp_path, spark, shop, broker, kind):
     seed = random.randrange(10**6)
     print(f"seed {seed}")
     moments = random.Random(seed)
@@ -105,4 +107,4 @@ def test_killed_at_random_moments_nothing_is_lost_doubled_or_out_of_order(tmp_pa
     shop.change()
     for _ in range(KILLS):
         subject.killed_after(moments.uniform(0, 4))
-    settle(subject, shop, broker, name)
+    settle(spark, subject, shop, broker, name)

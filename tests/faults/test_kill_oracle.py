@@ -55,11 +55,11 @@ def subject(tmp_path):
     return made
 
 
-def settle(subject, shop):
+def settle(spark, subject, shop):
     """End the changes, let everything through, and hold mirror and messages against the source."""
     shop.stop()
     until(lambda: shop.captured, "the changes are ended")
-    subject.drain()
+    subject.drain(spark)
     comparison = compare(shop.file, subject.folder / "lake", TABLES)
     assert comparison.equal, str(comparison)
     contents = defaultdict(set)
@@ -75,19 +75,19 @@ def settle(subject, shop):
 
 
 @pytest.mark.parametrize("points", [POINTS[:1], pytest.param(POINTS, marks=pytest.mark.soak)], ids=["one", "all"])
-def test_killed_at_named_points_nothing_is_lost_or_doubled(subject, shop, points):
+def test_killed_at_named_points_nothing_is_lost_or_doubled(spark, subject, shop, points):
     shop.change()
     for point in points:
         subject.killed_at(point)
-    settle(subject, shop)
+    settle(spark, subject, shop)
 
 
 @pytest.mark.soak
-def test_killed_at_random_moments_nothing_is_lost_or_doubled(subject, shop):
+def test_killed_at_random_moments_nothing_is_lost_or_doubled(spark, subject, shop):
     seed = random.randrange(10**6)
     print(f"seed {seed}")
     moments = random.Random(seed)
     shop.change()
     for _ in range(KILLS):
         subject.killed_after(moments.uniform(0, 4))
-    settle(subject, shop)
+    settle(spark, subject, shop)

@@ -76,7 +76,7 @@ def test_killed_at_named_points_iceberg_and_a_database_equal_the_source(tmp_path
         subject.killed_at(point)
     shop.stop()
     until(lambda: shop.captured, "everything is captured")
-    subject.drain()
+    subject.drain(spark)
     lake = _Warehouse(spark, str(subject.folder / "warehouse"))
     for mirrored in (lake.rows, lambda name: _database_rows(running, name.partition(".")[2])):
         comparison = compare(shop.file, mirrored)
