@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 from test_debezium_encode_round_trip import VALUES
 
 from headrace.changes import Column, LogicalType
-from headrace.formats.debezium.floats import java_texts
+from headrace.formats.debezium.floats import java_text, java_texts
 from headrace.formats.debezium.wire_types import ValueModes, wire_type
 from headrace.formats.debezium.written import Spelled, odd_texts
 from headrace.wire.json_columns import ODD, JsonColumn, JsonColumns
 from headrace.wire.json_rows import Cells
 from headrace.wire.spans import Array
+from headrace.wire.typed_exact import value_of
 
 MODES = [
     ValueModes(),
@@ -26,6 +27,10 @@ MODES = [
     ValueModes(times="isostring", binary="base64-url-safe"),
 ]
 NEAR = st.text(st.sampled_from('0123456789-+.:TZ eE/truefalsn_aA"\\\u00e9'), max_size=32)
+
+NUMBERS = st.from_regex(r"-?[0-9]{1,9}([.][0-9]{1,9})?([eE][+-]?[0-9]{1,3})?", fullmatch=True) | st.floats(
+    allow_nan=False, allow_infinity=False
+).map(repr)
 
 
 def written(column: Column, modes: ValueModes, texts: list[str], *, by_kernels: bool) -> list[str]:
@@ -68,6 +73,20 @@ def test_binary_numbers_are_spelled_as_java_spells_them(number: float, text: str
     assert java_texts(pa.array([word]), single=False) == [text]
     column = Column("c", 1, LogicalType("float64"))
     assert written(column, ValueModes(), [word], by_kernels=True) == [text]
+
+
+@pytest.mark.parametrize(("kind", "single"), [("float64", False), ("float32", True)])
+@settings(max_examples=200, deadline=None)
+@given(texts=st.lists(NUMBERS, min_size=1, max_size=20))
+def test_kernels_spell_numbers_as_java_does(kind: str, single: bool, texts: list[str]) -> None:
+    arrow = pa.float32() if single else pa.float64()
+    values = [value_of(text, arrow) for text in texts]
+    fewest = pa.array([0.0 if value is None else value for value in values], arrow).cast(pa.string()).to_pylist()
+    wanted = [None if v is None else java_text(text, v) for text, v in zip(fewest, values, strict=True)]
+    assert java_texts(pa.array(texts), single=single) == wanted
+    column = Column("c", 1, LogicalType(kind))
+    found = written(column, ValueModes(), texts, by_kernels=True)
+    assert found == ["refused" if text is None else text for text in wanted]
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False))

@@ -92,8 +92,7 @@ class AvroJson(Tape):
 
     def _write(self, at: Array) -> None:
         """Write the objects and arrays at these places that have no text yet."""
-        kinds = self.kinds(at)
-        nested = at[(kinds == OBJECT) | (kinds == ARRAY)]
+        nested = self.nested(at)
         nested = np.unique(nested[self.tokens.size[nested] == 0])
         if nested.size:
             out = np.empty(_measure_values(self.tokens, self.data, nested), np.uint8)

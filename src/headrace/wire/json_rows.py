@@ -270,7 +270,7 @@ def _spell(
                 if _is_float(data, i, j, layout.one[col]):
                     how[cell] = _RAW
                     continue
-                behind = _put_float(made, o, data, i, j)
+                behind = _put_float(made, o, data, i, j, layout.one[col])
             elif code == ZONED:
                 behind = _put_zoned(made, o, data, i, j)
             elif code == CAPITALS:
@@ -417,15 +417,73 @@ def _is_float(data: Array, i: Any, j: Any, most: Any) -> Any:
 
 
 @kernel
-def _put_float(out: Array, o: Any, data: Array, i: Any, j: Any) -> Any:
-    """A number without a point that Java writes with one; -1 for any other."""
-    k = i + 1 if i < j and byte(data, i) == 45 else i
-    if _digits(data, k, j) < 0 or j - k > 7 or (byte(data, k) == 48 and j - k > 1):
+def _put_float(out: Array, o: Any, data: Array, i: Any, j: Any, most: Any) -> Any:
+    """A number of at most so many digits as Java writes it: with an exponent beyond 0.001 and 10,000,000; -1 for what
+    is none, and for the very small and large, whose digits may not be the fewest that tell them."""
+    if i < j and byte(data, i) == 45:
+        out[U(o)] = 45
+        o += 1
+        i += 1
+    # The first and the last digit that is no zero, and how many digits stand in front of the point.
+    first, last, point, k = np.int64(-1), np.int64(-1), np.int64(-1), i
+    while k < j and (48 <= byte(data, k) <= 57 or (byte(data, k) == 46 and point < 0)):
+        if byte(data, k) == 46:
+            point = k - i
+        elif byte(data, k) != 48:
+            first, last = k if first < 0 else first, k
+        k += 1
+    whole = k - i if point < 0 else point
+    if whole < 1 or point == k - i - 1 or (byte(data, i) == 48 and whole > 1):
         return np.int64(-1)
-    o = copy(out, o, data, i, j - i)
-    out[U(o)] = 46
-    out[U(o + 1)] = 48
-    return o + 2
+    if first < 0:
+        return _put_digits(out, o, data, 0, 0, 1) if k == j else np.int64(-1)
+    # The number is 0.digits times ten to the power of `ahead`.
+    ahead = whole - (first - i) + (1 if first - i > whole else 0)
+    if k < j:
+        if byte(data, k) != 69 and byte(data, k) != 101:
+            return np.int64(-1)
+        k += 1
+        negative = k < j and byte(data, k) == 45
+        if k < j and (negative or byte(data, k) == 43):
+            k += 1
+        exponent = _digits(data, k, j) if j - k <= 3 else np.int64(-1)
+        if exponent < 0:
+            return np.int64(-1)
+        ahead += -exponent if negative else exponent
+    digits = last - first + (0 if first - i < point < last - i else 1)
+    if digits > most or ahead < -30 or ahead > 38:
+        return np.int64(-1)
+    if -3 < ahead <= 7:
+        return _put_digits(out, o, data, first, last + 1, ahead)
+    o = _put_digits(out, o, data, first, last + 1, 1)
+    out[U(o)] = 69
+    return put_integer(out, o + 1, ahead - 1)
+
+
+@kernel
+def _put_digits(out: Array, o: Any, data: Array, i: Any, j: Any, ahead: Any) -> Any:
+    """Digits, with a point behind so many of them and not where it was, and a digit at least on both of its sides."""
+    if ahead <= 0:
+        out[U(o)], out[U(o + 1)] = 48, 46
+        o += 2
+        for _ in range(-ahead):
+            out[U(o)] = 48
+            o += 1
+    left = ahead
+    while i < j or left > 0:
+        c = byte(data, i) if i < j else np.uint8(48)
+        i += 1
+        if c != 46:
+            out[U(o)] = c
+            o += 1
+            left -= 1
+            if left == 0:
+                out[U(o)] = 46
+                o += 1
+    if byte(out, o - 1) == 46:
+        out[U(o)] = 48
+        o += 1
+    return o
 
 
 @kernel

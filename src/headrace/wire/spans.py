@@ -19,6 +19,7 @@ U = np.uint64
 _PRIME = U(0x9E3779B97F4A7C15)
 _MIX = U(0xD6E8FEB86659FD93)
 _ALL = U(0xFFFFFFFFFFFFFFFF)
+_NOT_ASCII = U(0x8080808080808080)
 
 PLAIN, QUOTE, ESCAPE, NEVER, TWO, THREE, FOUR = range(7)
 CLASS = np.zeros(256, np.uint8)
@@ -228,6 +229,9 @@ def utf8_size(data: Array, i: Any, end: Any) -> Any:
 def is_utf8(data: Array, i: Any, end: Any) -> Any:
     """Whether bytes are UTF-8, whatever characters they are."""
     while i < end:
+        if i + 8 <= end and word(data, i) & _NOT_ASCII == U(0):
+            i += 8
+            continue
         if byte(data, i) < 128:
             i += 1
             continue

@@ -176,10 +176,16 @@ class Tape:
         found: str | None = self.texts(np.array([at], np.int32))[0].as_py()
         return found
 
+    def nested(self, at: Array) -> Array:
+        """Those of these places that hold objects and arrays."""
+        if not tape_kernels.nested(self.tokens, at):
+            return np.empty(0, np.int32)
+        kinds = self.kinds(at)
+        return np.ascontiguousarray(at[(kinds == OBJECT) | (kinds == ARRAY)])
+
     def compact(self, at: Array) -> None:
         """Let objects and arrays at these places be strings from now on: their JSON without blanks."""
-        kinds = self.kinds(at)
-        nested = np.ascontiguousarray(at[(kinds == OBJECT) | (kinds == ARRAY)])
+        nested = self.nested(at)
         if nested.size:
             texts = self.texts(nested)
             if pc.any(pc.match_substring_regex(texts, r"\s")).as_py():

@@ -210,6 +210,16 @@ def among(data: Array, tokens: Tokens, at: Array, texts: NameTable, found: Array
 
 
 @kernel
+def nested(tokens: Tokens, at: Array) -> Any:
+    """Whether one of these places holds an object or an array."""
+    for r in range(at.size):
+        t = at[r]
+        if t >= 0 and (tokens.kind[U(t)] == OBJECT or tokens.kind[U(t)] == ARRAY):
+            return True
+    return False
+
+
+@kernel
 def measure_texts(tokens: Tokens, at: Array) -> Any:
     """How many bytes the texts of these places have at most."""
     total = 0

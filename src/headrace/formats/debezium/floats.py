@@ -30,7 +30,7 @@ def java_texts(texts: pa.StringArray, *, single: bool) -> list[str | None]:
 
     def spelled(_: int, odd: pa.StringArray, rows: Array) -> list[str]:
         numbers = values.take(pa.array(rows)).to_pylist()
-        return [_WORDS.get(text) or _java(text, n) for text, n in zip(odd.to_pylist(), numbers, strict=True)]
+        return [_WORDS.get(text) or java_text(text, n) for text, n in zip(odd.to_pylist(), numbers, strict=True)]
 
     found: list[str] = Cells.of_columns(_COLUMN, [shortest], present, None).json(spelled).to_pylist()
     return [None if text == "null" else text for text in found]
@@ -46,7 +46,8 @@ def _values(texts: pa.StringArray, kind: pa.DataType) -> pa.Array:
     return values
 
 
-def _java(text: str, number: float) -> str:
+def java_text(text: str, number: float) -> str:
+    """What Java writes for a finite number, from the fewest digits that tell it: the specification of the kernel."""
     sign, digits, exponent = Decimal(text).as_tuple()
     assert isinstance(exponent, int)
     figures = "".join(map(str, digits)).rstrip("0")

@@ -73,7 +73,8 @@ class Layout:
         chosen = self._plan[:, known] if used.size > 1 else None
         present = np.unique(self._plan[:, used])
         for spelling, number in self.spellings.items():
-            if number not in present:
+            # Where nothing is written and nothing fails, there is nothing to look at.
+            if number not in present or (lenient and spelling.is_lenient and spelling.is_checked_only):
                 continue
             if chosen is None:
                 lines = np.flatnonzero(self._plan[:, used[0]] == number)
