@@ -93,6 +93,14 @@ def test_only_what_runs_tasks_loads_formats(
     assert loads_formats([module]) == loads
 
 
+def test_workers_do_not_collect_what_was_loaded_after_each_task() -> None:
+    program = (
+        "import gc; from headrace.python_daemon import load_formats; load_formats('canal_json');"
+        "print(gc.get_freeze_count() > 50_000, len(gc.get_objects()) < 50_000)"
+    )
+    assert found(program) == "True True"
+
+
 def test_a_format_that_can_not_be_loaded_stops_no_worker() -> None:
     program = (
         "from headrace.formats import kernels; from headrace.python_daemon import load_formats;"

@@ -13,6 +13,7 @@ Spark runs it by `spark.python.daemon.module`: always with a local master, and o
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import sys
@@ -54,9 +55,15 @@ def loads_formats(modules: Sequence[str]) -> bool:
 
 
 def load_formats(names: str) -> None:
-    """Load what reads and writes messages of these formats. What goes wrong is met, and said, by the first task."""
+    """Load what reads and writes messages of these formats. What goes wrong is met, and said, by the first task.
+
+    It is left out of garbage collection, which workers do after each task: that takes 75 milliseconds, and would copy
+    what they share.
+    """
     with suppress(Exception):
         importlib.import_module("headrace.formats.kernels").compile_all(names.split(","))
+    gc.collect()
+    gc.freeze()
 
 
 if __name__ == "__main__":

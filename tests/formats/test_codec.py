@@ -26,7 +26,7 @@ from hypothesis import strategies as st
 from samples import registry_of, samples_of
 
 from headrace.changes import Column, LogicalType, TableId, TableSchema
-from headrace.formats.codec import KAFKA, MESSAGES, ArrowFormat, Codec, Facts, Tallied, run_codec
+from headrace.formats.codec import KAFKA, MESSAGES, ArrowFormat, Codec, Facts, Tallied, run_codec, with_lists
 from headrace.formats.convert import format_named
 from headrace.formats.kernels import compile_all
 from headrace.testing.schema_registry import SchemaRegistryServer
@@ -264,3 +264,15 @@ def test_values_of_two_megabytes_go_both_ways(format: str) -> None:
     messages = sent(format, change_batch([told, *rows]), [table], **options_of(format))
     found = [row.after["LONG"] for row in events_of(format, as_kafka(messages), **options_of(format)) if row.op == "c"]
     assert found == texts
+
+
+@pytest.mark.parametrize("first", range(5))
+@pytest.mark.parametrize("count", range(6))
+def test_lists_that_came_to_a_worker_as_one_are_three_again(first: int, count: int) -> None:
+    packed = [[["x", "y"], None, []], [], [None, ["q"], None], [], [["z"], [], None]]
+    lists = pa.array(packed, pa.list_(pa.list_(pa.string()))).slice(first, count)
+    batch = pa.RecordBatch.from_arrays([lists], names=["packed"])
+    found = with_lists(batch, {"packed": ["a", "b", "c"]})
+    assert found.to_pylist() == [
+        dict(zip("abc", row or [None] * 3, strict=True)) for row in packed[first : first + count]
+    ]
