@@ -80,6 +80,10 @@ class Structures:
             found[booleans] = words.to_numpy(zero_copy_only=False)
         return found
 
+    def json(self, image: Image, structure: Array) -> pa.StringArray:
+        """Images as JSON objects, whose numbers and booleans are no strings."""
+        return image.json(self.plain(image, structure))
+
     def keys(self, rows: pa.RecordBatch, structure: Array) -> pa.StringArray:
         """The names of the key columns as JSON arrays: those of the row's key, else its structure's; else null."""
         keys = Image.of_maps(rows.column("key"))

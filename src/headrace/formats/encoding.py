@@ -11,7 +11,7 @@ from headrace.changes import Column, LogicalType, TableId, TableSchema
 from headrace.changes.operation import DATA_OPERATIONS
 from headrace.changes.typed import literal
 from headrace.errors import OptionError
-from headrace.formats.given import GivenSchema, logical_type
+from headrace.formats.given import GivenSchema, nameless_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -41,11 +41,7 @@ def struct_schema(changes: DataFrame, given: GivenSchema | None, keys: Sequence[
         return schema
     image = changes.schema["after"].dataType
     assert isinstance(image, StructType)
-    columns = tuple(
-        Column(field.name, n, logical_type(field.dataType, field.name), nullable=field.nullable)
-        for n, field in enumerate(image.fields, 1)
-    )
-    return TableSchema(TableId("", "", ""), columns, tuple(keys))
+    return nameless_table(image, keys)
 
 
 def _check_image(image: DataType, name: str, schema: TableSchema) -> None:

@@ -13,7 +13,7 @@ from headrace.local_rows import local_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-    from pyspark.sql.types import DataType
+    from pyspark.sql.types import DataType, StructType
 
 _LOGICAL = {
     "boolean": "boolean",
@@ -137,11 +137,20 @@ def table_of_ddl(ddl: str) -> TableSchema:
         ) from error
     if not isinstance(found, StructType):
         raise OptionError(f"Option 'schema' can't be '{ddl}': it has no columns.", remedy="Write: id int, name string.")
+    return nameless_table(found)
+
+
+def nameless_table(image: StructType, key: Sequence[str] = ()) -> TableSchema:
+    """The structure of structs of a Spark type, of a table without a name.
+
+    Raises:
+        OptionError: a type has no logical type.
+    """
     columns = tuple(
         Column(field.name, n, logical_type(field.dataType, field.name), nullable=field.nullable)
-        for n, field in enumerate(found.fields, 1)
+        for n, field in enumerate(image.fields, 1)
     )
-    return TableSchema(TableId("", "", ""), columns)
+    return TableSchema(TableId("", "", ""), columns, tuple(key))
 
 
 def logical_type(kind: DataType, name: str) -> LogicalType:

@@ -62,8 +62,8 @@ class GoldenGateEncoder(Codec):
                 "pos": Part(first_of(SourceFacts(rows).texts("pos"), rows.column("position")), quoted=True),
                 "xid": Part(pc.struct_field(rows.column("transaction"), "id"), quoted=True),
                 "primary_keys": Part(self._known.keys(rows, structure)),
-                "before": Part(before.json(self._known.plain(before, structure))),
-                "after": Part(after.json(self._known.plain(after, structure))),
+                "before": Part(self._known.json(before, structure)),
+                "after": Part(self._known.json(after, structure)),
             },
             rows.num_rows,
         )

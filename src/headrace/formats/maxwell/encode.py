@@ -98,9 +98,7 @@ class MaxwellEncoder(Codec):
         before, after = (self._known.image(rows, name) for name in ("before", "after"))
         old = before.where(are(rows, "u")).changed_from(after, rows.column("changed"))
         after, before = after.where(~is_delete), before.where(is_delete)
-        image = first_of(
-            after.json(self._known.plain(after, structure)), before.json(self._known.plain(before, structure))
-        )
+        image = first_of(self._known.json(after, structure), self._known.json(before, structure))
         keys = Image.of_maps(rows.column("key"))
         entries = keys.entries
         key = string_lists(entries.offsets, keys.values, entries.present, self._known.plain(keys, structure))
@@ -123,7 +121,7 @@ class MaxwellEncoder(Codec):
                 "primary_key": Part(key),
                 "primary_key_columns": Part(self._known.keys(rows, structure)),
                 "data": Part(image),
-                "old": Part(old.json(self._known.plain(old, structure))),
+                "old": Part(self._known.json(old, structure)),
             },
             rows.num_rows,
         )
