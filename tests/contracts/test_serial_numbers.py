@@ -72,3 +72,27 @@ def in_order(messages, number):
         if (own := number(row)) is not None:
             found.setdefault(row["topic"].lower(), []).append(own)
     return found
+
+
+@pytest.mark.parametrize("transactions", ["false", "true"])
+def test_a_structure_has_its_number_between_the_changes_before_and_after_it(tmp_path, transactions):
+    with closing(SqlServerDatabase(tmp_path / "server")) as database:
+        database.create("a", KEYED, [(1, "old")])
+        database.create("b", KEYED)
+        stream = Stream(database, provide_transaction_metadata=transactions)
+        stream.go_on()
+        database.insert("a", 2, "before")
+        database.insert("b", 2, "before")
+        database.execute("ALTER TABLE dbo.a ADD x int")
+        database.execute("EXEC sys.sp_cdc_enable_table 'dbo', 'a', 'a_x', @role_name = NULL")
+        database.insert("a", 3, "after", 1)
+        database.insert("b", 3, "after")
+        database.capture()
+        stream.go_on()
+    rows = [row for task in stream.tasks for batch in task for row in batch.to_pylist()]
+    told = [row for row in rows if row["table"] and (row["op"] in "rcud" or dict(row["source"]).get("change"))]
+    for table, ops in (("a", ["schema", "r", "c", "schema", "c"]), ("b", ["schema", "c", "c"])):
+        own = sorted((row for row in told if row["table"]["name"] == table), key=lambda row: row["position"])
+        numbers = [int(dict(row["source"])["id"]) for row in own]
+        assert numbers == sorted(set(numbers))
+        assert [row["op"] for row in own] == ops

@@ -32,7 +32,8 @@ class SharePlexJson(ArrowFormat):
     Encoding. Creates and reads become `ins`, updates `upd` with the whole old row in `key` and the changed columns in
     `data`, deletes `del`, truncates `truncate`. Times and bytes are written as Oracle's texts (`T` between day and
     clock, hex), where the structure is known. `seq`, `size` and `idx` number the changes of a transaction: a captured
-    source's are counted in the batch, which has whole transactions, and decoded ones keep theirs. `scn` is Oracle's; of
+    source's are counted in the batch, which has whole transactions, where the source says them
+    (`provide_transaction_metadata`), and decoded ones keep theirs. `scn` is Oracle's; of
     other databases it is the commit's log sequence number as a decimal. The Kafka key is a JSON object of the key's
     columns.
 

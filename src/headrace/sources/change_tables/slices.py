@@ -7,7 +7,7 @@ table looks.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from headrace import faultpoints
 from headrace.changes import Position, TableSchema
+from headrace.changes.position import SNAPSHOT_ORDER
 from headrace.options import Options
 from headrace.sources import ad_hoc
 from headrace.sources.base import Slice
@@ -42,7 +43,26 @@ Connect = Callable[[], Connection]
 def notices_slice(notices: Sequence[dict[str, Any]], end: Offset) -> Slice:
     """The task that says what has no rows of its own."""
     rows = sorted(notices, key=lambda row: str(row["position"]))
-    return Slice(NOTICES, {"rows": rows, "capture_time": time_text(end.capture_time)}, weight=0.0)
+    tables = tuple(dict.fromkeys(path for row in rows if (path := table_of_notice(row)) is not None))
+    return Slice(NOTICES, {"rows": rows, "capture_time": time_text(end.capture_time)}, 0.0, tables)
+
+
+def table_of_notice(row: Mapping[str, Any]) -> str | None:
+    """The table (`schema.name`) that a notice is about; null where it is about none."""
+    return None if row["table"] is None else ".".join(row["table"][1:])
+
+
+def begins(slice: Slice) -> str:
+    """A position before all data of a slice, and behind all of the commit before."""
+    details = slice.details
+    if slice.kind == STREAM:
+        return Position(details["after"], "t").text
+    if slice.kind == TRANSACTIONS:
+        return Position(min(window["after"] for window in details["windows"]), "t").text
+    if slice.kind == SESSION:
+        return Position(min(piece["chunk"]["commit"] for piece in details["tables"]), SNAPSHOT_ORDER).text
+    commit = details["chunk"]["commit"] if slice.kind == SNAPSHOT else details["commit"]
+    return Position(commit, SNAPSHOT_ORDER).text
 
 
 def snapshot_slice(table: CapturedTable, chunk: Chunk, end: Offset) -> Slice:

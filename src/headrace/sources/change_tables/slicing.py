@@ -22,11 +22,13 @@ from headrace.sources.change_tables.notices import SWITCHED_OFF, notice, say_swi
 from headrace.sources.change_tables.retention import Retention, require_retained
 from headrace.sources.change_tables.server_clock import CommitClock
 from headrace.sources.change_tables.slices import (
+    begins,
     incremental_slice,
     notices_slice,
     session_slice,
     snapshot_slice,
     stream_slice,
+    table_of_notice,
     transactions_slice,
 )
 from headrace.sources.change_tables.structure import CapturedTable, Window, histories
@@ -62,13 +64,27 @@ class Slicing:
         """Tables of which this batch lacks changes that were cleaned after it was planned."""
 
     def slices(self) -> list[Slice]:
-        """All of them; notices first."""
+        """All of them; those of a table in the order of its rows."""
         self._note_structures()
         self._note_empty()
         self._note_gaps()
         self._note_heartbeat()
-        found = self._snapshot() + self._stream() + self._asked()
-        return [notices_slice(self._notices, self._end), *found] if self._notices else found
+        return self._with_notices(self._snapshot() + self._stream() + self._asked())
+
+    def _with_notices(self, slices: list[Slice]) -> list[Slice]:
+        """The slices, and what is only said: in front, but for what stands behind changes of its table."""
+        begun = [(begins(piece), piece.tables or ()) for piece in slices]
+        said: dict[int, list[dict[str, Any]]] = {}
+        for row in self._notices:
+            path = table_of_notice(row)
+            before = [n for n, (start, tables) in enumerate(begun) if path in tables and start < row["position"]]
+            said.setdefault(before[-1] + 1 if before else 0, []).append(row)
+        found = []
+        for number in range(len(slices) + 1):
+            if number in said:
+                found.append(notices_slice(said[number], self._end))
+            found += slices[number : number + 1]
+        return found
 
     # Snapshot.
 
@@ -199,10 +215,14 @@ class Slicing:
         ]
 
     def _together(self, windows: list[Window]) -> list[Slice]:
-        """All tables' windows by the same commit ranges, so that transactions stay whole."""
+        """All tables' windows by the same commit ranges, so that transactions stay whole.
+
+        They are cut where a structure changes, so that it can be told between two slices.
+        """
         if not windows:
             return []
-        edges = [self._start.commit, *self._cuts(self._start.commit, self._end.commit), self._end.commit]
+        begin, end = self._start.commit, self._end.commit
+        edges = sorted({begin, *self._cuts(begin, end), *(w.after for w in windows if w.after > begin), end})
         found = []
         for low, high in pairwise(edges):
             part = [replace(w, after=max(w.after, low), upto=min(w.upto, high)) for w in windows]
