@@ -5,6 +5,9 @@ INSTALLED := .venv/.installed
 FETCHED := .venv/.fetched
 COMPILED := .venv/.compiled
 
+# Hundreds of processes import the same modules, and each would compile them anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-fast test-real soak bench lint format clean
 

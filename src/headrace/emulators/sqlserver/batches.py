@@ -131,7 +131,7 @@ def statements(batch: str) -> Block:
 class _Splitter:
     def __init__(self, text: str) -> None:
         self._text = text
-        self._tokens: list[Token] = scan(text)
+        self._tokens: tuple[Token, ...] = scan(text)
         self._words = [t.text.upper() if t.token_type not in _QUOTED else "" for t in self._tokens]
         self._at = 0
 

@@ -51,14 +51,15 @@ _NAMES = {
 }  # fmt: skip
 
 
-def scan(text: str) -> list[Token]:
-    """The tokens of a text.
+@lru_cache(maxsize=512)
+def scan(text: str) -> tuple[Token, ...]:
+    """The tokens of a text. Callers do not change them.
 
     Raises:
         ProgrammingError: a quote or comment that does not end.
     """
     try:
-        return list(_DIALECT.tokenize(text))
+        return tuple(_DIALECT.tokenize(text))
     except SqlglotError as error:
         raise ProgrammingError(
             f"Unclosed quotation mark or bad character in the statement ({type(error).__name__}).", 105
