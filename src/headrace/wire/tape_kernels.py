@@ -198,11 +198,16 @@ def count_fields(tokens: Tokens, at: Array, counts: Array) -> None:
 @kernel
 def among(data: Array, tokens: Tokens, at: Array, texts: NameTable, found: Array) -> None:
     """Fill whether each place holds one of a few texts, as it stands in the message."""
+    shortest = np.int64(2**31)
+    for k in range(texts.size.size):
+        shortest = min(shortest, np.int64(texts.size[k]))
     for r in range(at.size):
         t = at[r]
         if t < 0:
             continue
         size = tokens.size[U(t)]
+        if size < shortest:
+            continue
         for k in range(texts.size.size):
             if texts.size[k] == size and same(texts.data, texts.start[k], data, tokens.start[U(t)], size):
                 found[r] = True
