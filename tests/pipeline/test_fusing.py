@@ -13,7 +13,7 @@ import pytest
 
 from headrace.emulators.sqlserver import EmulatedServer
 from headrace.emulators.sqlserver.shop import Shop
-from headrace.pipeline import fusing, load_pipeline
+from headrace.pipeline import batch, fusing, load_pipeline
 from headrace.pipeline.fusing import Fusing
 from headrace.pipeline.model import read_model
 
@@ -95,8 +95,10 @@ def test_options_reach_the_source_as_they_were_given(tmp_path: Path) -> None:
 
 
 def run(spark: SparkSession, file: Path, way: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """Run to the head in one of the two ways; what was counted, by table."""
+    """Run to the head in one of the ways; what was counted, by table."""
     with monkeypatch.context() as patched:
+        if way == "shuffled":
+            patched.setattr(batch, "_ONE_TASK", (200_000, 1))
         if way == "apart":
             patched.setattr(fusing, "_reason", lambda model: "the test says so")
         running = load_pipeline(file).start(spark, once=True)
@@ -114,7 +116,7 @@ def test_a_restart_may_change_the_way(spark: SparkSession, tmp_path: Path, monke
     tables = ["dbo.customers", "dbo.orders", "dbo.products"]
     file = written(tmp_path, source={**SOURCE, "hostname": str(tmp_path / "server"), "tables": tables})
     assert run(spark, file, "fused", monkeypatch)["dbo.customers"]["r"] >= 4
-    for first, second in (("fused", "apart"), ("apart", "fused")):
+    for first, second in (("fused", "apart"), ("apart", "fused"), ("fused", "shuffled")):
         shop.replay(transactions=20)
         shop.database.capture()
         counted = run(spark, file, first, monkeypatch)

@@ -36,8 +36,10 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger("headrace.pipeline")
 _HOLD_MILLISECONDS = 24 * 3600 * 1000
 _START_SECONDS = 60.0
-_ONE_TASK = 200_000
-"""The most changes whose messages one task brings into order for files; more are shuffled, which costs far more."""
+_ONE_TASK = (200_000, 256 << 20)
+"""The most changes, and bytes of their messages, that one task brings into order for files; more are shuffled, which
+costs far more.
+"""
 _READINGS = 3
 """How often a batch is read whose kept rows are lost."""
 _LOST = "CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND"
@@ -176,7 +178,7 @@ class BatchWriter:
                 changes = changes.persist(StorageLevel.MEMORY_AND_DISK)
                 cleanup.callback(changes.unpersist)
             reach("pipeline.batch.entered")
-            counts, lost = told(changes) if self._fused else (count_rows(changes), OutOfRange())
+            counts, lost, size = told(changes) if self._fused else (count_rows(changes), OutOfRange(), 0)
             epochs = self._epochs()
             without = self._without_change(changes, counts)
             rows = changes if self._decode is None else changes.where(self._wanted)
@@ -212,8 +214,7 @@ class BatchWriter:
                         if isinstance(target.sink, KafkaSink):
                             given, lacking = fitting(own, given, target.format, target.sink)
                             shortened += len(lacking)
-                    few = sum(count.rows for count in counts) <= _ONE_TASK
-                    if self._fused and few and isinstance(target.sink, FilesSink):
+                    if self._fused and isinstance(target.sink, FilesSink) and _suit_one_task(counts, size):
                         given = given.coalesce(1)
                     if self._decode is not None and isinstance(target.sink, LakeSink | JdbcSink):
                         given = target.sink.sequenced(given, epochs)
@@ -348,11 +349,16 @@ def count_rows(changes: DataFrame) -> list[BatchCount]:
     return found
 
 
-def told(messages: DataFrame) -> tuple[list[BatchCount], OutOfRange]:
+def _suit_one_task(counts: Sequence[BatchCount], size: int) -> bool:
+    rows, most = _ONE_TASK
+    return size <= most and sum(count.rows for count in counts) <= rows
+
+
+def told(messages: DataFrame) -> tuple[list[BatchCount], OutOfRange, int]:
     """What the tasks of a source tell of their changes; also computes the persisted batch.
 
     Returns:
-        Rows by table and operation, and the values that the format did not hold.
+        Rows by table and operation, the values that the format did not hold, and the bytes of the messages.
     """
     seconds = "cast(newest as double) as seconds"
     rows = messages.where("counted is not null").selectExpr("counted.*").selectExpr("*", seconds).collect()
@@ -365,7 +371,7 @@ def told(messages: DataFrame) -> tuple[list[BatchCount], OutOfRange]:
         at = None if newest is None else dt.datetime.fromtimestamp(newest, dt.UTC)
         counts.append(BatchCount(path, op, sum(line["rows"] for line in lines), at))
     first = min((row["first"] for row in rows if row["first"]), default="")
-    return counts, OutOfRange(sum(row["out_of_range"] for row in rows), first)
+    return counts, OutOfRange(sum(row["out_of_range"] for row in rows), first), sum(row["bytes"] for row in rows)
 
 
 def count_reasons(errors: DataFrame) -> dict[str, int]:

@@ -23,12 +23,12 @@ from headrace.wire.lines import lines
 
 _COUNTS = (
     "counted struct<table_path: string, op: string, rows: bigint, newest: timestamp, out_of_range: bigint, "
-    "first: string>"
+    "first: string, bytes: bigint>"
 )
 """Behind the messages of each task stands one row for each table and operation that says how many changes there were.
 
 `counted` is null for messages, and all else is null where it is not. The first row of a task says what its format did
-not hold (`OutOfRange`).
+not hold (`OutOfRange`) and how much memory its messages take.
 """
 _LINES = pa.schema([("line", pa.string()), ("position", pa.string())])
 _COUNTED = pa.struct(
@@ -39,6 +39,7 @@ _COUNTED = pa.struct(
         ("newest", pa.timestamp("us", tz="UTC")),
         ("out_of_range", pa.int64()),
         ("first", pa.string()),
+        ("bytes", pa.int64()),
     ]
 )
 
@@ -106,10 +107,13 @@ class Messages:
             yield from map(self._shown, run_codec(encoder, map(_with_types, rows)))
             return
         counts: dict[tuple[str, str | None], tuple[int, dt.datetime | None]] = {}
+        size = 0
         for messages in run_codec(encoder, (_with_types(_counting(batch, counts)) for batch in rows)):
-            yield self._shown(messages).append_column("counted", pa.nulls(messages.num_rows, _COUNTED))
+            shown = self._shown(messages)
+            size += shown.nbytes
+            yield shown.append_column("counted", pa.nulls(messages.num_rows, _COUNTED))
         if counts:
-            yield _counts(_LINES if self.lines else MESSAGES, counts, encoder.out_of_range)
+            yield _counts(_LINES if self.lines else MESSAGES, counts, encoder.out_of_range, size)
 
     def _shown(self, messages: pa.RecordBatch) -> pa.RecordBatch:
         if not self.lines:
@@ -137,12 +141,16 @@ def _counting(
 
 
 def _counts(
-    columns: pa.Schema, counts: Mapping[tuple[str, str | None], tuple[int, dt.datetime | None]], lost: OutOfRange
+    columns: pa.Schema,
+    counts: Mapping[tuple[str, str | None], tuple[int, dt.datetime | None]],
+    lost: OutOfRange,
+    size: int,
 ) -> pa.RecordBatch:
+    nothing = {"out_of_range": 0, "first": "", "bytes": 0}
     told: list[dict[str, Any]] = [
-        {"table_path": key[0], "op": key[1], "rows": number, "newest": newest, "out_of_range": 0, "first": ""}
+        {"table_path": key[0], "op": key[1], "rows": number, "newest": newest, **nothing}
         for key, (number, newest) in counts.items()
     ]
-    told[0] |= {"out_of_range": lost.values, "first": lost.first}
+    told[0] |= {"out_of_range": lost.values, "first": lost.first, "bytes": size}
     made = [pa.nulls(len(told), field.type) for field in columns]
     return pa.RecordBatch.from_arrays([*made, pa.array(told, _COUNTED)], names=[*columns.names, "counted"])

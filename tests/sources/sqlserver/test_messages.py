@@ -118,6 +118,8 @@ def test_messages_and_counts_are_those_of_the_change_rows(shop: Shop, format: st
                 del message["counted"]
         assert messages == encoded(format, rows)
         assert told(lines) == counted(rows)
+        values = sum(len(message["value"] or b"") for task in messages for message in task)
+        assert values <= sum(line["bytes"] for line in lines)
         found += sum(map(len, messages))
     assert found > 100
 
