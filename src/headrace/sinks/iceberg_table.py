@@ -121,15 +121,17 @@ class IcebergTable(LakeTable):
 
     def has(self, batch: BatchId, source: str) -> bool:
         """Whether the newest snapshot of the same owner that the table descends from is of this batch."""
-        sink = f" and coalesce(s.summary[{literal(SINK)}], '') in ('', {literal(batch.sink)})" if batch.sink else ""
-        found = self.session.sql(
-            f"select max(struct(cast(s.summary[{literal(BATCH)}] as bigint) as number, "
-            f"coalesce(s.summary[{literal(OFFSETS)}], '') as offsets)) as newest from {self.sql_name}.snapshots s "
-            f"join {self.sql_name}.history h on s.snapshot_id = h.snapshot_id "
-            f"where h.is_current_ancestor and s.summary[{literal(OWNER)}] = {literal(batch.owner)} "
-            f"and s.summary[{literal(TARGET)}] = {literal(source)}{sink}"
-        ).collect()[0]["newest"]
-        return found is not None and Mark(found["number"], found["offsets"]).covers(batch, f"the {self.label}")
+        table = self._java()
+        table.refresh()
+        snapshot = table.currentSnapshot()
+        while snapshot is not None:
+            said = snapshot.summary()
+            whose = (said.get(OWNER), said.get(TARGET)) == (batch.owner, source)
+            if whose and (not batch.sink or (said.get(SINK) or "") in ("", batch.sink)):
+                return Mark(int(said.get(BATCH)), said.get(OFFSETS) or "").covers(batch, f"the {self.label}")
+            parent = snapshot.parentId()
+            snapshot = None if parent is None else table.snapshot(parent)
+        return False
 
     def create(self, shape: Shape, properties: Mapping[str, str]) -> None:
         """Create the table with the source's comments, and its key as identifier fields where it has no NULL."""
