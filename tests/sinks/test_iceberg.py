@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -65,6 +66,41 @@ class TestIceberg(TableSinkContract):
 
 
 @pytest.mark.usefixtures("generated_code")
+def snapshot_of(owner: str, number: int, **more: str) -> dict[str, str]:
+    given = {"headrace.owner": owner, "headrace.batch": str(number), "headrace.target": "dbo.t"}
+    return given | {f"headrace.{name}": text for name, text in more.items()}
+
+
+@pytest.mark.parametrize(
+    ("summaries", "sink", "has"),
+    [
+        ([], "", False),
+        ([snapshot_of("p/c", 3)], "", True),
+        ([snapshot_of("p/c", 2)], "", False),
+        ([snapshot_of("q/c", 3)], "", False),
+        ([snapshot_of("p/c", 3, target="dbo.other")], "", False),
+        # Somebody compacted the table, and somebody else wrote to it.
+        ([snapshot_of("p/c", 3, offsets="ab"), {"operation": "replace"}, snapshot_of("q/c", 9)], "", True),
+        # Sinks that share a table have marks of their own.
+        ([snapshot_of("p/c", 2, sink="1"), snapshot_of("p/c", 3, sink="2")], "1", False),
+        ([snapshot_of("p/c", 3, sink="1"), snapshot_of("p/c", 2, sink="2")], "1", True),
+    ],
+)
+def test_the_owners_newest_snapshot_says_which_batch_a_table_has(
+    monkeypatch: pytest.MonkeyPatch, summaries: list[dict[str, str]], sink: str, has: bool
+) -> None:
+    snapshots = {
+        number: SimpleNamespace(summary=lambda said=said: said, parentId=lambda number=number: number - 1 or None)
+        for number, said in enumerate(summaries, 1)
+    }
+    java = SimpleNamespace(
+        refresh=lambda: None, currentSnapshot=lambda: snapshots.get(len(summaries)), snapshot=snapshots.get
+    )
+    monkeypatch.setattr(IcebergTable, "_java", lambda table: java)
+    asked = BatchId("p", "c", 3, offsets="ab", sink=sink)
+    assert IcebergTable(None, ("lake", "dbo", "t")).has(asked, "dbo.t") is has  # type: ignore[arg-type]
+
+
 def test_a_batch_is_one_snapshot_that_names_it_and_a_replay_makes_none(target: IcebergTarget) -> None:
     typed = table(id="int16", a="string", b="string")
     batches = [Batch(typed).add("r", typed, 1, A, snapshot="last"), Batch(typed).add("u", typed, 2, {**A, "a": "w"})]
