@@ -45,8 +45,6 @@ def spark() -> SparkSession:
             "spark.sql.shuffle.partitions": "2",
             # As in a run: what reads and writes messages is loaded before workers are forked.
             f"spark.executorEnv.{FORMATS}": ",".join(registry.built_in_names("format")),
-            # Tests ask the same queries again and again; of 100 classes that are kept otherwise, each is gone by then.
-            "spark.sql.codegen.cache.maxEntries": "5000",
             # Nobody looks at the plans that Spark would spell for its page.
             "spark.sql.ui.explainMode": "simple",
             # Spark would compute on rows of the plan while it plans, and never run what runs on a batch.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 
 from headrace.emulators.db2.types import Db2Type, parse_type
 
@@ -70,10 +70,8 @@ class Table:
 
     def to_text(self) -> str:
         """JSON on one line."""
-        data = asdict(self)
-        for column, made in zip(self.columns, data["columns"], strict=True):
-            made["type"] = column.type.declaration
-        return json.dumps(data)
+        columns = [vars(column) | {"type": column.type.declaration} for column in self.columns]
+        return json.dumps(vars(self) | {"columns": columns, "keys": [vars(key) for key in self.keys]})
 
     @classmethod
     def from_text(cls, text: str) -> Table:
