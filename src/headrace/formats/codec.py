@@ -252,7 +252,9 @@ class ArrowFormat(Format):
         """
         rows = kafka_columns(messages)
         facts = self.prepare_decoding(SparkLook(rows))
-        return in_spark(rows, lambda: self.decoder(facts), change_schema(facts.typed))
+        # Each column costs on the way to Python, and decoders make those that are missing.
+        there = rows.select(*(name for name in rows.columns if name in set(messages.columns)))
+        return in_spark(there, lambda: self.decoder(facts), change_schema(facts.typed))
 
     def decoded(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Change rows without Spark, errors treated as `on_error` says; what is no event is left out.

@@ -71,7 +71,8 @@ def decoded(format: Format, messages: DataFrame) -> DataFrame:
     rows = format.decode(messages)
     counted = rows.observe(
         f"headrace.decode.{format.name}.{next(_numbers)}",
-        F.expr("count_if(op = 'error')").alias("errors"),
+        # Counted for each row, so by what is found out without a look at a text.
+        F.expr("count(error)").alias("errors"),
         F.expr("count_if(op is null)").alias("no_event"),
     )
     # A format of a third party may not have declared the option.
