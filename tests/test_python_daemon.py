@@ -9,10 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
 from tests.waiting import PATIENCE
-
-from headrace.python_daemon import FORMATS, loads_formats
 
 SPEC = importlib.util.find_spec("pyspark")
 assert SPEC and SPEC.origin
@@ -76,21 +73,6 @@ def test_formats_are_loaded_before_workers_are_forked() -> None:
         "print(len(loaded) > 0, os.waitpid(child, 0)[1])"
     )
     assert found(program) == "True 0"
-
-
-@pytest.mark.parametrize(
-    ("formats", "module", "loads"),
-    [
-        ("canal_json", "pyspark.worker", True),
-        ("canal_json", "pyspark.sql.worker.create_data_source", False),
-        ("", "pyspark.worker", False),
-    ],
-)
-def test_only_what_runs_tasks_loads_formats(
-    formats: str, module: str, loads: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(FORMATS, formats)
-    assert loads_formats([module]) == loads
 
 
 def test_workers_do_not_collect_what_was_loaded_after_each_task() -> None:

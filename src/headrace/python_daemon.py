@@ -17,7 +17,6 @@ import gc
 import importlib
 import os
 import sys
-from collections.abc import Sequence
 from contextlib import suppress
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
@@ -49,11 +48,6 @@ def _version(found: ModuleSpec | None) -> bytes | None:
     return loader.get_data(str(Path(found.origin).with_name("version.py"))) if found and found.origin else None
 
 
-def loads_formats(modules: Sequence[str]) -> bool:
-    """Whether workers of these modules read or write messages. Spark has other processes that only look at a source."""
-    return bool(os.environ.get(FORMATS)) and "pyspark.worker" in modules
-
-
 def load_formats(names: str) -> None:
     """Load what reads and writes messages of these formats. What goes wrong is met, and said, by the first task.
 
@@ -68,7 +62,7 @@ def load_formats(names: str) -> None:
 
 if __name__ == "__main__":
     leave_archives()
-    if loads_formats(sys.argv[1:]):
+    if os.environ.get(FORMATS):
         load_formats(os.environ[FORMATS])
     from pyspark.daemon import manager
 
