@@ -21,6 +21,7 @@ from headrace.observe.progress import BatchCount, ProgressBoard
 from headrace.pipeline.dead_letter import DeadLetters
 from headrace.pipeline.large_values import fitting
 from headrace.pipeline.model import Target
+from headrace.pipeline.recover import one_line
 from headrace.pipeline.shaping import Found, Shaping, explained, tables_in
 from headrace.pipeline.shared_places import identities, may_meet, may_meet_letters, refuse_shared_places
 from headrace.pipeline.unmatched import FeedPatterns
@@ -43,6 +44,12 @@ costs far more.
 _READINGS = 3
 """How often a batch is read whose kept rows are lost."""
 _LOST = "CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND"
+_INTERRUPTIONS = (
+    "java.lang.InterruptedException",
+    "java.io.InterruptedIOException",
+    "java.nio.channels.ClosedByInterruptException",
+)
+_MOST_LETTERS = 500
 
 
 class BatchWriter:
@@ -137,14 +144,15 @@ class BatchWriter:
             batch = BatchId(self._pipeline, self._checkpoint, number)
             self._held = self._closed
             self._inside = not self._closed
-        if self._held:
-            _hold(rows)
         try:
+            if self._held:
+                _hold(rows)
             self._write_of_one_reading(rows, replace(batch, offsets=self._offsets(number)))
             self.last = number
         except BaseException as error:
-            self.failure = error
-            raise
+            if not self._held:
+                self.failure = error
+            raise RuntimeError(_for_spark(error)) from None
         finally:
             with self._state:
                 self._inside = False
@@ -409,6 +417,19 @@ def _hold(rows: DataFrame) -> None:
     assert jvm is not None
     jvm.java.lang.Thread.sleep(_HOLD_MILLISECONDS)
     raise RuntimeError("a stopped run was not ended for a day")
+
+
+def _for_spark(error: BaseException) -> str:
+    """What Spark gets of an error, which itself stays in `BatchWriter.failure`: its first line.
+
+    Of an interruption it gets the words by which it knows one. It looks for them with a regular expression that takes a
+    stack frame for each character, so the stack traces of both languages would end its thread by a StackOverflowError.
+    """
+    text = str(error)
+    found = next((name for name in _INTERRUPTIONS if name in text), None)
+    if found is None:
+        return f"{type(error).__name__}: {one_line(error)}"[:_MOST_LETTERS]
+    return f"py4j.protocol.Py4JJavaError: An error occurred while calling the batch: {found}"
 
 
 def wait_for(condition: Callable[[], bool], timeout: float, pause: float = 0.05) -> bool:

@@ -293,7 +293,7 @@ class RunningPipeline:
     @property
     def error(self) -> BaseException | None:
         """Why it ended by itself: a `HeadraceError` wherever one is the reason, else what Spark says, or None."""
-        if self._writer.failure is not None and not self._writer.held:
+        if self._writer.failure is not None:
             return recover(self._writer.failure) or self._writer.failure
         failure = self._query.exception()
         return None if failure is None else recover(failure) or failure

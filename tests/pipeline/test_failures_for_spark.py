@@ -1,0 +1,51 @@
+"""Rule: Spark gets a short text of why a batch failed; its search for interruptions in a long one ends its thread."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from headrace.observe.progress import ProgressBoard
+from headrace.pipeline.batch import BatchWriter
+
+LONG = "\n\tat org.apache.spark.sql.Dataset.withAction(Dataset.scala:2232)" * 2000
+# What Spark looks for (`StreamExecution.isInterruptionException`).
+INTERRUPTION = re.compile(
+    r"py4j.protocol.Py4JJavaError: An error occurred while calling((.|\r\n|\r|\n)*)"
+    r"(java.lang.InterruptedException|java.io.InterruptedIOException|java.nio.channels.ClosedByInterruptException)"
+)
+
+
+class Rows:
+    """A batch that fails as soon as it is looked at."""
+
+    def __init__(self, text: str) -> None:
+        self.error = ValueError(text)
+
+    def persist(self, _: object) -> None:
+        raise self.error
+
+
+@pytest.mark.parametrize(
+    ("text", "given", "interrupted"),
+    [
+        ("no such table" + LONG, "ValueError: no such table", False),
+        ("x" * 100_000, "ValueError: " + "x" * 488, False),
+        (
+            "An error occurred while calling o5.count.\n: java.lang.InterruptedException" + LONG,
+            "py4j.protocol.Py4JJavaError: An error occurred while calling the batch: java.lang.InterruptedException",
+            True,
+        ),
+    ],
+)
+def test_spark_gets_the_first_line_or_that_the_batch_was_interrupted(text: str, given: str, interrupted: bool) -> None:
+    rows = Rows(text)
+    writer = BatchWriter("orders", [], ProgressBoard())
+    writer.begin("checkpoint")
+    with pytest.raises(RuntimeError) as raised:
+        writer(rows, 0)  # type: ignore[arg-type]
+    assert str(raised.value) == given
+    assert (INTERRUPTION.search(str(raised.value)) is not None) == interrupted
+    assert raised.value.__suppress_context__
+    assert writer.failure is rows.error
