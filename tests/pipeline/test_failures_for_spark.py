@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from headrace.errors import SinkError
 from headrace.observe.progress import ProgressBoard
 from headrace.pipeline.batch import BatchWriter
 
@@ -20,8 +21,8 @@ INTERRUPTION = re.compile(
 class Rows:
     """A batch that fails as soon as it is looked at."""
 
-    def __init__(self, text: str) -> None:
-        self.error = ValueError(text)
+    def __init__(self, error: Exception) -> None:
+        self.error = error
 
     def persist(self, _: object) -> None:
         raise self.error
@@ -40,7 +41,7 @@ class Rows:
     ],
 )
 def test_spark_gets_the_first_line_or_that_the_batch_was_interrupted(text: str, given: str, interrupted: bool) -> None:
-    rows = Rows(text)
+    rows = Rows(ValueError(text))
     writer = BatchWriter("orders", [], ProgressBoard())
     writer.begin("checkpoint")
     with pytest.raises(RuntimeError) as raised:
@@ -49,3 +50,15 @@ def test_spark_gets_the_first_line_or_that_the_batch_was_interrupted(text: str, 
     assert (INTERRUPTION.search(str(raised.value)) is not None) == interrupted
     assert raised.value.__suppress_context__
     assert writer.failure is rows.error
+
+
+def test_an_error_of_headrace_is_the_same_to_spark_without_what_led_to_it() -> None:
+    error = SinkError("The table is gone.", remedy="Create it.")
+    error.__cause__ = ValueError(LONG)
+    writer = BatchWriter("orders", [], ProgressBoard())
+    writer.begin("checkpoint")
+    with pytest.raises(SinkError, match=r"^The table is gone\. Create it\.$") as raised:
+        writer(Rows(error), 0)  # type: ignore[arg-type]
+    assert raised.value.__cause__ is None
+    assert writer.failure is error
+    assert writer.failure.__cause__ is not None

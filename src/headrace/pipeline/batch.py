@@ -9,11 +9,12 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from headrace.changes.operation import Operation
-from headrace.errors import FormatError
+from headrace.errors import FormatError, HeadraceError
 from headrace.faultpoints import reach
 from headrace.formats.encoded_batch import EncodedBatch, OutOfRange
 from headrace.observe.messages import MOST_REASONS, OTHER_REASONS, MessageCounts
@@ -152,7 +153,7 @@ class BatchWriter:
         except BaseException as error:
             if not self._held:
                 self.failure = error
-            raise RuntimeError(_for_spark(error)) from None
+            raise _for_spark(error) from None
         finally:
             with self._state:
                 self._inside = False
@@ -419,17 +420,19 @@ def _hold(rows: DataFrame) -> None:
     raise RuntimeError("a stopped run was not ended for a day")
 
 
-def _for_spark(error: BaseException) -> str:
-    """What Spark gets of an error, which itself stays in `BatchWriter.failure`: its first line.
+def _for_spark(error: BaseException) -> Exception:
+    """What Spark gets of an error, which itself stays in `BatchWriter.failure`: its sentence, or its first line.
 
     Of an interruption it gets the words by which it knows one. It looks for them with a regular expression that takes a
     stack frame for each character, so the stack traces of both languages would end its thread by a StackOverflowError.
     """
+    if isinstance(error, HeadraceError):
+        return copy(error)
     text = str(error)
     found = next((name for name in _INTERRUPTIONS if name in text), None)
     if found is None:
-        return f"{type(error).__name__}: {one_line(error)}"[:_MOST_LETTERS]
-    return f"py4j.protocol.Py4JJavaError: An error occurred while calling the batch: {found}"
+        return RuntimeError(f"{type(error).__name__}: {one_line(error)}"[:_MOST_LETTERS])
+    return RuntimeError(f"py4j.protocol.Py4JJavaError: An error occurred while calling the batch: {found}")
 
 
 def wait_for(condition: Callable[[], bool], timeout: float, pause: float = 0.05) -> bool:
