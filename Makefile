@@ -24,8 +24,8 @@ $(INSTALLED): requirements.lock pyproject.toml
 	@touch $@
 
 # A file of its own, so that an unreachable Maven repository does not install everything again.
-$(FETCHED): $(INSTALLED) src/headrace/jars.py
-	$(BIN)/python -m headrace.jars
+$(FETCHED): $(INSTALLED) src/headrace/spark/jars.py
+	$(BIN)/python -m headrace.spark.jars
 	@touch $@
 
 # Once for each version of the engine; without it the first message waits for the compiler.

@@ -29,11 +29,11 @@ from typing import TYPE_CHECKING
 from headrace.changes import Column, LogicalType, TableId, TableSchema
 from headrace.changes.row import CHANGE_ROW_DDL
 from headrace.changes.typed import literal, typed_value
-from headrace.jars import DELTA
 from headrace.options import parse_options
-from headrace.pipeline.session import spark_session
 from headrace.sinks.base import BatchId
-from headrace.sinks.delta import DeltaSink
+from headrace.sinks.lake.delta.sink import DeltaSink
+from headrace.spark.jars import DELTA
+from headrace.spark.session import spark_session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -454,8 +454,8 @@ class Bench:
 
 
 def session() -> SparkSession:
-    from headrace.jars import AVRO, KAFKA
-    from headrace.pipeline.session import spark_session
+    from headrace.spark.jars import AVRO, KAFKA
+    from headrace.spark.session import spark_session
 
     spark = spark_session(
         "bench", jars=(KAFKA, AVRO), master="local[2]", conf={"spark.driver.memory": "6g", "spark.ui.enabled": "false"}

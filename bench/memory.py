@@ -32,7 +32,7 @@ import pyarrow.compute as pc
 
 import headrace
 from headrace.emulators.sqlserver import EmulatedServer
-from headrace.pipeline.session import spark_session
+from headrace.spark.session import spark_session
 
 TABLE = """
 CREATE TABLE dbo.orders (

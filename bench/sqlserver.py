@@ -24,11 +24,11 @@ from pyspark.sql import DataFrame, SparkSession, functions
 
 import headrace
 from headrace.emulators.sqlserver import EmulatedServer
-from headrace.pipeline.session import spark_session
 from headrace.sources.base import Limit
 from headrace.sources.databases import Offsets
 from headrace.sources.offset import Offset
 from headrace.sources.reader import source_named
+from headrace.spark.session import spark_session
 
 TABLE = """
 CREATE TABLE dbo.orders (

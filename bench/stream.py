@@ -187,7 +187,7 @@ def fetched(source: Source, slices: list[tuple[str, Slice]]) -> int:
 def warmed(folder: Path, runs: int, changes: int) -> None:
     """Run the same batch in one session, each time from a copy of the checkpoint."""
     from headrace.pipeline import load_pipeline
-    from headrace.pipeline.session import spark_session
+    from headrace.spark.session import spark_session
 
     spark = spark_session("bench-stream")
     costs = []

@@ -69,7 +69,7 @@ def measure(workers: int, batches: int, loaded: bool) -> None:
     import pyspark.daemon  # noqa: F401 PySpark's daemon has loaded it before it forks.
 
     if loaded:
-        from headrace.python_daemon import load_formats
+        from headrace.spark.daemon import load_formats
 
         load_formats(FORMAT)
     told, say = os.pipe()

@@ -15,9 +15,10 @@ from headrace.changes.table_pattern import table_patterns
 from headrace.formats.features import Feature, lost
 from headrace.observe.server import parse_address
 from headrace.options import Option
-from headrace.pipeline import routes, transforms, watch
+from headrace.pipeline import watch
 from headrace.pipeline.dead_letter import TABLE, TOPIC
 from headrace.pipeline.kafka_source import ON_ERROR, KafkaTopics
+from headrace.pipeline.shaping import routes, transforms
 
 FOLDER = Path(__file__).parent / "reference"
 _HEAD = """# Options

@@ -31,9 +31,9 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.fixture(scope="session")
 def spark() -> SparkSession:
     from headrace import registry
-    from headrace.jars import AVRO, DELTA, ICEBERG, KAFKA, SQLITE
-    from headrace.pipeline.session import spark_session
-    from headrace.python_daemon import FORMATS
+    from headrace.spark.daemon import FORMATS
+    from headrace.spark.jars import AVRO, DELTA, ICEBERG, KAFKA, SQLITE
+    from headrace.spark.session import spark_session
 
     return spark_session(
         "headrace-tests",

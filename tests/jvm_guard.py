@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.java import find_java
+from headrace.spark.java import find_java
 
 _PROGRAMS = frozenset(("java", "spark-submit", "spark-class"))
 _FORBIDDEN = "/a-test-without-the-marker-jvm-starts-no-spark"

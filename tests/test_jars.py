@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace import jars
+from headrace.spark import jars
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from headrace import java
 from headrace.errors import ConnectError
+from headrace.spark import java
 
 
 def fake_java(home: Path, version: str) -> Path:

@@ -6,7 +6,7 @@ import datetime as dt
 from decimal import Decimal
 from typing import Any
 
-from headrace.local_rows import local_rows
+from headrace.spark.local_rows import local_rows
 
 
 def test_values_of_every_shape_arrive_as_they_are(spark: Any) -> None:

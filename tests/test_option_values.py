@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from headrace import registry
 from headrace.errors import OptionError
 from headrace.options import OTHER_NAMES, Option, as_text, items, parse_options
-from headrace.pipeline import routes, transforms, watch
+from headrace.pipeline import watch
 from headrace.pipeline.kafka_source import KafkaTopics
+from headrace.pipeline.shaping import routes, transforms
 
 EVERY = {
     **{f"{kind} {name}": registry.find(kind, name).options for kind in ("source", "format", "sink")

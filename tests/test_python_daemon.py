@@ -32,7 +32,7 @@ def found(program: str, *options: str) -> str:
 
 def test_archives_are_left_where_pyspark_is_installed() -> None:
     program = (
-        "import pyspark.version as before, sys; from headrace.python_daemon import leave_archives; leave_archives();"
+        "import pyspark.version as before, sys; from headrace.spark.daemon import leave_archives; leave_archives();"
         "left = [p for p in [*sys.path, *sys.path_importer_cache] if 'pyspark.zip' in p];"
         "print(str(before.__file__).count('.zip'), left)"
     )
@@ -57,7 +57,7 @@ def test_archives_stay_where_another_version_is_installed() -> None:
 
 def test_archives_of_others_stay_on_the_path() -> None:
     program = (
-        "import sys; from headrace.python_daemon import leave_archives; sys.path.insert(0, 'mine.zip');"
+        "import sys; from headrace.spark.daemon import leave_archives; sys.path.insert(0, 'mine.zip');"
         "leave_archives(); print([p for p in sys.path if p.endswith(('mine.zip', 'pyspark.zip'))])"
     )
     assert found(program) == "['mine.zip']"
@@ -65,7 +65,7 @@ def test_archives_of_others_stay_on_the_path() -> None:
 
 def test_formats_are_loaded_before_workers_are_forked() -> None:
     program = (
-        "import os; from headrace.python_daemon import load_formats; load_formats('canal_json,unknown');"
+        "import os; from headrace.spark.daemon import load_formats; load_formats('canal_json,unknown');"
         "from headrace.formats.canal.encode import CanalEncoder; from headrace.wire import tape_kernels as t;"
         "loaded = [k for k in vars(t).values() if getattr(getattr(k, 'made', 0), 'nopython_signatures', 0)];"
         "child = os.fork();"
@@ -77,7 +77,7 @@ def test_formats_are_loaded_before_workers_are_forked() -> None:
 
 def test_workers_do_not_collect_what_was_loaded_after_each_task() -> None:
     program = (
-        "import gc; from headrace.python_daemon import load_formats; load_formats('canal_json');"
+        "import gc; from headrace.spark.daemon import load_formats; load_formats('canal_json');"
         "print(gc.get_freeze_count() > 50_000, len(gc.get_objects()) < 50_000)"
     )
     assert found(program) == "True True"
@@ -85,14 +85,14 @@ def test_workers_do_not_collect_what_was_loaded_after_each_task() -> None:
 
 def test_a_format_that_can_not_be_loaded_stops_no_worker() -> None:
     program = (
-        "from headrace.formats import kernels; from headrace.python_daemon import load_formats;"
+        "from headrace.formats import kernels; from headrace.spark.daemon import load_formats;"
         "kernels.compile_all = lambda names: 1 / 0; load_formats('canal_json'); print('served')"
     )
     assert found(program) == "served"
 
 
 def test_workers_of_a_local_session_run_it(spark: Any) -> None:
-    assert spark.sparkContext.getConf().get("spark.python.daemon.module") == "headrace.python_daemon"
+    assert spark.sparkContext.getConf().get("spark.python.daemon.module") == "headrace.spark.daemon"
 
     def archives(batches: Any) -> Any:
         import pyarrow as pa

@@ -33,11 +33,11 @@ _BUILT_IN: Mapping[str, Mapping[str, str]] = {
         "shareplex_json": "headrace.formats.shareplex.format:SharePlexJson",
     },
     "sink": {
-        "kafka": "headrace.sinks.kafka:KafkaSink",
+        "kafka": "headrace.sinks.kafka.sink:KafkaSink",
         "files": "headrace.sinks.files:FilesSink",
-        "delta": "headrace.sinks.delta:DeltaSink",
-        "iceberg": "headrace.sinks.iceberg:IcebergSink",
-        "jdbc": "headrace.sinks.jdbc:JdbcSink",
+        "delta": "headrace.sinks.lake.delta.sink:DeltaSink",
+        "iceberg": "headrace.sinks.lake.iceberg.sink:IcebergSink",
+        "jdbc": "headrace.sinks.jdbc.sink:JdbcSink",
         "memory": "headrace.sinks.memory:MemorySink",
     },
     # Drivers open a DB-API connection for a source: `connect(settings: Mapping[str, str])`.

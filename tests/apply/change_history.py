@@ -9,7 +9,7 @@ from typing import Any
 from headrace.changes import Column, LogicalType, TableId, TableSchema
 from headrace.changes.key_text import key_text
 from headrace.changes.row import spark_schema
-from headrace.local_rows import local_rows
+from headrace.spark.local_rows import local_rows
 
 Image = Mapping[str, str | None]
 _schema = cache(spark_schema)

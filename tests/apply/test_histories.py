@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headrace.apply import carried, fold, fold_keyless, survey
-from headrace.local_rows import local_rows
+from headrace.spark.local_rows import local_rows
 
 COLUMNS = {"id": "string", "a": "string", "b": "string"}
 T = table(**COLUMNS)

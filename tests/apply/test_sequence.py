@@ -11,7 +11,7 @@ from change_history import Batch, table
 from headrace.apply import disordered, sequenced, survey
 from headrace.changes import Column, LogicalType
 from headrace.errors import OptionError, SchemaError
-from headrace.sinks.jdbc_postgres import PostgresDialect
+from headrace.sinks.jdbc.postgresql.dialect import PostgresDialect
 
 T = table()
 AT = "00000000000000000007/1/"

@@ -18,9 +18,9 @@ from typer.testing import CliRunner
 from headrace.cli.app import app
 from headrace.errors import CaptureError, ConnectError
 from headrace.pipeline import load_pipeline
-from headrace.sinks.delta import DeltaSink
 from headrace.sinks.files import FilesSink
-from headrace.sinks.rights import Lack, Rights
+from headrace.sinks.lake.delta.sink import DeltaSink
+from headrace.sinks.permissions import Lack, Rights
 from headrace.sources.change_tables import lsn
 
 

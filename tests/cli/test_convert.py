@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from headrace.cli.app import app
+from headrace.convert.config import Conversion, convert
+from headrace.convert.connector_file import parse_properties, read_connector
 from headrace.errors import OptionError
-from headrace.pipeline.connector_file import parse_properties, read_connector
-from headrace.pipeline.debezium_config import Conversion, convert
 from headrace.pipeline.model import Model, read_model
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "convert"

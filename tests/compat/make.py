@@ -175,8 +175,8 @@ def _two_databases(database: Any) -> Iterator[Row]:
 
 def targets() -> None:
     """Two pipelines, one from a database and one from a topic, and tables that were filled without a pipeline."""
-    from headrace.jars import AVRO, DELTA, ICEBERG, KAFKA
-    from headrace.pipeline.session import spark_session
+    from headrace.spark.jars import AVRO, DELTA, ICEBERG, KAFKA
+    from headrace.spark.session import spark_session
 
     spark = spark_session("compat", jars=(KAFKA, DELTA, AVRO, ICEBERG), master="local[2]")
     for name, make in (("shop", _shop), ("topic", _topic), ("by-hand", _by_hand)):
@@ -242,7 +242,7 @@ def _by_hand(spark: Any, folder: Path) -> None:
 
 def databases() -> None:
     """A table that has a batch, and one whose next batch lay in its staging table when the run stopped."""
-    from headrace.pipeline.session import spark_session
+    from headrace.spark.session import spark_session
 
     spark = spark_session("compat", master="local[2]")
     sys.path.append(str(HERE.parent / "apply"))
@@ -250,8 +250,8 @@ def databases() -> None:
     from tests.sinks.databases import fresh_database, serving
 
     from headrace.sinks.base import BatchId
-    from headrace.sinks.jdbc_dialect import Mirror, TableName
-    from headrace.sinks.jdbc_mariadb import MariaDbDialect
+    from headrace.sinks.jdbc.dialect import Mirror, TableName
+    from headrace.sinks.jdbc.mariadb.dialect import MariaDbDialect
 
     t, u = table("t"), table("u", id="int32", a="string")
     first = Batch(t, u).add("c", t, 1, {"id": "1", "a": "x", "b": None}).add("c", u, 2, {"id": "1", "a": "y"})

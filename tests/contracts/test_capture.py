@@ -24,11 +24,11 @@ from tests.live.db2 import EXAMPLE, URL, LiveDb2, settings_from
 
 from headrace.errors import CaptureError, DataLossError, PositionMismatch
 from headrace.pipeline.verify import ANEW
-from headrace.sources import key_range
 from headrace.sources.base import Limit
 from headrace.sources.health import CaptureState
 from headrace.sources.offset import Offset
 from headrace.sources.signals import Signal
+from headrace.sources.snapshots import key_range
 
 SERVERS = {
     "sqlserver": SqlServerDatabase,

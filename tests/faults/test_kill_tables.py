@@ -19,7 +19,7 @@ from tests.sinks.databases import KINDS, fresh_database, serving
 
 from headrace.cli.workload import Workload
 from headrace.emulators.comparison import compare
-from headrace.sinks.jdbc_dialect import TableName
+from headrace.sinks.jdbc.dialect import TableName
 
 _WITH_ZONE = {"seen"}
 """The shop's columns of type datetimeoffset."""

@@ -15,7 +15,7 @@ from headrace.changes import Column, LogicalType, TableId, TableSchema
 from headrace.changes.key_text import key_text
 from headrace.changes.row import CHANGE_ROW_DDL, spark_schema
 from headrace.formats.messages import KAFKA_COLUMNS
-from headrace.local_rows import local_rows
+from headrace.spark.local_rows import local_rows
 
 TYPES = [
     "boolean", "int8", "int16", "int32", "int64", "uint64", "float32", "float64", "decimal", "decimal(5,0)",

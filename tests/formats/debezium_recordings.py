@@ -21,7 +21,7 @@ from headrace.changes.key_text import key_text
 from headrace.changes.row import spark_schema
 from headrace.formats.codec import Facts, run_codec
 from headrace.formats.debezium.format import DebeziumJson
-from headrace.local_rows import local_rows
+from headrace.spark.local_rows import local_rows
 
 FOLDER = Path(__file__).parents[1] / "golden" / "debezium_json"
 EPOCH = dt.datetime(1970, 1, 1)

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from headrace.formats.dts.schema import record_schema
 from headrace.formats.messages import KAFKA_COLUMNS
-from headrace.local_rows import local_rows
+from headrace.spark.local_rows import local_rows
 
 DDL = ", ".join(f"{name} {kind}" for name, kind in KAFKA_COLUMNS.items())
 _SPACE = "com.alibaba.dts.formats.avro."

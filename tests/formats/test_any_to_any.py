@@ -24,7 +24,7 @@ from headrace.changes.row import CHANGE_ROW_DDL, spark_schema
 from headrace.formats.base import Format
 from headrace.formats.convert import decode, encode
 from headrace.formats.features import Feature
-from headrace.local_rows import local_rows
+from headrace.spark.local_rows import local_rows
 
 FORMATS = [
     name for name in registry.built_in_names("format") if registry.find("format", name).encode is not Format.encode

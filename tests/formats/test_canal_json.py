@@ -20,7 +20,7 @@ from headrace.errors import OptionError
 from headrace.formats.canal.types import MysqlType, mysql_type_of
 from headrace.formats.convert import format_named
 from headrace.formats.messages import KAFKA_COLUMNS
-from headrace.local_rows import local_rows
+from headrace.spark.local_rows import local_rows
 
 DDL = ", ".join(f"{name} {kind}" for name, kind in KAFKA_COLUMNS.items())
 SCHEMA = "id bigint, name string, weight decimal(9,2)"

@@ -29,7 +29,7 @@ from headrace.formats.convert import decode, encode
 from headrace.formats.messages import KAFKA_COLUMNS
 from headrace.formats.registry.client import registry_given
 from headrace.formats.registry.connect_avro import avro_text, writer_schema
-from headrace.local_rows import local_rows
+from headrace.spark.local_rows import local_rows
 from headrace.testing.schema_registry import SchemaRegistryServer
 
 DDL = ", ".join(f"{name} {kind}" for name, kind in KAFKA_COLUMNS.items())

@@ -19,7 +19,7 @@ from headrace.changes import Column, LogicalType, TableId, TableSchema
 from headrace.changes.texts import text_image
 from headrace.formats.convert import decode
 from headrace.formats.messages import KAFKA_COLUMNS
-from headrace.local_rows import local_rows
+from headrace.spark.local_rows import local_rows
 
 DDL = (
     "id int, name string, amount decimal(10,2), big decimal(38,4), day date, made timestamp_ntz, seen timestamp, "

@@ -32,7 +32,7 @@ from samples import samples_of
 import headrace
 from headrace.changes import Column, LogicalType, TableId, TableSchema
 from headrace.formats.dts.values import date_time as exactly
-from headrace.local_rows import local_rows
+from headrace.spark.local_rows import local_rows
 
 ONE = [integer(1)]
 WHOLE = record("UPDATE", ONE, [integer(2)])

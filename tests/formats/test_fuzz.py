@@ -17,8 +17,8 @@ from samples import formats_with_samples, registry_of, samples_of
 from headrace.formats.codec import ArrowFormat
 from headrace.formats.convert import format_named
 from headrace.formats.messages import KAFKA_COLUMNS
-from headrace.local_rows import local_rows
 from headrace.registry import find
+from headrace.spark.local_rows import local_rows
 
 DDL = ", ".join(f"{name} {kind}" for name, kind in KAFKA_COLUMNS.items())
 WORDS = [

@@ -16,7 +16,7 @@ from samples import samples_of
 import headrace
 from headrace.errors import OptionError
 from headrace.formats.messages import KAFKA_COLUMNS
-from headrace.local_rows import local_rows
+from headrace.spark.local_rows import local_rows
 
 DDL = ", ".join(f"{name} {kind}" for name, kind in KAFKA_COLUMNS.items())
 SCHEMA = "id bigint, name string, amount decimal(9,2)"

@@ -17,7 +17,7 @@ import headrace
 from headrace.changes import TableId, TableSchema
 from headrace.errors import OptionError
 from headrace.formats.messages import KAFKA_COLUMNS
-from headrace.local_rows import local_rows
+from headrace.spark.local_rows import local_rows
 
 DDL = ", ".join(f"{name} {kind}" for name, kind in KAFKA_COLUMNS.items())
 SCHEMA = "id bigint, name string, amount decimal(9,2)"

@@ -35,7 +35,7 @@ from headrace.formats.convert import decode, encode
 from headrace.formats.qlik.avro_columns import described
 from headrace.formats.qlik.avro_schema import ENVELOPE, avro_names, data_schema
 from headrace.formats.qlik.metadata import read_avro
-from headrace.local_rows import local_rows
+from headrace.spark.local_rows import local_rows
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "qlik_avro"
 SAMPLES = {

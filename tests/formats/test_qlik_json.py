@@ -26,7 +26,7 @@ from headrace.formats.codec import Facts
 from headrace.formats.convert import decode, encode
 from headrace.formats.messages import KAFKA_COLUMNS
 from headrace.formats.qlik.masks import Masks, hex_texts, mask_bytes
-from headrace.local_rows import local_rows
+from headrace.spark.local_rows import local_rows
 
 KAFKA = ", ".join(f"{name} {kind}" for name, kind in KAFKA_COLUMNS.items())
 GOLDEN = Path(__file__).parents[1] / "golden" / "qlik_json" / "samples.jsonl"

@@ -23,7 +23,7 @@ from headrace.errors import OptionError
 from headrace.formats import codec
 from headrace.formats.convert import decode, encode
 from headrace.formats.messages import KAFKA_COLUMNS
-from headrace.local_rows import local_rows
+from headrace.spark.local_rows import local_rows
 
 KAFKA = ", ".join(f"{name} {kind}" for name, kind in KAFKA_COLUMNS.items())
 DDL = "ID int, V string, N decimal(9,2), D date, T timestamp_ntz, B binary, F double"

@@ -24,7 +24,7 @@ from headrace.changes.row import CHANGE_ROW_DDL, spark_schema
 from headrace.changes.typed import typed
 from headrace.formats.convert import format_named
 from headrace.formats.encoded_batch import OutOfRange
-from headrace.local_rows import local_rows
+from headrace.spark.local_rows import local_rows
 
 BEYOND_NANOSECONDS = [
     ("timestamp(7)", "0001-01-01 00:00:00.0000000"),

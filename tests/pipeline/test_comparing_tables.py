@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.local_rows import local_rows
 from headrace.pipeline.comparison import Comparison, Difference, compare
+from headrace.spark.local_rows import local_rows
 
 DDL = "id int, a string, b decimal(5,2)"
 

@@ -15,7 +15,6 @@ from headrace.changes.row import spark_schema
 from headrace.errors import FormatError, OptionError, SinkError
 from headrace.formats.base import Format
 from headrace.formats.messages import KAFKA_COLUMNS, kafka_columns
-from headrace.local_rows import local_rows
 from headrace.observe.messages import MessageCounts
 from headrace.observe.progress import ProgressBoard
 from headrace.options import parse_options
@@ -25,10 +24,11 @@ from headrace.pipeline.dead_letter import DeadLetters
 from headrace.pipeline.kafka_source import KafkaTopics
 from headrace.pipeline.model import Target, read_model
 from headrace.sinks.base import Sink
-from headrace.sinks.delta import DeltaSink
 from headrace.sinks.files import FilesSink
-from headrace.sinks.kafka import KafkaSink
+from headrace.sinks.kafka.sink import KafkaSink
+from headrace.sinks.lake.delta.sink import DeltaSink
 from headrace.sinks.memory import MemorySink
+from headrace.spark.local_rows import local_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -12,12 +12,12 @@ from tests.waiting import PATIENCE, until
 
 from headrace.emulators.ports import free_ports
 from headrace.errors import ConnectError, DataLossError
-from headrace.local_rows import local_rows
 from headrace.pipeline import Pipeline, load_pipeline
 from headrace.pipeline.check import Level, Verdict, check_file
 from headrace.pipeline.ending import TopicsEnding
 from headrace.pipeline.kafka_source import Held, KafkaTopics, reached
 from headrace.pipeline.topic_ids import TopicIds
+from headrace.spark.local_rows import local_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,9 +8,10 @@ import pytest
 
 from headrace.changes import TableId
 from headrace.errors import OptionError
-from headrace.pipeline import load_pipeline, transforms, watch
+from headrace.pipeline import load_pipeline, watch
 from headrace.pipeline.model import Model, read_model
-from headrace.pipeline.routes import Destination
+from headrace.pipeline.shaping import transforms
+from headrace.pipeline.shaping.routes import Destination
 
 SOURCE = "source: {type: folder, hostname: there}\n"
 SINKS = "sinks: [{type: list_changes, path: ./lake}]\n"

@@ -21,9 +21,9 @@ from headrace.observe.progress import ProgressBoard
 from headrace.options import parse_options
 from headrace.pipeline.batch import BatchWriter
 from headrace.pipeline.model import Target
-from headrace.pipeline.routes import Route, Routes
-from headrace.pipeline.shaping import Shaping
-from headrace.pipeline.transforms import Transform
+from headrace.pipeline.shaping.routes import Route, Routes
+from headrace.pipeline.shaping.shape import Shaping
+from headrace.pipeline.shaping.transforms import Transform
 
 pytestmark = pytest.mark.kafka
 

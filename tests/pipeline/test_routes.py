@@ -12,10 +12,10 @@ from headrace.apply import survey
 from headrace.changes import TableId, TableSchema
 from headrace.errors import OptionError, SchemaError
 from headrace.options import parse_options
-from headrace.pipeline import routes
 from headrace.pipeline.batch import shape
-from headrace.pipeline.routes import Route, Routes
-from headrace.pipeline.shaping import Shaping
+from headrace.pipeline.shaping import routes
+from headrace.pipeline.shaping.routes import Route, Routes
+from headrace.pipeline.shaping.shape import Shaping
 
 ORDERS = TableId("sales", "dbo", "orders")
 MYSQL = TableId("shop", "", "orders")

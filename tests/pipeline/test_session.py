@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from headrace.errors import OptionError
-from headrace.pipeline import session
+from headrace.spark import session
 
 DELTA = "io.delta:delta-spark_2.13:4.0.0"
 

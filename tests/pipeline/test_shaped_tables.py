@@ -10,11 +10,11 @@ from tests.apply.change_history import Batch, schema_of, table
 from headrace.changes import TableId, TableSchema
 from headrace.changes.table_pattern import table_patterns
 from headrace.options import parse_options
-from headrace.pipeline.routes import Route, Routes
-from headrace.pipeline.shaping import Shaping
-from headrace.pipeline.transforms import Transform
+from headrace.pipeline.shaping.routes import Route, Routes
+from headrace.pipeline.shaping.shape import Shaping
+from headrace.pipeline.shaping.transforms import Transform
 from headrace.sinks.base import BatchId
-from headrace.sinks.delta import DeltaSink
+from headrace.sinks.lake.delta.sink import DeltaSink
 
 
 def held(spark: Any, folder: Path, shaping: Shaping, place: str, *batches: Batch) -> list[tuple[Any, ...]]:

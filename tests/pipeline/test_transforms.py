@@ -18,16 +18,16 @@ from headrace.apply import fold, survey
 from headrace.changes import TableId, TableSchema
 from headrace.changes.table_pattern import table_patterns
 from headrace.errors import OptionError, SchemaError
-from headrace.local_rows import local_rows
 from headrace.options import parse_options
-from headrace.pipeline import transforms
 from headrace.pipeline.batch import shape
-from headrace.pipeline.routes import Route, Routes
-from headrace.pipeline.shaping import Shaping
-from headrace.pipeline.transforms import Transform
-from headrace.sources.column_masks import Masks
+from headrace.pipeline.shaping import transforms
+from headrace.pipeline.shaping.routes import Route, Routes
+from headrace.pipeline.shaping.shape import Shaping
+from headrace.pipeline.shaping.transforms import Transform
 from headrace.sources.sqlserver.options import OPTIONS
 from headrace.sources.sqlserver.types import NativeType
+from headrace.sources.tables.masks import Masks
+from headrace.spark.local_rows import local_rows
 
 Image = Mapping[str, str | None]
 T = schema_of(

@@ -19,9 +19,9 @@ from headrace.options import Names, Options, parse_options
 from headrace.pipeline import load_pipeline
 from headrace.pipeline.batch import BatchWriter
 from headrace.pipeline.check import Level, Verdict, check_file
-from headrace.pipeline.expressions import unknown_column
 from headrace.pipeline.kafka_source import KafkaTopics
 from headrace.pipeline.model import Model, read_model
+from headrace.pipeline.shaping.expressions import unknown_column
 from headrace.pipeline.unmatched import FeedPatterns, unmatched_in
 from headrace.sinks.memory import MemorySink
 

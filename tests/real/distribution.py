@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace.errors import ConnectError
-from headrace.java import cache_folder, spark_environment
+from headrace.spark.java import cache_folder, spark_environment
 
 COORDINATE = os.environ.get("HEADRACE_DEBEZIUM_PACKAGE", "io.debezium:debezium-server-dist:3.0.8.Final")
 

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from headrace.local_rows import local_rows
+from headrace.spark.local_rows import local_rows
 
 KAFKA = (
     "topic string, partition int, offset bigint, timestamp timestamp, key binary, value binary, "

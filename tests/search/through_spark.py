@@ -24,7 +24,7 @@ from tests.waiting import within
 from headrace import load_pipeline
 from headrace.errors import HeadraceError
 from headrace.faultpoints import InjectedFault
-from headrace.sinks.delta_table import folder_of
+from headrace.sinks.lake.delta.table import folder_of
 from headrace.sinks.memory import MemorySink
 
 if TYPE_CHECKING:

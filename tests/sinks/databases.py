@@ -17,9 +17,9 @@ from tests.real.programs import program
 
 from headrace.errors import ConnectError
 from headrace.options import parse_options
-from headrace.sinks.jdbc import JdbcSink
-from headrace.sinks.jdbc_database import Database
-from headrace.sinks.jdbc_dialect import TableName
+from headrace.sinks.jdbc.database import Database
+from headrace.sinks.jdbc.dialect import TableName
+from headrace.sinks.jdbc.sink import JdbcSink
 
 _PROGRAMS = {
     "postgresql": (("initdb", "postgresql"), ("postgres", "postgresql"), ("psql", "postgresql-client")),

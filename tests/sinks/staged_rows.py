@@ -14,8 +14,8 @@ from tests.sinks.databases import Running
 
 from headrace.changes import TableSchema
 from headrace.sinks.base import BatchId
-from headrace.sinks.jdbc_dialect import Mirror, TableName
-from headrace.sinks.jdbc_target import Progress, StagedBatch, TargetPlan, TargetTables
+from headrace.sinks.jdbc.dialect import Mirror, TableName
+from headrace.sinks.jdbc.target import Progress, StagedBatch, TargetPlan, TargetTables
 
 _ARROW = {"int16": pa.int16(), "int32": pa.int32(), "int64": pa.int64(), "float32": pa.float32(), "bytes": pa.binary()}
 POSITION = "_headrace_position"

@@ -11,7 +11,7 @@ from tests.sinks.table_contract import A, B, T
 
 import headrace
 from headrace.errors import OptionError, SchemaError
-from headrace.local_rows import local_rows
+from headrace.spark.local_rows import local_rows
 
 FLAT = "id int, name string, city string, op string, n bigint"
 

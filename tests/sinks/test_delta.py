@@ -14,11 +14,11 @@ from tests.sinks.table_contract import A, B, T, TableSinkContract, TableTarget
 
 from headrace.changes import TableSchema
 from headrace.errors import SinkError
-from headrace.local_rows import local_rows
 from headrace.options import parse_options
 from headrace.sinks.base import BatchId
-from headrace.sinks.delta import DeltaSink
-from headrace.sinks.delta_table import escaped
+from headrace.sinks.lake.delta.sink import DeltaSink
+from headrace.sinks.lake.delta.table import escaped
+from headrace.spark.local_rows import local_rows
 
 
 class DeltaTarget(TableTarget):

@@ -6,9 +6,9 @@ import pytest
 
 from headrace.apply.column_names import Step
 from headrace.errors import SchemaError
-from headrace.sinks.delta_table import DeltaTable
 from headrace.sinks.evolution import BEHAVIORS, Evolution, TargetColumn, evolution, holds_spark
-from headrace.sinks.iceberg_table import IcebergTable
+from headrace.sinks.lake.delta.table import DeltaTable
+from headrace.sinks.lake.iceberg.table import IcebergTable
 
 HAVE = {"id": "int", "a": "string", "n": "int", "_p": "string"}
 STOP = "stop"

@@ -18,9 +18,9 @@ from headrace.changes import TableSchema
 from headrace.errors import OptionError
 from headrace.options import parse_options
 from headrace.sinks.base import BatchId
-from headrace.sinks.delta_table import escaped
-from headrace.sinks.iceberg import IcebergSink
-from headrace.sinks.iceberg_table import IcebergTable
+from headrace.sinks.lake.delta.table import escaped
+from headrace.sinks.lake.iceberg.sink import IcebergSink
+from headrace.sinks.lake.iceberg.table import IcebergTable
 
 
 class IcebergTarget(TableTarget):

@@ -18,7 +18,7 @@ from headrace.changes import TableSchema
 from headrace.errors import ConnectError, SchemaError, SinkError
 from headrace.faultpoints import InjectedFault
 from headrace.sinks.base import BatchId
-from headrace.sinks.jdbc import JdbcSink
+from headrace.sinks.jdbc.sink import JdbcSink
 
 
 class JdbcTarget(TableTarget):
@@ -119,7 +119,7 @@ def test_every_type_arrives_exactly_whatever_the_sessions_zone(target: JdbcTarge
 def test_a_mirror_is_read_back_as_the_source_has_it(target: JdbcTarget) -> None:
     from headrace.apply import survey, upserts
     from headrace.pipeline.comparison import compare
-    from headrace.sinks.jdbc_reading import as_compared
+    from headrace.sinks.jdbc.reading import as_compared
 
     typed = table(**{name: kind for name, (kind, *_) in TYPES.items()})
     row = {name: text for name, (_, text, *_) in TYPES.items()}

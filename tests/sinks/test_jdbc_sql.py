@@ -15,13 +15,13 @@ from change_history import table
 from headrace.changes import Column, LogicalType, TableSchema
 from headrace.errors import OptionError, SchemaError
 from headrace.options import parse_options
-from headrace.sinks.jdbc import JdbcSink
-from headrace.sinks.jdbc_address import parse_address
-from headrace.sinks.jdbc_dialect import POSITION, Dialect, LiveDialect, Mirror, TableName
-from headrace.sinks.jdbc_mariadb import MariaDb, MariaDbDialect
-from headrace.sinks.jdbc_merge import Db2Dialect, MergeDialect, OracleDialect, SqlServerDialect
-from headrace.sinks.jdbc_postgres import PostgresDialect
-from headrace.sinks.jdbc_widening import holds
+from headrace.sinks.jdbc.address import parse_address
+from headrace.sinks.jdbc.dialect import POSITION, Dialect, LiveDialect, Mirror, TableName
+from headrace.sinks.jdbc.mariadb.dialect import MariaDb, MariaDbDialect
+from headrace.sinks.jdbc.merge import Db2Dialect, MergeDialect, OracleDialect, SqlServerDialect
+from headrace.sinks.jdbc.postgresql.dialect import PostgresDialect
+from headrace.sinks.jdbc.sink import JdbcSink
+from headrace.sinks.jdbc.widening import holds
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "jdbc"
 DIALECTS: dict[str, Dialect] = {

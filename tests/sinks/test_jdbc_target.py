@@ -29,7 +29,7 @@ from headrace.changes import Column, LogicalType, TableSchema
 from headrace.errors import SchemaError, SinkError
 from headrace.faultpoints import InjectedFault
 from headrace.sinks.base import BatchId
-from headrace.sinks.jdbc_target import StagedBatch
+from headrace.sinks.jdbc.target import StagedBatch
 
 T = table()
 PAIR = table("pair", key=("k", "id"), id="int32", a="string", k="string", b="int64")

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.changes import LogicalType
-from headrace.sinks.jdbc_address import parse_address
-from headrace.sinks.jdbc_mariadb import MariaDb
-from headrace.sinks.jdbc_postgres import Postgres
-from headrace.sinks.jdbc_text import hex_texts, spelled, texts
+from headrace.sinks.jdbc.address import parse_address
+from headrace.sinks.jdbc.mariadb.dialect import MariaDb
+from headrace.sinks.jdbc.postgresql.dialect import Postgres
+from headrace.sinks.jdbc.text import hex_texts, spelled, texts
 
 COPY = Postgres(parse_address("postgresql://h/d", None, None)).spelling
 VALUES = MariaDb(parse_address("mariadb://h/d", None, None)).spelling

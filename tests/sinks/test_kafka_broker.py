@@ -14,7 +14,6 @@ from change_history import Batch, pos, table
 from headrace import registry
 from headrace.errors import SinkError
 from headrace.formats.base import MESSAGE_DDL
-from headrace.local_rows import local_rows
 from headrace.observe.messages import MessageCounts
 from headrace.observe.progress import ProgressBoard
 from headrace.options import parse_options
@@ -22,7 +21,8 @@ from headrace.pipeline.batch import BatchWriter
 from headrace.pipeline.model import Target
 from headrace.pipeline.recover import recover
 from headrace.sinks.base import BatchId
-from headrace.sinks.kafka import KafkaSink
+from headrace.sinks.kafka.sink import KafkaSink
+from headrace.spark.local_rows import local_rows
 
 pytestmark = pytest.mark.kafka
 
@@ -261,7 +261,7 @@ def test_a_refusal_of_kafka_shows_no_secret(spark: Any, bootstrap: str) -> None:
 
 
 def test_a_private_key_is_redacted_in_sparks_plans(spark: Any) -> None:
-    from headrace.sinks.kafka import _hide_private_key
+    from headrace.sinks.kafka.sink import _hide_private_key
 
     name = "spark.sql.redaction.options.regex"
     before = spark.conf.get(name)

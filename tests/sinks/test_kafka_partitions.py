@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from headrace.changes.refusal import Mark
 from headrace.formats.base import MESSAGE_DDL
-from headrace.local_rows import local_rows
-from headrace.sinks.kafka import in_order
-from headrace.sinks.kafka_limits import batch_size, checked, estimated_size, quickly_checked, told
-from headrace.sinks.kafka_partitions import _spark_hash, murmur2, partition_of, task_of
-from headrace.sinks.kafka_topics import Topic
+from headrace.sinks.kafka.limits import batch_size, checked, estimated_size, quickly_checked, told
+from headrace.sinks.kafka.partitions import _spark_hash, murmur2, partition_of, task_of
+from headrace.sinks.kafka.sink import in_order
+from headrace.sinks.kafka.topics import Topic
+from headrace.spark.local_rows import local_rows
 
 KEYS = (
     b"",

@@ -8,10 +8,10 @@ import pytest
 
 from headrace.errors import OptionError, SinkError
 from headrace.options import parse_options
-from headrace.sinks.kafka import KafkaSink
-from headrace.sinks.kafka_limits import fitting_batches, producer_limit, told
-from headrace.sinks.kafka_partitions import by_topic, partition_of
-from headrace.sinks.kafka_topics import TopicRule, Topics, topic_creation
+from headrace.sinks.kafka.limits import fitting_batches, producer_limit, told
+from headrace.sinks.kafka.partitions import by_topic, partition_of
+from headrace.sinks.kafka.sink import KafkaSink
+from headrace.sinks.kafka.topics import TopicRule, Topics, topic_creation
 
 DEFAULT = "topic.creation.default."
 

@@ -17,12 +17,12 @@ from headrace.errors import OptionError, SinkError
 from headrace.faultpoints import InjectedFault
 from headrace.formats.base import MESSAGE_DDL
 from headrace.formats.codec import MESSAGES
-from headrace.local_rows import local_rows
 from headrace.options import parse_options
 from headrace.sinks.base import BatchId
 from headrace.sinks.files import FilesSink, lines
-from headrace.sinks.kafka import KafkaSink, in_order
+from headrace.sinks.kafka.sink import KafkaSink, in_order
 from headrace.sinks.memory import MemorySink
+from headrace.spark.local_rows import local_rows
 from headrace.wire.lines import lines as written_lines
 
 Message = tuple[str, int | None, bytes | None, bytes | None, Any, str]

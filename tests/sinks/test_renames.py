@@ -13,7 +13,7 @@ import headrace
 from headrace.changes.row import CHANGE_ROW_DDL
 from headrace.emulators.oracle import EmulatedOracle
 from headrace.formats.messages import KAFKA_COLUMNS
-from headrace.local_rows import local_rows
+from headrace.spark.local_rows import local_rows
 
 DDL = ", ".join(f"{name} {kind}" for name, kind in KAFKA_COLUMNS.items())
 RENAMED = "ALTER TABLE `orders` CHANGE COLUMN `note` `remark` varchar(50) COMMENT 'what, else', ADD COLUMN n int"

@@ -21,15 +21,15 @@ from tests.sinks.staged_rows import Folded, Target
 from headrace.changes import TableId
 from headrace.errors import HeadraceError
 from headrace.options import parse_options
-from headrace.sinks.delta import DeltaSink
-from headrace.sinks.iceberg import IcebergSink
-from headrace.sinks.jdbc import JdbcSink
-from headrace.sinks.jdbc_dialect import TableName
-from headrace.sinks.jdbc_mariadb_rights import Grants
-from headrace.sinks.kafka import KafkaSink
-from headrace.sinks.kafka_rights import RightsAdmin, kafka_jvm
-from headrace.sinks.kafka_topics import topic_creation
-from headrace.sinks.rights import Lack, Rights
+from headrace.sinks.jdbc.dialect import TableName
+from headrace.sinks.jdbc.mariadb.permissions import Grants
+from headrace.sinks.jdbc.sink import JdbcSink
+from headrace.sinks.kafka.permissions import RightsAdmin, kafka_jvm
+from headrace.sinks.kafka.sink import KafkaSink
+from headrace.sinks.kafka.topics import topic_creation
+from headrace.sinks.lake.delta.sink import DeltaSink
+from headrace.sinks.lake.iceberg.sink import IcebergSink
+from headrace.sinks.permissions import Lack, Rights
 
 ITEMS = table("items", id="int32", a="string")
 _ROWS = ("SELECT", "INSERT", "UPDATE", "DELETE")

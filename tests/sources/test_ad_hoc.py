@@ -8,9 +8,9 @@ import pytest
 
 from headrace.changes import Position, TableId
 from headrace.changes.position import SNAPSHOT_ORDER
-from headrace.sources.ad_hoc import AdHoc, Candidate, Request
 from headrace.sources.signal_files import TakenFiles
 from headrace.sources.signals import Signal
+from headrace.sources.snapshots.ad_hoc import AdHoc, Candidate, Request
 
 TABLES = [
     Candidate(TableId("shop", "dbo", "a"), ("id",)),

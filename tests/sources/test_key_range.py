@@ -10,7 +10,7 @@ import sqlglot
 from hypothesis import example, given
 from sqlglot import exp
 
-from headrace.sources.key_range import Limit, after, between
+from headrace.sources.snapshots.key_range import Limit, after, between
 
 NAMES = ("a", "b", "c")
 

@@ -6,7 +6,7 @@ import pytest
 
 from headrace.changes import TableId
 from headrace.errors import OptionError
-from headrace.sources.select_overrides import SelectOverrides, derived, selects
+from headrace.sources.snapshots.select_overrides import SelectOverrides, derived, selects
 
 OFFSET = "\nOFFSET 0 ROWS"
 

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.changes.position import Position
-from headrace.sources.ad_hoc import Request
 from headrace.sources.offset import Offset, TableProgress
-from headrace.sources.snapshot import (
+from headrace.sources.snapshots.ad_hoc import Request
+from headrace.sources.snapshots.chunks import (
     FIRST,
     FIRST_OF_TABLE,
     LAST,

@@ -10,7 +10,7 @@ from headrace.changes import Column, LogicalType, TableId, TableSchema
 from headrace.emulators.oracle import EmulatedOracle
 from headrace.emulators.sqlserver import EmulatedServer
 from headrace.sources.oracle.definitions import TablesAfter
-from headrace.sources.unlogged import by_alteration
+from headrace.sources.tables.unlogged import by_alteration
 
 ID = Column("id", 1, LogicalType.parse("int32"), "int", nullable=False)
 

@@ -21,7 +21,7 @@ from tests.waiting import PATIENCE, until
 import headrace
 from headrace.emulators.ports import free_ports
 from headrace.emulators.sqlserver import EmulatedServer
-from headrace.java import spark_environment
+from headrace.spark.java import spark_environment
 
 pytestmark = pytest.mark.jvm
 

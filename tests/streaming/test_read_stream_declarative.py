@@ -19,8 +19,8 @@ import pyspark
 import pytest
 
 from headrace.emulators.sqlserver import EmulatedServer
-from headrace.java import spark_environment
 from headrace.sources import reader
+from headrace.spark.java import spark_environment
 
 pytestmark = pytest.mark.jvm
 

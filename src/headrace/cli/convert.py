@@ -41,8 +41,8 @@ def convert(
     differ from Debezium's. Passwords become references to environment variables. Nothing is connected to.
     """
     with failures_told(debug):
+        from headrace.convert.config import convert as converted
         from headrace.errors import OptionError
-        from headrace.pipeline.debezium_config import convert as converted
 
         if output is not None and output.exists() and not force:
             raise OptionError(f"'{output}' exists.", remedy="Choose another file, or use --force.")

@@ -132,7 +132,7 @@ def _decoded(format: Format, messages: list[Given], debug: bool) -> list[Row]:
 
 
 def _session(debug: bool) -> SparkSession:
-    from headrace.pipeline.session import spark_session
+    from headrace.spark.session import spark_session
 
     spark = spark_session("headrace decode", short_lived=True)
     if not debug:

@@ -14,7 +14,7 @@ from rich.console import Console
 from headrace.cli.failure import failures_told
 from headrace.cli.interruption import Interruption, interruption
 from headrace.cli.invocation import program
-from headrace.python_daemon import FORMATS
+from headrace.spark.daemon import FORMATS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -82,7 +82,7 @@ def show_page(running: RunningPipeline, out: Console, port: int) -> None:
 
 def session_for(pipelines: Sequence[Pipeline], debug: bool, *, short_lived: bool = False) -> SparkSession:
     """Spark on this machine with what the sources and sinks of these pipelines need."""
-    from headrace.pipeline.session import spark_session
+    from headrace.spark.session import spark_session
 
     # Progress of an idle stream is otherwise told every ten seconds only.
     conf = {"spark.sql.streaming.noDataProgressEventInterval": "1000"}

@@ -19,8 +19,8 @@ from types import TracebackType
 
 from headrace.emulators.ports import free_ports
 from headrace.errors import ConnectError
-from headrace.jars import BROKER, maven_jars
-from headrace.java import find_java
+from headrace.spark.jars import BROKER, maven_jars
+from headrace.spark.java import find_java
 
 _HEAP = ("-Xms128m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.changes import Column, LogicalType, TableId, TableSchema
 from headrace.errors import OptionError
-from headrace.local_rows import local_rows
+from headrace.spark.local_rows import local_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -9,10 +9,10 @@ from typing import Any, Literal
 
 from headrace.observe.completeness import of_tables
 from headrace.observe.messages import MessageCounts
-from headrace.sources.ad_hoc import AdHoc
 from headrace.sources.databases import Offsets
 from headrace.sources.health import CaptureState, Health
 from headrace.sources.offset import Offset
+from headrace.sources.snapshots.ad_hoc import AdHoc
 
 SnapshotState = Literal["", "running", "catching up"]
 

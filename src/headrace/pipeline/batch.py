@@ -20,17 +20,17 @@ from headrace.formats.encoded_batch import EncodedBatch, OutOfRange
 from headrace.observe.messages import MOST_REASONS, OTHER_REASONS, MessageCounts
 from headrace.observe.progress import BatchCount, ProgressBoard
 from headrace.pipeline.dead_letter import DeadLetters
-from headrace.pipeline.large_values import fitting
 from headrace.pipeline.model import Target
 from headrace.pipeline.recover import one_line
-from headrace.pipeline.shaping import Found, Shaping, explained, tables_in
+from headrace.pipeline.shaping.large_values import fitting
+from headrace.pipeline.shaping.shape import Found, Shaping, explained, tables_in
 from headrace.pipeline.shared_places import identities, may_meet, may_meet_letters, refuse_shared_places
 from headrace.pipeline.unmatched import FeedPatterns
 from headrace.sinks.base import BatchId
 from headrace.sinks.files import FilesSink
-from headrace.sinks.jdbc import JdbcSink
-from headrace.sinks.kafka import KafkaSink
-from headrace.sinks.lake_sink import LakeSink
+from headrace.sinks.jdbc.sink import JdbcSink
+from headrace.sinks.kafka.sink import KafkaSink
+from headrace.sinks.lake.sink import LakeSink
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row

@@ -33,8 +33,8 @@ from headrace.pipeline.model import Model, Target, find_mistakes, missing_packag
 from headrace.pipeline.plan import PipelinePlan, TablePlan, plan_pipeline
 from headrace.pipeline.topic_ids import loss, made_again
 from headrace.sinks.base import Sink
-from headrace.sinks.kafka_rights import has_kafka_client, kafka_jvm
-from headrace.sinks.kafka_topics import reason_of
+from headrace.sinks.kafka.permissions import has_kafka_client, kafka_jvm
+from headrace.sinks.kafka.topics import reason_of
 from headrace.sources.databases import Databases
 
 _PATIENCE = {"default.api.timeout.ms": "10000", "request.timeout.ms": "5000"}

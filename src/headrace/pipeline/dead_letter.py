@@ -25,10 +25,10 @@ from headrace.changes.row import CHANGE_ROW_DDL, spark_schema
 from headrace.changes.texts import canonical_text
 from headrace.changes.typed import literal
 from headrace.errors import SinkError
-from headrace.local_rows import local_rows
 from headrace.options import Option
 from headrace.pipeline.kafka_source import KafkaTopics
 from headrace.sinks.base import BatchId, Sink
+from headrace.spark.local_rows import local_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -15,7 +15,7 @@ from headrace.options import as_text
 from headrace.pipeline.kafka_source import KafkaTopics
 from headrace.pipeline.shared_places import may_meet
 from headrace.sinks.files import FilesSink
-from headrace.sinks.kafka import KafkaSink
+from headrace.sinks.kafka.sink import KafkaSink
 from headrace.sources.databases import Databases
 from headrace.sources.messages import not_encodable
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from headrace.errors import ConnectError, DataLossError, OptionError
 from headrace.formats.base import Format
 from headrace.options import OTHER_NAMES, Option, Options
-from headrace.sinks.kafka_topics import reason_of
+from headrace.sinks.kafka.topics import reason_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -10,7 +10,7 @@ pipeline: {name: sales, checkpoint: ./checkpoint, trigger: 1s}
 ```
 
 A list `transforms` may say which rows and columns go on and what is masked, and each sink may have `routes`, which
-say what it gets and under which names (`headrace.pipeline.transforms`, `headrace.pipeline.routes`).
+say what it gets and under which names (`headrace.pipeline.shaping.transforms`, `headrace.pipeline.shaping.routes`).
 
 A section `observe` may say where metrics are served: `observe: {prometheus: 127.0.0.1:9464}`.
 
@@ -38,14 +38,15 @@ from headrace.formats.base import Format
 from headrace.observe.checkpoint import local_path
 from headrace.observe.server import Address
 from headrace.options import Option, is_secret, parse_options, secret_in_name, shown_name
-from headrace.pipeline import routes, transforms, watch
+from headrace.pipeline import watch
 from headrace.pipeline.dead_letter import TABLE, TOPIC, DeadLetters
 from headrace.pipeline.kafka_source import ON_ERROR, KafkaTopics
-from headrace.pipeline.routes import Route, Routes
 from headrace.pipeline.sections import Sections, listed_sinks, read_sections
-from headrace.pipeline.shaping import Shaping
+from headrace.pipeline.shaping import routes, transforms
+from headrace.pipeline.shaping.routes import Route, Routes
+from headrace.pipeline.shaping.shape import Shaping
+from headrace.pipeline.shaping.transforms import Transform
 from headrace.pipeline.shared_places import refuse_letters_in_a_sink, refuse_same_places
-from headrace.pipeline.transforms import Transform
 from headrace.pipeline.yaml_file import Document, Place, hide, read_yaml
 from headrace.registry import did_you_mean
 from headrace.sinks.base import Sink

@@ -16,14 +16,14 @@ from headrace.observe.kept_offsets import check_checkpoint, checkpoint_id
 from headrace.pipeline.fusing import Fusing
 from headrace.pipeline.kafka_source import KafkaTopics
 from headrace.pipeline.model import Model, Target
+from headrace.pipeline.shaping.table_transform import require_columns
 from headrace.pipeline.shared_places import refuse_shared_places
-from headrace.pipeline.table_transform import require_columns
 from headrace.pipeline.unmatched import unmatched_in
 from headrace.sinks.base import BatchId
 from headrace.sources.base import Source
 from headrace.sources.databases import Databases, Offsets
 from headrace.sources.offset import Offset
-from headrace.sources.unmatched import require_matched
+from headrace.sources.tables.unmatched import require_matched
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -40,7 +40,7 @@ from headrace.pipeline.watch import Watch
 from headrace.sinks.base import Sink
 from headrace.sources.databases import Databases, Heads, Offsets
 from headrace.sources.health import Health, combined
-from headrace.sources.unmatched import require_matched
+from headrace.sources.tables.unmatched import require_matched
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -90,7 +90,7 @@ class Pipeline:
     @property
     def jars(self) -> tuple[str, ...]:
         """Maven coordinates of what Spark needs for this source and these sinks."""
-        from headrace.jars import DELTA, ICEBERG, KAFKA
+        from headrace.spark.jars import DELTA, ICEBERG, KAFKA
 
         types = {self._model.source_type, *(target.type for target in self._model.targets)}
         if self._model.dead_letters is not None:

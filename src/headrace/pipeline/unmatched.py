@@ -17,9 +17,9 @@ from headrace.changes.table_pattern import EVERY_TABLE, TablePattern, matching
 from headrace.errors import HeadraceError
 from headrace.options import Names, Options, bare, is_optional
 from headrace.pipeline.model import Target
-from headrace.pipeline.transforms import Transform
+from headrace.pipeline.shaping.transforms import Transform
 from headrace.registry import did_you_mean
-from headrace.sources.unmatched import Unmatched, require_matched
+from headrace.sources.tables.unmatched import Unmatched, require_matched
 
 _LOG = logging.getLogger("headrace.pipeline")
 _MISSPELT = 0.8

@@ -19,12 +19,12 @@ from headrace.pipeline.checkpoint import check_sound
 from headrace.pipeline.comparison import Comparison, compare
 from headrace.pipeline.kafka_source import KafkaTopics
 from headrace.pipeline.model import Model, Target
-from headrace.pipeline.shaping import Shaping, tables_in
+from headrace.pipeline.shaping.shape import Shaping, tables_in
 from headrace.sinks.base import BatchId, Sink
-from headrace.sinks.jdbc import JdbcSink
-from headrace.sinks.jdbc_reading import as_compared
-from headrace.sinks.lake_options import written
-from headrace.sinks.lake_sink import LakeSink
+from headrace.sinks.jdbc.reading import as_compared
+from headrace.sinks.jdbc.sink import JdbcSink
+from headrace.sinks.lake.options import written
+from headrace.sinks.lake.sink import LakeSink
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -11,14 +11,15 @@ from headrace.changes.table import TableId
 from headrace.changes.typed import quote
 from headrace.errors import OptionError
 from headrace.options import Option, Options, parse_options
-from headrace.sinks import lake_history, lake_merge
 from headrace.sinks.base import BatchId, offsets_hash
-from headrace.sinks.delta_table import DeltaTable, escaped
 from headrace.sinks.evolution import KEEPING, TargetColumn
 from headrace.sinks.folder import Folder, absolute
-from headrace.sinks.iceberg_table import IcebergTable
-from headrace.sinks.lake_sink import LakeSink, explained, session_for
-from headrace.sinks.lake_table import LakeTable, Shape
+from headrace.sinks.lake import history as lake_history
+from headrace.sinks.lake import merge as lake_merge
+from headrace.sinks.lake.delta.table import DeltaTable, escaped
+from headrace.sinks.lake.iceberg.table import IcebergTable
+from headrace.sinks.lake.sink import LakeSink, explained, session_for
+from headrace.sinks.lake.table import LakeTable, Shape
 from headrace.sinks.table_sink import given_steps
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from headrace.changes.table import TableId, TableSchema
 from headrace.errors import SinkError
 from headrace.options import Option, Options
-from headrace.sinks.rights import Rights
+from headrace.sinks.permissions import Rights
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

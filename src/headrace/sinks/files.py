@@ -12,7 +12,7 @@ from headrace.errors import SinkError
 from headrace.options import Option
 from headrace.sinks.base import BatchId, Mark, Sink
 from headrace.sinks.folder import Folder, absolute, folder_identity, refuse_read_only, rights_in
-from headrace.sinks.rights import Rights
+from headrace.sinks.permissions import Rights
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import SinkError
-from headrace.sinks.rights import Lack, Rights
+from headrace.sinks.permissions import Lack, Rights
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -20,10 +20,10 @@ from headrace.errors import OptionError
 from headrace.options import Option, Options
 from headrace.sources.health import Health
 from headrace.sources.offset import Offset
-from headrace.sources.rights import MissingRight
+from headrace.sources.permissions import MissingRight
 from headrace.sources.signals import Signal
-from headrace.sources.unlogged import Unlogged
-from headrace.sources.unmatched import Unmatched
+from headrace.sources.tables.unlogged import Unlogged
+from headrace.sources.tables.unmatched import Unmatched
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from headrace.sources.health import Health
 from headrace.sources.offset import VERSION, Offset
 from headrace.sources.serial_numbers import next_batch
 from headrace.sources.table_versions import next_versions, versions_of
-from headrace.sources.unmatched import Unmatched, gone_table, require_matched
+from headrace.sources.tables.unmatched import Unmatched, gone_table, require_matched
 
 Heads = Mapping[str, str]
 """The newest complete commit of each database."""

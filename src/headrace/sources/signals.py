@@ -2,7 +2,7 @@
 
 A signal is a row of a signal table or a file of a signal folder; both hold an id, a type and JSON. The words are
 Debezium's, so that what people and scripts send today works. This module reads them and knows no database: what a
-signal does is decided in `headrace.sources.ad_hoc`.
+signal does is decided in `headrace.sources.snapshots.ad_hoc`.
 """
 
 from __future__ import annotations

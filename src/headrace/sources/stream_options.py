@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from headrace.options import OTHER_NAMES, Names, Option, items
-from headrace.sources.column_rules import patterns
-from headrace.sources.message_keys import message_keys
-from headrace.sources.select_overrides import selects
+from headrace.sources.snapshots.select_overrides import selects
+from headrace.sources.tables.columns import patterns
+from headrace.sources.tables.keys import message_keys
 
 _HIGHEST_PORT = 65535
 _OPERATIONS = ("c", "u", "d", "t")

@@ -16,8 +16,8 @@ from typing import Any
 from tests.real.readers.cases import Flink
 
 from headrace.errors import ConnectError
-from headrace.jars import maven_jars
-from headrace.java import find_java
+from headrace.spark.jars import maven_jars
+from headrace.spark.java import find_java
 
 CANAL = os.environ.get("HEADRACE_CANAL_VERSION", "1.1.8")
 FLINK = tuple(os.environ.get("HEADRACE_FLINK_VERSIONS", "1.20.0,2.1.0").split(","))

@@ -9,9 +9,9 @@ import pytest
 from headrace.changes import Column, LogicalType, TableId, TableSchema
 from headrace.errors import CaptureError
 from headrace.sources.change_tables.windows import CommitTimes
-from headrace.sources.column_masks import NO_MASKS, TableMasks
 from headrace.sources.db2.change_rows import ChangeReader
 from headrace.sources.db2.types import NativeType
+from headrace.sources.tables.masks import NO_MASKS, TableMasks
 
 NATIVES = (NativeType("INTEGER", 4, 0), NativeType("VARCHAR", 20, 0))
 COLUMNS = (Column("ID", 1, LogicalType("int32"), "INTEGER"), Column("V", 2, LogicalType("string"), "VARCHAR"))

@@ -9,7 +9,7 @@ from tests.sources.oracle.runs import Run, add, data, row
 
 from headrace.errors import DataLossError
 from headrace.sources.base import Limit
-from headrace.sources.message_keys import UniqueKey
+from headrace.sources.tables.keys import UniqueKey
 
 
 @pytest.mark.parametrize("chunk", [1, 2, 3, 5, 100])

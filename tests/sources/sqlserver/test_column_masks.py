@@ -8,9 +8,9 @@ import pytest
 from headrace.changes import Column, TableId, TableSchema
 from headrace.errors import OptionError
 from headrace.options import REDACTED, parse_options
-from headrace.sources.column_masks import Masks, serialized
 from headrace.sources.sqlserver.options import OPTIONS
 from headrace.sources.sqlserver.types import NativeType
+from headrace.sources.tables.masks import Masks, serialized
 
 SALT = "CzQMA0cB5K"
 VARCHAR = NativeType("varchar", 100, 0, 0)

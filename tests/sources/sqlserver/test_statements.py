@@ -22,8 +22,8 @@ from headrace.errors import CaptureError, DataLossError
 from headrace.sources.base import Limit
 from headrace.sources.change_tables.structure import CapturedTable, CaptureInstance
 from headrace.sources.offset import Offset
-from headrace.sources.select_overrides import derived
 from headrace.sources.signals import Signal
+from headrace.sources.snapshots.select_overrides import derived
 from headrace.sources.sqlserver import statements
 from headrace.sources.sqlserver.connection import SqlServerConnection
 from headrace.sources.sqlserver.types import NativeType

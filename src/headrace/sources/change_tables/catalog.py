@@ -13,8 +13,8 @@ from headrace.options import bare, is_optional
 from headrace.registry import did_you_mean
 from headrace.sources.change_tables.dialect import Advice
 from headrace.sources.change_tables.structure import CapturedTable, CaptureInstance
-from headrace.sources.lost_tables import is_named
-from headrace.sources.unmatched import TableColumns
+from headrace.sources.tables.lost import is_named
+from headrace.sources.tables.unmatched import TableColumns
 
 Row = TypeVar("Row", bound=tuple[Any, ...])
 

@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from headrace.options import Options
-from headrace.sources import key_range
 from headrace.sources.change_tables.connection import Connection, MissingObject, StatementError
 from headrace.sources.change_tables.structure import CapturedTable, named_texts
-from headrace.sources.key_range import Limit
 from headrace.sources.offset import Key, TableProgress
-from headrace.sources.select_overrides import SelectOverrides, failed
+from headrace.sources.snapshots import key_range
+from headrace.sources.snapshots.key_range import Limit
+from headrace.sources.snapshots.select_overrides import SelectOverrides, failed
 
 IN_ONE_SESSION = ("exclusive", "snapshot")
 """Isolation modes that hold one session's view: all tables are read by one task, in one batch."""

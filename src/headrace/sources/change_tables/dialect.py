@@ -16,7 +16,7 @@ from headrace.changes import TableId
 from headrace.errors import CaptureError
 from headrace.options import Options
 from headrace.sources.change_tables.native import NativeType
-from headrace.sources.unlogged import Unlogged
+from headrace.sources.tables.unlogged import Unlogged
 
 if TYPE_CHECKING:
     from headrace.sources.change_tables.connection import Connection

@@ -22,7 +22,6 @@ from headrace import faultpoints
 from headrace.changes.key_text import key_texts
 from headrace.errors import CaptureError, DataLossError, HeadraceError
 from headrace.options import Options
-from headrace.sources.ad_hoc import INCREMENTAL, AdHoc, Candidate, Chunk, Request
 from headrace.sources.batch_sizes import Spool
 from headrace.sources.change_tables import lsn
 from headrace.sources.change_tables.capture_wait import CaptureWait
@@ -32,12 +31,13 @@ from headrace.sources.change_tables.retention import require_still_retained
 from headrace.sources.change_tables.signal_table import read_signals
 from headrace.sources.change_tables.snapshot_read import read_batch
 from headrace.sources.change_tables.structure import CapturedTable, History, column_texts, named_texts
-from headrace.sources.column_masks import Masks
 from headrace.sources.health import CaptureState, Health
 from headrace.sources.offset import Offset
 from headrace.sources.rows import repeat, schema_batch
 from headrace.sources.signal_files import take_files
 from headrace.sources.signals import Signal, say, say_once, signal_table
+from headrace.sources.snapshots.ad_hoc import INCREMENTAL, AdHoc, Candidate, Chunk, Request
+from headrace.sources.tables.masks import Masks
 
 _LOG = logging.getLogger("headrace.sources")
 _PASSING = re.compile(r"deadlock|lock request time ?out", re.IGNORECASE)

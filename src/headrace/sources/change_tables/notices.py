@@ -15,7 +15,7 @@ from headrace.sources.change_tables import lsn
 from headrace.sources.change_tables.connection import Connection
 from headrace.sources.change_tables.retention import require_still_retained
 from headrace.sources.change_tables.structure import Window
-from headrace.sources.lost_tables import WITHOUT_ROWS, say_changes_gone
+from headrace.sources.tables.lost import WITHOUT_ROWS, say_changes_gone
 
 SWITCHED_OFF = "its change data capture was switched off"
 """Why changes are lost: off for good, or on again with a change table that is another one."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from headrace.options import Names, Option
-from headrace.sources.lost_tables import ON_TABLE_LOST
 from headrace.sources.stream_options import COLUMNS, HEARTBEAT, SIGNALS, STATEMENTS
+from headrace.sources.tables.lost import ON_TABLE_LOST
 
 _OLD_MODES = {"schema_only": "no_data", "schema_only_recovery": "recovery"}
 

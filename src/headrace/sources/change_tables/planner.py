@@ -14,7 +14,6 @@ from typing import Any
 
 from headrace.errors import CaptureError, DataLossError, PositionMismatch
 from headrace.options import Options
-from headrace.sources.ad_hoc import AdHoc
 from headrace.sources.base import Limit
 from headrace.sources.change_tables import chunks, lsn
 from headrace.sources.change_tables.catalog import CatalogTable, columns_of
@@ -25,11 +24,12 @@ from headrace.sources.change_tables.retention import Retention, begins_again, ol
 from headrace.sources.change_tables.server_clock import CommitClock, ServerZone
 from headrace.sources.change_tables.structure import CapturedTable, History, histories
 from headrace.sources.health import Health
-from headrace.sources.lost_tables import WITHOUT_ROWS, Means, say_returned, say_uncaptured, uncaptured_tables
 from headrace.sources.offset import Offset, TableProgress
-from headrace.sources.snapshot import snapshot_finished
-from headrace.sources.unlogged import say_altered
-from headrace.sources.unmatched import require_matched_by, require_still_matched
+from headrace.sources.snapshots.ad_hoc import AdHoc
+from headrace.sources.snapshots.chunks import snapshot_finished
+from headrace.sources.tables.lost import WITHOUT_ROWS, Means, say_returned, say_uncaptured, uncaptured_tables
+from headrace.sources.tables.unlogged import say_altered
+from headrace.sources.tables.unmatched import require_matched_by, require_still_matched
 
 _QUIET_SECONDS = 60.0
 """An idle server writes dummy commits.

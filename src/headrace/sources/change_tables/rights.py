@@ -9,8 +9,8 @@ from headrace.options import Options
 from headrace.sources.change_tables import lsn
 from headrace.sources.change_tables.catalog import CatalogTable
 from headrace.sources.change_tables.connection import Connection, Denied
-from headrace.sources.rights import MissingRight
-from headrace.sources.select_overrides import SelectOverrides
+from headrace.sources.permissions import MissingRight
+from headrace.sources.snapshots.select_overrides import SelectOverrides
 
 
 def table_rights(

@@ -17,7 +17,6 @@ from headrace import faultpoints
 from headrace.changes import Position, TableSchema
 from headrace.changes.position import SNAPSHOT_ORDER
 from headrace.options import Options
-from headrace.sources import ad_hoc
 from headrace.sources.base import Slice
 from headrace.sources.change_tables.connection import ARROW_ROWS, Connection, MissingObject
 from headrace.sources.change_tables.dialect import Dialect
@@ -29,7 +28,8 @@ from headrace.sources.change_tables.transactions import read_transactions
 from headrace.sources.change_tables.windows import commit_times
 from headrace.sources.offset import Offset
 from headrace.sources.rows import schema_batch
-from headrace.sources.snapshot import Chunk
+from headrace.sources.snapshots import ad_hoc
+from headrace.sources.snapshots.chunks import Chunk
 
 NOTICES, SNAPSHOT, SESSION, STREAM, TRANSACTIONS = "notices", "snapshot", "session", "stream", "transactions"
 INCREMENTAL = ad_hoc.INCREMENTAL

@@ -14,7 +14,6 @@ from typing import Any
 
 from headrace.changes import Operation, Position, TableId
 from headrace.options import Options
-from headrace.sources.ad_hoc import AdHoc
 from headrace.sources.base import Slice
 from headrace.sources.change_tables import chunks, lsn
 from headrace.sources.change_tables.connection import Connection, MissingObject
@@ -33,7 +32,8 @@ from headrace.sources.change_tables.slices import (
 )
 from headrace.sources.change_tables.structure import CapturedTable, Window, histories
 from headrace.sources.offset import Offset
-from headrace.sources.snapshot import LAST_OF_TABLE, found_empty, plan_chunks
+from headrace.sources.snapshots.ad_hoc import AdHoc
+from headrace.sources.snapshots.chunks import LAST_OF_TABLE, found_empty, plan_chunks
 
 _TABLES_PER_QUERY = 500
 _COMMITS_BACK = 10

@@ -24,11 +24,11 @@ from headrace.sources.change_tables.connection import Connection, MissingObject,
 from headrace.sources.change_tables.events import snapshot_sources
 from headrace.sources.change_tables.rewind import settled_rows
 from headrace.sources.change_tables.structure import CapturedTable, column_texts
-from headrace.sources.column_masks import Masks
 from headrace.sources.images import Images
 from headrace.sources.rows import change_batch, instants, repeat, schema_batch, table_column
-from headrace.sources.select_overrides import SelectOverrides, failed
-from headrace.sources.snapshot import Chunk, end_position, marks, untold_end
+from headrace.sources.snapshots.chunks import Chunk, end_position, marks, untold_end
+from headrace.sources.snapshots.select_overrides import SelectOverrides, failed
+from headrace.sources.tables.masks import Masks
 
 _SCHEMA_ORDER = "q"
 """Order of a snapshot's schema row: before the rows read at its commit."""

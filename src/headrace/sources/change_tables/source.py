@@ -20,7 +20,6 @@ import pyarrow as pa
 from headrace.changes import TableId, TableSchema
 from headrace.errors import CaptureError, HeadraceError, OptionError
 from headrace.options import Options
-from headrace.sources.ad_hoc import NO_ROW, AdHoc, Candidate, asked_tables, refused_filter
 from headrace.sources.base import ONE_CHUNK, Limit, Slice, Source
 from headrace.sources.change_tables.catalog import CatalogTable, columns_of
 from headrace.sources.change_tables.connection import Connection, MissingObject
@@ -36,13 +35,14 @@ from headrace.sources.change_tables.snapshot_read import structure_lock
 from headrace.sources.change_tables.structure import CapturedTable, histories
 from headrace.sources.change_tables.table_rules import TableRules
 from headrace.sources.health import CaptureState, Health
-from headrace.sources.lost_tables import forgiven, is_named, uncaptured_tables
 from headrace.sources.offset import Offset
-from headrace.sources.rights import MissingRight
+from headrace.sources.permissions import MissingRight
 from headrace.sources.signal_files import has_files, signal_file
 from headrace.sources.signals import Signal, signal_table
-from headrace.sources.unlogged import Unlogged
-from headrace.sources.unmatched import Unmatched, gone_table, unmatched
+from headrace.sources.snapshots.ad_hoc import NO_ROW, AdHoc, Candidate, asked_tables, refused_filter
+from headrace.sources.tables.lost import forgiven, is_named, uncaptured_tables
+from headrace.sources.tables.unlogged import Unlogged
+from headrace.sources.tables.unmatched import Unmatched, gone_table, unmatched
 
 
 class HealthProbe(Protocol):

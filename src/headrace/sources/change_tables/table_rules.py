@@ -10,10 +10,10 @@ from headrace.errors import OptionError
 from headrace.options import Options
 from headrace.sources.change_tables.native import NativeType
 from headrace.sources.change_tables.structure import CapturedTable, CaptureInstance
-from headrace.sources.column_masks import Masks
-from headrace.sources.column_rules import ColumnFilter, say_left_out
-from headrace.sources.message_keys import UniqueKey, choose_keys
-from headrace.sources.select_overrides import SelectOverrides
+from headrace.sources.snapshots.select_overrides import SelectOverrides
+from headrace.sources.tables.columns import ColumnFilter, say_left_out
+from headrace.sources.tables.keys import UniqueKey, choose_keys
+from headrace.sources.tables.masks import Masks
 
 
 class TableRules:

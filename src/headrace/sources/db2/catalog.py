@@ -18,11 +18,11 @@ from headrace.sources.change_tables.catalog import CatalogTable, choose
 from headrace.sources.change_tables.connection import Connection
 from headrace.sources.change_tables.structure import CapturedTable, CaptureInstance
 from headrace.sources.change_tables.table_rules import TableRules
-from headrace.sources.column_rules import say_left_out
 from headrace.sources.db2.advice import ADVICE
 from headrace.sources.db2.statements import ZOS, Statements
 from headrace.sources.db2.types import NativeType, constant_default
-from headrace.sources.message_keys import UniqueKey
+from headrace.sources.tables.columns import say_left_out
+from headrace.sources.tables.keys import UniqueKey
 
 Place = tuple[str, str]
 Facts = tuple[Any, ...]

@@ -23,10 +23,10 @@ from headrace.sources.change_tables.events import counted, differ, same, sources
 from headrace.sources.change_tables.native import NativeType
 from headrace.sources.change_tables.structure import column_texts
 from headrace.sources.change_tables.windows import CommitTimes
-from headrace.sources.column_masks import NO_MASKS, TableMasks
 from headrace.sources.images import Images
 from headrace.sources.rows import change_batch, instants, repeat, table_column
 from headrace.sources.stream_options import events_of_key_change
+from headrace.sources.tables.masks import NO_MASKS, TableMasks
 
 CONNECTOR = "db2"
 _HEADER = 3

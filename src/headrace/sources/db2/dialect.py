@@ -15,12 +15,12 @@ from headrace.sources.change_tables import lsn
 from headrace.sources.change_tables.connection import Connection, MissingObject
 from headrace.sources.change_tables.structure import CapturedTable, Window
 from headrace.sources.change_tables.windows import CommitTimes
-from headrace.sources.column_masks import NO_MASKS, Masks
 from headrace.sources.db2.advice import ADVICE
 from headrace.sources.db2.change_rows import CONNECTOR, ChangeReader
 from headrace.sources.db2.statements import Statements, change_table, quote
 from headrace.sources.db2.types import NativeType
-from headrace.sources.unlogged import Unlogged
+from headrace.sources.tables.masks import NO_MASKS, Masks
+from headrace.sources.tables.unlogged import Unlogged
 
 
 class Db2:

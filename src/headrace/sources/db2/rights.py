@@ -8,7 +8,7 @@ from headrace.sources.change_tables.connection import Connection
 from headrace.sources.change_tables.rights import missing_select, refused
 from headrace.sources.db2.dialect import grant_select
 from headrace.sources.db2.statements import Statements, quote
-from headrace.sources.rights import MissingRight
+from headrace.sources.permissions import MissingRight
 
 
 def database_rights(connection: Connection, statements: Statements, schema: str, user: str) -> Iterator[MissingRight]:

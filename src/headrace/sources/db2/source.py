@@ -21,7 +21,7 @@ from headrace.sources.db2.health import HealthProbe
 from headrace.sources.db2.options import OPTIONS
 from headrace.sources.db2.rights import database_rights
 from headrace.sources.db2.statements import ZOS, Statements
-from headrace.sources.rights import MissingRight
+from headrace.sources.permissions import MissingRight
 
 
 class Db2Source(ChangeTableSource):

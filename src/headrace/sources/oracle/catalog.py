@@ -13,12 +13,12 @@ from headrace.changes.table_pattern import TablePattern
 from headrace.errors import CaptureError, OptionError
 from headrace.options import Options
 from headrace.registry import did_you_mean
-from headrace.sources.message_keys import UniqueKey
 from headrace.sources.oracle import statements
 from headrace.sources.oracle.connection import Connection
 from headrace.sources.oracle.structure import OracleTable
 from headrace.sources.oracle.table_rules import TableRules
 from headrace.sources.oracle.types import NativeType
+from headrace.sources.tables.keys import UniqueKey
 
 _LONGEST_NAME = 30
 _CONSTANT = re.compile(r"'((?:[^']|'')*)'|([-+]?[0-9.]+)")

@@ -20,7 +20,6 @@ from headrace.changes.key_text import key_text
 from headrace.errors import CaptureError
 from headrace.options import Options
 from headrace.sources.batch_sizes import BATCH_BYTES
-from headrace.sources.column_masks import Change, Masks
 from headrace.sources.oracle import scn
 from headrace.sources.oracle.assembly import Event
 from headrace.sources.oracle.key_shifts import Key, in_free_order
@@ -29,6 +28,7 @@ from headrace.sources.oracle.structure import OracleTable
 from headrace.sources.oracle.types import NativeType
 from headrace.sources.rows import change_batch, instants
 from headrace.sources.stream_options import events_of_key_change
+from headrace.sources.tables.masks import Change, Masks
 
 CONNECTOR = "oracle"
 BATCH = 5_000

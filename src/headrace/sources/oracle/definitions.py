@@ -11,7 +11,7 @@ from headrace.sources.oracle.ledger import Ledger, Transaction
 from headrace.sources.oracle.staging import Range
 from headrace.sources.oracle.structure import OracleTable
 from headrace.sources.signals import say_once
-from headrace.sources.unlogged import read_again, say_altered
+from headrace.sources.tables.unlogged import read_again, say_altered
 
 _PARTITION = re.compile(r"ALTER\s+TABLE\b.*\b(EXCHANGE|TRUNCATE|DROP)\s+(SUB)?PARTITIONS?\b", re.IGNORECASE | re.DOTALL)
 _TABLES = ("CREATE TABLE", "ALTER TABLE", "DROP TABLE", "RENAME")

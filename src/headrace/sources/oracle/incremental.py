@@ -18,9 +18,7 @@ import pyarrow.compute as pc
 from headrace import faultpoints
 from headrace.errors import CaptureError
 from headrace.options import Options
-from headrace.sources.ad_hoc import INCREMENTAL, AdHoc, Candidate, Chunk, Request
 from headrace.sources.batch_sizes import Spool
-from headrace.sources.column_masks import Masks
 from headrace.sources.offset import Offset
 from headrace.sources.oracle import scn, statements
 from headrace.sources.oracle.assembly import Assembly, own_rows
@@ -42,6 +40,8 @@ from headrace.sources.oracle.structure import OracleTable, tables_of
 from headrace.sources.rows import repeat, schema_batch
 from headrace.sources.signal_files import take_files
 from headrace.sources.signals import Signal, say, say_once, signal_table
+from headrace.sources.snapshots.ad_hoc import INCREMENTAL, AdHoc, Candidate, Chunk, Request
+from headrace.sources.tables.masks import Masks
 
 COLUMNS = 3
 """A signal table's columns: id, type and data, whatever their names."""

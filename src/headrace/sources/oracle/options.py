@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from headrace.options import OTHER_NAMES, Names, Option
-from headrace.sources.lost_tables import ON_TABLE_LOST
 from headrace.sources.oracle.dictionary import strategy
 from headrace.sources.stream_options import COLUMNS, HEARTBEAT, SIGNALS, STATEMENTS, port
+from headrace.sources.tables.lost import ON_TABLE_LOST
 
 
 def snapshot_mode(text: str) -> str:

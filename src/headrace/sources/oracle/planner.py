@@ -28,9 +28,7 @@ from typing import Any
 
 from headrace.errors import DataLossError, PositionMismatch
 from headrace.options import Options
-from headrace.sources.ad_hoc import AdHoc
 from headrace.sources.base import Limit
-from headrace.sources.lost_tables import say_made_again, say_returned, say_uncaptured, uncaptured_tables
 from headrace.sources.offset import Offset, TableProgress
 from headrace.sources.oracle import dictionary, scn, statements
 from headrace.sources.oracle.beginning import (
@@ -52,8 +50,10 @@ from headrace.sources.oracle.staging import Range, Staging
 from headrace.sources.oracle.structure import OracleTable, columns_of, tables_of
 from headrace.sources.oracle.table_rules import TableRules
 from headrace.sources.signals import Signal
-from headrace.sources.snapshot import snapshot_finished
-from headrace.sources.unmatched import require_matched_by, require_still_matched
+from headrace.sources.snapshots.ad_hoc import AdHoc
+from headrace.sources.snapshots.chunks import snapshot_finished
+from headrace.sources.tables.lost import say_made_again, say_returned, say_uncaptured, uncaptured_tables
+from headrace.sources.tables.unmatched import require_matched_by, require_still_matched
 
 _NO_ROWS = ("no_data", "recovery")
 """The modes in which only changes are taken."""

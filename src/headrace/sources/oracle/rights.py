@@ -12,7 +12,7 @@ from typing import Any
 from headrace.sources.oracle import scn, statements
 from headrace.sources.oracle.connection import Connection, OracleError
 from headrace.sources.oracle.structure import OracleTable
-from headrace.sources.rights import MissingRight
+from headrace.sources.permissions import MissingRight
 
 _DENIED = frozenset((942, 1031, 41900))
 _VIEWS: tuple[tuple[tuple[str, ...], str, dict[str, Any], str], ...] = (

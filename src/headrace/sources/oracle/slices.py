@@ -18,7 +18,6 @@ import pyarrow.compute as pc
 from headrace.changes import Operation, Position, TableId
 from headrace.errors import DataLossError
 from headrace.options import Options
-from headrace.sources import ad_hoc
 from headrace.sources.base import Slice
 from headrace.sources.offset import Offset
 from headrace.sources.oracle import scn
@@ -32,7 +31,8 @@ from headrace.sources.oracle.snapshot_read import read_chunk
 from headrace.sources.oracle.staging import Range, Staging
 from headrace.sources.oracle.structure import OracleTable
 from headrace.sources.rows import change_batch, schema_batch, table_column
-from headrace.sources.snapshot import LAST_OF_TABLE, Chunk
+from headrace.sources.snapshots import ad_hoc
+from headrace.sources.snapshots.chunks import LAST_OF_TABLE, Chunk
 
 MINE, SNAPSHOT, STRUCTURES, TRANSACTIONS = "mine", "snapshot", "structures", "transactions"
 ASKED, HEARTBEAT, EMPTY, GAPS = "asked", "heartbeat", "empty", "gaps"

@@ -17,7 +17,6 @@ from headrace.changes import Operation, Position
 from headrace.changes.key_text import key_texts
 from headrace.errors import CaptureError, DataLossError, HeadraceError
 from headrace.options import Options
-from headrace.sources.column_masks import Masks, TableMasks
 from headrace.sources.images import Images, constant_map
 from headrace.sources.offset import Key, TableProgress
 from headrace.sources.oracle import scn, statements
@@ -25,9 +24,10 @@ from headrace.sources.oracle.change_rows import CONNECTOR
 from headrace.sources.oracle.connection import Connection, OracleError
 from headrace.sources.oracle.structure import OracleTable
 from headrace.sources.rows import change_batch, instants, repeat, schema_batch, table_column
-from headrace.sources.select_overrides import SelectOverrides, failed
 from headrace.sources.signals import say
-from headrace.sources.snapshot import Chunk, end_position, marks, untold_end
+from headrace.sources.snapshots.chunks import Chunk, end_position, marks, untold_end
+from headrace.sources.snapshots.select_overrides import SelectOverrides, failed
+from headrace.sources.tables.masks import Masks, TableMasks
 
 TOO_OLD, CHANGED, NO_TABLE, NO_SCN = 1555, 1466, 942, 8181
 _NOT_DECLARED = 6550

@@ -20,10 +20,8 @@ from headrace import faultpoints
 from headrace.changes import TableId, TableSchema
 from headrace.errors import CaptureError, HeadraceError, OptionError
 from headrace.options import Options
-from headrace.sources.ad_hoc import NO_ROW, AdHoc, Candidate, asked_tables, refused_filter
 from headrace.sources.base import ONE_CHUNK, Limit, Slice, Source
 from headrace.sources.health import Health
-from headrace.sources.lost_tables import forgiven, uncaptured_tables
 from headrace.sources.offset import Offset
 from headrace.sources.oracle import scn, statements
 from headrace.sources.oracle.beginning import require_set_up
@@ -50,13 +48,15 @@ from headrace.sources.oracle.slices import (
 from headrace.sources.oracle.staging import Range, Staging
 from headrace.sources.oracle.structure import columns_of, tables_of
 from headrace.sources.oracle.table_rules import TableRules
-from headrace.sources.rights import MissingRight
-from headrace.sources.select_overrides import SelectOverrides
+from headrace.sources.permissions import MissingRight
 from headrace.sources.signal_files import has_files, signal_file
 from headrace.sources.signals import Signal
-from headrace.sources.snapshot import found_empty, plan_chunks
-from headrace.sources.unlogged import Unlogged
-from headrace.sources.unmatched import Unmatched, gone_table, has_names, unmatched
+from headrace.sources.snapshots.ad_hoc import NO_ROW, AdHoc, Candidate, asked_tables, refused_filter
+from headrace.sources.snapshots.chunks import found_empty, plan_chunks
+from headrace.sources.snapshots.select_overrides import SelectOverrides
+from headrace.sources.tables.lost import forgiven, uncaptured_tables
+from headrace.sources.tables.unlogged import Unlogged
+from headrace.sources.tables.unmatched import Unmatched, gone_table, has_names, unmatched
 
 _NO_TABLE = 942
 _KEPT_INDEXES = 256

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headrace.sources import key_range
-from headrace.sources.key_range import Limit
 from headrace.sources.offset import Key
 from headrace.sources.oracle.structure import OracleTable
+from headrace.sources.snapshots import key_range
+from headrace.sources.snapshots.key_range import Limit
 
 MINING_SESSION = (
     "ALTER SESSION SET NLS_DATE_FORMAT = 'YYYY-MM-DD HH24:MI:SS' "

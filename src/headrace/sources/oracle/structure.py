@@ -10,7 +10,7 @@ from headrace.changes import TableId, TableSchema
 from headrace.sources.batch_sizes import rows_per_fetch
 from headrace.sources.offset import Recent
 from headrace.sources.oracle.types import NativeType
-from headrace.sources.unmatched import TableColumns
+from headrace.sources.tables.unmatched import TableColumns
 
 _MOST_ROWS = 10_000
 _NUMBER_BYTES = 40

@@ -10,11 +10,11 @@ from dataclasses import replace
 from headrace.changes import Column, TableId, TableSchema
 from headrace.errors import OptionError
 from headrace.options import Options, shown_name
-from headrace.sources.column_masks import FAMILIES, Masks
-from headrace.sources.column_rules import ColumnFilter
-from headrace.sources.message_keys import UniqueKey, choose_keys
 from headrace.sources.oracle.structure import OracleTable
 from headrace.sources.oracle.types import NativeType
+from headrace.sources.tables.columns import ColumnFilter
+from headrace.sources.tables.keys import UniqueKey, choose_keys
+from headrace.sources.tables.masks import FAMILIES, Masks
 
 _SHAPING = ("column_include_list", "column_exclude_list", "message_key_columns", "signal_data_collection", *FAMILIES)
 

@@ -22,10 +22,10 @@ from headrace.sources.change_tables.events import counted, differ, sources, weig
 from headrace.sources.change_tables.native import NativeType
 from headrace.sources.change_tables.structure import column_texts
 from headrace.sources.change_tables.windows import CommitTimes
-from headrace.sources.column_masks import NO_MASKS, TableMasks
 from headrace.sources.images import Images
 from headrace.sources.rows import change_batch, instants, repeat, table_column
 from headrace.sources.sqlserver.types import TEXT_NAMES
+from headrace.sources.tables.masks import NO_MASKS, TableMasks
 
 CONNECTOR = "sqlserver"
 _HEADER = 5

@@ -21,7 +21,7 @@ from headrace.sources.sqlserver.advice import ADVICE
 from headrace.sources.sqlserver.change_rows import CONNECTOR, ChangeReader
 from headrace.sources.sqlserver.server_zone import asked_zone
 from headrace.sources.sqlserver.types import NativeType
-from headrace.sources.unlogged import Unlogged
+from headrace.sources.tables.unlogged import Unlogged
 
 
 class SqlServer:

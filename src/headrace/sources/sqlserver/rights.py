@@ -11,7 +11,7 @@ from headrace.options import Options
 from headrace.sources.change_tables.chunks import isolation
 from headrace.sources.change_tables.connection import Connection
 from headrace.sources.change_tables.rights import missing_select, refused
-from headrace.sources.rights import MissingRight
+from headrace.sources.permissions import MissingRight
 from headrace.sources.sqlserver import statements
 
 _IN_SNAPSHOTS = "snapshot"

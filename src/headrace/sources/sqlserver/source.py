@@ -12,7 +12,7 @@ from headrace.sources.change_tables.catalog import CatalogTable
 from headrace.sources.change_tables.connection import Connection
 from headrace.sources.change_tables.source import ChangeTableSource
 from headrace.sources.change_tables.table_rules import TableRules
-from headrace.sources.rights import MissingRight
+from headrace.sources.permissions import MissingRight
 from headrace.sources.sqlserver import statements
 from headrace.sources.sqlserver.catalog import captured_tables
 from headrace.sources.sqlserver.connection import SqlServerConnection

@@ -12,10 +12,10 @@ from headrace.sources.change_tables import lsn
 from headrace.sources.change_tables.connection import ARROW_ROWS, Connection
 from headrace.sources.change_tables.structure import CapturedTable, Window
 from headrace.sources.change_tables.windows import CommitTimes
-from headrace.sources.column_masks import NO_MASKS, Masks
 from headrace.sources.sqlserver import statements
 from headrace.sources.sqlserver.change_rows import ChangeReader
 from headrace.sources.stream_options import events_of_key_change
+from headrace.sources.tables.masks import NO_MASKS, Masks
 
 CHANGE_OPERATIONS = {"c": (2,), "u": (3, 4), "d": (1,), "t": ()}
 """The values of `__$operation` that stand for an operation; tables under capture are never truncated."""

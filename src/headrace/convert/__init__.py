@@ -1,0 +1,1 @@
+"""Debezium configurations as pipelines."""

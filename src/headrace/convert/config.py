@@ -1,0 +1,414 @@
+"""A Debezium connector's configuration as a pipeline file.
+
+A property goes where an option of that name is declared (source, format, sink), under its own name. Whatever is left
+is listed with the reason, and passwords become references to environment variables.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from headrace import registry
+from headrace.convert.connector_file import read_connector
+from headrace.convert.converters import format_section
+from headrace.convert.properties import Left, Properties
+from headrace.convert.reasons import DEFAULTS, LEFT, OF_ONE_SOURCE, REFUSED, USUAL, reason
+from headrace.convert.transforms import routing
+from headrace.errors import OptionError
+from headrace.options import Option, secret_in_name
+from headrace.pipeline.model import read_model
+from headrace.registry import did_you_mean
+
+_PACKAGE = "io.debezium.connector."
+_CONNECTORS = {
+    "sqlserver.SqlServerConnector": ("sqlserver", "SQL Server"),
+    "oracle.OracleConnector": ("oracle", "Oracle"),
+    "db2.Db2Connector": ("db2", "Db2"),
+    "postgresql.PostgresConnector": ("postgresql", "PostgreSQL"),
+    "mysql.MySqlConnector": ("mysql", "MySQL"),
+    "mariadb.MariaDbConnector": ("mariadb", "MariaDB"),
+    "mongodb.MongoDbConnector": ("mongodb", "MongoDB"),
+    "informix.InformixConnector": ("informix", "Informix"),
+    "vitess.VitessConnector": ("vitess", "Vitess"),
+    "spanner.SpannerConnector": ("spanner", "Spanner"),
+    "cassandra.Cassandra4Connector": ("cassandra", "Cassandra"),
+}
+"""Debezium's connectors: the name that a source of Headrace would have, and that of the database."""
+_NO_SOURCE = "To read what the connector writes into Kafka, use a source of type kafka."
+_BROKERS = "KAFKA_BOOTSTRAP_SERVERS"
+_OLD_NAMES = ("database.server.name", "database.history")
+_SHAPE_OF_OLD_NAMES = "1.7"
+# Options of a router are a transform's in Debezium, and a property of such a name means something else.
+_OF_TRANSFORMS = ("topic_route_", "key_field_", "key_enforce_")
+_IN_FLIGHT = "producer.max.in.flight.requests.per.connection"
+_REFERENCE = re.compile(r"\$\{(?:env|file):[^}]*\}")
+_STAND_INS = ("reference", "1", "true", "http://reference", "UTC")
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """A pipeline file made of a connector's configuration.
+
+    Args:
+        text: the whole file, with comments.
+        carried: how many properties are in it.
+        left: those that are not.
+        environment: variables that have to be set before a run, each with what it holds.
+        differences: what is done otherwise because nothing is said of it, one clause each.
+    """
+
+    text: str
+    carried: int
+    left: tuple[Left, ...]
+    environment: Mapping[str, str]
+    differences: tuple[str, ...]
+
+    @property
+    def lost(self) -> tuple[Left, ...]:
+        """The properties that ask for something that the pipeline would not do."""
+        return tuple(left for left in self.left if left.why != "not needed")
+
+
+def convert(file: Path, *, bootstrap_servers: str = "") -> Conversion:
+    """Make a pipeline file of a connector's configuration; it is read and checked as `headrace run` does.
+
+    Nothing is connected to, and Spark is not started.
+
+    Args:
+        file: properties of Debezium Server or Kafka Connect, or Connect's JSON.
+        bootstrap_servers: the brokers, which Connect has in its worker's configuration.
+
+    Raises:
+        OptionError: it is no Debezium connector's configuration, or asks for a source, sink, format or transform that
+            does not exist here, or the pipeline would be none.
+    """
+    given = Properties(read_connector(file))
+    pipeline = _Pipeline(given, bootstrap_servers)
+    pipeline.check()
+    carried = len({p.given for p in given.config.properties}) - len(given.left)
+    differences = tuple(pipeline.differences())
+    text = _text(given, pipeline.sections, differences)
+    return Conversion(text, carried, tuple(given.left), dict(given.environment), differences)
+
+
+class _Pipeline:
+    """The sections of a pipeline file, filled from the properties.
+
+    Raises:
+        OptionError: as `convert`.
+    """
+
+    def __init__(self, given: Properties, bootstrap_servers: str) -> None:
+        self._given = given
+        self._file = given.config.file
+        source = self._source()
+        format = self._format()
+        sink = self._sink(bootstrap_servers)
+        self.sections = {"source": source, "format": format, "sink": sink, "pipeline": self._run(format)}
+        self._tables(source)
+        self._salts(source)
+        self._declared_options = {
+            "source": tuple(registry.find("source", source["type"]).options),
+            "format": tuple(
+                option
+                for option in registry.find("format", format["type"]).options
+                if not option.name.startswith(_OF_TRANSFORMS)
+            ),
+        }
+        for name in given.names():
+            self._place(name)
+        self.sections["source"] = {"type": source.pop("type"), **dict(sorted(source.items(), key=self._rank))}
+
+    def differences(self) -> Iterable[str]:
+        """Where a default of Debezium's is not the default here and the file says nothing."""
+        for name, theirs in DEFAULTS.items():
+            if name in OF_ONE_SOURCE and OF_ONE_SOURCE[name] != self.sections["source"]["type"]:
+                continue
+            rooms = self._declared_options.items()
+            found = [(room, option) for room, declared in rooms if (option := _declared(declared, name)) is not None]
+            said = any(_declared((option,), other) is option for room, option in found for other in self.sections[room])
+            if found and not said and not any(option.parse(theirs) == option.default for _, option in found):
+                yield f"{name}: {theirs} in Debezium, {_shown(found[0][1].default)} here"
+
+    def _rank(self, item: tuple[str, str]) -> int:
+        """Where the input has a property, so that the pipeline file follows its order."""
+        name = item[0]
+        driver = name.replace("database.", "driver.", 1)
+        names = [p.name for p in self._given.config.properties]
+        return next(
+            (n for n, other in enumerate(names) if other in (name, driver) or other.startswith(f"{name}.with.")),
+            len(names),
+        )
+
+    def check(self) -> None:
+        """Read the pipeline as a run does, with something in the place of every reference.
+
+        Raises:
+            OptionError: it would be refused.
+        """
+        filled = {
+            section: {name: self._stand_in(section, name, value) for name, value in values.items()}
+            for section, values in self.sections.items()
+        }
+        with tempfile.TemporaryDirectory() as folder:
+            draft = Path(folder) / "pipeline.yaml"
+            draft.write_text(_yaml(filled), encoding="utf-8")
+            try:
+                read_model(draft)
+            except OptionError as error:
+                message = re.sub(r"^\S*pipeline\.yaml, line \d+: ", "", error.message)
+                raise OptionError(f"'{self._file}' makes no pipeline. {message}", remedy=error.remedy) from None
+
+    def _stand_in(self, section: str, name: str, value: str) -> str:
+        if _REFERENCE.search(value) is None:
+            return value
+        if name.startswith("topic.creation."):
+            return "1"
+        option = _declared(self._declared_options.get(section, ()), name)
+        return next((text for text in _STAND_INS if option is not None and _fits(option, text)), _STAND_INS[0])
+
+    def _source(self) -> dict[str, str]:
+        """Which source it is; its options come later."""
+        kind = self._given.take("connector.class")
+        if not kind:
+            raise OptionError(
+                f"'{self._file}' names no connector: the property 'connector.class' is missing.",
+                remedy="A configuration of a Debezium source connector is wanted.",
+            )
+        known = registry.names("source")
+        name, called = _CONNECTORS.get(kind.removeprefix(_PACKAGE), ("", ""))
+        if not name or not kind.startswith(_PACKAGE):
+            raise OptionError(
+                f"'{kind}' is no source connector of Debezium.", remedy=f"Sources here: {', '.join(known)}."
+            )
+        if name not in known:
+            raise OptionError(
+                f"'{self._file}' captures {called}, for which Headrace has no source.",
+                remedy=f"Sources here: {', '.join(known)}. {_NO_SOURCE}",
+            )
+        return {"type": name}
+
+    def _format(self) -> dict[str, str]:
+        """The format with what converters, transforms and the topics' prefix say."""
+        given = self._given
+        for name, remedy in REFUSED.items():
+            value = given.peek(name)
+            if value is not None and not given.leave_usual(name, USUAL[name]):
+                raise OptionError(f"The property '{given.given(name)}' can't be '{value}' here.", remedy=remedy)
+        made = format_section(given)
+        made |= routing(given, bare_json=_bare_json(made))
+        prefix = next((n for n in ("topic.prefix", "database.server.name") if given.peek(n)), None)
+        if prefix is None:
+            raise OptionError(
+                "The property 'topic.prefix' is missing, with which all topics begin.",
+                remedy="Add it (database.server.name in Debezium 1).",
+            )
+        made["topic.prefix"] = given.value("topic.prefix", given.take(prefix) or "")
+        if any(p.name.startswith(_OLD_NAMES) for p in given.config.properties):
+            made["shape"] = _SHAPE_OF_OLD_NAMES
+            given.notes.append("The names are of Debezium 1, and so is the shape of events. Today's is shape: '3'.")
+        return made
+
+    def _sink(self, bootstrap_servers: str) -> dict[str, str]:
+        """The Kafka sink with its producer's settings and the making of topics."""
+        given = self._given
+        kind = given.take("sink.type")
+        if given.config.server and kind != "kafka":
+            raise OptionError(
+                f"'{self._file}' writes to the sink '{kind or ''}', which can't be converted.",
+                remedy="Only the sink kafka can.",
+            )
+        made = {"type": "kafka", "bootstrap.servers": self._brokers(bootstrap_servers)}
+        for name in given.names("producer."):
+            value = given.peek(name) or ""
+            few = name == _IN_FLIGHT and value.strip() in ("1", "2", "3", "4", "5")
+            if not given.leave_usual(name, USUAL.get(name, ())) and (few or not self._leave(name)):
+                spelled = f"kafka.{name.removeprefix('producer.')}"
+                made[spelled] = given.value(spelled, value, origin=given.given(name))
+                given.take(name)
+        for name in given.names("topic.creation."):
+            made[name] = given.value(name, given.take(name) or "")
+        return made
+
+    def _brokers(self, asked: str) -> str:
+        given, name = self._given, "producer.bootstrap.servers"
+        if asked:
+            if given.peek(name) is not None:
+                given.leave(name, "not needed", "other brokers were given")
+            return asked
+        own, called = given.peek(name), given.given(name)
+        if own is not None:
+            given.take(name)
+            return given.value("bootstrap.servers", own, _BROKERS, origin=called)
+        return given.variable(_BROKERS, "the brokers, which Kafka Connect has in its worker's configuration")
+
+    def _run(self, format: Mapping[str, str]) -> dict[str, str]:
+        """Name, checkpoint and trigger."""
+        given = self._given
+        given.take("name")
+        name = given.config.name or format["topic.prefix"]
+        folder = re.sub(r"[^\w.-]+", "-", _REFERENCE.sub("", name)).strip("-.")
+        made = {"name": name, "checkpoint": f"./checkpoint-{folder or 'pipeline'}"}
+        interval = given.peek("poll.interval.ms")
+        if interval is not None and re.fullmatch(r"\s*[1-9]\d*\s*", interval):
+            made["trigger"] = f"{interval.strip()}ms"
+            given.take("poll.interval.ms")
+        return made
+
+    def _tables(self, source: dict[str, str]) -> None:
+        """Lists of tables as regular expressions, in their own words; lists of schemas where no tables are listed."""
+        given = self._given
+        listed = [kind for kind in ("include", "exclude") if given.peek(f"table.{kind}.list")]
+        for kind in listed:
+            patterns = [_table_pattern(part) for part in _parts(given.take(f"table.{kind}.list") or "")]
+            source[f"table.{kind}.list"] = ",".join(patterns)
+        schemas = next((kind for kind in ("include", "exclude") if given.peek(f"schema.{kind}.list")), None)
+        if schemas is not None and not listed:
+            parts = _parts(given.take(f"schema.{schemas}.list") or "")
+            source[f"table.{schemas}.list"] = ",".join(rf"re:(?:{part})\..*" for part in parts)
+
+    def _salts(self, source: dict[str, str]) -> None:
+        """The salts of hashes, which stand in names, as an environment variable."""
+        first: str | None = None
+        for name in self._given.names("column.mask.hash."):
+            salt = secret_in_name(name)
+            if salt is None:
+                continue
+            if first not in (None, salt):
+                self._given.leave(name, "not supported", "all hashes have one salt here")
+                continue
+            first = salt
+            spelled = name[: name.lower().index(".with.salt.")]
+            source[spelled] = self._given.value(spelled, self._given.take(name) or "")
+            source["column_mask_salt"] = self._given.variable("COLUMN_MASK_SALT", "the salt of the column masks")
+
+    def _place(self, name: str) -> None:
+        """Put a property where an option of its name is, or tell why there is none."""
+        given = self._given
+        text = given.peek(name) or ""
+        if given.leave_usual(name, USUAL.get(name, ())):
+            return
+        if not text.strip():
+            given.leave(name, "not needed", "it is empty")
+            return
+        # `driver.` is the newer spelling of what goes to the driver of the database.
+        spelled = re.sub(r"^driver\.", "database.", name)
+        carried, refusal, twin = False, "", ""
+        for room, declared in self._declared_options.items():
+            option, section = _declared(declared, spelled), self.sections[room]
+            if option is None:
+                continue
+            same = next((n for n in section if option.prefix is None and _declared(declared, n) is option), "")
+            if same:
+                twin = same
+                continue
+            value = given.value(spelled, text, origin=given.given(name))
+            problem = None if _REFERENCE.search(value) else _problem(option, value)
+            if problem is None:
+                section[spelled] = value
+                carried = True
+            refusal = refusal or problem or ""
+        if carried:
+            given.take(name)
+        elif refusal:
+            given.leave(name, "not supported", refusal)
+        elif twin:
+            given.leave(name, "not needed", f"{twin} says the same")
+        elif not self._leave(name):
+            known = [alias for declared in self._declared_options.values() for o in declared for alias in o.aliases]
+            near = did_you_mean(name, known)
+            given.leave(name, "unknown", near if near.startswith("Did you mean") else "no option has this name")
+
+    def _leave(self, name: str) -> bool:
+        """Leave a property that is known to have no counterpart; whether it is one."""
+        for why, table in LEFT.items():
+            because = reason(table, name)
+            if because is not None:
+                self._given.leave(name, why, because)
+                return True
+        return False
+
+
+def _bare_json(format: Mapping[str, str]) -> bool:
+    """Whether neither keys nor values carry a schema."""
+    wrapped = [value for name, value in format.items() if name.endswith(".schemas.enable")]
+    return format["type"] == "debezium_json" and "true" not in wrapped
+
+
+def _parts(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _table_pattern(part: str) -> str:
+    """A table's pattern: its plain name where it means one table, else Debezium's regular expression."""
+    plain = part.replace("\\.", ".")
+    return plain if re.fullmatch(r"[\w.$@# -]+", plain) else f"re:{part}"
+
+
+def _declared(declared: Iterable[Option], name: str) -> Option | None:
+    """The option that has a property's name among its other names, or takes all names that begin so."""
+    folded = name.lower()
+    for option in declared:
+        if folded == option.name or folded in (alias.lower() for alias in option.aliases):
+            return option
+    # A prefix of one word (`registry.`) is ours and no name of Debezium's.
+    return next((o for o in declared if (o.prefix or "").count(".") > 1 and folded.startswith(o.prefix or "")), None)
+
+
+def _problem(option: Option, value: str) -> str | None:
+    """Why an option can't have a value; null where it can."""
+    try:
+        option.parse(value)
+    except OptionError as error:
+        return str(error)
+    return None
+
+
+def _fits(option: Option, value: str) -> bool:
+    return _problem(option, value) is None
+
+
+def _shown(default: Any) -> str:
+    if isinstance(default, bool):
+        return str(default).lower()
+    return str(default)
+
+
+def _text(given: Properties, sections: Mapping[str, Mapping[str, str]], differences: Iterable[str]) -> str:
+    """The pipeline file: what to set, the sections, and what is not in them."""
+    lines = [f"# Made from {given.config.file.name} by headrace convert."]
+    lines += [f"# {note}" for note in dict.fromkeys(given.notes)]
+    lines.append("# The connector's position is not taken over: the pipeline begins as snapshot.mode says.")
+    if given.environment:
+        lines += ["#", "# Set before a run:"]
+        lines += [f"#   {name}: {holds}" for name, holds in given.environment.items()]
+    told = [f"#   {difference}." for difference in differences]
+    if told:
+        lines += ["#", "# Defaults that differ from Debezium's; add the property to get Debezium's:", *told]
+    lines += ["", _yaml(sections)]
+    if given.left:
+        lines += ["# Not carried over:", *(f"#   {left}" for left in given.left), ""]
+    return "\n".join(lines)
+
+
+def _yaml(sections: Mapping[str, Mapping[str, str]]) -> str:
+    """The sections, with numbers and booleans bare; all scalars of a pipeline file are read as text again."""
+    plain = {name: {key: _scalar(value) for key, value in section.items()} for name, section in sections.items()}
+    parts = (
+        yaml.safe_dump({name: section}, sort_keys=False, allow_unicode=True, width=10_000)
+        for name, section in plain.items()
+    )
+    return "\n".join(parts)
+
+
+def _scalar(text: str) -> Any:
+    if text in ("true", "false"):
+        return text == "true"
+    return int(text) if re.fullmatch(r"0|-?[1-9]\d{0,17}", text) else text

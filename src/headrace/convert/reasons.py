@@ -1,0 +1,153 @@
+"""Why a property of Debezium, Kafka Connect or Debezium Server has no counterpart in a pipeline file.
+
+Names are Connect's; `*` stands for any text. The first line that matches counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+
+from headrace.convert.properties import Why
+
+USUAL: Mapping[str, tuple[str, ...]] = {
+    "topic.naming.strategy": ("io.debezium.schema.SchemaTopicNamingStrategy",),
+    "sourceinfo.struct.maker": ("io.debezium.connector.sqlserver.SqlServerSourceInfoStructMaker",),
+    "event.processing.failure.handling.mode": ("fail",),
+    "errors.tolerance": ("none",),
+    "source.timestamp.mode": ("commit",),
+    "signal.enabled.channels": ("source",),
+    "producer.acks": ("all", "-1"),
+    "producer.enable.idempotence": ("true",),
+    "producer.partitioner.ignore.keys": ("false",),
+    "read.only": ("false",),
+    "converters": ("",),
+    "notification.enabled.channels": ("",),
+    "snapshot.tables.order.by.row.count": ("disabled",),
+    "guardrail.collections.max": ("0",),
+    "openlineage.integration.enabled": ("false",),
+}
+"""Values that ask for what is done anyway."""
+
+REFUSED: Mapping[str, str] = {
+    "topic.naming.strategy": "Topics are named prefix.database.schema.table; route them by ByLogicalTableRouter.",
+    "converters": "Headrace has no custom converters. Leave them out, and mind the values that they change.",
+}
+"""Properties without which messages would be others, with what to do; their usual values are harmless."""
+
+DEFAULTS: Mapping[str, str] = {
+    "snapshot.isolation.mode": "repeatable_read",
+    "event.converting.failure.handling.mode": "warn",
+    "event.processing.failure.handling.mode": "fail",
+    "errors.max.retries": "-1",
+    "database.query.timeout.ms": "600000",
+    "max.iteration.transactions": "500",
+    "heartbeat.interval.ms": "0",
+    "incremental.snapshot.chunk.size": "1024",
+    "snapshot.mode": "initial",
+    "snapshot.lock.timeout.ms": "10000",
+    "skip.messages.without.change": "false",
+    "provide.transaction.metadata": "false",
+    "lob.enabled": "false",
+    "tombstones.on.delete": "true",
+    "skipped.operations": "t",
+    "decimal.handling.mode": "precise",
+    "time.precision.mode": "adaptive",
+    "binary.handling.mode": "bytes",
+    "interval.handling.mode": "numeric",
+    "include.schema.changes": "true",
+    "topic.delimiter": ".",
+    "replace.null.with.default": "true",
+}
+"""What Debezium 3 and Kafka Connect's converters do where a property is not given; a default that differs is listed."""
+
+OF_ONE_SOURCE: Mapping[str, str] = {"interval.handling.mode": "oracle"}
+"""Those of them that mean something with one source only."""
+
+_NOT_NEEDED: Mapping[str, str] = {
+    "name": "it names the pipeline",
+    "tasks.max": "Spark reads in as many tasks as it has cores",
+    "key.converter.schemas.cache.*": "schemas are made once per batch",
+    "value.converter.schemas.cache.*": "schemas are made once per batch",
+    "header.converter*": "headers are written as the connector's converters do",
+    "config.action.reload": "references are filled in at every start",
+    "exactly.once.support": "a repeated message has the same bytes and carries its position",
+    "transaction.boundary*": "a batch is a whole number of commits",
+    "offsets.storage.topic": "progress lives in the checkpoint",
+    "offset.storage*": "progress lives in the checkpoint",
+    "offset.flush.*": "progress is committed with every batch",
+    "offset.commit.policy": "progress is committed with every batch",
+    "database.history*": "structures are read from the server's catalog",
+    "schema.history.internal*": "structures are read from the server's catalog",
+    "cdc.change.tables.schema": "each registration says where its change table is",
+    "include.schema.comments": "comments of tables and columns are always read",
+    "max.batch.size": "batches are whole commits, bounded by max_commits_per_trigger",
+    "max.queue.size*": "there is no queue between reading and writing",
+    "snapshot.fetch.size": "rows are fetched as Arrow batches",
+    "streaming.fetch.size": "rows are fetched as Arrow batches",
+    "snapshot.max.threads*": "chunks of a snapshot are read by all of Spark's cores",
+    "data.query.mode": "change tables are read directly",
+    "incremental.snapshot.watermarking.strategy": "ad-hoc snapshots write nothing to the source",
+    "incremental.snapshot.allow.schema.changes": "ad-hoc snapshots follow the structure as it is",
+    "incremental.snapshot.option.recompile": "chunks are read by statements of one plan each",
+    "retriable.restart.connector.wait.ms": "errors_retry_delay_initial_ms says how long a retry waits",
+    "errors.log.*": "each error is one sentence, and the whole trace with --debug",
+    "errors.retry.timeout": "errors_max_retries bounds the retries",
+    "topic.cache.size": "topics are made once per batch",
+    "executor.shutdown.timeout.ms": "a stop waits for the batch that is being written",
+    "producer.key.serializer": "messages are bytes already",
+    "producer.value.serializer": "messages are bytes already",
+    "producer.bootstrap.servers": "it is the sink's bootstrap.servers",
+    "producer.acks": "acks is always all, which promises more",
+    "producer.enable.idempotence": "idempotence is always on, which promises more",
+    "database.*": "it is a setting of Debezium's JDBC driver, which is not used here",
+    "driver.*": "it is a setting of Debezium's JDBC driver, which is not used here",
+    "sink.kafka.wait.message.delivery.timeout.ms": "a batch waits for all of its messages",
+    "quarkus.*": "it sets up Debezium Server's own program",
+    "api.*": "it sets up Debezium Server's own program",
+    "bootstrap.servers": "it is the worker's; the sink has its own",
+}
+
+_NOT_SUPPORTED: Mapping[str, str] = {
+    "schema.*.list": "a list of schemas has no effect beside a list of tables",
+    "poll.interval.ms": "it is no number of milliseconds",
+    "snapshot.include.collection.list": "all tables are in the snapshot",
+    "snapshot.mode.configuration.based.*": "snapshot.mode has no configuration_based",
+    "snapshot.mode.custom.*": "snapshot.mode has no custom",
+    "snapshot.query.mode*": "rows are read by generated SELECTs, or those of snapshot.select.statement.overrides",
+    "snapshot.delay.ms": "a snapshot begins at once",
+    "streaming.delay.ms": "streaming begins at once",
+    "snapshot.tables.order.by.row.count": "tables are read in the order of their names",
+    "snapshot.database.errors.max.retries": "errors_max_retries bounds all retries",
+    "event.processing.failure.handling.mode": "a change that can't be read always stops the run",
+    "heartbeat.action.query": "nothing is written to the source",
+    "signal.file": "file signals are sent by `headrace signal` into the folder signal_path",
+    "signal.kafka.*": "signals come from the signal table and the folder signal_path, not from Kafka",
+    "signal.poll.interval.ms": "signals are looked for at every trigger",
+    "signal.enabled.channels": "only the channel source can be carried over, by signal.data.collection",
+    "notification.*": "there are no notifications; `headrace status` shows snapshots",
+    "custom.metric.tags": "metrics have the pipeline's name only",
+    "guardrail.*": "there is no bound on the number of tables",
+    "openlineage.*": "there is no lineage",
+    "errors.tolerance": "an error always stops the run",
+    "errors.deadletterqueue.*": "only pipelines that read from Kafka have dead letters",
+    "event.order": "changes are in the order of their commits",
+    "read.only": "the source only ever writes signals sent by `headrace signal`",
+    "source.struct.version": "the option shape says which generation of events is written",
+    "producer.max.in.flight.requests.per.connection": "idempotence allows 5 at most",
+    "producer.partitioner.*": "partitions are chosen by key, as Kafka's own clients do",
+    "producer.transactional.id": "Spark writes to Kafka without transactions",
+    "producer.interceptor.classes": "Spark's writer runs no interceptors",
+    "key.converter.*": "the format has no such setting",
+    "value.converter.*": "the format has no such setting",
+    "internal.*": "it is an internal setting of Debezium",
+}
+
+
+LEFT: Mapping[Why, Mapping[str, str]] = {"not needed": _NOT_NEEDED, "not supported": _NOT_SUPPORTED}
+"""By pattern of a name, why it is left out."""
+
+
+def reason(table: Mapping[str, str], name: str) -> str | None:
+    """What a table says of a property; null where it does not know it."""
+    return next((text for pattern, text in table.items() if fnmatchcase(name, pattern)), None)

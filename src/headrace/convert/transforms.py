@@ -1,0 +1,111 @@
+"""The routing that a connector's transforms stand for; other transforms are refused, because topics would differ."""
+
+from __future__ import annotations
+
+from headrace.convert.properties import Properties
+from headrace.errors import OptionError
+
+_LOGICAL = "io.debezium.transforms.ByLogicalTableRouter"
+_REGEX = "org.apache.kafka.connect.transforms.RegexRouter"
+_MISSING = {
+    "io.debezium.transforms.ExtractNewRecordState": (
+        "Headrace writes whole events to Kafka and no flat rows.",
+        "Leave the transform out and let readers unwrap the events, or write a table with the sink delta.",
+    ),
+    "io.debezium.transforms.Filter": (
+        "Its condition is a script in another language.",
+        "Leave it out, and write the condition in SQL as 'filter' of the pipeline's transforms.",
+    ),
+    **{
+        f"org.apache.kafka.connect.transforms.{kind}$Value": (
+            "It looks at the fields of the event's envelope and not at columns.",
+            f"Leave it out, and write {options} in the pipeline's transforms.",
+        )
+        for kind, options in (
+            ("ReplaceField", "'include_columns' or 'exclude_columns'"),
+            ("MaskField", "'column.mask.with.<n>.chars'"),
+        )
+    },
+    "io.debezium.transforms.ContentBasedRouter": ("Headrace routes by the table only.", "Use ByLogicalTableRouter."),
+    "io.debezium.transforms.outbox.EventRouter": ("Headrace has no outbox router.", "Leave the transform out."),
+}
+_CARRIED = (
+    "topic.regex",
+    "topic.replacement",
+    "key.enforce.uniqueness",
+    "key.field.name",
+    "key.field.regex",
+    "key.field.replacement",
+    "schema.name.adjustment.mode",
+)
+
+
+def routing(given: Properties, *, bare_json: bool) -> dict[str, str]:
+    """The format's options for the router among the transforms; empty where there are no transforms.
+
+    Args:
+        given: the connector's properties.
+        bare_json: whether messages are JSON without schemas, in which a routed message differs in its topic only.
+
+    Raises:
+        OptionError: a transform does something that Headrace does not, or depends on a predicate.
+    """
+    names = [name.strip() for name in (given.take("transforms") or "").split(",") if name.strip()]
+    made: dict[str, str] = {}
+    for name in names:
+        prefix = f"transforms.{name}."
+        kind = given.peek(f"{prefix}type") or ""
+        called = given.given(f"{prefix}type")
+        if given.peek(f"{prefix}predicate") is not None:
+            raise _refused(name, kind, "Headrace has no predicates of transforms.", "Leave the predicate out.")
+        if kind not in (_LOGICAL, _REGEX):
+            why, remedy = _MISSING.get(kind, ("Headrace has no such transform.", f"Known: {_LOGICAL}, {_REGEX}."))
+            raise _refused(name, kind or f"{called} is missing", why, remedy)
+        if made:
+            raise _refused(name, kind, "Headrace routes tables once.", "Make one router of them.")
+        given.take(f"{prefix}type")
+        made = _logical(given, prefix) if kind == _LOGICAL else _regex(given, name, prefix, bare_json=bare_json)
+    for name in [n for prefix in ("transforms.", "predicates") for n in given.names(prefix)]:
+        if not any(name.startswith(f"transforms.{known}.") for known in names):
+            given.leave(name, "not needed", "no transform uses it")
+    return made
+
+
+def _logical(given: Properties, prefix: str) -> dict[str, str]:
+    made = {}
+    for option in _CARRIED:
+        found = given.take(prefix + option)
+        if found is not None:
+            made[option] = given.value(option, found)
+    cache = f"{prefix}logical.table.cache.size"
+    if given.peek(cache) is not None:
+        given.leave(cache, "not needed", "routes are made once per batch")
+    _leave_rest(given, prefix)
+    return made
+
+
+def _regex(given: Properties, name: str, prefix: str, *, bare_json: bool) -> dict[str, str]:
+    if not bare_json:
+        raise _refused(
+            name,
+            _REGEX,
+            "It leaves the names of schemas as they were, which Headrace's router does not.",
+            "Use ByLogicalTableRouter, or JSON without schemas.",
+        )
+    made = {
+        "topic.regex": given.value("topic.regex", given.take(f"{prefix}regex") or ""),
+        "topic.replacement": given.value("topic.replacement", given.take(f"{prefix}replacement") or ""),
+        "key.enforce.uniqueness": "false",
+    }
+    given.notes.append("RegexRouter routes the topics of tables only, not those of transactions, heartbeats and DDL.")
+    _leave_rest(given, prefix)
+    return made
+
+
+def _leave_rest(given: Properties, prefix: str) -> None:
+    for name in given.names(prefix):
+        given.leave(name, "not supported", "the router has no such setting")
+
+
+def _refused(name: str, kind: str, why: str, remedy: str) -> OptionError:
+    return OptionError(f"The transform '{name}' ({kind}) can't be converted. {why}", remedy=remedy)

@@ -1,0 +1,181 @@
+"""A target database through its Python driver: asking, running, loading. Knows nothing of Spark.
+
+A `Database` is picklable and cheap; connections are opened where they are used, in the driver and in executors.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from headrace.changes.table import Column, TableId
+from headrace.changes.types import LogicalType
+from headrace.errors import HeadraceError, SchemaError, SinkError
+from headrace.sinks.jdbc.address import Address
+from headrace.sinks.jdbc.dialect import LiveDialect, Mirror, TableName
+from headrace.sinks.jdbc.text import Spelling, texts
+from headrace.sinks.permissions import Lack
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Troubles = tuple[type[Exception], ...]
+_TEXT = LogicalType("string")
+_LOADED_AT_ONCE = 4 << 20
+
+
+@dataclass(frozen=True)
+class Structure:
+    """What the catalog says of a table; no columns where there is none.
+
+    Args:
+        types: type by column, in order.
+        key: the columns of the primary key.
+        other_unique: names of further unique indexes, where they matter.
+    """
+
+    types: Mapping[str, str]
+    key: frozenset[str] = frozenset()
+    other_unique: tuple[str, ...] = ()
+
+
+class Database(ABC):
+    """A server and database. All that it raises is a `HeadraceError` inside `explained`.
+
+    Attributes:
+        default_table_name: where a source table's mirror lies unless the user says otherwise.
+
+    Args:
+        address: where it is.
+        dialect: its SQL.
+    """
+
+    default_table_name: ClassVar[str]
+
+    def __init__(self, address: Address, dialect: LiveDialect) -> None:
+        self.address = address
+        self.dialect = dialect
+
+    @abstractmethod
+    def connect(self) -> Any:
+        """Open a connection. A transaction begins with the first statement.
+
+        Raises:
+            ConnectError: the server can't be reached or refuses the login.
+            SinkError: the driver is not installed.
+        """
+
+    @abstractmethod
+    def default_schema(self, connection: Any) -> str:
+        """Where a table lies whose name says no schema."""
+
+    @abstractmethod
+    def has_schema(self, connection: Any, schema: str) -> bool:
+        """Whether the schema is there."""
+
+    @abstractmethod
+    def structure(self, connection: Any, name: TableName) -> Structure:
+        """Ask the catalog for a table."""
+
+    @abstractmethod
+    def lacks(self, connection: Any, mirrors: Sequence[TableName], progress: TableName) -> list[Lack] | None:
+        """What the login may not do that these mirrors need; null where the server can't be asked. Only reads."""
+
+    @abstractmethod
+    def load(self, connection: Any, stage: TableName, columns: Sequence[str], texts: Iterator[pa.Buffer]) -> None:
+        """Load rows spelled as `spelling` says into a table."""
+
+    @abstractmethod
+    def stream(self, connection: Any, query: str, rows: int) -> Iterator[list[tuple[Any, ...]]]:
+        """The rows of a query, so many at a time, however many there are."""
+
+    @abstractmethod
+    def logical_for(self, column: Column) -> LogicalType:
+        """By which type the column's values are spelled for this database."""
+
+    @property
+    @abstractmethod
+    def spelling(self) -> Spelling:
+        """How rows are spelled for `load`."""
+
+    @abstractmethod
+    def troubles(self) -> Troubles:
+        """What the driver raises."""
+
+    @abstractmethod
+    def explain(self, failure: Exception, id: TableId, name: TableName) -> HeadraceError:
+        """A failure of the driver in our words, without any value of a cell."""
+
+    def ask(self, connection: Any, query: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """The rows of a query."""
+        with closing(connection.cursor()) as cursor:
+            cursor.execute(query, values or None)
+            return [tuple(line) for line in cursor.fetchall()]
+
+    def run(self, connection: Any, statements: Iterable[str], values: Sequence[Any] = ()) -> None:
+        """Run statements in the open transaction."""
+        with closing(connection.cursor()) as cursor:
+            for statement in statements:
+                cursor.execute(statement, values or None)
+
+    @contextmanager
+    def connected(self, id: TableId, name: TableName) -> Iterator[Any]:
+        """A connection for work on one table, and failures of the driver in our words.
+
+        What is not committed at the end is rolled back by the server.
+        """
+        connection = self.connect()
+        try:
+            yield connection
+        except self.troubles() as failure:
+            # The driver's own error may hold values of cells, so it is not told as the cause either.
+            raise self.explain(failure, id, name) from None
+        finally:
+            connection.close()
+
+    def stage(self, connection: Any, mirror: Mirror, label: str, batches: Iterable[pa.RecordBatch]) -> int:
+        """Load folded rows into the staging table, under a label of their own; how many there were.
+
+        The caller commits. Runs in executors, or anywhere: the batches' columns are `o`, `p`, `m`, `n` and then the
+        source's columns in order, typed.
+
+        Args:
+            connection: an open connection.
+            mirror: the target.
+            label: letters and digits that no other attempt has.
+            batches: the folded rows.
+        """
+        import pyarrow as pa
+
+        ours = ("o", "p", "m", "n")
+        columns = ("l", *ours, *(staged for _, staged in mirror.all))
+        types = [_TEXT, _TEXT, _TEXT, _TEXT, LogicalType("int64"), *map(self.logical_for, mirror.source.columns)]
+        rows = 0
+
+        def spelled() -> Iterator[pa.Buffer]:
+            nonlocal rows
+            for batch in batches:
+                labels = pa.array([label], pa.string()).take(pa.array([0] * batch.num_rows, pa.int8()))
+                labelled = pa.RecordBatch.from_arrays([labels, *batch.columns], list(columns))
+                rows += batch.num_rows
+                yield from texts(labelled, types, self.spelling, most_bytes=_LOADED_AT_ONCE)
+
+        self.load(connection, mirror.stage, columns, spelled())
+        return rows
+
+    def wrong_value(self, id: TableId, name: TableName, code: str) -> SchemaError:
+        """A value that the target's column does not take."""
+        return SchemaError(
+            f"A value of table {id} does not fit its column in {name} of {self.address} ({code}).",
+            remedy="Compare the source's column types with the table's, and what the database can hold in them.",
+        )
+
+    def not_written(self, name: TableName, code: str) -> SinkError:
+        """Anything else."""
+        return SinkError(
+            f"The table {name} of {self.address} can't be written ({code}).",
+            remedy="See the database's log for what the code means. The batch can be repeated.",
+        )

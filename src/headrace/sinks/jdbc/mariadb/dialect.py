@@ -1,0 +1,399 @@
+"""MariaDB and MySQL: their SQL, their catalog, and loading by INSERTs of many rows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from headrace.changes.table import Column, TableId, TableSchema
+from headrace.changes.types import LogicalType
+from headrace.errors import ConnectError, HeadraceError, OptionError, SinkError
+from headrace.sinks.jdbc.address import Address
+from headrace.sinks.jdbc.database import Database, Structure, Troubles
+from headrace.sinks.jdbc.dialect import BATCH_OFFSETS, LiveDialect, Mirror, TableName
+from headrace.sinks.jdbc.mariadb.permissions import mariadb_lacks
+from headrace.sinks.jdbc.text import Spelling
+from headrace.sinks.permissions import Lack
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_TYPES = {
+    "boolean": "tinyint(1)",
+    "int8": "tinyint",
+    "int16": "smallint",
+    "int32": "int",
+    "int64": "bigint",
+    "uint64": "bigint unsigned",
+    "float32": "float",
+    "float64": "double",
+    "bytes": "longblob",
+    "date": "date",
+}
+_TIMES = {"time": "time", "timestamp": "datetime", "instant": "datetime", "zoned_timestamp": "datetime"}
+_MOMENTS = ("instant", "zoned_timestamp")
+_KEY_BYTES = 3072
+"""How many bytes an index entry of InnoDB may have."""
+_FIXED_BYTES = 30
+"""The most that a number or a time takes of them."""
+_MOST_DIGITS, _MOST_SCALE = 65, 30
+_POSITION = "varchar(255) character set ascii collate ascii_bin"
+_WIDTH = re.compile(r"\b(tinyint|smallint|mediumint|int|bigint)\((\d+)\)")
+_UNICODE = {"mariadb": "utf8mb4_nopad_bin", "mysql": "utf8mb4_0900_bin"}
+_VALUES = Spelling(
+    null="NULL",
+    begin="(",
+    between=",",
+    end="),",
+    quote="'",
+    escapes=(("\\", "\\\\"), ("'", "''"), ("\0", "\\0")),
+    bytes_before="x'",
+    bytes_after="'",
+    booleans=("1", "0"),
+)
+_MODE = "STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION,NO_AUTO_VALUE_ON_ZERO,ERROR_FOR_DIVISION_BY_ZERO"
+_WRONG_VALUES = (1048, 1264, 1265, 1292, 1366, 1367, 1406, 1411, 4025)
+"""Null in a key, out of range, cut, no such date, no such number, too long, no such time, a check fails."""
+_DRIVER_TEXTS = ("ssl_ca", "ssl_cert", "ssl_key")
+_DRIVER_FLAGS = ("ssl_verify_cert", "ssl_verify_identity")
+_DRIVER_SECONDS = ("connect_timeout", "read_timeout", "write_timeout")
+
+
+class MariaDbDialect(LiveDialect):
+    """MariaDB 10.6 and newer, MySQL 8.
+
+    Args:
+        server: `mariadb` or `mysql`, which have other names for the one collation that tells all texts apart.
+    """
+
+    title: ClassVar[str] = "MariaDB"
+    name_limit: ClassVar[int] = 64
+    folds_names: ClassVar[bool] = True
+    mark: ClassVar[str] = "`"
+
+    def __init__(self, server: str = "mariadb") -> None:
+        self.collation = _UNICODE[server]
+
+    def literal(self, text: str) -> str:
+        """A text as SQL, with the backslash as escape, as connections of ours have it."""
+        return "'" + text.replace("\\", "\\\\").replace("'", "''").replace("\0", "\\0") + "'"
+
+    def column_types(self, schema: TableSchema) -> dict[str, str]:
+        """Instants are `datetime` in UTC, because `timestamp` ends in 2038; texts of a key have a length."""
+        types = {"": _POSITION}
+        lengths = _key_lengths(schema)
+        for column in schema.columns:
+            kind = _type(column.logical)
+            if column.name in lengths:
+                kind = f"var{'binary' if kind == 'longblob' else 'char'}({lengths[column.name]})"
+            types[column.name] = kind
+        return types
+
+    def create_schema(self, schema: str) -> str:
+        """Create a database, if it is not there."""
+        return f"CREATE DATABASE IF NOT EXISTS {self.quote(schema)}"
+
+    @property
+    def _table_options(self) -> str:
+        return f"ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARACTER SET utf8mb4 COLLATE {self.collation}"
+
+    def create_progress(self, progress: TableName) -> str:
+        """Create the table that says which batch each target has, if it is not there."""
+        return (
+            f"CREATE TABLE IF NOT EXISTS {self.table(progress)} (target varchar(300) PRIMARY KEY, "
+            "owner text NOT NULL, batch bigint, source_table text NOT NULL, key_columns text NOT NULL, "
+            f"written_at datetime(6), {BATCH_OFFSETS} text) {self._table_options}"
+        )
+
+    def create_table(self, mirror: Mirror) -> list[str]:
+        """Create the mirror; texts compare byte by byte, so that keys that differ in case or in a space are two."""
+        lines = [self._column(mirror, column) for column in mirror.source.columns]
+        comment = self.literal("Headrace: position of the row's last change")
+        lines.append(f"{self._position(mirror)} {_POSITION} COMMENT {comment}")
+        if mirror.source.key:
+            lines.append(f"PRIMARY KEY ({', '.join(self.quote(name) for name in mirror.source.key)})")
+        else:
+            lines.append(f"KEY ({self._position(mirror)})")
+        told = f" COMMENT {self.literal(mirror.source.comment[:2048])}" if mirror.source.comment else ""
+        return [
+            f"CREATE TABLE IF NOT EXISTS {self.table(mirror.name)} ({', '.join(lines)}) {self._table_options}{told}"
+        ]
+
+    def _column(self, mirror: Mirror, column: Column) -> str:
+        kind = self.column_types(mirror.source)[column.name]
+        null = "NOT NULL" if column.name in mirror.source.key else "NULL"
+        comment = f" COMMENT {self.literal(column.comment[:1024])}" if column.comment else ""
+        return f"{self.quote(column.name or mirror.position_column)} {kind} {null}{comment}"
+
+    def add_column(self, mirror: Mirror, column: Column) -> list[str]:
+        """Add a column to the mirror; rows that are there have null."""
+        adding = f"ALTER TABLE {self.table(mirror.name)} ADD COLUMN {self._column(mirror, column)}"
+        if not column.name and not mirror.source.key:
+            adding += f", ADD KEY ({self._position(mirror)})"
+        return [adding]
+
+    def text_of(self, value: str, column: Column) -> str:
+        """Its own spelling; instants get the zone that they have, floats the digits of a double, which keep all."""
+        kind = column.logical.kind
+        if kind == "bytes":
+            return f"HEX({value})"
+        if kind == "float32":
+            return f"CAST(CAST({value} AS DOUBLE) AS CHAR)"
+        text = f"CAST({value} AS CHAR)"
+        return f"CONCAT({text}, 'Z')" if kind in _MOMENTS and column.logical.digits <= 6 else text
+
+    def widen_column(self, mirror: Mirror, column: Column) -> str:
+        """Give a column its newer, wider type."""
+        return f"ALTER TABLE {self.table(mirror.name)} MODIFY COLUMN {self._column(mirror, column)}"
+
+    def create_stage(self, mirror: Mirror) -> list[str]:
+        """Create the staging table anew."""
+        types = self.column_types(mirror.source)
+        columns = ", ".join(f"{staged} {types[name]} NULL" for name, staged in mirror.all)
+        mask = f"varchar({max(1, len(mirror.rest))}) character set ascii"
+        return [
+            self.drop_stage(mirror),
+            f"CREATE TABLE {self.table(mirror.stage)} (l varchar(64) character set ascii, "
+            f"o char(1) character set ascii, p {_POSITION}, m {mask}, n bigint, {columns}) {self._table_options}",
+        ]
+
+    def apply_keyed(self, mirror: Mirror, labels: Sequence[str], *, partial: bool) -> list[str]:
+        """Delete, then one INSERT .. ON DUPLICATE KEY UPDATE. Our column is set last: the others look at it."""
+        target, stage = self.table(mirror.name), f"{self.table(mirror.stage)} s"
+        at, taken = self._position(mirror), self.taken(labels)
+        names = ", ".join([*(self.quote(name) for name, _ in mirror.all), at])
+        values = ", ".join([*(f"s.{staged}" for _, staged in mirror.all), "s.p"])
+        older = self.before(f"{target}.{at}", "s.p")
+        sets = []
+        for name, staged in mirror.rest:
+            old = f"{target}.{self.quote(name)}"
+            new = self.chosen(mirror, name, staged, old) if partial else f"s.{staged}"
+            sets.append(f"{old} = IF({older}, {new}, {old})")
+        sets.append(f"{target}.{at} = IF({older}, s.p, {target}.{at})")
+        return [
+            f"DELETE t FROM {stage} STRAIGHT_JOIN {target} AS t ON {self.same_key(mirror)} "
+            f"WHERE {taken} AND s.o = 'd' AND {self.older(mirror)}",
+            f"INSERT INTO {target} ({names}) SELECT {values} FROM {stage} WHERE {taken} AND s.o <> 'd' "
+            f"ON DUPLICATE KEY UPDATE {', '.join(sets)}",
+        ]
+
+    def apply_keyless(self, mirror: Mirror, labels: Sequence[str], *, deletes: bool) -> list[str]:
+        """Delete the oldest of equal rows by their positions, which no two rows share, then insert.
+
+        Rows that were there before a takeover get positions first, older than any of a source.
+        """
+        target, stage = self.table(mirror.name), f"{self.table(mirror.stage)} s"
+        at, taken = self._position(mirror), self.taken(labels)
+        names = ", ".join([*(self.quote(name) for name, _ in mirror.all), at])
+        values = ", ".join([*(f"s.{staged}" for _, staged in mirror.all), "s.p"])
+        inserting = f"INSERT INTO {target} ({names}) SELECT {values} FROM {stage} WHERE {taken} AND s.o = 'i'"
+        if not deletes:
+            return [inserting]
+        here = self._whole(mirror, [f"t.{self.quote(name)}" for name, _ in mirror.all])
+        gone = self._whole(mirror, [f"s.{staged}" for _, staged in mirror.all])
+        return [
+            f"UPDATE {target} SET {at} = CONCAT('!', UUID()) WHERE {at} IS NULL",
+            f"DELETE t FROM {target} AS t JOIN (SELECT x.p FROM (SELECT t.{at} AS p, g.n, "
+            f"ROW_NUMBER() OVER (PARTITION BY g.whole ORDER BY t.{at}) AS nth FROM {target} AS t "
+            f"JOIN (SELECT {gone} AS whole, SUM(s.n) AS n FROM {stage} WHERE {taken} AND s.o = 'd' GROUP BY 1) g "
+            f"ON {here} = g.whole) x WHERE x.nth <= x.n) y ON t.{at} = y.p",
+            inserting,
+        ]
+
+    def _whole(self, mirror: Mirror, values: Sequence[str]) -> str:
+        """SQL: a fingerprint of a row, in which null equals null."""
+        parts = []
+        for column, value in zip(mirror.source.columns, values, strict=True):
+            if column.logical.kind != "bytes":
+                # A float's text has six digits; as a double it has them all.
+                exact = f"CAST({value} AS DOUBLE)" if column.logical.kind == "float32" else value
+                value = f"CAST({exact} AS CHAR CHARACTER SET utf8mb4)"
+            parts.append(f"IFNULL(HEX({value}), '-')")
+        return f"SHA2(CONCAT_WS(',', {', '.join(parts)}), 256)"
+
+
+def _type(logical: LogicalType) -> str:
+    kind = logical.kind
+    if kind in _TIMES:
+        if logical.digits > 6:
+            return "longtext"
+        return _TIMES[kind] + (f"({logical.digits})" if logical.digits else "")
+    if kind == "decimal" and logical.precision is not None:
+        scale = logical.scale or 0
+        if logical.precision <= _MOST_DIGITS and 0 <= scale <= _MOST_SCALE:
+            return f"decimal({logical.precision},{scale})"
+    return _TYPES.get(kind, "longtext")
+
+
+def _key_lengths(schema: TableSchema) -> dict[str, int]:
+    """How long the texts and bytes of a key may be: as declared, where an index entry has room for it."""
+    open_ended: list[tuple[float, int, str]] = []
+    free = _KEY_BYTES
+    for column in schema.key_columns:
+        kind = _type(column.logical)
+        if kind in ("longtext", "longblob"):
+            each = 1 if kind == "longblob" else 4
+            declared = column.length if column.length and column.length > 0 else None
+            open_ended.append((declared * each if declared else float("inf"), each, column.name))
+        else:
+            free -= _FIXED_BYTES
+    lengths = {}
+    # The short ones first: what they leave is shared by the others.
+    for number, (need, each, name) in enumerate(sorted(open_ended)):
+        given = int(min(need, max(free, 0) // (len(open_ended) - number)))
+        lengths[name] = max(1, given // each)
+        free -= given
+    return lengths
+
+
+class MariaDb(Database):
+    """A MariaDB or MySQL server reached with PyMySQL."""
+
+    default_table_name: ClassVar[str] = "{table}"
+
+    def __init__(self, address: Address) -> None:
+        super().__init__(address, MariaDbDialect())
+        self._parameters = _driver_parameters(address.parameters)
+
+    def connect(self) -> Any:
+        """Open a connection; a transaction begins with the first statement."""
+        pymysql = _driver()
+        address = self.address
+        try:
+            connection = pymysql.connect(
+                **{"connect_timeout": 10, **self._parameters},
+                host=address.host,
+                port=address.port,
+                database=address.database,
+                user=address.user,
+                password=address.password or "",
+                charset="utf8mb4",
+                sql_mode=_MODE,
+                autocommit=False,
+            )
+        except pymysql.MySQLError as failure:
+            raise ConnectError(
+                f"{address} can't be reached or refuses the login (error {_code(failure)}).",
+                remedy="Check the sink's options 'url', 'user' and 'password', and whether the server runs.",
+            ) from None
+        self.dialect = MariaDbDialect("mariadb" if "MariaDB" in connection.get_server_info() else "mysql")
+        return connection
+
+    def default_schema(self, connection: Any) -> str:
+        """The URL's database."""
+        return self.address.database
+
+    def has_schema(self, connection: Any, schema: str) -> bool:
+        """Whether the database is there."""
+        return bool(self.ask(connection, "SELECT 1 FROM information_schema.schemata WHERE schema_name = %s", (schema,)))
+
+    def structure(self, connection: Any, name: TableName) -> Structure:
+        """Columns with types without display widths, the primary key, and other unique indexes."""
+        place = (name.schema, name.name)
+        columns = self.ask(
+            connection,
+            "SELECT column_name, column_type FROM information_schema.columns "
+            "WHERE table_schema = %s AND table_name = %s ORDER BY ordinal_position",
+            place,
+        )
+        unique = self.ask(
+            connection,
+            "SELECT index_name, column_name FROM information_schema.statistics "
+            "WHERE table_schema = %s AND table_name = %s AND non_unique = 0",
+            place,
+        )
+        return Structure(
+            {column: _plain(kind) for column, kind in columns},
+            frozenset(column for index, column in unique if index == "PRIMARY"),
+            tuple(sorted({index for index, _ in unique if index != "PRIMARY"})),
+        )
+
+    def lacks(self, connection: Any, mirrors: Sequence[TableName], progress: TableName) -> list[Lack] | None:
+        """Asked by SHOW GRANTS, which tells roles too in MariaDB. MySQL's answer, which hides them, is not read."""
+        if "MariaDB" not in connection.get_server_info():
+            return None
+        return mariadb_lacks(partial(self.ask, connection), self.dialect, mirrors, progress)
+
+    def load(self, connection: Any, stage: TableName, columns: Sequence[str], texts: Iterator[pa.Buffer]) -> None:
+        """INSERT .. VALUES with many rows at a time. LOAD DATA LOCAL would need a right that servers seldom give."""
+        begin = f"INSERT INTO {self.dialect.table(stage)} ({', '.join(columns)}) VALUES ".encode()
+        for text in texts:
+            connection.query(begin + memoryview(text)[:-1])
+
+    def stream(self, connection: Any, query: str, rows: int) -> Iterator[list[tuple[Any, ...]]]:
+        """Read row by row from the connection."""
+        from pymysql.cursors import SSCursor
+
+        with connection.cursor(SSCursor) as cursor:
+            cursor.execute(query)
+            while found := cursor.fetchmany(rows):
+                yield list(found)
+
+    def logical_for(self, column: Column) -> LogicalType:
+        """Canonical text, but instants without `T` and `Z`, which come in UTC, and floats with the digits of a double.
+
+        MariaDB reads a text as a double first, which for the greatest floats would be out of a float's range.
+        """
+        logical = column.logical
+        if logical.kind == "float32":
+            return LogicalType("float64")
+        if logical.kind in ("instant", "zoned_timestamp") and logical.digits <= 6:
+            return LogicalType("timestamp", logical.precision)
+        return logical
+
+    @property
+    def spelling(self) -> Spelling:
+        """The values of an INSERT."""
+        return _VALUES
+
+    def troubles(self) -> Troubles:
+        """What PyMySQL raises."""
+        return (_driver().MySQLError,)
+
+    def explain(self, failure: Exception, id: TableId, name: TableName) -> HeadraceError:
+        """A failure of the driver in our words. The server's own message may hold values, so only its code is told."""
+        code = _code(failure)
+        if code in _WRONG_VALUES:
+            return self.wrong_value(id, name, f"error {code}")
+        return self.not_written(name, f"error {code}")
+
+
+def _driver_parameters(parameters: Mapping[str, str]) -> dict[str, Any]:
+    """What stands behind `?` in the URL, as PyMySQL wants it."""
+    found: dict[str, Any] = {}
+    for name, value in parameters.items():
+        if name in _DRIVER_SECONDS and value.isdigit():
+            found[name] = int(value)
+        elif name in _DRIVER_FLAGS and value in ("true", "false"):
+            found[name] = value == "true"
+        elif name in _DRIVER_TEXTS:
+            found[name] = value
+        else:
+            known = ", ".join((*_DRIVER_TEXTS, *_DRIVER_FLAGS, *_DRIVER_SECONDS))
+            raise OptionError(
+                f"Option 'url' of sink 'jdbc' has a setting that is unknown or wrong: '{name}'.",
+                remedy=f"Known for MariaDB and MySQL: {known}.",
+            )
+    return found
+
+
+def _plain(kind: str) -> str:
+    """A type without the display width that some servers tell; `tinyint(1)` is a boolean and keeps it."""
+    return kind if kind == "tinyint(1)" else _WIDTH.sub(r"\1", kind)
+
+
+def _code(failure: Exception) -> Any:
+    return failure.args[0] if failure.args else type(failure).__name__
+
+
+def _driver() -> Any:
+    try:
+        import pymysql
+    except ImportError as missing:
+        raise SinkError(
+            "The jdbc sink needs the Python package 'PyMySQL' for MariaDB and MySQL, here and on the executors.",
+            remedy="pip install 'headrace[mariadb]'.",
+        ) from missing
+    return pymysql

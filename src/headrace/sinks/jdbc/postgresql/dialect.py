@@ -1,0 +1,305 @@
+"""PostgreSQL: its SQL, its catalog, and loading by COPY."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from headrace.changes.table import Column, TableId, TableSchema
+from headrace.changes.types import LogicalType
+from headrace.errors import ConnectError, HeadraceError, SinkError
+from headrace.sinks.jdbc.address import Address
+from headrace.sinks.jdbc.database import Database, Structure, Troubles
+from headrace.sinks.jdbc.dialect import BATCH_OFFSETS, LiveDialect, Mirror, TableName
+from headrace.sinks.jdbc.postgresql.permissions import postgres_lacks
+from headrace.sinks.jdbc.text import Spelling
+from headrace.sinks.permissions import Lack
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_TYPES = {
+    "boolean": "boolean",
+    "int8": "smallint",
+    "int16": "smallint",
+    "int32": "integer",
+    "int64": "bigint",
+    "uint64": "numeric(20,0)",
+    "float32": "real",
+    "float64": "double precision",
+    "uuid": "uuid",
+    "json": "json",
+    "nested": "json",
+    "bytes": "bytea",
+    "date": "date",
+}
+_TIMES = {
+    "time": "time({}) without time zone",
+    "timestamp": "timestamp({}) without time zone",
+    "instant": "timestamp({}) with time zone",
+    "zoned_timestamp": "timestamp({}) with time zone",
+}
+_MOST_DIGITS = 1000
+_COPY = Spelling(
+    null=r"\N",
+    between="\t",
+    end="\n",
+    escapes=(("\\", "\\\\"), ("\t", "\\t"), ("\n", "\\n"), ("\r", "\\r")),
+    bytes_before=r"\\x",
+)
+_WRONG_VALUES = ("22", "23502", "54000")
+"""SQLSTATE of data exceptions, of a null in a key, and of a key that is too long for an index."""
+
+
+class PostgresDialect(LiveDialect):
+    """PostgreSQL 12 and newer."""
+
+    title: ClassVar[str] = "PostgreSQL"
+    name_limit: ClassVar[int] = 63
+    name_unit: ClassVar[str] = "bytes"
+
+    def column_types(self, schema: TableSchema) -> dict[str, str]:
+        """Every type has its own; text where PostgreSQL would cut (more than six fraction digits)."""
+        types = {column.name: _type(column.logical) for column in schema.columns}
+        # Its json has no equality.
+        types |= {name: "text" for name in schema.key if types[name] == "json"}
+        return {"": 'text COLLATE "C"', **types}
+
+    def create_schema(self, schema: str) -> str:
+        """Create a schema, if it is not there."""
+        return f"CREATE SCHEMA IF NOT EXISTS {self.quote(schema)}"
+
+    def create_progress(self, progress: TableName) -> str:
+        """Create the table that says which batch each target has, if it is not there."""
+        return (
+            f"CREATE TABLE IF NOT EXISTS {self.table(progress)} (target text PRIMARY KEY, owner text NOT NULL, "
+            "batch bigint, source_table text NOT NULL, key_columns text NOT NULL, "
+            f"written_at timestamp with time zone, {BATCH_OFFSETS} text)"
+        )
+
+    def create_table(self, mirror: Mirror) -> list[str]:
+        """Create the mirror; its position compares byte by byte, whatever the database's collation."""
+        types = self.column_types(mirror.source)
+        lines = [
+            f"{self.quote(column.name)} {types[column.name]}{' NOT NULL' if column.name in mirror.source.key else ''}"
+            for column in mirror.source.columns
+        ]
+        lines.append(f"{self._position(mirror)} {types['']}")
+        if mirror.source.key:
+            lines.append(f"PRIMARY KEY ({', '.join(self.quote(name) for name in mirror.source.key)})")
+        told = [(column.name, column.comment) for column in mirror.source.columns]
+        told.append((mirror.position_column, "Headrace: position of the row's last change"))
+        comments = [self._comment(mirror, name, comment) for name, comment in told if comment]
+        if mirror.source.comment:
+            comments.append(f"COMMENT ON TABLE {self.table(mirror.name)} IS {self.literal(mirror.source.comment)}")
+        return [f"CREATE TABLE IF NOT EXISTS {self.table(mirror.name)} ({', '.join(lines)})", *comments]
+
+    def _comment(self, mirror: Mirror, name: str, comment: str) -> str:
+        return f"COMMENT ON COLUMN {self.table(mirror.name)}.{self.quote(name)} IS {self.literal(comment)}"
+
+    def literal(self, text: str) -> str:
+        """A text as SQL; the form with escapes where there is a backslash, whatever the server's setting."""
+        quoted = "'" + text.replace("\0", "").replace("'", "''").replace("\\", "\\\\") + "'"
+        return f"E{quoted}" if "\\" in text else quoted
+
+    def add_column(self, mirror: Mirror, column: Column) -> list[str]:
+        """Add a column to the mirror; rows that are there have null."""
+        kind = self.column_types(mirror.source)[column.name]
+        name = column.name or mirror.position_column
+        adding = f"ALTER TABLE {self.table(mirror.name)} ADD COLUMN IF NOT EXISTS {self.quote(name)} {kind}"
+        return [adding, self._comment(mirror, name, column.comment)] if column.comment else [adding]
+
+    def text_of(self, value: str, column: Column) -> str:
+        """Its own spelling, in UTC as connections of ours have it."""
+        return f"encode({value}, 'hex')" if column.logical.kind == "bytes" else f"{value}::text"
+
+    def widen_column(self, mirror: Mirror, column: Column) -> str:
+        """Give a column its newer, wider type."""
+        kind = self.column_types(mirror.source)[column.name]
+        return f"ALTER TABLE {self.table(mirror.name)} ALTER COLUMN {self.quote(column.name)} TYPE {kind}"
+
+    def create_stage(self, mirror: Mirror) -> list[str]:
+        """Create the staging table anew. It is not logged: after a crash its rows are not needed."""
+        types = self.column_types(mirror.source)
+        columns = ", ".join(f"{staged} {types[name]}" for name, staged in mirror.all)
+        return [
+            self.drop_stage(mirror),
+            f"CREATE UNLOGGED TABLE {self.table(mirror.stage)} "
+            f"(l text, o char(1), p {types['']}, m text, n bigint, {columns})",
+        ]
+
+    def apply_keyed(self, mirror: Mirror, labels: Sequence[str], *, partial: bool) -> list[str]:
+        """Delete, then INSERT .. ON CONFLICT for whole rows; rows with a mask are updated, and inserted where new."""
+        target, stage = self.table(mirror.name), f"{self.table(mirror.stage)} s"
+        at, older, taken = self._position(mirror), self.older(mirror), self.taken(labels)
+        names = ", ".join([*(self.quote(name) for name, _ in mirror.all), at])
+        values = ", ".join([*(f"s.{staged}" for _, staged in mirror.all), "s.p"])
+        keys = ", ".join(self.quote(name) for name, _ in mirror.key)
+        inserting = f"INSERT INTO {target} AS t ({names}) SELECT {values} FROM {stage} WHERE {taken} AND s.o <> 'd'"
+        sets = [f"{self.quote(name)} = EXCLUDED.{self.quote(name)}" for name, _ in mirror.rest]
+        statements = [
+            f"DELETE FROM {target} t USING {stage} WHERE {taken} AND s.o = 'd' AND {self.same_key(mirror)} AND {older}",
+            f"{inserting} AND s.m IS NULL ON CONFLICT ({keys}) DO UPDATE SET "
+            f"{', '.join([*sets, f'{at} = EXCLUDED.{at}'])} WHERE {self.older(mirror, f'EXCLUDED.{at}')}",
+        ]
+        if partial:
+            kept = [
+                f"{self.quote(name)} = {self.chosen(mirror, name, staged, f't.{self.quote(name)}')}"
+                for name, staged in mirror.rest
+            ]
+            statements += [
+                f"UPDATE {target} t SET {', '.join([*kept, f'{at} = s.p'])} FROM {stage} "
+                f"WHERE {taken} AND s.o <> 'd' AND s.m IS NOT NULL AND {self.same_key(mirror)} AND {older}",
+                f"{inserting} AND s.m IS NOT NULL ON CONFLICT ({keys}) DO NOTHING",
+            ]
+        return statements
+
+    def apply_keyless(self, mirror: Mirror, labels: Sequence[str], *, deletes: bool) -> list[str]:
+        """Delete the oldest of equal rows by their place in the table, then insert.
+
+        Rows are compared as arrays of texts: null equals null there, types without an equality (json) have one, and
+        the join can hash.
+        """
+        target, stage = self.table(mirror.name), f"{self.table(mirror.stage)} s"
+        at, taken = self._position(mirror), self.taken(labels)
+        names = ", ".join([*(self.quote(name) for name, _ in mirror.all), at])
+        values = ", ".join([*(f"s.{staged}" for _, staged in mirror.all), "s.p"])
+        inserting = f"INSERT INTO {target} ({names}) SELECT {values} FROM {stage} WHERE {taken} AND s.o = 'i'"
+        if not deletes:
+            return [inserting]
+        here = f"ARRAY[{', '.join(f't.{self.quote(name)}::text' for name, _ in mirror.all)}]"
+        gone = f"ARRAY[{', '.join(f's.{staged}::text' for _, staged in mirror.all)}]"
+        return [
+            f"DELETE FROM {target} t USING (SELECT t.ctid AS place, g.n, "
+            f"row_number() OVER (PARTITION BY g.whole ORDER BY t.{at} NULLS FIRST) AS nth FROM {target} t "
+            f"JOIN (SELECT {gone} AS whole, sum(s.n) AS n FROM {stage} WHERE {taken} AND s.o = 'd' GROUP BY 1) g "
+            f"ON {here} = g.whole) x WHERE t.ctid = x.place AND x.nth <= x.n",
+            inserting,
+        ]
+
+
+def _type(logical: LogicalType) -> str:
+    kind = logical.kind
+    if kind in _TIMES:
+        return _TIMES[kind].format(logical.digits) if logical.digits <= 6 else "text"
+    if kind == "decimal":
+        if logical.precision is None or logical.precision > _MOST_DIGITS:
+            return "numeric"
+        return f"numeric({logical.precision},{logical.scale or 0})"
+    return _TYPES.get(kind, "text")
+
+
+class Postgres(Database):
+    """A PostgreSQL server reached with psycopg."""
+
+    default_table_name: ClassVar[str] = "{schema}.{table}"
+
+    def __init__(self, address: Address) -> None:
+        super().__init__(address, PostgresDialect())
+
+    def connect(self) -> Any:
+        """Open a connection; a transaction begins with the first statement."""
+        psycopg = _driver()
+        address = self.address
+        try:
+            return psycopg.connect(
+                **{
+                    "connect_timeout": "10",
+                    "application_name": "headrace",
+                    **address.parameters,
+                    "host": address.host,
+                    "port": address.port,
+                    "dbname": address.database,
+                    "user": address.user,
+                    "password": address.password,
+                    # Texts of dates are read and compared; a server's habits must not matter.
+                    "options": f"{address.parameters.get('options', '')} -c datestyle=ISO,YMD -c timezone=UTC".strip(),
+                }
+            )
+        except psycopg.Error as failure:
+            raise ConnectError(
+                f"{address} can't be reached or refuses the login ({_state(failure)}).",
+                remedy="Check the sink's options 'url', 'user' and 'password', and whether the server runs.",
+            ) from None
+
+    def default_schema(self, connection: Any) -> str:
+        """The first schema of the search path; `public` where the login may use none of them."""
+        return str(self.ask(connection, "SELECT coalesce(current_schema(), 'public')")[0][0])
+
+    def has_schema(self, connection: Any, schema: str) -> bool:
+        """Whether the schema is there."""
+        return bool(self.ask(connection, "SELECT 1 FROM pg_namespace WHERE nspname = %s", (schema,)))
+
+    def structure(self, connection: Any, name: TableName) -> Structure:
+        """Columns with types as PostgreSQL spells them, and the primary key."""
+        of_table = "c.relname = %s AND c.relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = %s)"
+        columns = self.ask(
+            connection,
+            "SELECT a.attname, format_type(a.atttypid, a.atttypmod) FROM pg_attribute a JOIN pg_class c "
+            f"ON c.oid = a.attrelid WHERE {of_table} AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum",
+            (name.name, name.schema),
+        )
+        key = self.ask(
+            connection,
+            "SELECT a.attname FROM pg_index i JOIN pg_class c ON c.oid = i.indrelid JOIN pg_attribute a "
+            f"ON a.attrelid = c.oid AND a.attnum = ANY (i.indkey) WHERE {of_table} AND i.indisprimary",
+            (name.name, name.schema),
+        )
+        return Structure(dict(columns), frozenset(line[0] for line in key))
+
+    def lacks(self, connection: Any, mirrors: Sequence[TableName], progress: TableName) -> list[Lack]:
+        """Asked of the server's own functions, so that roles, PUBLIC and ownership count."""
+        return postgres_lacks(partial(self.ask, connection), self.dialect, mirrors, progress)
+
+    def load(self, connection: Any, stage: TableName, columns: Sequence[str], texts: Iterator[pa.Buffer]) -> None:
+        """COPY from texts."""
+        names = ", ".join(columns)
+        with (
+            connection.cursor() as cursor,
+            cursor.copy(f"COPY {self.dialect.table(stage)} ({names}) FROM STDIN") as copy,
+        ):
+            for text in texts:
+                copy.write(memoryview(text))
+
+    def stream(self, connection: Any, query: str, rows: int) -> Iterator[list[tuple[Any, ...]]]:
+        """Read by a cursor of the server."""
+        with connection.cursor(name="headrace_reading") as cursor:
+            cursor.execute(query)
+            while found := cursor.fetchmany(rows):
+                yield found
+
+    def logical_for(self, column: Column) -> LogicalType:
+        """Canonical text is what PostgreSQL reads."""
+        return column.logical
+
+    @property
+    def spelling(self) -> Spelling:
+        """The text form of COPY."""
+        return _COPY
+
+    def troubles(self) -> Troubles:
+        """What psycopg raises."""
+        return (_driver().Error,)
+
+    def explain(self, failure: Exception, id: TableId, name: TableName) -> HeadraceError:
+        """A failure of the driver in our words. PostgreSQL's own message may hold values, so only its code is told."""
+        state = _state(failure)
+        if state.startswith(_WRONG_VALUES):
+            return self.wrong_value(id, name, state)
+        return self.not_written(name, state)
+
+
+def _state(failure: Exception) -> str:
+    return str(getattr(failure, "sqlstate", None) or type(failure).__name__)
+
+
+def _driver() -> Any:
+    try:
+        import psycopg
+    except ImportError as missing:
+        raise SinkError(
+            "The jdbc sink needs the Python package 'psycopg' for PostgreSQL, here and on the executors.",
+            remedy="pip install 'headrace[postgresql]'.",
+        ) from missing
+    return psycopg

@@ -1,0 +1,102 @@
+"""What a login of PostgreSQL may not do that mirrors need.
+
+The server's own functions answer (`has_table_privilege` and its like), so that roles, PUBLIC, ownership and
+superusers count as they would in a run. Nothing is made and no lock is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from headrace.sinks.jdbc.dialect import Dialect, TableName
+from headrace.sinks.permissions import Lack
+
+Ask = Callable[[str, Sequence[Any]], list[tuple[Any, ...]]]
+
+_OF_TABLE = ("SELECT", "INSERT", "UPDATE", "DELETE")
+_TABLE = (
+    "SELECT {}, pg_has_role(c.relowner, 'USAGE') FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
+    "WHERE n.nspname = %s AND c.relname = %s AND c.relkind IN ('r', 'p', 'v', 'm', 'f')"
+)
+
+
+def postgres_lacks(ask: Ask, dialect: Dialect, mirrors: Sequence[TableName], progress: TableName) -> list[Lack]:
+    """What is missing, each with its GRANT.
+
+    Args:
+        ask: runs a query.
+        dialect: quotes names.
+        mirrors: the tables that would be written; they may not be there yet.
+        progress: the progress table, which may not be there yet either.
+    """
+    (found,) = ask("SELECT current_user, current_database(), has_database_privilege(current_database(), 'CREATE')", ())
+    user, database = dialect.quote(str(found[0])), dialect.quote(str(found[1]))
+    lacks: list[Lack] = []
+    # A mirror's schema holds its staging table too, so something is made there in every batch.
+    schemas = dict.fromkeys([progress.schema, *(name.schema for name in mirrors)])
+    usable = set()
+    for schema in schemas:
+        rights = ask(
+            "SELECT has_schema_privilege(oid, 'USAGE'), has_schema_privilege(oid, 'CREATE') "
+            "FROM pg_namespace WHERE nspname = %s",
+            (schema,),
+        )
+        if not rights:
+            if not found[2]:
+                lacks.append(
+                    Lack(
+                        f"The login lacks the right CREATE on the database (schema {schema} is not there).",
+                        f"Run: GRANT CREATE ON DATABASE {database} TO {user}; or CREATE SCHEMA {dialect.quote(schema)} "
+                        f"AUTHORIZATION {user}.",
+                    )
+                )
+            continue
+        if rights[0][0]:
+            usable.add(schema)
+        missing = [right for right, has in zip(("USAGE", "CREATE"), rights[0], strict=True) if not has]
+        if missing:
+            lacks.append(
+                Lack(
+                    f"The login lacks {_rights(missing)} on schema {schema} (mirrors, staging tables and the progress "
+                    "table are made there).",
+                    f"Run: GRANT {', '.join(missing)} ON SCHEMA {dialect.quote(schema)} TO {user}.",
+                )
+            )
+    for name in dict.fromkeys([progress, *mirrors]):
+        if name.schema in usable:
+            lacks += _of_table(ask, dialect, name, user, evolves=name != progress)
+    return lacks
+
+
+def _of_table(ask: Ask, dialect: Dialect, name: TableName, user: str, *, evolves: bool) -> list[Lack]:
+    """What is missing on a table; nothing where it would be made by the login, whose own it is then."""
+    asked = ", ".join(f"has_table_privilege(c.oid, '{right}')" for right in _OF_TABLE)
+    found = ask(_TABLE.format(asked), (name.schema, name.name))
+    if not found:
+        return []
+    *has, owns = found[0]
+    table = dialect.table(name)
+    lacks = []
+    missing = [right for right, allowed in zip(_OF_TABLE, has, strict=True) if not allowed]
+    if missing:
+        purpose = "the mirror's rows" if evolves else "which batch each mirror has"
+        lacks.append(
+            Lack(
+                f"The login lacks {_rights(missing)} on {name} ({purpose}).",
+                f"Run: GRANT {', '.join(missing)} ON {table} TO {user}.",
+            )
+        )
+    if evolves and not owns:
+        lacks.append(
+            Lack(
+                f"The login does not own {name}, so it can't follow a change of the source's structure.",
+                f"Run: ALTER TABLE {table} OWNER TO {user}.",
+                required=False,
+            )
+        )
+    return lacks
+
+
+def _rights(names: Sequence[str]) -> str:
+    return f"the right{'' if len(names) == 1 else 's'} {', '.join(names)}"

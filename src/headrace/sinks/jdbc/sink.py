@@ -1,0 +1,445 @@
+"""The jdbc sink: one table of a PostgreSQL, MariaDB or MySQL database per source table, kept equal to it."""
+
+from __future__ import annotations
+
+import string
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from functools import partial
+from itertools import chain
+from typing import TYPE_CHECKING, ClassVar, Literal
+from uuid import uuid4
+
+from headrace.apply import (
+    TableBatch,
+    carried,
+    fold,
+    fold_keyless,
+    no_order,
+    parted,
+    sequenced,
+    survey,
+    under_new_names,
+    upserts,
+)
+from headrace.changes.refusal import Mark
+from headrace.changes.table import Column, TableId, TableSchema
+from headrace.changes.typed import quote, said_in_order
+from headrace.changes.types import LogicalType
+from headrace.errors import OptionError, SchemaError, SinkError
+from headrace.options import Option, Options
+from headrace.sinks.base import BatchId, Sink, TargetPreview
+from headrace.sinks.jdbc.address import Address, parse_address
+from headrace.sinks.jdbc.database import Database
+from headrace.sinks.jdbc.dialect import Mirror, TableName
+from headrace.sinks.jdbc.mariadb.dialect import MariaDb
+from headrace.sinks.jdbc.postgresql.dialect import Postgres
+from headrace.sinks.jdbc.reading import mirrored_rows
+from headrace.sinks.jdbc.target import StagedBatch, TargetPlan, TargetTables, names_in
+from headrace.sinks.permissions import Rights
+from headrace.sinks.table_sink import (
+    MAX_PARALLEL_TABLES,
+    MISSING_ROW,
+    POSITION_COLUMN,
+    RENAMED_COLUMNS,
+    SCHEMA_CHANGE_BEHAVIOR,
+    SEQUENCE_BY,
+    TAKEOVER,
+    WRONG_VALUE,
+    given_steps,
+    side_by_side,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+
+_DATABASES: dict[str, Callable[[Address], Database]] = {"postgresql": Postgres, "mariadb": MariaDb}
+_ATTEMPT_DDL = "label string, rows bigint, problem string, remedy string"
+_MOST_KEYS = 500
+_PLACEHOLDERS = {"database", "schema", "table"}
+
+
+class JdbcSink(Sink):
+    """Mirrors source tables as tables of a PostgreSQL, MariaDB or MySQL database, exactly once.
+
+    A target is created with the source's structure (typed, keyed, with comments; only keys are NOT NULL) and one column
+    more, the position of the row's last change. What happens when the source's
+    structure changes is an option. A text that reads like a JDBC URL says where the database is, but
+    the connection is a Python driver's: psycopg or PyMySQL, which must be installed on the executors too.
+
+    Order: per key the change with the last position wins, inside a batch and against what the target holds.
+    Idempotence: executors load the folded batch into a staging table (`_headrace_stage_...`, beside the target); the
+    driver then applies it and writes down the batch's number in one transaction. A replayed batch finds its number and
+    changes nothing, and whatever stops the program, a table has the whole batch or nothing of it. Structure comes in
+    transactions of its own before the data and is repeatable. Source of truth for progress is Spark's checkpoint; the
+    progress table only refuses what a target already has.
+    """
+
+    name: ClassVar[str] = "jdbc"
+    guarantee: ClassVar[Literal["exactly-once", "at-least-once"]] = "exactly-once"
+    takes: ClassVar[Literal["messages", "changes"]] = "changes"
+    options: ClassVar[tuple[Option, ...]] = (
+        Option(
+            "url",
+            str,
+            "The database, as `postgresql://host:port/database` or `mariadb://host:port/database` (`mysql://` means "
+            "the same), with or without `jdbc:` in front. Settings of the driver may stand behind `?` "
+            "(`sslmode=require` for PostgreSQL, `ssl_ca=/path` for MariaDB); a password may not.",
+        ),
+        Option("user", str, "Who logs in.", default=None),
+        Option("password", str, "The user's password.", default=None, may_be_empty=True),
+        Option(
+            "table_name",
+            str,
+            "Where a source table's mirror lies: a name, or schema and name with a dot between, in which `{database}`, "
+            "`{schema}` and `{table}` stand for the source's. By default `{schema}.{table}` in PostgreSQL, and "
+            "`{table}` in MariaDB, where a schema is a database. A missing schema is created.",
+            default=None,
+        ),
+        POSITION_COLUMN,
+        Option(
+            "progress_table",
+            str,
+            "The table that says who writes each target and which batch it has; a schema may stand in front.",
+            default="_headrace_progress",
+        ),
+        TAKEOVER,
+        MISSING_ROW,
+        SEQUENCE_BY,
+        SCHEMA_CHANGE_BEHAVIOR,
+        RENAMED_COLUMNS,
+        MAX_PARALLEL_TABLES,
+        Option(
+            "max_connections",
+            int,
+            "How many connections load one table's rows into its staging table side by side.",
+            default=4,
+            minimum=1,
+        ),
+    )
+
+    def __init__(self, options: Options) -> None:
+        super().__init__(options)
+        address = parse_address(options["url"], options["user"], options["password"])
+        self.database = _DATABASES[address.kind](address)
+        self._name_parts = _template(options["table_name"] or self.database.default_table_name, _PLACEHOLDERS)
+        self._progress_parts = _template(options["progress_table"], set())
+
+    def check(self) -> None:
+        """Whether the driver is installed and the database lets us in. Runs in the driver; creates nothing.
+
+        Raises:
+            ConnectError: the server can't be reached or refuses the login.
+            SinkError: the driver is not installed.
+        """
+        with closing(self.database.connect()) as connection:
+            self.database.default_schema(connection)
+
+    def reach(self) -> str:
+        """As `check`: it logs in."""
+        self.check()
+        return "The database takes the login."
+
+    def rights(self, tables: Sequence[TableId], topics: Sequence[str]) -> Rights:
+        """Whether the login may make, change and fill the mirrors, their staging tables and the progress table.
+
+        The database is asked; nothing is made.
+        """
+        with closing(self.database.connect()) as connection:
+            try:
+                default = self.database.default_schema(connection)
+                mirrors = [_named(self._name_parts, default, id) for id in tables]
+                progress = _named(self._progress_parts, default, TableId("", "", ""))
+                lacks = self.database.lacks(connection, mirrors, progress)
+            except self.database.troubles() as failure:
+                raise SinkError(
+                    f"{self.database.address} can't be asked what its login may do ({type(failure).__name__}).",
+                    remedy="See the database's log.",
+                ) from None
+        if lacks is None:
+            return Rights("What the login may do can't be asked of MySQL; the first write shows it.", known=False)
+        of = "1 table" if len(tables) == 1 else f"{len(tables):,} tables"
+        what = f"to write {of}" if tables else "to begin with; which tables it would write is not known beforehand"
+        return Rights(f"The login has every right {what}.", tuple(lacks))
+
+    def preview(self, schema: TableSchema, batch: BatchId, spark: SparkSession | None) -> TargetPreview:
+        """Whether the mirror is there, and how its structure would change; the database is asked without Spark."""
+        with self.database.connected(schema.id, TableName("", schema.id.path)) as connection:
+            default = self.database.default_schema(connection)
+            targets = TargetTables(self.database, _named(self._progress_parts, default, schema.id))
+            mirror = Mirror(_named(self._name_parts, default, schema.id), schema, self.settings["position_column"])
+            takeover, behavior = self.settings["takeover"], self.settings["schema_change_behavior"]
+            steps = given_steps(self.settings)(schema.id)
+            plan = targets.plan(connection, mirror, batch, takeover=takeover, behavior=behavior, steps=steps)
+            connection.rollback()
+        changes = (
+            *(f"renames column '{old}' to '{new}'" for old, new in plan.rename),
+            *(f"adds column '{column.name}'" for column in plan.add),
+            *(f"widens column '{column.name}'" for column in plan.widen),
+            *(f"drops column '{name}'" for name in plan.drop),
+        )
+        return TargetPreview(str(mirror.name), plan.exists, changes)
+
+    def places(self, table: TableId | None = None, topic: str | None = None) -> frozenset[str]:
+        """The database, or a table's name in it, whose default schema is not asked for."""
+        address = self.database.address
+        host = {"localhost": "127.0.0.1", "::1": "127.0.0.1"}.get(address.host.lower(), address.host.lower())
+        root = f"{address.kind}://{host}:{address.port}/{address.database}"
+        if table is None:
+            return frozenset([root])
+        default = {"postgresql": "public"}.get(address.kind, address.database)
+        name = _named(self._name_parts, default, table)
+        text = f"{root}/{name.schema}/{name.name}"
+        return frozenset([text.lower() if self.database.dialect.folds_names else text])
+
+    def write(self, rows: DataFrame, batch: BatchId) -> None:
+        """Bring the mirrors of all tables in the batch up to its end: tables side by side, each in its own transaction.
+
+        When one table fails, others of the batch may be committed; a retry of the batch finds them done and does the
+        rest.
+
+        Raises:
+            ConnectError: the server can't be reached or refuses the login.
+            SinkError: a target belongs to another pipeline or checkpoint, or can't be written.
+            SchemaError: a target can't carry the structure or a change; nothing of the batch is in that table.
+        """
+        spark = rows.sparkSession
+        rows = self.sequenced(rows)
+        tables = survey(rows, given_steps(self.settings))
+        if not tables:
+            return
+        targets, works = self._look(tables, batch)
+        workers = self.settings["max_parallel_tables"]
+        with parted(rows, tables) as rows_of:
+            side_by_side(
+                spark, works, lambda work: self._bring(rows_of(work[0]), *work, targets, batch), workers=workers
+            )
+
+    @property
+    def keeps_tables(self) -> bool:
+        """It does."""
+        return True
+
+    def sequenced(self, rows: DataFrame, epochs: Mapping[str, str] | None = None) -> DataFrame:
+        """The rows with positions that say their sequence (`headrace.apply.sequence`)."""
+        return sequenced(rows, self.settings["sequence_by"], epochs)
+
+    def now(self, spark: SparkSession, schema: TableSchema) -> DataFrame | None:
+        """The rows of a source table's mirror, without our column; None where there is no mirror. Lazy."""
+        with closing(self.database.connect()) as connection:
+            name = _named(self._name_parts, self.database.default_schema(connection), schema.id)
+        return mirrored_rows(spark, self.database, name, schema)
+
+    def _look(
+        self, tables: Sequence[TableBatch], batch: BatchId
+    ) -> tuple[TargetTables, list[tuple[TableBatch, TargetPlan]]]:
+        """Look at every target before the first is touched, then claim those that are new."""
+        first = tables[0].id
+        with self.database.connected(first, TableName("", first.path)) as connection:
+            default = self.database.default_schema(connection)
+            progress = _named(self._progress_parts, default, first)
+            targets = TargetTables(self.database, progress)
+            names = {table.id: _named(self._name_parts, default, table.id) for table in tables}
+            folds = self.database.dialect.folds_names
+            _refuse_shared_targets([*names.values(), progress], folds=folds)
+            takeover, behavior = self.settings["takeover"], self.settings["schema_change_behavior"]
+            works = []
+            for table in tables:
+                if table.key_untold:
+                    known = targets.read(connection, names[table.id])
+                    if known is None:
+                        # There is nothing to empty. The table is made when a row says what its key is.
+                        continue
+                    table = table.keyed_by(names_in(known.key_columns))
+                mirror = Mirror(names[table.id], table.schema, self.settings["position_column"])
+                plan = targets.plan(connection, mirror, batch, takeover=takeover, behavior=behavior, steps=table.steps)
+                works.append((table, plan))
+            connection.rollback()
+            targets.begin(connection, [plan for _, plan in works], batch)
+        return targets, works
+
+    def _bring(
+        self, rows: DataFrame, table: TableBatch, plan: TargetPlan, targets: TargetTables, batch: BatchId
+    ) -> None:
+        names = {column.name for column in plan.mirror.source.columns}
+        table = table.selecting(names.__contains__).emptying
+
+        def load() -> StagedBatch:
+            labels, count = self._stage(rows, table, plan.mirror)
+            return StagedBatch(
+                labels=labels,
+                rows=count,
+                truncate_at=table.gone_before,
+                partial=bool(table.schema.key) and table.partial,
+                insert_partial=self.settings["missing_row"] == "insert",
+                deletes=not table.inserts_only,
+                decoded=table.decoded,
+            )
+
+        if not table.schema.columns and not plan.rename:
+            return
+        with self.database.connected(table.id, plan.mirror.name) as connection:
+            vanished = plan.exists and table.truncate_at is not None
+            targets.write(connection, plan, batch, load if table.size or vanished else None)
+
+    def _stage(self, rows: DataFrame, table: TableBatch, mirror: Mirror) -> tuple[tuple[str, ...], int]:
+        """Let executors load the folded rows; the labels of the attempts that succeeded, and how many rows they have.
+
+        Raises:
+            SchemaError: a value does not fit; found by Spark or by the database while it loads.
+            SinkError: Spark or the database failed.
+        """
+        named = under_new_names(rows, table)
+        with _explained(table, mirror), carried(named, table, partial(self._standing, table, mirror)) as whole:
+            folded = folded_rows(whole, table).coalesce(self.settings["max_connections"])
+            attempts = folded.mapInArrow(_loading(self.database, mirror), _ATTEMPT_DDL).collect()
+        for attempt in attempts:
+            if attempt["problem"] is not None:
+                raise SchemaError(attempt["problem"], remedy=attempt["remedy"])
+        return tuple(attempt["label"] for attempt in attempts), sum(attempt["rows"] for attempt in attempts)
+
+    def _standing(self, table: TableBatch, mirror: Mirror, keys: DataFrame) -> DataFrame | None:
+        """The mirror's rows of these keys, and maybe others, as `carried` takes them."""
+        ours = Column(mirror.position_column, len(mirror.source.columns) + 1, LogicalType("string"))
+        columns = replace(mirror.source, columns=(*mirror.source.columns, ours))
+        wanted = self._where(table, keys)
+        found = mirrored_rows(keys.sparkSession, self.database, mirror.name, columns, where=wanted)
+        if found is None or ours.name not in found.columns:
+            return None
+        fields = ", ".join(quote(name) for name in found.columns if name != ours.name)
+        return found.selectExpr(
+            f"struct({fields}) as row", f"{quote(ours.name)} as since", "cast(null as string) as until"
+        )
+
+    def _where(self, table: TableBatch, keys: DataFrame) -> str:
+        """SQL that is true of rows with one of these keys, where they are few and can be spelled; else empty."""
+        first, dialect = table.schema.key_columns[0], self.database.dialect
+        if first.logical.spark_type not in ("tinyint", "smallint", "int", "bigint", "string"):
+            return ""
+        found = {row["o0"] for row in keys.select("o0").distinct().limit(_MOST_KEYS + 1).collect()}
+        if len(found) > _MOST_KEYS or None in found:
+            return ""
+        values = ", ".join(dialect.literal(key) if isinstance(key, str) else str(key) for key in sorted(found))
+        return f"{dialect.quote(first.name)} IN ({values})"
+
+
+@contextmanager
+def _explained(table: TableBatch, mirror: Mirror) -> Iterator[None]:
+    """Spark's failures as ours: what went wrong with which table, without any value of a cell."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except (PySparkException, Py4JError) as failure:
+        if Mark.NO_ORDER in str(failure):
+            raise no_order(str(table.id), f"table {mirror.name}") from failure
+        if any(kind in str(failure) for kind in WRONG_VALUE):
+            raise SchemaError(
+                f"A value of table {table.id} does not fit its column's type for the target {mirror.name}.",
+                remedy="Compare the values with the source's column types; --debug shows Spark's own message.",
+            ) from failure
+        condition = failure.getCondition() if isinstance(failure, PySparkException) else None
+        raise SinkError(
+            f"The changes of table {table.id} can't be loaded for {mirror.name} "
+            f"({condition or type(failure).__name__}).",
+            remedy="--debug shows Spark's own message. The batch can be repeated.",
+        ) from failure
+
+
+def folded_rows(rows: DataFrame, table: TableBatch) -> DataFrame:
+    """The folded changes of one table in the columns of the staging table, but its label: `o`, `p`, `m`, `n`, values.
+
+    Lazy; a plain Spark DataFrame.
+    """
+    if not table.schema.key:
+        folded = fold_keyless(rows, table)
+        ours = ["if(op = 'delete', 'd', 'i') as o", "position as p", "cast(null as string) as m", "occurrences as n"]
+    else:
+        folded = upserts(rows, table) if table.initial else fold(rows, table)
+        rest = [column.name for column in table.schema.columns if column.name not in table.schema.key]
+        says = f"array_join(transform({said_in_order('present', rest)}, said -> if(said, '1', '0')), '')"
+        mask = says if rest and table.partial else "null"
+        ours = [
+            "if(op = 'delete', 'd', if(whole, 'u', 'p')) as o",
+            "position as p",
+            f"cast({mask} as string) as m",
+            "cast(null as bigint) as n",
+        ]
+    # Names of ours again: the source may have a column `o`, and mapInArrow does not take a name with a dot.
+    values = [f"row.{quote(column.name)} as c{number}" for number, column in enumerate(table.schema.columns)]
+    return folded.selectExpr(*ours, *values)
+
+
+def _loading(database: Database, mirror: Mirror) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """What an executor's task does: load its rows under a label of its own, in one transaction.
+
+    A value that does not fit is an answer, not a failure: a second attempt of the task would meet it again, and the
+    task's own error would show it.
+    """
+
+    def load(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        filled = (batch for batch in batches if batch.num_rows)
+        first = next(filled, None)
+        if first is None:
+            return
+        label, rows, problem, remedy = uuid4().hex, 0, None, None
+        try:
+            with database.connected(mirror.source.id, mirror.name) as connection:
+                rows = database.stage(connection, mirror, label, chain([first], filled))
+                connection.commit()
+        except SchemaError as wrong:
+            problem, remedy = wrong.message, wrong.remedy
+        yield pa.RecordBatch.from_pydict(
+            {
+                "label": pa.array([label], pa.string()),
+                "rows": pa.array([rows], pa.int64()),
+                "problem": pa.array([problem], pa.string()),
+                "remedy": pa.array([remedy], pa.string()),
+            }
+        )
+
+    return load
+
+
+def _template(text: str, placeholders: set[str]) -> tuple[str, ...]:
+    """A table's name as one or two parts, checked.
+
+    Raises:
+        OptionError: it has more parts, an empty one, or a placeholder that does not exist.
+    """
+    parts = tuple(text.split("."))
+    try:
+        used = {name for part in parts for _, name, _, _ in string.Formatter().parse(part) if name is not None}
+    except ValueError:
+        used = {"{"}
+    if len(parts) > 2 or not all(parts) or not used <= placeholders:
+        known = ", ".join(f"{{{name}}}" for name in sorted(placeholders)) or "none"
+        raise OptionError(
+            f"'{text}' is no name of a table for sink 'jdbc'.",
+            remedy=f"Give a name, or schema and name with a dot between. Placeholders here: {known}.",
+        )
+    return parts
+
+
+def _named(parts: Sequence[str], default_schema: str, id: TableId) -> TableName:
+    """The table's name; a schema that is left empty is the connection's own."""
+    filled = [part.format(database=id.database, schema=id.schema, table=id.name) for part in parts]
+    return TableName(filled[-2] if len(filled) == 2 and filled[-2] else default_schema, filled[-1])
+
+
+def _refuse_shared_targets(names: Iterable[TableName], *, folds: bool) -> None:
+    """Stop where two tables of a batch would be one; without regard to case where servers may not have it."""
+    keys = [(name.schema.lower(), name.name.lower()) if folds else (name.schema, name.name) for name in names]
+    for (schema, name), n in Counter(keys).items():
+        if n > 1:
+            raise SinkError(
+                f"{n} tables would share the name {schema}.{name} in the target database.",
+                remedy="Tell them apart in the sink's option 'table_name', or give each source a sink of its own.",
+            )

@@ -1,0 +1,431 @@
+"""The Kafka sink: encoded messages to topics, each partition written by one task in order."""
+
+from __future__ import annotations
+
+import re
+import socket
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from headrace import faultpoints
+from headrace.changes.refusal import Mark
+from headrace.changes.table import TableId
+from headrace.errors import OptionError, SinkError
+from headrace.options import REDACTED, Option, Options
+from headrace.sinks.base import BatchId, Sink
+from headrace.sinks.folder import absolute, refuse_read_only, rights_in
+from headrace.sinks.kafka.limits import checked, fitting_batches, quickly_checked, told
+from headrace.sinks.kafka.limits import reason as too_large
+from headrace.sinks.kafka.partitions import partition_of, task_of
+from headrace.sinks.kafka.permissions import RightsAdmin, has_kafka_client, kafka_jvm
+from headrace.sinks.kafka.topics import Topic, Topics, limits_of, topic_creation
+from headrace.sinks.lake.delta.table import escaped
+from headrace.sinks.permissions import Rights
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+POSITION_HEADER = "headrace.position"
+"""The header by which a consumer knows a repeated change."""
+
+_HEADER = f"array(named_struct('key', '{POSITION_HEADER}', 'value', cast(position as binary)))"
+_HEADERS = f"if(headers is null, {_HEADER}, concat(headers, {_HEADER}))"
+_CONNECT_SECONDS = 5.0
+_FRESH_SECONDS = 300.0
+_PROMISED = {
+    "kafka.acks": ("all", "-1"),
+    "kafka.enable.idempotence": ("true",),
+    "kafka.partitioner.ignore.keys": ("false",),
+}
+_PREFIX = "kafka."
+_PEM_KEY = "kafka.ssl.keystore.key"
+_REDACTED_OPTIONS = "spark.sql.redaction.options.regex"
+
+
+class _Hidden(str):
+    """A secret whose option's name does not sound like one: a private key as text."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return repr(REDACTED)
+
+
+class KafkaSink(Sink):
+    """Writes messages to Kafka with Spark's own Kafka writer, at least once.
+
+    Partitions: a message goes to the partition that Kafka's own producers choose for its key, so that it meets what
+    others write under that key; messages without a key go to one partition per topic and batch. Order: the messages of
+    a partition are written by one task in position order, so a consumer sees each key's changes in order; a retry
+    repeats a prefix and then goes on. Idempotence: a replayed batch repeats its messages byte for byte, each with the
+    header `headrace.position`, by which consumers can drop them. Size: a message that the producer or its topic would
+    refuse stops the batch before any of it is sent, unless an option says otherwise.
+
+    Runs in the driver, which asks Kafka for its topics (and makes them, when that is asked for) and starts Spark jobs;
+    executors write. The sink gets bytes and does not know their format. On Spark Connect the driver's Kafka client is
+    out of reach: Kafka's producer then chooses partitions itself, one task per key keeps the order, topics can't be
+    made, and only the producer's own limit of size is known.
+    """
+
+    name: ClassVar[str] = "kafka"
+    guarantee: ClassVar[Literal["exactly-once", "at-least-once"]] = "at-least-once"
+    takes: ClassVar[Literal["messages", "changes"]] = "messages"
+    options: ClassVar[tuple[Option, ...]] = (
+        Option(
+            "bootstrap_servers",
+            str,
+            "The brokers to ask first, `host:port` with commas between.",
+            aliases=("bootstrap.servers", "kafka.bootstrap.servers"),
+        ),
+        Option(
+            "kafka.*",
+            str,
+            "Any setting of Kafka's producer, handed on as it is (`kafka.security.protocol`, `kafka.sasl.jaas.config`) "
+            "and used for the topics as well. `kafka.acks` stays `all`, `kafka.enable.idempotence` stays `true`, and "
+            "partitions are chosen by key.",
+            default=None,
+            may_be_empty=True,
+        ),
+        Option(
+            "topic.creation.*",
+            str,
+            "Makes missing topics, in Kafka Connect's words: `topic.creation.default.partitions`, "
+            "`topic.creation.default.replication.factor` (-1: as the brokers have it) and any setting of a topic "
+            "(`topic.creation.default.cleanup.policy: compact`). Groups are named in `topic.creation.groups`, each has "
+            "`topic.creation.<group>.include`. Without these options brokers may make topics themselves.",
+            default=None,
+        ),
+        Option(
+            "on_oversized",
+            str,
+            "What to do with a message over the limit of the producer (`kafka.max.request.size`) or of its topic "
+            "(`max.message.bytes`): `fail` stops before anything of its batch is sent, and names topic, key, size and "
+            "limit. `dead_letter` keeps it whole in `oversized_path` with the reason and sends the others: consumers "
+            "of the topic miss that change. `drop_columns` sends the change without its values of more than "
+            "`oversized_column_bytes`, as columns that were not sent (absent), and stops where it is still too large; "
+            "only in a pipeline, with messages made by a format. With `kafka.compression.type` only the producer's "
+            "limit is known beforehand.",
+            default="fail",
+            choices=("fail", "dead_letter", "drop_columns"),
+        ),
+        Option(
+            "oversized_path",
+            str,
+            "With `on_oversized: dead_letter`: the folder of the messages that were too large, as Parquet files with "
+            "topic, key, value, headers, position and reason; one folder per batch, which a replay replaces.",
+            default=None,
+        ),
+        Option(
+            "oversized_column_bytes",
+            int,
+            "With `on_oversized: drop_columns`: values of more bytes than this, as text, are left out of a change that "
+            "is too large; those of the key never are.",
+            default=65_536,
+            minimum=1,
+        ),
+    )
+
+    def __init__(self, options: Options) -> None:
+        given: Mapping[str, str] = options["kafka.*"] or {}
+        for name, value in given.items():
+            if name.lower() == "kafka.partitioner.class":
+                raise OptionError(
+                    f"Option '{name}' of sink 'kafka' can't be given.",
+                    remedy="Partitions are chosen as Kafka's producers do by default; leave it out.",
+                )
+            allowed = _PROMISED.get(name.lower())
+            if allowed is not None and value.lower() not in allowed:
+                raise OptionError(
+                    f"Option '{name}' of sink 'kafka' can't be '{value}'.",
+                    remedy=f"Messages could be lost or change order; leave it out, or set it to '{allowed[0]}'.",
+                )
+        if (options["on_oversized"] == "dead_letter") != bool(options["oversized_path"]):
+            raise OptionError(
+                "The options 'on_oversized: dead_letter' and 'oversized_path' of sink 'kafka' go together.",
+                remedy="Give both, or neither.",
+            )
+        hidden = {name: _Hidden(value) if name.lower() == _PEM_KEY else value for name, value in given.items()}
+        super().__init__(options.replaced(**{"kafka.*": hidden or None}))
+        self._known: Mapping[str, Topic] = {}
+        self._asked = -_FRESH_SECONDS
+        self._settled = False
+        self._exactly = False
+        self._topics = Topics(self._client_settings, topic_creation(options["topic.creation.*"] or {}))
+
+    @property
+    def _client_settings(self) -> dict[str, str]:
+        """Kafka's settings by Kafka's names."""
+        given = {name[len(_PREFIX) :]: str(value) for name, value in (self.settings["kafka.*"] or {}).items()}
+        return {**given, "bootstrap.servers": self.settings["bootstrap_servers"]}
+
+    def check(self) -> None:
+        """Whether one of the brokers can be reached. Runs in the driver; writes nothing.
+
+        Raises:
+            SinkError: none answers on its port within five seconds each, or `oversized_path` can't be written.
+        """
+        if self.settings["oversized_path"]:
+            refuse_read_only(self.settings["oversized_path"])
+        servers = [server.strip() for server in self.settings["bootstrap_servers"].split(",") if server.strip()]
+        failures = []
+        for server in servers:
+            host, port = _address(server)
+            try:
+                with socket.create_connection((host, port), timeout=_CONNECT_SECONDS):
+                    return
+            except OSError as failure:
+                failures.append(failure)
+        raise SinkError(
+            f"No Kafka broker answers at {', '.join(servers)}.",
+            remedy="Check the sink's option 'bootstrap_servers' and whether the broker runs.",
+        ) from (failures[0] if failures else None)
+
+    def reach(self) -> str:
+        """Whether Kafka takes the login: its own client asks for the brokers, with the settings of the producer.
+
+        Takes a JVM of its own for some seconds. Without PySpark, which brings Kafka's client, only the port is tried.
+        """
+        self.check()
+        if not has_kafka_client():
+            return "A broker answers; whether it takes the login is not known, because PySpark is not installed here."
+        with kafka_jvm() as jvm, RightsAdmin(jvm, self._client_settings) as admin:
+            brokers = admin.brokers()
+        return f"Kafka takes the login; it has {brokers} broker{'' if brokers == 1 else 's'}."
+
+    def rights(self, tables: Sequence[TableId], topics: Sequence[str]) -> Rights:
+        """Whether the login may write these topics, and make those that are missing; makes none.
+
+        Takes a JVM of its own for some seconds.
+        """
+        aside = rights_in(self.settings["oversized_path"]) if self.settings["oversized_path"] else Rights("")
+        if not has_kafka_client():
+            said = "What the login may do is not known, because PySpark is not installed here."
+            return Rights(said, aside.lacks, known=False)
+        if not topics:
+            said = "Which topics it would write is not known beforehand, so the login's rights were not asked."
+            return Rights(said, aside.lacks, known=False)
+        with kafka_jvm() as jvm, RightsAdmin(jvm, self._client_settings) as admin:
+            lacks = admin.lacks(topics, topic_creation(self.settings["topic.creation.*"] or {}))
+        of = "1 topic" if len(topics) == 1 else f"{len(topics):,} topics"
+        return Rights(f"The login has every right to write {of}.", (*lacks, *aside.lacks))
+
+    def places(self, table: TableId | None = None, topic: str | None = None) -> frozenset[str]:
+        """A topic by each broker that is named."""
+        servers = {server.strip().lower() for server in self.settings["bootstrap_servers"].split(",") if server.strip()}
+        if topic == "":
+            return frozenset()
+        return frozenset(f"Kafka at {server}" if topic is None else f"Kafka at {server}/{topic}" for server in servers)
+
+    def write(self, rows: DataFrame, batch: BatchId) -> None:
+        """Write a batch's messages. A replay writes them again.
+
+        Raises:
+            SinkError: a message is too large, a topic is missing, or Kafka did not take them; in the last case a part
+                of them may be there.
+        """
+        faultpoints.reach("sink.kafka.before_write")
+        _hide_private_key(rows.sparkSession, self.settings["kafka.*"] or {})
+        with _held(rows) as messages:
+            self._send(messages, batch)
+        faultpoints.reach("sink.kafka.after_write")
+
+    def too_large(self, messages: DataFrame) -> list[str]:
+        """The positions of messages that Kafka would refuse for their size, where their changes are to be made smaller.
+
+        Looks at all messages in a Spark job of its own.
+        """
+        if not self.weighs:
+            return []
+        weighed = self._weighed(messages, self._topics_of(messages))
+        # Few, because their messages are large.
+        large = weighed.where("reason is not null").select("position").distinct().collect()
+        return sorted(row["position"] for row in large)
+
+    @property
+    def weighs(self) -> bool:
+        """Whether `too_large` looks at messages."""
+        return bool(self.settings["on_oversized"] == "drop_columns")
+
+    def _set_aside(self, rows: DataFrame, topics: Mapping[str, Topic], batch: BatchId) -> DataFrame:
+        """Keep the messages that are too large in a folder of their batch; the others are given back."""
+        weighed = self._weighed(rows, topics)
+        large = weighed.where("reason is not null").select("topic", "key", "value", "headers", "position", "reason")
+        if large.isEmpty():
+            return rows
+        place = f"{absolute(self.settings['oversized_path'])}/{escaped(batch.owner)}/batch={batch.number}"
+        large.write.mode("overwrite").parquet(place)
+        faultpoints.reach("sink.kafka.set_aside")
+        return weighed.where("reason is null").selectExpr(
+            *(f"given as {name}" if name == "headers" else name for name in rows.columns)
+        )
+
+    def _weighed(self, rows: DataFrame, topics: Mapping[str, Topic]) -> DataFrame:
+        """Messages as they are sent, with why they are too large, if they are, and the headers that were given."""
+        sent = rows.selectExpr("*", "headers as given").selectExpr(
+            *(f"{_HEADERS} as headers" if name == "headers" else name for name in (*rows.columns, "given"))
+        )
+        return sent.selectExpr("*", f"{too_large(self._client_settings, limits_of(topics))} as reason")
+
+    def _send(self, rows: DataFrame, batch: BatchId) -> None:
+        from py4j.protocol import Py4JError
+        from pyspark.errors import PySparkException
+
+        while True:
+            topics = self._topics_of(rows)
+            aside = self._exactly and self.settings["on_oversized"] == "dead_letter"
+            sent = self._set_aside(rows, topics, batch) if aside else rows
+            placed = in_order(sent, batch.number, topics, self._client_settings, exactly=self._exactly)
+            failure: Exception | None = None
+            try:
+                placed.write.format("kafka").options(**self._producer_settings(topics)).save()
+            except (PySparkException, Py4JError) as error:
+                failure = error
+            if failure is None:
+                break
+            # Outside of the handler, because its context would be taken for the reason.
+            self._look_closer(failure, batch)
+
+    def _topics_of(self, rows: DataFrame) -> Mapping[str, Topic]:
+        """At least the topics of a batch, or those that are known so far where no new ones were seen lately.
+
+        A small job asks the batch for its topics while new ones keep coming (as in a snapshot), and every five minutes,
+        because topics get partitions and are deleted; Kafka's own clients look again as often.
+        """
+        now = time.monotonic()
+        stale = now - self._asked >= _FRESH_SECONDS
+        if stale:
+            self._known, self._asked = {}, now
+        if stale or not self._settled:
+            found = {row["topic"] for row in rows.select("topic").distinct().collect()} - {None}
+            new = found - self._known.keys()
+            self._known = {**self._known, **self._topics.of(rows.sparkSession, new)} if new else self._known
+            self._settled = bool(found) and not new
+        return self._known
+
+    def _look_closer(self, failure: Exception, batch: BatchId) -> None:
+        """Prepare for another attempt where a message was unusual; of its batch nothing was sent.
+
+        Raises:
+            SinkError: it failed for another reason.
+        """
+        text = _texts(failure)
+        if Mark.NEW_TOPIC in text and self._settled:
+            self._settled = False
+        elif Mark.MAYBE_TOO_LARGE in text and not self._exactly:
+            self._exactly = True
+        else:
+            sentence = told(text)
+            if sentence is not None:
+                raise SinkError(sentence)
+            raise self._failed(batch, text) from failure
+
+    def _producer_settings(self, topics: Mapping[str, Topic]) -> dict[str, str]:
+        given = self._client_settings
+        ours = {"acks": "all", "enable.idempotence": "true"}
+        all_of_them = {**given, **fitting_batches(given, limits_of(topics)), **ours}
+        return {f"{_PREFIX}{name}": value for name, value in all_of_them.items()}
+
+    def _failed(self, batch: BatchId, text: str) -> SinkError:
+        servers = self.settings["bootstrap_servers"]
+        if "RecordTooLargeException" in text:
+            return SinkError(
+                f"Kafka at {servers} refused a message of batch {batch.number} for its size; messages before it may be "
+                "there.",
+                remedy="Raise max.message.bytes of its topic (kafka-configs --alter), or capture fewer large columns.",
+            )
+        return SinkError(
+            f"Kafka at {servers} did not take batch {batch.number}.",
+            remedy="--debug shows Kafka's own message. The batch can be repeated.",
+        )
+
+
+@contextmanager
+def _held(rows: DataFrame) -> Iterator[DataFrame]:
+    """The messages, made once: looking for their topics would make them a second time, and far slower, because Spark
+    puts the making into one method with the grouping, too long to be compiled."""
+    from pyspark import StorageLevel
+
+    level = rows.storageLevel
+    if level.useMemory or level.useDisk:
+        yield rows
+        return
+    held = rows.persist(StorageLevel.MEMORY_AND_DISK)
+    try:
+        yield held
+    finally:
+        held.unpersist()
+
+
+def in_order(
+    rows: DataFrame,
+    batch: int = 0,
+    topics: Mapping[str, Topic] | None = None,
+    settings: Mapping[str, str] | None = None,
+    *,
+    exactly: bool = True,
+) -> DataFrame:
+    """Messages as Kafka's writer takes them: each partition in one task, in position order, the position as a header.
+
+    Messages of one row have one position; they keep the order in which the format gave them.
+
+    Args:
+        rows: messages of `MESSAGE_DDL`.
+        batch: the batch's number, which says where messages without a key go.
+        topics: those of the rows. Without them the partition is left to the producer, and each key is in one task.
+        settings: the producer's, by Kafka's names.
+        exactly: whether sizes are counted byte for byte and told; else the query stops at what may be too large.
+    """
+    from pyspark.sql import functions as sf
+
+    messages = rows.selectExpr(
+        "topic",
+        "partition",
+        "key",
+        "value",
+        f"{_HEADERS} as headers",
+        "position",
+        "monotonically_increasing_id() as _nth",
+    )
+    limits = limits_of(topics or {})
+    partitions = {name: topic.partitions for name, topic in (topics or {}).items()}
+    chosen = partition_of(partitions, batch) if partitions else "partition"
+    placed = messages.withColumn("partition", sf.expr(chosen))
+    check = checked if exactly else quickly_checked
+    placed = placed.withColumn("partition", sf.expr(check("partition", settings or {}, limits)))
+    most = max(1, _parallelism(rows))
+    if partitions:
+        tasks = min(most, sum(partitions.values()))
+        spread = placed.repartition(tasks, sf.expr(task_of(tasks)))
+    else:
+        spread = placed.repartition(most, sf.expr("coalesce(key, cast(concat_ws('/', topic, partition) as binary))"))
+    return spread.sortWithinPartitions("position", "_nth").select("topic", "partition", "key", "value", "headers")
+
+
+def _hide_private_key(spark: SparkSession, given: Mapping[str, str]) -> None:
+    """Let Spark's plans and pages show no private key; it knows only options that are named after a secret."""
+    pattern = spark.conf.get(_REDACTED_OPTIONS, "(?i)url") or "(?i)url"
+    if any(name.lower() == _PEM_KEY for name in given) and "keystore" not in pattern:
+        spark.conf.set(_REDACTED_OPTIONS, f"{pattern}|(?i)keystore[.]key")
+
+
+def _texts(failure: Exception) -> str:
+    # PySpark's converted exceptions keep the Java trace apart from the message.
+    return f"{failure}\n{getattr(failure, '_stackTrace', '')}"
+
+
+def _parallelism(rows: DataFrame) -> int:
+    spark: Any = rows.sparkSession
+    if hasattr(spark, "_jsparkSession"):
+        return int(spark.sparkContext.defaultParallelism)
+    return int(spark.conf.get("spark.sql.shuffle.partitions"))
+
+
+def _address(server: str) -> tuple[str, int]:
+    found = re.fullmatch(r"(?:[A-Za-z_]+://)?(\[[^\]]+\]|[^:]+):(\d+)", server)
+    if found is None:
+        raise SinkError(
+            f"'{server}' is no broker address.", remedy="Write the option 'bootstrap_servers' as host:port,host:port."
+        )
+    return found[1].strip("[]"), int(found[2])

@@ -1,0 +1,182 @@
+"""A Delta table in a folder, or under a name that Spark's catalog knows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from headrace.changes.table import TableId
+from headrace.changes.typed import quote
+from headrace.sinks.base import BatchId, Mark
+from headrace.sinks.evolution import Evolution, TargetColumn, holds_spark
+from headrace.sinks.lake.table import LakeTable, Shape
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_PLAIN_IN_PATH = re.compile(r"[\w\-.]", re.ASCII)
+_WHOLE = ("tinyint", "smallint", "int", "bigint")
+_OTHER_WIDENINGS = {("date", "timestamp_ntz"), ("tinyint", "double"), ("smallint", "double"), ("int", "double")}
+_APP_ID = "spark.databricks.delta.write.txnAppId"
+_VERSION = "spark.databricks.delta.write.txnVersion"
+_HASH_BITS = 32
+
+
+def folder_of(base: str, id: TableId) -> str:
+    """The folder of a table's mirror: `<base>/<schema>/<table>`.
+
+    Letters, digits, `_`, `-` and inner dots stay; every other byte becomes `~` and two hex digits, so that two names
+    never share a folder and no file system or URL takes part of a name for something else.
+    """
+    parts = [escaped(part) for part in (id.schema, id.name) if part]
+    return "/".join((base.rstrip("/"), *parts))
+
+
+def escaped(name: str) -> str:
+    """One name as one path segment."""
+    out = []
+    for place, letter in enumerate(name):
+        # A leading dot would hide the folder, or leave it.
+        plain = _PLAIN_IN_PATH.fullmatch(letter) and (place or letter != ".")
+        out.append(letter if plain else "".join(f"~{byte:02x}" for byte in letter.encode()))
+    return "".join(out)
+
+
+class DeltaTable(LakeTable):
+    """A Delta table. A commit carries the batch as Delta's own transaction, which refuses to repeat it.
+
+    Delta keeps one whole number for each application. Its upper half is the batch's number, its lower half the
+    beginning of the hash of the batch's offsets. Where these are not known, and in what earlier releases wrote, it is
+    the batch's number alone, under another name of the application.
+
+    Args:
+        session: reads and writes the table.
+        place: its folder, or its name in the session's catalog.
+        named: whether it is a name.
+    """
+
+    title: ClassVar[str] = "Delta"
+
+    def __init__(self, session: SparkSession, place: str, *, named: bool = False) -> None:
+        super().__init__(session)
+        self._place = place
+        self._named = named
+
+    @property
+    def sql_name(self) -> str:
+        """`delta.` and the folder, or the name as it is."""
+        return self._place if self._named else f"delta.{quote(self._place)}"
+
+    @property
+    def place(self) -> str:
+        """The folder, or the name."""
+        return self._place
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is a Delta table."""
+        from delta.tables import DeltaTable as Deltas
+
+        if self._named:
+            return bool(self.session.catalog.tableExists(self._place))
+        return bool(Deltas.isDeltaTable(self.session, self._place))
+
+    def companion(self, suffix: str) -> DeltaTable:
+        """A table of ours in the next folder, or with nearly the same name."""
+        place = f"{self._place.removesuffix('`')}{suffix}`" if self._place.endswith("`") else f"{self._place}{suffix}"
+        return DeltaTable(self.session, place, named=self._named)
+
+    def commit(self, batch: BatchId | None, source: str, work: Callable[[], None]) -> None:
+        """Do the work, unless the table has the batch: Delta itself compares the numbers when it commits."""
+        if batch is None:
+            work()
+            return
+        if batch.offsets and self.has(batch, source):
+            return
+        # SQL has no options: it takes application and version from the session's settings.
+        name = _application(batch, source, batch.sink) if batch.offsets else _untold(batch, source)
+        self.session.conf.set(_APP_ID, name)
+        self.session.conf.set(_VERSION, str(_version(batch)))
+        try:
+            work()
+        finally:
+            self.session.conf.unset(_APP_ID)
+            self.session.conf.unset(_VERSION)
+
+    def has(self, batch: BatchId, source: str) -> bool:
+        """Whether a commit was of this batch. Over Spark Connect the commit itself finds out, by the number alone."""
+        if not hasattr(self.session, "_jsparkSession"):
+            return False
+        from delta.tables import DeltaTable as Deltas
+
+        found = Deltas.forName(self.session, self._place) if self._named else Deltas.forPath(self.session, self._place)
+        kept: Any = found._jdt.deltaLog().unsafeVolatileSnapshot().transactions()
+        names = {_application(batch, source, sink): True for sink in (batch.sink, "")}
+        for name, told in {**names, _untold(batch, source): False}.items():
+            version = kept.get(name)
+            if version.isDefined() and _mark(int(version.get()), batch, told).covers(batch, f"the {self.label}"):
+                return True
+        return False
+
+    def create(self, shape: Shape, properties: Mapping[str, str]) -> None:
+        """Create the table with the source's comments; every column may be null."""
+        from delta.tables import DeltaTable as Deltas
+
+        table = Deltas.createIfNotExists(self.session)
+        table = table.tableName(self._place) if self._named else table.location(self._place)
+        for column in (*shape.columns, *shape.own):
+            table = table.addColumn(column.name, column.type, comment=column.comment)
+        if shape.comment:
+            table = table.comment(shape.comment)
+        for name, value in properties.items():
+            table = table.property(name, value)
+        table.execute()
+
+    def column_type(self, kind: str) -> str:
+        """Delta has all of Spark's types."""
+        return kind
+
+    def widens(self, old: str, new: str) -> bool:
+        """What Delta's type widening does: integers, float to double, decimals, a date to a local timestamp."""
+        if old in _WHOLE and new.startswith("decimal"):
+            # Delta asks for more digits than the values have.
+            return holds_spark(new, "decimal(20,0)" if old == "bigint" else "decimal(10,0)")
+        return holds_spark(new, old) or (old, new) in _OTHER_WIDENINGS
+
+    def properties_for(self, evolution: Evolution, columns: tuple[TargetColumn, ...]) -> Mapping[str, str]:
+        """Column mapping for names beyond letters and digits and for dropped and renamed columns; type widening."""
+        needed = {}
+        if evolution.drop or evolution.rename or any(needs_mapping(column.name) for column in columns):
+            needed["delta.columnMapping.mode"] = "name"
+        if evolution.widen:
+            needed["delta.enableTypeWidening"] = "true"
+        return needed
+
+
+def _application(batch: BatchId, source: str, sink: str) -> str:
+    """The name under which Delta keeps the last batch of an owner, with its offsets."""
+    return f"headrace-offsets/{batch.owner}/{source}{'#' if sink else ''}{sink}"
+
+
+def _untold(batch: BatchId, source: str) -> str:
+    """The name under which the number of a batch stands whose offsets are not known."""
+    return f"headrace/{batch.owner}/{source}"
+
+
+def _version(batch: BatchId) -> int:
+    return batch.number << _HASH_BITS | int(batch.offsets[:8], 16) if batch.offsets else batch.number
+
+
+def _mark(version: int, batch: BatchId, told: bool) -> Mark:
+    """What the number says that Delta keeps; `told` is whether offsets are in it."""
+    if not told:
+        return Mark(version)
+    number, digits = version >> _HASH_BITS, f"{version & (1 << _HASH_BITS) - 1:08x}"
+    return Mark(number, batch.offsets if batch.offsets[:8] == digits else digits)
+
+
+def needs_mapping(name: str) -> bool:
+    """Whether Delta needs column mapping to carry this name."""
+    return _PLAIN.fullmatch(name) is None

@@ -1,0 +1,212 @@
+"""The Iceberg sink: one Iceberg table per source table, kept equal to it."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, ClassVar
+
+from headrace.changes.table import TableId
+from headrace.errors import ConnectError, OptionError, SinkError
+from headrace.options import Option, Options
+from headrace.sinks.folder import absolute, folder_identity, refuse_read_only, rights_in
+from headrace.sinks.jdbc.address import Address, parse_address
+from headrace.sinks.jdbc.database import Database
+from headrace.sinks.jdbc.mariadb.dialect import MariaDb
+from headrace.sinks.jdbc.postgresql.dialect import Postgres
+from headrace.sinks.lake.delta.table import escaped
+from headrace.sinks.lake.iceberg.table import IcebergTable, refuse_without_iceberg
+from headrace.sinks.lake.sink import LakeSink, can_clone
+from headrace.sinks.permissions import Rights
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_CATALOG = "org.apache.iceberg.spark.SparkCatalog"
+_CATALOGUES: dict[str, tuple[Callable[[Address], Database], str]] = {
+    "postgresql": (Postgres, "psycopg"),
+    "mariadb": (MariaDb, "pymysql"),
+}
+"""Databases of catalogues that can be reached without Java, each with the package that does it."""
+
+
+class IcebergSink(LakeSink):
+    """Mirrors source tables as Iceberg tables of a catalogue, exactly once.
+
+    A target is created with the source's structure (typed, with comments; the key as identifier fields) and one column
+    more, the position of the row's last change. What happens when the source's structure changes is an option.
+
+    Order: per key the change with the last position wins, inside a batch and against what the target holds.
+    Idempotence: one snapshot per target and batch, whose summary says pipeline, checkpoint, number and a hash of its
+    offsets (`headrace.owner`, `headrace.batch`, `headrace.offsets`, `headrace.target`); a replayed batch finds it and
+    changes nothing. It is written to a branch of its own and published only where nothing else has landed since the
+    sink looked, so that two runs of one batch at once do not both land. Snapshots may be expired, but not the last of
+    ours. Metadata (creation, new columns, owner) comes in commits of its own before the data and is repeatable. Runs in
+    the driver, which starts Spark jobs; needs the driver's JVM, so not over Spark Connect.
+    """
+
+    name: ClassVar[str] = "iceberg"
+    fault_point: ClassVar[str] = "sink.iceberg"
+    options: ClassVar[tuple[Option, ...]] = (
+        Option(
+            "catalog",
+            str,
+            "The catalogue's name in Spark. One that the session knows is taken as it is; else it is set up from the "
+            "options below, for this sink only.",
+            default="lake",
+        ),
+        Option(
+            "catalog_type",
+            str,
+            "`hadoop` keeps the tables' state in folders of the warehouse, for file systems with an atomic rename and "
+            "one writer; `jdbc` keeps it in a database.",
+            default="hadoop",
+            choices=("hadoop", "jdbc"),
+        ),
+        Option(
+            "warehouse",
+            str,
+            "The folder that holds the tables; needed unless the session knows the catalogue.",
+            default=None,
+            aliases=("path",),
+        ),
+        Option(
+            "uri",
+            str,
+            "The JDBC URL of the catalogue's database (`jdbc:postgresql://host/db`); its driver must be "
+            "on Spark's class path.",
+            default=None,
+        ),
+        Option("user", str, "Who logs in to the catalogue's database.", default=None),
+        Option("password", str, "The user's password.", default=None),
+        Option(
+            "namespace",
+            str,
+            "The namespace of the mirrors; by default the source table's schema (without one its database). "
+            "Characters other than letters, digits, `_`, `-` and `.` are written as `~` and two hex digits.",
+            default=None,
+        ),
+        Option(
+            "merge_on_read",
+            bool,
+            "Whether new tables write deletes beside the data instead of rewriting files. Cheaper to write, dearer to "
+            "read until files are rewritten.",
+            default=True,
+        ),
+        *LakeSink.shared_options,
+    )
+
+    def __init__(self, options: Options) -> None:
+        super().__init__(options)
+        if options["catalog_type"] == "jdbc" and not options["uri"]:
+            raise OptionError(
+                "Sink 'iceberg' with catalog_type 'jdbc' needs the option 'uri'.",
+                remedy="Set it to the JDBC URL of the catalogue's database.",
+            )
+
+    def check(self) -> None:
+        """Whether Iceberg is there and the warehouse can be written. Runs in the driver; creates nothing.
+
+        Raises:
+            SinkError: it can't; with a remedy.
+        """
+        from pyspark.sql import SparkSession
+
+        spark = SparkSession.getActiveSession()
+        if spark is not None and can_clone(spark):
+            refuse_without_iceberg(spark)
+        if self.settings["warehouse"]:
+            refuse_read_only(self.settings["warehouse"])
+
+    def reach(self) -> str:
+        """Whether the catalogue's database takes the login too, where it is PostgreSQL, MariaDB or MySQL and its Python
+        driver is here; it is asked by that."""
+        self.check()
+        if self.settings["catalog_type"] != "jdbc":
+            return "Can be used."
+        return _reach_catalogue(self.settings["uri"], self.settings["user"], self.settings["password"])
+
+    def rights(self, tables: Sequence[TableId], topics: Sequence[str]) -> Rights:
+        """Whether the warehouse takes a file; one is made and deleted again."""
+        if not self.settings["warehouse"]:
+            return Rights("The session's settings say where its tables lie, and were not looked at.", known=False)
+        return rights_in(self.settings["warehouse"])
+
+    def target(self, session: SparkSession, id: TableId) -> IcebergTable:
+        """The table in the catalogue."""
+        if not can_clone(session):
+            raise SinkError(
+                "The sink 'iceberg' needs the driver's JVM, which Spark Connect does not give.",
+                remedy="Run the pipeline on a classic Spark session.",
+            )
+        self._set_up(session)
+        return IcebergTable(session, self._names(id))
+
+    def place(self, id: TableId) -> str:
+        """The name in the catalogue."""
+        return ".".join(self._names(id))
+
+    def places(self, table: TableId | None = None, topic: str | None = None) -> frozenset[str]:
+        """The catalogue, or a table's name in it; of a catalogue of folders the table's folder."""
+        settings = self.settings
+        if settings["catalog_type"] == "hadoop" and settings["warehouse"]:
+            root = folder_identity(settings["warehouse"])
+        else:
+            root = f"Iceberg catalogue {settings['uri'] or settings['catalog']}"
+        return frozenset([root if table is None else "/".join((root, *self._names(table)[1:])).lower()])
+
+    def _names(self, id: TableId) -> tuple[str, str, str]:
+        namespace = self.settings["namespace"] or escaped(id.schema or id.database or "default")
+        return self.settings["catalog"], namespace, escaped(id.name)
+
+    def new_table_properties(self) -> dict[str, str]:
+        """Format 2, which has deletes; and how changes are written."""
+        mode = "merge-on-read" if self.settings["merge_on_read"] else "copy-on-write"
+        return {"format-version": "2", "write.merge.mode": mode, "write.delete.mode": mode, "write.update.mode": mode}
+
+    def _set_up(self, session: SparkSession) -> None:
+        place = f"spark.sql.catalog.{self.settings['catalog']}"
+        if session.conf.get(place, None) is not None:
+            return
+        if not self.settings["warehouse"]:
+            raise SinkError(
+                f"The Spark session knows no catalogue '{self.settings['catalog']}'.",
+                remedy="Set the sink's option 'warehouse', or the catalogue in the session's settings.",
+            )
+        session.conf.set(place, _CATALOG)
+        session.conf.set(f"{place}.type", self.settings["catalog_type"])
+        session.conf.set(f"{place}.warehouse", absolute(self.settings["warehouse"]))
+        # A catalogue that keeps tables would not see what another session of this process did.
+        session.conf.set(f"{place}.cache-enabled", "false")
+        if self.settings["catalog_type"] == "jdbc":
+            # Spark asks a catalogue whether a name is a view, which the database's first layout can't answer.
+            session.conf.set(f"{place}.jdbc.schema-version", "V1")
+        for name, value in (("uri", "uri"), ("jdbc.user", "user"), ("jdbc.password", "password")):
+            if self.settings["catalog_type"] == "jdbc" and self.settings[value]:
+                session.conf.set(f"{place}.{name}", self.settings[value])
+
+
+def _reach_catalogue(uri: str, user: str | None, password: str | None) -> str:
+    """Log in to the database of a catalogue, where it is one that Python can reach here.
+
+    Raises:
+        ConnectError: it can't be reached or refuses the login.
+    """
+    unasked = "Can be used; whether the catalogue's database takes the login shows when a run starts."
+    try:
+        # What stands behind `?` is for the JDBC driver.
+        address = replace(parse_address(uri, user, password), parameters={})
+    except OptionError:
+        return unasked
+    kind, driver = _CATALOGUES[address.kind]
+    if importlib.util.find_spec(driver) is None:
+        return unasked
+    try:
+        kind(address).connect().close()
+    except ConnectError as failure:
+        raise ConnectError(
+            f"The catalogue's database: {failure.message}",
+            remedy="Check the sink's options 'uri', 'user' and 'password', and whether the server runs.",
+        ) from None
+    return "The catalogue's database takes the login."

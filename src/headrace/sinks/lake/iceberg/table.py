@@ -1,0 +1,197 @@
+"""An Iceberg table under a name in a catalogue."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from headrace import faultpoints
+from headrace.changes.typed import literal, quote
+from headrace.errors import SinkError
+from headrace.sinks.base import BatchId, Mark
+from headrace.sinks.evolution import Evolution, TargetColumn
+from headrace.sinks.lake.iceberg.branch import Branch
+from headrace.sinks.lake.table import LakeTable, Shape, TargetPlan, column_ddl
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+OWNER = "headrace.owner"
+BATCH = "headrace.batch"
+TARGET = "headrace.target"
+OFFSETS = "headrace.offsets"
+SINK = "headrace.sink"
+_DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
+
+
+class IcebergTable(LakeTable):
+    """An Iceberg table. The snapshot that a commit makes says in its summary which batch it is.
+
+    A batch lands only where the table stands as it did when `plan` looked at it.
+
+    Args:
+        session: reads and writes the table.
+        parts: catalogue, namespace and name.
+    """
+
+    title: ClassVar[str] = "Iceberg"
+
+    def __init__(self, session: SparkSession, parts: tuple[str, ...]) -> None:
+        super().__init__(session)
+        self._parts = parts
+        self._base: int | None = None
+        self._branch: Branch | None = None
+
+    @property
+    def sql_name(self) -> str:
+        """Its quoted name; while a batch is written, that of the branch which holds it."""
+        branch = [] if self._branch is None else [f"branch_{self._branch.name}"]
+        return ".".join(quote(part) for part in (*self._parts, *branch))
+
+    @property
+    def place(self) -> str:
+        """Its name."""
+        return ".".join(self._parts)
+
+    @property
+    def exists(self) -> bool:
+        """Whether the catalogue has it."""
+        return bool(self.session.catalog.tableExists(self.sql_name))
+
+    def companion(self, suffix: str) -> IcebergTable:
+        """A table of ours in the same namespace."""
+        return IcebergTable(self.session, (*self._parts[:-1], self._parts[-1] + suffix))
+
+    def plan(self, shape: Shape, batch: BatchId | None, **how: Any) -> TargetPlan:
+        """Compare the target with what the batch needs, and note where it stands before anything is read from it."""
+        self._base = self._snapshot() if batch is not None and self.exists else None
+        return super().plan(shape, batch, **how)
+
+    def commit(self, batch: BatchId | None, source: str, work: Callable[[], None]) -> None:
+        """Do the work on a branch, and publish it where the table still stands as `plan` found it.
+
+        So a writer that was paused after it looked for the batch can't write it a second time.
+
+        Raises:
+            TargetMoved: it does not; nothing of the batch is in the table.
+        """
+        if batch is None:
+            work()
+            return
+        branch = Branch(self._java(), self.label)
+        branch.begin(self._base)
+        self._branch = branch
+        try:
+            self._named(batch, source, work)
+        finally:
+            self._branch = None
+        faultpoints.reach("sink.iceberg.before_publish")
+        self._base = branch.publish()
+
+    def _java(self) -> Any:
+        jvm: Any = self.session.sparkContext._jvm
+        return jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(self.session._jsparkSession, self.sql_name)
+
+    def _snapshot(self) -> int | None:
+        table = self._java()
+        table.refresh()
+        snapshot = table.currentSnapshot()
+        return None if snapshot is None else int(snapshot.snapshotId())
+
+    def _named(self, batch: BatchId, source: str, work: Callable[[], None]) -> None:
+        """Do the work; the snapshot that it makes carries pipeline, checkpoint, number and offsets of the batch.
+
+        Iceberg's SQL takes such properties from the thread that commits, for as long as a piece of Java runs there.
+        That piece is ours, called back by Java.
+        """
+        from pyspark.java_gateway import ensure_callback_server_started
+
+        context = self.session.sparkContext
+        ensure_callback_server_started(context._gateway)  # type: ignore[no-untyped-call]
+        jvm: Any = context._jvm
+        step = _Step(work)
+        properties = {OWNER: batch.owner, BATCH: str(batch.number), TARGET: source}
+        properties |= {name: text for name, text in ((OFFSETS, batch.offsets), (SINK, batch.sink)) if text}
+        jvm.org.apache.iceberg.spark.CommitMetadata.withCommitProperties(
+            properties, step, jvm.java.lang.Class.forName("java.lang.RuntimeException")
+        )
+        if step.failure is not None:
+            raise step.failure
+
+    def has(self, batch: BatchId, source: str) -> bool:
+        """Whether the newest snapshot of the same owner that the table descends from is of this batch."""
+        table = self._java()
+        table.refresh()
+        snapshot = table.currentSnapshot()
+        while snapshot is not None:
+            said = snapshot.summary()
+            whose = (said.get(OWNER), said.get(TARGET)) == (batch.owner, source)
+            if whose and (not batch.sink or (said.get(SINK) or "") in ("", batch.sink)):
+                return Mark(int(said.get(BATCH)), said.get(OFFSETS) or "").covers(batch, f"the {self.label}")
+            parent = snapshot.parentId()
+            snapshot = None if parent is None else table.snapshot(parent)
+        return False
+
+    def create(self, shape: Shape, properties: Mapping[str, str]) -> None:
+        """Create the table with the source's comments, and its key as identifier fields where it has no NULL."""
+        columns = ", ".join(column_ddl(column, nullable=False) for column in (*shape.columns, *shape.own))
+        pairs = ", ".join(f"{literal(name)} = {literal(value)}" for name, value in properties.items())
+        comment = f" comment {literal(shape.comment)}" if shape.comment else ""
+        self.session.sql(
+            f"create table if not exists {self.sql_name} ({columns}) using iceberg{comment} tblproperties ({pairs})"
+        )
+        required = {column.name for column in shape.columns if not column.nullable}
+        if shape.key and required.issuperset(shape.key):
+            names = ", ".join(quote(name) for name in shape.key)
+            self.session.sql(f"alter table {self.sql_name} set identifier fields {names}")
+
+    def column_type(self, kind: str) -> str:
+        """Iceberg's smallest integer is int."""
+        return "int" if kind in ("tinyint", "smallint") else kind
+
+    def widens(self, old: str, new: str) -> bool:
+        """What Iceberg promotes: int to bigint, float to double, a decimal to more digits of the same scale."""
+        if (old, new) in (("int", "bigint"), ("float", "double")):
+            return True
+        a, b = _DECIMAL.fullmatch(old), _DECIMAL.fullmatch(new)
+        return a is not None and b is not None and a[2] == b[2] and int(a[1]) <= int(b[1])
+
+    def properties_for(self, evolution: Evolution, columns: tuple[TargetColumn, ...]) -> Mapping[str, str]:
+        """Iceberg needs nothing beforehand: it knows columns by number."""
+        return {}
+
+
+class _Step:
+    """A piece of work as Java calls it."""
+
+    def __init__(self, work: Callable[[], None]) -> None:
+        self._work = work
+        self.failure: BaseException | None = None
+
+    def call(self) -> None:
+        """Do it. A failure is kept, because Java would hand over only its text."""
+        try:
+            self._work()
+        except BaseException as failure:
+            self.failure = failure
+
+    class Java:
+        """What it is to Java."""
+
+        implements: ClassVar[list[str]] = ["java.util.concurrent.Callable"]
+
+
+def refuse_without_iceberg(spark: SparkSession) -> None:
+    """Stop where the session can't write Iceberg tables.
+
+    Raises:
+        SinkError: with what to set.
+    """
+    extensions = spark.conf.get("spark.sql.extensions", "") or ""
+    if "IcebergSparkSessionExtensions" not in extensions:
+        raise SinkError(
+            "This Spark session does not have Iceberg.",
+            remedy="Start it with the package iceberg-spark-runtime of Spark's version and "
+            "spark.sql.extensions=org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions.",
+        )

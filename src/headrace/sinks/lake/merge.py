@@ -1,0 +1,243 @@
+"""The one data commit of a lakehouse table and batch: an append or a MERGE, as Spark SQL."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from headrace.apply import TableBatch, disordered, fold, fold_keyless, upserts
+from headrace.changes.refusal import Mark
+from headrace.changes.typed import literal, quote, said_in_order
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from headrace.sinks.lake.table import LakeTable
+
+SMALL = 20_000
+BROADCAST = 250_000
+"""Up to how many changes a batch is sent to every task, so that the target is not shuffled to find its rows; less
+where rows may have large values, which would be sent too."""
+
+
+@dataclass(frozen=True)
+class Values:
+    """How the columns of a folded row are written.
+
+    Args:
+        columns: their names.
+        key: names of the key columns.
+        nullable: names of those of them that may be null.
+        position: the name of our column.
+        casts: columns that the target keeps as another type; what does not fit it is null.
+        insert_partial: whether null may stand for what is not known.
+    """
+
+    columns: tuple[str, ...]
+    key: tuple[str, ...]
+    nullable: frozenset[str]
+    position: str
+    casts: Mapping[str, str]
+    insert_partial: bool = False
+
+    def of(self, name: str) -> str:
+        """Spark SQL for a column of the folded row `s.row`."""
+        value = f"s.row.{quote(name)}"
+        return f"try_cast({value} as {self.casts[name]})" if name in self.casts else value
+
+    @property
+    def same_key(self) -> str:
+        """Spark SQL: do target and source speak of one key?"""
+        return " and ".join(
+            f"t.{quote(name)} {'<=>' if name in self.nullable else '='} s.row.{quote(name)}" for name in self.key
+        )
+
+
+def append(rows: DataFrame, table: TableBatch, target: LakeTable, values: Values) -> Callable[[], None]:
+    """The append of rows that are new for certain: of a first snapshot, or inserts into a table without a key."""
+    folded = upserts(rows, table) if table.schema.key else fold_keyless(rows, table)
+
+    def work() -> None:
+        with seen_by(target, folded) as source:
+            names = ", ".join(quote(name) for name in (*values.columns, values.position))
+            written = ", ".join([*(values.of(name) for name in values.columns), "s.position"])
+            target.session.sql(f"insert into {target.sql_name} ({names}) select {written} from {source} s")
+
+    return work
+
+
+def merge(
+    rows: DataFrame, table: TableBatch, target: LakeTable, values: Values, *, ignore_nulls: bool = False
+) -> Callable[[], None]:
+    """The MERGE of a batch into the target of a table with a key."""
+    folded = fold(rows, table, ignore_nulls=ignore_nulls)
+    most = SMALL if any(column.large for column in table.schema.columns) else BROADCAST
+    if table.size <= most and table.truncate_at is None:
+        from pyspark.sql import functions as sf
+
+        folded = sf.broadcast(folded)
+    within = key_range(fold_keys(rows, table)) if table.truncate_at is None else ""
+    gone = "" if table.truncate_at is None else _truncated(f"t.{quote(values.position)}", table.truncate_at)
+    some = table.partial or ignore_nulls
+    return merge_folded(folded, target, values, partial=some, within=within, gone=gone, decoded=table.decoded)
+
+
+def merge_folded(
+    folded: DataFrame,
+    target: LakeTable,
+    values: Values,
+    *,
+    partial: bool,
+    within: str = "",
+    gone: str = "",
+    decoded: bool = False,
+) -> Callable[[], None]:
+    """The MERGE of folded rows (see `headrace.apply.fold`).
+
+    A target row whose position is later or equal is left alone. A change without all columns keeps the target's
+    values; where the target has no such row it fails the whole commit, unless null may stand for what is not known.
+
+    Args:
+        folded: at most one row per key.
+        target: where they go.
+        values: how they are written.
+        partial: some row lacks columns.
+        within: Spark SQL that is true of every target row with a key of the batch, so that files are left out.
+        gone: Spark SQL that is true of target rows to delete where the batch has no row of their key.
+        decoded: some row comes from a message, whose position compares in its sequence only.
+    """
+    at = f"t.{quote(values.position)}"
+    older = f"({at} is null or {at} < s.position)"
+    if decoded:
+        older = f"if({disordered(at, 's.position')}, {Mark.NO_ORDER.sql}, {older})"
+    rest = [name for name in values.columns if name not in values.key]
+    sets = {quote(name): values.of(name) for name in rest}
+    if partial:
+        folded = folded.selectExpr("op", "position", "row", f"{said_in_order('present', rest)} as says", "whole")
+        sets = {
+            name: f"if(s.says is null or s.says[{place}], {value}, t.{name})"
+            for place, (name, value) in enumerate(sets.items())
+        }
+    inserts = {quote(name): values.of(name) for name in values.columns}
+    own, missing = quote(values.position), Mark.ROW_MISSING.sql
+    strict = partial and not values.insert_partial
+    sets[own] = f"if(s.whole or s.says is not null, s.position, {missing})" if strict else "s.position"
+    inserts[own] = f"if(s.whole, s.position, {missing})" if strict else "s.position"
+    on = f"{within} and {values.same_key}" if within else values.same_key
+
+    def work() -> None:
+        with seen_by(target, folded) as source:
+            target.session.sql(
+                f"merge into {target.sql_name} as t using {source} as s on {on} "
+                f"when matched and {older} and s.op = 'delete' then delete "
+                f"when matched and {older} and s.op = 'upsert' then update set "
+                f"{', '.join(f'{name} = {value}' for name, value in sets.items())} "
+                f"when not matched and s.op = 'upsert' then insert ({', '.join(inserts)}) "
+                f"values ({', '.join(inserts.values())})"
+                + (f" when not matched by source and {gone} then delete" if gone else "")
+            )
+
+    return work
+
+
+def merge_keyless(rows: DataFrame, table: TableBatch, target: LakeTable, values: Values) -> Callable[[], None]:
+    """The MERGE that deletes and inserts whole rows of a table without a key.
+
+    Which rows of the target go is read from it before: of the rows equal in every column, the ones with the smallest
+    positions. A row to delete that is not there is no error, as with a key.
+    """
+    from pyspark.sql import functions as sf
+
+    folded = fold_keyless(rows, table)
+    at = quote(values.position)
+    gone = "" if table.gone_before is None else _truncated(f"t.{at}", table.gone_before)
+    insert = ", ".join(quote(name) for name in (*values.columns, values.position))
+    inserted = ", ".join([*(values.of(name) for name in values.columns), "s.position"])
+    names = [quote(name) for name in values.columns]
+    here = f"s.op = 'delete' and t.{at} <=> s.position and " + " and ".join(f"t.{n} <=> s.row.{n}" for n in names)
+
+    def work() -> None:
+        with seen_by(target, folded) as source:
+            session = target.session
+            standing = target.read()
+            if table.gone_before is not None:
+                standing = standing.where(f"not ({_truncated(at, table.gone_before)})")
+            numbered = standing.selectExpr(f"struct({', '.join(names)}) as row", f"{at} as position")
+            lost = session.table(source).where("op = 'delete'").selectExpr("occurrences", "row as lost")
+            equal = " and ".join(f"row.{name} <=> lost.{name}" for name in names)
+            same = ", ".join(f"row.{name}" for name in names)
+            deletes = (
+                numbered.join(sf.broadcast(lost) if table.size <= SMALL else lost, sf.expr(equal))
+                .selectExpr("*", f"row_number() over (partition by {same} order by position) as nth")
+                .where("nth <= occurrences")
+                .selectExpr("'delete' as op", "position", "row")
+            )
+            inserts = session.table(source).where("op = 'insert'").selectExpr("op", "position", "row")
+            with seen_by(target, inserts.unionByName(deletes)) as both:
+                session.sql(
+                    f"merge into {target.sql_name} as t using {both} as s on {here} when matched then delete "
+                    f"when not matched and s.op = 'insert' then insert ({insert}) values ({inserted})"
+                    + (f" when not matched by source and {gone} then delete" if gone else "")
+                )
+
+    return work
+
+
+def fold_keys(rows: DataFrame, table: TableBatch) -> tuple[str, Any, Any] | None:
+    """The first key column with the least and the greatest value in a batch, where files can be told apart by it.
+
+    None where the type has no literal that file statistics are compared with, or where a row may come under two keys.
+    """
+    from pyspark.sql import functions as sf
+
+    from headrace.apply.fold import key_of
+
+    column = table.schema.key_columns[0]
+    if table.key_changed or column.logical.spark_type not in _RANGED:
+        return None
+    if table.keys is not None:
+        return (column.name, *table.keys)
+    found = (
+        rows.where(table.where)
+        .selectExpr(f"{key_of(column)} as k")
+        .agg(sf.min("k").alias("lo"), sf.max("k").alias("hi"), sf.bool_or(sf.expr("k is null")).alias("unknown"))
+        .collect()[0]
+    )
+    return None if found["unknown"] or found["lo"] is None else (column.name, found["lo"], found["hi"])
+
+
+def key_range(found: tuple[str, Any, Any] | None) -> str:
+    """Spark SQL that is true of every target row with a key of the batch; empty where there is none."""
+    if found is None:
+        return ""
+    name, least, greatest = found
+    return f"t.{quote(name)} >= {_constant(least)} and t.{quote(name)} <= {_constant(greatest)}"
+
+
+_RANGED = ("tinyint", "smallint", "int", "bigint", "date", "string")
+
+
+def _constant(value: Any) -> str:
+    if isinstance(value, dt.date):
+        return f"date'{value.isoformat()}'"
+    return literal(value) if isinstance(value, str) else str(value)
+
+
+@contextmanager
+def seen_by(target: LakeTable, frame: DataFrame) -> Iterator[str]:
+    """A name under which the target's session sees a DataFrame of another session."""
+    name = f"headrace_{uuid4().hex}"
+    frame.createGlobalTempView(name)
+    try:
+        yield f"global_temp.{name}"
+    finally:
+        frame.sparkSession.catalog.dropGlobalTempView(name)
+
+
+def _truncated(at: str, position: str) -> str:
+    """Spark SQL: was the target's row there before the truncate?"""
+    return f"if({disordered(at, literal(position))}, {Mark.NO_ORDER.sql}, {at} is null or {at} < {literal(position)})"

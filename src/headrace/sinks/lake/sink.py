@@ -1,0 +1,415 @@
+"""What the sinks of lakehouse tables share: a batch is looked at whole, then each table has its own commit."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from headrace import faultpoints
+from headrace.apply import (
+    TableBatch,
+    carried,
+    change_log,
+    history,
+    no_order,
+    parted,
+    sequenced,
+    survey,
+    under_new_names,
+)
+from headrace.apply.change_log import ABSENT, BEFORE, EVENT_TIME, OPERATION, rows_left
+from headrace.changes.refusal import Mark
+from headrace.changes.table import TableId, TableSchema
+from headrace.changes.typed import quote
+from headrace.errors import SchemaError, SinkError
+from headrace.options import Option, Options
+from headrace.sinks.base import BatchId, Sink, TargetPreview
+from headrace.sinks.evolution import KEEPING, RENAMING, TargetColumn, changes_told
+from headrace.sinks.lake import history as lake_history
+from headrace.sinks.lake import merge as lake_merge
+from headrace.sinks.lake.options import AUTO_CDC, refuse_contradictions, tracked, written
+from headrace.sinks.lake.table import LakeTable, Shape, TargetMoved, TargetPlan
+from headrace.sinks.table_sink import (
+    MAX_PARALLEL_TABLES,
+    MISSING_ROW,
+    POSITION_COLUMN,
+    RENAMED_COLUMNS,
+    SCHEMA_CHANGE_BEHAVIOR,
+    SEQUENCE_BY,
+    TAKEOVER,
+    WRONG_VALUE,
+    given_steps,
+    side_by_side,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_ATTEMPTS = 4
+"""How often a batch is written to a table in which others land meanwhile; Iceberg itself tries as often."""
+_STATE_PARTITIONS = "spark.databricks.delta.snapshotPartitions"
+_TIMESTAMPS = "spark.sql.parquet.outputTimestampType"
+_HASH_JOINS = {
+    "spark.sql.join.preferSortMergeJoin": "false",
+    # Up to this size in each task; beyond it Spark sorts, which needs less memory.
+    "spark.sql.adaptive.maxShuffledHashJoinLocalMapThreshold": "64m",
+}
+
+LOG_COLUMNS = (
+    TargetColumn(OPERATION, "string", "Headrace: r read, c create, u update, d delete, t truncate"),
+    TargetColumn(EVENT_TIME, "timestamp", "Headrace: when the source committed the change"),
+    TargetColumn(ABSENT, "array<string>", "Headrace: columns that the change did not carry; null for none"),
+    TargetColumn(BEFORE, "map<string,string>", "Headrace: the row before the change, as canonical texts"),
+)
+
+
+@dataclass(frozen=True)
+class _Work:
+    """One table of one batch, looked at and ready to be written."""
+
+    table: TableBatch
+    target: LakeTable
+    plan: TargetPlan
+
+
+class LakeSink(Sink):
+    """Mirrors source tables as tables of a lakehouse. Subclasses say which, and where a source table's mirror lies."""
+
+    guarantee: ClassVar[Literal["exactly-once", "at-least-once"]] = "exactly-once"
+    takes: ClassVar[Literal["messages", "changes"]] = "changes"
+    shared_options: ClassVar[tuple[Option, ...]] = (
+        POSITION_COLUMN,
+        TAKEOVER,
+        MISSING_ROW,
+        SEQUENCE_BY,
+        SCHEMA_CHANGE_BEHAVIOR,
+        RENAMED_COLUMNS,
+        *AUTO_CDC,
+        MAX_PARALLEL_TABLES,
+    )
+    looks_with_spark: ClassVar[bool] = True
+    fault_point: ClassVar[str]
+
+    def __init__(self, options: Options) -> None:
+        super().__init__(options)
+        refuse_contradictions(options)
+
+    @abstractmethod
+    def target(self, session: SparkSession, id: TableId) -> LakeTable:
+        """The mirror of a source table, in a session of its own."""
+
+    @abstractmethod
+    def place(self, id: TableId) -> str:
+        """Where the mirror of a source table lies, as messages name it; asks nobody."""
+
+    @abstractmethod
+    def new_table_properties(self) -> dict[str, str]:
+        """Properties of tables that are created."""
+
+    def write(self, rows: DataFrame, batch: BatchId) -> None:
+        """Bring the mirrors of all tables in the batch up to its end: tables side by side, each in its own commit.
+
+        When one table fails, others of the batch may be committed; a retry of the batch finds them done and does the
+        rest.
+
+        Raises:
+            SinkError: a target belongs to another pipeline or checkpoint, or can't be written.
+            SchemaError: a target can't carry the structure or a change; nothing of the batch is in that table.
+        """
+        spark = rows.sparkSession
+        rows = self.sequenced(rows)
+        tables = [written(self.settings, table) for table in survey(rows, given_steps(self.settings))]
+        # Every target is looked at before the first is touched.
+        workers = self.settings["max_parallel_tables"] if can_clone(spark) else 1
+        targets = [(table, self.target(session_for(spark, table.size), table.id)) for table in tables]
+        _refuse_shared(target for _, target in targets)
+        works = side_by_side(spark, targets, lambda found: self._look(*found, batch), workers=workers)
+        looked = [(found, work) for found, work in zip(targets, works, strict=True) if work is not None]
+        with parted(rows, tables) as rows_of:
+            side_by_side(
+                spark, looked, lambda found: self._bring_to_end(rows_of(found[0][0]), *found, batch), workers=workers
+            )
+
+    @property
+    def keeps_tables(self) -> bool:
+        """Whether it keeps more than a log of changes."""
+        return bool(self.settings["stored_as_scd_type"] != "append")
+
+    def sequenced(self, rows: DataFrame, epochs: Mapping[str, str] | None = None) -> DataFrame:
+        """The rows with positions that say their sequence (`headrace.apply.sequence`); a change log keeps all as is."""
+        if self.settings["stored_as_scd_type"] == "append":
+            return rows
+        return sequenced(rows, self.settings["sequence_by"], epochs)
+
+    def preview(self, schema: TableSchema, batch: BatchId, spark: SparkSession | None) -> TargetPreview:
+        """Whether the mirror is there, and how its structure would change."""
+        if spark is None:
+            return TargetPreview(self.place(schema.id))
+        table = written(self.settings, TableBatch(schema.id, schema, {}, steps=given_steps(self.settings)(schema.id)))
+        work = self._look(table, self.target(session_for(spark, 0), schema.id), batch)
+        assert work is not None
+        return TargetPreview(work.target.place, work.plan.exists, changes_told(work.plan.evolution))
+
+    def now(self, spark: SparkSession, schema: TableSchema) -> DataFrame | None:
+        """The rows of a source table's mirror that are true now, without our columns; None where there is no mirror.
+
+        Of a change log that are the rows that its changes leave, laid over one another in order.
+
+        Raises:
+            SchemaError: a change log of a table without a key does not have whole rows.
+        """
+        stored_as = self.settings["stored_as_scd_type"]
+        target = self.target(session_for(spark, lake_merge.SMALL + 1), schema.id)
+        if not target.exists:
+            return None
+        rows = target.read()
+        if stored_as == "append":
+            return rows_left(rows, schema, self.settings["position_column"])
+        rows = rows.where(f"{lake_history.END} is null") if stored_as == "2" else rows
+        return rows.drop(*(column.name for column in self._own_columns(stored_as)))
+
+    def _look(self, table: TableBatch, target: LakeTable, batch: BatchId) -> _Work | None:
+        stored_as = self.settings["stored_as_scd_type"]
+        if table.key_untold:
+            with explained(table.id.full_path, target):
+                if target.exists:
+                    table = table.keyed_by(target.kept_key())
+                elif stored_as != "append":
+                    # There is nothing to empty. The table is made when a row says what its key is.
+                    return None
+        schema = table.schema
+        if not schema.columns:
+            return self._look_at_names(table, target, batch)
+        if stored_as == "2" and not schema.key:
+            raise SchemaError(
+                f"Table {schema.id} has no key, so it can't have a history.",
+                remedy="Add a key, or store it as a change log (stored_as_scd_type: append).",
+            )
+        # A truncate is a row of a change log too, and has no key.
+        never_null = {c.name for c in schema.key_columns if not c.nullable and stored_as != "append"}
+        shape = Shape(
+            source=schema.id.full_path,
+            columns=tuple(
+                TargetColumn(c.name, c.logical.spark_type, c.comment, c.name not in never_null) for c in schema.columns
+            ),
+            key=schema.key,
+            own=self._own_columns(stored_as),
+            comment=schema.comment,
+            stored_as=stored_as,
+        )
+        with explained(table.id.full_path, target):
+            plan = target.plan(
+                shape,
+                batch,
+                takeover=self.settings["takeover"],
+                behavior=self.settings["schema_change_behavior"],
+                rows=bool(table.size),
+                first_read=table.initial,
+                first_read_ends=table.snapshot_ended,
+                append_only=stored_as == "append"
+                or (not schema.key and table.inserts_only and table.read_again_from is None),
+                steps=table.steps,
+            )
+        left_out = plan.evolution.left_out
+        return _Work(table.selecting(lambda name: name not in left_out), target, plan)
+
+    def _look_at_names(self, table: TableBatch, target: LakeTable, batch: BatchId) -> _Work | None:
+        """What is to be done where statements say new names, and neither a structure nor rows came with them."""
+        if self.settings["schema_change_behavior"] not in RENAMING or not target.exists:
+            return None
+        stored_as = self.settings["stored_as_scd_type"]
+        with explained(table.id.full_path, target):
+            plan = target.plan_names(
+                table.id.full_path,
+                table.steps,
+                batch.owner,
+                own=frozenset(column.name for column in self._own_columns(stored_as)),
+                stored_as=stored_as,
+                takeover=self.settings["takeover"],
+            )
+        return None if plan is None else _Work(table, target, plan)
+
+    def _bring_to_end(self, rows: DataFrame, found: tuple[TableBatch, LakeTable], work: _Work, batch: BatchId) -> None:
+        """Bring a table up to the batch; look again where somebody else (who compacts it, say) was faster."""
+        for _ in range(_ATTEMPTS - 1):
+            try:
+                self._bring(rows, work, batch)
+                return
+            except TargetMoved:
+                again = self._look(*found, batch)
+                if again is None:
+                    return
+                work = again
+        self._bring(rows, work, batch)
+
+    def _bring(self, rows: DataFrame, work: _Work, batch: BatchId) -> None:
+        table, target = work.table, work.target
+        with explained(table.id.full_path, target):
+            if work.plan.done:
+                return
+            follows = self.settings["schema_change_behavior"] not in KEEPING
+            if self.settings["stored_as_scd_type"] == "2" and work.plan.exists and follows:
+                final = [column.name for column in table.schema.columns] or None
+                lake_history.rename_unseen(target, table.steps, table.id.full_path, final)
+            target.prepare(work.plan, properties=self.new_table_properties())
+            vanished = work.plan.exists and table.read_again_from is not None
+            if not table.size and (not vanished or self.settings["stored_as_scd_type"] == "append"):
+                return
+            values = lake_merge.Values(
+                columns=tuple(column.name for column in table.schema.columns),
+                key=table.schema.key,
+                nullable=frozenset(column.name for column in table.schema.columns if column.nullable),
+                position=self.settings["position_column"],
+                casts=work.plan.evolution.casts or {},
+                insert_partial=self.settings["missing_row"] == "insert",
+            )
+            faultpoints.reach(f"{self.fault_point}.before_commit")
+            with self._carried(under_new_names(rows, table), work) as whole:
+                self._commit(whole, work, values, batch)
+            faultpoints.reach(f"{self.fault_point}.after_commit")
+
+    @contextmanager
+    def _carried(self, rows: DataFrame, work: _Work) -> Iterator[DataFrame]:
+        """The rows, in which key changes carry what the target's row of the old key has."""
+        table, target, stored_as = work.table, work.target, self.settings["stored_as_scd_type"]
+        if stored_as == "append" or not (table.key_changed and table.partial):
+            yield rows
+            return
+        there = target.read()
+        have = {name.lower() for name in there.columns}
+        fields = ", ".join(
+            f"cast({quote(c.name)} as {c.logical.spark_type}) as {quote(c.name)}"
+            for c in table.schema.columns
+            if c.name.lower() in have
+        )
+        position = quote(self.settings["position_column"])
+        since, until, lasting = position, "null", table.emptying
+        if stored_as == "2":
+            since, until = f"{lake_history.START}.position", f"{lake_history.END}.position"
+            # What was there before a truncate has versions too.
+            lasting = replace(table, truncate_at=None)
+        standing = there.selectExpr(
+            f"struct({fields}) as row", f"{since} as since", f"cast({until} as string) as until"
+        )
+        with (
+            lake_merge.seen_by(target, standing) as seen,
+            carried(rows, lasting, lambda _: rows.sparkSession.table(seen)) as whole,
+        ):
+            yield whole
+
+    def _commit(self, rows: DataFrame, work: _Work, values: lake_merge.Values, batch: BatchId) -> None:
+        table, target = work.table, work.target
+        source, ignore_nulls = table.id.full_path, self.settings["ignore_null_updates"]
+        stored_as = self.settings["stored_as_scd_type"]
+        if stored_as == "append":
+            log = change_log(rows, table, self.settings["position_column"])
+            lake_history.append_changes(target, log, tuple(log.columns), source, batch)
+        elif stored_as == "2":
+            versions = lake_history.History(
+                events=history.change_events(rows, table, ignore_nulls=ignore_nulls),
+                truncates=None if table.truncate_at is None else history.truncates(rows, table),
+                values=values,
+                columns=tuple(TargetColumn(c.name, c.logical.spark_type) for c in table.schema.columns),
+                tracked=tracked(self.settings, table),
+                source=source,
+                read_again_from=table.read_again_from,
+            )
+            if work.plan.append:
+                lake_history.append_first(target, versions, batch)
+            else:
+                lake_history.bring(target, versions, batch, self.new_table_properties())
+        else:
+            if work.plan.append:
+                commit = lake_merge.append(rows, table, target, values)
+            elif table.schema.key:
+                commit = lake_merge.merge(rows, table.emptying, target, values, ignore_nulls=ignore_nulls)
+            else:
+                commit = lake_merge.merge_keyless(rows, table.emptying, target, values)
+            target.commit(batch, source, commit)
+
+    def _own_columns(self, stored_as: str) -> tuple[TargetColumn, ...]:
+        position = TargetColumn(
+            self.settings["position_column"], "string", "Headrace: position of the row's last change"
+        )
+        if stored_as == "2":
+            return lake_history.columns("struct<position:string,event_time:timestamp>")
+        return (position, *LOG_COLUMNS) if stored_as == "append" else (position,)
+
+
+def session_for(spark: SparkSession, size: int) -> SparkSession:
+    """A session for the work on one table: the same cached data, but settings of its own.
+
+    Where there is nothing to clone (Spark Connect) it is the session itself; the caller then writes one table after
+    another.
+    """
+    if not can_clone(spark):
+        return spark
+    own = type(spark)(spark.sparkContext, spark._jsparkSession.cloneSession())
+    cores = spark.sparkContext.defaultParallelism
+    # The log of a small table would be spread over 50 tasks otherwise, which takes longer than a small batch itself.
+    if own.conf.get(_STATE_PARTITIONS, None) is None:
+        own.conf.set(_STATE_PARTITIONS, str(max(2, min(50, cores))))
+    # Spark's default, INT96, holds nanoseconds: readers can't read the years 0001 and 9999 out of it.
+    if own.conf.get(_TIMESTAMPS, None) is None:
+        own.conf.set(_TIMESTAMPS, "TIMESTAMP_MICROS")
+    # The target is far larger than the batch, so it must not be sorted to be joined with it.
+    for name, value in _HASH_JOINS.items():
+        if own.conf.get(name, None) is None:
+            own.conf.set(name, value)
+    if size <= lake_merge.SMALL and cores < int(own.conf.get("spark.sql.shuffle.partitions") or 200):
+        own.conf.set("spark.sql.shuffle.partitions", str(cores))
+    return own
+
+
+def can_clone(spark: SparkSession) -> bool:
+    """Whether commits can have sessions of their own, and so run side by side."""
+    return hasattr(spark, "_jsparkSession")
+
+
+@contextmanager
+def explained(source: str, target: LakeTable) -> Iterator[None]:
+    """Spark's failures as ours: what went wrong with which table, without any value of a cell."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except (PySparkException, Py4JError) as failure:
+        text = str(failure)
+        if Mark.ROW_MISSING in text:
+            raise SchemaError(
+                f"An update of table {source} does not carry all columns, "
+                f"and the {target.label} has no row of its key.",
+                remedy="Take a new snapshot of the table, or set the sink's option 'missing_row' to 'insert'.",
+            ) from failure
+        if Mark.NO_ORDER in text:
+            raise no_order(source, target.label) from failure
+        if Mark.SEQUENCE_MISSING in text:
+            raise SchemaError(
+                f"A change for the {target.label} has no place in the order: its sequence is null.",
+                remedy="Leave such rows out, or order by an expression that is never null.",
+            ) from failure
+        if any(kind in text for kind in WRONG_VALUE):
+            raise SchemaError(
+                f"A value of table {source} does not fit its column's type in the {target.label}.",
+                remedy="Compare the source's column types with the table's; --debug shows Spark's own message.",
+            ) from failure
+        condition = failure.getCondition() if isinstance(failure, PySparkException) else None
+        raise SinkError(
+            f"The {target.label} can't be written ({condition or type(failure).__name__}).",
+            remedy="--debug shows Spark's own message. The batch can be repeated.",
+        ) from failure
+
+
+def _refuse_shared(targets: Iterator[LakeTable] | Sequence[LakeTable]) -> None:
+    # Without regard to case, because not every file system has it.
+    for place, n in Counter(target.place.lower() for target in targets).items():
+        if n > 1:
+            raise SinkError(
+                f"{n} tables of the batch would share the target {place}.",
+                remedy="Give each source database a sink of its own, with targets of its own.",
+            )

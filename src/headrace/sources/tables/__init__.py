@@ -1,0 +1,1 @@
+"""The rules of captured tables: keys, columns, masks, and tables that went away."""

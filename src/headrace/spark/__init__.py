@@ -1,0 +1,1 @@
+"""Spark on this machine: Java, jars, sessions and Python workers."""

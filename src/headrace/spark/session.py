@@ -1,0 +1,175 @@
+"""A Spark session on this machine, for the command line, the demo and tests.
+
+On a cluster the platform makes the session, and nothing here is used.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from importlib.resources import as_file, files
+from typing import TYPE_CHECKING
+
+from headrace.errors import OptionError
+from headrace.spark.jars import DELTA, KAFKA, maven_jars
+from headrace.spark.java import spark_environment
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["DELTA", "KAFKA", "spark_session"]
+
+# Measured on 2 cores: the first batch of the demo took 11 seconds in place of 32. One compiler tier needs the code
+# cache
+# that both have together otherwise.
+_QUICK_START = ("-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m", "-XX:+UseParallelGC")
+# A length in broken Avro bytes would make Java allocate up to 2 GB before it looks whether so much is there.
+_AVRO_LIMITS = tuple(
+    f"-Dorg.apache.avro.limits.{what}.maxLength={most}"
+    for what, most in (("string", 1 << 26), ("bytes", 1 << 26), ("collectionItems", 1 << 22))
+)
+_DELTA_EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
+_DELTA_CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
+_ICEBERG_EXTENSION = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
+
+
+def spark_session(
+    app_name: str,
+    *,
+    jars: Sequence[str] = (),
+    conf: Mapping[str, str] | None = None,
+    master: str = "local[*]",
+    short_lived: bool = False,
+) -> SparkSession:
+    """Start Spark in this process, or take the session that runs already.
+
+    The session has Java from `headrace.spark.java`, this Python in its workers, the time zone UTC, no web page and a console
+    that shows errors only. With a local master nothing listens on any address but 127.0.0.1.
+    A running session is taken when it has the jars; `conf` is then applied as far as it can change at run time.
+
+    Args:
+        app_name: the name that Spark shows.
+        jars: Maven coordinates, such as `KAFKA` and `DELTA`; asking for Delta also sets its extension and catalog,
+            asking for Iceberg its extension.
+        conf: Spark settings, which win over ours (`spark.driver.memory` is 4g otherwise).
+        master: where to run.
+        short_lived: for minutes, not days: the JVM compiles less and is warm sooner, but slower in the long run.
+
+    Raises:
+        ConnectError: there is no Java that suits Spark, or a jar can't be downloaded.
+        OptionError: the running session was started without one of the jars.
+    """
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    given = dict(conf or {})
+    if SparkContext._active_spark_context is not None:
+        return _reused(SparkSession.builder.getOrCreate(), jars, given)
+
+    settings = _settings(jars, given, master)
+    if short_lived:
+        _put_first(settings, "spark.driver.extraJavaOptions", list(_QUICK_START), " ")
+    builder = SparkSession.builder.appName(app_name).master(master)
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    with spark_environment():
+        return builder.getOrCreate()
+
+
+def _settings(jars: Sequence[str], given: Mapping[str, str], master: str) -> dict[str, str]:
+    """Our settings with the given ones over them; lists (jars, extensions, Java options) are joined."""
+    settings = {
+        "spark.driver.memory": "4g",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": str(2 * _cores(master)),
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        # Rows go to Python workers in batches by number; these are bounded by bytes too, because values may be large.
+        "spark.sql.execution.arrow.maxBytesPerBatch": "64m",
+        # Java compiles no method beyond 8000 bytes of code. Spark's own limit lets the code of a whole stage grow to
+        # eight times that, which then is interpreted for ever: writing Canal's JSON took twice as long.
+        "spark.sql.codegen.hugeMethodLimit": "8000",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }
+    if master.startswith("local"):
+        settings["spark.driver.host"] = "127.0.0.1"
+        settings["spark.driver.bindAddress"] = "127.0.0.1"
+        settings["spark.python.daemon.module"] = "headrace.spark.daemon"
+        # Spark's own choice asks for the status of local files by a process each: 70 ms of every batch.
+        settings["spark.sql.streaming.checkpointFileManagerClass"] = _checkpoint_files()
+    if _asks_for_delta(jars):
+        settings["spark.sql.catalog.spark_catalog"] = _DELTA_CATALOG
+        # Delta spreads its log over 50 tasks otherwise, which takes longer than all other work on a small machine.
+        settings["spark.databricks.delta.snapshotPartitions"] = "2"
+    settings.update(given)
+
+    # The package is installed as files, so the path outlives the block.
+    with as_file(files("headrace.pipeline").joinpath("log4j2.properties")) as log_settings:
+        quiet = f'"-Dlog4j2.configurationFile={log_settings.as_uri()}"'
+    _put_first(settings, "spark.driver.extraJavaOptions", [quiet, *_AVRO_LIMITS], " ")
+    _put_first(settings, "spark.executor.extraJavaOptions", list(_AVRO_LIMITS), " ")
+    _put_first(settings, "spark.jars", [str(jar) for jar in maven_jars(jars)], ",")
+    extensions = [
+        *([_DELTA_EXTENSION] if _asks_for_delta(jars) else []),
+        *([_ICEBERG_EXTENSION] if _asks_for(jars, "iceberg-spark-runtime") else []),
+    ]
+    _put_first(settings, "spark.sql.extensions", extensions, ",")
+    return settings
+
+
+def _checkpoint_files() -> str:
+    """What writes checkpoints by Hadoop's older API, which refuses a file that is there as the newer one does."""
+    import pyspark
+
+    package = "streaming" if pyspark.__version__.startswith("4.0.") else "streaming.checkpointing"
+    return f"org.apache.spark.sql.execution.{package}.FileSystemBasedCheckpointFileManager"
+
+
+def _put_first(settings: dict[str, str], name: str, values: list[str], separator: str) -> None:
+    given = settings.get(name, "")
+    missing = [value for value in values if value not in given]
+    joined = separator.join([*missing, given] if given else missing)
+    if joined:
+        settings[name] = joined
+
+
+def _asks_for_delta(jars: Sequence[str]) -> bool:
+    return _asks_for(jars, "delta-spark")
+
+
+def _asks_for(jars: Sequence[str], artifact: str) -> bool:
+    return any(_artifact(coordinate).startswith(artifact) for coordinate in jars)
+
+
+def _artifact(coordinate: str) -> str:
+    """`delta-spark_2.13` of `io.delta:delta-spark_2.13:4.0.0`."""
+    parts = coordinate.split(":")
+    if len(parts) != 3:
+        raise OptionError(
+            f"{coordinate!r} is no Maven coordinate.", remedy="Write it as group:artifact:version, separated by colons."
+        )
+    return parts[1]
+
+
+def _cores(master: str) -> int:
+    """The cores that a local master uses; for others those of this machine, as a first guess."""
+    match = re.fullmatch(r"local(?:\[(\d+|\*)(?:,\d+)?\])?", master)
+    if match and match.group(1) != "*":
+        return int(match.group(1) or 1)
+    return os.cpu_count() or 1
+
+
+def _reused(session: SparkSession, jars: Sequence[str], conf: Mapping[str, str]) -> SparkSession:
+    running = session.sparkContext.getConf()
+    loaded = f"{running.get('spark.jars', '')},{running.get('spark.jars.packages', '')}"
+    missing = [coordinate for coordinate in jars if _artifact(coordinate) not in loaded]
+    if missing:
+        raise OptionError(
+            f"The Spark session that runs already was started without {', '.join(missing)}.",
+            remedy="Stop it first (spark.stop()), or start it with these coordinates in spark.jars.packages.",
+        )
+    for name, value in conf.items():
+        if session.conf.isModifiable(name):
+            session.conf.set(name, value)
+    return session
