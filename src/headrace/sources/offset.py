@@ -101,7 +101,8 @@ class Offset:
         heartbeat: when the last heartbeat was planned; null without heartbeats.
         gaps: changes that the batch that ends here does not have, because they were lost: for each table the commits
             after which and before which. Only where the user said that losing is better than stopping.
-        ad_hoc: the ad-hoc snapshots that were asked for, in the words of `headrace.sources.snapshots.ad_hoc` (JSON values).
+        ad_hoc: the ad-hoc snapshots that were asked for, in the words of
+            `headrace.sources.snapshots.ad_hoc` (JSON values).
         uncaptured: tables that were captured, that the options still mean, and that are not captured now; each with the
             commit up to which its changes are delivered.
         log: what a source that reads the database's own log has to know of it besides `commit`, in the source's words

@@ -44,8 +44,8 @@ def spark_session(
 ) -> SparkSession:
     """Start Spark in this process, or take the session that runs already.
 
-    The session has Java from `headrace.spark.java`, this Python in its workers, the time zone UTC, no web page and a console
-    that shows errors only. With a local master nothing listens on any address but 127.0.0.1.
+    The session has Java from `headrace.spark.java`, this Python in its workers, the time zone UTC, no web page and a
+    console that shows errors only. With a local master nothing listens on any address but 127.0.0.1.
     A running session is taken when it has the jars; `conf` is then applied as far as it can change at run time.
 
     Args:

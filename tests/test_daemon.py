@@ -41,7 +41,7 @@ def test_archives_are_left_where_pyspark_is_installed() -> None:
 
 def test_archives_stay_where_there_is_no_other_pyspark() -> None:
     program = (
-        "import sys; from headrace import python_daemon as d; d._found_in = lambda folders: None;"
+        "import sys; from headrace.spark import daemon as d; d._found_in = lambda folders: None;"
         "d.leave_archives(); print(any('pyspark.zip' in p for p in sys.path))"
     )
     assert found(program) == "True"

@@ -1,0 +1,36 @@
+"""Names of modules that users wrote down and that moved: each works on, and says where it is now."""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+
+import pytest
+from tests.waiting import PATIENCE
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "name"),
+    [
+        ("headrace.jars", "headrace.spark.jars", "DELTA"),
+        ("headrace.pipeline.session", "headrace.spark.session", "spark_session"),
+    ],
+)
+def test_a_module_that_moved_can_be_imported_by_its_former_name_and_warns(before: str, now: str, name: str) -> None:
+    sys.modules.pop(before, None)
+    with pytest.warns(FutureWarning, match=now):
+        found = importlib.import_module(before)
+    assert getattr(found, name) is getattr(importlib.import_module(now), name)
+
+
+def test_the_daemon_of_python_workers_runs_by_its_former_name_and_warns() -> None:
+    # With nothing on its stdin the daemon says its port and ends.
+    done = subprocess.run(
+        [sys.executable, "-m", "headrace.python_daemon", "pyspark.worker"],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=PATIENCE,
+    )
+    assert b"headrace.python_daemon is now headrace.spark.daemon" in done.stderr
+    assert len(done.stdout) >= 4
