@@ -465,7 +465,7 @@ def session() -> SparkSession:
 
 
 def main() -> None:
-    from headrace.testing.schema_registry import SchemaRegistryServer
+    from headrace_emulators.schema_registry.server import SchemaRegistryServer
 
     names = [contest.format for contest in CONTESTS]
     parser = argparse.ArgumentParser(description=__doc__)

@@ -31,8 +31,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import headrace
-from headrace.emulators.sqlserver import EmulatedServer
 from headrace.spark.session import spark_session
+from headrace_emulators.sqlserver import EmulatedServer
 
 TABLE = """
 CREATE TABLE dbo.orders (

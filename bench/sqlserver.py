@@ -23,12 +23,12 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession, functions
 
 import headrace
-from headrace.emulators.sqlserver import EmulatedServer
 from headrace.sources.base import Limit
 from headrace.sources.databases import Offsets
 from headrace.sources.offset import Offset
 from headrace.sources.reader import source_named
 from headrace.spark.session import spark_session
+from headrace_emulators.sqlserver import EmulatedServer
 
 TABLE = """
 CREATE TABLE dbo.orders (

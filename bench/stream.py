@@ -98,8 +98,8 @@ def aside(work: Callable[..., None], *arguments: object) -> None:
 
 def filled(folder: Path, kinds: list[str], format: str, transactions: int) -> None:
     """The shop with a pipeline of each kind, whose checkpoints stand at the snapshot, and then its traffic."""
-    from headrace.emulators.sqlserver import EmulatedServer
-    from headrace.emulators.sqlserver.shop import Shop
+    from headrace_emulators.sqlserver import EmulatedServer
+    from headrace_emulators.sqlserver.shop import Shop
 
     shop = Shop.create(EmulatedServer(folder / "server"))
     for kind in kinds:

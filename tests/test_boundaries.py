@@ -68,6 +68,6 @@ def test_drivers_are_imported_only_where_they_are_used() -> None:
         "pymysql",
     )  # fmt: skip
     for driver in drivers:
-        assert importers(driver, at_module_level=True) <= importers(driver, under="headrace/emulators") | importers(
+        assert importers(driver, at_module_level=True) <= importers(driver, under="headrace_emulators") | importers(
             driver, under="headrace/testing"
         ), driver

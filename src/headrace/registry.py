@@ -42,12 +42,12 @@ _BUILT_IN: Mapping[str, Mapping[str, str]] = {
     },
     # Drivers open a DB-API connection for a source: `connect(settings: Mapping[str, str])`.
     "driver": {
-        "db2-emulator": "headrace.emulators.db2.driver:connect",
+        "db2-emulator": "headrace_emulators.db2.driver:connect",
         "ibm-db": "headrace.sources.db2.driver:connect",
         "mssql-python": "headrace.sources.sqlserver.driver:connect",
         "oracledb": "headrace.sources.oracle.driver:connect",
-        "oracle-emulator": "headrace.emulators.oracle.driver:connect",
-        "emulator": "headrace.emulators.sqlserver.driver:connect",
+        "oracle-emulator": "headrace_emulators.oracle.driver:connect",
+        "emulator": "headrace_emulators.sqlserver.driver:connect",
     },
 }
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from headrace.cli.demo_folder import make_folder, write_pipelines
 from headrace.errors import OptionError
 from headrace.pipeline import load_pipeline
+from headrace_emulators.demo.folder import make_folder, write_pipelines
 
 
 def test_a_new_folder_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,8 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 from headrace.cli.app import app
-from headrace.emulators.sqlserver import EmulatedServer
 from headrace.sources.signal_files import present_files, read_file
+from headrace_emulators.sqlserver import EmulatedServer
 
 ENABLE = "EXEC sys.sp_cdc_enable_table @source_schema = N'dbo', @source_name = N'{}', @role_name = NULL"
 TABLES = {"a": "id int not null primary key, n int", "bb": "id int not null primary key, n int", "keyless": "n int"}

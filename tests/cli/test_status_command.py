@@ -19,12 +19,12 @@ from tests.waiting import PATIENCE
 from typer.testing import CliRunner
 
 from headrace.cli.app import app
-from headrace.emulators.sqlserver import EmulatedServer
 from headrace.pipeline.checkpoint import LOCK, owned
 from headrace.sources.base import Limit
 from headrace.sources.databases import Offsets
 from headrace.sources.offset import Offset
 from headrace.sources.reader import source_named
+from headrace_emulators.sqlserver import EmulatedServer
 
 
 class Shop:

@@ -29,7 +29,7 @@ class KeptSqlServer(SqlServerDatabase):
     """SQL Server as it was left."""
 
     def __init__(self, folder: Path) -> None:
-        from headrace.emulators.sqlserver import EmulatedServer
+        from headrace_emulators.sqlserver import EmulatedServer
 
         self.emulated = EmulatedServer(folder).database("shop")
 
@@ -38,7 +38,7 @@ class KeptDb2(Db2Database):
     """Db2 as it was left."""
 
     def __init__(self, folder: Path) -> None:
-        from headrace.emulators.db2 import EmulatedDb2
+        from headrace_emulators.db2 import EmulatedDb2
 
         self.emulated = EmulatedDb2(folder).database("shop")
 

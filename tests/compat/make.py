@@ -145,7 +145,7 @@ def _own(options: Row, database: CapturedDatabase) -> Row:
 
 
 def _two_databases(database: Any) -> Iterator[Row]:
-    from headrace.emulators.sqlserver import EmulatedServer
+    from headrace_emulators.sqlserver import EmulatedServer
 
     second = EmulatedServer(database.emulated.path.parent).create_database("second")
     second.execute(f"CREATE TABLE dbo.plain ({_PLAIN})")
@@ -218,8 +218,8 @@ def _shop(spark: Any, folder: Path) -> None:
 def _topic(spark: Any, folder: Path) -> None:
     from confluent_kafka import Producer
 
-    from headrace.emulators.kafka_broker import KafkaBroker
     from headrace.pipeline import load_pipeline
+    from headrace_emulators.kafka.broker import KafkaBroker
 
     with tempfile.TemporaryDirectory() as place, KafkaBroker(place) as broker:
         producer = Producer({"bootstrap.servers": broker.bootstrap})

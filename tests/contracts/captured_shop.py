@@ -196,7 +196,7 @@ class SqlServerDatabase(CapturedDatabase):
     source, schema = "sqlserver", "dbo"
 
     def __init__(self, folder: Any) -> None:
-        from headrace.emulators.sqlserver import EmulatedServer
+        from headrace_emulators.sqlserver import EmulatedServer
 
         self.emulated = EmulatedServer(folder).create_database("shop")
 
@@ -237,7 +237,7 @@ class Db2Database(CapturedDatabase):
     source, schema, capitals = "db2", "SHOP", True
 
     def __init__(self, folder: Any, **settings: Any) -> None:
-        from headrace.emulators.db2 import EmulatedDb2
+        from headrace_emulators.db2 import EmulatedDb2
 
         self.emulated = EmulatedDb2(folder).create_database("shop", **settings)
 
@@ -287,7 +287,7 @@ class OracleDatabase(CapturedDatabase):
     )  # fmt: skip
 
     def __init__(self, folder: Any) -> None:
-        from headrace.emulators.oracle import EmulatedOracle
+        from headrace_emulators.oracle import EmulatedOracle
 
         self.emulated = EmulatedOracle(folder)
         self._folder = folder

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 from captured_shop import Run
 
-from headrace.emulators.db2 import EmulatedDb2
 from headrace.formats.convert import encode
 from headrace.sources.base import Limit
+from headrace_emulators.db2 import EmulatedDb2
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "debezium_json" / "db2_2.3.jsonl"
 EVENTS = {case["case"]: case["event"] for case in map(json.loads, GOLDEN.read_text(encoding="utf-8").splitlines())}

@@ -126,7 +126,7 @@ def test_a_table_that_is_gone_keeps_its_patterns_from_stopping_the_others(databa
 
 
 def test_with_several_databases_a_pattern_needs_a_table_in_one_of_them(tmp_path):
-    from headrace.emulators.sqlserver import EmulatedServer
+    from headrace_emulators.sqlserver import EmulatedServer
 
     server = EmulatedServer(tmp_path)
     for name, table in (("shop", "t"), ("store", "u")):

@@ -13,7 +13,7 @@ sys.path.append(str(Path(__file__).parent))
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory) -> Iterator[str]:
-    from headrace.emulators.kafka_broker import KafkaBroker
+    from headrace_emulators.kafka.broker import KafkaBroker
 
     with KafkaBroker(tmp_path_factory.mktemp("broker")) as running:
         yield running.bootstrap

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from headrace import registry
-from headrace.emulators.sqlserver import driver as emulator
+from headrace_emulators.sqlserver import driver as emulator
 
 
 class DriverError(Exception):

@@ -11,8 +11,8 @@ import random
 import pytest
 from harness import PipelineUnderTest, check_topic, read_topics, until
 
-from headrace.cli.workload import Workload
-from headrace.emulators.comparison import compare
+from headrace_emulators.demo.comparison import compare
+from headrace_emulators.demo.workload import Workload
 
 pytestmark = pytest.mark.jvm
 

@@ -10,8 +10,8 @@ from collections import defaultdict
 import pytest
 from harness import PipelineUnderTest, until
 
-from headrace.cli.workload import Workload
-from headrace.emulators.comparison import compare
+from headrace_emulators.demo.comparison import compare
+from headrace_emulators.demo.workload import Workload
 
 pytestmark = pytest.mark.jvm
 

@@ -17,9 +17,9 @@ import pytest
 from harness import PipelineUnderTest, until
 from tests.sinks.databases import KINDS, fresh_database, serving
 
-from headrace.cli.workload import Workload
-from headrace.emulators.comparison import compare
 from headrace.sinks.jdbc.dialect import TableName
+from headrace_emulators.demo.comparison import compare
+from headrace_emulators.demo.workload import Workload
 
 _WITH_ZONE = {"seen"}
 """The shop's columns of type datetimeoffset."""

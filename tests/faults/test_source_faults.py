@@ -15,9 +15,9 @@ import pytest
 from tests.sources.sqlserver.test_source import NOW, Run, create
 
 import headrace
-from headrace.emulators.sqlserver import EmulatedServer
 from headrace.formats.convert import encode
 from headrace.sources.base import Limit
+from headrace_emulators.sqlserver import EmulatedServer
 
 
 @pytest.fixture

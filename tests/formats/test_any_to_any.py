@@ -269,7 +269,7 @@ class Way:
 
 @pytest.fixture(scope="module")
 def way() -> Iterator[Way]:
-    from headrace.testing.schema_registry import SchemaRegistryServer
+    from headrace_emulators.schema_registry.server import SchemaRegistryServer
 
     # Each source has other types for the same table.
     with SchemaRegistryServer(level="NONE") as server:
@@ -295,7 +295,7 @@ def through_kafka(
     spark: SparkSession, way: Way, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[dict[str, DataFrame]]:
     """The changes in every format, sent through a broker, as decoded change rows by format."""
-    from headrace.emulators.kafka_broker import KafkaBroker
+    from headrace_emulators.kafka.broker import KafkaBroker
 
     changes = changes_frame(spark).cache()
     with KafkaBroker(tmp_path_factory.mktemp("broker")) as broker:

@@ -29,8 +29,8 @@ from headrace.changes import Column, LogicalType, TableId, TableSchema
 from headrace.formats.codec import KAFKA, MESSAGES, ArrowFormat, Codec, Facts, Tallied, run_codec, with_lists
 from headrace.formats.convert import format_named
 from headrace.formats.kernels import compile_all
-from headrace.testing.schema_registry import SchemaRegistryServer
 from headrace.wire.compiled import CACHE_VARIABLE
+from headrace_emulators.schema_registry.server import SchemaRegistryServer
 
 FORMATS = [
     "canal_json", "dts_avro", "maxwell_json", "ogg_json", "shareplex_json", "debezium_json", "debezium_avro",

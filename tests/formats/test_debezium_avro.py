@@ -30,7 +30,7 @@ from headrace.formats.messages import KAFKA_COLUMNS
 from headrace.formats.registry.client import registry_given
 from headrace.formats.registry.connect_avro import avro_text, writer_schema
 from headrace.spark.local_rows import local_rows
-from headrace.testing.schema_registry import SchemaRegistryServer
+from headrace_emulators.schema_registry.server import SchemaRegistryServer
 
 DDL = ", ".join(f"{name} {kind}" for name, kind in KAFKA_COLUMNS.items())
 REGISTRY = registry_of("debezium_avro")

@@ -170,7 +170,7 @@ def named(change: dict[str, Any]) -> dict[str, Any]:
 @settings(max_examples=5, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
 @given(POOLS)
 def test_decode_of_encode_is_identity_for_every_type(drawn: Any) -> None:
-    from headrace.testing.schema_registry import SchemaRegistryServer
+    from headrace_emulators.schema_registry.server import SchemaRegistryServer
 
     # In Avro no field can be left out, and a full load has no mask.
     changes = changes_of(drawn, whole_reads=True)
@@ -187,7 +187,7 @@ def test_decode_of_encode_is_identity_for_every_type(drawn: Any) -> None:
 
 
 def test_spark_registers_schemas_and_reads_them_back(spark: SparkSession) -> None:
-    from headrace.testing.schema_registry import SchemaRegistryServer
+    from headrace_emulators.schema_registry.server import SchemaRegistryServer
 
     changes = changes_of(({c.name: ["1"] for c in TABLE.columns[1:]}, random.Random(1)))[:3]
     changes = [{**change, "before": change["before"] and {"id": "1"}, "changed": None} for change in changes]

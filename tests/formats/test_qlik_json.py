@@ -182,7 +182,7 @@ def test_options_that_do_not_fit_are_refused(tmp_path: Path) -> None:
 
 @pytest.mark.kafka
 def test_the_metadata_topic_is_read_when_decode_is_called(spark: SparkSession, tmp_path: Path) -> None:
-    from headrace.emulators.kafka_broker import KafkaBroker
+    from headrace_emulators.kafka.broker import KafkaBroker
 
     values = [data("INSERT", {"ID": "1", "NAME": "n", "V": "x"}, id=SCHEMA_ID)]
     with KafkaBroker(tmp_path) as broker:

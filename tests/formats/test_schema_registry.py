@@ -14,8 +14,8 @@ from confluent_kafka.schema_registry.error import SchemaRegistryError
 from headrace.errors import ConnectError, OptionError
 from headrace.formats.registry.client import REGISTRY_OPTIONS, Registry, SchemaRef, registry_given, registry_of
 from headrace.options import parse_options, redact
-from headrace.testing.avro_compatibility import problems
-from headrace.testing.schema_registry import SchemaRegistryServer
+from headrace_emulators.schema_registry.compatibility import problems
+from headrace_emulators.schema_registry.server import SchemaRegistryServer
 
 # Names of the client's own settings, so that a server that is down is found out at once.
 IMPATIENT = {"registry.max.retries": "0", "registry.timeout": "5"}

@@ -57,7 +57,7 @@ HELD = [
 
 @pytest.fixture(scope="module")
 def way() -> Iterator[Way]:
-    from headrace.testing.schema_registry import SchemaRegistryServer
+    from headrace_emulators.schema_registry.server import SchemaRegistryServer
 
     with SchemaRegistryServer(level="NONE") as server:
         yield Way(server.url)

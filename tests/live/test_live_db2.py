@@ -7,7 +7,7 @@ import pytest
 from captured_shop import data
 from tests.live.db2 import LiveDb2, settings_from
 
-from headrace.emulators.db2 import EmulatedDb2
+from headrace_emulators.db2 import EmulatedDb2
 
 
 def test_the_environment_names_the_database():

@@ -17,8 +17,8 @@ from tests.sources.sqlserver import test_structure_changes as structure_changes
 from tests.sources.sqlserver import test_transactions as transactions
 
 from headrace import registry
-from headrace.emulators.sqlserver import EmulatedServer, capture, connect
-from headrace.emulators.sqlserver.server import EmulatedDatabase
+from headrace_emulators.sqlserver import EmulatedServer, capture, connect
+from headrace_emulators.sqlserver.server import EmulatedDatabase
 
 MODULES = (source, modes, structure_changes, transactions, incremental)
 SETTINGS = {"driver": "mssql-python", "hostname": "db", "port": "1433", "user": "sa", "password": "p@ss/word"}

@@ -13,13 +13,13 @@ import pytest
 from tests.waiting import PATIENCE, until
 
 import headrace
-from headrace.emulators.ports import free_ports
-from headrace.emulators.sqlserver import EmulatedServer
 from headrace.observe.checkpoint import HadoopFolder
 from headrace.observe.completeness import completeness, offsets_of
 from headrace.observe.progress import Progress
 from headrace.pipeline import run
 from headrace.sources.health import CaptureState
+from headrace_emulators.engine.ports import free_ports
+from headrace_emulators.sqlserver import EmulatedServer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

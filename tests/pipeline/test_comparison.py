@@ -13,7 +13,7 @@ import deltalake
 import pyarrow as pa
 import pytest
 
-from headrace.emulators.comparison import OURS, compare, main
+from headrace_emulators.demo.comparison import OURS, compare, main
 
 SCHEMA = pa.schema(
     [

@@ -329,7 +329,7 @@ def test_the_dead_letter_sink_is_checked_first(tmp_path: Path) -> None:
 @pytest.mark.kafka
 @pytest.mark.slow
 def test_through_kafka_and_back(spark: SparkSession, tmp_path: Path) -> None:
-    from headrace.emulators.kafka_broker import KafkaBroker
+    from headrace_emulators.kafka.broker import KafkaBroker
 
     with KafkaBroker(tmp_path / "broker") as broker:
         servers = {"bootstrap.servers": broker.bootstrap}

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from headrace.emulators.sqlserver import EmulatedServer
-from headrace.emulators.sqlserver.shop import Shop
 from headrace.pipeline import batch, fusing, load_pipeline
 from headrace.pipeline.fusing import Fusing
 from headrace.pipeline.model import read_model
+from headrace_emulators.sqlserver import EmulatedServer
+from headrace_emulators.sqlserver.shop import Shop
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

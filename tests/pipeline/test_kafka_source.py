@@ -10,7 +10,6 @@ import pytest
 from headrace_standins import written
 from tests.waiting import PATIENCE, until
 
-from headrace.emulators.ports import free_ports
 from headrace.errors import ConnectError, DataLossError
 from headrace.pipeline import Pipeline, load_pipeline
 from headrace.pipeline.check import Level, Verdict, check_file
@@ -18,6 +17,7 @@ from headrace.pipeline.ending import TopicsEnding
 from headrace.pipeline.kafka_source import Held, KafkaTopics, reached
 from headrace.pipeline.topic_ids import TopicIds
 from headrace.spark.local_rows import local_rows
+from headrace_emulators.engine.ports import free_ports
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -140,7 +140,7 @@ def test_once_reads_to_the_end_and_goes_on_there(spark: SparkSession, tmp_path: 
     from confluent_kafka import TopicPartition
     from confluent_kafka.admin import AdminClient
 
-    from headrace.emulators.kafka_broker import KafkaBroker
+    from headrace_emulators.kafka.broker import KafkaBroker
 
     def send(*lines: tuple[str, str]) -> None:
         rows = local_rows(spark, lines, "topic string, value string")

@@ -36,7 +36,7 @@ def database(request: pytest.FixtureRequest) -> Iterator[Running]:
 
 @pytest.fixture(scope="module")
 def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    from headrace.emulators.kafka_broker import KafkaBroker
+    from headrace_emulators.kafka.broker import KafkaBroker
 
     with KafkaBroker(tmp_path_factory.mktemp("broker")) as broker:
         yield broker.bootstrap

@@ -9,7 +9,7 @@ from typing import Self
 
 from tests.real.programs import Server, program
 
-from headrace.emulators.ports import free_ports
+from headrace_emulators.engine.ports import free_ports
 
 _PACKAGE = "mariadb-server"
 _RAW = ("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob", "bit", "geometry", "point", "polygon")

@@ -12,7 +12,7 @@ from typing import Self
 
 from tests.real.programs import Server, program
 
-from headrace.emulators.ports import free_ports
+from headrace_emulators.engine.ports import free_ports
 
 _PACKAGE = "postgresql"
 _UNESCAPED = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}

@@ -29,7 +29,7 @@ from tests.real.told_tables import told_tables
 import headrace
 from headrace.changes import Column
 from headrace.testing.broker import KafkaBroker
-from headrace.testing.schema_registry import SchemaRegistryServer
+from headrace_emulators.schema_registry.server import SchemaRegistryServer
 
 pytestmark = pytest.mark.real
 

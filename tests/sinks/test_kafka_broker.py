@@ -37,7 +37,7 @@ KEYS = [
 
 @pytest.fixture(scope="module")
 def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    from headrace.emulators.kafka_broker import KafkaBroker
+    from headrace_emulators.kafka.broker import KafkaBroker
 
     broker = KafkaBroker(tmp_path_factory.mktemp("broker"))
     broker.start()

@@ -12,7 +12,6 @@ import pyarrow as pa
 import pytest
 from change_history import Batch, pos, table
 
-from headrace.emulators.ports import free_ports
 from headrace.errors import OptionError, SinkError
 from headrace.faultpoints import InjectedFault
 from headrace.formats.base import MESSAGE_DDL
@@ -24,6 +23,7 @@ from headrace.sinks.kafka.sink import KafkaSink, in_order
 from headrace.sinks.memory import MemorySink
 from headrace.spark.local_rows import local_rows
 from headrace.wire.lines import lines as written_lines
+from headrace_emulators.engine.ports import free_ports
 
 Message = tuple[str, int | None, bytes | None, bytes | None, Any, str]
 
@@ -216,7 +216,7 @@ def test_a_broker_that_does_not_answer_is_said_at_once() -> None:
 
 @pytest.fixture(scope="module")
 def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    from headrace.emulators.kafka_broker import KafkaBroker
+    from headrace_emulators.kafka.broker import KafkaBroker
 
     broker = KafkaBroker(tmp_path_factory.mktemp("broker"))
     broker.start()

@@ -104,7 +104,7 @@ def content(target: Any, schema: TableSchema) -> list[Any]:
 
 @pytest.fixture(scope="module")
 def way() -> Iterator[Way]:
-    from headrace.testing.schema_registry import SchemaRegistryServer
+    from headrace_emulators.schema_registry.server import SchemaRegistryServer
 
     with SchemaRegistryServer(level="NONE") as server:
         made = Way(server.url)

@@ -11,9 +11,9 @@ from tests.sources.oracle.runs import Run
 
 import headrace
 from headrace.changes.row import CHANGE_ROW_DDL
-from headrace.emulators.oracle import EmulatedOracle
 from headrace.formats.messages import KAFKA_COLUMNS
 from headrace.spark.local_rows import local_rows
+from headrace_emulators.oracle import EmulatedOracle
 
 DDL = ", ".join(f"{name} {kind}" for name, kind in KAFKA_COLUMNS.items())
 RENAMED = "ALTER TABLE `orders` CHANGE COLUMN `note` `remark` varchar(50) COMMENT 'what, else', ADD COLUMN n int"

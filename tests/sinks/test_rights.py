@@ -227,7 +227,7 @@ def kafka(bootstrap: str, user: str, password: str = "", **options: str) -> Kafk
 
 @pytest.fixture(scope="module")
 def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    from headrace.emulators.kafka_broker import KafkaBroker
+    from headrace_emulators.kafka.broker import KafkaBroker
 
     with KafkaBroker(tmp_path_factory.mktemp("secured"), settings=SECURED) as broker:
         yield broker.bootstrap

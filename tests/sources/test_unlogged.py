@@ -7,10 +7,10 @@ from tests.sources.oracle.runs import Run as OracleRun
 from tests.sources.sqlserver.test_source import Run, create
 
 from headrace.changes import Column, LogicalType, TableId, TableSchema
-from headrace.emulators.oracle import EmulatedOracle
-from headrace.emulators.sqlserver import EmulatedServer
 from headrace.sources.oracle.definitions import TablesAfter
 from headrace.sources.tables.unlogged import by_alteration
+from headrace_emulators.oracle import EmulatedOracle
+from headrace_emulators.sqlserver import EmulatedServer
 
 ID = Column("id", 1, LogicalType.parse("int32"), "int", nullable=False)
 

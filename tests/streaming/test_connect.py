@@ -19,9 +19,9 @@ import pytest
 from tests.waiting import PATIENCE, until
 
 import headrace
-from headrace.emulators.ports import free_ports
-from headrace.emulators.sqlserver import EmulatedServer
 from headrace.spark.java import spark_environment
+from headrace_emulators.engine.ports import free_ports
+from headrace_emulators.sqlserver import EmulatedServer
 
 pytestmark = pytest.mark.jvm
 

@@ -18,9 +18,9 @@ from tests.sources.oracle.runs import Run
 
 import headrace
 from headrace.changes import CHANGE_ROW_DDL, TableSchema
-from headrace.emulators.oracle import EmulatedOracle
-from headrace.emulators.oracle.driver import scripted
 from headrace.sources.rows import change_batch
+from headrace_emulators.oracle import EmulatedOracle
+from headrace_emulators.oracle.driver import scripted
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "debezium_json" / "oracle_2.3.jsonl"
 EVENTS = {event["case"]: event["event"] for event in map(json.loads, GOLDEN.read_text(encoding="utf-8").splitlines())}

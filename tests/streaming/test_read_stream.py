@@ -11,7 +11,7 @@ import pytest
 
 import headrace
 from headrace.changes import TableSchema
-from headrace.emulators.sqlserver import EmulatedServer
+from headrace_emulators.sqlserver import EmulatedServer
 
 TUTORIAL = Path(__file__).parents[2] / "docs" / "tutorials" / "read_stream.md"
 

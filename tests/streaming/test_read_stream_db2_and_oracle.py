@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import headrace
-from headrace.emulators.db2 import EmulatedDb2
-from headrace.emulators.oracle import EmulatedOracle
+from headrace_emulators.db2 import EmulatedDb2
+from headrace_emulators.oracle import EmulatedOracle
 
 TUTORIAL = Path(__file__).parents[2] / "docs" / "tutorials" / "db2_and_oracle.md"
 

@@ -18,9 +18,9 @@ import pyarrow.parquet as pq
 import pyspark
 import pytest
 
-from headrace.emulators.sqlserver import EmulatedServer
 from headrace.sources import reader
 from headrace.spark.java import spark_environment
+from headrace_emulators.sqlserver import EmulatedServer
 
 pytestmark = pytest.mark.jvm
 

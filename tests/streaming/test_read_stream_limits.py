@@ -12,10 +12,10 @@ import pytest
 from tests.waiting import PATIENCE
 
 import headrace
-from headrace.emulators.sqlserver import EmulatedServer
 from headrace.sources import reader as readers
 from headrace.sources.reader import ChangeStreamReader
 from headrace.spark.session import spark_session
+from headrace_emulators.sqlserver import EmulatedServer
 
 DRAINS = readers._SPARK is not None
 """Whether the installed Spark has admission control for Python sources (4.2 or newer)."""

@@ -21,10 +21,10 @@ import pytest
 import recorded
 
 import headrace
-from headrace.emulators.sqlserver import EmulatedServer
 from headrace.sources.base import Limit
 from headrace.sources.offset import Offset
 from headrace.sources.reader import source_named
+from headrace_emulators.sqlserver import EmulatedServer
 
 NOW = dt.datetime(2026, 11, 21, 12, 0, tzinfo=dt.UTC)
 CLOCK = "clock"

@@ -11,10 +11,10 @@ import pyarrow as pa
 import recorded
 from test_recorded_events import CLOCK, NOW, comparable, differences, encoded, expected
 
-from headrace.emulators.sqlserver import EmulatedServer
 from headrace.sources.base import Limit
 from headrace.sources.offset import Offset
 from headrace.sources.reader import source_named
+from headrace_emulators.sqlserver import EmulatedServer
 
 SIGNAL = 0x00000050_00000001_0001
 LSNS = {f".value.payload.source.{name}" for name in ("change_lsn", "commit_lsn", "event_serial_no")}

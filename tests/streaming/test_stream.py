@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import headrace
-from headrace.emulators.sqlserver import EmulatedServer
+from headrace_emulators.sqlserver import EmulatedServer
 
 PASSWORD = "hunter2-secret"
 

@@ -11,13 +11,13 @@ from headrace import __version__
 from headrace.cli.check import check
 from headrace.cli.convert import convert
 from headrace.cli.decode import decode
-from headrace.cli.demo import demo
 from headrace.cli.init import init
 from headrace.cli.plan import plan
 from headrace.cli.run import run
 from headrace.cli.signal import signal
 from headrace.cli.status import status
 from headrace.cli.verify import verify
+from headrace_emulators.demo.command import demo
 
 app = typer.Typer(
     name="headrace",

@@ -1,5 +1,5 @@
 """A real Kafka broker for tests of formats, sources and sinks."""
 
-from headrace.emulators.kafka_broker import KafkaBroker
+from headrace_emulators.kafka.broker import KafkaBroker
 
 __all__ = ["KafkaBroker"]

@@ -7,9 +7,9 @@ import datetime as dt
 import pytest
 from tests.waiting import until
 
-from headrace.emulators.db2 import EmulatedDb2
-from headrace.emulators.db2.driver import NotSupportedError, ProgrammingError
-from headrace.emulators.db2.shop import Shop
+from headrace_emulators.db2 import EmulatedDb2
+from headrace_emulators.db2.driver import NotSupportedError, ProgrammingError
+from headrace_emulators.db2.shop import Shop
 
 CHANGES = (
     "SELECT HEX(IBMSNAP_COMMITSEQ), HEX(IBMSNAP_INTENTSEQ), IBMSNAP_OPERATION, ID, V FROM ASNCDC.CDC_S_T"

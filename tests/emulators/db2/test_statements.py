@@ -7,8 +7,8 @@ from decimal import Decimal
 
 import pytest
 
-from headrace.emulators.db2 import EmulatedDb2, connect
-from headrace.emulators.db2.driver import (
+from headrace_emulators.db2 import EmulatedDb2, connect
+from headrace_emulators.db2.driver import (
     DataError,
     IntegrityError,
     InternalError,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.emulators.oracle import EmulatedOracle
-from headrace.emulators.oracle.errors import DatabaseError
-from headrace.emulators.oracle.logminer import SETTINGS
+from headrace_emulators.oracle import EmulatedOracle
+from headrace_emulators.oracle.errors import DatabaseError
+from headrace_emulators.oracle.logminer import SETTINGS
 
 SET = "ALTER SESSION SET " + " ".join(f"{name} = '{value}'" for name, value in SETTINGS.items())
 ADD = "BEGIN SYS.DBMS_LOGMNR.ADD_LOGFILE(LOGFILENAME => '{}', OPTIONS => SYS.DBMS_LOGMNR.ADDFILE); END;"

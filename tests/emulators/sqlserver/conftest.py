@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.emulators.sqlserver import EmulatedDatabase, EmulatedServer
+from headrace_emulators.sqlserver import EmulatedDatabase, EmulatedServer
 
 
 class Clock:

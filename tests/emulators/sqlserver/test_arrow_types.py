@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from headrace.emulators.sqlserver import EmulatedDatabase
-from headrace.emulators.sqlserver.errors import NotSupportedError
+from headrace_emulators.sqlserver import EmulatedDatabase
+from headrace_emulators.sqlserver.errors import NotSupportedError
 
 GOLDEN = json.loads((Path(__file__).parents[2] / "golden/sqlserver/arrow_types.json").read_text("utf-8"))["types"]
 FORMATS = {

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from tests.waiting import until
 
-from headrace.emulators.sqlserver import EmulatedDatabase
-from headrace.emulators.sqlserver.errors import DatabaseError, IntegrityError, ProgrammingError
+from headrace_emulators.sqlserver import EmulatedDatabase
+from headrace_emulators.sqlserver.errors import DatabaseError, IntegrityError, ProgrammingError
 
 ROWS = (
     "SELECT __$operation, __$update_mask, id, name, amount, __$command_id FROM cdc.dbo_items_CT"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.emulators.sqlserver import EmulatedDatabase
-from headrace.emulators.sqlserver.errors import DatabaseError, IntegrityError
+from headrace_emulators.sqlserver import EmulatedDatabase
+from headrace_emulators.sqlserver.errors import DatabaseError, IntegrityError
 
 WORDS = ["b", "A", "a", "B", "coop", "co-op", "é", "e", "E", "É", "_x", "10", "9"]
 ORDERS = {

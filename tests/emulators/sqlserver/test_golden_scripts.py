@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from headrace.emulators.sqlserver import EmulatedDatabase, EmulatedServer
+from headrace_emulators.sqlserver import EmulatedDatabase, EmulatedServer
 
 INPUT = Path(__file__).parents[2] / "golden" / "sqlserver" / "input"
 SCRIPTS = ("01_tables", "02_cdc_catalog", "03_base_rows", "04_changes", "05_schema_change", "06_last")

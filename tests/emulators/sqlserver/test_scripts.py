@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from tests.waiting import PATIENCE
 
-from headrace.emulators.sqlserver import EmulatedDatabase, EmulatedServer, connect
-from headrace.emulators.sqlserver.__main__ import main
-from headrace.emulators.sqlserver.batches import Simple, batches, statements
-from headrace.emulators.sqlserver.errors import IntegrityError, ProgrammingError
+from headrace_emulators.sqlserver import EmulatedDatabase, EmulatedServer, connect
+from headrace_emulators.sqlserver.__main__ import main
+from headrace_emulators.sqlserver.batches import Simple, batches, statements
+from headrace_emulators.sqlserver.errors import IntegrityError, ProgrammingError
 
 INPUT = Path(__file__).parents[2] / "golden" / "sqlserver" / "input"
 NAMES = ("01_tables", "02_cdc_catalog", "03_base_rows", "04_changes", "05_schema_change", "06_last", "07_signal")
@@ -24,7 +24,7 @@ NEWEST_WRITTEN = bytes.fromhex("0000002F000000200030")
 def test_the_command_runs_all_scripts_and_captures_the_signal(tmp_path: Path) -> None:
     file = tmp_path / "server" / "testDB"
     done = subprocess.run(
-        [sys.executable, "-m", "headrace.emulators.sqlserver", str(file), *SCRIPTS, "--capture"],
+        [sys.executable, "-m", "headrace_emulators.sqlserver", str(file), *SCRIPTS, "--capture"],
         capture_output=True, text=True, timeout=PATIENCE,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from tests.waiting import PATIENCE
 
-from headrace.emulators.sqlserver import QUERY_LOG, EmulatedDatabase, EmulatedServer, connect
-from headrace.emulators.sqlserver.errors import DatabaseError, OperationalError, ProgrammingError
+from headrace_emulators.sqlserver import QUERY_LOG, EmulatedDatabase, EmulatedServer, connect
+from headrace_emulators.sqlserver.errors import DatabaseError, OperationalError, ProgrammingError
 
 
 def test_a_missing_server_or_database_is_named(server: EmulatedServer, database: EmulatedDatabase) -> None:

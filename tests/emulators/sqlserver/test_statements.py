@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from headrace.emulators.sqlserver import EmulatedDatabase, EmulatedServer, connect
-from headrace.emulators.sqlserver.errors import DatabaseError, Error
+from headrace_emulators.sqlserver import EmulatedDatabase, EmulatedServer, connect
+from headrace_emulators.sqlserver.errors import DatabaseError, Error
 
 SENT = (
     "SET TRANSACTION ISOLATION LEVEL READ UNCOMMITTED",

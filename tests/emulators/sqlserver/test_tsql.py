@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from headrace.emulators.sqlserver import EmulatedDatabase
-from headrace.emulators.sqlserver.errors import DatabaseError, NotSupportedError
+from headrace_emulators.sqlserver import EmulatedDatabase
+from headrace_emulators.sqlserver.errors import DatabaseError, NotSupportedError
 
 D = Decimal
 

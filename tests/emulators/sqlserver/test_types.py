@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from headrace.emulators.sqlserver import EmulatedDatabase
+from headrace_emulators.sqlserver import EmulatedDatabase
 
 D = Decimal
 CASES: list[tuple[str, Any, pa.DataType, Any]] = [

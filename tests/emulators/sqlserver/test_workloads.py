@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from headrace.emulators.sqlserver import EmulatedDatabase, EmulatedServer
-from headrace.emulators.sqlserver.shop import Shop
 from headrace.errors import OptionError
+from headrace_emulators.sqlserver import EmulatedDatabase, EmulatedServer
+from headrace_emulators.sqlserver.shop import Shop
 
 SHOP_TABLES = ("customers", "products", "orders", "order_lines", "audit_log")
 
@@ -82,7 +82,7 @@ def test_replaying_the_changes_gives_the_table(tmp_path: Path) -> None:
 
 
 def test_flights_are_replayed_after_their_history(tmp_path: Path) -> None:
-    from headrace.emulators.sqlserver.flights import Flights
+    from headrace_emulators.sqlserver.flights import Flights
 
     flights = Flights.create(EmulatedServer(tmp_path / "f"), since=dt.date(2013, 11, 29), until=dt.date(2013, 12, 1))
     database = flights.database
@@ -103,7 +103,7 @@ def test_flights_are_replayed_after_their_history(tmp_path: Path) -> None:
 
 
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    from headrace.emulators.sqlserver import flights
+    from headrace_emulators.sqlserver import flights
 
     monkeypatch.setattr(flights.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(OptionError, match=r"pip install 'headrace\[demo\]'"):

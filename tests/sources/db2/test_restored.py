@@ -9,8 +9,8 @@ import shutil
 import pytest
 from captured_shop import Db2Database, closing, data
 
-from headrace.emulators.db2 import EmulatedDb2
 from headrace.errors import PositionMismatch
+from headrace_emulators.db2 import EmulatedDb2
 
 T = "id int not null primary key, v varchar(20)"
 LATER = dt.datetime(2031, 1, 1)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from headrace.emulators.oracle import EmulatedOracle, driver
+from headrace_emulators.oracle import EmulatedOracle, driver
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.sources.oracle.runs import Run, add, data, image, row
 
-from headrace.emulators.oracle import EmulatedOracle
+from headrace_emulators.oracle import EmulatedOracle
 
 
 def test_a_truncate_is_an_event_without_key_and_images(database, session):

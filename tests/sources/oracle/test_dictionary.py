@@ -6,10 +6,10 @@ from __future__ import annotations
 import pytest
 from tests.sources.oracle.runs import Run, add, data, image, row
 
-from headrace.emulators.oracle import EmulatedOracle
 from headrace.errors import CaptureError, DataLossError, OptionError
 from headrace.sources.oracle.dictionary import dictionaries, is_old, mined_from
 from headrace.sources.oracle.logs import LogFile
+from headrace_emulators.oracle import EmulatedOracle
 
 
 def in_redo(database, **options):

@@ -10,8 +10,8 @@ from dataclasses import replace
 import pytest
 from tests.sources.oracle.runs import Run
 
-from headrace.emulators.oracle import driver
 from headrace.sources.health import CaptureState
+from headrace_emulators.oracle import driver
 
 INSERT = "INSERT INTO CUSTOMERS (ID, NAME) VALUES (:id, 'x')"
 

@@ -14,7 +14,7 @@ import pytest
 from tests.sources.oracle.runs import Run
 from tests.waiting import PATIENCE
 
-from headrace.emulators.oracle.shop import OWNER, OracleShop
+from headrace_emulators.oracle.shop import OWNER, OracleShop
 
 KILLS = 10
 READER = """
@@ -24,7 +24,7 @@ import sys
 from pathlib import Path
 root, server, folder = sys.argv[1:]
 sys.path.insert(0, root)
-from headrace.emulators.oracle import EmulatedOracle
+from headrace_emulators.oracle import EmulatedOracle
 from headrace.sources.base import Limit
 from headrace.sources.offset import Offset
 from tests.sources.oracle.runs import Run

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from tests.sources.oracle.runs import Run, data
 
-from headrace.emulators.oracle import EmulatedOracle
+from headrace_emulators.oracle import EmulatedOracle
 
 TABLE = "CREATE TABLE T (ID NUMBER(9) NOT NULL PRIMARY KEY, NAME VARCHAR2(40))"
 
@@ -76,7 +76,7 @@ sys.path.insert(0, {root!r})
 from headrace.sources.base import Limit
 from headrace.sources.offset import Offset
 from tests.sources.oracle.runs import Run
-from headrace.emulators.oracle import EmulatedOracle
+from headrace_emulators.oracle import EmulatedOracle
 database = EmulatedOracle({folder!r})
 run = Run(database, mining_range_scns=10**6)
 run.offset = Offset.from_json(json.loads({offset!r}))

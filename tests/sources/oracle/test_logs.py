@@ -6,13 +6,13 @@ from __future__ import annotations
 import pytest
 from tests.sources.oracle.runs import Run, data
 
-from headrace.emulators.oracle import logminer
-from headrace.emulators.oracle.errors import DatabaseError
 from headrace.errors import CaptureError, DataLossError
 from headrace.sources.oracle import scn
 from headrace.sources.oracle.ledger import of_ranges
 from headrace.sources.oracle.logs import LogFile, chosen, destination, require_whole
 from headrace.sources.oracle.staging import Range
+from headrace_emulators.oracle import logminer
+from headrace_emulators.oracle.errors import DatabaseError
 
 FAR = 2**48 - 1
 

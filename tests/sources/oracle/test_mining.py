@@ -8,8 +8,8 @@ import shutil
 import pytest
 from tests.sources.oracle.runs import Run, add, data, image, row
 
-from headrace.emulators.oracle import EmulatedOracle
 from headrace.errors import DataLossError
+from headrace_emulators.oracle import EmulatedOracle
 
 
 def test_a_replay_has_the_same_bytes_also_in_a_new_process_and_with_staging_lost(database, session):

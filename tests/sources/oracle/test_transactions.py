@@ -7,7 +7,7 @@ import datetime as dt
 import pytest
 from tests.sources.oracle.runs import Run, add, data, image, row
 
-from headrace.emulators.oracle.redo_log import Scripted
+from headrace_emulators.oracle.redo_log import Scripted
 
 
 def test_commits_come_in_their_order_and_not_in_that_of_their_changes(database, session):

@@ -9,9 +9,9 @@ import random
 import pytest
 from tests.sources.oracle.runs import Run, data, image
 
-from headrace.emulators.oracle import EmulatedOracle
 from headrace.errors import CaptureError
 from headrace.sources.oracle.types import NativeType, Unreadable
+from headrace_emulators.oracle import EmulatedOracle
 
 TYPES = [
     # declaration, given, canonical text, logical type

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from tests.live.server import EXAMPLE, URL, LiveServer, settings_from
 
-from headrace.emulators.sqlserver import EmulatedServer
+from headrace_emulators.sqlserver import EmulatedServer
 
 LIVE = settings_from()
 

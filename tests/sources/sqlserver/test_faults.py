@@ -16,11 +16,11 @@ import pytest
 from tests.faults.faulty_driver import DriverError, FaultyDriver
 from tests.sources.sqlserver.test_source import NOW, Run, clean, create, data, replay
 
-from headrace.emulators.sqlserver import EmulatedServer
 from headrace.errors import CaptureError, DataLossError, PositionMismatch
 from headrace.sources.base import Limit
 from headrace.sources.change_tables import lsn
 from headrace.sources.change_tables.connection import LostConnection, StatementError
+from headrace_emulators.sqlserver import EmulatedServer
 
 CUT = DriverError("Communication link failure", "TCP Provider: Error code 0x2746")
 KINDS = ["snapshot", "stream", "transactions"]

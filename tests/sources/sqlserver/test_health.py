@@ -6,7 +6,6 @@ import datetime as dt
 
 import pytest
 
-from headrace.emulators.sqlserver import EmulatedServer
 from headrace.errors import CaptureError
 from headrace.sources.base import Limit
 from headrace.sources.databases import Databases
@@ -15,6 +14,7 @@ from headrace.sources.offset import Offset
 from headrace.sources.reader import source_named
 from headrace.sources.sqlserver import statements
 from headrace.sources.sqlserver.health import HealthProbe
+from headrace_emulators.sqlserver import EmulatedServer
 
 ENABLE = "EXEC sys.sp_cdc_enable_table @source_schema = N'dbo', @source_name = N'{}', @role_name = NULL"
 DAY = 24 * 3600

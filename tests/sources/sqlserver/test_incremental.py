@@ -14,7 +14,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from headrace.emulators.sqlserver import EmulatedServer
 from headrace.errors import CaptureError, DataLossError
 from headrace.sources.base import Limit
 from headrace.sources.change_tables.connection import StatementError
@@ -23,6 +22,7 @@ from headrace.sources.offset import Offset
 from headrace.sources.reader import source_named
 from headrace.sources.signal_files import write_file
 from headrace.sources.signals import Signal
+from headrace_emulators.sqlserver import EmulatedServer
 
 SIGNALS = itertools.count(1)
 NOW = dt.datetime(2026, 11, 21, 12, 0, tzinfo=dt.UTC)

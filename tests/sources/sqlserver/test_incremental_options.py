@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.sources.sqlserver.test_incremental import Gates, Run, ahead, create, execute, read_again, signal_table
 
-from headrace.emulators.sqlserver import EmulatedServer
+from headrace_emulators.sqlserver import EmulatedServer
 
 
 @pytest.fixture

@@ -15,11 +15,11 @@ import pytest
 from tests.formats.codec_rows import arrow_format
 
 from headrace.changes import TableSchema
-from headrace.emulators.sqlserver import EmulatedServer
-from headrace.emulators.sqlserver.shop import Shop
 from headrace.errors import OptionError
 from headrace.formats.codec import Facts, run_codec
 from headrace.sources.reader import ChangeStreamReader
+from headrace_emulators.sqlserver import EmulatedServer
+from headrace_emulators.sqlserver.shop import Shop
 
 Counts = Counter[tuple[str, str]]
 FORMATS = ("canal_json", "maxwell_json", "ogg_json", "dts_avro", "debezium_json")

@@ -13,7 +13,6 @@ from tests.faults.faulty_driver import DriverError, FaultyDriver
 from tests.sources.sqlserver.test_faults import CUT, NOW, run_before, the_slice
 from tests.sources.sqlserver.test_source import Run, create, data, rows_of
 
-from headrace.emulators.sqlserver import EmulatedServer
 from headrace.errors import ConnectError, HeadraceError
 from headrace.sources.base import Limit
 from headrace.sources.change_tables import retries
@@ -21,6 +20,7 @@ from headrace.sources.change_tables.connection import LostConnection, MissingObj
 from headrace.sources.change_tables.retries import Retries
 from headrace.sources.reader import source_named
 from headrace.sources.sqlserver import driver as real_driver
+from headrace_emulators.sqlserver import EmulatedServer
 
 DEADLOCK = DriverError("Serialization failure", "Transaction was deadlocked on lock resources; chosen as the victim.")
 

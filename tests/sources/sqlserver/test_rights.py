@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from tests.sources.sqlserver.test_source import NOW, Run, create
 
-from headrace.emulators.sqlserver import EmulatedServer
 from headrace.errors import CaptureError
 from headrace.sources.sqlserver import statements
 from headrace.sources.sqlserver.connection import SqlServerConnection
+from headrace_emulators.sqlserver import EmulatedServer
 
 
 @pytest.fixture

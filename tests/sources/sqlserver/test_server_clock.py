@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.sources.sqlserver.test_source import Run, create
 
-from headrace.emulators.sqlserver import EmulatedServer
 from headrace.errors import OptionError
 from headrace.observe.completeness import of_tables
 from headrace.options import parse_options
@@ -22,6 +21,7 @@ from headrace.sources.change_tables.server_clock import CommitClock, ServerZone
 from headrace.sources.sqlserver import statements
 from headrace.sources.sqlserver.dialect import SqlServer
 from headrace.sources.sqlserver.options import OPTIONS
+from headrace_emulators.sqlserver import EmulatedServer
 
 VIENNA, NEW_YORK, LORD_HOWE = "Europe/Vienna", "America/New_York", "Australia/Lord_Howe"
 

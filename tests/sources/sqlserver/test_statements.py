@@ -16,8 +16,6 @@ from sqlglot import exp
 from tests.sources.sqlserver.test_source import ENABLE, NOW, Run, create, rows_of
 
 from headrace.changes import Column, TableId, TableSchema
-from headrace.emulators.sqlserver import EmulatedServer
-from headrace.emulators.sqlserver.session import utc_now
 from headrace.errors import CaptureError, DataLossError
 from headrace.sources.base import Limit
 from headrace.sources.change_tables.structure import CapturedTable, CaptureInstance
@@ -27,6 +25,8 @@ from headrace.sources.snapshots.select_overrides import derived
 from headrace.sources.sqlserver import statements
 from headrace.sources.sqlserver.connection import SqlServerConnection
 from headrace.sources.sqlserver.types import NativeType
+from headrace_emulators.sqlserver import EmulatedServer
+from headrace_emulators.sqlserver.session import utc_now
 
 FOLDER = Path(inspect.getfile(statements)).parent
 PARTS = {"quote", "table_name", "change_table", "with_all_rows"}

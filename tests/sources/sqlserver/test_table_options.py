@@ -8,10 +8,10 @@ import re
 import pytest
 from tests.sources.sqlserver.test_source import NOW, Run, create, data, rows_of
 
-from headrace.emulators.sqlserver import EmulatedServer
 from headrace.errors import CaptureError, OptionError
 from headrace.sources.base import Limit
 from headrace.sources.reader import source_named
+from headrace_emulators.sqlserver import EmulatedServer
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ import datetime as dt
 import pytest
 from tests.sources.sqlserver.test_source import ENABLE, NOW, Run, create, data
 
-from headrace.emulators.sqlserver import EmulatedServer
 from headrace.sources.base import Limit
+from headrace_emulators.sqlserver import EmulatedServer
 
 DISABLE = "EXEC sys.sp_cdc_disable_table @source_schema = N'dbo', @source_name = N'{0}', @capture_instance = N'dbo_{0}'"
 

@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.sources.sqlserver.test_source import Run, create, rows_of
 
-from headrace.emulators.sqlserver import EmulatedServer
 from headrace.sources.change_tables import transactions
+from headrace_emulators.sqlserver import EmulatedServer
 
 
 @pytest.fixture

@@ -1,0 +1,1 @@
+"""`headrace demo`: databases with history and live changes."""

@@ -1,0 +1,192 @@
+"""`headrace demo`: a database with history and live changes, a real pipeline, and proof that the mirror is right."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from headrace.cli.failure import UNEXPECTED, failures_told
+from headrace.cli.interruption import Interruption, interruption
+from headrace.cli.run import Debug, asked_to_end, session_for
+from headrace.errors import OptionError
+from headrace_emulators.demo.folder import BROKER, LAKE, SERVER, make_folder, next_commands, write_pipelines
+
+if TYPE_CHECKING:
+    from headrace.pipeline import RunningPipeline
+    from headrace_emulators.demo.workload import Workload
+
+_LOOK_SECONDS = 0.25
+
+
+class Database(StrEnum):
+    """The databases that a demo can have."""
+
+    FLIGHTS = "flights"
+    SHOP = "shop"
+
+
+class Source(StrEnum):
+    """The kinds of database that a demo can have, all of them emulated."""
+
+    SQLSERVER = "sqlserver"
+    DB2 = "db2"
+    ORACLE = "oracle"
+
+
+class Interrupted(Exception):
+    """The user asked for the end before the demo had reached it."""
+
+
+class Timings:
+    """How long each phase took."""
+
+    def __init__(self) -> None:
+        self._last = time.monotonic()
+        self._phases: list[tuple[str, float]] = []
+
+    def end(self, phase: str) -> None:
+        """The phase that began when the one before it ended is over."""
+        now = time.monotonic()
+        self._phases.append((phase, now - self._last))
+        self._last = now
+
+    def __str__(self) -> str:
+        return ", ".join(f"{phase} {seconds:.1f} s" for phase, seconds in self._phases)
+
+
+def demo(
+    source: Annotated[Source, typer.Option(help="Which kind of database is captured.")] = Source.SQLSERVER,
+    database: Annotated[
+        Database | None,
+        typer.Option(help="flights: one big table (SQL Server only, and its default); shop: small ones."),
+    ] = None,
+    dir: Annotated[
+        Path | None, typer.Option("--dir", help="Where everything goes; by default a new folder here.")
+    ] = None,
+    seconds: Annotated[float, typer.Option(min=0, help="How long changes go on after the snapshot.")] = 30,
+    seed: Annotated[int, typer.Option(help="The same seed makes the same changes.")] = 1,
+    rate: Annotated[float, typer.Option(min=0.1, help="Transactions per second.")] = 20,
+    kafka: Annotated[bool, typer.Option("--kafka", help="Go through a real Kafka broker on this machine.")] = False,
+    debug: Debug = False,
+) -> None:
+    """Capture a database with history while it is changed, and prove that the mirror equals it."""
+    out = Console(highlight=False, markup=False, soft_wrap=True)
+    with failures_told(debug), ExitStack() as cleanup:
+        chosen = database or (Database.FLIGHTS if source is Source.SQLSERVER else Database.SHOP)
+        if source is not Source.SQLSERVER and chosen is not Database.SHOP:
+            raise OptionError(f"There is no demo '{chosen.value}' of {source.value}.", remedy="Use --database shop.")
+        folder = make_folder(dir)
+        out.print(f"Everything goes into {folder}")
+        try:
+            equal = _play(out, cleanup, folder, source.value, chosen.value, seconds, seed, rate, kafka, debug)
+        except (Interrupted, KeyboardInterrupt):
+            file = folder / "pipeline.yaml"
+            if file.exists():
+                asked_to_end(out, file, once=True)
+            else:
+                out.print("Stopped.")
+            return
+        if not equal:
+            raise typer.Exit(UNEXPECTED)
+
+
+def _play(
+    out: Console,
+    cleanup: ExitStack,
+    folder: Path,
+    source: str,
+    database: str,
+    seconds: float,
+    seed: int,
+    rate: float,
+    kafka: bool,
+    debug: bool,
+) -> bool:
+    from headrace.pipeline import load_pipeline
+    from headrace_emulators.demo.workload import Workload
+
+    timings = Timings()
+    # The database is made in its own process while Spark starts in this one.
+    workload = cleanup.enter_context(Workload(folder / SERVER, database, seed, rate, source))
+    bootstrap = None
+    if kafka:
+        from headrace_emulators.kafka.broker import KafkaBroker
+
+        bootstrap = cleanup.enter_context(KafkaBroker(folder / BROKER)).bootstrap
+        out.print(f"Kafka listens on {bootstrap}")
+    files = write_pipelines(folder, database, bootstrap, source)
+    pipelines = [load_pipeline(file) for file in files]
+    spark = session_for(pipelines, debug, short_lived=True)
+    with interruption() as asked:
+        while not workload.ready:
+            _look(asked)
+        timings.end("setup")
+        out.print(f"Database {database} is there; from now on it is changed {rate:g} times a second.")
+        workload.change()
+        runs: list[RunningPipeline] = []
+        cleanup.callback(lambda: [run.stop(0) for run in runs if run.active])
+        for pipeline in pipelines:
+            runs.append(pipeline.start(spark))
+        _stream(out, runs, workload, asked, timings, seconds)
+    from headrace_emulators.demo.comparison import compare
+
+    found = compare(workload.file, folder / LAKE)
+    timings.end("verify")
+    out.print(f"{workload.transactions:,} transactions were captured. {timings}")
+    out.print(str(found), style="green" if found.equal else "red")
+    if found.equal:
+        out.print("\nTry now:")
+        for word, command in next_commands(folder, files, workload.file, found.tables[0].table):
+            out.print(f"  {word}:\n    {command}")
+    return found.equal
+
+
+def _stream(
+    out: Console,
+    runs: list[RunningPipeline],
+    workload: Workload,
+    asked: Interruption,
+    timings: Timings,
+    seconds: float,
+) -> None:
+    """Snapshot, then changes for some seconds, then everything that was captured meanwhile."""
+    from headrace.observe.live import LiveView
+
+    database, mirror = runs[0], runs[-1]
+    with LiveView(out, "What is in the mirror, with changes going on") as view:
+
+        def until(ended: Callable[[], bool]) -> None:
+            while not ended():
+                _look(asked)
+                for run in runs:
+                    # An error of any of them is raised here.
+                    run.wait(0)
+                workload.check()
+                view.update(mirror.progress())
+
+        until(lambda: database.progress().position != "" and not database.progress().snapshotting)
+        timings.end("snapshot")
+        end = time.monotonic() + seconds
+        until(lambda: time.monotonic() >= end)
+        timings.end("stream")
+        workload.stop()
+        until(lambda: workload.captured)
+        for run in runs:
+            # In this order: what the first has put into Kafka is what the second has to reach.
+            run.finish_at_head()
+            until(lambda run=run: run.wait(_LOOK_SECONDS))  # type: ignore[misc]
+        view.update(mirror.progress(), last=True)
+    timings.end("drain")
+
+
+def _look(asked: Interruption) -> None:
+    """Let a moment pass, or stop the demo when the user wants that."""
+    if asked.asked.wait(_LOOK_SECONDS):
+        raise Interrupted

@@ -1,0 +1,121 @@
+"""The folder of a demo: whose it is, the pipelines in it, and what to try with it afterwards."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import yaml
+
+from headrace.cli.invocation import program
+from headrace.errors import OptionError
+
+MARK = ".headrace-demo"
+SERVER = "server"
+MESSAGES = "messages"
+LAKE = "lake"
+BROKER = "kafka"
+_HEADER = "# Written by headrace demo; a pipeline like any other. Relative paths are relative to this file.\n"
+
+
+def make_folder(given: Path | None) -> Path:
+    """The folder to use, made if it is not there.
+
+    Args:
+        given: the user's wish; by default the first of `headrace-demo`, `headrace-demo-2`, ... that is not there yet.
+
+    Raises:
+        OptionError: the folder holds something already, or can't be made.
+    """
+    folder = given if given is not None else _free(Path("headrace-demo"))
+    try:
+        if folder.exists() and any(folder.iterdir()):
+            kind = "an earlier demo" if (folder / MARK).exists() else "something else"
+            raise OptionError(f"The folder '{folder}' holds {kind}.", remedy="Name an empty or a new one with --dir.")
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / MARK).touch()
+    except OSError as error:
+        raise OptionError(
+            f"The folder '{folder}' can't be used: {error.strerror}.", remedy="Name another one with --dir."
+        ) from error
+    return folder
+
+
+def write_pipelines(folder: Path, database: str, bootstrap: str | None, kind: str = "sqlserver") -> list[Path]:
+    """Write the demo's pipeline, or with Kafka (its address in `bootstrap`) the one into it and the one out of it."""
+    source: dict[str, object] = {
+        "type": kind,
+        "driver": "emulator",
+        "hostname": str((folder / SERVER).absolute()),
+        "database": database,
+    }
+    if kind == "db2":
+        # The emulated server can't say its zone.
+        source |= {"driver": "db2-emulator", "server.timezone": "UTC"}
+    if kind == "oracle":
+        source |= {
+            "driver": "oracle-emulator",
+            "database": database.upper(),
+            "lob_enabled": True,
+            "rac_nodes": ["instance:2"],
+        }
+    format = {"type": "debezium_json", "topic.prefix": database}
+    delta = {"type": "delta", "path": f"./{LAKE}"}
+    if bootstrap is None:
+        sinks = [{"type": "files", "path": f"./{MESSAGES}"}, delta]
+        return [_write(folder, "pipeline", database, {"source": source, "format": format, "sinks": sinks})]
+    into = {
+        "source": source,
+        "format": {**format, "schemas.enable": True},
+        "sink": {"type": "kafka", "bootstrap.servers": bootstrap},
+    }
+    out = {
+        "source": {
+            "type": "kafka",
+            "bootstrap.servers": bootstrap,
+            # Not the topic that carries schema changes, which is named like the prefix.
+            "topics.pattern": rf"{database}\..*",
+            "format": {"type": "debezium_json"},
+        },
+        "sink": delta,
+    }
+    return [_write(folder, "to-kafka", f"{database}-in", into), _write(folder, "to-lake", f"{database}-out", out)]
+
+
+def next_commands(folder: Path, pipelines: list[Path], source_file: Path, table: str) -> list[tuple[str, str]]:
+    """What a user may try now: a word and a command, all of which work as they stand."""
+    lake = folder / LAKE
+    schema, _, name = table.partition(".")
+    read = f"from deltalake import DeltaTable; print(DeltaTable({str(lake / schema / name)!r}).to_pyarrow_table())"
+    commands = []
+    message = next((file for file in sorted((folder / MESSAGES).rglob("part-*")) if file.stat().st_size), None)
+    if message is not None:
+        commands.append(("a message", f"head -n 1 {shlex.quote(str(message))}"))
+    commands.append(("the mirror", f"{program('python')} -c {shlex.quote(read)}"))
+    commands.append(
+        (
+            "compare again",
+            f"{program('python')} -m headrace_emulators.demo.comparison "
+            f"{shlex.quote(str(source_file))} {shlex.quote(str(lake))}",
+        )
+    )
+    if len(pipelines) == 1:
+        commands.append(("go on", f"{program('headrace')} run {shlex.quote(str(pipelines[0]))} --once"))
+    return commands
+
+
+def _free(wanted: Path) -> Path:
+    number = 1
+    folder = wanted
+    while folder.exists():
+        number += 1
+        folder = wanted.with_name(f"{wanted.name}-{number}")
+    return folder
+
+
+def _write(folder: Path, file: str, name: str, sections: dict[str, object]) -> Path:
+    run = {"name": name, "checkpoint": f"./checkpoints/{name}", "trigger": "1s"}
+    path = folder / f"{file}.yaml"
+    text = yaml.safe_dump({**sections, "pipeline": run}, sort_keys=False, allow_unicode=True)
+    path.write_text(_HEADER + text, encoding="utf-8")
+    return path

@@ -1,0 +1,1 @@
+"""What emulated servers share."""

@@ -1,0 +1,1 @@
+"""A Kafka broker for tests and demos."""

@@ -1,0 +1,109 @@
+"""Making, changing and dropping databases: CREATE, ALTER and DROP DATABASE."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headrace_emulators.engine import database_files as files
+from headrace_emulators.sqlserver import catalog
+from headrace_emulators.sqlserver.collations import register_collations
+from headrace_emulators.sqlserver.errors import ProgrammingError, no_database
+from headrace_emulators.sqlserver.reader import StatementReader
+from headrace_emulators.sqlserver.types import DEFAULT_COLLATION, check_collation
+
+if TYPE_CHECKING:
+    from headrace_emulators.sqlserver.session import Session
+
+_OPTIONS = frozenset(("ALLOW_SNAPSHOT_ISOLATION", "READ_COMMITTED_SNAPSHOT"))
+
+
+def create_file(path: Path, now: str) -> None:
+    """Make an empty database in a file that is not there yet.
+
+    Args:
+        path: the file.
+        now: the time as stored text of a datetime.
+    """
+    made = sqlite3.connect(path, isolation_level=None)
+    try:
+        made.execute("PRAGMA journal_mode = WAL")
+        register_collations(made)
+        made.execute("BEGIN")
+        catalog.create(made, now)
+        made.execute("COMMIT")
+    finally:
+        made.close()
+
+
+def is_database(path: Path) -> bool:
+    """Whether a file is a database of the emulator."""
+    made = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
+    try:
+        return made.execute("SELECT 1 FROM sqlite_master WHERE name = 'emulator.state'").fetchone() is not None
+    except sqlite3.DatabaseError:
+        return False
+    finally:
+        made.close()
+
+
+def change_databases(session: Session, statement: str) -> None:
+    """Carry out CREATE, ALTER or DROP DATABASE. Settings other than those of snapshots have no effect here."""
+    reader = StatementReader(statement)
+    if reader.accept("CREATE", "DATABASE"):
+        name = reader.name()
+        if reader.accept("COLLATE"):
+            collation = reader.name()
+            check_collation(collation)
+            if collation.lower() != DEFAULT_COLLATION.lower():
+                raise reader.unknown(f"a database with the collation {collation}")
+        if files.find(session.path.parent, name) is not None:
+            raise ProgrammingError(f"Database '{name}' already exists. Choose a different database name.", 1801)
+        create_file(session.path.parent / f"{name}{files.SUFFIX}", session.now())
+    elif reader.accept("ALTER", "DATABASE"):
+        _alter(session, reader)
+    else:
+        reader.expect("DROP", "DATABASE")
+        _drop(session, reader)
+
+
+def _alter(session: Session, reader: StatementReader) -> None:
+    name = reader.name()
+    if name.upper() == "CURRENT":
+        name = session.database
+    path = files.find(session.path.parent, name)
+    if path is None:
+        raise no_database(name)
+    if not reader.accept("SET"):
+        return
+    option = reader.name()
+    if option.upper() not in _OPTIONS:
+        return
+    value = reader.next().text.upper()
+    if value not in ("ON", "OFF"):
+        raise reader.unknown(f"the value {value} of {option}")
+    if path == session.path:
+        session.set_state(option.lower(), value)
+        return
+    other = sqlite3.connect(path, isolation_level=None)
+    try:
+        other.execute('INSERT OR REPLACE INTO "emulator.state" VALUES (?, ?)', (option.lower(), value))
+    finally:
+        other.close()
+
+
+def _drop(session: Session, reader: StatementReader) -> None:
+    optional = reader.accept("IF", "EXISTS")
+    name = reader.name()
+    path = files.find(session.path.parent, name)
+    if path is None:
+        if not optional:
+            raise ProgrammingError(
+                f"Cannot drop the database '{name}', because it does not exist or you do not have permission.", 3701
+            )
+        return
+    if path == session.path:
+        raise ProgrammingError(f'Cannot drop database "{name}" because it is currently in use.', 3702)
+    for suffix in ("", "-wal", "-shm"):
+        Path(f"{path}{suffix}").unlink(missing_ok=True)
