@@ -16,11 +16,11 @@ help: ## show this list
 
 setup: $(INSTALLED) $(FETCHED) $(COMPILED) ## build .venv, download the jars (PYTHON=python3.12 chooses the Python)
 
-$(INSTALLED): requirements.lock pyproject.toml
+$(INSTALLED): requirements.lock pyproject.toml src/headrace_emulators/pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Headrace needs Python 3.11 or newer, this is %d.%d. Try make setup PYTHON=python3.11." % sys.version_info[:2])'
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --use-pep517 -r requirements.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e . -e src/headrace_emulators
 	@touch $@
 
 # A file of its own, so that an unreachable Maven repository does not install everything again.

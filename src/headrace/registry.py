@@ -2,7 +2,7 @@
 
 A built-in is one line here: a name and the place it is imported from when first asked for. Third parties add their own
 through entry points (`headrace.sources`, `headrace.formats`, `headrace.sinks`, `headrace.drivers`), so nothing here
-changes for them.
+changes for them. The emulated databases do the same.
 """
 
 from __future__ import annotations
@@ -42,14 +42,15 @@ _BUILT_IN: Mapping[str, Mapping[str, str]] = {
     },
     # Drivers open a DB-API connection for a source: `connect(settings: Mapping[str, str])`.
     "driver": {
-        "db2-emulator": "headrace_emulators.db2.driver:connect",
         "ibm-db": "headrace.sources.db2.driver:connect",
         "mssql-python": "headrace.sources.sqlserver.driver:connect",
         "oracledb": "headrace.sources.oracle.driver:connect",
-        "oracle-emulator": "headrace_emulators.oracle.driver:connect",
-        "emulator": "headrace_emulators.sqlserver.driver:connect",
     },
 }
+
+
+_EMULATORS = ("db2-emulator", "emulator", "oracle-emulator")
+"""Drivers of the package `headrace-emulators`, which a demo needs and nothing else."""
 
 
 def names(kind: str) -> list[str]:
@@ -75,6 +76,11 @@ def find(kind: str, name: str) -> Any:
     for entry in entry_points(group=f"headrace.{kind}s"):
         if entry.name == name:
             return entry.load()
+    if kind == "driver" and name in _EMULATORS:
+        raise OptionError(
+            f"The driver '{name}' is in the package headrace-emulators, which is not installed.",
+            remedy="Run pip install 'headrace[demo]'.",
+        )
     raise OptionError(f"Unknown {kind} '{name}'.", remedy=did_you_mean(name, names(kind)))
 
 

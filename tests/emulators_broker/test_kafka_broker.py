@@ -9,7 +9,7 @@ import confluent_kafka as kafka
 import pytest
 
 from headrace.errors import ConnectError
-from headrace.testing.broker import KafkaBroker
+from headrace_emulators.kafka.broker import KafkaBroker
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 

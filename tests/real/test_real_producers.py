@@ -28,7 +28,7 @@ from tests.real.told_tables import told_tables
 
 import headrace
 from headrace.changes import Column
-from headrace.testing.broker import KafkaBroker
+from headrace_emulators.kafka.broker import KafkaBroker
 from headrace_emulators.schema_registry.server import SchemaRegistryServer
 
 pytestmark = pytest.mark.real

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from importlib.metadata import EntryPoints, entry_points
 from typing import Annotated
 
 import typer
@@ -11,13 +12,13 @@ from headrace import __version__
 from headrace.cli.check import check
 from headrace.cli.convert import convert
 from headrace.cli.decode import decode
+from headrace.cli.failure import USER_ERROR
 from headrace.cli.init import init
 from headrace.cli.plan import plan
 from headrace.cli.run import run
 from headrace.cli.signal import signal
 from headrace.cli.status import status
 from headrace.cli.verify import verify
-from headrace_emulators.demo.command import demo
 
 app = typer.Typer(
     name="headrace",
@@ -35,7 +36,25 @@ app.command()(verify)
 app.command()(signal)
 app.command()(decode)
 app.command()(convert)
-app.command()(demo)
+
+
+def _no_demo() -> None:
+    """Show Headrace at work. Needs the package headrace-emulators: pip install 'headrace[demo]'."""
+    sys.stderr.write(
+        "The demo is in the package headrace-emulators, which is not installed. Run pip install 'headrace[demo]'.\n"
+    )
+    raise typer.Exit(USER_ERROR)
+
+
+def _add_commands(installed: EntryPoints) -> None:
+    """Add the commands that other packages bring; the demo is one of them."""
+    for entry in installed:
+        app.command(entry.name)(entry.load())
+    if "demo" not in installed.names:
+        app.command("demo")(_no_demo)
+
+
+_add_commands(entry_points(group="headrace.commands"))
 
 
 def _version(asked: bool) -> None:

@@ -3,8 +3,8 @@
     with SchemaRegistryServer() as registry:
         headrace.encode(changes, format="debezium_avro", registry=registry.url, ...)
 
-`python -m headrace_emulators.schema_registry.server --port 8081` runs one until it is stopped. It keeps everything in memory and
-listens on 127.0.0.1 only.
+`python -m headrace_emulators.schema_registry.server --port 8081` runs one until it is stopped. It keeps everything in
+memory and listens on 127.0.0.1 only.
 
 | path | whose |
 |---|---|
