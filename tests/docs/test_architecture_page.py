@@ -11,7 +11,8 @@ PACKAGE = ROOT / "src" / "headrace"
 
 
 def test_every_room_is_named() -> None:
-    rooms = {p.name for p in PACKAGE.iterdir() if (p / "__init__.py").exists()}
+    # What is left of rooms that moved only says where they are.
+    rooms = {p.name for p in PACKAGE.iterdir() if (p / "__init__.py").exists()} - {"emulators", "testing"}
     assert rooms - set(re.findall(r"`(\w+)`", PAGE)) == set()
 
 
