@@ -49,7 +49,7 @@ def test_archives_stay_where_there_is_no_other_pyspark() -> None:
 
 def test_archives_stay_where_another_version_is_installed() -> None:
     program = (
-        "import sys; from headrace import python_daemon as d; d._version = lambda found: found.origin;"
+        "import sys; from headrace.spark import daemon as d; d._version = lambda found: found.origin;"
         "d.leave_archives(); print(any('pyspark.zip' in p for p in sys.path))"
     )
     assert found(program) == "True"
