@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 Numbers: TypeAlias = np.ndarray[tuple[int], np.dtype[np.int64]]
 
-ROWS = 5_000
+ROWS = 4_096
 """How many rows are worked on together: as many as stay in a core's cache, half of what Spark hands over at once."""
 BYTES = 64 << 20
 """How many bytes of messages are worked on together, so that a column of texts stays far below Arrow's 2 GiB."""
