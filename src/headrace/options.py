@@ -219,7 +219,7 @@ def items(given: Any, split: Callable[[str], Sequence[str]] = lambda text: text.
 
     Args:
         given: a list, or text.
-        split: cuts text where it is no JSON.
+        split: cuts text where it is not JSON.
 
     Raises:
         ValueError: it is neither, or a part of a list is empty or no text.

@@ -227,7 +227,7 @@ def test_lines_that_are_no_message_are_error_rows_in_their_place() -> None:
     ]
     assert [row["error"] for row in rows[2:5]] == [
         "Line 2 is no message: it has no `value`.",
-        "Line 3 is no message: it is no JSON object.",
+        "Line 3 is no message: it is not a JSON object.",
         'Line 4 is no message: its `value` is neither text, nor null, nor {"base64": "..."}.',
     ]
     assert rows[2]["message"]["value"] == '{"key": "x"}'

@@ -70,12 +70,12 @@ def equal(ours: str | None, theirs: str | None, kind: str) -> bool:
 @pytest.mark.parametrize(
     ("key", "value", "error"),
     [
-        (b"{", None, "The key is no JSON."),
-        (b"1", b'{"before":null,"after":{"id":1},"op":"c"}', "The key is no JSON object."),
-        (None, b"no json", "The value is no JSON."),
-        (None, b"\xff\xfe", "The value is no UTF-8 text."),
+        (b"{", None, "The key is not JSON."),
+        (b"1", b'{"before":null,"after":{"id":1},"op":"c"}', "The key is not a JSON object."),
+        (None, b"no json", "The value is not JSON."),
+        (None, b"\xff\xfe", "The value is not UTF-8 text."),
         (None, b"[1]", "The value does not have the form of a Debezium event."),
-        (None, b'{"before":null,"after":{"id":1},"op":"c"}{"op":"d"}', "The value is no JSON."),
+        (None, b'{"before":null,"after":{"id":1},"op":"c"}{"op":"d"}', "The value is not JSON."),
         (None, b'{"before":null,"after":{"id":1},"op":"x"}', "The operation is none of r, c, u, d, t, m."),
         (None, b'{"before":null,"after":{"id":1,"id":2},"op":"c"}', "A field stands twice in the value."),
         (None, b'{"before":null,"after":5,"op":"c"}', "The value does not have the form of a Debezium event."),

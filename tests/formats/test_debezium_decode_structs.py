@@ -158,9 +158,9 @@ def test_other_messages_of_the_topic() -> None:
     assert rows[0]["key"] == {"id": "1"}
     assert [row["error"] for row in rows[4:]] == [
         "The value of column 'id' is no int as the options say.",
-        "The value is no JSON.",
-        "The value is no JSON.",
-        "The value is no UTF-8 text.",
+        "The value is not JSON.",
+        "The value is not JSON.",
+        "The value is not UTF-8 text.",
         "The value of column 'amount' is no decimal(10,2) as the options say.",
         "The value of column 'seen' is no timestamp as the options say.",
         "The operation is none of r, c, u, d, t, m.",

@@ -1,6 +1,6 @@
 """The events that the Oracle and Db2 connectors' documentation of generation 2.3 shows are written byte for byte.
 
-golden/debezium_json/README.md lists what of the documents' text is no JSON and was taken out.
+golden/debezium_json/README.md lists what of the documents' text is not JSON and was taken out.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ REFUSED = [
     (record("DDL"), "The DDL record has no statement."),
     (
         encoded(record("INSERT", None, ONE, objectName="db.tttt")).replace(b"db.tttt", b"db.\xff\xfe\xff\xff"),
-        "A text of the record is no UTF-8.",
+        "A text of the record is not UTF-8.",
     ),
 ]
 

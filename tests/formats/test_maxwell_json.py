@@ -45,15 +45,15 @@ def message(kind: str, **fields: Any) -> dict[str, Any]:
 
 REFUSED = [
     (b"\xff{}", "The value is not UTF-8."),
-    (b"", "The value is no JSON object of Maxwell's form."),
-    ("[]", "The value is no JSON object of Maxwell's form."),
-    ('{"type":"insert","data":[]}', "The value is no JSON object of Maxwell's form."),
-    ('{"type":"insert","data":{"id":1}}]', "Something stands behind the JSON object."),
+    (b"", "The value is not a JSON object of Maxwell's form."),
+    ("[]", "The value is not a JSON object of Maxwell's form."),
+    ('{"type":"insert","data":[]}', "The value is not a JSON object of Maxwell's form."),
+    ('{"type":"insert","data":{"id":1}}]', "Unexpected data after the JSON object."),
     (
         '{"type":"insert","data":{"id":1}} {"type":"insert"}',
-        "Something stands behind the JSON object.",
+        "Unexpected data after the JSON object.",
     ),
-    ('{"type":"insert","data":{"id":"\\ud800"}}', "The value is no JSON object of Maxwell's form."),
+    ('{"type":"insert","data":{"id":"\\ud800"}}', "The value is not a JSON object of Maxwell's form."),
     ('{"data":{"id":1}}', "The message has no type."),
     (message("replace", data={"id": 1}), "The type replace is not known."),
     (message("insert"), "The message has no data."),

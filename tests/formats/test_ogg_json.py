@@ -40,11 +40,11 @@ def message(kind: str, **fields: Any) -> dict[str, Any]:
 
 REFUSED = [
     (b"\xff{}", "The value is not UTF-8."),
-    (b"", "The value is no JSON object of GoldenGate's form."),
-    ("[]", "The value is no JSON object of GoldenGate's form."),
-    ('{"op_type":"I","after":[1]}', "The value is no JSON object of GoldenGate's form."),
-    ('{"op_type":"I","after":{"id":1}} 1', "Something stands behind the JSON object."),
-    ('{"op_type":"I","after":{"id":1}}{"op_type":"I","after":{"id":2}}', "Something stands behind the JSON object."),
+    (b"", "The value is not a JSON object of GoldenGate's form."),
+    ("[]", "The value is not a JSON object of GoldenGate's form."),
+    ('{"op_type":"I","after":[1]}', "The value is not a JSON object of GoldenGate's form."),
+    ('{"op_type":"I","after":{"id":1}} 1', "Unexpected data after the JSON object."),
+    ('{"op_type":"I","after":{"id":1}}{"op_type":"I","after":{"id":2}}', "Unexpected data after the JSON object."),
     ('{"after":{"id":1}}', "The message has no op_type."),
     (message("X", after={"id": 1}), "The operation X is not known."),
     (message("I"), "The message has no image after the change."),

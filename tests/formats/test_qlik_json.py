@@ -97,9 +97,9 @@ MEANINGS: list[tuple[str, Any, Any]] = [
     ("big", '{"magic":"atMSG","type":"XX","message":{}}', "The envelope is of type neither"),
     ("big", '{"magic":"atMSG","type":"MD","message":{"schemaId":"x","tableStructure":{"tableColumns":{}}}}',
      "The metadata message can't be read"),
-    ("big", data("INSERT", {"a": "1"}) + data("INSERT", {"a": "2"}), "Something stands behind"),
-    ("big", data("INSERT", {"a": "1"}) + "}", "Something stands behind"),
-    ("big", "[]", "The value is no JSON object"),
+    ("big", data("INSERT", {"a": "1"}) + data("INSERT", {"a": "2"}), "Unexpected data after"),
+    ("big", data("INSERT", {"a": "1"}) + "}", "Unexpected data after"),
+    ("big", "[]", "The value is not a JSON object"),
     ("big", b"\xff", "The value is not UTF-8"),
 ]  # fmt: skip
 

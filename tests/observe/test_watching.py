@@ -32,7 +32,7 @@ PROGRESS = Progress(
         CaptureState.CAPTURING, retention_seconds=10.0, headroom_seconds=4.0, waiting_commits=9, uncaptured=("dbo.c",)
     ),
     behind_commits=9,
-    messages=MessageCounts({"It is no JSON.": 2}, 1, 2),
+    messages=MessageCounts({"It is not JSON.": 2}, 1, 2),
 )
 
 
@@ -55,7 +55,7 @@ def test_prometheus_reads_every_number_with_its_labels() -> None:
     assert samples["headrace_snapshot_rows_remaining", "table=dbo.a"] == 3
     assert samples["headrace_rows_total", "op=c", "table=dbo.a"] == 5
     assert samples["headrace_rows_total", "op=d", 'table=odd "\\\n'] == 1
-    assert samples["headrace_rejected_rows_total", "reason=It is no JSON."] == 2
+    assert samples["headrace_rejected_rows_total", "reason=It is not JSON."] == 2
     assert samples["headrace_batches_total",] == 3
     assert families["headrace_rows"].type == "counter"
     assert families["headrace_lag_seconds"].type == "gauge"

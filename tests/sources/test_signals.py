@@ -75,8 +75,8 @@ def test_a_signal_means(type, data, meaning):
     ("type", "data", "said"),
     [
         ("execute-snapsot", ONE, "has the unknown type 'execute-snapsot'"),
-        ("execute-snapshot", '{"data-collections": [', "is no JSON"),
-        ("execute-snapshot", "[]", "is no JSON object"),
+        ("execute-snapshot", '{"data-collections": [', "is not JSON"),
+        ("execute-snapshot", "[]", "is not a JSON object"),
         ("execute-snapshot", None, "has no list 'data-collections'"),
         ("execute-snapshot", {"data-collections": "dbo.a"}, "is no list of texts"),
         ("execute-snapshot", {"data-collections": [1]}, "is no list of texts"),

@@ -117,11 +117,11 @@ def _placed(messages: list[Given]) -> list[Given]:
 
 def _reason(error: Exception) -> str:
     if isinstance(error, json.JSONDecodeError):
-        return f"it is no JSON ({error.msg.lower()} at character {error.pos + 1})"
+        return f"it is not JSON ({error.msg.lower()} at character {error.pos + 1})"
     if isinstance(error, binascii.Error):
         return "it is no base64"
     if isinstance(error, UnicodeError):
-        return "it is no UTF-8 text"
+        return "it is not UTF-8 text"
     if isinstance(error, RecursionError):
         return "its JSON is too deep"
     return str(error)
@@ -146,7 +146,7 @@ _OF_RECORDS = frozenset(
 def _record_line(line: bytes) -> Given:
     found = json.loads(line.decode())
     if not isinstance(found, dict):
-        raise ValueError("it is no JSON object")
+        raise ValueError("it is not a JSON object")
     name = next((name for name in _NAMES if name in found), None)
     if name is None:
         raise ValueError("it has no `value`")

@@ -74,7 +74,7 @@ def key_names(keys: pa.BinaryArray) -> pa.StringArray:
 
 
 def unread(value: bytes, verdict: int, form: str) -> str:
-    """Why a value is no JSON object of a form.
+    """Why a value is not a JSON object of a form.
 
     Args:
         value: the message's.
@@ -86,5 +86,5 @@ def unread(value: bytes, verdict: int, form: str) -> str:
     except UnicodeDecodeError:
         return "The value is not UTF-8."
     if verdict == MORE:
-        return "Something stands behind the JSON object."
-    return f"The value is no JSON object {form}."
+        return "Unexpected data after the JSON object."
+    return f"The value is not a JSON object {form}."

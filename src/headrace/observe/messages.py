@@ -79,7 +79,7 @@ class MessageCounts:
         return cls(reasons, int(data["no_event"]), letters, left_out, *later)
 
     def reasons_text(self, most: int = 3) -> str:
-        """The commonest reasons with their counts: `2 x The value is no JSON.`"""
+        """The commonest reasons with their counts: `2 x The value is not JSON.`"""
         ordered = sorted(self.errors.items(), key=lambda found: (-found[1], found[0]))
         text = "; ".join(f"{count:,} x {reason}" for reason, count in ordered[:most])
         left = len(ordered) - most

@@ -26,7 +26,7 @@ class FilesSink(Sink):
 
     Layout: `<path>/batch=<12 digits>/part-*.txt`. Each line is `{"topic", "key", "value", "headers", "position"}`
     with key and value as text; bytes that are no UTF-8 come base64-encoded as `key_base64` and `value_base64`
-    instead, and so do all values of headers, as `value_base64`, where one of them is no UTF-8. Order: all lines of the
+    instead, and so do all values of headers, as `value_base64`, where one of them is not UTF-8. Order: all lines of the
     sink, read folder by folder and file by file in name order, are in position order.
 
     Idempotence: a batch is written to a hidden folder and then renamed, so no half of it is ever seen, and a replay

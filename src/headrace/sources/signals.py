@@ -126,7 +126,7 @@ def parse_signal(signal: Signal) -> Meaning:
     """What a signal means.
 
     Raises:
-        FormatError: the type is unknown, the data is no JSON object, or something that it needs is missing.
+        FormatError: the type is unknown, the data is not a JSON object, or something that it needs is missing.
     """
     # A char column is padded with blanks.
     kind = signal.type.strip().lower()
@@ -285,9 +285,9 @@ def _data(signal: Signal) -> Mapping[str, Any]:
     try:
         data = json.loads(signal.data)
     except (ValueError, RecursionError) as error:
-        raise _unreadable(signal, f"has data that is no JSON ({why(error)})", _CORRECT) from error
+        raise _unreadable(signal, f"has data that is not JSON ({why(error)})", _CORRECT) from error
     if not isinstance(data, dict):
-        raise _unreadable(signal, "has data that is no JSON object", _CORRECT)
+        raise _unreadable(signal, "has data that is not a JSON object", _CORRECT)
     return data
 
 

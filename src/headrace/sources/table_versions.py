@@ -70,12 +70,10 @@ def with_versions(batches: Iterable[pa.RecordBatch], versions: Mapping[str, int]
         if not pc.any(pc.equal(batch.column("op"), Operation.SCHEMA.value)).as_py():
             yield batch
             continue
-        told = [
-            versions.get(id) if op == Operation.SCHEMA.value else None
-            for op, id in zip(batch.column("op").to_pylist(), batch.column("schema_id").to_pylist(), strict=True)
-        ]
-        texts = [None if version is None else str(version) for version in told]
-        yield with_fact(batch, FACT, pa.array(texts, pa.string()))
+        is_schema = pc.equal(batch.column("op"), Operation.SCHEMA.value)
+        said = pa.array([str(version) for version in versions.values()], pa.string())
+        place = pc.index_in(batch.column("schema_id"), pa.array(list(versions), pa.string()))
+        yield with_fact(batch, FACT, pc.if_else(is_schema, said.take(place), None))
 
 
 def _behind(known: list[str], structures: list[str]) -> list[str]:

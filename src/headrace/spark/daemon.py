@@ -1,7 +1,7 @@
 """The process that forks Spark's Python workers on this machine, without the archives on its path.
 
 Spark puts `pyspark.zip` and a jar of 5,000 files in front of the path of its Python processes. Python before 3.13 reads
-the directory of each archive anew for every package that came out of it whenever caches are invalidated, and a worker
+the directory of each archive again for every package that came out of it whenever caches are invalidated, and a worker
 does that at the start of each task: 0.25 seconds of each task, however small. PySpark as it is installed is the same
 code in a folder, and compiled once for all.
 

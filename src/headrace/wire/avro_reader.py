@@ -244,7 +244,7 @@ def _leaf(data: Array, i: Any, end: Any, schema: Program, node: Any, kind: Any, 
 
 @kernel
 def _spell(data: Array, schema: Program, node: Any, tokens: Tokens, t: Any, spelling: Spelling, o: Any) -> Any:
-    """Let a token be what the same JSON would give: the index behind what was written; -1 where a text is no UTF-8.
+    """Let a token be what the same JSON would give: the index behind what was written; -1 where a text is not UTF-8.
 
     Numbers of 4 and 8 bytes are left to the caller.
     """

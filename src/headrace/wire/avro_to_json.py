@@ -31,7 +31,7 @@ _NULL = as_data(b"null")
 
 
 class AvroJson(Tape):
-    """Messages of one batch. A message with bytes behind its datum is broken, and so is a text that is no UTF-8.
+    """Messages of one batch. A message with bytes behind its datum is broken, and so is a text that is not UTF-8.
 
     Args:
         values: messages as `binary`; together less than 2 GiB.

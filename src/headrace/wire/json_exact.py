@@ -38,7 +38,7 @@ class Token(NamedTuple):
 
 
 class NotJson(ValueError):
-    """The text is no JSON, or more than one (`verdict`)."""
+    """The text is not JSON, or more than one (`verdict`)."""
 
     def __init__(self, verdict: int) -> None:
         super().__init__(verdict)

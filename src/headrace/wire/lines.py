@@ -1,6 +1,6 @@
 """Messages as lines of JSON that a person can read: `{"topic","key","value","headers","position"}`.
 
-Key and value are texts. Where one of them is no UTF-8, both stand as base64, as `key_base64` and `value_base64`; so do
+Key and value are texts. Where one of them is not UTF-8, both stand as base64, as `key_base64` and `value_base64`; so do
 all values of a message's headers where one of them is none, as `value_base64`.
 """
 

@@ -168,7 +168,7 @@ def _integers(
 def _decimals(
     data: Array, tokens: Tokens, at: Array, out: Array, valid: Array, odd: Array, scale: Any, precision: Any
 ) -> None:
-    """Plain decimals. `digits` counts those from the first that is no zero."""
+    """Plain decimals. `digits` counts from the first digit that is not zero."""
     for r in range(at.size):
         kind = _scalar_kind(tokens, at[r])
         if kind == NULL:

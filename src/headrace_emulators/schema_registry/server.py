@@ -186,7 +186,7 @@ def _json(body: bytes) -> dict[str, Any]:
     try:
         found = json.loads(body)
     except ValueError as error:
-        raise RegistryRefusal(400, "The request's body is no JSON.") from error
+        raise RegistryRefusal(400, "The request's body is not JSON.") from error
     return found if isinstance(found, dict) else {}
 
 

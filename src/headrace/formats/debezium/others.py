@@ -72,7 +72,7 @@ class _Message:
                 return part.problems[number]
         key_kind = messages.key.tape.kinds(messages.key.at[number : number + 1])[0]
         if key_kind not in (ABSENT, NULL, OBJECT) and not self._reading.keys:
-            return "The key is no JSON object."
+            return "The key is not a JSON object."
         if messages.empty[number]:
             return None
         if not messages.form[number] or not self._has_integers():

@@ -132,7 +132,7 @@ class JsonPayloads(Payloads):
         """
         unread = map(int, np.flatnonzero((self.tape.verdict != READ) & ~self.missing))
         self.problems = {
-            number: f"The {name} is no {'JSON' if _is_utf8(values[number].as_py()) else 'UTF-8 text'}."
+            number: f"The {name} is not {'JSON' if _is_utf8(values[number].as_py()) else 'UTF-8 text'}."
             for number in unread
         }
 

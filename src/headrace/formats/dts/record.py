@@ -84,7 +84,7 @@ class Records:
                 found.setdefault(int(number), sentence)
 
         note((self.op < 0) & ~self.filler & ~self.tombstone, "The value is no DTS record.")
-        note(self._has_broken_text(), "A text of the record is no UTF-8.")
+        note(self._has_broken_text(), "A text of the record is not UTF-8.")
         is_ddl, is_data = self.op == CODES.index("ddl"), self.is_data
         note(is_ddl & (self.ddl < 0), "The DDL record has no statement.")
         path = self._of_kind("objectName", STRING)

@@ -146,7 +146,7 @@ def spell(tape: Tape, objects: Array, which: Array, described: Sequence[Descript
     of = np.tile(which, 2)
     objects = np.ascontiguousarray(np.where(of >= 0, objects, np.int32(-1)))
     for unread in json_images.spell(tape, objects, np.maximum(of, 0), codes, _texts):
-        # A decimal of no bytes is no number.
+        # A decimal without bytes is not a number.
         tape.tokens.kind[unread.at] = NULL
 
 

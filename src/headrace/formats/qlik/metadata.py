@@ -206,7 +206,7 @@ def metadata_of(given: Any) -> tuple[Metadata, ...]:
     except ValueError:
         lines = [line for line in given.splitlines() if line.strip()]
         if len(lines) < 2:
-            raise ValueError("it is no JSON") from None
+            raise ValueError("it is not JSON") from None
         return metadata_of(lines)
     return metadata_of(parsed)
 

@@ -283,7 +283,7 @@ def registry_given(given: Any) -> Registry:
     try:
         found = json.loads(text)
     except json.JSONDecodeError as error:
-        raise ValueError(f"its mapping from id to schema is no JSON ({error})") from error
+        raise ValueError(f"its mapping from id to schema is not JSON ({error})") from error
     if not isinstance(found, Mapping):
         raise ValueError("its JSON is no mapping from id to schema")
     return registry_given(found)
@@ -304,7 +304,7 @@ def avro_given(given: Any) -> str:
     try:
         json.loads(text)
     except json.JSONDecodeError as error:
-        raise ValueError(f"it is no JSON ({error})") from error
+        raise ValueError(f"it is not JSON ({error})") from error
     return text
 
 

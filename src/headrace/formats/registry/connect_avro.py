@@ -71,7 +71,7 @@ def writer_schema(text: str) -> WriterSchema:
     try:
         parsed = json.loads(text)
     except ValueError as error:
-        raise FormatError(f"The schema is no JSON: {error}.") from error
+        raise FormatError(f"The schema is not JSON: {error}.") from error
     reading = _Reading()
     connect, plain = reading.schema(parsed, "", 0)
     return WriterSchema(connect, plain)

@@ -1,4 +1,4 @@
-"""Which slices make a batch: what is only said, snapshot chunks, and windows of commits of the tables that changed.
+"""Which slices make a batch: announcements, snapshot chunks, and windows of commits of the tables that changed.
 
 Tables without a change in their window cost nothing but their share of one query. What is read, and how, stands in the
 offsets; the server is only asked which change tables have rows, where long windows can be cut, and for the last event
@@ -72,7 +72,7 @@ class Slicing:
         return self._with_notices(self._snapshot() + self._stream() + self._asked())
 
     def _with_notices(self, slices: list[Slice]) -> list[Slice]:
-        """The slices, and what is only said: in front, but for what stands behind changes of its table."""
+        """The slices, with announcements: first, except those that follow changes of their table."""
         begun = [(begins(piece), piece.tables or ()) for piece in slices]
         said: dict[int, list[dict[str, Any]]] = {}
         for row in self._notices:
@@ -240,7 +240,7 @@ class Slicing:
             self._known_cuts[after, upto] = [text for text in texts if text < upto]
         return self._known_cuts[after, upto]
 
-    # What is only said.
+    # Announcements.
 
     def _note(self, op: Operation, position: Position, **facts: Any) -> None:
         self._notices.append(notice(self._connection.dialect.connector, op, position, **facts))

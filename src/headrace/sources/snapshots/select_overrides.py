@@ -35,7 +35,7 @@ def selects(given: Any) -> dict[str, str | None]:
         try:
             given = json.loads(given)
         except json.JSONDecodeError:
-            raise ValueError("it is no JSON object") from None
+            raise ValueError("it is not a JSON object") from None
     if isinstance(given, Mapping):
         return {str(table).strip(): str(select) for table, select in given.items()}
     return dict.fromkeys(items(given))

@@ -34,7 +34,7 @@ def message_keys(given: Any) -> tuple[str, ...]:
         try:
             given = json.loads(given)
         except json.JSONDecodeError:
-            raise ValueError("it is no JSON object") from None
+            raise ValueError("it is not a JSON object") from None
     entries: list[tuple[str, list[str]]] = []
     if isinstance(given, Mapping):
         entries = [(str(t), list(c) if isinstance(c, (list, tuple)) else str(c).split(",")) for t, c in given.items()]
