@@ -22,7 +22,8 @@ from headrace.pipeline import load_pipeline
 from headrace.pipeline.batch import BatchWriter
 from headrace.pipeline.dead_letter import DeadLetters
 from headrace.pipeline.kafka_source import KafkaTopics
-from headrace.pipeline.model import Target, read_model
+from headrace.pipeline.model import read_model
+from headrace.pipeline.target import Target
 from headrace.sinks.base import Sink
 from headrace.sinks.files import FilesSink
 from headrace.sinks.kafka.sink import KafkaSink

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 from headrace.observe.progress import ProgressBoard
 from headrace.options import parse_options
 from headrace.pipeline.batch import BatchWriter
-from headrace.pipeline.model import Target
+from headrace.pipeline.target import Target
 from headrace.sinks.base import BatchId, Sink
 
 

@@ -20,10 +20,10 @@ from headrace.changes.table_pattern import table_patterns
 from headrace.observe.progress import ProgressBoard
 from headrace.options import parse_options
 from headrace.pipeline.batch import BatchWriter
-from headrace.pipeline.model import Target
 from headrace.pipeline.shaping.routes import Route, Routes
 from headrace.pipeline.shaping.shape import Shaping
 from headrace.pipeline.shaping.transforms import Transform
+from headrace.pipeline.target import Target
 
 pytestmark = pytest.mark.kafka
 

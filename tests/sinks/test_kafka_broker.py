@@ -18,8 +18,8 @@ from headrace.observe.messages import MessageCounts
 from headrace.observe.progress import ProgressBoard
 from headrace.options import parse_options
 from headrace.pipeline.batch import BatchWriter
-from headrace.pipeline.model import Target
 from headrace.pipeline.recover import recover
+from headrace.pipeline.target import Target
 from headrace.sinks.base import BatchId
 from headrace.sinks.kafka.sink import KafkaSink
 from headrace.spark.local_rows import local_rows

@@ -3,6 +3,7 @@
 Nothing here loads PySpark before a pipeline is started, so that a mistake in a file is told at once.
 """
 
-from headrace.pipeline.run import Pipeline, RunningPipeline, load_pipeline
+from headrace.pipeline.pipeline import Pipeline, load_pipeline
+from headrace.pipeline.run import RunningPipeline
 
 __all__ = ["Pipeline", "RunningPipeline", "load_pipeline"]

@@ -20,11 +20,11 @@ from headrace.formats.encoded_batch import EncodedBatch, OutOfRange
 from headrace.observe.messages import MOST_REASONS, OTHER_REASONS, MessageCounts
 from headrace.observe.progress import BatchCount, ProgressBoard
 from headrace.pipeline.dead_letter import DeadLetters
-from headrace.pipeline.model import Target
 from headrace.pipeline.recover import one_line
 from headrace.pipeline.shaping.large_values import fitting
 from headrace.pipeline.shaping.shape import Found, Shaping, explained, tables_in
 from headrace.pipeline.shared_places import identities, may_meet, may_meet_letters, refuse_shared_places
+from headrace.pipeline.target import Target
 from headrace.pipeline.unmatched import FeedPatterns
 from headrace.sinks.base import BatchId
 from headrace.sinks.files import FilesSink

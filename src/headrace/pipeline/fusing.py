@@ -20,7 +20,8 @@ from headrace.sources.databases import Databases
 from headrace.sources.messages import not_encodable
 
 if TYPE_CHECKING:
-    from headrace.pipeline.model import Model, Target
+    from headrace.pipeline.model import Model
+    from headrace.pipeline.target import Target
 
 
 @dataclass(frozen=True)

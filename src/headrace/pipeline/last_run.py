@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from headrace.changes import TableId
 from headrace.errors import OptionError
 from headrace.pipeline.kafka_source import KafkaTopics
-from headrace.pipeline.model import Model, Target
+from headrace.pipeline.model import Model
+from headrace.pipeline.target import Target
 
 LAST_RUN = "headrace-last-run.json"
 """The file's name."""

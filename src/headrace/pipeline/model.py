@@ -47,6 +47,7 @@ from headrace.pipeline.shaping.routes import Route, Routes
 from headrace.pipeline.shaping.shape import Shaping
 from headrace.pipeline.shaping.transforms import Transform
 from headrace.pipeline.shared_places import refuse_letters_in_a_sink, refuse_same_places
+from headrace.pipeline.target import Target
 from headrace.pipeline.yaml_file import Document, Place, hide, read_yaml
 from headrace.registry import did_you_mean
 from headrace.sinks.base import Sink
@@ -98,29 +99,6 @@ def find_kind(kind: str, name: str) -> Any:
         if missing is None:
             raise
         raise missing from None
-
-
-@dataclass(frozen=True)
-class Target:
-    """One sink, and for a sink that takes messages the format that makes them.
-
-    Args:
-        type: the sink's registered name.
-        sink: made from its options.
-        format: None for a sink that takes change rows.
-        format_key: the same text for the same format with the same options, so that a batch is encoded once for both.
-        label: how messages call it (`sink 2 (delta)`).
-        shaping: what rows go through before: transforms and routes.
-        format_options: what the user gave to the format; may hold secrets.
-    """
-
-    type: str
-    sink: Sink
-    format: Format | None
-    format_key: str
-    label: str
-    shaping: Shaping = field(default_factory=Shaping)
-    format_options: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True)

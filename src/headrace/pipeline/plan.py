@@ -15,9 +15,10 @@ from headrace.observe.completeness import offsets_of
 from headrace.observe.kept_offsets import check_checkpoint, checkpoint_id
 from headrace.pipeline.fusing import Fusing
 from headrace.pipeline.kafka_source import KafkaTopics
-from headrace.pipeline.model import Model, Target
+from headrace.pipeline.model import Model
 from headrace.pipeline.shaping.table_transform import require_columns
 from headrace.pipeline.shared_places import refuse_shared_places
+from headrace.pipeline.target import Target
 from headrace.pipeline.unmatched import unmatched_in
 from headrace.sinks.base import BatchId
 from headrace.sources.base import Source

@@ -1,4 +1,4 @@
-"""`load_pipeline`, `Pipeline` and `RunningPipeline`: a checked file, and its run on a Spark session."""
+"""`RunningPipeline`: a run of a pipeline on a Spark session."""
 
 from __future__ import annotations
 
@@ -6,41 +6,30 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
-from os import PathLike
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headrace.changes import TableSchema
 from headrace.errors import HeadraceError
 from headrace.formats.convert import read
 from headrace.observe.completeness import completeness
 from headrace.observe.kept_offsets import TOPIC_IDS
 from headrace.observe.progress import Progress, ProgressBoard
-from headrace.observe.status import PipelineStatus
 from headrace.options import as_text
 from headrace.pipeline.batch import BatchWriter, wait_for
-from headrace.pipeline.checkpoint import Checkpoint, check_free, check_sound, known_offsets, owned
+from headrace.pipeline.checkpoint import Checkpoint, owned
 from headrace.pipeline.ending import DatabasesEnding, Ending, TopicsEnding
 from headrace.pipeline.fusing import Fusing
 from headrace.pipeline.kafka_source import KafkaTopics, trimmed
 from headrace.pipeline.last_run import LAST_RUN
 from headrace.pipeline.last_run import to_text as last_run_text
-from headrace.pipeline.model import Model, read_model
-from headrace.pipeline.plan import PipelinePlan, needs_spark, plan_pipeline
+from headrace.pipeline.model import Model
 from headrace.pipeline.recover import recover
-from headrace.pipeline.shared_places import refuse_shared_places
-from headrace.pipeline.status import pipeline_status
 from headrace.pipeline.topic_ids import TopicIds
-from headrace.pipeline.unmatched import FeedPatterns, names_columns, unmatched_in
-from headrace.pipeline.verify import Verified, verify
+from headrace.pipeline.unmatched import FeedPatterns, names_columns
 from headrace.pipeline.watch import Watch
-from headrace.sinks.base import Sink
 from headrace.sources.databases import Databases, Heads, Offsets
 from headrace.sources.health import Health, combined
-from headrace.sources.tables.unmatched import require_matched
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -56,151 +45,6 @@ _HEAD_SECONDS = 1.0
 _HEALTH_SECONDS = 2.0
 _POLL_SECONDS = 0.1
 _LAST_WORDS_SECONDS = 10.0
-
-
-def load_pipeline(path: str | PathLike[str]) -> Pipeline:
-    """Read and check a pipeline file. Neither a server nor Spark is touched.
-
-    Raises:
-        OptionError: one sentence with file, line, the thing that is wrong, and the remedy.
-    """
-    return Pipeline(read_model(Path(path)))
-
-
-class Pipeline:
-    """A pipeline that can be checked and started. Made by `load_pipeline`."""
-
-    def __init__(self, model: Model) -> None:
-        self._model = model
-        self._checked = False
-
-    def __repr__(self) -> str:
-        return f"Pipeline({self.name!r}, {str(self._model.file)!r})"
-
-    @property
-    def name(self) -> str:
-        """The name under which sinks know who writes to them."""
-        return self._model.name
-
-    @property
-    def checkpoint(self) -> str:
-        """Path or URL of the only state."""
-        return self._model.checkpoint
-
-    @property
-    def jars(self) -> tuple[str, ...]:
-        """Maven coordinates of what Spark needs for this source and these sinks."""
-        from headrace.spark.jars import DELTA, ICEBERG, KAFKA
-
-        types = {self._model.source_type, *(target.type for target in self._model.targets)}
-        if self._model.dead_letters is not None:
-            types.add(self._model.dead_letters.type)
-        return tuple(jar for kind, jar in (("kafka", KAFKA), ("delta", DELTA), ("iceberg", ICEBERG)) if kind in types)
-
-    @property
-    def formats(self) -> tuple[str, ...]:
-        """The formats that it reads and writes."""
-        found = [target.format for target in self._model.targets if target.format is not None]
-        if isinstance(self._model.source, KafkaTopics):
-            found.append(self._model.source.format)
-        return tuple(sorted({format.name for format in found}))
-
-    def hide(self, text: str) -> str:
-        """The text without passwords and without what `${...}` stood for; for whatever is shown of this pipeline."""
-        return self._model.hide(text)
-
-    def check(self, *, spark: SparkSession | None = None) -> Sequence[TableSchema]:
-        """Ask the source and every sink whether they can be used. Nothing is written and no Spark job is started.
-
-        Args:
-            spark: a classic session, for a checkpoint that is not on this machine: a table that it knows need not be
-                captured any more.
-
-        Returns:
-            The tables that will be captured; empty for topics.
-
-        Raises:
-            ConnectError: a server can't be reached or refuses the login.
-            CaptureError: a table does not exist or is not set up for capture.
-            SinkError: a sink can't be written.
-            OptionError: the checkpoint is in use by another run, or a route or transform does not suit a table. What
-                an expression says is read at the first batch.
-        """
-        check_free(self.checkpoint)
-        check_sound(self.checkpoint, self._model.source_type, spark)
-        source = self._model.source
-        tables: Sequence[TableSchema] = ()
-        if isinstance(source, KafkaTopics):
-            source.check()
-        else:
-            databases, known = Databases(source), known_offsets(self.checkpoint, spark)
-            tables = databases.tables(known)
-            require_matched(source.settings, unmatched_in(self._model.targets, tables, databases.gone(known, tables)))
-            for target in self._model.targets:
-                target.shaping.remember(databases.structures(known))
-                target.shaping.expect(tables)
-            ids = [schema.id for schema in tables]
-            refuse_shared_places(self._model.targets, ids, self._model.source_type)
-        for sink in self._sinks:
-            sink.check()
-        self._checked = True
-        return tables
-
-    @property
-    def _sinks(self) -> list[Sink]:
-        letters = self._model.dead_letters
-        return [*(target.sink for target in self._model.targets), *([] if letters is None else [letters.sink])]
-
-    def status(self, *, spark: SparkSession | None = None, ask_source: bool = True) -> PipelineStatus:
-        """Where the pipeline stands: position, completeness, lag, and how the source is. Nothing is written or started.
-
-        It may run meanwhile, here or in another process. A source that can't be asked is no error: its health says why.
-
-        Args:
-            spark: a classic session, for a checkpoint that is not on this machine.
-            ask_source: whether to ask the source for its head and its health; without it lag and health are unknown.
-
-        Raises:
-            OptionError: the checkpoint is not on this machine and there is no session, or it can't be read.
-            PositionMismatch: another release wrote the checkpoint.
-        """
-        return pipeline_status(self._model, spark, ask_source=ask_source)
-
-    @property
-    def looks_with_spark(self) -> bool:
-        """Whether `plan` needs a session to look at the targets."""
-        return needs_spark(self._model)
-
-    def plan(self, *, spark: SparkSession | None = None) -> PipelinePlan:
-        """What a run would do from the checkpoint. Nothing is written, locked or mined, and a run is not disturbed.
-
-        Args:
-            spark: a classic session, for checkpoints and targets that are looked at with one.
-
-        Raises:
-            HeadraceError: as the first batch of a run would.
-        """
-        return plan_pipeline(self._model, spark)
-
-    def verify(self, spark: SparkSession, *, most: int = 20) -> Iterator[Verified]:
-        """Compare the tables of the sinks with the source; see `headrace.pipeline.verify`. Nothing is written."""
-        return verify(self._model, spark, most=most)
-
-    def start(self, spark: SparkSession, *, once: bool = False) -> RunningPipeline:
-        """Start, or go on from the checkpoint. Checks first, if that was not done.
-
-        Args:
-            spark: a classic session (not Connect), with the jars of `jars`.
-            once: end by itself when everything is in the sinks that the source offered at this moment. `wait` has to
-                be called.
-
-        Raises:
-            HeadraceError: as `check`; nothing was started.
-        """
-        if not self._checked:
-            self.check(spark=spark)
-        self._checked = False
-        return RunningPipeline(self._model, spark, once=once)
 
 
 class RunningPipeline:

@@ -10,14 +10,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Iterable, Sequence
-from typing import TYPE_CHECKING
 
 from headrace.changes.table import TableId
 from headrace.errors import OptionError
-
-if TYPE_CHECKING:
-    from headrace.pipeline.dead_letter import DeadLetters
-    from headrace.pipeline.model import Target
+from headrace.pipeline.dead_letter import DeadLetters
+from headrace.pipeline.target import Target
 
 _ANY_TABLE, _OTHER_TABLE = TableId("database", "schema", "table"), TableId("database2", "schema2", "table2")
 _REMEDY = (

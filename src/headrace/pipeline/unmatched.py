@@ -16,8 +16,8 @@ from headrace.changes import TableId, TableSchema
 from headrace.changes.table_pattern import EVERY_TABLE, TablePattern, matching
 from headrace.errors import HeadraceError
 from headrace.options import Names, Options, bare, is_optional
-from headrace.pipeline.model import Target
 from headrace.pipeline.shaping.transforms import Transform
+from headrace.pipeline.target import Target
 from headrace.registry import did_you_mean
 from headrace.sources.tables.unmatched import Unmatched, require_matched
 

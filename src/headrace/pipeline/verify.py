@@ -18,8 +18,10 @@ from headrace.options import Option, Options
 from headrace.pipeline.checkpoint import check_sound
 from headrace.pipeline.comparison import Comparison, compare
 from headrace.pipeline.kafka_source import KafkaTopics
-from headrace.pipeline.model import Model, Target
+from headrace.pipeline.model import Model
+from headrace.pipeline.run import RunningPipeline
 from headrace.pipeline.shaping.shape import Shaping, tables_in
+from headrace.pipeline.target import Target
 from headrace.sinks.base import BatchId, Sink
 from headrace.sinks.jdbc.reading import as_compared
 from headrace.sinks.jdbc.sink import JdbcSink
@@ -107,8 +109,6 @@ def verify(model: Model, spark: SparkSession, *, most: int) -> Iterator[Verified
 
 
 def _read_anew(model: Model, spark: SparkSession, folder: Path) -> DataFrame | None:
-    from headrace.pipeline.run import RunningPipeline
-
     source = model.source
     options = dict(model.source_options)
     if isinstance(source, KafkaTopics):

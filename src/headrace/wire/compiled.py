@@ -77,7 +77,8 @@ class _Kernel:
         from headrace.wire.kernel_files import KernelFiles
 
         made = numba.njit(nogil=True, error_model="numpy", _nrt=False)(self._function)
-        made._cache = KernelFiles(self._function, folders())
+        found = folders()
+        made._cache = KernelFiles(self._function, found.read, found.written)
         return made
 
     @property

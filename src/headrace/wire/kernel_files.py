@@ -12,16 +12,13 @@ import logging
 import os
 import pickle
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
 
 from numba.core.caching import _Cache
 from numba.core.compiler import CompileResult
 from numba.core.serialize import dumps
-
-if TYPE_CHECKING:
-    from headrace.wire.compiled import Folders
 
 _log = logging.getLogger(__name__)
 PATIENCE = 120.0
@@ -77,24 +74,26 @@ class KernelFiles(_Cache):
 
     Args:
         function: the kernel's source.
-        folders: where kernels lie.
+        read: the folders in which kernels are looked for, in this order.
+        written: the folder for kernels that this process compiles; None where no folder can be written.
     """
 
-    def __init__(self, function: Callable[..., Any], folders: Folders) -> None:
+    def __init__(self, function: Callable[..., Any], read: Sequence[Path], written: Path | None) -> None:
         self._name = f"{function.__module__}.{function.__qualname__}"
-        self._folders = folders
+        self._read = read
+        self._written = written
         self._has_turn = False
 
     @property
     def cache_path(self) -> str:
         """The folder that is written."""
-        return str(self._folders.written or "")
+        return str(self._written or "")
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """The kernel for these argument types; None where it has to be compiled here."""
         target_context.refresh()
         payload = self._loaded(sig)
-        if payload is None and self._folders.written is not None and _turn.take(self._folders.written):
+        if payload is None and self._written is not None and _turn.take(self._written):
             self._has_turn = True
             payload = self._loaded(sig)
             if payload is not None:
@@ -107,13 +106,13 @@ class KernelFiles(_Cache):
         """Put a kernel there that was compiled here."""
         try:
             # Machine code that holds an address of this process is of no use to another one.
-            if self._folders.written is not None and not data.library.has_dynamic_globals:
-                path = self._folders.written / self._file(sig)
+            if self._written is not None and not data.library.has_dynamic_globals:
+                path = self._written / self._file(sig)
                 draft = path.with_suffix(f".{os.getpid()}")
                 draft.write_bytes(dumps(data._reduce()))  # type: ignore[no-untyped-call]
                 draft.replace(path)
         except OSError as error:
-            _log.warning("A compiled kernel can't be kept in %s: %s", self._folders.written, error.strerror)
+            _log.warning("A compiled kernel can't be kept in %s: %s", self._written, error.strerror)
         finally:
             self._end_turn()
 
@@ -137,7 +136,7 @@ class KernelFiles(_Cache):
 
     def _loaded(self, sig: Any) -> Any:
         name = self._file(sig)
-        for folder in self._folders.read:
+        for folder in self._read:
             try:
                 return pickle.loads((folder / name).read_bytes())
             except FileNotFoundError:

@@ -1,0 +1,34 @@
+"""A sink of a pipeline with what comes before it: the rows it gets, and the format of its messages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from headrace.formats.base import Format
+from headrace.pipeline.shaping.shape import Shaping
+from headrace.sinks.base import Sink
+
+
+@dataclass(frozen=True)
+class Target:
+    """One sink, and for a sink that takes messages the format that makes them.
+
+    Args:
+        type: the sink's registered name.
+        sink: made from its options.
+        format: None for a sink that takes change rows.
+        format_key: the same text for the same format with the same options, so that a batch is encoded once for both.
+        label: how messages call it (`sink 2 (delta)`).
+        shaping: what rows go through before: transforms and routes.
+        format_options: what the user gave to the format; may hold secrets.
+    """
+
+    type: str
+    sink: Sink
+    format: Format | None
+    format_key: str
+    label: str
+    shaping: Shaping = field(default_factory=Shaping)
+    format_options: Mapping[str, Any] = field(default_factory=dict, repr=False)
