@@ -13,7 +13,7 @@ import datetime as dt
 import json
 import threading
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Generic, TypeVar
@@ -77,8 +77,8 @@ class TableProgress:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> TableProgress:
         """Read `to_json`'s form back."""
-        bounds = tuple(_key(bound) for bound in data["bounds"])
-        lower, last = _key(data["lower"]), _key(data["last"])
+        bounds = tuple(key_of(bound) for bound in data["bounds"])
+        lower, last = key_of(data["lower"]), key_of(data["last"])
         empty = data.get("empty", False)
         read = data.get("read", 0)
         return cls(data["commit"], data["chunk"], lower, last, bounds, data["rows"], data["done"], empty, read)
@@ -190,14 +190,14 @@ class Offset:
             "version": VERSION,
             "source": self.source,
             "commit": self.commit,
-            "commit_time": _time_text(self.commit_time),
-            "capture_time": _time_text(self.capture_time),
+            "commit_time": time_text(self.commit_time),
+            "capture_time": time_text(self.capture_time),
             "clock": self.clock,
             "initial": self.initial,
             "known": list(self.known),
             "tables": {name: progress.to_json() for name, progress in sorted(self.tables.items())},
             "structures": _packed(self.structures),
-            "heartbeat": _time_text(self.heartbeat),
+            "heartbeat": time_text(self.heartbeat),
             "gaps": {name: list(gap) for name, gap in sorted(self.gaps.items())},
             "ad_hoc": dict(self.ad_hoc),
             **({"uncaptured": dict(sorted(self.uncaptured.items()))} if self.uncaptured else {}),
@@ -226,14 +226,14 @@ class Offset:
         return cls(
             source=data["source"],
             commit=data["commit"],
-            commit_time=_time(data["commit_time"]),
-            capture_time=_time(data["capture_time"]),
+            commit_time=time_of(data["commit_time"]),
+            capture_time=time_of(data["capture_time"]),
             clock=data["clock"],
             initial=data["initial"],
             known=tuple(data["known"]),
             tables={name: TableProgress.from_json(p) for name, p in data["tables"].items()},
             structures=_unpacked(data["structures"]),
-            heartbeat=_time(data["heartbeat"]),
+            heartbeat=time_of(data["heartbeat"]),
             gaps={name: (after, before) for name, (after, before) in data["gaps"].items()},
             ad_hoc=data["ad_hoc"],
             uncaptured=data.get("uncaptured", {}),
@@ -243,15 +243,18 @@ class Offset:
         )
 
 
-def _key(data: list[str | None] | None) -> Key | None:
+def key_of(data: Sequence[str | None] | None) -> Key | None:
+    """A key from a JSON value."""
     return None if data is None else tuple(data)
 
 
-def _time_text(time: dt.datetime | None) -> str | None:
+def time_text(time: dt.datetime | None) -> str | None:
+    """A time as a JSON value."""
     return None if time is None else time.isoformat()
 
 
-def _time(text: str | None) -> dt.datetime | None:
+def time_of(text: str | None) -> dt.datetime | None:
+    """A time from a JSON value."""
     return None if text is None else dt.datetime.fromisoformat(text)
 
 

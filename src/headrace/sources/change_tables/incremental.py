@@ -36,7 +36,7 @@ from headrace.sources.offset import Offset
 from headrace.sources.rows import repeat, schema_batch
 from headrace.sources.signal_files import take_files
 from headrace.sources.signals import Signal, say, say_once, signal_table
-from headrace.sources.snapshots.ad_hoc import INCREMENTAL, AdHoc, Candidate, Chunk, Request
+from headrace.sources.snapshots.ad_hoc import INCREMENTAL, AdHoc, Candidate, IncrementalChunk, Request
 from headrace.sources.tables.masks import Masks
 
 _LOG = logging.getLogger("headrace.sources")
@@ -195,7 +195,7 @@ def _ended(request: Request, why: str) -> None:
 def read_incremental(
     connection: Connection,
     table: CapturedTable,
-    chunk: Chunk,
+    chunk: IncrementalChunk,
     commit: str,
     settings: Options,
     capture_time: dt.datetime | None,

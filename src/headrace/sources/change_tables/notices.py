@@ -15,6 +15,7 @@ from headrace.sources.change_tables import lsn
 from headrace.sources.change_tables.connection import Connection
 from headrace.sources.change_tables.retention import require_still_retained
 from headrace.sources.change_tables.structure import Window
+from headrace.sources.offset import time_of, time_text
 from headrace.sources.tables.lost import WITHOUT_ROWS, say_changes_gone
 
 SWITCHED_OFF = "its change data capture was switched off"
@@ -124,13 +125,3 @@ def notice_batch(rows: Sequence[dict[str, Any]], capture_time: dt.datetime | Non
             }
         )
     return pa.RecordBatch.from_pylist(found, schema=schema)
-
-
-def time_text(time: dt.datetime | None) -> str | None:
-    """A time as a JSON value."""
-    return None if time is None else time.isoformat()
-
-
-def time_of(text: str | None) -> dt.datetime | None:
-    """A time out of a JSON value."""
-    return None if text is None else dt.datetime.fromisoformat(text)

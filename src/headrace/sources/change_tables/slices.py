@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
 import pyarrow as pa
@@ -21,18 +20,17 @@ from headrace.sources.base import Slice
 from headrace.sources.change_tables.connection import ARROW_ROWS, Connection, MissingObject
 from headrace.sources.change_tables.dialect import Dialect
 from headrace.sources.change_tables.incremental import read_incremental
-from headrace.sources.change_tables.notices import lost, notice_batch, switched_off, time_of, time_text
+from headrace.sources.change_tables.notices import lost, notice_batch, switched_off
 from headrace.sources.change_tables.snapshot_read import read_chunk, read_session
 from headrace.sources.change_tables.structure import CapturedTable, Window
 from headrace.sources.change_tables.transactions import read_transactions
 from headrace.sources.change_tables.windows import commit_times
-from headrace.sources.offset import Offset
+from headrace.sources.offset import Offset, time_of, time_text
 from headrace.sources.rows import schema_batch
-from headrace.sources.snapshots import ad_hoc
+from headrace.sources.snapshots.ad_hoc import INCREMENTAL, IncrementalChunk
 from headrace.sources.snapshots.chunks import Chunk
 
 NOTICES, SNAPSHOT, SESSION, STREAM, TRANSACTIONS = "notices", "snapshot", "session", "stream", "transactions"
-INCREMENTAL = ad_hoc.INCREMENTAL
 SAME_ROWS = frozenset((NOTICES, STREAM, TRANSACTIONS))
 """The kinds whose every reading gives the same rows in the same order; the others read live tables."""
 _SCHEMA_ORDER = "s"
@@ -67,24 +65,24 @@ def begins(slice: Slice) -> str:
 
 def snapshot_slice(table: CapturedTable, chunk: Chunk, end: Offset) -> Slice:
     """The task that reads one chunk."""
-    details = {**table.to_json(), "chunk": asdict(chunk), "capture_time": time_text(end.capture_time)}
+    details = {**table.to_json(), "chunk": chunk.to_json(), "capture_time": time_text(end.capture_time)}
     return Slice(SNAPSHOT, details, tables=(chunk.table,))
 
 
 def session_slice(pieces: Sequence[tuple[CapturedTable, Chunk]], end: Offset) -> Slice:
     """The task that reads all tables in one session."""
-    tables = [{**table.to_json(), "chunk": asdict(chunk)} for table, chunk in pieces]
+    tables = [{**table.to_json(), "chunk": chunk.to_json()} for table, chunk in pieces]
     details = {"tables": tables, "capture_time": time_text(end.capture_time)}
     return Slice(SESSION, details, tables=tuple(chunk.table for _, chunk in pieces))
 
 
-def incremental_slice(table: CapturedTable, chunk: ad_hoc.Chunk, end: Offset) -> Slice:
+def incremental_slice(table: CapturedTable, chunk: IncrementalChunk, end: Offset) -> Slice:
     """The task that reads one chunk of an ad-hoc snapshot."""
     return Slice(
         INCREMENTAL,
         {
             **table.to_json(),
-            "chunk": asdict(chunk),
+            "chunk": chunk.to_json(),
             "commit": end.commit,
             "capture_time": time_text(end.capture_time),
         },
@@ -126,13 +124,17 @@ def read_slice(connect: Connect, slice: Slice, settings: Options, dialect: Diale
     elif slice.kind == SNAPSHOT:
         with connect() as connection:
             yield from read_chunk(
-                connection, table_of(slice.details, dialect), chunk_of(slice.details["chunk"]), settings, capture_time
+                connection,
+                table_of(slice.details, dialect),
+                Chunk.from_json(slice.details["chunk"]),
+                settings,
+                capture_time,
             )
     elif slice.kind == SESSION:
-        pieces = [(table_of(piece, dialect), chunk_of(piece["chunk"])) for piece in slice.details["tables"]]
+        pieces = [(table_of(piece, dialect), Chunk.from_json(piece["chunk"])) for piece in slice.details["tables"]]
         yield from read_session(connect, pieces, settings, capture_time)
     elif slice.kind == INCREMENTAL:
-        asked = ad_hoc.Chunk(**_with_keys(slice.details["chunk"]))
+        asked = IncrementalChunk.from_json(slice.details["chunk"])
         with connect() as connection:
             yield from read_incremental(
                 connection, table_of(slice.details, dialect), asked, slice.details["commit"], settings, capture_time
@@ -191,17 +193,3 @@ def window_of(details: dict[str, Any], dialect: Dialect) -> Window:
 def table_of(details: dict[str, Any], dialect: Dialect) -> CapturedTable:
     """The table that a slice's description names, as the planner saw it."""
     return CapturedTable.from_json(details, dialect)
-
-
-def chunk_of(details: dict[str, Any]) -> Chunk:
-    """The chunk that a slice's description holds."""
-    return Chunk(**_with_keys(details))
-
-
-def _with_keys(details: dict[str, Any]) -> dict[str, Any]:
-    lower, upper = details["lower"], details["upper"]
-    return {
-        **details,
-        "lower": None if lower is None else tuple(lower),
-        "upper": None if upper is None else tuple(upper),
-    }

@@ -40,7 +40,7 @@ from headrace.sources.oracle.structure import OracleTable, tables_of
 from headrace.sources.rows import repeat, schema_batch
 from headrace.sources.signal_files import take_files
 from headrace.sources.signals import Signal, say, say_once, signal_table
-from headrace.sources.snapshots.ad_hoc import INCREMENTAL, AdHoc, Candidate, Chunk, Request
+from headrace.sources.snapshots.ad_hoc import INCREMENTAL, AdHoc, Candidate, IncrementalChunk, Request
 from headrace.sources.tables.masks import Masks
 
 COLUMNS = 3
@@ -232,7 +232,7 @@ def signals_of(
 def read_incremental(
     connection: Connection,
     table: OracleTable,
-    chunk: Chunk,
+    chunk: IncrementalChunk,
     commit: str,
     settings: Options,
     capture_time: dt.datetime | None,
@@ -265,7 +265,7 @@ def read_incremental(
     faultpoints.reach("source.incremental.chunk")
 
 
-def _rows(connection: Connection, table: OracleTable, chunk: Chunk, at: int | None) -> Spool:
+def _rows(connection: Connection, table: OracleTable, chunk: IncrementalChunk, at: int | None) -> Spool:
     """A chunk's rows, all of them, so that a refusal in their midst leaves nothing half said."""
     sql, parameters = statements.rows_in_range(table, chunk.lower, chunk.upper, condition=chunk.filter, now=at is None)
     given: dict[str, Any] = parameters if at is None else {**parameters, "scn": at}

@@ -9,7 +9,6 @@ from __future__ import annotations
 import datetime as dt
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
 import pyarrow as pa
@@ -19,7 +18,7 @@ from headrace.changes import Operation, Position, TableId
 from headrace.errors import DataLossError
 from headrace.options import Options
 from headrace.sources.base import Slice
-from headrace.sources.offset import Offset
+from headrace.sources.offset import Offset, time_of, time_text
 from headrace.sources.oracle import scn
 from headrace.sources.oracle.assembly import Assembly, Event, own_rows
 from headrace.sources.oracle.change_rows import CONNECTOR, ChangeRows, instant
@@ -31,7 +30,7 @@ from headrace.sources.oracle.snapshot_read import read_chunk
 from headrace.sources.oracle.staging import Range, Staging
 from headrace.sources.oracle.structure import OracleTable
 from headrace.sources.rows import change_batch, schema_batch, table_column
-from headrace.sources.snapshots import ad_hoc
+from headrace.sources.snapshots.ad_hoc import IncrementalChunk
 from headrace.sources.snapshots.chunks import LAST_OF_TABLE, Chunk
 
 MINE, SNAPSHOT, STRUCTURES, TRANSACTIONS = "mine", "snapshot", "structures", "transactions"
@@ -58,23 +57,23 @@ def mine_slice(range: Range, tables: Sequence[str], mark: Sequence[str]) -> Slic
 
 def snapshot_slice(table: Mapping[str, Any], chunk: Chunk, end: Offset) -> Slice:
     """The task that reads one chunk."""
-    details = {**table, "chunk": asdict(chunk), "capture_time": _time_text(end.capture_time)}
+    details = {**table, "chunk": chunk.to_json(), "capture_time": time_text(end.capture_time)}
     return Slice(SNAPSHOT, details, tables=(chunk.table,))
 
 
 def empty_slice(table: Mapping[str, Any], position: Position, end: Offset) -> Slice:
     """The task that says that a table to be read has no row."""
-    details = {"table": table, "position": position.text, "capture_time": _time_text(end.capture_time)}
+    details = {"table": table, "position": position.text, "capture_time": time_text(end.capture_time)}
     return Slice(EMPTY, details)
 
 
-def asked_slice(table: Mapping[str, Any], chunk: ad_hoc.Chunk, end: Offset) -> Slice:
+def asked_slice(table: Mapping[str, Any], chunk: IncrementalChunk, end: Offset) -> Slice:
     """The task that reads one chunk of an ad-hoc snapshot."""
     details = {
         "table": table,
-        "asked": asdict(chunk),
+        "asked": chunk.to_json(),
         "commit": end.commit,
-        "capture_time": _time_text(end.capture_time),
+        "capture_time": time_text(end.capture_time),
     }
     return Slice(ASKED, details, tables=(chunk.table,))
 
@@ -82,12 +81,12 @@ def asked_slice(table: Mapping[str, Any], chunk: ad_hoc.Chunk, end: Offset) -> S
 def gaps_slice(database: str, end: Offset) -> Slice:
     """The task that says which changes are lost."""
     details = {"database": database, "gaps": {path: list(gap) for path, gap in sorted(end.gaps.items())}}
-    return Slice(GAPS, {**details, "capture_time": _time_text(end.capture_time)})
+    return Slice(GAPS, {**details, "capture_time": time_text(end.capture_time)})
 
 
 def heartbeat_slice(end: Offset) -> Slice:
     """The task that says how far the source was read."""
-    details = {"commit": end.commit, "time": _time_text(end.commit_time), "capture_time": _time_text(end.heartbeat)}
+    details = {"commit": end.commit, "time": time_text(end.commit_time), "capture_time": time_text(end.heartbeat)}
     return Slice(HEARTBEAT, details)
 
 
@@ -99,7 +98,7 @@ def structures_slice(tables: Sequence[Mapping[str, Any]], after: str, definition
             "tables": list(tables),
             "after": after,
             "definitions": list(definitions),
-            "capture_time": _time_text(end.capture_time),
+            "capture_time": time_text(end.capture_time),
         },
     )
 
@@ -114,7 +113,7 @@ def transactions_slice(
             "transactions": [transaction.to_json() for transaction in transactions],
             "structures": dict(structures),
             "mark": list(mark),
-            "capture_time": _time_text(end.capture_time),
+            "capture_time": time_text(end.capture_time),
         },
     )
 
@@ -132,14 +131,14 @@ def read_slice(connect: Connect, slice: Slice, settings: Options) -> Iterator[pa
                 # It gives no rows here. Who plans the next batch misses the range, and does what the options say.
                 _LOG.warning("%s", error)
         return
-    capture_time = _time(details["capture_time"])
+    capture_time = time_of(details["capture_time"])
     if slice.kind == SNAPSHOT:
         with connect(settings["pdb"]) as connection:
             yield from read_chunk(
-                connection, OracleTable.from_json(details), _chunk(details["chunk"]), settings, capture_time
+                connection, OracleTable.from_json(details), Chunk.from_json(details["chunk"]), settings, capture_time
             )
     elif slice.kind == ASKED:
-        asked = ad_hoc.Chunk(**_with_keys(details["asked"]))
+        asked = IncrementalChunk.from_json(details["asked"])
         with connect(settings["pdb"]) as connection:
             yield from read_incremental(
                 connection, OracleTable.from_json(details["table"]), asked, details["commit"], settings, capture_time
@@ -151,7 +150,7 @@ def read_slice(connect: Connect, slice: Slice, settings: Options) -> Iterator[pa
         for path, (after, upto) in details["gaps"].items():
             yield _gap(details["database"], path, after, upto, capture_time)
     elif slice.kind == HEARTBEAT:
-        yield _heartbeat(details["commit"], _time(details["time"]), capture_time)
+        yield _heartbeat(details["commit"], time_of(details["time"]), capture_time)
     elif slice.kind == STRUCTURES:
         for data in details["tables"]:
             schema = OracleTable.from_json(data).schema
@@ -297,21 +296,3 @@ def _definition(definition: Mapping[str, Any], capture_time: dt.datetime | None)
 
 def _pairs(paths: Sequence[str]) -> list[tuple[str, str]]:
     return [(path.partition(".")[0], path.partition(".")[2]) for path in paths]
-
-
-def _chunk(details: Mapping[str, Any]) -> Chunk:
-    return Chunk(**_with_keys(details))
-
-
-def _with_keys(details: Mapping[str, Any]) -> dict[str, Any]:
-    """A chunk's description with its bounds as tuples, which JSON does not know."""
-    bounds = {name: details[name] for name in ("lower", "upper")}
-    return {**details, **{name: None if key is None else tuple(key) for name, key in bounds.items()}}
-
-
-def _time_text(time: dt.datetime | None) -> str | None:
-    return None if time is None else time.isoformat()
-
-
-def _time(text: str | None) -> dt.datetime | None:
-    return None if text is None else dt.datetime.fromisoformat(text)

@@ -7,14 +7,14 @@ same key ranges. Tables are read one after another, in the order in which they w
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from headrace.changes import TableId
 from headrace.changes.position import Position, order_of_read
 from headrace.errors import FormatError, OptionError
 from headrace.registry import did_you_mean
-from headrace.sources.offset import Key
+from headrace.sources.offset import Key, key_of
 from headrace.sources.signal_files import TakenFiles
 from headrace.sources.signals import (
     ExecuteSnapshot,
@@ -99,7 +99,7 @@ def refused_filter(table: TableId, why: str) -> OptionError:
 
 
 @dataclass(frozen=True)
-class Chunk:
+class IncrementalChunk:
     """One key range (lower, upper] of one table that a batch reads beside the stream.
 
     Args:
@@ -132,6 +132,15 @@ class Chunk:
     def schema_position(self, commit: str) -> Position:
         """Where the table's structure is told: before the rows."""
         return Position(commit, self._order)
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON values, for the slice that reads it."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> IncrementalChunk:
+        """Read `to_json`'s form back."""
+        return cls(**{**data, "lower": key_of(data["lower"]), "upper": key_of(data["upper"])})
 
     @property
     def _order(self) -> str:
@@ -173,11 +182,12 @@ class Request:
         """The same place, seen from a batch that holds no chunk of this table."""
         return replace(self, chunk=self.chunk + len(self.bounds), lower=self.reach, bounds=())
 
-    def chunks(self, read: int = 0) -> Iterator[Chunk]:
+    def chunks(self, read: int = 0) -> Iterator[IncrementalChunk]:
         """The chunks of the batch that ends here, after as many reads of tables."""
         lower = self.lower
         for n, upper in enumerate(self.bounds):
-            yield Chunk(self.table, self.number, self.chunk + n, lower, upper, self.filter, n == 0, read)
+            number = self.chunk + n
+            yield IncrementalChunk(self.table, self.number, number, lower, upper, self.filter, n == 0, read)
             lower = upper
 
     def to_json(self) -> dict[str, Any]:
@@ -203,8 +213,8 @@ class Request:
             key=tuple(data["key"]),
             filter=data["filter"],
             chunk=data["chunk"],
-            lower=_key(data["lower"]),
-            last=_key(data["last"]),
+            lower=key_of(data["lower"]),
+            last=key_of(data["last"]),
             bounds=tuple(tuple(bound) for bound in data["bounds"]),
             done=data["done"],
         )
@@ -245,7 +255,7 @@ class AdHoc:
         left = bool(requests)
         return replace(self, requests=requests, paused=self.paused and left, stalled=self.stalled and left)
 
-    def chunks(self, read: int = 0) -> list[Chunk]:
+    def chunks(self, read: int = 0) -> list[IncrementalChunk]:
         """The chunks of the batch that ends here, in order, after as many reads of tables."""
         return [chunk for request in self.requests for chunk in request.chunks(read)]
 
@@ -379,7 +389,3 @@ def _of_path(path: str) -> TableId:
 
 def _list(key: Key | None) -> list[str | None] | None:
     return None if key is None else list(key)
-
-
-def _key(data: Sequence[str | None] | None) -> Key | None:
-    return None if data is None else tuple(data)

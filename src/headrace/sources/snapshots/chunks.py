@@ -6,10 +6,12 @@ same ranges, and a killed run goes on at the first chunk that no batch has deliv
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 from headrace.changes.position import Position, order_of_read
-from headrace.sources.offset import Key, Offset
+from headrace.sources.offset import Key, Offset, key_of
 
 FIRST = "first"
 FIRST_OF_TABLE = "first_in_data_collection"
@@ -51,6 +53,15 @@ class Chunk:
         """
         order = f"{order_of_read(self.read)}{self.ordinal:05x}:{self.number:08x}"
         return Position(self.commit, order, f"{row:08x}")
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON values, for the slice that reads it."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Chunk:
+        """Read `to_json`'s form back."""
+        return cls(**{**data, "lower": key_of(data["lower"]), "upper": key_of(data["upper"])})
 
 
 def plan_chunks(start: Offset, end: Offset) -> list[Chunk]:
