@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 
 from stream import Cost, spent
 
-from headrace.apply import fold, survey
+from headrace.apply import fold, profile
 from headrace.changes import Column, LogicalType, TableId, TableSchema
 from headrace.changes.row import spark_schema
 from headrace.changes.typed import literal
@@ -81,7 +81,7 @@ def columns(spark: SparkSession, width: int, values: int, runs: int) -> None:
     for what, share in (("whole", 1), ("partial", 2)):
         batch = changes(spark, 1, width, values // width, 0, share).cache()
         batch.count()
-        (table,) = survey(batch)
+        (table,) = profile(batch)
         assert table.partial == (share == 2)
         folded = fold(batch, table)
         cost = measured(lambda frame=folded: frame.write.format("noop").mode("overwrite").save(), runs)  # type: ignore[misc]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from change_history import Batch, pos, table
 
-from headrace.apply import carried, fold, survey
+from headrace.apply import carried, fold, profile
 from headrace.changes import Column, LogicalType
 
 T = table()
@@ -21,7 +21,7 @@ KEEPS = "keeps"
 def folded(spark: Any, batch: Batch, standing: Any = None) -> dict[int | None, Any]:
     """Per key: None for a delete, else its values; with the position, and `!` where a row is missing that can't be."""
     rows = batch.rows(spark)
-    (found,) = survey(rows)
+    (found,) = profile(rows)
     with carried(rows, found, standing) as whole:
         lines = fold(whole, found).collect()
     out: dict[int | None, Any] = {}
@@ -157,7 +157,7 @@ def test_null_in_a_key_column_is_one_key(spark: Any) -> None:
     )
     batch.add("c", two, 3, {"id": "1", "k": "null", "a": "z"})
     rows = batch.rows(spark)
-    (found,) = survey(rows)
+    (found,) = profile(rows)
     got = {(r["row"]["id"], r["row"]["k"], r["row"]["a"]) for r in fold(rows, found).collect()}
     assert got == {(1, None, "y"), (1, "null", "z")}
 
@@ -166,14 +166,14 @@ def test_keys_are_compared_by_value_and_not_by_spelling(spark: Any) -> None:
     priced = table(id="decimal(10,2)", a="string")
     batch = Batch(priced).add("c", priced, 1, {"id": "12.5", "a": "x"}).add("d", priced, 2, None, {"id": "12.50"})
     rows = batch.rows(spark)
-    (found,) = survey(rows)
+    (found,) = profile(rows)
     assert [r["op"] for r in fold(rows, found).collect()] == ["delete"]
 
 
 def test_other_tables_are_left_out(spark: Any) -> None:
     other = table("other")
     rows = Batch(T, other).add("c", T, 1, A).add("c", other, 2, {**A, "id": "2"}).rows(spark)
-    first, _ = survey(rows)
+    first, _ = profile(rows)
     assert [r["row"]["id"] for r in fold(rows, first).collect()] == [2]
 
 

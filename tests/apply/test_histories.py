@@ -9,7 +9,7 @@ from change_history import Batch, Model, table
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from headrace.apply import carried, fold, fold_keyless, survey
+from headrace.apply import carried, fold, fold_keyless, profile
 from headrace.spark.local_rows import local_rows
 
 COLUMNS = {"id": "string", "a": "string", "b": "string"}
@@ -87,7 +87,7 @@ class Mirror:
 
     def write(self, spark: Any, batch: Batch) -> None:
         changes = batch.rows(spark)
-        (found,) = survey(changes)
+        (found,) = profile(changes)
         if found.truncate_at is not None:
             late = found.truncate_at
             self.rows = {key: row for key, row in self.rows.items() if row["position"] > late}

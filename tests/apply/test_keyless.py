@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from change_history import Batch, pos, table
 
-from headrace.apply import fold_keyless, survey
+from headrace.apply import fold_keyless, profile
 from headrace.errors import SchemaError
 
 K = table(key=())
@@ -20,7 +20,7 @@ def folded(spark: Any, changes: Any) -> list[Any]:
     for op, at, after, before in changes:
         batch.add(op, K, at, after, before)
     rows = batch.rows(spark)
-    (found,) = survey(rows)
+    (found,) = profile(rows)
     out = fold_keyless(rows, found).collect()
     return sorted(
         (r["op"], r["row"]["id"], r["occurrences"], r["position"] if r["op"] == "insert" else None) for r in out

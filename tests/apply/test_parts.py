@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from headrace.apply import parted, parts, survey
+from headrace.apply import parted, parts, profile
 from headrace.changes import TableId, TableSchema
 from headrace.changes.row import CHANGE_ROW_DDL
 from headrace.changes.table import Column
@@ -42,7 +42,7 @@ def test_each_table_gets_its_own_rows(spark: Any) -> None:
     ]
     fields = spark.createDataFrame([], CHANGE_ROW_DDL).columns
     rows = spark.createDataFrame([tuple(one.get(f) for f in fields) for one in told + changes], CHANGE_ROW_DDL)
-    found, kept_before = survey(rows), kept(spark)
+    found, kept_before = profile(rows), kept(spark)
     with parted(rows, found) as rows_of:
         for one in found:
             mine = rows_of(one)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from change_history import Batch, table
 
-from headrace.apply import disordered, sequenced, survey
+from headrace.apply import disordered, profile, sequenced
 from headrace.changes import Column, LogicalType
 from headrace.errors import OptionError, SchemaError
 from headrace.sinks.jdbc.postgresql.dialect import PostgresDialect
@@ -129,7 +129,7 @@ def test_no_column_is_lost_where_offsets_do_not_say_which_structure_is_newer(spa
         at = f"{offset:020}/"
         message(batch.structure(schema, f"{at}0/"), "a", partition)
         message(batch.add("c", schema, f"{at}1/", {"id": str(partition), "a": "x", "b": "y"}), "a", partition)
-    (found,) = survey(sequenced(batch.rows(spark)))
+    (found,) = profile(sequenced(batch.rows(spark)))
     assert [column.name for column in found.schema.columns] == ["id", "a", "b", "c"]
 
 
@@ -137,4 +137,4 @@ def test_a_truncate_in_one_partition_says_nothing_of_another(spark: Any) -> None
     batch = message(Batch(T).add("c", T, AT, {"id": "1"}), "a", 0)
     message(batch.add("t", T, AT), "a", 1)
     with pytest.raises(SchemaError, match=r"of table db\.dbo\.t come from more than one Kafka partition"):
-        survey(sequenced(batch.rows(spark)))
+        profile(sequenced(batch.rows(spark)))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.changes.types import LogicalType, Precise, arrow_text
+from headrace.changes.types import LogicalType, NanosecondTime, arrow_text
 
 CANONICAL = [
     ("boolean", True, "true"),
@@ -33,7 +33,7 @@ CANONICAL = [
     ("time(2)", dt.time(10, 23, 45, 120000), "10:23:45.12"),
     ("time(0)", dt.time(23, 59, 59), "23:59:59"),
     ("timestamp(3)", dt.datetime(2018, 7, 13, 11, 23, 45, 340000), "2018-07-13 11:23:45.340"),
-    ("timestamp(7)", Precise(dt.datetime(9999, 12, 31, 23, 59, 59), 999_999_900), "9999-12-31 23:59:59.9999999"),
+    ("timestamp(7)", NanosecondTime(dt.datetime(9999, 12, 31, 23, 59, 59), 999_999_900), "9999-12-31 23:59:59.9999999"),
     ("instant(3)", dt.datetime(1969, 12, 31, 23, 59, 59, 999000, dt.UTC), "1969-12-31T23:59:59.999Z"),
     (
         "zoned_timestamp(0)",
@@ -55,7 +55,7 @@ def test_a_value_has_its_canonical_text_and_comes_back(kind, value, text):
     [
         ("decimal(9,2)", Decimal("0.001")),
         ("timestamp(3)", dt.datetime(2020, 1, 1, 0, 0, 0, 1)),
-        ("time(6)", Precise(dt.time(1), 1)),
+        ("time(6)", NanosecondTime(dt.time(1), 1)),
         ("instant(0)", dt.datetime(2020, 1, 1, tzinfo=dt.timezone(dt.timedelta(hours=1)))),
     ],
 )

@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 
 from headrace.changes.row import spark_schema
 from headrace.cli.app import app
-from headrace.cli.message_input import Given, Input, found_input, read_input
+from headrace.cli.message_input import Input, InputMessage, found_input, read_input
 from headrace.cli.row_output import Row, collect_rows, counts_text, json_line, shown, text_lines, time_text
 
 if TYPE_CHECKING:
@@ -341,7 +341,7 @@ def test_a_reader_that_has_seen_enough_is_no_failure() -> None:
 # --- the spellings of input -----------------------------------------------------------------------------------------
 
 
-def one(line: str, kind: Input = Input.RECORDS) -> Given:
+def one(line: str, kind: Input = Input.RECORDS) -> InputMessage:
     messages, unread = read_input(line.encode(), kind, "t")
     assert unread == []
     return messages[0]
@@ -351,11 +351,11 @@ def test_the_spellings_of_records() -> None:
     kcat = (
         '{"topic":"a","partition":1,"offset":5,"tstype":"create","ts":12,"key":null,"payload":"x","headers":["h","v"]}'
     )
-    assert one(kcat) == Given(1, b"x", None, (("h", b"v"),), "a", 1, 5, 12_000)
+    assert one(kcat) == InputMessage(1, b"x", None, (("h", b"v"),), "a", 1, 5, 12_000)
     ours = '{"topic":"a","key_base64":"/w==","value_base64":"AA==","headers":null,"position":"1"}'
-    assert one(ours) == Given(1, b"\x00", b"\xff", None, "a", 0, 0, None)
+    assert one(ours) == InputMessage(1, b"\x00", b"\xff", None, "a", 0, 0, None)
     mapped = '{"value":null,"headers":{"h":null,"i":{"base64":"AA=="}},"timestamp":"2020-01-01T00:00:00.000001+01:00"}'
-    assert one(mapped) == Given(1, None, None, (("h", None), ("i", b"\x00")), "t", 0, 0, 1_577_833_200_000_001)
+    assert one(mapped) == InputMessage(1, None, None, (("h", None), ("i", b"\x00")), "t", 0, 0, 1_577_833_200_000_001)
 
 
 FILES_SINK = (

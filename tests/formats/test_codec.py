@@ -26,7 +26,7 @@ from hypothesis import strategies as st
 from samples import registry_of, samples_of
 
 from headrace.changes import Column, LogicalType, TableId, TableSchema
-from headrace.formats.codec import KAFKA, MESSAGES, ArrowFormat, Codec, Facts, Tallied, run_codec, with_lists
+from headrace.formats.codec import KAFKA, MESSAGES, ArrowFormat, Codec, CountingEncoder, Facts, run_codec, with_lists
 from headrace.formats.convert import format_named
 from headrace.formats.kernels import compile_all
 from headrace.wire.compiled import CACHE_VARIABLE
@@ -186,7 +186,7 @@ class Late(Codec):
 
 def test_counts_beside_messages_leave_none_of_them_out() -> None:
     rows = pa.RecordBatch.from_pylist([{"a": 1}, {"a": 2}, {"a": 3}])
-    found = rows_of(Tallied(Late()), [rows.slice(0, 2), rows.slice(2)])
+    found = rows_of(CountingEncoder(Late()), [rows.slice(0, 2), rows.slice(2)])
     assert [row["topic"] for row in found] == ["0", "1", "2"]
     assert [(row["values"], row["first"]) for row in found] == [(2, "row 2"), (None, None), (None, None)]
 
@@ -210,7 +210,7 @@ def test_a_batch_of_which_all_is_skipped_is_no_error_where_values_are_counted(fo
     encoder = codecs.encoder(codecs.prepare_encoding(Facts((table,))))
     assert encoder.may_lose
     changes = change_batch([moved]).append_column("has_types", pa.array([True]))
-    assert rows_of(Tallied(encoder), [changes]) == []
+    assert rows_of(CountingEncoder(encoder), [changes]) == []
 
 
 def changes_of(format: str) -> tuple[pa.RecordBatch, Facts]:

@@ -9,7 +9,7 @@ import pytest
 from headrace.changes import Column, LogicalType, TableId, TableSchema
 from headrace.errors import OptionError
 from headrace.formats.debezium.format import DebeziumJson
-from headrace.formats.debezium.structures import GivenTables, given_tables
+from headrace.formats.debezium.schemas import GivenTables, given_tables
 from headrace.options import parse_options
 
 

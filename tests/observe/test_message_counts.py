@@ -12,7 +12,7 @@ from headrace.cli.status import lines
 from headrace.observe.live import line, messages_text, table
 from headrace.observe.messages import MOST_REASONS, OTHER_REASONS, KeptCounts, MessageCounts
 from headrace.observe.metrics import metrics
-from headrace.observe.progress import BatchCount, Progress, ProgressBoard
+from headrace.observe.progress import BatchCount, PipelineProgress, ProgressBoard
 from headrace.observe.status import PipelineStatus
 
 SOME = MessageCounts({"No JSON.": 2, "No type.": 1}, no_event=4, dead_letters=3)
@@ -66,12 +66,12 @@ def test_a_pipeline_that_left_messages_out_is_not_fine() -> None:
 
 
 def test_metrics() -> None:
-    found = metrics(Progress(messages=MessageCounts({'A "quoted" \\ one.': 2}, 4, 1, left_out=1, shortened=6)))
+    found = metrics(PipelineProgress(messages=MessageCounts({'A "quoted" \\ one.': 2}, 4, 1, left_out=1, shortened=6)))
     assert (found["headrace_left_out_messages_total"], found["headrace_shortened_changes_total"]) == (1, 6)
     assert found['headrace_rejected_rows_total{reason="A \\"quoted\\" \\\\ one."}'] == 2
     assert found["headrace_no_event_messages_total"] == 4
     assert found["headrace_dead_letters_total"] == 1
-    assert not [name for name in metrics(Progress()) if "messages" in name or "rejected" in name]
+    assert not [name for name in metrics(PipelineProgress()) if "messages" in name or "rejected" in name]
 
 
 def test_in_words() -> None:

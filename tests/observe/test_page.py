@@ -18,8 +18,8 @@ import pytest
 from tests.waiting import PATIENCE, until
 
 from headrace.observe.page import page
-from headrace.observe.progress import Progress, TableState
-from headrace.observe.server import Address, WatchServer
+from headrace.observe.progress import PipelineProgress, TableState
+from headrace.observe.server import ListenAddress, WatchServer
 from headrace.pipeline.watch import Watch
 from headrace.sources.health import CaptureState, Health
 
@@ -34,13 +34,13 @@ class Shown:
         self.ended = False
         self.health = Health(CaptureState.NOT_CAPTURING, "SQL Server Agent is stopped (secret).")
         self.watch = Watch("sales & more", self.ask, lambda text: text.replace("secret", "***"))
-        self.server: WatchServer = self.watch.serve_page(Address("127.0.0.1", 0))
+        self.server: WatchServer = self.watch.serve_page(ListenAddress("127.0.0.1", 0))
         self.watch.begin()
 
-    def ask(self) -> Progress:
+    def ask(self) -> PipelineProgress:
         if self.ended:
             raise RuntimeError("the run has ended")
-        return Progress(
+        return PipelineProgress(
             batches=3,
             rows=1234,
             rows_per_second=55.4,

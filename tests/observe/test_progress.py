@@ -8,7 +8,7 @@ from rich.console import Console
 
 from headrace.observe.live import LiveView, health_text, line, table
 from headrace.observe.metrics import metrics
-from headrace.observe.progress import BatchCount, Progress, ProgressBoard, TableState
+from headrace.observe.progress import BatchCount, PipelineProgress, ProgressBoard, TableState
 from headrace.sources.health import CaptureState, Health
 from headrace.sources.offset import Offset, TableProgress
 
@@ -150,7 +150,7 @@ def test_a_terminal_gets_a_table_with_bars_for_snapshots() -> None:
 
 
 def test_nothing_yet() -> None:
-    assert line(Progress()) == "0 inserts, 0 updates, 0 deletes; 0 rows/s; lag unknown; 0 batches"
+    assert line(PipelineProgress()) == "0 inserts, 0 updates, 0 deletes; 0 rows/s; lag unknown; 0 batches"
 
 
 STOPPED = Health(
@@ -206,20 +206,20 @@ def test_what_clean_up_threatens_is_told() -> None:
 
 
 def test_metrics_have_stable_names_and_leave_out_what_is_unknown() -> None:
-    assert metrics(Progress()) == {
+    assert metrics(PipelineProgress()) == {
         "headrace_batches_total": 0.0,
         "headrace_rows_per_second": 0.0,
     }
     tables = (TableState("dbo.a", {"r": 3, "u": 2, "error": 1}, 10, "running", read=4), TableState("dbo.b", {"c": 1}))
-    found = metrics(Progress(tables=tables, behind_commits=7))
+    found = metrics(PipelineProgress(tables=tables, behind_commits=7))
     assert found['headrace_rows_total{table="dbo.a",op="r"}'] == 3
     assert found['headrace_rows_total{table="dbo.b",op="c"}'] == 1
     assert found['headrace_snapshot_rows_remaining{table="dbo.a"}'] == 6
     assert found["headrace_behind_commits"] == 7
     assert not [name for name in found if "error" in name or ("remaining" in name and "dbo.b" in name)]
-    found = metrics(Progress(batches=2, rows=5, lag_seconds=40.0, health=STOPPED, complete_until=NOON))
+    found = metrics(PipelineProgress(batches=2, rows=5, lag_seconds=40.0, health=STOPPED, complete_until=NOON))
     assert found["headrace_capturing"] == 0
     assert found["headrace_capture_behind_seconds"] == found["headrace_lag_seconds"] == 40
     assert found["headrace_complete_until_seconds"] == NOON.timestamp()
     assert "headrace_retention_headroom_seconds" not in found
-    assert "headrace_capturing" not in metrics(Progress(health=Health()))
+    assert "headrace_capturing" not in metrics(PipelineProgress(health=Health()))

@@ -15,7 +15,7 @@ from tests.waiting import PATIENCE, until
 import headrace
 from headrace.observe.checkpoint import HadoopFolder
 from headrace.observe.completeness import completeness, offsets_of
-from headrace.observe.progress import Progress
+from headrace.observe.progress import PipelineProgress
 from headrace.pipeline import run
 from headrace.sources.health import CaptureState
 from headrace_emulators.engine.ports import free_ports
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 HEARTBEAT_SECONDS = 5.0
 
 
-def progress_when(ask: Callable[[], Progress], wanted: Callable[[Progress], bool]) -> Progress:
+def progress_when(ask: Callable[[], PipelineProgress], wanted: Callable[[PipelineProgress], bool]) -> PipelineProgress:
     """The first progress that is as wanted."""
-    told: list[Progress] = []
+    told: list[PipelineProgress] = []
 
     def is_wanted() -> bool:
         told[:] = [ask()]
@@ -84,7 +84,7 @@ def test_a_stopped_agent_is_seen_within_a_heartbeat(spark: SparkSession, tmp_pat
                 database.execute("INSERT INTO dbo.t VALUES (2)")
                 looks = set()
 
-                def is_seen(told: Progress) -> bool:
+                def is_seen(told: PipelineProgress) -> bool:
                     assert told.health is not None
                     looks.add(told.health.asked)
                     return told.health.state is CaptureState.NOT_CAPTURING

@@ -17,12 +17,12 @@ from headrace.errors import OptionError
 from headrace.observe.history import Moment, ProgressHistory
 from headrace.observe.messages import MessageCounts
 from headrace.observe.page import seen
-from headrace.observe.progress import Progress, TableState
+from headrace.observe.progress import PipelineProgress, TableState
 from headrace.observe.prometheus import prometheus_text
-from headrace.observe.server import Address, Answer, WatchServer, parse_address
+from headrace.observe.server import Answer, ListenAddress, WatchServer, parse_address
 from headrace.sources.health import CaptureState, Health
 
-PROGRESS = Progress(
+PROGRESS = PipelineProgress(
     batches=3,
     rows=12,
     rows_per_second=1.5,
@@ -65,14 +65,14 @@ def test_prometheus_reads_every_number_with_its_labels() -> None:
 @pytest.mark.parametrize(
     ("text", "address"),
     [
-        ("9464", Address("127.0.0.1", 9464)),
-        (":9464", Address("127.0.0.1", 9464)),
-        ("127.0.0.1:0", Address("127.0.0.1", 0)),
-        ("0.0.0.0:80", Address("0.0.0.0", 80)),
-        ("[::1]:80", Address("::1", 80)),
+        ("9464", ListenAddress("127.0.0.1", 9464)),
+        (":9464", ListenAddress("127.0.0.1", 9464)),
+        ("127.0.0.1:0", ListenAddress("127.0.0.1", 0)),
+        ("0.0.0.0:80", ListenAddress("0.0.0.0", 80)),
+        ("[::1]:80", ListenAddress("::1", 80)),
     ],
 )
-def test_addresses(text: str, address: Address) -> None:
+def test_addresses(text: str, address: ListenAddress) -> None:
     assert parse_address(text) == address
 
 
@@ -85,7 +85,7 @@ def test_no_addresses(text: str) -> None:
 @pytest.fixture
 def server() -> Iterator[WatchServer]:
     made = WatchServer(
-        Address("127.0.0.1", 0), {"/a": lambda query: Answer("text/plain", json.dumps(dict(query)).encode())}
+        ListenAddress("127.0.0.1", 0), {"/a": lambda query: Answer("text/plain", json.dumps(dict(query)).encode())}
     )
     yield made
     made.close()
@@ -118,7 +118,7 @@ def test_an_address_that_is_taken_is_said(server: WatchServer) -> None:
 
 
 def test_a_closed_server_is_gone(server: WatchServer) -> None:
-    other = WatchServer(Address("127.0.0.1", 0), {})
+    other = WatchServer(ListenAddress("127.0.0.1", 0), {})
     other.close()
     with pytest.raises(urllib.error.URLError):
         urllib.request.urlopen(other.url, timeout=PATIENCE)
@@ -127,7 +127,7 @@ def test_a_closed_server_is_gone(server: WatchServer) -> None:
 def test_the_history_keeps_the_newest_moments() -> None:
     times = iter(range(1, 100))
     rows = iter(range(100))
-    history = ProgressHistory(lambda: Progress(rows=next(rows)), most=3, clock=lambda: float(next(times)))
+    history = ProgressHistory(lambda: PipelineProgress(rows=next(rows)), most=3, clock=lambda: float(next(times)))
     assert (history.newest, history.moments()) == (None, [])
     for _ in range(5):
         history.look()
@@ -137,9 +137,9 @@ def test_the_history_keeps_the_newest_moments() -> None:
 
 
 def test_the_history_looks_by_itself_until_it_is_closed_and_says_why_it_stopped() -> None:
-    looked, answers = threading.Semaphore(0), iter([Progress(rows=1), Progress(rows=2)])
+    looked, answers = threading.Semaphore(0), iter([PipelineProgress(rows=1), PipelineProgress(rows=2)])
 
-    def ask() -> Progress:
+    def ask() -> PipelineProgress:
         looked.release()
         return next(answers)
 

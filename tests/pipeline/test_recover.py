@@ -11,7 +11,7 @@ from pyspark.errors import PySparkException
 
 import headrace
 from headrace.apply import no_order
-from headrace.changes.refusal import Mark, refusal
+from headrace.changes.refusal import StopReason, refusal
 from headrace.errors import CaptureError, ConnectError, FormatError, HeadraceError, SchemaError, SinkError
 from headrace.options import parse_options
 from headrace.pipeline.recover import find_in_text, recover
@@ -120,31 +120,31 @@ def _met_by_kafka(failure: PySparkException) -> None:
         sink._look_closer(failure, BatchId("p", "c", 7))
 
 
-MARKS: dict[Mark, tuple[Callable[[PySparkException], None], str]] = {
-    Mark.ROW_MISSING: (
+MARKS: dict[StopReason, tuple[Callable[[PySparkException], None], str]] = {
+    StopReason.ROW_MISSING: (
         _met_by_a_lake,
         "An update of table dbo.a does not carry all columns, and the Delta table /lake/a has no row of its key. "
         "Take a new snapshot of the table, or set the sink's option 'missing_row' to 'insert'.",
     ),
-    Mark.SEQUENCE_MISSING: (
+    StopReason.SEQUENCE_MISSING: (
         _met_by_a_lake,
         "A change for the Delta table /lake/a has no place in the order: its sequence is null. "
         "Leave such rows out, or order by an expression that is never null.",
     ),
-    Mark.NO_ORDER: (_met_by_a_lake, str(no_order("dbo.a", "Delta table /lake/a"))),
-    Mark.MAYBE_TOO_LARGE: (
+    StopReason.NO_ORDER: (_met_by_a_lake, str(no_order("dbo.a", "Delta table /lake/a"))),
+    StopReason.MAYBE_TOO_LARGE: (
         _met_by_kafka,
         "Kafka at k:9092 did not take batch 7. --debug shows Kafka's own message. The batch can be repeated.",
     ),
-    Mark.NEW_TOPIC: (
+    StopReason.NEW_TOPIC: (
         _met_by_kafka,
         "Kafka at k:9092 did not take batch 7. --debug shows Kafka's own message. The batch can be repeated.",
     ),
 }
 
 
-@pytest.mark.parametrize("mark", list(Mark))
-def test_no_run_ends_with_a_bare_mark(mark: Mark) -> None:
+@pytest.mark.parametrize("mark", list(StopReason))
+def test_no_run_ends_with_a_bare_mark(mark: StopReason) -> None:
     meet, sentence = MARKS[mark]
     with pytest.raises(HeadraceError) as met:
         meet(Refused(mark))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.apply.change_history import Batch, schema_of, table
 
-from headrace.apply import survey
+from headrace.apply import profile
 from headrace.changes import TableId, TableSchema
 from headrace.errors import OptionError, SchemaError
 from headrace.options import parse_options
@@ -135,7 +135,7 @@ def test_tables_that_become_one_have_one_structure_and_no_end_of_a_snapshot(spar
         batch.add("r", shard(number), number, {"id": str(number), "a": "x"}, snapshot="last")
     batch.add("c", table("other"), 3, {"id": "1", "a": "x", "b": "y"})
     rows = ONE.rows(batch.rows(spark)).persist()
-    other, orders = survey(rows)
+    other, orders = profile(rows)
     assert (other.id, other.schema) == (table("other").id, table("other"))
     assert (orders.id, orders.counts) == (TableId("db", "sales", "orders"), {"r": 2})
     # Each table is read for itself, so that none may clear the others' rows away, or be appended unseen.

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.apply.change_history import Batch, Model, pos, schema_of
 
 import headrace
-from headrace.apply import fold, survey
+from headrace.apply import fold, profile
 from headrace.changes import TableId, TableSchema
 from headrace.changes.table_pattern import table_patterns
 from headrace.errors import OptionError, SchemaError
@@ -507,7 +507,7 @@ def history(steps: list[tuple[str, dict[str, str | None], bool]]) -> Batch:
 
 
 def content(rows: Any) -> list[tuple[Any, ...]]:
-    found = survey(rows)
+    found = profile(rows)
     if not found:
         return []
     return sorted(tuple(r["row"]) for r in fold(rows, found[0]).where("op = 'upsert'").select("row").collect())

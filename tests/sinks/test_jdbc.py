@@ -117,7 +117,7 @@ def test_every_type_arrives_exactly_whatever_the_sessions_zone(target: JdbcTarge
 
 
 def test_a_mirror_is_read_back_as_the_source_has_it(target: JdbcTarget) -> None:
-    from headrace.apply import survey, upserts
+    from headrace.apply import profile, upserts
     from headrace.pipeline.comparison import compare
     from headrace.sinks.jdbc.reading import as_compared
 
@@ -127,7 +127,7 @@ def test_a_mirror_is_read_back_as_the_source_has_it(target: JdbcTarget) -> None:
     batch.add("r", typed, "1//2", {"id": "1", **{name: None for name in TYPES if name != "id"}}, snapshot="last")
     target.write(batch)
     rows = batch.rows(target.spark)
-    (found,) = survey(rows)
+    (found,) = profile(rows)
     columns = [f"{as_compared(f'row.{column.name}', column)} as {column.name}" for column in typed.columns]
     expected = upserts(rows, found).selectExpr(*columns).persist()
     actual = target.running.sink().now(target.spark, typed)

@@ -9,7 +9,7 @@ from change_history import pos
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.changes.refusal import Mark
+from headrace.changes.refusal import StopReason
 from headrace.formats.base import MESSAGE_DDL
 from headrace.sinks.kafka.limits import batch_size, checked, estimated_size, quickly_checked, told
 from headrace.sinks.kafka.partitions import _spark_hash, murmur2, partition_of, task_of
@@ -159,7 +159,7 @@ def test_a_message_that_is_too_large_is_named(
     assert spark.sql(select.format(min(value - 20_000, value // 2) if value > 20_000 else value // 5)).selectExpr(
         quick
     ).collect() == [(0,)]
-    with pytest.raises(PySparkException, match=Mark.MAYBE_TOO_LARGE):
+    with pytest.raises(PySparkException, match=StopReason.MAYBE_TOO_LARGE):
         spark.sql(select.format(value)).selectExpr(quick).collect()
     with pytest.raises(PySparkException) as failure:
         spark.sql(select.format(value)).selectExpr(sql).collect()

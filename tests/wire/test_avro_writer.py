@@ -121,7 +121,7 @@ def test_nothing_is_written_behind_the_end_of_the_room() -> None:
     column = column_of([record for n in range(40) for record in (_record(n),)])
     layout = avro_writer._Layout(AvroSchema(SCHEMA))
     root = layout.add(AvroSchema(SCHEMA).root, column)
-    columns, frames = layout.columns(), avro_writer.Frames(*(np.zeros(9, np.int64) for _ in range(4)))
+    columns, frames = layout.columns(), avro_writer.WriteFrames(*(np.zeros(9, np.int64) for _ in range(4)))
     whole = write_avro(AvroSchema(SCHEMA), column).to_pylist()
     for room in (*range(0, 60), 400):
         out, offsets = np.full(room + 16, 255, np.uint8), np.zeros(len(column) + 1, np.int32)

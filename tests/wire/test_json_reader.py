@@ -52,7 +52,7 @@ def test_the_kernel_and_the_exact_reader_agree_on_a_million_texts(texts: list[by
     assert tokens_of(texts, read_all) == tokens_of(texts, read_exactly)
 
 
-def rebuilt(text: bytes, tokens: list[json_exact.Token], at: int = 0) -> Any:
+def rebuilt(text: bytes, tokens: list[json_exact.JsonToken], at: int = 0) -> Any:
     """The Python value of a token."""
     kind, start, size, behind = tokens[at]
     if kind == json_exact.OBJECT:

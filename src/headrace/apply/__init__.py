@@ -1,7 +1,7 @@
 """What a change means for a table: the order of changes, the fold to one row per key, truncation, tables without a key.
 
-Nothing here knows where the table lies. A sink surveys a batch (`survey`), folds each table of it (`fold`, `keyless`)
-and carries the folded rows out in one commit.
+Nothing here knows where the table is stored. A sink profiles a batch (`profile`), folds each of its tables (`fold`,
+`keyless`) and writes the folded rows in one commit.
 """
 
 from headrace.apply.carry import carried
@@ -9,11 +9,11 @@ from headrace.apply.change_log import change_log
 from headrace.apply.fold import fold, upserts
 from headrace.apply.keyless import fold_keyless
 from headrace.apply.parts import parted
+from headrace.apply.profile import TableProfile, profile, under_new_names
 from headrace.apply.sequence import disordered, no_order, sequenced
-from headrace.apply.survey import TableBatch, survey, under_new_names
 
 __all__ = [
-    "TableBatch",
+    "TableProfile",
     "carried",
     "change_log",
     "disordered",
@@ -21,8 +21,8 @@ __all__ = [
     "fold_keyless",
     "no_order",
     "parted",
+    "profile",
     "sequenced",
-    "survey",
     "under_new_names",
     "upserts",
 ]

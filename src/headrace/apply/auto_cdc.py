@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from headrace.apply.history import NEW
-from headrace.changes.refusal import Mark
+from headrace.changes.refusal import StopReason
 from headrace.changes.typed import literal, quote
 from headrace.errors import OptionError
 from headrace.registry import did_you_mean
@@ -75,7 +75,7 @@ def flat_changes(
     said = f"array_compact(array({filled}))" if ignore_null_updates else "cast(null as array<string>)"
     at = _expression(sequence_by)
     found = df.select(
-        sf.when(at.isNull(), sf.expr(Mark.SEQUENCE_MISSING.sql)).otherwise(at).alias("at"),
+        sf.when(at.isNull(), sf.expr(StopReason.SEQUENCE_MISSING.sql)).otherwise(at).alias("at"),
         _flag(apply_as_deletes).alias("deleted"),
         sf.expr(f"struct({fields})").alias("row"),
         sf.expr(said).alias("said"),

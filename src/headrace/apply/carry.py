@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 from headrace.apply.fold import full_image, key_of, keyed, old_key_of
-from headrace.apply.survey import TableBatch
+from headrace.apply.profile import TableProfile
 from headrace.changes.texts import canonical_text
 from headrace.changes.typed import laid_over, literal, quote
 
@@ -24,7 +24,7 @@ _NOTHING = "cast(map() as map<string,string>)"
 
 
 @contextmanager
-def carried(rows: DataFrame, table: TableBatch, standing: Standing | None = None) -> Iterator[DataFrame]:
+def carried(rows: DataFrame, table: TableProfile, standing: Standing | None = None) -> Iterator[DataFrame]:
     """The change rows of a batch, in which the key changes of one table carry all columns, as far as they are known.
 
     Where nothing is known of the old key's row, a change stays as it is: it meets no row of its key in the target.
@@ -71,7 +71,7 @@ def carried(rows: DataFrame, table: TableBatch, standing: Standing | None = None
         yield settled.unionByName(lacking.select(*rows.columns))
 
 
-def _marked(rows: DataFrame, table: TableBatch) -> DataFrame:
+def _marked(rows: DataFrame, table: TableProfile) -> DataFrame:
     """The rows with whether they change the key and lack columns (`_lacks`), the keys, and the image as far as it is
     known from the change itself."""
     keys = table.schema.key_columns
@@ -88,7 +88,7 @@ def _marked(rows: DataFrame, table: TableBatch) -> DataFrame:
     )
 
 
-def _round(lacking: DataFrame, changes: DataFrame, table: TableBatch, standing: DataFrame | None) -> DataFrame:
+def _round(lacking: DataFrame, changes: DataFrame, table: TableProfile, standing: DataFrame | None) -> DataFrame:
     """The key changes, with what is known of their rows put into `after`, and whether that is all (`_known`)."""
     from pyspark.sql import functions as sf
 

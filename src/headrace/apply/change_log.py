@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from headrace.apply.fold import fold
 from headrace.apply.keyless import fold_keyless
-from headrace.apply.survey import TableBatch, survey
+from headrace.apply.profile import TableProfile, profile
 from headrace.changes.row import spark_schema
 from headrace.changes.table import TableSchema
 from headrace.changes.texts import text_image
@@ -28,12 +28,12 @@ OPERATION, EVENT_TIME, ABSENT, BEFORE = (
 )
 
 
-def change_log(rows: DataFrame, table: TableBatch, position_column: str) -> DataFrame:
+def change_log(rows: DataFrame, table: TableProfile, position_column: str) -> DataFrame:
     """The data changes of one table, truncates too, in the columns of its change log. Lazy and pure.
 
     Args:
         rows: the batch's change rows with images as maps; rows of other tables are left out.
-        table: what `survey` said of the table.
+        table: the profile of the table.
         position_column: the name of the column that holds the position.
     """
     names = ", ".join(literal(column.name) for column in table.schema.columns)
@@ -94,7 +94,7 @@ def rows_left(log: DataFrame, schema: TableSchema, position_column: str) -> Data
         *(f"cast({told.get(n, 'null')} as {kind}) as {n}" for n, kind in kinds.items())
     )
     both = structure.unionByName(changes)
-    (table,) = survey(both)
+    (table,) = profile(both)
     folded = fold(both, table) if schema.key else fold_keyless(both, table)
     left = folded.where("op <> 'delete'")
     return left.selectExpr(*(f"row.{quote(column.name)} as {quote(column.name)}" for column in schema.columns))

@@ -20,9 +20,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from headrace.apply.profile import TableProfile
 from headrace.apply.sequence import disordered
-from headrace.apply.survey import TableBatch
-from headrace.changes.refusal import Mark
+from headrace.changes.refusal import StopReason
 from headrace.changes.table import Column
 from headrace.changes.typed import laid_over, literal, texts_in_order, typed_columns, typed_struct, typed_value
 
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-def fold(rows: DataFrame, table: TableBatch, *, ignore_nulls: bool = False) -> DataFrame:
+def fold(rows: DataFrame, table: TableProfile, *, ignore_nulls: bool = False) -> DataFrame:
     """Fold the changes of one table to at most one row per key: what a mirror of the table has to write.
 
     Order: by `position`, compared as text; of several changes to one key the last decides, so that a deleted row is
     not brought back by an earlier change. A key change is a delete of the old key and an upsert of the new one. Rows
-    up to the last truncate are left out: the caller drops them from the target (`TableBatch.truncate_at`). Lazy and
+    up to the last truncate are left out: the caller drops them from the target (`TableProfile.truncate_at`). Lazy and
     pure: the same rows give the same result, and the order of rows in the DataFrame does not matter.
 
     Keys are compared typed, so that `12.5` and `12.50` are one decimal key.
@@ -49,8 +49,8 @@ def fold(rows: DataFrame, table: TableBatch, *, ignore_nulls: bool = False) -> D
     return _fold_partial(changes, table) if table.partial or ignore_nulls else _fold_whole(changes, table)
 
 
-def upserts(rows: DataFrame, table: TableBatch) -> DataFrame:
-    """The rows of a batch in which no key comes twice (`TableBatch.initial`), in `fold`'s form without its cost."""
+def upserts(rows: DataFrame, table: TableProfile) -> DataFrame:
+    """The rows of a batch in which no key comes twice (`TableProfile.initial`), in `fold`'s form without its cost."""
     columns = table.schema.columns
     texts = rows.where(table.where).selectExpr("position", f"{texts_in_order('after', columns)} as texts")
     return texts.selectExpr(
@@ -62,7 +62,7 @@ def upserts(rows: DataFrame, table: TableBatch) -> DataFrame:
     )
 
 
-def keyed(changes: DataFrame, table: TableBatch, *, ignore_nulls: bool = False) -> DataFrame:
+def keyed(changes: DataFrame, table: TableProfile, *, ignore_nulls: bool = False) -> DataFrame:
     """One line per change and key: typed key columns `k0`.., what its image is and has, and whether the row arrived
     from another key.
 
@@ -128,7 +128,7 @@ def old_key_of(column: Column) -> str:
     return typed_value(f"if(map_contains_key(before, {name}), before[{name}], {_key_value(name)})", column)
 
 
-def full_image(image: str, table: TableBatch, *, ignore_nulls: bool = False) -> str:
+def full_image(image: str, table: TableProfile, *, ignore_nulls: bool = False) -> str:
     """Spark SQL for the image of a change of key, which takes what it does not say from the image before it."""
     enough = "before is null" if ignore_nulls else f"before is null or size(after) >= {table.own_columns}"
     return f"if({enough}, after, {laid_over('before', image)})"
@@ -142,7 +142,7 @@ def _key_value(name: str) -> str:
     )
 
 
-def _is_newest(image: str, schema_id: str, table: TableBatch) -> str:
+def _is_newest(image: str, schema_id: str, table: TableProfile) -> str:
     """Spark SQL: does the image carry every column of the newest structure?"""
     if not table.partial:
         return "true"
@@ -150,7 +150,7 @@ def _is_newest(image: str, schema_id: str, table: TableBatch) -> str:
     return f"coalesce(size(array_except(array({names}), map_keys({image}))) = 0, false)"
 
 
-def _fold_whole(changes: DataFrame, table: TableBatch) -> DataFrame:
+def _fold_whole(changes: DataFrame, table: TableProfile) -> DataFrame:
     """Every image is whole: the last change per key is the answer."""
     keys = ", ".join(f"k{number}" for number in range(len(table.schema.key)))
     newest_first = f"over (partition by {keys} order by position desc)"
@@ -158,7 +158,7 @@ def _fold_whole(changes: DataFrame, table: TableBatch) -> DataFrame:
     if table.decoded:
         # Where a change stands beside one of another sequence, the last one is not known.
         numbered = numbered.selectExpr("*", f"lead(position) {newest_first} as earlier")
-        wanted = f"if({disordered('earlier', 'position')}, {Mark.NO_ORDER.sql}, nth = 1)"
+        wanted = f"if({disordered('earlier', 'position')}, {StopReason.NO_ORDER.sql}, nth = 1)"
     last = numbered.where(wanted)
     return with_texts(last, "image", table).selectExpr(
         "if(deleted, 'delete', 'upsert') as op",
@@ -169,7 +169,7 @@ def _fold_whole(changes: DataFrame, table: TableBatch) -> DataFrame:
     )
 
 
-def _fold_partial(changes: DataFrame, table: TableBatch) -> DataFrame:
+def _fold_partial(changes: DataFrame, table: TableProfile) -> DataFrame:
     """Some image lacks columns: changes of a key are laid over one another in order."""
     from pyspark.sql import functions as sf
 
@@ -193,7 +193,7 @@ def _fold_partial(changes: DataFrame, table: TableBatch) -> DataFrame:
         f"array_sort(collect_list({one}), (a, b) -> if(a.position < b.position, -1, if(a.position > b.position, 1, 0)))"
     )
     unclear = disordered("history[i - 1].position", "history[i].position")
-    clear = f"if(exists(sequence(0, size(history) - 1), i -> i > 0 and {unclear}), {Mark.NO_ORDER.sql}, true)"
+    clear = f"if(exists(sequence(0, size(history) - 1), i -> i > 0 and {unclear}), {StopReason.NO_ORDER.sql}, true)"
     folded = (
         changes.groupBy(*keys)
         .agg(sf.expr(f"{ordered} as history"))
@@ -213,12 +213,12 @@ def _fold_partial(changes: DataFrame, table: TableBatch) -> DataFrame:
     )
 
 
-def with_texts(changes: DataFrame, image: str, table: TableBatch) -> DataFrame:
+def with_texts(changes: DataFrame, image: str, table: TableProfile) -> DataFrame:
     """The rows with one column more, `texts`: what an image says, in the order of the table's columns."""
     return changes.selectExpr("*", f"{texts_in_order(image, table.schema.columns)} as texts")
 
 
-def row_of(table: TableBatch) -> str:
+def row_of(table: TableProfile) -> str:
     """The struct of all columns: key columns from the typed key, which every change has, the rest from the `texts`."""
     keys = {name: f"k{number}" for number, name in enumerate(table.schema.key)}
     return f"struct({', '.join(typed_columns('texts', table.schema.columns, keys))})"

@@ -25,9 +25,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from headrace.apply.fold import keyed, row_of, with_texts
+from headrace.apply.profile import TableProfile
 from headrace.apply.sequence import disordered
-from headrace.apply.survey import TableBatch
-from headrace.changes.refusal import Mark
+from headrace.changes.refusal import StopReason
 from headrace.changes.typed import literal, quote, said_in_order
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ AT = "struct(position, event_time)"
 """The order of change rows: by position. The time stands beside it so that a version says since when it is true."""
 
 
-def change_events(rows: DataFrame, table: TableBatch, *, ignore_nulls: bool = False) -> DataFrame:
+def change_events(rows: DataFrame, table: TableProfile, *, ignore_nulls: bool = False) -> DataFrame:
     """The events of one table with a key in a batch of change rows; truncates are `truncates`.
 
     A key change is a delete of the old key and an upsert of the new one. Lazy and pure.
@@ -62,7 +62,7 @@ def change_events(rows: DataFrame, table: TableBatch, *, ignore_nulls: bool = Fa
     )
 
 
-def truncates(rows: DataFrame, table: TableBatch) -> DataFrame:
+def truncates(rows: DataFrame, table: TableProfile) -> DataFrame:
     """The places in the order where the table was emptied: one column, `at`."""
     return rows.where(f"op = 't' and {table.same}").selectExpr(f"{AT} as at")
 
@@ -113,7 +113,7 @@ def ordered(events: DataFrame, key: Sequence[str], columns: Sequence[str], track
         earlier = f"lag(at.position) over (partition by {keys} order by at)"
         unclear = disordered("earlier_position", "at.position", strict=True)
         one = one.selectExpr("*", f"{earlier} as earlier_position")
-        one = one.where(f"if({unclear}, {Mark.NO_ORDER.sql}, true)").drop("earlier_position")
+        one = one.where(f"if({unclear}, {StopReason.NO_ORDER.sql}, true)").drop("earlier_position")
     lives = one.selectExpr(
         "*",
         f"sum(cast(deleted as int)) over (partition by {keys} order by at) as life",

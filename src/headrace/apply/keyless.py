@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.apply.survey import TableBatch
+from headrace.apply.profile import TableProfile
 from headrace.changes.typed import quote, texts_in_order, typed_columns
 from headrace.errors import SchemaError
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-def fold_keyless(rows: DataFrame, table: TableBatch) -> DataFrame:
+def fold_keyless(rows: DataFrame, table: TableProfile) -> DataFrame:
     """Net the changes of one table without a key: which rows to insert, and how many of which to delete.
 
     Reads and creates add a row, deletes take one away, an update does both. Per distinct row only the difference is
     left, so a row that came and went inside the batch is not seen at all. Rows up to the last truncate are left out
-    (`TableBatch.truncate_at`). Lazy and pure. Applying the result twice is not harmless: the caller commits it once.
+    (`TableProfile.truncate_at`). Lazy and pure. Applying the result twice is not harmless: the caller commits it once.
 
     Args:
         rows: the batch's change rows with images as maps, whose positions say their sequence (`sequenced`), so that
@@ -62,5 +62,5 @@ def fold_keyless(rows: DataFrame, table: TableBatch) -> DataFrame:
     )
 
 
-def _row(table: TableBatch) -> str:
+def _row(table: TableProfile) -> str:
     return f"struct({', '.join(typed_columns('texts', table.schema.columns))})"

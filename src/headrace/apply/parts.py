@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from headrace.apply.survey import TableBatch
+from headrace.apply.profile import TableProfile
 from headrace.changes.table import TableId
 from headrace.changes.typed import literal
 
@@ -24,7 +24,7 @@ _BETWEEN = "\x1f"
 
 
 @contextmanager
-def parted(rows: DataFrame, tables: Sequence[TableBatch]) -> Iterator[Callable[[TableBatch], DataFrame]]:
+def parted(rows: DataFrame, tables: Sequence[TableProfile]) -> Iterator[Callable[[TableProfile], DataFrame]]:
     """Give for each table of a batch change rows among which are all data rows of it, in no order.
 
     Where there are many rows of many tables, they are kept once more, sorted by table (`MEMORY_AND_DISK`), until the

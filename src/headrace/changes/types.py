@@ -58,7 +58,7 @@ _SPARK = {
 MAX_DECIMAL_PRECISION = 38
 
 
-class Precise(NamedTuple):
+class NanosecondTime(NamedTuple):
     """A time of day or a timestamp finer than Python's microseconds: the whole second, and the nanoseconds after it."""
 
     second: Any
@@ -140,7 +140,7 @@ class LogicalType:
         return str(value)
 
     def from_text(self, text: str) -> Any:
-        """The Python value of a canonical text; times finer than microseconds come as `Precise`.
+        """The Python value of a canonical text; times finer than microseconds come as `NanosecondTime`.
 
         Raises:
             ValueError: the text is not canonical for the type.
@@ -164,7 +164,7 @@ class LogicalType:
         return text
 
     def _time_text(self, value: Any) -> str:
-        moment, nanos = value if isinstance(value, Precise) else (value, value.microsecond * 1000)
+        moment, nanos = value if isinstance(value, NanosecondTime) else (value, value.microsecond * 1000)
         fraction = f"{nanos:09}"
         if fraction[self.digits :].strip("0"):
             raise ValueError(f"the value has more than the {self.digits} fraction digits of {self}")
@@ -192,7 +192,7 @@ class LogicalType:
             moment = dt.time.fromisoformat(clock)
         else:
             moment = dt.datetime.fromisoformat(f"{day}T{clock}{offset or ''}")
-        return Precise(moment, nanos) if self.digits > 6 else moment.replace(microsecond=nanos // 1000)
+        return NanosecondTime(moment, nanos) if self.digits > 6 else moment.replace(microsecond=nanos // 1000)
 
 
 def arrow_text(values: pa.Array, logical: LogicalType) -> pa.Array:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headrace.cli.failure import failures_told
-from headrace.cli.message_input import Given, Input, Unread, found_input, read_input
+from headrace.cli.message_input import Input, InputMessage, UnreadableLine, found_input, read_input
 from headrace.cli.run import Debug
 from headrace.errors import OptionError
 
@@ -104,7 +104,7 @@ def _options(given: list[str]) -> dict[str, Any]:
     return options
 
 
-def _detected(messages: list[Given], options: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+def _detected(messages: list[InputMessage], options: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """The format that the messages speak for, said on stderr; options that are given win over those they ask for."""
     from headrace.formats.detect import Sample, detect
 
@@ -119,7 +119,7 @@ def _format(name: str, options: dict[str, Any]) -> Format:
     return format_named(name, options)
 
 
-def _decoded(format: Format, messages: list[Given], debug: bool) -> list[Row]:
+def _decoded(format: Format, messages: list[InputMessage], debug: bool) -> list[Row]:
     from headrace.cli.message_input import kafka_frame, kafka_table
     from headrace.cli.row_output import collect_rows, rows_of
     from headrace.formats.codec import ArrowFormat
@@ -141,7 +141,7 @@ def _session(debug: bool) -> SparkSession:
     return spark
 
 
-def _show(messages: list[Given], unread: list[Unread], rows: list[Row], as_json: bool) -> bool:
+def _show(messages: list[InputMessage], unread: list[UnreadableLine], rows: list[Row], as_json: bool) -> bool:
     """Print the rows in the order of their messages; whether some message could not be read."""
     from headrace.cli.row_output import counts_text, error_row, json_line, text_lines
 

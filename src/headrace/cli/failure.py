@@ -16,7 +16,7 @@ USER_ERROR = 2
 UNEXPECTED = 1
 
 
-class Shown:
+class SecretMask:
     """What a command may print of a pipeline: everything but its secrets, once they are known."""
 
     def __init__(self) -> None:
@@ -24,13 +24,13 @@ class Shown:
 
 
 @contextlib.contextmanager
-def failures_told(debug: bool) -> Iterator[Shown]:
+def failures_told(debug: bool) -> Iterator[SecretMask]:
     """Turn any error of the block into one sentence on stderr and an exit code.
 
     Args:
         debug: print the stack trace before the sentence; secrets are left out of it too.
     """
-    shown = Shown()
+    shown = SecretMask()
     try:
         yield shown
     except (typer.Exit, typer.Abort, KeyboardInterrupt):

@@ -31,7 +31,7 @@ class Input(StrEnum):
 
 
 @dataclass(frozen=True)
-class Given:
+class InputMessage:
     """A message.
 
     Args:
@@ -51,7 +51,7 @@ class Given:
 
 
 @dataclass(frozen=True)
-class Unread:
+class UnreadableLine:
     """A line that is no message.
 
     Args:
@@ -65,7 +65,7 @@ class Unread:
     why: str
 
 
-def read_input(data: bytes, kind: Input, topic: str) -> tuple[list[Given], list[Unread]]:
+def read_input(data: bytes, kind: Input, topic: str) -> tuple[list[InputMessage], list[UnreadableLine]]:
     """The messages of an input, each with an offset of its own, and the lines that are none. Blank lines are nothing.
 
     Args:
@@ -74,9 +74,9 @@ def read_input(data: bytes, kind: Input, topic: str) -> tuple[list[Given], list[
         topic: the topic of messages that do not say theirs.
     """
     if kind is Input.BINARY:
-        return [Given(1, data, topic=topic, offset=0)], []
-    messages: list[Given] = []
-    unread: list[Unread] = []
+        return [InputMessage(1, data, topic=topic, offset=0)], []
+    messages: list[InputMessage] = []
+    unread: list[UnreadableLine] = []
     for number, line in enumerate(data.removeprefix(_BOM).split(b"\n"), 1):
         line = line.removesuffix(b"\r")
         if not line.strip():
@@ -84,7 +84,7 @@ def read_input(data: bytes, kind: Input, topic: str) -> tuple[list[Given], list[
         try:
             messages.append(replace(_READERS[kind](line), line=number))
         except (ValueError, RecursionError) as error:
-            unread.append(Unread(number, line, f"Line {number} is no message: {_reason(error)}."))
+            unread.append(UnreadableLine(number, line, f"Line {number} is no message: {_reason(error)}."))
     return _placed([replace(m, topic=m.topic or topic) for m in messages]), unread
 
 
@@ -107,7 +107,7 @@ def _is_record(line: bytes) -> bool:
     return any(name in found for name in _NAMES)
 
 
-def _placed(messages: list[Given]) -> list[Given]:
+def _placed(messages: list[InputMessage]) -> list[InputMessage]:
     """The messages with offsets that tell them apart: their own, or their lines' numbers where any lacks one."""
     places = {(m.topic, m.partition, m.offset) for m in messages if m.offset is not None}
     if len(places) == len(messages):
@@ -127,12 +127,12 @@ def _reason(error: Exception) -> str:
     return str(error)
 
 
-def _value_line(line: bytes) -> Given:
-    return Given(0, line)
+def _value_line(line: bytes) -> InputMessage:
+    return InputMessage(0, line)
 
 
-def _base64_line(line: bytes) -> Given:
-    return Given(0, base64.b64decode(line.strip(), validate=True))
+def _base64_line(line: bytes) -> InputMessage:
+    return InputMessage(0, base64.b64decode(line.strip(), validate=True))
 
 
 _NAMES = ("value", "payload", "value_base64")
@@ -143,14 +143,14 @@ _OF_RECORDS = frozenset(
 """What a record may name."""
 
 
-def _record_line(line: bytes) -> Given:
+def _record_line(line: bytes) -> InputMessage:
     found = json.loads(line.decode())
     if not isinstance(found, dict):
         raise ValueError("it is not a JSON object")
     name = next((name for name in _NAMES if name in found), None)
     if name is None:
         raise ValueError("it has no `value`")
-    return Given(
+    return InputMessage(
         0,
         value=_decoded(found[name]) if name == "value_base64" else _bytes(found[name], name),
         key=_decoded(found["key_base64"]) if "key_base64" in found else _bytes(found.get("key"), "key"),
@@ -240,7 +240,7 @@ def _micros(given: Any) -> int | None:
 _READERS = {Input.LINES: _value_line, Input.RECORDS: _record_line, Input.BASE64: _base64_line}
 
 
-def kafka_table(messages: list[Given]) -> pa.Table:
+def kafka_table(messages: list[InputMessage]) -> pa.Table:
     """The messages in Kafka's columns."""
     import pyarrow as pa
 
@@ -260,7 +260,7 @@ def kafka_table(messages: list[Given]) -> pa.Table:
     return pa.table({name: pa.array(list(values), kind) for name, (values, kind) in columns.items()})
 
 
-def kafka_frame(spark: SparkSession, messages: list[Given]) -> DataFrame:
+def kafka_frame(spark: SparkSession, messages: list[InputMessage]) -> DataFrame:
     """The messages in Kafka's columns, for Spark."""
     # In one task, which announces a structure once, at the first message that has it.
     return spark.createDataFrame(kafka_table(messages)).coalesce(1)

@@ -70,10 +70,10 @@ def run(
 
 def show_page(running: RunningPipeline, out: Console, port: int) -> None:
     """Serve the page of a run, and say where; a run whose page can't be served is ended."""
-    from headrace.observe.server import LOOPBACK, Address
+    from headrace.observe.server import LOOPBACK, ListenAddress
 
     try:
-        page = running.watch.serve_page(Address(LOOPBACK, port))
+        page = running.watch.serve_page(ListenAddress(LOOPBACK, port))
     except BaseException:
         running.stop(STOP_SECONDS)
         raise

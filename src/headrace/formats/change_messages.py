@@ -28,7 +28,7 @@ _KINDS = {
 }
 
 
-class Structures:
+class RowSchemas:
     """The structures that change rows follow, by number.
 
     Args:

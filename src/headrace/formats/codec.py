@@ -158,7 +158,7 @@ class Codec(ABC):
         return iter(())
 
 
-class Tallied(Codec):
+class CountingEncoder(Codec):
     """An encoder for Spark, which counts by columns: beside the messages stands what each batch of them lost.
 
     Args:
@@ -205,7 +205,7 @@ def tallied(rows: DataFrame, make: Callable[[], Codec], may_lose: bool, observed
     if not may_lose:
         return in_spark(rows, make, MESSAGES)
     lost = (sf.sum("values").alias("values"), sf.min("first").alias("first"))
-    messages = in_spark(rows, lambda: Tallied(make()), Tallied.schema)
+    messages = in_spark(rows, lambda: CountingEncoder(make()), CountingEncoder.schema)
     return messages.observe(observed, *lost).drop("values", "first")
 
 

@@ -28,7 +28,7 @@ _ZONED = r"(Z|[+-][0-9]{2}:?[0-9]{2}(:?[0-9]{2})?)$"
 
 
 @dataclass(frozen=True)
-class Given:
+class TableOptions:
     """What the user said of the tables.
 
     Args:
@@ -75,7 +75,7 @@ class Given:
 
 
 @dataclass(frozen=True)
-class Known:
+class ResolvedTable:
     """What rows of one table that name the same key have in common."""
 
     schema: TableSchema | None
@@ -83,15 +83,15 @@ class Known:
     codes: Mapping[str, str]
 
 
-class KnownTables:
+class ResolvedTables:
     """Remembers what was found out of each table."""
 
-    def __init__(self, given: Given) -> None:
+    def __init__(self, given: TableOptions) -> None:
         self._given = given
         self._known = Numbered(self._known_of)
 
     @property
-    def known(self) -> list[Known]:
+    def known(self) -> list[ResolvedTable]:
         """What was found out, by number."""
         return self._known.all
 
@@ -104,9 +104,9 @@ class KnownTables:
         """
         return numbers_of(self._known, [*table.flatten(), named])
 
-    def _known_of(self, told: tuple[str | None, ...]) -> Known:
+    def _known_of(self, told: tuple[str | None, ...]) -> ResolvedTable:
         schema = self._given.structure_of(told[:3])
-        return Known(schema, self._key_names(schema, told[3]), self._given.codes_of(schema))
+        return ResolvedTable(schema, self._key_names(schema, told[3]), self._given.codes_of(schema))
 
     def _key_names(self, schema: TableSchema | None, named: str | None) -> tuple[str, ...]:
         given, own = self._given, () if schema is None else schema.key

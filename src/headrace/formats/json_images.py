@@ -78,7 +78,7 @@ def spell(
     return found
 
 
-class Refused(NamedTuple):
+class UnfitValue(NamedTuple):
     """A value that its column can't hold."""
 
     row: int
@@ -140,7 +140,7 @@ class ObjectImage:
 
     def structs(
         self, schema: TableSchema, kind: pa.StructType, zone: str | None = None
-    ) -> tuple[pa.StructArray, pa.ListArray, list[Refused]]:
+    ) -> tuple[pa.StructArray, pa.ListArray, list[UnfitValue]]:
         """The images as structs, the columns that they do not carry, and the values that their columns can't hold.
 
         Args:
@@ -158,7 +158,7 @@ class ObjectImage:
             if column.refused.size:
                 texts = self.tape.texts(np.ascontiguousarray(at[place][column.refused])).to_pylist()
                 refused += [
-                    Refused(int(row), schema.columns[place], text)
+                    UnfitValue(int(row), schema.columns[place], text)
                     for row, text in zip(column.refused, texts, strict=True)
                 ]
         absent = (at < 0).T & self.present[:, None]

@@ -23,7 +23,7 @@ MESSAGE_COUNTS = "headrace-message-counts.json"
 """The file beside Spark's own that holds `KeptCounts`."""
 
 
-class Folder(Protocol):
+class CheckpointFolder(Protocol):
     """A checkpoint's folder, wherever it is."""
 
     def exists(self) -> bool:
@@ -147,7 +147,7 @@ def local_path(location: str | os.PathLike[str]) -> Path | None:
     return None
 
 
-def open_folder(location: str | os.PathLike[str], spark: SparkSession | None) -> Folder:
+def open_folder(location: str | os.PathLike[str], spark: SparkSession | None) -> CheckpointFolder:
     """A checkpoint's folder.
 
     Args:
@@ -168,21 +168,21 @@ def open_folder(location: str | os.PathLike[str], spark: SparkSession | None) ->
     return HadoopFolder(spark, os.fspath(location))
 
 
-def committed_batch(folder: Folder) -> int | None:
+def committed_batch(folder: CheckpointFolder) -> int | None:
     """The number of the newest batch that rests in all sinks; null before the first."""
     return _newest(folder, "commits")
 
 
-def planned_batch(folder: Folder) -> int | None:
+def planned_batch(folder: CheckpointFolder) -> int | None:
     """The number of the newest batch that was planned, whether it was finished or not; null before the first."""
     return _newest(folder, "offsets")
 
 
-def _newest(folder: Folder, log: str) -> int | None:
+def _newest(folder: CheckpointFolder, log: str) -> int | None:
     return max((int(name) for name in folder.names(log) if name.isdigit()), default=None)
 
 
-def batch_offsets(folder: Folder, batch: int) -> list[str | None]:
+def batch_offsets(folder: CheckpointFolder, batch: int) -> list[str | None]:
     """Where a batch ends, in each source's own words; null for a source that had nothing yet."""
     text = folder.text(f"offsets/{batch}")
     if text is None:

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from headrace.observe.progress import Progress
+from headrace.observe.progress import PipelineProgress
 
 _MOST = 3600
 
@@ -26,7 +26,7 @@ class Moment:
     """
 
     time: float
-    progress: Progress
+    progress: PipelineProgress
 
 
 class ProgressHistory:
@@ -41,7 +41,7 @@ class ProgressHistory:
 
     def __init__(
         self,
-        ask: Callable[[], Progress],
+        ask: Callable[[], PipelineProgress],
         *,
         every: float = 1.0,
         most: int = _MOST,

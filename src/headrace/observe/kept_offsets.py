@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from headrace.errors import OptionError, PositionMismatch
-from headrace.observe.checkpoint import Folder, batch_offsets, committed_batch, planned_batch
+from headrace.observe.checkpoint import CheckpointFolder, batch_offsets, committed_batch, planned_batch
 from headrace.sources.databases import Offsets
 
 _REMEDY = "Restore the checkpoint from a backup, or start with a new one."
@@ -23,7 +23,7 @@ Topics = Mapping[str, Mapping[str, int]]
 """The next offset of each partition, by topic."""
 
 
-def read_offsets(folder: Folder, batch: int | None, *, kind: str) -> Offsets | Topics | None:
+def read_offsets(folder: CheckpointFolder, batch: int | None, *, kind: str) -> Offsets | Topics | None:
     """Where a batch ends; null before the first.
 
     Args:
@@ -91,7 +91,7 @@ def offsets_in(line: str, batch: int, *, kind: str) -> Offsets | Topics:
     return offsets
 
 
-def check_checkpoint(folder: Folder, *, kind: str) -> None:
+def check_checkpoint(folder: CheckpointFolder, *, kind: str) -> None:
     """Whether a checkpoint can be read; one that is not there yet is fine.
 
     Args:
@@ -121,7 +121,7 @@ def check_checkpoint(folder: Folder, *, kind: str) -> None:
             read_offsets(folder, planned - 1, kind=kind)
 
 
-def kept_topic_ids(folder: Folder) -> Mapping[str, str]:
+def kept_topic_ids(folder: CheckpointFolder) -> Mapping[str, str]:
     """The id of each topic that the offsets are of; none in a checkpoint of a database, or of an earlier release.
 
     Raises:
@@ -140,7 +140,7 @@ def kept_topic_ids(folder: Folder) -> Mapping[str, str]:
     return found
 
 
-def checkpoint_id(folder: Folder) -> str | None:
+def checkpoint_id(folder: CheckpointFolder) -> str | None:
     """The id that Spark keeps in the checkpoint, by which targets know who writes to them; null where there is none.
 
     Raises:

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from headrace.changes.operation import Operation
 from headrace.observe.messages import MessageCounts
-from headrace.observe.progress import BatchDone, Progress, TableState
+from headrace.observe.progress import BatchDone, PipelineProgress, TableState
 from headrace.sources.health import CaptureState, Health, span_text
 
 _WORDS = {
@@ -53,7 +53,7 @@ class LiveView:
         if self._live is not None:
             self._live.stop()
 
-    def update(self, progress: Progress, *, last: bool = False) -> None:
+    def update(self, progress: PipelineProgress, *, last: bool = False) -> None:
         """Show the state of now: in a terminal the table; elsewhere a line for each batch since the last time.
 
         A change of the source's health, and the end (`last`), give a line with the sums.
@@ -68,7 +68,7 @@ class LiveView:
             self._last_state = state
             self._console.print(line(progress), highlight=False, soft_wrap=True)
 
-    def _batches(self, progress: Progress) -> list[str]:
+    def _batches(self, progress: PipelineProgress) -> list[str]:
         """A line for each batch that was not told yet. The lag is the one of now, so it stands behind the newest."""
         fresh = [batch for batch in progress.recent if batch.number > self._told_number]
         if not fresh:
@@ -81,7 +81,7 @@ class LiveView:
         return [*more, *lines[:-1], f"{lines[-1]}; lag {_lag(progress)}"]
 
 
-def table(progress: Progress, title: str) -> Table:
+def table(progress: PipelineProgress, title: str) -> Table:
     """The progress as a table of one row per table."""
     foot = _foot(progress)
     if progress.messages:
@@ -114,7 +114,7 @@ def _snapshot_cell(state: TableState) -> RenderableType:
     return cell
 
 
-def batch_line(batch: BatchDone, progress: Progress) -> str:
+def batch_line(batch: BatchDone, progress: PipelineProgress) -> str:
     """A batch in one line: `batch 12: 40,000 read, 3 inserts in dbo.orders; 1.2 s; snapshot of dbo.orders 33%`."""
     counts = ((batch.rows.get(op, 0), word) for op, word in _WORDS.items())
     rows = ", ".join(f"{n:,} {word.removesuffix('s') if n == 1 else word}" for n, word in counts if n)
@@ -132,7 +132,7 @@ def _percent(state: TableState) -> int:
     return min(99, 100 * state.read // state.estimate)
 
 
-def line(progress: Progress) -> str:
+def line(progress: PipelineProgress) -> str:
     """The progress in one line, for logs."""
     sums = {op: sum(s.rows.get(op, 0) for s in progress.tables) for op in Operation}
     parts = []
@@ -210,12 +210,12 @@ def health_text(health: Health | None) -> str:
     return "; ".join(part for part in parts if part)
 
 
-def _foot(progress: Progress) -> str:
+def _foot(progress: PipelineProgress) -> str:
     source = health_text(progress.health)
     batches = "1 batch" if progress.batches == 1 else f"{progress.batches:,} batches"
     counts = f"{progress.rows_per_second:,.0f} rows/s; lag {_lag(progress)}; {batches}"
     return f"{counts}; {source}" if source else counts
 
 
-def _lag(progress: Progress) -> str:
+def _lag(progress: PipelineProgress) -> str:
     return "unknown" if progress.lag_seconds is None else f"{progress.lag_seconds:.1f} s"

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from headrace.observe.progress import Progress
+from headrace.observe.progress import PipelineProgress
 from headrace.sources.health import CaptureState
 
 _ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
@@ -29,7 +29,7 @@ class Metric:
     values: tuple[tuple[Mapping[str, str], float], ...]
 
 
-def all_metrics(progress: Progress) -> list[Metric]:
+def all_metrics(progress: PipelineProgress) -> list[Metric]:
     """The numbers of now; what is not known is left out."""
     health = progress.health
     known = health is not None and health.state is not CaptureState.UNKNOWN
@@ -147,7 +147,7 @@ def all_metrics(progress: Progress) -> list[Metric]:
     return [metric for metric in found if metric.values]
 
 
-def metrics(progress: Progress) -> dict[str, float]:
+def metrics(progress: PipelineProgress) -> dict[str, float]:
     """The same numbers by name; labels stand behind a name as in `headrace_rows_total{table="dbo.t",op="c"}`."""
     return {
         f"{metric.name}{_labels_text(labels)}": value

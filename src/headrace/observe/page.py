@@ -7,7 +7,7 @@ from typing import Any
 
 from headrace.observe.history import Moment
 from headrace.observe.live import health_text
-from headrace.observe.progress import Progress
+from headrace.observe.progress import PipelineProgress
 from headrace.sources.health import CaptureState
 
 HTML_TYPE = "text/html; charset=utf-8"
@@ -41,7 +41,7 @@ def seen(name: str, moments: list[Moment], newest: Moment | None) -> dict[str, A
     }
 
 
-def _now(progress: Progress) -> dict[str, Any]:
+def _now(progress: PipelineProgress) -> dict[str, Any]:
     health = progress.health
     known = health is not None and health.state is not CaptureState.UNKNOWN
     return {

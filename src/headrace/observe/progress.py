@@ -82,7 +82,7 @@ class TableState:
 
 
 @dataclass(frozen=True)
-class Progress:
+class PipelineProgress:
     """What a pipeline has done since it was started; everything counted here rests in all sinks.
 
     Args:
@@ -196,7 +196,7 @@ class ProgressBoard:
         health: Health | None = None,
         complete_until: dt.datetime | None = None,
         behind_messages: int | None = None,
-    ) -> Progress:
+    ) -> PipelineProgress:
         """The state of now.
 
         Args:
@@ -214,7 +214,7 @@ class ProgressBoard:
                     self._estimates[name] = table.rows
             names = dict.fromkeys([*self._counts, *lagging])
             tables = tuple(self._table(name, offset) for name in names)
-            return Progress(
+            return PipelineProgress(
                 batches=self._batches,
                 rows=sum(sum(by_op.values()) for by_op in self._counts.values()),
                 rows_per_second=self._rate(),

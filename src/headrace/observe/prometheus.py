@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.errors import OptionError
 from headrace.observe.metrics import all_metrics
-from headrace.observe.progress import Progress
+from headrace.observe.progress import PipelineProgress
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric as Family
@@ -33,7 +33,7 @@ def require_prometheus() -> None:
 class _Numbers:
     """A collector of one moment's numbers."""
 
-    def __init__(self, progress: Progress, pipeline: str) -> None:
+    def __init__(self, progress: PipelineProgress, pipeline: str) -> None:
         self._progress = progress
         self._pipeline = pipeline
 
@@ -49,7 +49,7 @@ class _Numbers:
             yield family
 
 
-def prometheus_text(progress: Progress, pipeline: str) -> bytes:
+def prometheus_text(progress: PipelineProgress, pipeline: str) -> bytes:
     """A scrape's answer; every number has the label `pipeline`.
 
     Raises:

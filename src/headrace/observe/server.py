@@ -18,7 +18,7 @@ _HIGHEST = 65535
 
 
 @dataclass(frozen=True)
-class Address:
+class ListenAddress:
     """Where to listen.
 
     Args:
@@ -51,7 +51,7 @@ Route = Callable[[Mapping[str, str]], Answer]
 """From a request's query to the answer."""
 
 
-def parse_address(text: str) -> Address:
+def parse_address(text: str) -> ListenAddress:
     """`127.0.0.1:9464`, or a port alone, which is this machine's own.
 
     Raises:
@@ -60,7 +60,7 @@ def parse_address(text: str) -> Address:
     host, _, port = text.strip().rpartition(":")
     if not port.isdecimal() or int(port) > _HIGHEST or (host and not host.strip("[]")):
         raise ValueError("write 127.0.0.1:9464, or a port alone")
-    return Address(host.strip("[]") or LOOPBACK, int(port))
+    return ListenAddress(host.strip("[]") or LOOPBACK, int(port))
 
 
 class WatchServer:
@@ -74,7 +74,7 @@ class WatchServer:
         OptionError: the address can't be listened on.
     """
 
-    def __init__(self, address: Address, routes: Mapping[str, Route]) -> None:
+    def __init__(self, address: ListenAddress, routes: Mapping[str, Route]) -> None:
         try:
             self._server = _Server((address.host, address.port), _handler(routes, local=address.is_local))
         except OSError as error:
@@ -82,7 +82,7 @@ class WatchServer:
                 f"The address {address} can't be listened on: {error.strerror or error}.",
                 remedy="Name another one, or end what listens there.",
             ) from None
-        self.address = Address(address.host, self._server.server_address[1])
+        self.address = ListenAddress(address.host, self._server.server_address[1])
         # It looks whether it is closed this often, and a run that ends waits for it.
         self._thread = threading.Thread(
             target=self._server.serve_forever, args=(0.05,), name="headrace-watch", daemon=True

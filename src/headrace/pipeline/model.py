@@ -36,7 +36,7 @@ from headrace.changes import TableId
 from headrace.errors import OptionError
 from headrace.formats.base import Format
 from headrace.observe.checkpoint import local_path
-from headrace.observe.server import Address
+from headrace.observe.server import ListenAddress
 from headrace.options import Option, is_secret, parse_options, secret_in_name, shown_name
 from headrace.pipeline import watch
 from headrace.pipeline.dead_letter import TABLE, TOPIC, DeadLetters
@@ -128,7 +128,7 @@ class Model:
     source: Source | KafkaTopics
     targets: tuple[Target, ...]
     dead_letters: DeadLetters | None
-    prometheus: Address | None
+    prometheus: ListenAddress | None
     hidden: tuple[str, ...] = field(repr=False)
 
     @property

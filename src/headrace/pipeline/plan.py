@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from headrace.changes import TableSchema
 from headrace.errors import HeadraceError
-from headrace.observe.checkpoint import Folder, batch_offsets, committed_batch, open_folder
+from headrace.observe.checkpoint import CheckpointFolder, batch_offsets, committed_batch, open_folder
 from headrace.observe.completeness import offsets_of
 from headrace.observe.kept_offsets import check_checkpoint, checkpoint_id
 from headrace.pipeline.fusing import Fusing
@@ -255,7 +255,7 @@ def _target(
     return TargetPlan(target.label, found.place, found.exists, found.changes)
 
 
-def _checkpoint_id(folder: Folder) -> str:
+def _checkpoint_id(folder: CheckpointFolder) -> str:
     """The id that Spark keeps in the checkpoint, by which targets know who writes to them."""
     return checkpoint_id(folder) or _NEW
 

@@ -14,7 +14,7 @@ from headrace.errors import HeadraceError
 from headrace.formats.convert import read
 from headrace.observe.completeness import completeness
 from headrace.observe.kept_offsets import TOPIC_IDS
-from headrace.observe.progress import Progress, ProgressBoard
+from headrace.observe.progress import PipelineProgress, ProgressBoard
 from headrace.options import as_text
 from headrace.pipeline.batch import BatchWriter, wait_for
 from headrace.pipeline.checkpoint import Checkpoint, owned
@@ -142,7 +142,7 @@ class RunningPipeline:
         failure = self._query.exception()
         return None if failure is None else recover(failure) or failure
 
-    def progress(self) -> Progress:
+    def progress(self) -> PipelineProgress:
         """What rests in all sinks since the start, and how far behind the source that is."""
         committed = self._checkpoint.committed_offset()
         if isinstance(self._model.source, KafkaTopics):

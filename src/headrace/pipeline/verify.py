@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from headrace.apply import TableBatch, carried, fold, fold_keyless, no_order, survey, upserts
-from headrace.changes.refusal import Mark
+from headrace.apply import TableProfile, carried, fold, fold_keyless, no_order, profile, upserts
+from headrace.changes.refusal import StopReason
 from headrace.changes.table import TableId
 from headrace.changes.typed import quote
 from headrace.errors import OptionError, SinkError
@@ -96,7 +96,7 @@ def verify(model: Model, spark: SparkSession, *, most: int) -> Iterator[Verified
         shaped = {key: way.rows(rows, found_tables).persist() if key else rows for key, way in ways.items()}
         # What orders changes is the sink's own option.
         orders = {target.label: target.sink.sequenced(shaped[target.shaping.key]) for target in targets}
-        tables = {label: survey(ordered) for label, ordered in orders.items()}
+        tables = {label: profile(ordered) for label, ordered in orders.items()}
         for id in sorted({table.id for found in tables.values() for table in found}):
             for target in targets:
                 for table in tables[target.label]:
@@ -133,19 +133,19 @@ def _read_anew(model: Model, spark: SparkSession, folder: Path) -> DataFrame | N
     return spark.read.parquet(*kept.folders) if kept.folders else None
 
 
-def _verified(rows: DataFrame, table: TableBatch, target: _Mirrored, spark: SparkSession, most: int) -> Verified:
+def _verified(rows: DataFrame, table: TableProfile, target: _Mirrored, spark: SparkSession, most: int) -> Verified:
     from pyspark.errors import PySparkException
 
     try:
         with carried(rows, table) as whole:
             return _compared(whole, table, target, spark, most)
     except PySparkException as error:
-        if Mark.NO_ORDER in str(error):
+        if StopReason.NO_ORDER in str(error):
             raise no_order(str(table.id)) from error
         raise
 
 
-def _compared(rows: DataFrame, table: TableBatch, target: _Mirrored, spark: SparkSession, most: int) -> Verified:
+def _compared(rows: DataFrame, table: TableProfile, target: _Mirrored, spark: SparkSession, most: int) -> Verified:
     from pyspark import StorageLevel
 
     sink = target.sink

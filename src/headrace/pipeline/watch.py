@@ -9,9 +9,9 @@ from http import HTTPStatus
 
 from headrace.observe.history import ProgressHistory
 from headrace.observe.page import HTML_TYPE, JSON_TYPE, page, seen
-from headrace.observe.progress import Progress
+from headrace.observe.progress import PipelineProgress
 from headrace.observe.prometheus import CONTENT_TYPE, prometheus_text, require_prometheus
-from headrace.observe.server import Address, Answer, WatchServer, parse_address
+from headrace.observe.server import Answer, ListenAddress, WatchServer, parse_address
 from headrace.options import Option
 
 _TEXT = "text/plain; charset=utf-8"
@@ -37,7 +37,7 @@ class Watch:
         hide: takes secrets out of a text.
     """
 
-    def __init__(self, name: str, ask: Callable[[], Progress], hide: Callable[[str], str]) -> None:
+    def __init__(self, name: str, ask: Callable[[], PipelineProgress], hide: Callable[[str], str]) -> None:
         self._name = name
         self._hide = hide
         self._history = ProgressHistory(ask)
@@ -45,7 +45,7 @@ class Watch:
         self._begun = False
         self._wanted = False
 
-    def serve_metrics(self, address: Address) -> WatchServer:
+    def serve_metrics(self, address: ListenAddress) -> WatchServer:
         """Answer Prometheus.
 
         Raises:
@@ -54,7 +54,7 @@ class Watch:
         require_prometheus()
         return self._serve(address, {"/metrics": self._metrics})
 
-    def serve_page(self, address: Address) -> WatchServer:
+    def serve_page(self, address: ListenAddress) -> WatchServer:
         """Show the run to a browser: lag and throughput over time, and its tables.
 
         Raises:
@@ -73,7 +73,9 @@ class Watch:
         self._open.close()
         self._history.close()
 
-    def _serve(self, address: Address, routes: Mapping[str, Callable[[Mapping[str, str]], Answer]]) -> WatchServer:
+    def _serve(
+        self, address: ListenAddress, routes: Mapping[str, Callable[[Mapping[str, str]], Answer]]
+    ) -> WatchServer:
         server = WatchServer(address, routes)
         self._open.callback(server.close)
         if self._begun and not self._wanted:

@@ -37,7 +37,7 @@ NUMBER, FLOATING, BYTES = 11, 12, 13
 """Kinds of tokens beside those of JSON: a varint (also of an enum), a number of 4 or 8 bytes, bytes."""
 
 
-class Frames(NamedTuple):
+class ReadFrames(NamedTuple):
     """What is open while a record is read, outermost first: the node, its token, and how much is still to come."""
 
     node: Array
@@ -45,7 +45,7 @@ class Frames(NamedTuple):
     left: Array
 
 
-class Spelling(NamedTuple):
+class TextSpelling(NamedTuple):
     """How the tape of the same JSON is made: where numbers and bytes are written as text, and what all bytes are then.
 
     `names` and `texts` are the numbers that the first byte of the schema's names and of `out` will have among them.
@@ -66,8 +66,8 @@ def read_records(
     schema: Program,
     tokens: Tokens,
     branch: Array,
-    frames: Frames,
-    spelling: Spelling,
+    frames: ReadFrames,
+    spelling: TextSpelling,
     first: Array,
     verdict: Array,
     behind: Array,
@@ -116,8 +116,8 @@ def _read_record(
     schema: Program,
     tokens: Tokens,
     branch: Array,
-    frames: Frames,
-    spelling: Spelling,
+    frames: ReadFrames,
+    spelling: TextSpelling,
     t: Any,
     o: Any,
 ) -> Any:
@@ -243,7 +243,7 @@ def _leaf(data: Array, i: Any, end: Any, schema: Program, node: Any, kind: Any, 
 
 
 @kernel
-def _spell(data: Array, schema: Program, node: Any, tokens: Tokens, t: Any, spelling: Spelling, o: Any) -> Any:
+def _spell(data: Array, schema: Program, node: Any, tokens: Tokens, t: Any, spelling: TextSpelling, o: Any) -> Any:
     """Let a token be what the same JSON would give: the index behind what was written; -1 where a text is not UTF-8.
 
     Numbers of 4 and 8 bytes are left to the caller.

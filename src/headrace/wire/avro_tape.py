@@ -7,17 +7,17 @@ import pyarrow as pa
 
 from headrace.wire import avro_reader
 from headrace.wire.arrays import own_view
-from headrace.wire.avro_reader import Frames, Spelling
+from headrace.wire.avro_reader import ReadFrames, TextSpelling
 from headrace.wire.avro_schema import AvroSchema
 from headrace.wire.spans import Array
 from headrace.wire.tape import Tape
 
-AS_THEY_ARE = Spelling(np.empty(0, np.uint8), 0, 0)
+AS_THEY_ARE = TextSpelling(np.empty(0, np.uint8), 0, 0)
 
 
-def frames_of(schema: AvroSchema) -> Frames:
+def frames_of(schema: AvroSchema) -> ReadFrames:
     """Room for what is open while records of these schemas are read."""
-    return Frames(*(np.empty(schema.depth, np.int64) for _ in range(3)))
+    return ReadFrames(*(np.empty(schema.depth, np.int64) for _ in range(3)))
 
 
 class AvroTape(Tape):

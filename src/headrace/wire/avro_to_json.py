@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from headrace.wire import avro_reader
 from headrace.wire.arrays import own_view
-from headrace.wire.avro_reader import FLOATING, Spelling
+from headrace.wire.avro_reader import FLOATING, TextSpelling
 from headrace.wire.avro_schema import AvroSchema
 from headrace.wire.avro_tape import frames_of
 from headrace.wire.canonical import settled
@@ -49,7 +49,7 @@ class AvroJson(Tape):
         self._start(data, room, len(values))
         program, tokens = schema.program, self.tokens
         out = np.empty(5 * data.size + 64, np.uint8)
-        spelling = Spelling(out, data.size, data.size + program.names.size)
+        spelling = TextSpelling(out, data.size, data.size + program.names.size)
         roots = np.full(len(values), -1, np.int64)
         roots[read] = schema.roots[which[read]]
         behind = np.empty(len(values), np.int64)

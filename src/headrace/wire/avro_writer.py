@@ -56,7 +56,7 @@ class Columns(NamedTuple):
     data: Array
 
 
-class Frames(NamedTuple):
+class WriteFrames(NamedTuple):
     """What is open while a row is written, outermost first: its node, its value, and how far it is written."""
 
     node: Array
@@ -77,7 +77,7 @@ def write_avro(schema: AvroSchema, column: pa.Array) -> pa.BinaryArray:
     """
     layout = _Layout(schema)
     root = layout.add(schema.root, column)
-    columns, frames = layout.columns(), Frames(*(np.zeros(layout.depth + 1, np.int64) for _ in range(4)))
+    columns, frames = layout.columns(), WriteFrames(*(np.zeros(layout.depth + 1, np.int64) for _ in range(4)))
     rows = len(column)
     offsets = np.zeros(rows + 1, np.int32)
     out, row = np.empty(min(MOST_BYTES, columns.data.size + 4 * columns.numbers.size + 64), np.uint8), 0
@@ -228,7 +228,7 @@ class _Layout:
 
 
 @kernel
-def write_rows(columns: Columns, root: Any, frames: Frames, row: Any, offsets: Array, out: Array) -> Any:
+def write_rows(columns: Columns, root: Any, frames: WriteFrames, row: Any, offsets: Array, out: Array) -> Any:
     """Write rows from this one on: (the row that was not written, and why; or the number of rows, and 0)."""
     o = np.int64(offsets[row])
     while row < offsets.size - 1:
@@ -241,7 +241,7 @@ def write_rows(columns: Columns, root: Any, frames: Frames, row: Any, offsets: A
 
 
 @kernel
-def _write_row(columns: Columns, root: Any, frames: Frames, row: Any, out: Array, o: Any) -> Any:
+def _write_row(columns: Columns, root: Any, frames: WriteFrames, row: Any, out: Array, o: Any) -> Any:
     """Write one row: the index behind it, or why it was not written."""
     o, depth = np.int64(o), 0
     node, k = np.int64(root), np.int64(row)

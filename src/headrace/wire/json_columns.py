@@ -42,7 +42,7 @@ class JsonColumn(NamedTuple):
     absent: str | None = "null"
 
 
-class Layout(NamedTuple):
+class ColumnLayout(NamedTuple):
     """All columns of all structures as kernels take them; pieces of text are places in `data`, -1 for none."""
 
     data: Array
@@ -85,5 +85,5 @@ class JsonColumns:
         nulls, absent = [piece(c.null) for c in columns], [piece(c.absent) for c in columns]
         places = (np.array(found, np.int64).reshape(-1, 2) for found in (openings, closings, names, nulls, absent))
         numbers = (np.array([c[n] for c in columns], np.int64) for n in (2, 3, 4))
-        self.layout = Layout(as_data(b"".join(pieces)), np.cumsum(count) - count, count, *places, *numbers)
+        self.layout = ColumnLayout(as_data(b"".join(pieces)), np.cumsum(count) - count, count, *places, *numbers)
         self.names = Names([[column.column for column in found] for _, found, _ in structures])

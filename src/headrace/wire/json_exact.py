@@ -24,7 +24,7 @@ _UNIT = re.compile(rb"\\(?:u([0-9a-fA-F]{4})|.)", re.DOTALL)
 _WORDS = {b"null": NULL, b"true": TRUE, b"false": FALSE}
 
 
-class Token(NamedTuple):
+class JsonToken(NamedTuple):
     """One value or name: what it is, where its text stands, and the number of the token behind all that it holds.
 
     A string's text is what stands between the quotes, an object's or array's reaches from bracket to bracket. The value
@@ -45,13 +45,13 @@ class NotJson(ValueError):
         self.verdict = verdict
 
 
-def read(text: bytes) -> list[Token]:
+def read(text: bytes) -> list[JsonToken]:
     """The tokens of one JSON text, in order.
 
     Raises:
         NotJson: it is none, or more than that.
     """
-    tokens: list[Token] = []
+    tokens: list[JsonToken] = []
     open_: list[int] = []
     at = _blank(text, 0)
     while True:
@@ -67,7 +67,7 @@ def read(text: bytes) -> list[Token]:
             is_object, is_empty = parent.kind == OBJECT, open_[-1] == len(tokens) - 1
             if text[at : at + 1] == (b"}" if is_object else b"]"):
                 at += 1
-                tokens[open_.pop()] = Token(parent.kind, parent.start, at - parent.start, len(tokens))
+                tokens[open_.pop()] = JsonToken(parent.kind, parent.start, at - parent.start, len(tokens))
                 continue
             if not is_empty:
                 if text[at : at + 1] != b",":
@@ -78,33 +78,33 @@ def read(text: bytes) -> list[Token]:
             break
 
 
-def _value(text: bytes, at: int, tokens: list[Token], open_: list[int]) -> int:
+def _value(text: bytes, at: int, tokens: list[JsonToken], open_: list[int]) -> int:
     """Read one scalar, or the opening bracket of what holds others; where it ends."""
     behind = len(tokens) + 1
     first = text[at : at + 1]
     if first in (b"{", b"["):
         open_.append(len(tokens))
-        tokens.append(Token(OBJECT if first == b"{" else ARRAY, at, 0, 0))
+        tokens.append(JsonToken(OBJECT if first == b"{" else ARRAY, at, 0, 0))
         return at + 1
     if first == b'"':
         end, escaped = _string(text, at)
-        tokens.append(Token(ESCAPED if escaped else STRING, at + 1, end - at - 2, behind))
+        tokens.append(JsonToken(ESCAPED if escaped else STRING, at + 1, end - at - 2, behind))
         return end
     for word, kind in _WORDS.items():
         if text.startswith(word, at):
-            tokens.append(Token(kind, at, len(word), behind))
+            tokens.append(JsonToken(kind, at, len(word), behind))
             return at + len(word)
     # A point or an exponent without digits is broken, and not the number before it with something behind.
     found = _NUMBER_LIKE.match(text, at)
     if found is None or not _NUMBER.fullmatch(found[0]):
         raise NotJson(BROKEN)
-    tokens.append(Token(NUMBER, at, found.end() - at, behind))
+    tokens.append(JsonToken(NUMBER, at, found.end() - at, behind))
     return found.end()
 
 
-def _name(text: bytes, at: int, tokens: list[Token]) -> int:
+def _name(text: bytes, at: int, tokens: list[JsonToken]) -> int:
     end, escaped = _string(text, at)
-    tokens.append(Token(ESCAPED_NAME if escaped else NAME, at + 1, end - at - 2, len(tokens) + 1))
+    tokens.append(JsonToken(ESCAPED_NAME if escaped else NAME, at + 1, end - at - 2, len(tokens) + 1))
     at = _blank(text, end)
     if text[at : at + 1] != b":":
         raise NotJson(BROKEN)

@@ -27,8 +27,8 @@ from headrace.wire.json_columns import (
     QUOTED,
     WHOLE,
     ZONED,
+    ColumnLayout,
     JsonColumns,
-    Layout,
 )
 from headrace.wire.json_spellings import (
     NO_COUNT,
@@ -187,7 +187,7 @@ def moved(old: Cells, own: Cells, rows: Array, places: Array, first: Array, coun
 
 @kernel
 def _place(
-    layout: Layout, table: NameTable, structure: Array, present: Array, entries: Array, names: TextView,
+    layout: ColumnLayout, table: NameTable, structure: Array, present: Array, entries: Array, names: TextView,
     texts: TextView, offsets: Array, at: Array,
 ) -> None:  # fmt: skip
     for r in range(present.size):
@@ -234,7 +234,7 @@ def _find_moved(
 
 @kernel
 def _spell(
-    layout: Layout, structure: Array, present: Array, offsets: Array, at: Array, texts: TextView, as_null: Array,
+    layout: ColumnLayout, structure: Array, present: Array, offsets: Array, at: Array, texts: TextView, as_null: Array,
     start: Array, end: Array, how: Array, made: Array,
 ) -> Any:  # fmt: skip
     """Find or make the text of each cell; the number of bytes that were made."""
@@ -294,7 +294,7 @@ def _spell(
 
 @kernel
 def _measure(
-    layout: Layout, structure: Array, present: Array, offsets: Array, data: Array, start: Array, end: Array,
+    layout: ColumnLayout, structure: Array, present: Array, offsets: Array, data: Array, start: Array, end: Array,
     how: Array, exactly: Any,
 ) -> Any:  # fmt: skip
     """How many bytes are written: exactly, or at most, which does not look at them."""
@@ -324,7 +324,7 @@ def _measure(
 
 @kernel
 def _write(
-    layout: Layout, structure: Array, present: Array, offsets: Array, data: Array, made: Array, start: Array,
+    layout: ColumnLayout, structure: Array, present: Array, offsets: Array, data: Array, made: Array, start: Array,
     end: Array, how: Array, starts: Array, out: Array, valid: Array,
 ) -> None:  # fmt: skip
     o = np.int64(0)

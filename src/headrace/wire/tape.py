@@ -219,7 +219,7 @@ def read_exactly(data: Array, offsets: Array, tokens: Tokens, first: Array, verd
         begin = int(offsets[row])
         first[row] = count
         try:
-            found: Sequence[json_exact.Token] = json_exact.read(data[begin : int(offsets[row + 1])].tobytes())
+            found: Sequence[json_exact.JsonToken] = json_exact.read(data[begin : int(offsets[row + 1])].tobytes())
         except json_exact.NotJson as error:
             verdict[row] = error.verdict
             continue

@@ -20,8 +20,8 @@ from headrace.changes.constant import constant
 from headrace.formats.announced import Announcer
 from headrace.formats.canal.message import DATA, FIELDS, Messages
 from headrace.formats.canal.others import other_row
-from headrace.formats.canal.structures import Known, Reading, Told, known_of
-from headrace.formats.canal.values import Spelling
+from headrace.formats.canal.schemas import DecodeSettings, ResolvedTable, TableDescriptor, resolve_table
+from headrace.formats.canal.values import CanalSpelling
 from headrace.formats.change_columns import (
     FIRST_MS,
     LAST_MS,
@@ -32,7 +32,7 @@ from headrace.formats.change_columns import (
     transaction_column,
 )
 from headrace.formats.codec import Codec, all_rows, change_batch, change_schema, kafka_batch
-from headrace.formats.json_images import ObjectImage, Refused, spell
+from headrace.formats.json_images import ObjectImage, UnfitValue, spell
 from headrace.formats.numbered import Numbered
 from headrace.formats.words import empty_as_null
 from headrace.wire.arrays import map_of
@@ -70,10 +70,10 @@ class _Rows:
 class CanalDecoder(Codec):
     """Reads messages; what it remembers is which structures it knows and has announced."""
 
-    def __init__(self, reading: Reading) -> None:
+    def __init__(self, reading: DecodeSettings) -> None:
         self._reading = reading
         self.schema = change_schema(reading.typed)
-        self._known = Numbered[Told, Known](lambda told: known_of(told, reading))
+        self._known = Numbered[TableDescriptor, ResolvedTable](lambda told: resolve_table(told, reading))
         self._announcer = Announcer(self.schema)
 
     def feed(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -120,7 +120,7 @@ class CanalDecoder(Codec):
         groups = messages.tape.groups(told)
         numbers = []
         for row in groups.first:
-            key = Told(*messages.tape.texts(np.ascontiguousarray(told[:, row])).to_pylist())
+            key = TableDescriptor(*messages.tape.texts(np.ascontiguousarray(told[:, row])).to_pylist())
             numbers.append(self._known.number(key))
         found[ordinary] = np.array(numbers)[groups.of]
         return found
@@ -187,7 +187,7 @@ class CanalDecoder(Codec):
         first = np.where(updates & has_old, rows.data, first)
         return ObjectImage.of(tape, first, laid), ObjectImage.of(tape, second)
 
-    def _refuse(self, refused: Sequence[Refused], rows: _Rows, problems: dict[int, str]) -> None:
+    def _refuse(self, refused: Sequence[UnfitValue], rows: _Rows, problems: dict[int, str]) -> None:
         """Note the messages with a value that its column can't hold. A zero date of MySQL is none: no type has it."""
         for row, column, text in refused:
             kind = column.logical.spark_type
@@ -195,5 +195,5 @@ class CanalDecoder(Codec):
                 problems.setdefault(int(rows.message[row]), MISFIT.format(column.name, kind))
 
 
-def _canonical(tape: Tape, at: Array, spelling: Spelling) -> pa.StringArray:
+def _canonical(tape: Tape, at: Array, spelling: CanalSpelling) -> pa.StringArray:
     return spelling.canonical(tape.texts(at))

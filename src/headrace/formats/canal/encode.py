@@ -17,9 +17,9 @@ import pyarrow.compute as pc
 from headrace.changes import TableSchema
 from headrace.formats.canal.others import BEFORE_DDL
 from headrace.formats.canal.types import mysql_type_of
-from headrace.formats.canal.values import Spelling
+from headrace.formats.canal.values import CanalSpelling
 from headrace.formats.change_messages import (
-    Structures,
+    RowSchemas,
     are,
     counted,
     integers,
@@ -55,7 +55,7 @@ _NATIVE_DDL = ("CREATE", "ALTER", "ERASE", "TRUNCATE", "RENAME", "CINDEX", "DIND
 
 
 @dataclass(frozen=True)
-class Writing:
+class EncodeSettings:
     """How messages are written.
 
     Args:
@@ -74,17 +74,17 @@ class Writing:
 
 
 @dataclass(frozen=True)
-class _Structure:
+class _TableTexts:
     """What a structure says in each message of its rows: JSON texts, and how values are spelled."""
 
     mysql_types: str
     sql_types: str
-    spellings: dict[str, Spelling] = field(default_factory=dict)
+    spellings: dict[str, CanalSpelling] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, schema: TableSchema, writing: Writing) -> _Structure:
+    def of(cls, schema: TableSchema, writing: EncodeSettings) -> _TableTexts:
         types = {c.name: mysql_type_of(c, zoned=writing.zone is not None) for c in schema.columns}
-        spellings = {c.name: Spelling.of(c, base64=writing.base64, zone=writing.zone) for c in schema.columns}
+        spellings = {c.name: CanalSpelling.of(c, base64=writing.base64, zone=writing.zone) for c in schema.columns}
         return cls(
             to_text({name: found.text for name, found in types.items()}),
             to_text({name: found.sql_type for name, found in types.items()}),
@@ -97,9 +97,9 @@ class CanalEncoder(Codec):
 
     schema = MESSAGES
 
-    def __init__(self, facts: Facts, writing: Writing) -> None:
-        self._writing, self._known = writing, Structures(facts)
-        self._structures = [_Structure.of(schema, writing) for schema in self._known.all]
+    def __init__(self, facts: Facts, writing: EncodeSettings) -> None:
+        self._writing, self._known = writing, RowSchemas(facts)
+        self._structures = [_TableTexts.of(schema, writing) for schema in self._known.all]
         self._spellings = list(dict.fromkeys(s for known in self._structures for s in known.spellings.values()))
         self._spelled_as = [
             {name: self._spellings.index(spelling) + 1 for name, spelling in known.spellings.items()}

@@ -8,8 +8,8 @@ from typing import Any
 
 from headrace.formats.base import COMMON, topic_option
 from headrace.formats.canal.decode import CanalDecoder
-from headrace.formats.canal.encode import CanalEncoder, Writing
-from headrace.formats.canal.structures import Reading
+from headrace.formats.canal.encode import CanalEncoder, EncodeSettings
+from headrace.formats.canal.schemas import DecodeSettings
 from headrace.formats.codec import ArrowFormat, Facts
 from headrace.formats.features import Feature
 from headrace.options import Option
@@ -123,7 +123,7 @@ class CanalJson(ArrowFormat):
         """From messages to change rows."""
         settings = self.settings
         return CanalDecoder(
-            Reading(
+            DecodeSettings(
                 legacy_old=settings["dts_legacy_old"],
                 zone=settings["time_zone"],
                 base64=settings["bytes"] == "base64",
@@ -138,7 +138,7 @@ class CanalJson(ArrowFormat):
         settings = self.settings
         return CanalEncoder(
             facts,
-            Writing(
+            EncodeSettings(
                 dts=settings["flavour"] == "dts",
                 zone=settings["time_zone"],
                 base64=settings["bytes"] == "base64",

@@ -25,7 +25,7 @@ _MOST_LABELS = 64
 
 
 @dataclass(frozen=True)
-class Spelling:
+class CanalSpelling:
     """How Canal writes the values of a column, where that is not their canonical text.
 
     Args:
@@ -39,7 +39,7 @@ class Spelling:
     zone: str = "UTC"
 
     @classmethod
-    def of(cls, column: Column, *, base64: bool = False, zone: str | None = None) -> Spelling | None:
+    def of(cls, column: Column, *, base64: bool = False, zone: str | None = None) -> CanalSpelling | None:
         """The spelling of a column; None where the wire's text is the canonical one.
 
         Args:

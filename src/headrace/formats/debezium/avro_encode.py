@@ -22,7 +22,7 @@ from headrace.formats.debezium.events import DATA
 from headrace.formats.debezium.payload import JsonConverter, Payloads, Schemas
 from headrace.formats.registry.connect_avro import avro_text, writer_schema
 from headrace.formats.registry.framing import SIDES, Side
-from headrace.formats.registry.subjects import Named, Subject, Subjects
+from headrace.formats.registry.subjects import SchemaName, Subject, Subjects
 from headrace.wire.arrays import list_array, offsets_of
 from headrace.wire.avro_schema import AvroSchema
 from headrace.wire.json_to_avro import json_to_avro
@@ -95,7 +95,7 @@ class AvroEncoder(Codec):
     def __init__(self, make: Callable[[Opening], DebeziumEncoder], subjects: Subjects) -> None:
         self._reader, self._subjects = _Reader(), subjects
         self._encoder = make(self._reader.opening)
-        self._named: dict[Subject, Named] = {}
+        self._named: dict[Subject, SchemaName] = {}
         self.out_of_range = self._encoder.out_of_range
 
     @property
@@ -135,7 +135,7 @@ class AvroEncoder(Codec):
                 columns["headers"] = _with_headers(columns["headers"], [one.headers for one in named], read.of)
         return pa.RecordBatch.from_pydict(columns, schema=MESSAGES)
 
-    def _name(self, subject: Subject) -> Named:
+    def _name(self, subject: Subject) -> SchemaName:
         found = self._named.get(subject)
         if found is None:
             found = self._named[subject] = self._subjects.named(subject)

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from headrace.formats.debezium.payload import Converter, Payloads, Schemas
 from headrace.formats.registry.framing import Side
-from headrace.formats.registry.schemas import Resolved, SchemaSource
+from headrace.formats.registry.schemas import ResolvedSchema, SchemaSource
 from headrace.wire.avro_schema import AvroSchema
 from headrace.wire.avro_to_json import AvroJson
 
@@ -35,7 +35,7 @@ class _Side:
 
     def __init__(self, side: Side, source: SchemaSource, schemas: Schemas) -> None:
         self._side, self._source, self._schemas = side, source, schemas
-        self._known: dict[bytes, Resolved] = {}
+        self._known: dict[bytes, ResolvedSchema] = {}
         self._place: dict[bytes, int] = {}
         self._numbers = np.zeros(0, np.int64)
         self._schema = AvroSchema()
@@ -61,7 +61,7 @@ class _Side:
                 made.problems[number] = found[head].problem or f"The {self._side} is no Avro datum of its schema."
         return made
 
-    def _resolved(self, heads: list[bytes]) -> list[Resolved]:
+    def _resolved(self, heads: list[bytes]) -> list[ResolvedSchema]:
         """The schemas that heads name. One that the registry lacks is looked for again in the next batch."""
         asked = [head for head in heads if head not in self._known]
         if not asked:

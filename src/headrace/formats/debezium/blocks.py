@@ -8,11 +8,11 @@ from typing import Any
 from headrace.changes import TableId
 from headrace.formats.debezium.connect_fields import plain, struct
 from headrace.formats.debezium.connectors import CONNECTORS, DOCUMENTED_ORACLE, ORACLE, SECOND, Connector, Fact
-from headrace.formats.debezium.shapes import Shape
+from headrace.formats.debezium.shapes import EventShape
 
 
 @dataclass(frozen=True)
-class Block:
+class SourceBlock:
     """A source block of one connector in one generation.
 
     Args:
@@ -26,7 +26,7 @@ class Block:
     """
 
     connector: Connector
-    shape: Shape
+    shape: EventShape
     prefix: str
     always: str | None
     named_schema: bool
@@ -104,16 +104,16 @@ class Forms:
         blocks: those of `CONNECTORS`, in their order, then the further ones.
     """
 
-    blocks: tuple[Block, ...]
+    blocks: tuple[SourceBlock, ...]
 
     @classmethod
-    def of(cls, shape: Shape, prefix: str, version: str | None) -> Forms:
+    def of(cls, shape: EventShape, prefix: str, version: str | None) -> Forms:
         """All of one generation; the rest as for a block."""
-        made = [Block(one, shape, prefix, version, one.schema is not False) for one in CONNECTORS]
+        made = [SourceBlock(one, shape, prefix, version, one.schema is not False) for one in CONNECTORS]
         # Not so in these databases, but a transform may have named a schema: then it is said.
-        made += [Block(one, shape, prefix, version, True) for one in CONNECTORS if one.schema is False]
+        made += [SourceBlock(one, shape, prefix, version, True) for one in CONNECTORS if one.schema is False]
         if shape.generation == SECOND:
-            made.append(Block(ORACLE, shape, prefix, version, True, documented=True))
+            made.append(SourceBlock(ORACLE, shape, prefix, version, True, documented=True))
         return cls(tuple(made))
 
     def number(self, connector: str | None, table: TableId) -> int:

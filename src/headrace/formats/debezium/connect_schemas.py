@@ -13,7 +13,7 @@ from typing import Any
 from headrace.changes import Column, TableId, TableSchema
 from headrace.errors import OptionError
 from headrace.formats.debezium.connect_fields import plain, struct
-from headrace.formats.debezium.shapes import Shape
+from headrace.formats.debezium.shapes import EventShape
 from headrace.formats.debezium.wire_types import ValueModes, wire_type
 
 
@@ -116,7 +116,7 @@ def row_schema(schema: TableSchema, base: str, modes: ValueModes, rules: FieldRu
     return struct(columns, optional=True, name=f"{base}.Value")
 
 
-def envelope_fields(shape: Shape, *, transaction: bool = True) -> list[dict[str, Any]]:
+def envelope_fields(shape: EventShape, *, transaction: bool = True) -> list[dict[str, Any]]:
     """The fields of an envelope behind the source block; `transaction` is whether they have that block."""
     block = struct(
         [plain("string", "id"), plain("int64", "total_order"), plain("int64", "data_collection_order")],

@@ -21,12 +21,20 @@ from headrace.formats.announced import Announcer
 from headrace.formats.change_columns import schema_ids
 from headrace.formats.codec import Codec, all_rows, change_batch, change_schema, kafka_batch
 from headrace.formats.debezium.facts import fact_columns
-from headrace.formats.debezium.images import Layout, Read, doubled, either, keys_of, map_images, struct_images
+from headrace.formats.debezium.images import (
+    FieldLayout,
+    FieldPlaces,
+    doubled,
+    either,
+    keys_of,
+    map_images,
+    struct_images,
+)
 from headrace.formats.debezium.message import OPERATIONS, ROW_OPERATIONS, TOMBSTONE, TRANSACTION, Messages
 from headrace.formats.debezium.others import EVENT_FORM, other_rows
 from headrace.formats.debezium.payload import Converter
 from headrace.formats.debezium.rows import Rows
-from headrace.formats.debezium.structures import UNKNOWN, Known, Reading, Told, known_of
+from headrace.formats.debezium.schemas import UNKNOWN, DecodeSettings, ResolvedTable, TableDescriptor, resolve_table
 from headrace.formats.debezium.values import placeholders
 from headrace.wire.json_writer import string_lists
 from headrace.wire.spans import Array
@@ -44,12 +52,12 @@ class DebeziumDecoder(Codec):
         converter: how their keys and values are written.
     """
 
-    def __init__(self, reading: Reading, converter: Converter) -> None:
+    def __init__(self, reading: DecodeSettings, converter: Converter) -> None:
         self._reading, self._converter = reading, converter
         self.schema = change_schema(None if reading.typed is None else reading.typed.schema)
-        self._numbers: dict[Told, int] = {}
-        self._known: list[Known] = [UNKNOWN]
-        self._row_layout, self._key_layout = Layout([None]), Layout([None])
+        self._numbers: dict[TableDescriptor, int] = {}
+        self._known: list[ResolvedTable] = [UNKNOWN]
+        self._row_layout, self._key_layout = FieldLayout([None]), FieldLayout([None])
         self._announcer = Announcer(self.schema)
         self._absent = placeholders(reading.placeholder)
 
@@ -109,14 +117,14 @@ class DebeziumDecoder(Codec):
                 *(line[n] for line in texts),
                 None if topic[row] < 0 else topics.dictionary[topic[row]].as_py(),
             )
-            told_as = Told(*parts)
+            told_as = TableDescriptor(*parts)
             if told_as not in self._numbers:
                 self._numbers[told_as] = len(self._known)
-                self._known.append(known_of(told_as, reading))
+                self._known.append(resolve_table(told_as, reading))
             numbered.append(self._numbers[told_as])
         if len(self._known) > len(self._row_layout.fields):
-            self._row_layout = Layout([known.row for known in self._known])
-            self._key_layout = Layout([known.key for known in self._known])
+            self._row_layout = FieldLayout([known.row for known in self._known])
+            self._key_layout = FieldLayout([known.key for known in self._known])
         found[rows] = np.array(numbered)[of]
         return found
 
@@ -166,8 +174,8 @@ class DebeziumDecoder(Codec):
         self,
         messages: Messages,
         rows: Rows,
-        values: Read,
-        keys: Read,
+        values: FieldPlaces,
+        keys: FieldPlaces,
         twice: Array,
         has_key: Array,
         problems: dict[int, str],

@@ -30,16 +30,16 @@ from headrace.formats.debezium.events import (
     LETTERS,
     MOVED_FROM,
     MOVED_TO,
+    EventImages,
     Events,
-    Images,
     Layouts,
 )
-from headrace.formats.debezium.headers import Headers
-from headrace.formats.debezium.metadata import EDGES, HEARTBEAT, SCHEMA, Message, Metadata
+from headrace.formats.debezium.headers import ContextHeaders
+from headrace.formats.debezium.metadata import EDGES, HEARTBEAT, SCHEMA, Message, MetadataEncoder
 from headrace.formats.debezium.source_blocks import SourceBlocks, Tables, connectors, nanoseconds
-from headrace.formats.debezium.table_texts import TableTexts, Writing, nameless_route
+from headrace.formats.debezium.table_texts import EncodeSettings, TableTexts, nameless_route
 from headrace.formats.debezium.wire_types import wire_type
-from headrace.formats.debezium.written import Spelled, Structure, odd_texts
+from headrace.formats.debezium.written import Spelled, WrittenSchema, odd_texts
 from headrace.wire.json_rows import Cells
 from headrace.wire.json_writer import Part, messages
 from headrace.wire.spans import Array
@@ -65,7 +65,7 @@ class DebeziumEncoder(Codec):
 
     schema = MESSAGES
 
-    def __init__(self, facts: Facts, writing: Writing, opening: Opening = with_schema) -> None:
+    def __init__(self, facts: Facts, writing: EncodeSettings, opening: Opening = with_schema) -> None:
         self._writing, self._typed, self._opening = writing, facts.typed, opening
         self._schemas = (facts.typed,) if facts.typed is not None else facts.structures
         self._by_id = {schema.fingerprint: number for number, schema in enumerate(self._schemas)}
@@ -75,12 +75,12 @@ class DebeziumEncoder(Codec):
         self._nameless = len(self._schemas) == 1 and not self._schemas[0].id.name
         self._all_alike = facts.typed is not None or (writing.single and self._nameless)
         self._met: dict[int, int] = {}
-        self._structures: list[Structure] = []
+        self._structures: list[WrittenSchema] = []
         self._layouts = Layouts([])
         self._blocks: dict[int, SourceBlocks] = {}
         self._said: dict[tuple[int, int, TableId | None], TableTexts] = {}
-        self._headers = Headers(writing.topics.prefix, writing.run_id) if self._has_context else None
-        self._metadata = Metadata(writing, opening)
+        self._headers = ContextHeaders(writing.topics.prefix, writing.run_id) if self._has_context else None
+        self._metadata = MetadataEncoder(writing, opening)
         self._taken = [op for op in DATA if op not in writing.skipped]
 
     @property
@@ -166,7 +166,7 @@ class DebeziumEncoder(Codec):
         met = self._met.get(number)
         if met is None:
             writing, typed = self._writing, self._typed is not None
-            found = Structure(
+            found = WrittenSchema(
                 self._schemas[number],
                 writing.modes,
                 writing.rules,
@@ -181,11 +181,11 @@ class DebeziumEncoder(Codec):
         """The messages of rows of one form, and the numbers of their rows."""
         if len(self._layouts.structures) < len(self._structures):
             self._layouts = Layouts(self._structures)
-        images = Images(self._layouts, events, typed=self._typed is not None)
+        images = EventImages(self._layouts, events, typed=self._typed is not None)
         changed = images.key_moved()
         if changed.any():
             events = self._split(events, changed)
-            images = Images(self._layouts, events, typed=self._typed is not None)
+            images = EventImages(self._layouts, events, typed=self._typed is not None)
         if not events.row.size:
             return events.row, pa.RecordBatch.from_pylist([], MESSAGES)
         writing, rows = self._writing, events.rows
@@ -256,7 +256,7 @@ class DebeziumEncoder(Codec):
     # ---------------------------------------------------------------------------------------------------- values
 
     def _values(
-        self, form: int, events: Events, images: Images, tables: Tables, said: list[TableTexts], group: Array
+        self, form: int, events: Events, images: EventImages, tables: Tables, said: list[TableTexts], group: Array
     ) -> pa.StringArray:
         writing, rows, block = self._writing, events.rows, self._writing.forms.blocks[form]
         before, after = (self._image_json(events, images, name) for name in ("before", "after"))
@@ -274,7 +274,7 @@ class DebeziumEncoder(Codec):
         ]  # fmt: skip
         return messages(_joined(parts), rows.num_rows)
 
-    def _image_json(self, events: Events, images: Images, name: str) -> pa.StringArray:
+    def _image_json(self, events: Events, images: EventImages, name: str) -> pa.StringArray:
         held = np.isin(events.kind, HAS_BEFORE if name == "before" else HAS_AFTER)
         layouts = self._layouts
 
@@ -317,7 +317,7 @@ class DebeziumEncoder(Codec):
 
     # ------------------------------------------------------------------------------------------------------ keys
 
-    def _keys(self, events: Events, images: Images, said: list[TableTexts], group: Array) -> pa.StringArray:
+    def _keys(self, events: Events, images: EventImages, said: list[TableTexts], group: Array) -> pa.StringArray:
         """The keys of events as texts; null for a table without one."""
         old = np.isin(events.kind, (DELETE, MOVED_FROM))
         keyed = self._layouts.keyed[events.structure]
@@ -327,7 +327,9 @@ class DebeziumEncoder(Codec):
             return pc.coalesce(keys, self._unkeyed(events, ~keyed, said, group))
         return keys
 
-    def _key_json(self, events: Events, images: Images, asked: Array, old: Array, *, from_map: Array) -> pa.StringArray:
+    def _key_json(
+        self, events: Events, images: EventImages, asked: Array, old: Array, *, from_map: Array
+    ) -> pa.StringArray:
         """The payloads of keys without the brace that closes them; null where a row has none, or is not asked for."""
         layouts = self._layouts
 
@@ -360,7 +362,7 @@ class DebeziumEncoder(Codec):
         return pc.binary_join_element_wise(pa.array(openings, pa.string()), found, "}", "")
 
     def _key_headers(
-        self, events: Events, images: Images, said: list[TableTexts], group: Array
+        self, events: Events, images: EventImages, said: list[TableTexts], group: Array
     ) -> list[tuple[str, str] | None] | None:
         """For each event of a changed key the name of a header and the other key."""
         away, here = events.kind == MOVED_FROM, events.kind == MOVED_TO

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.changes.constant import constant
-from headrace.formats.debezium.written import Spelled, Structure, columns_of, equal_values, typed_texts
+from headrace.formats.debezium.written import Spelled, WrittenSchema, columns_of, equal_values, typed_texts
 from headrace.formats.images import carried
 from headrace.wire.json_columns import JsonColumns
 from headrace.wire.json_rows import Cells, moved
@@ -53,7 +53,7 @@ class Events:
 class Layouts:
     """The columns of the structures that a task has met, as rows and keys are written of them."""
 
-    def __init__(self, structures: Sequence[Structure]) -> None:
+    def __init__(self, structures: Sequence[WrittenSchema]) -> None:
         self.structures = tuple(structures)
         self.rows: list[Spelled] = [s for one in structures for s in one.row]
         self.key_columns: list[Spelled] = [s for one in structures for s in one.key]
@@ -72,7 +72,7 @@ class Layouts:
         self.key_places: Array = np.array(places, np.int64)
 
 
-class Images:
+class EventImages:
     """The images of events, as maps or as structs of typed columns."""
 
     def __init__(self, layouts: Layouts, events: Events, *, typed: bool) -> None:

@@ -18,7 +18,7 @@ from headrace.formats.change_columns import (
 )
 from headrace.formats.debezium.message import SOURCE, TOMBSTONE, TRANSACTION, Messages
 from headrace.formats.debezium.others import OWN_FACTS, table_of_topic
-from headrace.formats.debezium.rows import Members, Rows
+from headrace.formats.debezium.rows import MemberTexts, Rows
 from headrace.wire.arrays import map_array, offsets_of
 from headrace.wire.names import Names
 from headrace.wire.spans import Array
@@ -86,11 +86,11 @@ def _source(messages: Messages, rows: Rows, flat: Array, empty: Array, prefix: s
     blocks = np.where(tape.is_value(blocks) & ~empty, blocks, np.int32(-1)).astype(np.int32)
     found = tape.members(blocks)
     kept = tape.is_value(found.values) & ~tape.among(found.names, _OWN)
-    made = Members.of(tape, found, kept, blocks >= 0)
+    made = MemberTexts.of(tape, found, kept, blocks >= 0)
     return made.as_maps() if prefix is None or not flat.any() else _flat_facts(made, flat, prefix)
 
 
-def _flat_facts(found: Members, flat: Array, prefix: str) -> pa.MapArray:
+def _flat_facts(found: MemberTexts, flat: Array, prefix: str) -> pa.MapArray:
     """The facts among a flat record's fields: `source_x` is x, and any other added field but its own is one too."""
     own = ("op", "deleted", "ts_ms")
     encoded = found.names.dictionary_encode()

@@ -15,9 +15,9 @@ from headrace.formats.debezium.decode import DebeziumDecoder
 from headrace.formats.debezium.encode import DebeziumEncoder
 from headrace.formats.debezium.options import OPTIONS, field_rules, value_modes
 from headrace.formats.debezium.payload import JsonConverter
+from headrace.formats.debezium.schemas import DecodeSettings, given_table, given_tables
 from headrace.formats.debezium.shapes import SHAPES
-from headrace.formats.debezium.structures import Reading, given_table, given_tables
-from headrace.formats.debezium.table_texts import Writing
+from headrace.formats.debezium.table_texts import EncodeSettings
 from headrace.formats.debezium.topics import topics
 from headrace.formats.features import Feature
 
@@ -88,7 +88,7 @@ class DebeziumJson(ArrowFormat):
         prefix = self._prefix()
         shape = SHAPES[settings["shape"]]
         key_schemas, given = settings["key_schemas_enable"], settings["schema"]
-        writing = Writing(
+        writing = EncodeSettings(
             topics=topics(settings, shape),
             shape=shape,
             forms=Forms.of(shape, prefix, settings["connector_version"]),
@@ -111,10 +111,10 @@ class DebeziumJson(ArrowFormat):
         """From messages to change rows."""
         return DebeziumDecoder(self.reading(facts), JsonConverter())
 
-    def reading(self, facts: Facts) -> Reading:
+    def reading(self, facts: Facts) -> DecodeSettings:
         """How messages are read, whatever their keys and values are written in."""
         settings = self.settings
-        return Reading(
+        return DecodeSettings(
             table_field=settings["key_field_name"],
             binary=settings["binary_handling_mode"],
             times=settings["time_precision_mode"],

@@ -18,7 +18,7 @@ _WORDS = ("connectorLogicalName", "taskId", "connectorName", "runId")
 _NAME = _WORDS.index("connectorName")
 
 
-class Headers:
+class ContextHeaders:
     """Columns of headers with the context of shape 3.
 
     Args:

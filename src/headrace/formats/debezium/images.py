@@ -11,9 +11,9 @@ import pyarrow.compute as pc
 
 from headrace.changes import TableSchema
 from headrace.formats.change_columns import absent_column, struct_column
-from headrace.formats.debezium.rows import Members
-from headrace.formats.debezium.structures import Fields
-from headrace.formats.debezium.values import Spelling
+from headrace.formats.debezium.rows import MemberTexts
+from headrace.formats.debezium.schemas import Fields
+from headrace.formats.debezium.values import FieldSpelling
 from headrace.wire import tape as tapes
 from headrace.wire.arrays import offsets_of
 from headrace.wire.names import Names
@@ -26,7 +26,7 @@ _NO_FIELDS = Fields((), (), ())
 
 
 @dataclass
-class Read:
+class FieldPlaces:
     """What was found of a column of objects.
 
     Args:
@@ -38,13 +38,13 @@ class Read:
     failed: Array
 
 
-class Layout:
+class FieldLayout:
     """The fields of all known structures, as one set of names for each, and how each one's values are written."""
 
     def __init__(self, fields: Sequence[Fields | None]) -> None:
         self.fields = [found or _NO_FIELDS for found in fields]
         self.names = Names([found.names for found in self.fields])
-        self.spellings: dict[Spelling, int] = {}
+        self.spellings: dict[FieldSpelling, int] = {}
         self._plan = np.zeros((self.names.width, len(fields)), np.int16)
         for number, found in enumerate(self.fields):
             for place, spelling in enumerate(found.spellings):
@@ -52,7 +52,7 @@ class Layout:
                     self._plan[place, number] = self.spellings.setdefault(spelling, len(self.spellings) + 1)
         self._renamed = {number for number, found in enumerate(self.fields) if found.names != found.columns}
 
-    def read(self, tape: Tape, at: Array, known: Array, *, absent: Names | None, lenient: bool) -> Read:
+    def read(self, tape: Tape, at: Array, known: Array, *, absent: Names | None, lenient: bool) -> FieldPlaces:
         """Find the fields of objects, and write canonical texts and columns' names in place of what the wire has.
 
         Args:
@@ -64,7 +64,7 @@ class Layout:
         """
         failed = np.zeros(at.size, np.bool_)
         if not self.names.width or not at.size:
-            return Read(np.full((0, at.size), -1, np.int32), failed)
+            return FieldPlaces(np.full((0, at.size), -1, np.int32), failed)
         found = tape.fields(at, self.names, known.astype(np.int32))
         if absent is not None:
             found[tape.among(found.reshape(-1), absent).reshape(found.shape)] = -1
@@ -97,7 +97,7 @@ class Layout:
                 texts.append(made)
         if tokens:
             tape.replace(np.concatenate(tokens), pa.concat_arrays(texts))
-        return Read(found, failed)
+        return FieldPlaces(found, failed)
 
     def _renames(self, found: Array, known: Array, used: Array) -> tuple[list[Array], list[pa.StringArray]]:
         """The places of names that are not their columns', and the columns' names."""
@@ -113,7 +113,7 @@ class Layout:
                     texts.append(pa.array([column] * at.size, pa.string()))
         return tokens, texts
 
-    def columns_at(self, read: Read, known: Array, names: Sequence[str]) -> Array:
+    def columns_at(self, read: FieldPlaces, known: Array, names: Sequence[str]) -> Array:
         """The places of columns' values: a line for each name."""
         # A line behind the last, where nothing is.
         padded = np.concatenate([read.at, np.full((1, known.size), -1, np.int32)])
@@ -140,7 +140,7 @@ def map_images(
     if prefix is not None:
         added = pc.starts_with(tape.texts(members.names), prefix).to_numpy(zero_copy_only=False)
         kept = kept & ~(added & np.repeat(flat, np.diff(members.offsets)))
-    made = Members.of(tape, members, kept, images >= 0).as_maps()
+    made = MemberTexts.of(tape, members, kept, images >= 0).as_maps()
     count = images.size // 2
     return {"before": made.slice(0, count), "after": made.slice(count)}
 
@@ -174,7 +174,7 @@ def struct_images(
     return found, misfits
 
 
-def doubled(tape: Tape, images: Array, read: Read, members: tapes.Members | None) -> Array:
+def doubled(tape: Tape, images: Array, read: FieldPlaces, members: tapes.Members | None) -> Array:
     """Which images have a field twice."""
     counts = tape.field_counts(images)
     if members is None:
@@ -188,7 +188,7 @@ def doubled(tape: Tape, images: Array, read: Read, members: tapes.Members | None
 
 def keys_of(
     tape: Tape, keys: Array, table_field: str, wanted: Sequence[str], images: tuple[Tape, Array, Array | None]
-) -> Members:
+) -> MemberTexts:
     """Keys: the message's own, or columns of the image.
 
     Args:
@@ -201,7 +201,7 @@ def keys_of(
     """
     members = tape.members(keys)
     kept = tape.is_value(members.values) & tape.among(members.names, Names([(table_field,)]))
-    own = Members.of(tape, members, ~kept, keys >= 0)
+    own = MemberTexts.of(tape, members, ~kept, keys >= 0)
     image_tape, image, use = images
     if not wanted:
         return own
@@ -214,7 +214,7 @@ def keys_of(
     row, place = there.T.nonzero()
     names = pa.array(list(wanted), pa.string()).take(pa.array(place))
     texts = image_tape.texts(np.ascontiguousarray(at[place, row]))
-    return own.with_others(Members(offsets_of(there.sum(axis=0)), names, texts, chosen))
+    return own.with_others(MemberTexts(offsets_of(there.sum(axis=0)), names, texts, chosen))
 
 
 def either(mask: Array, one: pa.MapArray, other: pa.MapArray) -> pa.MapArray:

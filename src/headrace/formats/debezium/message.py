@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.formats.debezium.payload import Converter
-from headrace.formats.debezium.structures import Reading
+from headrace.formats.debezium.schemas import DecodeSettings
 from headrace.formats.json_messages import JsonMessages
 from headrace.wire.json_exact import NULL, OBJECT, STRING, TRUE
 from headrace.wire.names import Names
@@ -40,7 +40,7 @@ class Messages(JsonMessages):
     `flat` says which are records of ExtractNewRecordState, whose added fields stand where those of an event would.
     """
 
-    def __init__(self, batch: pa.RecordBatch, reading: Reading, converter: Converter) -> None:
+    def __init__(self, batch: pa.RecordBatch, reading: DecodeSettings, converter: Converter) -> None:
         self.count = batch.num_rows
         self.key, self.value = converter.read(batch)
         super().__init__(self.value.tape, self.value.at, _FIELDS)

@@ -14,10 +14,10 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from headrace.formats.change_messages import quoted
-from headrace.formats.debezium.blocks import Block
+from headrace.formats.debezium.blocks import SourceBlock
 from headrace.formats.debezium.connect_fields import Opening, listed, plain, struct
-from headrace.formats.debezium.shapes import Shape
-from headrace.formats.debezium.table_texts import Writing
+from headrace.formats.debezium.shapes import EventShape
+from headrace.formats.debezium.table_texts import EncodeSettings
 from headrace.wire.json_writer import to_text
 
 EDGES, HEARTBEAT, SCHEMA = ("begin", "end"), "heartbeat", "schema"
@@ -37,7 +37,7 @@ class Message:
     position: str | None
 
 
-class Metadata:
+class MetadataEncoder:
     """What the rows that are not data become.
 
     Args:
@@ -45,7 +45,7 @@ class Metadata:
         opening: what stands in front of a payload, by the text of its schema.
     """
 
-    def __init__(self, writing: Writing, opening: Opening) -> None:
+    def __init__(self, writing: EncodeSettings, opening: Opening) -> None:
         self._writing, self._opening = writing, opening
         self._topics, self._shape = writing.topics, writing.shape
 
@@ -186,19 +186,19 @@ def _text(value: Any) -> str:
     return str(value)
 
 
-def _named(shape: Shape, fields: list[dict[str, Any]], name: str, **more: Any) -> dict[str, Any]:
+def _named(shape: EventShape, fields: list[dict[str, Any]], name: str, **more: Any) -> dict[str, Any]:
     version = shape.metadata_version
     return struct(fields, name=f"{CONNECTOR_SCHEMAS}.{name}", version=version, **{"optional": False, **more})
 
 
 @functools.cache
-def schema_change_key(source: Block) -> str:
+def schema_change_key(source: SourceBlock) -> str:
     """The Connect schema of a schema change's key."""
     return to_text(_named(source.shape, [plain("string", "databaseName")], f"{_last(source)}.SchemaChangeKey"))
 
 
 @functools.cache
-def schema_change_value(source: Block) -> dict[str, Any]:
+def schema_change_value(source: SourceBlock) -> dict[str, Any]:
     """The Connect schema of a schema change."""
     shape, text, number, flag = source.shape, "string", "int32", "boolean"
     column = [
@@ -238,18 +238,18 @@ def schema_change_value(source: Block) -> dict[str, Any]:
     return _named(shape, fields, f"{_last(source)}.SchemaChangeValue")
 
 
-def _last(source: Block) -> str:
+def _last(source: SourceBlock) -> str:
     return source.connector.namespace.removeprefix(f"{CONNECTOR_SCHEMAS}.")
 
 
 @functools.cache
-def transaction_key(shape: Shape) -> str:
+def transaction_key(shape: EventShape) -> str:
     """The Connect schema of the key of a transaction's edge."""
     return to_text(_named(shape, [plain("string", "id")], "common.TransactionMetadataKey"))
 
 
 @functools.cache
-def transaction_value(shape: Shape) -> str:
+def transaction_value(shape: EventShape) -> str:
     """The Connect schema of a transaction's edge."""
     counted = [plain("string", "data_collection"), plain("int64", "event_count")]
     if shape.detailed:
@@ -268,12 +268,12 @@ def transaction_value(shape: Shape) -> str:
 
 
 @functools.cache
-def heartbeat_key(shape: Shape) -> str:
+def heartbeat_key(shape: EventShape) -> str:
     """The Connect schema of a heartbeat's key."""
     return to_text(_named(shape, [plain("string", "serverName")], "common.ServerNameKey"))
 
 
 @functools.cache
-def heartbeat_value(shape: Shape) -> str:
+def heartbeat_value(shape: EventShape) -> str:
     """The Connect schema of a heartbeat."""
     return to_text(_named(shape, [plain("int64", "ts_ms")], "common.Heartbeat"))

@@ -7,7 +7,7 @@ from typing import Any
 
 from headrace.formats.base import COMMON
 from headrace.formats.debezium.connect_schemas import FieldRules
-from headrace.formats.debezium.shapes import SHAPES, Shape
+from headrace.formats.debezium.shapes import SHAPES, EventShape
 from headrace.formats.debezium.topics import pattern, patterns
 from headrace.formats.debezium.wire_types import ValueModes
 from headrace.options import OTHER_NAMES, Names, Option, items
@@ -316,7 +316,7 @@ def value_modes(settings: Mapping[str, Any]) -> ValueModes:
     )
 
 
-def field_rules(settings: Mapping[str, Any], shape: Shape) -> FieldRules:
+def field_rules(settings: Mapping[str, Any], shape: EventShape) -> FieldRules:
     """How columns become fields on the wire."""
     return FieldRules(
         adjustment=settings["field_name_adjustment_mode"],

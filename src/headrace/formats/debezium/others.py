@@ -15,7 +15,7 @@ from headrace.changes import TableId
 from headrace.formats.change_columns import FIRST_MS, LAST_MS, error_row, present, single_row
 from headrace.formats.debezium.message import TRANSACTION, Messages
 from headrace.formats.debezium.payload import Converter
-from headrace.formats.debezium.structures import Reading
+from headrace.formats.debezium.schemas import DecodeSettings
 from headrace.formats.debezium.table_changes import table_changes
 from headrace.formats.debezium.values import content_text
 from headrace.wire.json_exact import ABSENT, NULL, OBJECT
@@ -39,7 +39,7 @@ def table_of_topic(topic: str) -> TableId:
 
 
 def other_rows(
-    batch: pa.RecordBatch, messages: Messages, reading: Reading, number: int, converter: Converter
+    batch: pa.RecordBatch, messages: Messages, reading: DecodeSettings, number: int, converter: Converter
 ) -> list[dict[str, Any]]:
     """The rows of a message that is not ordinary: events, no event (its `op` is null), or an error."""
     one = _Message(batch, messages, reading, number, converter)
@@ -53,7 +53,7 @@ class _Message:
     """One message."""
 
     def __init__(
-        self, batch: pa.RecordBatch, messages: Messages, reading: Reading, number: int, converter: Converter
+        self, batch: pa.RecordBatch, messages: Messages, reading: DecodeSettings, number: int, converter: Converter
     ) -> None:
         self._batch, self._messages, self._reading, self._number = batch, messages, reading, number
         self._converter = converter

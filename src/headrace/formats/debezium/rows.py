@@ -46,7 +46,7 @@ class Rows:
 
 
 @dataclass
-class Members:
+class MemberTexts:
     """The members of a column of objects, as texts."""
 
     offsets: Array
@@ -55,14 +55,14 @@ class Members:
     present: Array
 
     @classmethod
-    def of(cls, tape: Tape, members: tapes.Members, kept: Array, present: Array) -> Members:
+    def of(cls, tape: Tape, members: tapes.Members, kept: Array, present: Array) -> MemberTexts:
         """The members that are kept."""
         if kept.all():
             return cls(members.offsets, tape.texts(members.names), tape.texts(members.values), present)
         names, values = np.ascontiguousarray(members.names[kept]), np.ascontiguousarray(members.values[kept])
         return cls(offsets_of(kept)[members.offsets], tape.texts(names), tape.texts(values), present)
 
-    def with_others(self, other: Members) -> Members:
+    def with_others(self, other: MemberTexts) -> MemberTexts:
         """Those of the other column where it has some."""
         counts = np.where(other.present, np.diff(other.offsets), np.where(self.present, np.diff(self.offsets), 0))
         begins = np.where(other.present, other.offsets[:-1] + len(self.names), self.offsets[:-1])
@@ -70,7 +70,7 @@ class Members:
         order = pa.array(np.arange(offsets[-1]) + np.repeat(begins - offsets[:-1], counts))
         names = pa.concat_arrays([self.names, other.names]).take(order)
         texts = pa.concat_arrays([self.texts, other.texts]).take(order)
-        return Members(offsets, names, texts, self.present | other.present)
+        return MemberTexts(offsets, names, texts, self.present | other.present)
 
     def as_maps(self) -> pa.MapArray:
         """A column of maps."""

@@ -16,7 +16,7 @@ _INVALID_TOPIC = re.compile(r"[^a-zA-Z0-9._-]")
 
 
 @dataclass(frozen=True)
-class Shape:
+class EventShape:
     """What differs between the generations of Debezium events; where nothing is said, as the newest has it.
 
     Args:
@@ -72,7 +72,7 @@ def valid_topic(name: str) -> str:
     return _INVALID_TOPIC.sub("_", name)
 
 
-_NEWEST = Shape("3", NEWEST, "3.6.1.Final")
+_NEWEST = EventShape("3", NEWEST, "3.6.1.Final")
 # The first releases of generation 3: no version on the source block, no context headers, no placeholder.
 _THIRD = replace(
     _NEWEST, name="3.0", generation=THIRD, connector_version="3.0.8.Final", source_version=None, placeholder=False

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from headrace.changes import TableId
 from headrace.formats.change_messages import counted, quoted
-from headrace.formats.debezium.blocks import Block
+from headrace.formats.debezium.blocks import SourceBlock
 from headrace.formats.debezium.connectors import Fact
 from headrace.wire.json_columns import QUOTED, WHOLE, JsonColumn, JsonColumns
 from headrace.wire.json_rows import Cells
@@ -68,7 +68,7 @@ class SourceBlocks:
         block: the form.
     """
 
-    def __init__(self, block: Block) -> None:
+    def __init__(self, block: SourceBlock) -> None:
         self._block = block
         self._head = JsonColumns([("", [JsonColumn(name, "", QUOTED) for name in _OF_EVENTS], "")])
         facts = [_column(fact) for fact in block.facts]

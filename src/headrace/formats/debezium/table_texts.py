@@ -7,18 +7,18 @@ from dataclasses import dataclass
 from headrace.changes import TableId, TableSchema
 from headrace.errors import OptionError
 from headrace.formats.change_messages import quoted
-from headrace.formats.debezium.blocks import Block, Forms
+from headrace.formats.debezium.blocks import Forms, SourceBlock
 from headrace.formats.debezium.connect_fields import Opening
 from headrace.formats.debezium.connect_schemas import FieldRules, adjusted, envelope_fields
-from headrace.formats.debezium.shapes import Shape
-from headrace.formats.debezium.topics import Topics
+from headrace.formats.debezium.shapes import EventShape
+from headrace.formats.debezium.topics import TopicNames
 from headrace.formats.debezium.wire_types import ValueModes
-from headrace.formats.debezium.written import Structure
+from headrace.formats.debezium.written import WrittenSchema
 from headrace.wire.json_writer import to_text
 
 
 @dataclass(frozen=True)
-class Writing:
+class EncodeSettings:
     """What an encode needs to know besides the rows and their structures.
 
     Args:
@@ -39,8 +39,8 @@ class Writing:
         single: whether the option holds one structure, which all rows follow.
     """
 
-    topics: Topics
-    shape: Shape
+    topics: TopicNames
+    shape: EventShape
     forms: Forms
     modes: ValueModes
     schema_names: str
@@ -93,7 +93,7 @@ class TableTexts:
 
     @classmethod
     def of(
-        cls, writing: Writing, block: Block, structure: Structure, id: TableId | None, opening: Opening
+        cls, writing: EncodeSettings, block: SourceBlock, structure: WrittenSchema, id: TableId | None, opening: Opening
     ) -> TableTexts:
         """The texts of a table.
 
@@ -134,7 +134,7 @@ class TableTexts:
         return cls(topic, values, key, header, base)
 
 
-def _envelope(cut: tuple[str, str], base: str, block: Block, *, transaction: bool) -> str:
+def _envelope(cut: tuple[str, str], base: str, block: SourceBlock, *, transaction: bool) -> str:
     """The schema of a value."""
     shape = block.shape
     row, end = f"{cut[0]}{base}", cut[1].removesuffix("}")

@@ -12,7 +12,7 @@ from typing import Any
 
 from headrace.changes import TableId
 from headrace.errors import OptionError
-from headrace.formats.debezium.shapes import Shape, valid_topic
+from headrace.formats.debezium.shapes import EventShape, valid_topic
 from headrace.options import items
 
 _LEGAL_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
@@ -107,7 +107,7 @@ class Substitution:
 
 
 @dataclass(frozen=True)
-class Route:
+class TopicRoute:
     """Sends the events of tables to other topics.
 
     Args:
@@ -127,7 +127,7 @@ class Route:
 
 
 @dataclass(frozen=True)
-class Topics:
+class TopicNames:
     """Where the messages of one source go.
 
     Args:
@@ -140,14 +140,14 @@ class Topics:
     """
 
     prefix: str
-    shape: Shape
+    shape: EventShape
     delimiter: str
     transaction: str
     heartbeat: str
-    route: Route | None = None
+    route: TopicRoute | None = None
 
     def unrouted(self, table: TableId, *, database: bool = True) -> str:
-        """The topic of a table before any routing; `database` as `Shape.topic` has it."""
+        """The topic of a table before any routing; `database` as `EventShape.topic` has it."""
         return self.shape.topic(self.prefix, table, self.delimiter, database=database)
 
     def routed(self, table: TableId, *, database: bool = True) -> str | None:
@@ -179,7 +179,7 @@ class Topics:
         return valid_topic(self.prefix)
 
 
-def topics(settings: Mapping[str, Any], shape: Shape) -> Topics:
+def topics(settings: Mapping[str, Any], shape: EventShape) -> TopicNames:
     """The topics as the format's options say.
 
     Raises:
@@ -192,7 +192,7 @@ def topics(settings: Mapping[str, Any], shape: Shape) -> Topics:
             remedy="The first is the whole topic, the second its last part; keep one.",
         )
     whole = (settings["transaction_topic"] or "").replace("${database.server.name}", prefix)
-    return Topics(
+    return TopicNames(
         prefix=prefix,
         shape=shape,
         delimiter=delimiter,
@@ -202,7 +202,7 @@ def topics(settings: Mapping[str, Any], shape: Shape) -> Topics:
     )
 
 
-def _route(settings: Mapping[str, Any]) -> Route | None:
+def _route(settings: Mapping[str, Any]) -> TopicRoute | None:
     topic = _substitution(settings, "topic_route_regex", "topic_route_replacement")
     identifier = _substitution(settings, "key_field_regex", "key_field_replacement")
     if topic is None:
@@ -212,7 +212,7 @@ def _route(settings: Mapping[str, Any]) -> Route | None:
                 remedy="Say which topics are routed, or leave it out.",
             )
         return None
-    return Route(topic, settings["key_field_name"] if settings["key_enforce_uniqueness"] else None, identifier)
+    return TopicRoute(topic, settings["key_field_name"] if settings["key_enforce_uniqueness"] else None, identifier)
 
 
 def _substitution(settings: Mapping[str, Any], regex: str, replacement: str) -> Substitution | None:

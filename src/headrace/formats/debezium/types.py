@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from headrace.changes import Column, LogicalType, TableId, TableSchema
 from headrace.formats.debezium import values as texts
-from headrace.formats.debezium.values import Spelling
+from headrace.formats.debezium.values import FieldSpelling
 from headrace.formats.debezium.wire_types import CONNECT_DECIMAL, TIME_UNITS, VARIABLE_DECIMAL, XML
 from headrace.wire.canonical_exact import MOST_DIGITS
 from headrace.wire.json_writer import to_text
@@ -51,7 +51,7 @@ class FieldText(NamedTuple):
     """
 
     logical: LogicalType
-    spelling: Spelling | None = None
+    spelling: FieldSpelling | None = None
 
 
 def field_text(field: Mapping[str, Any], known: LogicalType | None = None, binary: str = "bytes") -> FieldText:
@@ -70,24 +70,24 @@ def field_text(field: Mapping[str, Any], known: LogicalType | None = None, binar
     if name == CONNECT_DECIMAL:
         return _decimal(field.get("parameters") or {})
     if name == VARIABLE_DECIMAL:
-        return FieldText(LogicalType("decimal"), Spelling(texts.VARIABLE_DECIMAL))
+        return FieldText(LogicalType("decimal"), FieldSpelling(texts.VARIABLE_DECIMAL))
     if name in _DATES:
-        return FieldText(LogicalType("date"), Spelling(texts.DATE))
+        return FieldText(LogicalType("date"), FieldSpelling(texts.DATE))
     if name in _MOMENTS:
         kind, unit = _MOMENTS[name]
         code = texts.TIME if kind == "time" else texts.TIMESTAMP
         digits = known.digits if known is not None else -1
-        return FieldText(LogicalType(kind, unit if known is None else digits), Spelling(code, unit, digits))
+        return FieldText(LogicalType(kind, unit if known is None else digits), FieldSpelling(code, unit, digits))
     if name == f"{_TIME}ZonedTimestamp":
         # Nine digits, because the text may have as many, and a type of fewer would cut it.
         return FieldText(known or LogicalType("zoned_timestamp", 9))
     if name in _ISO:
         kind = _ISO[name]
         logical = LogicalType("date") if kind == "date" else known or LogicalType(kind, 9)
-        return FieldText(logical, Spelling(texts.ISO))
+        return FieldText(logical, FieldSpelling(texts.ISO))
     if name in _STRUCTURED:
         kind = _STRUCTURED[name]
-        return FieldText(known or LogicalType(kind, None if kind == "date" else 9), Spelling(texts.STRUCTURED))
+        return FieldText(known or LogicalType(kind, None if kind == "date" else 9), FieldSpelling(texts.STRUCTURED))
     if name in _NAMED:
         return FieldText(LogicalType(_NAMED[name]))
     return _plain(connect, field, known, binary)
@@ -95,19 +95,19 @@ def field_text(field: Mapping[str, Any], known: LogicalType | None = None, binar
 
 def _plain(connect: Any, field: Mapping[str, Any], known: LogicalType | None, binary: str) -> FieldText:
     if connect in _INTEGERS:
-        return FieldText(LogicalType(connect), Spelling(texts.INTEGER))
+        return FieldText(LogicalType(connect), FieldSpelling(texts.INTEGER))
     if connect in ("float", "float32"):
-        return FieldText(known or LogicalType("float32"), Spelling(texts.FLOAT))
+        return FieldText(known or LogicalType("float32"), FieldSpelling(texts.FLOAT))
     if connect in ("double", "float64"):
-        return FieldText(known or LogicalType("float64"), Spelling(texts.FLOAT))
+        return FieldText(known or LogicalType("float64"), FieldSpelling(texts.FLOAT))
     if connect == "boolean":
-        return FieldText(LogicalType("boolean"), Spelling(texts.BOOLEAN))
+        return FieldText(LogicalType("boolean"), FieldSpelling(texts.BOOLEAN))
     if connect == "bytes":
         return FieldText(LogicalType("bytes"))
     if connect == "string":
         if known is not None and known.kind == "bytes":
             code = {"hex": texts.HEX, "base64-url-safe": texts.URL_SAFE}.get(binary)
-            return FieldText(known, None if code is None else Spelling(code))
+            return FieldText(known, None if code is None else FieldSpelling(code))
         return FieldText(known or LogicalType("string"))
     if connect == "array":
         items = field.get("items")
@@ -129,8 +129,8 @@ def _decimal(parameters: Mapping[str, Any]) -> FieldText:
     # PostgreSQL's numeric(2,4) has more places than digits, which no other type system knows.
     precision = min(max(int(stated), scale), _MOST_PRECISION) if stated else 38
     if scale > precision or scale < 0:
-        return FieldText(LogicalType("decimal"), Spelling(texts.DECIMAL, scale=scale))
-    return FieldText(LogicalType("decimal", precision, scale), Spelling(texts.DECIMAL, scale=scale))
+        return FieldText(LogicalType("decimal"), FieldSpelling(texts.DECIMAL, scale=scale))
+    return FieldText(LogicalType("decimal", precision, scale), FieldSpelling(texts.DECIMAL, scale=scale))
 
 
 def column_of(field: Mapping[str, Any], position: int) -> Column:
@@ -160,7 +160,7 @@ def _whole(value: Any) -> int | None:
     return int(value) if isinstance(value, (int, str)) and str(value).lstrip("-").isdigit() else None
 
 
-def _default(value: Any, spelling: Spelling | None) -> str | None:
+def _default(value: Any, spelling: FieldSpelling | None) -> str | None:
     """The canonical text of a default in a schema; null without one, and where it can't be read."""
     if value is None:
         return None

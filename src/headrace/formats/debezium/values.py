@@ -42,7 +42,7 @@ _MOST_SCALE = 1 << 20
 
 
 @dataclass(frozen=True)
-class Spelling:
+class FieldSpelling:
     """How a field's values are written.
 
     Args:

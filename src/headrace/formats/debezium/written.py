@@ -35,7 +35,7 @@ class Spelled(NamedTuple):
     json: JsonColumn
 
 
-class Structure:
+class WrittenSchema:
     """What a structure says of its rows.
 
     Args:

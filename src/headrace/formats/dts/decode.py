@@ -25,11 +25,11 @@ from headrace.formats.dts.facts import source_column
 from headrace.formats.dts.others import FIRST_SECOND, LAST_SECOND, other_row
 from headrace.formats.dts.record import CODES, FIELD, Records
 from headrace.formats.dts.schema import SOURCE_TYPES
-from headrace.formats.dts.structures import Known, Told
+from headrace.formats.dts.schemas import ResolvedTable, TableDescriptor
 from headrace.formats.dts.typed import typed_image
 from headrace.formats.dts.types import kind_of
-from headrace.formats.dts.values import ValueReader, Values
-from headrace.formats.given_tables import Given
+from headrace.formats.dts.values import DtsValues, ValueReader
+from headrace.formats.given_tables import TableOptions
 from headrace.formats.numbered import Numbered
 from headrace.wire.arrays import map_array, offsets_of
 from headrace.wire.json_writer import string_lists
@@ -42,7 +42,7 @@ UNREADABLE = "The value of column '{}' is not what its type in the record says."
 
 
 @dataclass
-class Image:
+class RecordImages:
     """One image of each record: the numbers of its values, as in an Arrow list; `present` where a record has one."""
 
     present: Array
@@ -57,10 +57,10 @@ class Image:
 class DtsDecoder(Codec):
     """Reads records; what it remembers is which structures it knows and has announced."""
 
-    def __init__(self, given: Given) -> None:
+    def __init__(self, given: TableOptions) -> None:
         self._typed, self._is_given = given.typed, given.is_whole
         self.schema = change_schema(given.typed)
-        self._known = Numbered[Told, Known](lambda told: Known(told, given))
+        self._known = Numbered[TableDescriptor, ResolvedTable](lambda told: ResolvedTable(told, given))
         self._announcer = Announcer(self.schema)
         self._structures: dict[TableSchema | None, int] = {None: 0}
 
@@ -97,7 +97,7 @@ class DtsDecoder(Codec):
             items = records.field_items[records.field_offsets[row] : records.field_offsets[row + 1]]
             names, kinds = tape.records(items, 2)
             path_text, keys = tape.texts(np.array([path[row], records.keys[row]], np.int32)).to_pylist()
-            key = Told(
+            key = TableDescriptor(
                 str(_KINDS[tape.numbers(records.source[0, row : row + 1])[0]]),
                 path_text,
                 keys,
@@ -151,7 +151,7 @@ class DtsDecoder(Codec):
                     problems.setdefault(int(rows[row]), sentence)
         return change_batch(columns, self.schema, count), structure
 
-    def _images(self, records: Records, rows: Array, op: Array) -> tuple[Image, Image, Array]:
+    def _images(self, records: Records, rows: Array, op: Array) -> tuple[RecordImages, RecordImages, Array]:
         """Both images of each row, and where their values are: those of the old images, then those of the new ones."""
         nothing = np.int32(-1)
         before = np.where(np.isin(op, (_U, _D)), records.before[rows], nothing)
@@ -159,12 +159,12 @@ class DtsDecoder(Codec):
         old_offsets, old = records.tape.items(before)
         new_offsets, new = records.tape.items(after)
         return (
-            Image(before >= 0, old_offsets, 0),
-            Image(after >= 0, new_offsets, len(old)),
+            RecordImages(before >= 0, old_offsets, 0),
+            RecordImages(after >= 0, new_offsets, len(old)),
             np.concatenate([old, new]),
         )
 
-    def _values(self, records: Records, rows: Array, at: Array, of: Array, field: Array) -> Values:
+    def _values(self, records: Records, rows: Array, at: Array, of: Array, field: Array) -> DtsValues:
         tape = records.tape
         kinds = tape.numbers(np.ascontiguousarray(records.source[0][rows]))
         position = tape.texts(np.ascontiguousarray(records.at[FIELD["sourcePosition"]][rows]))
@@ -175,7 +175,7 @@ class DtsDecoder(Codec):
         return ValueReader(tape, at, number, _KINDS[kinds][of], (usual & ~physical)[of]).read()
 
     def _note_unreadable(
-        self, values: Values, rows: Array, known: Array, of: Array, field: Array, problems: dict[int, str]
+        self, values: DtsValues, rows: Array, known: Array, of: Array, field: Array, problems: dict[int, str]
     ) -> None:
         for number in np.flatnonzero(values.unreadable):
             name = self._known.all[known[of[number]]].told.names[field[number]]
@@ -184,7 +184,9 @@ class DtsDecoder(Codec):
     def _number(self, schema: TableSchema | None) -> int:
         return self._structures.setdefault(schema, len(self._structures))
 
-    def _identify_structures(self, known: Array, is_data: Array, values: Values, before: Image, after: Image) -> Array:
+    def _identify_structures(
+        self, known: Array, is_data: Array, values: DtsValues, before: RecordImages, after: RecordImages
+    ) -> Array:
         """The number of each row's structure: by its fields, and by values whose form is not the expected one."""
         found = np.zeros(known.size, np.int64)
         for number in np.unique(known[is_data]):
@@ -217,7 +219,9 @@ class DtsDecoder(Codec):
         ]
         return pa.array([*tables, None], kind).take(pa.array(known))
 
-    def _key(self, known: Array, values: Values, before: Image, after: Image) -> tuple[pa.MapArray, pa.StringArray]:
+    def _key(
+        self, known: Array, values: DtsValues, before: RecordImages, after: RecordImages
+    ) -> tuple[pa.MapArray, pa.StringArray]:
         """The key of the newest image, where that has all its columns."""
         sets = [k.key_names for k in self._known.all]
         width = max(map(len, sets), default=0)
@@ -245,7 +249,7 @@ class DtsDecoder(Codec):
         keys = names.take(pa.array(begins[known[of]] + column))
         return map_array(offsets, keys, texts, present), string_lists(offsets, texts, present)
 
-    def _map(self, records: Records, rows: Array, image: Image, values: Values) -> pa.MapArray:
+    def _map(self, records: Records, rows: Array, image: RecordImages, values: DtsValues) -> pa.MapArray:
         row = np.repeat(np.arange(rows.size), np.diff(image.offsets))
         field = _places(image.offsets)
         at = image.first + np.arange(row.size)
@@ -256,7 +260,7 @@ class DtsDecoder(Codec):
         texts = values.texts.slice(image.first, row.size)
         return map_array(offsets, names, texts if carried.all() else texts.filter(pa.array(carried)), image.present)
 
-    def _column_places(self, image: Image, known: Array) -> Array:
+    def _column_places(self, image: RecordImages, known: Array) -> Array:
         """The number of each column's value; -1 where the image has no such field."""
         schema = self._typed
         assert schema is not None

@@ -17,7 +17,7 @@ from headrace.changes import TableId
 from headrace.changes.constant import constant
 from headrace.formats.change_messages import (
     ROWS,
-    Structures,
+    RowSchemas,
     counted,
     message_batch,
     picked,
@@ -29,7 +29,7 @@ from headrace.formats.codec import MESSAGES, Codec, Facts
 from headrace.formats.dts.record import FILLER
 from headrace.formats.dts.schema import OPERATIONS, SOURCE_TYPES, record_schema
 from headrace.formats.dts.tags import tags_column
-from headrace.formats.dts.written import Plans, written_values
+from headrace.formats.dts.written import DtsColumns, written_values
 from headrace.formats.source_facts import SourceFacts
 from headrace.formats.words import lower
 from headrace.wire.avro_schema import AvroSchema
@@ -59,7 +59,7 @@ _LEADING_NUMBER = r"^0*(?P<number>[0-9]{1,18})(?:/|$)"
 
 
 @dataclass(frozen=True)
-class Writing:
+class EncodeSettings:
     """How records are written.
 
     Args:
@@ -79,10 +79,10 @@ class DtsEncoder(Codec):
 
     schema = MESSAGES
 
-    def __init__(self, facts: Facts, writing: Writing) -> None:
+    def __init__(self, facts: Facts, writing: EncodeSettings) -> None:
         self._writing = writing
-        self._structures = Structures(facts)
-        self._plans = Plans(self._structures.all)
+        self._structures = RowSchemas(facts)
+        self._plans = DtsColumns(self._structures.all)
 
     def feed(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """The records of rows, in their order; rows that DTS has no operation for give none."""
@@ -113,7 +113,7 @@ def _longer_than_fillers(values: pa.BinaryArray) -> pa.BinaryArray:
 class _Records:
     """The records of change rows, as columns."""
 
-    def __init__(self, rows: pa.RecordBatch, structures: Structures, plans: Plans) -> None:
+    def __init__(self, rows: pa.RecordBatch, structures: RowSchemas, plans: DtsColumns) -> None:
         self._rows, self._structures, self._plans = rows, structures, plans
         self._count = rows.num_rows
         ops = rows.column("op").dictionary_encode()

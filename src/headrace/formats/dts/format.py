@@ -5,9 +5,9 @@ from __future__ import annotations
 from headrace.formats.base import COMMON, topic_option
 from headrace.formats.codec import ArrowFormat, Facts
 from headrace.formats.dts.decode import DtsDecoder
-from headrace.formats.dts.encode import DtsEncoder, Writing
+from headrace.formats.dts.encode import DtsEncoder, EncodeSettings
 from headrace.formats.features import Feature
-from headrace.formats.given_tables import Given
+from headrace.formats.given_tables import TableOptions
 from headrace.options import Option
 
 
@@ -77,7 +77,7 @@ class DtsAvro(ArrowFormat):
 
     def decoder(self, facts: Facts) -> DtsDecoder:
         """From records to change rows."""
-        return DtsDecoder(Given(facts.structures, facts.typed, tuple(self.settings["keys"])))
+        return DtsDecoder(TableOptions(facts.structures, facts.typed, tuple(self.settings["keys"])))
 
     written_columns = (
         "op", "table", "key", "key_text", "before", "after", "before_absent", "after_absent", "position", "event_time",
@@ -88,4 +88,4 @@ class DtsAvro(ArrowFormat):
         """From change rows to records."""
         settings = self.settings
         with_key = settings["message_key"] == "primary_key"
-        return DtsEncoder(facts, Writing(settings["topic"], settings["born_timestamp"], with_key))
+        return DtsEncoder(facts, EncodeSettings(settings["topic"], settings["born_timestamp"], with_key))

@@ -11,7 +11,7 @@ import pyarrow as pa
 from headrace.formats.change_columns import single_row
 from headrace.formats.dts.facts import source_column
 from headrace.formats.dts.record import FIELD, Records
-from headrace.formats.dts.structures import Table
+from headrace.formats.dts.schemas import Table
 from headrace.formats.words import BLANK
 
 # Python's datetimes end where Spark's do not.

@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 
 from headrace.changes import TableSchema
 from headrace.formats.change_columns import absent_column, struct_column
-from headrace.formats.dts.values import Values
+from headrace.formats.dts.values import DtsValues
 from headrace.wire.spans import Array
 from headrace.wire.tape import Tape
 from headrace.wire.typed import TypedColumn
@@ -19,7 +19,7 @@ _INSTANTS = ("i", "z")
 
 
 def typed_image(
-    values: Values, place: Array, present: Array, schema: TableSchema, kind: pa.StructType
+    values: DtsValues, place: Array, present: Array, schema: TableSchema, kind: pa.StructType
 ) -> tuple[pa.StructArray, pa.ListArray, list[tuple[int, str]]]:
     """The structs, the columns that they do not carry, and the rows with a value that its column can't hold.
 

@@ -38,7 +38,7 @@ _FLOAT64, _FLOAT32 = LogicalType("float64"), LogicalType("float32")
 
 
 @dataclass(frozen=True)
-class Values:
+class DtsValues:
     """Values that were read.
 
     Args:
@@ -78,7 +78,7 @@ class ValueReader:
     kind: Array
     micro: Array
 
-    def read(self) -> Values:
+    def read(self) -> DtsValues:
         """All of them, in their order."""
         branch = np.where(self.tape.kinds(self.at) == NULL, 0, self.tape.branch[self.at])
         forms = np.full(self.at.size, "", "U1")
@@ -100,9 +100,9 @@ class ValueReader:
             texts.append(made)
             forms[rows] = form
         if not order:
-            return Values(pa.array([], pa.string()), forms)
+            return DtsValues(pa.array([], pa.string()), forms)
         back = np.argsort(np.concatenate(order), kind="stable")
-        return Values(pa.concat_arrays(texts).take(pa.array(back)), forms)
+        return DtsValues(pa.concat_arrays(texts).take(pa.array(back)), forms)
 
     def _field(self, rows: Array, place: int) -> Array:
         return np.ascontiguousarray(self.tape.records(self.at[rows], place + 1)[place])

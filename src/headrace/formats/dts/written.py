@@ -18,7 +18,7 @@ from headrace.changes.constant import constant
 from headrace.formats.dts.schema import Branch
 from headrace.formats.dts.types import number_of
 from headrace.formats.dts.values import NOT_FINITE, is_day
-from headrace.formats.structure_columns import ABSENT, StructureColumns
+from headrace.formats.schema_columns import ABSENT, SchemaColumns
 from headrace.wire import spellings
 from headrace.wire.spans import Array
 from headrace.wire.tape import Tape
@@ -47,7 +47,7 @@ _NULL = -1
 _MOST_SECONDS = 9_223_372_036_853
 
 
-class Plans(StructureColumns):
+class DtsColumns(SchemaColumns):
     """What the columns of structures are written as."""
 
     def __init__(self, schemas: Sequence[TableSchema]) -> None:
@@ -77,7 +77,7 @@ def _fields(schemas: Sequence[TableSchema]) -> pa.ListArray:
     return pa.array(found, pa.list_(pa.struct([("name", pa.string()), ("number", pa.int32())])))
 
 
-def written_values(plans: Plans, column: Array, texts: pa.StringArray, at: Array, micro: Array) -> pa.UnionArray:
+def written_values(plans: DtsColumns, column: Array, texts: pa.StringArray, at: Array, micro: Array) -> pa.UnionArray:
     """Values as the union of a record.
 
     Args:
@@ -91,7 +91,7 @@ def written_values(plans: Plans, column: Array, texts: pa.StringArray, at: Array
 
 
 class _Values:
-    def __init__(self, plans: Plans, column: Array, texts: pa.StringArray, at: Array, micro: Array) -> None:
+    def __init__(self, plans: DtsColumns, column: Array, texts: pa.StringArray, at: Array, micro: Array) -> None:
         self._plans, self._column, self._texts, self._micro = plans, column, texts, micro
         if texts.null_count:
             null = np.append(texts.is_null().to_numpy(zero_copy_only=False), [False, False])

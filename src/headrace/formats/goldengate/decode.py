@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from headrace.changes.constant import constant
 from headrace.formats.change_columns import origin_columns, transaction_column
 from headrace.formats.codec import Codec, all_rows, change_batch, change_schema, kafka_batch
-from headrace.formats.given_tables import Given, KnownTables, image_columns
+from headrace.formats.given_tables import ResolvedTables, TableOptions, image_columns
 from headrace.formats.goldengate.message import FACTS, OPERATIONS, Messages
 from headrace.formats.goldengate.others import other_row
 from headrace.formats.json_images import ObjectImage
@@ -26,10 +26,10 @@ _C, _U, _D = range(3)
 class GoldenGateDecoder(Codec):
     """Reads messages; what it remembers is which tables it knows."""
 
-    def __init__(self, given: Given) -> None:
+    def __init__(self, given: TableOptions) -> None:
         self._typed = given.typed
         self.schema = change_schema(given.typed)
-        self._tables = KnownTables(given)
+        self._tables = ResolvedTables(given)
 
     def feed(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """The change rows of messages, in their order."""

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from headrace.changes import LogicalType
 from headrace.changes.types import arrow_text
 from headrace.formats.change_messages import (
-    Structures,
+    RowSchemas,
     are,
     first_of,
     message_batch,
@@ -36,7 +36,7 @@ class GoldenGateEncoder(Codec):
     schema = MESSAGES
 
     def __init__(self, facts: Facts, topic: str) -> None:
-        self._known, self._topic = Structures(facts), topic
+        self._known, self._topic = RowSchemas(facts), topic
 
     def feed(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """The messages of rows, in their order."""

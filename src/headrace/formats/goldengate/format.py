@@ -5,7 +5,7 @@ from __future__ import annotations
 from headrace.formats.base import COMMON, topic_option
 from headrace.formats.codec import ArrowFormat, Facts
 from headrace.formats.features import Feature
-from headrace.formats.given_tables import Given
+from headrace.formats.given_tables import TableOptions
 from headrace.formats.goldengate.decode import GoldenGateDecoder
 from headrace.formats.goldengate.encode import GoldenGateEncoder
 
@@ -49,7 +49,7 @@ class OggJson(ArrowFormat):
 
     def decoder(self, facts: Facts) -> GoldenGateDecoder:
         """From messages to change rows."""
-        return GoldenGateDecoder(Given(facts.structures, facts.typed, tuple(self.settings["keys"])))
+        return GoldenGateDecoder(TableOptions(facts.structures, facts.typed, tuple(self.settings["keys"])))
 
     def encoder(self, facts: Facts) -> GoldenGateEncoder:
         """From change rows to messages."""

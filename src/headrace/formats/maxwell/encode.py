@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.formats.change_messages import (
-    Structures,
+    RowSchemas,
     are,
     counted,
     first_of,
@@ -53,7 +53,7 @@ class MaxwellEncoder(Codec):
     schema = MESSAGES
 
     def __init__(self, facts: Facts, topic: str) -> None:
-        self._known, self._topic = Structures(facts), topic
+        self._known, self._topic = RowSchemas(facts), topic
 
     def feed(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """The messages of rows, in their order."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from headrace.formats.base import COMMON, topic_option
 from headrace.formats.codec import ArrowFormat, Facts
 from headrace.formats.features import Feature
-from headrace.formats.given_tables import Given
+from headrace.formats.given_tables import TableOptions
 from headrace.formats.maxwell.decode import MaxwellDecoder
 from headrace.formats.maxwell.encode import MaxwellEncoder
 
@@ -53,7 +53,7 @@ class MaxwellJson(ArrowFormat):
 
     def decoder(self, facts: Facts) -> MaxwellDecoder:
         """From messages to change rows."""
-        return MaxwellDecoder(Given(facts.structures, facts.typed, tuple(self.settings["keys"])))
+        return MaxwellDecoder(TableOptions(facts.structures, facts.typed, tuple(self.settings["keys"])))
 
     def encoder(self, facts: Facts) -> MaxwellEncoder:
         """From change rows to messages."""

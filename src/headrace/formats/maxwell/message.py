@@ -39,7 +39,7 @@ class Messages(JsonMessages):
         is_object = tape.kinds(tape.root) == OBJECT
         self.is_form: Array = is_object & self.holds(OBJECT, "data", "old") & self.holds(ARRAY, "primary_key_columns")
         self.ordinary: Array = self.is_form & (self.op >= 0) & tape.is_value(self.every("data"))
-        self.keys = Keys(keys)
+        self.keys = KafkaKeys(keys)
 
     def key_names(self, rows: Array) -> pa.StringArray:
         """The key columns that messages name, else their Kafka keys, as JSON arrays; null where neither does."""
@@ -48,7 +48,7 @@ class Messages(JsonMessages):
         return pc.coalesce(named, self.keys.names(rows)) if named.null_count else named
 
 
-class Keys:
+class KafkaKeys:
     """Maxwell's Kafka keys: `{"database":..,"table":..,"pk.id":..}`, read where they are asked for."""
 
     def __init__(self, keys: pa.BinaryArray) -> None:

@@ -101,7 +101,7 @@ def described(text: str, names: Sequence[str] = ()) -> Description | None:
     return Description(TableSchema(id, columns), codes, renamed)
 
 
-class _Said(NamedTuple):
+class _FieldDescription(NamedTuple):
     """What a field says: its name, its logical type, the code of its values, and the column's name."""
 
     wire: str
@@ -118,7 +118,7 @@ def _branch(kind: Any) -> Any:
     return kind
 
 
-def _said(field: Mapping[str, Any]) -> _Said:
+def _said(field: Mapping[str, Any]) -> _FieldDescription:
     nullable, own = isinstance(field["type"], list), str(field.get("columnName") or field["name"])
     kind = _branch(field["type"])
     said = kind if isinstance(kind, Mapping) else {"type": kind}
@@ -126,11 +126,11 @@ def _said(field: Mapping[str, Any]) -> _Said:
     if logical == "decimal":
         scale, precision = int(said.get("scale", 0)), int(said.get("precision", 0))
         known = precision >= max(scale, 1) and scale >= 0
-        return _Said(
+        return _FieldDescription(
             field["name"], f"decimal({precision},{scale})" if known else "string", f"{_DECIMAL}{scale}", nullable, own
         )
     name, code = _TIMES[logical] if logical in _TIMES else (_PLAIN.get(said["type"], "string"), "")
-    return _Said(field["name"], name, code, nullable, own)
+    return _FieldDescription(field["name"], name, code, nullable, own)
 
 
 def spell(tape: Tape, objects: Array, which: Array, described: Sequence[Description | None]) -> None:

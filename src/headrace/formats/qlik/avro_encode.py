@@ -15,7 +15,7 @@ from headrace.formats.images import Image
 from headrace.formats.qlik.avro_schema import COLUMN_FACTS, METADATA_SCHEMA, OPERATIONS, data_schema, headers_schema
 from headrace.formats.qlik.encode import Headers, QlikEncoder
 from headrace.formats.qlik.metadata import MAGIC, metadata_message, schema_id
-from headrace.formats.qlik.rows import DataRows, Writing
+from headrace.formats.qlik.rows import DataRows, EncodeSettings
 from headrace.formats.qlik.written import AvroColumns, joined
 from headrace.wire.avro_schema import AvroSchema
 from headrace.wire.avro_writer import write_avro
@@ -54,7 +54,7 @@ class QlikAvroEncoder(QlikEncoder):
 
     columns: AvroColumns
 
-    def __init__(self, facts: Facts, writing: Writing, registration: Registration | None) -> None:
+    def __init__(self, facts: Facts, writing: EncodeSettings, registration: Registration | None) -> None:
         super().__init__(facts, writing)
         schemas = self.structures.all
         self.columns = AvroColumns(schemas)

@@ -25,8 +25,8 @@ from headrace.formats.qlik.avro_columns import Description, described, spell
 from headrace.formats.qlik.avro_schema import ENVELOPE
 from headrace.formats.qlik.masks import hex_texts
 from headrace.formats.qlik.message import BODY, HEADERS, Messages
-from headrace.formats.qlik.metadata import MAGIC, Metadata, read_metadata
-from headrace.formats.qlik.structures import unknown
+from headrace.formats.qlik.metadata import MAGIC, MetadataMessage, read_metadata
+from headrace.formats.qlik.schemas import unknown
 from headrace.formats.registry.connect_avro import writer_schema
 from headrace.formats.registry.framing import Heads, Side
 from headrace.formats.registry.schemas import SchemaSource
@@ -44,7 +44,7 @@ _TYPES = ("DT", "MD")
 
 
 @dataclass
-class Met:
+class SeenSchemas:
     """The schemas of one side that a task has met, as one tree, by which all messages are read at once.
 
     Args:
@@ -68,9 +68,9 @@ class AvroReader:
         source: where framed messages have their schemas from; None where no registry is given.
     """
 
-    def __init__(self, metadata: Mapping[str, Metadata], source: SchemaSource, *, has_registry: bool) -> None:
+    def __init__(self, metadata: Mapping[str, MetadataMessage], source: SchemaSource, *, has_registry: bool) -> None:
         self._metadata, self._source, self._has_registry = metadata, source, has_registry
-        self._values, self._keys = Met(), Met()
+        self._values, self._keys = SeenSchemas(), SeenSchemas()
         self.described: list[Description | None] = []
         """What the schemas of values say of columns, by their numbers."""
 
@@ -138,7 +138,7 @@ class AvroReader:
                 problems[number] = self._source.framing.problem(batch, "value", number)
         return which, envelopes.ids, problems
 
-    def _meet(self, met: Met, side: Side, names: Sequence[tuple[str, Any]]) -> None:
+    def _meet(self, met: SeenSchemas, side: Side, names: Sequence[tuple[str, Any]]) -> None:
         """Find out what names stand for that were not met before."""
         fresh = [name for name in names if name not in met.places]
         if not fresh:

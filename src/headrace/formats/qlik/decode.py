@@ -27,8 +27,8 @@ from headrace.formats.numbered import Numbered, numbers_of
 from headrace.formats.qlik.avro_columns import Description
 from headrace.formats.qlik.masks import Masks, is_little
 from headrace.formats.qlik.message import OPERATIONS, D, Messages, R, U
-from headrace.formats.qlik.metadata import Metadata
-from headrace.formats.qlik.structures import Known, Reading, table_parts
+from headrace.formats.qlik.metadata import MetadataMessage
+from headrace.formats.qlik.schemas import DecodeSettings, ResolvedTable, table_parts
 from headrace.formats.words import empty_as_null
 from headrace.wire.arrays import list_array, map_array, map_of, offsets_of
 from headrace.wire.names import Names
@@ -73,14 +73,14 @@ class QlikDecoder(Codec):
 
     def __init__(
         self,
-        reading: Reading,
+        reading: DecodeSettings,
         read: Callable[[pa.RecordBatch], Messages],
         described: Sequence[Description | None] = (),
     ) -> None:
         self._reading, self._read = reading, read
         self.schema = change_schema(reading.given.typed)
-        self._known = Numbered[tuple[str | None, ...], Known](
-            lambda told: Known(told, None if told[4] is None else described[int(told[4])], reading)
+        self._known = Numbered[tuple[str | None, ...], ResolvedTable](
+            lambda told: ResolvedTable(told, None if told[4] is None else described[int(told[4])], reading)
         )
         self._announcer = Announcer(self.schema)
         self._structures: dict[TableSchema | None, int] = {None: 0}
@@ -111,7 +111,7 @@ class QlikDecoder(Codec):
             announce=lambda of, kept: self._announcer.announce(batch, of, structure[kept], list(self._structures)),
         )
 
-    def _metadata(self, messages: Messages) -> dict[int, Metadata]:
+    def _metadata(self, messages: Messages) -> dict[int, MetadataMessage]:
         said = {}
         for number in map(int, np.flatnonzero(messages.is_metadata)):
             if number in messages.problems:
@@ -328,7 +328,7 @@ def _places_in(tape: Tape, base: Array, row: Array, place: Array, names: pa.Stri
     return place
 
 
-def other_row(batch: pa.RecordBatch, number: int, metadata: Metadata | None) -> dict[str, Any]:
+def other_row(batch: pa.RecordBatch, number: int, metadata: MetadataMessage | None) -> dict[str, Any]:
     """The row of a message that is no data: the `schema` row that a metadata message is, else a tombstone."""
     row = single_row(batch, number)
     if metadata is None:

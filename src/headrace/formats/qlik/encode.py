@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.changes import TableSchema
-from headrace.formats.change_messages import Structures, message_batch, picked, rows_of, table_part, topics
+from headrace.formats.change_messages import RowSchemas, message_batch, picked, rows_of, table_part, topics
 from headrace.formats.codec import MESSAGES, Codec, Facts, in_order
 from headrace.formats.images import Image
 from headrace.formats.qlik.avro_schema import data_schema
@@ -19,7 +19,7 @@ from headrace.formats.qlik.masks import hex_texts
 from headrace.formats.qlik.metadata import metadata_message, schema_id
 from headrace.formats.qlik.rows import (
     DataRows,
-    Writing,
+    EncodeSettings,
     clock,
     has_transaction,
     is_data,
@@ -27,8 +27,8 @@ from headrace.formats.qlik.rows import (
     path_of,
 )
 from headrace.formats.qlik.sequence import Counter
+from headrace.formats.schema_columns import ABSENT, SchemaColumns
 from headrace.formats.source_facts import SourceFacts
-from headrace.formats.structure_columns import ABSENT, StructureColumns
 from headrace.formats.words import empty_as_null
 from headrace.wire.arrays import offsets_of
 from headrace.wire.json_writer import Entries, Part, members, messages, objects, to_text
@@ -56,10 +56,10 @@ class QlikEncoder(Codec):
 
     schema = MESSAGES
 
-    def __init__(self, facts: Facts, writing: Writing) -> None:
+    def __init__(self, facts: Facts, writing: EncodeSettings) -> None:
         self.writing = writing
-        self.structures = Structures(facts)
-        self.columns = StructureColumns(self.structures.all)
+        self.structures = RowSchemas(facts)
+        self.columns = SchemaColumns(self.structures.all)
         self._is_local = self.columns.which(lambda column: column.logical.kind == "timestamp")
         self._counter = Counter()
         self._held: pa.RecordBatch | None = None

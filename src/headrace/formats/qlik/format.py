@@ -12,7 +12,7 @@ from headrace.formats.codec import ArrowFormat, Facts, Look
 from headrace.formats.encoding import topic_for
 from headrace.formats.features import Feature
 from headrace.formats.given import with_structures_told
-from headrace.formats.given_tables import Given
+from headrace.formats.given_tables import TableOptions
 from headrace.formats.qlik.avro_encode import QlikAvroEncoder, Registration
 from headrace.formats.qlik.avro_message import AvroReader
 from headrace.formats.qlik.avro_schema import data_schema, key_schema
@@ -20,9 +20,9 @@ from headrace.formats.qlik.decode import QlikDecoder
 from headrace.formats.qlik.encode import QlikEncoder
 from headrace.formats.qlik.masks import ORDERS
 from headrace.formats.qlik.message import json_messages
-from headrace.formats.qlik.metadata import MAGIC, Metadata, message_of_bytes, metadata_of, read_metadata
-from headrace.formats.qlik.rows import Writing
-from headrace.formats.qlik.structures import Reading
+from headrace.formats.qlik.metadata import MAGIC, MetadataMessage, message_of_bytes, metadata_of, read_metadata
+from headrace.formats.qlik.rows import EncodeSettings
+from headrace.formats.qlik.schemas import DecodeSettings
 from headrace.formats.registry.client import REGISTRY_OPTIONS, Registry, avro_given, registry_of
 from headrace.formats.registry.framing import FRAMING
 from headrace.formats.registry.schemas import SchemaSource
@@ -100,7 +100,7 @@ class QlikFacts(Facts):
         registration: the ids of the schemas that are written, where a registry has them.
     """
 
-    metadata: Mapping[str, Metadata] = field(default_factory=dict)
+    metadata: Mapping[str, MetadataMessage] = field(default_factory=dict)
     registration: Registration | None = None
 
 
@@ -153,7 +153,7 @@ class QlikFormat(ArrowFormat):
             )
         return look.topic_values(topic, servers)
 
-    def reading(self, facts: Facts, *, lenient: bool = False) -> Reading:
+    def reading(self, facts: Facts, *, lenient: bool = False) -> DecodeSettings:
         """How messages are read.
 
         Args:
@@ -161,9 +161,9 @@ class QlikFormat(ArrowFormat):
             lenient: whether a message may name metadata that is not known.
         """
         settings = self.settings
-        given = Given(facts.structures, facts.typed, tuple(settings["keys"]))
+        given = TableOptions(facts.structures, facts.typed, tuple(settings["keys"]))
         known = facts.metadata if isinstance(facts, QlikFacts) else {}
-        return Reading(settings["mask_byte_order"], given, known, lenient)
+        return DecodeSettings(settings["mask_byte_order"], given, known, lenient)
 
     written_columns = (
         "op", "table", "key", "before", "after", "changed", "before_absent", "after_absent", "position", "event_time",
@@ -193,10 +193,10 @@ class QlikFormat(ArrowFormat):
         """Whether messages are written in the envelope."""
         return bool(self.settings["envelope"])
 
-    def writing(self) -> Writing:
+    def writing(self) -> EncodeSettings:
         """How messages are written."""
         settings = self.settings
-        return Writing(
+        return EncodeSettings(
             topic=settings["topic"],
             metadata_topic=settings["metadata_topic"],
             key=settings["key"],
@@ -208,7 +208,7 @@ class QlikFormat(ArrowFormat):
         )
 
 
-def _read(values: Sequence[bytes]) -> list[Metadata]:
+def _read(values: Sequence[bytes]) -> list[MetadataMessage]:
     found = (read_metadata(message_of_bytes(value)) for value in values)
     return [metadata for metadata in found if metadata is not None]
 

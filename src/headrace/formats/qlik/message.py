@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.formats.json_messages import JsonMessages, key_names, unread
-from headrace.formats.qlik.metadata import MAGIC, Metadata, read_metadata
+from headrace.formats.qlik.metadata import MAGIC, MetadataMessage, read_metadata
 from headrace.formats.words import numbered, upper
 from headrace.wire.json_exact import ABSENT, NULL, OBJECT
 from headrace.wire.names import Names
@@ -59,7 +59,7 @@ class Messages:
     schema_id: pa.StringArray
     columns: Array
     is_metadata: Array
-    metadata: Callable[[int], Metadata | None]
+    metadata: Callable[[int], MetadataMessage | None]
     masks: tuple[pa.StringArray, pa.StringArray]
     no_headers: str
     key_names: Callable[[Array], pa.StringArray]
@@ -144,7 +144,7 @@ def json_messages(batch: pa.RecordBatch) -> Messages:
     return found
 
 
-def metadata_of_json(value: bytes) -> Metadata | None:
+def metadata_of_json(value: bytes) -> MetadataMessage | None:
     """The metadata of a message as JSON; None where it is none."""
     try:
         return read_metadata(json.loads(value))

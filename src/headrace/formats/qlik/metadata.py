@@ -53,7 +53,7 @@ _NAMES = {
 
 
 @dataclass(frozen=True)
-class Metadata:
+class MetadataMessage:
     """One metadata message.
 
     Args:
@@ -71,7 +71,7 @@ class Metadata:
     source: Mapping[str, str]
 
 
-def read_metadata(message: Any) -> Metadata | None:
+def read_metadata(message: Any) -> MetadataMessage | None:
     """A metadata message, as JSON values, without or with its envelope; None for anything else."""
     if isinstance(message, Mapping) and isinstance(message.get("message"), Mapping):
         message = message["message"]
@@ -97,7 +97,9 @@ def read_metadata(message: Any) -> Metadata | None:
     data_schema = message.get("dataSchema")
     if isinstance(data_schema, Mapping):
         data_schema = json.dumps(data_schema)
-    return Metadata(schema_id, schema, tuple(ordinals), data_schema if isinstance(data_schema, str) else None, source)
+    return MetadataMessage(
+        schema_id, schema, tuple(ordinals), data_schema if isinstance(data_schema, str) else None, source
+    )
 
 
 def _column(name: str, ordinal: int, facts: Mapping[str, Any]) -> Column:
@@ -176,14 +178,14 @@ def metadata_message(schema: TableSchema, lineage: Mapping[str, Any], data_schem
     }  # fmt: skip
 
 
-def metadata_of(given: Any) -> tuple[Metadata, ...]:
+def metadata_of(given: Any) -> tuple[MetadataMessage, ...]:
     """The option `metadata`: messages as JSON text, bytes, mappings or a list of these, or the path of a file.
 
     A file holds one JSON message per line; one that is named `.avro` or starts as an Avro message holds one of those.
     """
     if given is None:
         return ()
-    if isinstance(given, Metadata):
+    if isinstance(given, MetadataMessage):
         return (given,)
     if isinstance(given, Mapping):
         found = read_metadata(given)
@@ -211,7 +213,7 @@ def metadata_of(given: Any) -> tuple[Metadata, ...]:
     return metadata_of(parsed)
 
 
-def _of_file(path: Path) -> tuple[Metadata, ...]:
+def _of_file(path: Path) -> tuple[MetadataMessage, ...]:
     try:
         content = path.read_bytes()
     except OSError as error:

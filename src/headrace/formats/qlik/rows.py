@@ -8,12 +8,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.formats.change_messages import ROWS, Structures, are, first_of, operations, table_part, unknown_structure
+from headrace.formats.change_messages import ROWS, RowSchemas, are, first_of, operations, table_part, unknown_structure
 from headrace.formats.images import Image
 from headrace.formats.qlik.masks import mask_bytes
 from headrace.formats.qlik.sequence import Counter
+from headrace.formats.schema_columns import ABSENT, ColumnPlaces, SchemaColumns
 from headrace.formats.source_facts import SourceFacts
-from headrace.formats.structure_columns import ABSENT, Laid, StructureColumns
 from headrace.formats.words import empty_as_null
 from headrace.wire.canonical import TIMESTAMP, moment_texts
 from headrace.wire.spans import Array
@@ -22,7 +22,7 @@ _OPERATIONS = {"r": "REFRESH", "c": "INSERT", "u": "UPDATE", "d": "DELETE"}
 
 
 @dataclass(frozen=True)
-class Writing:
+class EncodeSettings:
     """How messages are written.
 
     Args:
@@ -67,7 +67,7 @@ class DataRows:
     rows: pa.RecordBatch
     facts: SourceFacts
     structure: Array
-    laid: Laid
+    laid: ColumnPlaces
     values: pa.StringArray
     data: Array
     before: Array
@@ -78,7 +78,7 @@ class DataRows:
     streamed: Array
 
     @classmethod
-    def of(cls, rows: pa.RecordBatch, known: Structures, columns: StructureColumns) -> DataRows:
+    def of(cls, rows: pa.RecordBatch, known: RowSchemas, columns: SchemaColumns) -> DataRows:
         """Lay rows out.
 
         Args:

@@ -12,7 +12,7 @@ from headrace.changes import Column, TableSchema
 from headrace.changes.row import arrow_type
 from headrace.errors import FormatError
 from headrace.formats.qlik.avro_schema import avro_type
-from headrace.formats.structure_columns import StructureColumns
+from headrace.formats.schema_columns import SchemaColumns
 from headrace.wire.arrays import offsets_of, text_view
 from headrace.wire.avro_schema import AvroSchema
 from headrace.wire.avro_writer import write_avro
@@ -24,7 +24,7 @@ _NULL = b"\0"
 _DECIMAL = 16
 
 
-class AvroColumns(StructureColumns):
+class AvroColumns(SchemaColumns):
     """The columns of structures, and how their values are written."""
 
     def __init__(self, schemas: Sequence[TableSchema]) -> None:

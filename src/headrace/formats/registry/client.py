@@ -132,7 +132,7 @@ class Registry:
 
 
 @dataclass
-class _Known:
+class _RegistryCache:
     """What this process knows of one registry."""
 
     session: _Session
@@ -141,16 +141,16 @@ class _Known:
     lock: threading.RLock = field(default_factory=threading.RLock)
 
 
-_REGISTRIES: dict[tuple[str, tuple[tuple[str, str], ...]], _Known] = {}
+_REGISTRIES: dict[tuple[str, tuple[tuple[str, str], ...]], _RegistryCache] = {}
 _LOCK = threading.Lock()
 
 
-def _known(registry: Registry) -> _Known:
+def _known(registry: Registry) -> _RegistryCache:
     assert registry.url is not None
     key = (registry.url, registry.settings)
     with _LOCK:
         if key not in _REGISTRIES:
-            _REGISTRIES[key] = _Known(_Session(registry))
+            _REGISTRIES[key] = _RegistryCache(_Session(registry))
         return _REGISTRIES[key]
 
 

@@ -72,12 +72,12 @@ def writer_schema(text: str) -> WriterSchema:
         parsed = json.loads(text)
     except ValueError as error:
         raise FormatError(f"The schema is not JSON: {error}.") from error
-    reading = _Reading()
+    reading = _AvroWalk()
     connect, plain = reading.schema(parsed, "", 0)
     return WriterSchema(connect, plain)
 
 
-class _Reading:
+class _AvroWalk:
     """One walk through a schema; named types are known from their definition on."""
 
     def __init__(self) -> None:
@@ -231,7 +231,7 @@ def avro_schema(connect: Mapping[str, Any]) -> Any:
 
     The names of structs must be fit for Avro already.
     """
-    return _Writing().schema(connect, "")
+    return _ConnectWalk().schema(connect, "")
 
 
 def avro_text(connect: Mapping[str, Any]) -> str:
@@ -239,7 +239,7 @@ def avro_text(connect: Mapping[str, Any]) -> str:
     return to_text(avro_schema(connect))
 
 
-class _Writing:
+class _ConnectWalk:
     """One walk through a Connect schema; a struct is defined where it first occurs and named afterwards."""
 
     def __init__(self) -> None:

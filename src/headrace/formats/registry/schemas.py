@@ -28,7 +28,7 @@ MOST_HEADS = 20_000
 
 
 @dataclass(frozen=True)
-class Resolved:
+class ResolvedSchema:
     """What a head stands for: a schema and its text, or the sentence why there is none that can be used.
 
     `known` says that this stays so: a schema that is missing may be registered later.
@@ -66,7 +66,7 @@ class SchemaSource:
             value = next(iter(registry.schemas.values()))
         return cls(Framing(settings["framing"], key is not None, value is not None), registry, key, value)
 
-    def resolved(self, heads: Sequence[Head]) -> dict[Head, Resolved]:
+    def resolved(self, heads: Sequence[Head]) -> dict[Head, ResolvedSchema]:
         """What each head stands for.
 
         Raises:
@@ -90,20 +90,20 @@ class SchemaSource:
 
     def _resolved(
         self, side: Side, head: bytes, ref: SchemaRef | None, texts: Mapping[SchemaRef, str | None]
-    ) -> Resolved:
+    ) -> ResolvedSchema:
         if self.framing.is_given(head):
             text, name = self.key if side == "key" else self.value, f"given for the {side}"
         elif ref is None:
-            return Resolved(None, problem=f"The header that names the {side}'s schema holds no id.")
+            return ResolvedSchema(None, problem=f"The header that names the {side}'s schema holds no id.")
         else:
             text, name = texts.get(ref), f"of {ref}"
         if text is None:
             problem = f"The schema registry knows no schema {name} (of the {side})."
-            return Resolved(None, problem=problem, known=False)
+            return ResolvedSchema(None, problem=problem, known=False)
         try:
-            return Resolved(writer_schema(text), text)
+            return ResolvedSchema(writer_schema(text), text)
         except FormatError as error:
-            return Resolved(None, text, f"The schema {name} can't be used to read the {side}: {error}")
+            return ResolvedSchema(None, text, f"The schema {name} can't be used to read the {side}: {error}")
 
     def of_batch(self, messages: DataFrame) -> SchemaSource:
         """The same, with the schemas of all messages of a batch in it, so that no task asks the registry.

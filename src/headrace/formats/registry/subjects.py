@@ -25,7 +25,7 @@ class Subject(NamedTuple):
     schema: str
 
 
-class Named(NamedTuple):
+class SchemaName(NamedTuple):
     """How messages name a schema: the bytes in front of each datum, and their headers."""
 
     prefix: bytes
@@ -60,7 +60,7 @@ class Subjects:
         """
         return replace(self, known={subject: self._ask(subject) for subject in sorted(subjects)})
 
-    def named(self, subject: Subject) -> Named:
+    def named(self, subject: Subject) -> SchemaName:
         """How messages name a schema.
 
         Raises:
@@ -69,7 +69,7 @@ class Subjects:
             HeadraceError: the batch has another schema than when its schemas were registered.
         """
         if not self.is_named:
-            return Named(b"", ())
+            return SchemaName(b"", ())
         if self.known is not None and subject not in self.known:
             raise HeadraceError(
                 f"A {subject.side} of topic '{subject.topic}' follows a schema that no row had when the schemas of the "
@@ -77,7 +77,7 @@ class Subjects:
                 remedy="Persist the changes before they are encoded.",
             )
         ids = self._ask(subject) if self.known is None else self.known[subject]
-        return Named(self._prefix(ids), self._headers(ids, subject.side))
+        return SchemaName(self._prefix(ids), self._headers(ids, subject.side))
 
     def _ask(self, subject: Subject) -> Registered:
         return self.registry.registered(f"{subject.topic}-{subject.side}", subject.schema)

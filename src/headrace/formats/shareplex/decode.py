@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from headrace.changes.constant import constant
 from headrace.formats.change_columns import origin_columns, transaction_column
 from headrace.formats.codec import Codec, all_rows, change_batch, change_schema, kafka_batch
-from headrace.formats.given_tables import Given, KnownTables, image_columns, misfit
+from headrace.formats.given_tables import ResolvedTables, TableOptions, image_columns, misfit
 from headrace.formats.json_images import ObjectImage
 from headrace.formats.json_messages import key_names
 from headrace.formats.shareplex.message import NEW, OLD, C, D, Messages, U
@@ -31,10 +31,10 @@ class SharePlexDecoder(Codec):
         pair: whether the old image of an UPDATE AFTER is that of the UPDATE BEFORE in front of it.
     """
 
-    def __init__(self, given: Given, *, pair: bool) -> None:
+    def __init__(self, given: TableOptions, *, pair: bool) -> None:
         self._typed, self._pair = given.typed, pair
         self.schema = change_schema(given.typed)
-        self._tables = KnownTables(given)
+        self._tables = ResolvedTables(given)
         self._halves: pa.RecordBatch | None = None
 
     def feed(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

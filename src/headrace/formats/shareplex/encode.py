@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from headrace.changes import LogicalType, TableSchema
 from headrace.changes.types import arrow_text
 from headrace.formats.change_messages import (
-    Structures,
+    RowSchemas,
     are,
     first_of,
     integers,
@@ -42,7 +42,7 @@ _LSN = re.compile(r"[0-9a-fA-F]{1,8}(?::[0-9a-fA-F]{1,8}){1,2}")
 
 
 @dataclass(frozen=True)
-class Writing:
+class EncodeSettings:
     """How messages are written.
 
     Args:
@@ -63,8 +63,8 @@ class SharePlexEncoder(Codec):
 
     schema = MESSAGES
 
-    def __init__(self, facts: Facts, writing: Writing) -> None:
-        self._known, self._writing = Structures(facts), writing
+    def __init__(self, facts: Facts, writing: EncodeSettings) -> None:
+        self._known, self._writing = RowSchemas(facts), writing
         self._spellings: Sequence[Mapping[str, int]] = [self._spelling(schema) for schema in self._known.all]
 
     def _spelling(self, schema: TableSchema) -> dict[str, int]:

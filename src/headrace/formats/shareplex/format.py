@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from headrace.formats.base import COMMON, topic_option
 from headrace.formats.codec import ArrowFormat, Facts
 from headrace.formats.features import Feature
-from headrace.formats.given_tables import Given
+from headrace.formats.given_tables import TableOptions
 from headrace.formats.shareplex.decode import SharePlexDecoder
-from headrace.formats.shareplex.encode import SIZE, SharePlexEncoder, Writing
+from headrace.formats.shareplex.encode import SIZE, EncodeSettings, SharePlexEncoder
 from headrace.options import Option
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ class SharePlexJson(ArrowFormat):
     def decoder(self, facts: Facts) -> SharePlexDecoder:
         """From messages to change rows."""
         settings = self.settings
-        given = Given(
+        given = TableOptions(
             facts.structures,
             facts.typed,
             tuple(settings["keys"]),
@@ -105,7 +105,7 @@ class SharePlexJson(ArrowFormat):
     def encoder(self, facts: Facts) -> SharePlexEncoder:
         """From change rows to messages; their column `transaction_size` may be missing."""
         settings = self.settings
-        writing = Writing(
+        writing = EncodeSettings(
             settings["topic"], settings["table_parts"], settings["binary"] == "hex", tuple(settings["keys"])
         )
         return SharePlexEncoder(facts, writing)

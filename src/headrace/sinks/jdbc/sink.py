@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from uuid import uuid4
 
 from headrace.apply import (
-    TableBatch,
+    TableProfile,
     carried,
     fold,
     fold_keyless,
     no_order,
     parted,
+    profile,
     sequenced,
-    survey,
     under_new_names,
     upserts,
 )
-from headrace.changes.refusal import Mark
+from headrace.changes.refusal import StopReason
 from headrace.changes.table import Column, TableId, TableSchema
 from headrace.changes.typed import quote, said_in_order
 from headrace.changes.types import LogicalType
@@ -209,7 +209,7 @@ class JdbcSink(Sink):
         """
         spark = rows.sparkSession
         rows = self.sequenced(rows)
-        tables = survey(rows, given_steps(self.settings))
+        tables = profile(rows, given_steps(self.settings))
         if not tables:
             return
         targets, works = self._look(tables, batch)
@@ -235,8 +235,8 @@ class JdbcSink(Sink):
         return mirrored_rows(spark, self.database, name, schema)
 
     def _look(
-        self, tables: Sequence[TableBatch], batch: BatchId
-    ) -> tuple[TargetTables, list[tuple[TableBatch, TargetPlan]]]:
+        self, tables: Sequence[TableProfile], batch: BatchId
+    ) -> tuple[TargetTables, list[tuple[TableProfile, TargetPlan]]]:
         """Look at every target before the first is touched, then claim those that are new."""
         first = tables[0].id
         with self.database.connected(first, TableName("", first.path)) as connection:
@@ -263,7 +263,7 @@ class JdbcSink(Sink):
         return targets, works
 
     def _bring(
-        self, rows: DataFrame, table: TableBatch, plan: TargetPlan, targets: TargetTables, batch: BatchId
+        self, rows: DataFrame, table: TableProfile, plan: TargetPlan, targets: TargetTables, batch: BatchId
     ) -> None:
         names = {column.name for column in plan.mirror.source.columns}
         table = table.selecting(names.__contains__).emptying
@@ -286,7 +286,7 @@ class JdbcSink(Sink):
             vanished = plan.exists and table.truncate_at is not None
             targets.write(connection, plan, batch, load if table.size or vanished else None)
 
-    def _stage(self, rows: DataFrame, table: TableBatch, mirror: Mirror) -> tuple[tuple[str, ...], int]:
+    def _stage(self, rows: DataFrame, table: TableProfile, mirror: Mirror) -> tuple[tuple[str, ...], int]:
         """Let executors load the folded rows; the labels of the attempts that succeeded, and how many rows they have.
 
         Raises:
@@ -302,7 +302,7 @@ class JdbcSink(Sink):
                 raise SchemaError(attempt["problem"], remedy=attempt["remedy"])
         return tuple(attempt["label"] for attempt in attempts), sum(attempt["rows"] for attempt in attempts)
 
-    def _standing(self, table: TableBatch, mirror: Mirror, keys: DataFrame) -> DataFrame | None:
+    def _standing(self, table: TableProfile, mirror: Mirror, keys: DataFrame) -> DataFrame | None:
         """The mirror's rows of these keys, and maybe others, as `carried` takes them."""
         ours = Column(mirror.position_column, len(mirror.source.columns) + 1, LogicalType("string"))
         columns = replace(mirror.source, columns=(*mirror.source.columns, ours))
@@ -315,7 +315,7 @@ class JdbcSink(Sink):
             f"struct({fields}) as row", f"{quote(ours.name)} as since", "cast(null as string) as until"
         )
 
-    def _where(self, table: TableBatch, keys: DataFrame) -> str:
+    def _where(self, table: TableProfile, keys: DataFrame) -> str:
         """SQL that is true of rows with one of these keys, where they are few and can be spelled; else empty."""
         first, dialect = table.schema.key_columns[0], self.database.dialect
         if first.logical.spark_type not in ("tinyint", "smallint", "int", "bigint", "string"):
@@ -328,7 +328,7 @@ class JdbcSink(Sink):
 
 
 @contextmanager
-def _explained(table: TableBatch, mirror: Mirror) -> Iterator[None]:
+def _explained(table: TableProfile, mirror: Mirror) -> Iterator[None]:
     """Spark's failures as ours: what went wrong with which table, without any value of a cell."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
@@ -336,7 +336,7 @@ def _explained(table: TableBatch, mirror: Mirror) -> Iterator[None]:
     try:
         yield
     except (PySparkException, Py4JError) as failure:
-        if Mark.NO_ORDER in str(failure):
+        if StopReason.NO_ORDER in str(failure):
             raise no_order(str(table.id), f"table {mirror.name}") from failure
         if any(kind in str(failure) for kind in WRONG_VALUE):
             raise SchemaError(
@@ -351,7 +351,7 @@ def _explained(table: TableBatch, mirror: Mirror) -> Iterator[None]:
         ) from failure
 
 
-def folded_rows(rows: DataFrame, table: TableBatch) -> DataFrame:
+def folded_rows(rows: DataFrame, table: TableProfile) -> DataFrame:
     """The folded changes of one table in the columns of the staging table, but its label: `o`, `p`, `m`, `n`, values.
 
     Lazy; a plain Spark DataFrame.

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from headrace.changes.refusal import Mark, refusal, refused
+from headrace.changes.refusal import StopReason, refusal, refused
 from headrace.errors import SinkError
 from headrace.sinks.kafka.partitions import by_topic
 
@@ -51,7 +51,7 @@ def quickly_checked(partition: str, settings: Mapping[str, str], limits: Mapping
     least = min([producer_limit(settings)[1], *known])
     surely = max(least - _USUAL_OVERHEAD, least // 2)
     bare = "coalesce(length(key), 0) + coalesce(length(value), 0)"
-    return f"if({bare} <= {surely}, {partition}, {Mark.MAYBE_TOO_LARGE.sql})"
+    return f"if({bare} <= {surely}, {partition}, {StopReason.MAYBE_TOO_LARGE.sql})"
 
 
 def checked(partition: str, settings: Mapping[str, str], limits: Mapping[str, int | None]) -> str:

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Hashable, Mapping
 from typing import TypeVar
 
-from headrace.changes.refusal import Mark
+from headrace.changes.refusal import StopReason
 
 T = TypeVar("T", bound=Hashable)
 
@@ -78,7 +78,7 @@ def partition_of(partitions: Mapping[str, int], batch: int) -> str:
 
     A partition that the format names stays. Messages without a key go to one partition per topic and batch, which
     moves on with the batches, so that they stay in order within a batch and no partition takes them all. A message of
-    a topic that is not among these stops the query with `Mark.NEW_TOPIC`.
+    a topic that is not among these stops the query with `StopReason.NEW_TOPIC`.
 
     Args:
         partitions: how many partitions each topic has.
@@ -93,7 +93,7 @@ def partition_of(partitions: Mapping[str, int], batch: int) -> str:
         chosen = f"if({count} = 1, 0, if(key is null, cast({number} % {count} as int), {murmur2('key')} % {count}))"
     known = ", ".join(_text(topic) for topic in sorted(partitions))
     # A topic that is null is Spark's to refuse.
-    return f"if(coalesce(topic in ({known}), true), coalesce(partition, {chosen}), {Mark.NEW_TOPIC.sql})"
+    return f"if(coalesce(topic in ({known}), true), coalesce(partition, {chosen}), {StopReason.NEW_TOPIC.sql})"
 
 
 def by_topic(facts: Mapping[str, T]) -> str:

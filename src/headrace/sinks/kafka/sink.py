@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from headrace import faultpoints
-from headrace.changes.refusal import Mark
+from headrace.changes.refusal import StopReason
 from headrace.changes.table import TableId
 from headrace.errors import OptionError, SinkError
 from headrace.options import REDACTED, Option, Options
@@ -311,9 +311,9 @@ class KafkaSink(Sink):
             SinkError: it failed for another reason.
         """
         text = _texts(failure)
-        if Mark.NEW_TOPIC in text and self._settled:
+        if StopReason.NEW_TOPIC in text and self._settled:
             self._settled = False
-        elif Mark.MAYBE_TOO_LARGE in text and not self._exactly:
+        elif StopReason.MAYBE_TOO_LARGE in text and not self._exactly:
             self._exactly = True
         else:
             sentence = told(text)

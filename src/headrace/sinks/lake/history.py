@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from headrace.apply import history
 from headrace.apply.column_names import Step
 from headrace.apply.history import NEW, STORED, newest
-from headrace.changes.refusal import Mark
+from headrace.changes.refusal import StopReason
 from headrace.changes.typed import literal, quote
 from headrace.sinks.base import BatchId
 from headrace.sinks.evolution import TargetColumn
@@ -367,7 +367,7 @@ def _merging(target: LakeTable, found: DataFrame, work: History) -> Callable[[],
             "coalesce(w.start, h.start) as start",
             "w.end as end",
             "w.start is null as gone",
-            f"if(w.known = false, {Mark.ROW_MISSING.sql}, true) as known",
+            f"if(w.known = false, {StopReason.ROW_MISSING.sql}, true) as known",
             "h.start is not null and w.row <=> h.row and w.end <=> h.end as same",
         )
         with seen_by(target, joined.where("not same and known")) as source:

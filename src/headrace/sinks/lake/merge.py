@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from headrace.apply import TableBatch, disordered, fold, fold_keyless, upserts
-from headrace.changes.refusal import Mark
+from headrace.apply import TableProfile, disordered, fold, fold_keyless, upserts
+from headrace.changes.refusal import StopReason
 from headrace.changes.typed import literal, quote, said_in_order
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class Values:
         )
 
 
-def append(rows: DataFrame, table: TableBatch, target: LakeTable, values: Values) -> Callable[[], None]:
+def append(rows: DataFrame, table: TableProfile, target: LakeTable, values: Values) -> Callable[[], None]:
     """The append of rows that are new for certain: of a first snapshot, or inserts into a table without a key."""
     folded = upserts(rows, table) if table.schema.key else fold_keyless(rows, table)
 
@@ -71,7 +71,7 @@ def append(rows: DataFrame, table: TableBatch, target: LakeTable, values: Values
 
 
 def merge(
-    rows: DataFrame, table: TableBatch, target: LakeTable, values: Values, *, ignore_nulls: bool = False
+    rows: DataFrame, table: TableProfile, target: LakeTable, values: Values, *, ignore_nulls: bool = False
 ) -> Callable[[], None]:
     """The MERGE of a batch into the target of a table with a key."""
     folded = fold(rows, table, ignore_nulls=ignore_nulls)
@@ -113,7 +113,7 @@ def merge_folded(
     at = f"t.{quote(values.position)}"
     older = f"({at} is null or {at} < s.position)"
     if decoded:
-        older = f"if({disordered(at, 's.position')}, {Mark.NO_ORDER.sql}, {older})"
+        older = f"if({disordered(at, 's.position')}, {StopReason.NO_ORDER.sql}, {older})"
     rest = [name for name in values.columns if name not in values.key]
     sets = {quote(name): values.of(name) for name in rest}
     if partial:
@@ -123,7 +123,7 @@ def merge_folded(
             for place, (name, value) in enumerate(sets.items())
         }
     inserts = {quote(name): values.of(name) for name in values.columns}
-    own, missing = quote(values.position), Mark.ROW_MISSING.sql
+    own, missing = quote(values.position), StopReason.ROW_MISSING.sql
     strict = partial and not values.insert_partial
     sets[own] = f"if(s.whole or s.says is not null, s.position, {missing})" if strict else "s.position"
     inserts[own] = f"if(s.whole, s.position, {missing})" if strict else "s.position"
@@ -144,7 +144,7 @@ def merge_folded(
     return work
 
 
-def merge_keyless(rows: DataFrame, table: TableBatch, target: LakeTable, values: Values) -> Callable[[], None]:
+def merge_keyless(rows: DataFrame, table: TableProfile, target: LakeTable, values: Values) -> Callable[[], None]:
     """The MERGE that deletes and inserts whole rows of a table without a key.
 
     Which rows of the target go is read from it before: of the rows equal in every column, the ones with the smallest
@@ -187,7 +187,7 @@ def merge_keyless(rows: DataFrame, table: TableBatch, target: LakeTable, values:
     return work
 
 
-def fold_keys(rows: DataFrame, table: TableBatch) -> tuple[str, Any, Any] | None:
+def fold_keys(rows: DataFrame, table: TableProfile) -> tuple[str, Any, Any] | None:
     """The first key column with the least and the greatest value in a batch, where files can be told apart by it.
 
     None where the type has no literal that file statistics are compared with, or where a row may come under two keys.
@@ -240,4 +240,5 @@ def seen_by(target: LakeTable, frame: DataFrame) -> Iterator[str]:
 
 def _truncated(at: str, position: str) -> str:
     """Spark SQL: was the target's row there before the truncate?"""
-    return f"if({disordered(at, literal(position))}, {Mark.NO_ORDER.sql}, {at} is null or {at} < {literal(position)})"
+    place = literal(position)
+    return f"if({disordered(at, place)}, {StopReason.NO_ORDER.sql}, {at} is null or {at} < {place})"

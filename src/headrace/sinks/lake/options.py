@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from headrace.apply import TableBatch
+from headrace.apply import TableProfile
 from headrace.changes.table import TableId
 from headrace.errors import OptionError
 from headrace.options import Names, Option, bare
@@ -80,7 +80,7 @@ def refuse_contradictions(settings: Mapping[str, Any]) -> None:
         )
 
 
-def written(settings: Mapping[str, Any], table: TableBatch) -> TableBatch:
+def written(settings: Mapping[str, Any], table: TableProfile) -> TableProfile:
     """The table with the columns that are written."""
     only, never = settings[COLUMNS.name], settings[COLUMNS_EXCEPT.name]
     if not only and not never:
@@ -88,7 +88,7 @@ def written(settings: Mapping[str, Any], table: TableBatch) -> TableBatch:
     return table.selecting(lambda name: _among(table.id, name, only) if only else not _among(table.id, name, never))
 
 
-def tracked(settings: Mapping[str, Any], table: TableBatch) -> tuple[str, ...]:
+def tracked(settings: Mapping[str, Any], table: TableProfile) -> tuple[str, ...]:
     """The columns whose changes make a version."""
     only, never = settings[TRACK.name], settings[TRACK_EXCEPT.name]
     names = [column.name for column in table.schema.columns if column.name not in table.schema.key]

@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from headrace import faultpoints
 from headrace.apply import (
-    TableBatch,
+    TableProfile,
     carried,
     change_log,
     history,
     no_order,
     parted,
+    profile,
     sequenced,
-    survey,
     under_new_names,
 )
 from headrace.apply.change_log import ABSENT, BEFORE, EVENT_TIME, OPERATION, rows_left
-from headrace.changes.refusal import Mark
+from headrace.changes.refusal import StopReason
 from headrace.changes.table import TableId, TableSchema
 from headrace.changes.typed import quote
 from headrace.errors import SchemaError, SinkError
@@ -71,7 +71,7 @@ LOG_COLUMNS = (
 class _Work:
     """One table of one batch, looked at and ready to be written."""
 
-    table: TableBatch
+    table: TableProfile
     target: LakeTable
     plan: TargetPlan
 
@@ -122,7 +122,7 @@ class LakeSink(Sink):
         """
         spark = rows.sparkSession
         rows = self.sequenced(rows)
-        tables = [written(self.settings, table) for table in survey(rows, given_steps(self.settings))]
+        tables = [written(self.settings, table) for table in profile(rows, given_steps(self.settings))]
         # Every target is looked at before the first is touched.
         workers = self.settings["max_parallel_tables"] if can_clone(spark) else 1
         targets = [(table, self.target(session_for(spark, table.size), table.id)) for table in tables]
@@ -149,7 +149,7 @@ class LakeSink(Sink):
         """Whether the mirror is there, and how its structure would change."""
         if spark is None:
             return TargetPreview(self.place(schema.id))
-        table = written(self.settings, TableBatch(schema.id, schema, {}, steps=given_steps(self.settings)(schema.id)))
+        table = written(self.settings, TableProfile(schema.id, schema, {}, steps=given_steps(self.settings)(schema.id)))
         work = self._look(table, self.target(session_for(spark, 0), schema.id), batch)
         assert work is not None
         return TargetPreview(work.target.place, work.plan.exists, changes_told(work.plan.evolution))
@@ -172,7 +172,7 @@ class LakeSink(Sink):
         rows = rows.where(f"{lake_history.END} is null") if stored_as == "2" else rows
         return rows.drop(*(column.name for column in self._own_columns(stored_as)))
 
-    def _look(self, table: TableBatch, target: LakeTable, batch: BatchId) -> _Work | None:
+    def _look(self, table: TableProfile, target: LakeTable, batch: BatchId) -> _Work | None:
         stored_as = self.settings["stored_as_scd_type"]
         if table.key_untold:
             with explained(table.id.full_path, target):
@@ -217,7 +217,7 @@ class LakeSink(Sink):
         left_out = plan.evolution.left_out
         return _Work(table.selecting(lambda name: name not in left_out), target, plan)
 
-    def _look_at_names(self, table: TableBatch, target: LakeTable, batch: BatchId) -> _Work | None:
+    def _look_at_names(self, table: TableProfile, target: LakeTable, batch: BatchId) -> _Work | None:
         """What is to be done where statements say new names, and neither a structure nor rows came with them."""
         if self.settings["schema_change_behavior"] not in RENAMING or not target.exists:
             return None
@@ -233,7 +233,9 @@ class LakeSink(Sink):
             )
         return None if plan is None else _Work(table, target, plan)
 
-    def _bring_to_end(self, rows: DataFrame, found: tuple[TableBatch, LakeTable], work: _Work, batch: BatchId) -> None:
+    def _bring_to_end(
+        self, rows: DataFrame, found: tuple[TableProfile, LakeTable], work: _Work, batch: BatchId
+    ) -> None:
         """Bring a table up to the batch; look again where somebody else (who compacts it, say) was faster."""
         for _ in range(_ATTEMPTS - 1):
             try:
@@ -380,15 +382,15 @@ def explained(source: str, target: LakeTable) -> Iterator[None]:
         yield
     except (PySparkException, Py4JError) as failure:
         text = str(failure)
-        if Mark.ROW_MISSING in text:
+        if StopReason.ROW_MISSING in text:
             raise SchemaError(
                 f"An update of table {source} does not carry all columns, "
                 f"and the {target.label} has no row of its key.",
                 remedy="Take a new snapshot of the table, or set the sink's option 'missing_row' to 'insert'.",
             ) from failure
-        if Mark.NO_ORDER in text:
+        if StopReason.NO_ORDER in text:
             raise no_order(source, target.label) from failure
-        if Mark.SEQUENCE_MISSING in text:
+        if StopReason.SEQUENCE_MISSING in text:
             raise SchemaError(
                 f"A change for the {target.label} has no place in the order: its sequence is null.",
                 remedy="Leave such rows out, or order by an expression that is never null.",

@@ -9,13 +9,13 @@ from functools import cached_property
 from typing import Any
 
 from headrace.changes import TableSchema
-from headrace.formats.given_tables import Given
+from headrace.formats.given_tables import TableOptions
 from headrace.formats.qlik.avro_columns import Description
-from headrace.formats.qlik.metadata import Metadata
+from headrace.formats.qlik.metadata import MetadataMessage
 
 
 @dataclass(frozen=True)
-class Reading:
+class DecodeSettings:
     """How messages are read.
 
     Args:
@@ -26,12 +26,12 @@ class Reading:
     """
 
     order: str
-    given: Given
-    metadata: Mapping[str, Metadata] = field(default_factory=dict)
+    given: TableOptions
+    metadata: Mapping[str, MetadataMessage] = field(default_factory=dict)
     lenient: bool = False
 
 
-class Known:
+class ResolvedTable:
     """What data messages that tell the same have in common.
 
     Args:
@@ -40,7 +40,7 @@ class Known:
         reading: how messages are read.
     """
 
-    def __init__(self, told: Sequence[str | None], description: Description | None, reading: Reading) -> None:
+    def __init__(self, told: Sequence[str | None], description: Description | None, reading: DecodeSettings) -> None:
         self._id, self._said, self._named = told[0], told[1:3], told[3]
         self._description, self._reading = description, reading
         self._metadata = None if self._id is None else reading.metadata.get(self._id)

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from change_history import Batch, pos, table
 
-from headrace.apply import survey, under_new_names
+from headrace.apply import profile, under_new_names
 from headrace.apply.column_names import Step
-from headrace.apply.survey import TableBatch
+from headrace.apply.profile import TableProfile
 from headrace.changes import Column, LogicalType, TableId
 from headrace.errors import SchemaError
 
@@ -20,13 +20,13 @@ T = table()
 def test_tables_are_told_apart_and_counted(spark: Any) -> None:
     other = table("other")
     rows = Batch(T, other).add("c", T, 1, {"id": "1", "a": "x", "b": "y"}).add("d", other, 2, None, {"id": "1"})
-    first, second = survey(rows.rows(spark))
+    first, second = profile(rows.rows(spark))
     assert (first.id.name, dict(first.counts)) == ("other", {"d": 1})
     assert (second.id.name, dict(second.counts), second.partial, second.key_changed) == ("t", {"c": 1}, False, False)
 
 
 def test_a_batch_without_data_says_only_the_structure(spark: Any) -> None:
-    (only,) = survey(Batch(T).rows(spark))
+    (only,) = profile(Batch(T).rows(spark))
     assert only.size == 0
     assert only.schema == T
     assert not only.initial
@@ -34,7 +34,7 @@ def test_a_batch_without_data_says_only_the_structure(spark: Any) -> None:
 
 def test_rows_without_any_structure_are_refused(spark: Any) -> None:
     with pytest.raises(SchemaError, match=r"structure of table db\.dbo\.t is not known"):
-        survey(Batch().add("c", T, 1, {"id": "1", "a": "x", "b": "y"}).rows(spark))
+        profile(Batch().add("c", T, 1, {"id": "1", "a": "x", "b": "y"}).rows(spark))
 
 
 GONE_BEFORE = [
@@ -52,7 +52,7 @@ def test_rows_of_a_target_that_were_not_read_again_go(
     key: tuple[str, ...], read_again_from: str | None, truncate_at: str | None, before: str | None
 ) -> None:
     schema = replace(T, key=key)
-    batch = TableBatch(T.id, schema, {}, truncate_at=truncate_at, read_again_from=read_again_from).emptying
+    batch = TableProfile(T.id, schema, {}, truncate_at=truncate_at, read_again_from=read_again_from).emptying
     assert batch.gone_before == before
     # Every position of a read row, and none of a later commit, sorts before it.
     if before == "0007/s":
@@ -62,14 +62,14 @@ def test_rows_of_a_target_that_were_not_read_again_go(
 def test_a_structure_that_only_a_truncate_follows_does_not_take_the_key_away(spark: Any) -> None:
     keyless = replace(T, key=())
     batch = Batch(T).add("c", T, 1, {"id": "1", "a": "x", "b": "y"}).structure(keyless, 2).add("t", keyless, 3)
-    (found,) = survey(batch.rows(spark))
+    (found,) = profile(batch.rows(spark))
     assert (found.schema, found.truncate_at) == (T, pos(3))
 
 
 def test_rows_with_struct_images_are_refused(spark: Any) -> None:
     rows = Batch(T).rows(spark).selectExpr("op", "struct(1 as id) as after")
     with pytest.raises(SchemaError, match="these are structs of one table"):
-        survey(rows)
+        profile(rows)
 
 
 @pytest.mark.parametrize("op", ["c", "t"])
@@ -79,14 +79,14 @@ def test_a_structure_that_the_user_gave_is_that_of_the_rows_that_have_it(spark: 
     batch = Batch().structure(given, "").structure(other, "")
     batch.add(op, T, 1, None if op == "t" else {"id": "1", "a": "x", "b": "y"})
     batch.lines[-1]["schema_id"] = None if op == "t" else given.fingerprint
-    (found,) = survey(batch.rows(spark))
+    (found,) = profile(batch.rows(spark))
     assert (found.id, found.schema) == (T.id, T)
 
 
 def test_rows_of_a_structure_that_is_not_there_are_refused(spark: Any) -> None:
     newer = replace(T, columns=(*T.columns, Column("c", 4, LogicalType("string"))))
     with pytest.raises(SchemaError, match="which no schema row of the batch carries"):
-        survey(Batch(T).add("c", newer, 1, {"id": "1", "a": "x", "b": "y", "c": "z"}).rows(spark))
+        profile(Batch(T).add("c", newer, 1, {"id": "1", "a": "x", "b": "y", "c": "z"}).rows(spark))
 
 
 @pytest.mark.parametrize(
@@ -103,20 +103,20 @@ def test_rows_of_a_structure_that_is_not_there_are_refused(spark: Any) -> None:
 def test_what_care_a_change_needs(
     spark: Any, op: str, after: Any, before: Any, partial: bool, key_changed: bool
 ) -> None:
-    (found,) = survey(Batch(T).add(op, T, 1, after, before).rows(spark))
+    (found,) = profile(Batch(T).add(op, T, 1, after, before).rows(spark))
     assert (found.partial, found.key_changed) == (partial, key_changed)
 
 
 def test_a_row_of_an_older_structure_lacks_the_newer_columns(spark: Any) -> None:
     newer = replace(T, columns=(*T.columns, Column("c", 4, LogicalType("string"))))
     batch = Batch(T).add("c", T, 1, {"id": "1", "a": "x", "b": "y"}).structure(newer, 2)
-    (found,) = survey(batch.rows(spark))
+    (found,) = profile(batch.rows(spark))
     assert found.schema == newer
     assert found.partial
 
 
 def test_the_last_truncate_counts(spark: Any) -> None:
-    (found,) = survey(Batch(T).add("t", T, 3).add("t", T, 7).add("c", T, 5, {"id": "1", "a": "", "b": ""}).rows(spark))
+    (found,) = profile(Batch(T).add("t", T, 3).add("t", T, 7).add("c", T, 5, {"id": "1", "a": "", "b": ""}).rows(spark))
     assert found.truncate_at == pos(7)
 
 
@@ -131,7 +131,7 @@ def test_the_last_truncate_counts(spark: Any) -> None:
     ],
 )
 def test_which_rows_are_of_a_first_snapshot(spark: Any, snapshot: Any, op: str, initial: bool, ended: bool) -> None:
-    (found,) = survey(Batch(T).add(op, T, 1, {"id": "1", "a": "", "b": ""}, snapshot=snapshot).rows(spark))
+    (found,) = profile(Batch(T).add(op, T, 1, {"id": "1", "a": "", "b": ""}, snapshot=snapshot).rows(spark))
     assert (found.initial, found.snapshot_ended) == (initial, ended)
 
 
@@ -141,7 +141,7 @@ def test_which_rows_are_of_a_first_snapshot(spark: Any, snapshot: Any, op: str, 
 )
 def test_a_later_read_is_no_first_one(spark: Any, order: str, initial: bool, read_again_from: str) -> None:
     batch = Batch(T).add("r", T, f"0007/{order}/00000000", {"id": "1", "a": "", "b": ""}, snapshot="last")
-    (found,) = survey(batch.rows(spark))
+    (found,) = profile(batch.rows(spark))
     assert (found.initial, found.read_again_from) == (initial, read_again_from)
 
 
@@ -151,8 +151,8 @@ R = table(id="int32", title="string", b="string")
 
 
 def test_a_statement_alone_is_of_no_account_unless_it_renames(spark: Any) -> None:
-    assert survey(Batch().statement(T, 1, "ALTER TABLE t ADD COLUMN z int").rows(spark)) == []
-    (found,) = survey(Batch().statement(T, 1, RENAME).rows(spark))
+    assert profile(Batch().statement(T, 1, "ALTER TABLE t ADD COLUMN z int").rows(spark)) == []
+    (found,) = profile(Batch().statement(T, 1, RENAME).rows(spark))
     assert (found.schema.columns, found.steps) == ((), (Step("rename", "a", "title"),))
 
 
@@ -173,7 +173,7 @@ def test_a_statement_alone_is_of_no_account_unless_it_renames(spark: Any) -> Non
 def test_rows_from_before_a_rename_are_taken_for_the_columns_new_name(
     spark: Any, batch: Batch, columns: str, renamed: Any
 ) -> None:
-    (found,) = survey(batch.rows(spark))
+    (found,) = profile(batch.rows(spark))
     assert " ".join(column.name for column in found.schema.columns) == columns
     assert found.renamed == renamed
 
@@ -182,7 +182,7 @@ def test_a_statement_from_another_partition_than_the_rows_may_be_later_than_they
     batch = Batch(T).statement(T, 4, RENAME).add("c", T, 5, {"id": "1"})
     for line, partition in zip(batch.lines, (1, 0, 1), strict=True):
         line["message"] = ("topic", partition, 1, None, None, None, None)
-    (found,) = survey(batch.rows(spark))
+    (found,) = profile(batch.rows(spark))
     assert [column.name for column in found.schema.columns] == ["id", "title", "b"]
 
 
@@ -191,7 +191,7 @@ def test_images_and_keys_come_under_the_new_names(spark: Any) -> None:
     text = "ALTER TABLE t CHANGE id nr int, CHANGE a title text"
     batch = Batch(T).add("u", T, 5, {"id": "1", "a": "x"}, {"id": "1", "a": "w"}).statement(T, 6, text)
     rows = batch.structure(new, 7).add("d", new, 8, None, {"nr": "2"}).rows(spark)
-    (found,) = survey(rows)
+    (found,) = profile(rows)
     got = under_new_names(rows, found).where("op <> 'schema'").orderBy("position").select("key", "before", "after")
     assert [tuple(row) for row in got.collect()] == [
         ({"nr": "1"}, {"nr": "1", "title": "w"}, {"nr": "1", "title": "x"}),

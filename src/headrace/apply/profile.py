@@ -43,7 +43,7 @@ _AFTER_READ = chr(ord(SNAPSHOT_ORDER) + 1)
 
 
 @dataclass(frozen=True)
-class TableBatch:
+class TableProfile:
     """What one batch holds of one table; all that a sink needs to know before it folds and writes.
 
     Args:
@@ -87,7 +87,7 @@ class TableBatch:
     renamed: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     @property
-    def emptying(self) -> TableBatch:
+    def emptying(self) -> TableProfile:
         """The same batch for a target that may have rows from before its snapshot: what was not read again is gone.
 
         A read stamps all rows with one commit, so it is a truncate at the beginning of that commit.
@@ -107,7 +107,7 @@ class TableBatch:
             return self.truncate_at
         return f"{self.truncate_at}{_AFTER_READ}"
 
-    def selecting(self, wanted: Callable[[str], bool]) -> TableBatch:
+    def selecting(self, wanted: Callable[[str], bool]) -> TableProfile:
         """The same batch of which only some columns are written; those of the key always are."""
         columns = tuple(c for c in self.schema.columns if c.name in self.schema.key or wanted(c.name))
         if columns == self.schema.columns:
@@ -120,7 +120,7 @@ class TableBatch:
         """Whether the table may have a key that the structure lacks: truncates came alone, whose messages tell none."""
         return not self.schema.key and bool(self.schema.columns) and set(self.counts) == {_TRUNCATE}
 
-    def keyed_by(self, key: tuple[str, ...]) -> TableBatch:
+    def keyed_by(self, key: tuple[str, ...]) -> TableProfile:
         """The same batch of a table whose key is known from elsewhere, where the structure has its columns."""
         if not {*key} <= {column.name for column in self.schema.columns}:
             return self
@@ -161,7 +161,7 @@ class TableBatch:
         return f"case schema_id {cases} else {newest} end"
 
 
-def survey(rows: DataFrame, known: Callable[[TableId], tuple[Step, ...]] = lambda _: ()) -> list[TableBatch]:
+def profile(rows: DataFrame, known: Callable[[TableId], tuple[Step, ...]] = lambda _: ()) -> list[TableProfile]:
     """Say what a batch of change rows holds, table by table, ordered by table.
 
     Runs one Spark job in the driver's session over `rows` (persist them if they are dear to compute) and collects a
@@ -218,7 +218,7 @@ def survey(rows: DataFrame, known: Callable[[TableId], tuple[Step, ...]] = lambd
     ]
 
 
-def under_new_names(rows: DataFrame, table: TableBatch) -> DataFrame:
+def under_new_names(rows: DataFrame, table: TableProfile) -> DataFrame:
     """The rows with the images and keys of one table under the column names of its newest structure. Lazy and pure."""
     if not table.renamed:
         return rows
@@ -238,7 +238,7 @@ def under_new_names(rows: DataFrame, table: TableBatch) -> DataFrame:
 
 
 @dataclass(frozen=True)
-class _Told:
+class _TableStatements:
     """The statements that a batch has of one table.
 
     Args:
@@ -264,14 +264,14 @@ class _Told:
         )
 
 
-_NOTHING = _Told()
+_NOTHING = _TableStatements()
 
 
-def _statements(rows: DataFrame, tables: Iterable[TableId]) -> dict[TableId, _Told]:
+def _statements(rows: DataFrame, tables: Iterable[TableId]) -> dict[TableId, _TableStatements]:
     """What the statements of these tables do to names. Runs one more small Spark job where there are any."""
     from pyspark.sql import functions as sf
 
-    wanted = " or ".join(TableBatch(id, TableSchema(id, ()), {}).same for id in tables)
+    wanted = " or ".join(TableProfile(id, TableSchema(id, ()), {}).same for id in tables)
     if not wanted:
         return {}
     lines = (
@@ -293,7 +293,7 @@ def _statements(rows: DataFrame, tables: Iterable[TableId]) -> dict[TableId, _To
     for line in lines:
         told.setdefault(TableId(line["database"], line["schema"], line["name"]), []).append(line)
     return {
-        id: _Told(
+        id: _TableStatements(
             tuple(
                 sorted(
                     (line["origin"], one["position"] or "", steps_of(one["text"], one["connector"]))
@@ -307,7 +307,7 @@ def _statements(rows: DataFrame, tables: Iterable[TableId]) -> dict[TableId, _To
     }
 
 
-def _is_only_told(lines: Iterable[Any], told: _Told, given: Mapping[str, str]) -> bool:
+def _is_only_told(lines: Iterable[Any], told: _TableStatements, given: Mapping[str, str]) -> bool:
     """Whether a table is only spoken of: there is no row and no structure, and no name is another."""
     return not any(step.kind == "rename" for step in told.all) and not any(
         line["structure"] or line["schema_id"] in given or any(line[f"n_{op}"] for op in DATA_OPERATIONS)
@@ -341,8 +341,8 @@ def _aggregates(counts: str) -> list[Any]:
 
 
 def _table_batch(
-    id: TableId, lines: Iterable[Any], given: Mapping[str, str], told: _Told, known: tuple[Step, ...]
-) -> TableBatch:
+    id: TableId, lines: Iterable[Any], given: Mapping[str, str], told: _TableStatements, known: tuple[Step, ...]
+) -> TableProfile:
     lines, steps = list(lines), known + told.all
     # Structures told at one position are ordered by the rows that follow them.
     structures = [
@@ -358,7 +358,7 @@ def _table_batch(
         found = [key for key, text in given.items() if _means(TableSchema.from_text(text).id, id)]
         structures = [("", "", key, {**lines[0].asDict(), "schema_id": key}) for key in found]
     if not structures and not counts:
-        return TableBatch(id, TableSchema(id, ()), {}, steps=told.all)
+        return TableProfile(id, TableSchema(id, ()), {}, steps=told.all)
     if not structures:
         raise SchemaError(
             f"The structure of table {id} is not known: the batch has rows of it but no schema row.",
@@ -413,7 +413,7 @@ def _table_batch(
     if truncate_at is not None and len(sequences) > 1 and not truncate_at.startswith(GIVEN):
         # Whether a row came before the table was emptied, or after.
         raise no_order(str(id))
-    return TableBatch(
+    return TableProfile(
         id=id,
         schema=schema,
         columns=columns,

@@ -10,12 +10,12 @@ import numpy as np
 
 from headrace.changes import TableId, TableSchema
 from headrace.formats.dts.types import column_of, expected_form
-from headrace.formats.given_tables import Given
+from headrace.formats.given_tables import TableOptions
 from headrace.wire.spans import Array
 
 
 @dataclass(frozen=True)
-class Told:
+class TableDescriptor:
     """The parts of a record by which its table is known.
 
     Args:
@@ -51,10 +51,10 @@ class Table:
         return cls(parts[0] or None, (parts[1] or None) if len(parts) > 2 else None, name)
 
 
-class Known:
+class ResolvedTable:
     """What all records that tell the same have in common."""
 
-    def __init__(self, told: Told, given: Given) -> None:
+    def __init__(self, told: TableDescriptor, given: TableOptions) -> None:
         self.told = told
         self._given = given
         self._schemas: dict[str, TableSchema | None] = {}

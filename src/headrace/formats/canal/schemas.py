@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 
 from headrace.changes import Column, TableId, TableSchema
 from headrace.formats.canal.types import MysqlType, structure_columns
-from headrace.formats.canal.values import Spelling
+from headrace.formats.canal.values import CanalSpelling
 
 
 @dataclass(frozen=True)
-class Reading:
+class DecodeSettings:
     """How messages are read.
 
     Args:
@@ -33,7 +33,7 @@ class Reading:
 
 
 @dataclass(frozen=True)
-class Told:
+class TableDescriptor:
     """The parts of a message by which its table is known, as JSON texts; None where it has none."""
 
     mysql_types: str | None
@@ -44,7 +44,7 @@ class Told:
 
 
 @dataclass(frozen=True)
-class Known:
+class ResolvedTable:
     """What all messages that tell the same have in common.
 
     Args:
@@ -57,10 +57,10 @@ class Known:
     schema: TableSchema | None
     announced: TableSchema | None
     key_names: tuple[str, ...]
-    spellings: dict[str, Spelling]
+    spellings: dict[str, CanalSpelling]
 
 
-def known_of(told: Told, reading: Reading) -> Known:
+def resolve_table(told: TableDescriptor, reading: DecodeSettings) -> ResolvedTable:
     """Read what a message tells of its table. A text that is no structure is not refused: types are only a help."""
     named = [name for name in _array(told.key_names) if name is not None]
     key_names = tuple(dict.fromkeys(named or reading.keys))
@@ -76,8 +76,8 @@ def known_of(told: Told, reading: Reading) -> Known:
     if reading.typed is not None:
         columns = _with_labels(columns, told)
         key_names = reading.typed.key or key_names
-    spellings = {c.name: Spelling.of(c, base64=reading.base64, zone=reading.zone) for c in columns}
-    return Known(
+    spellings = {c.name: CanalSpelling.of(c, base64=reading.base64, zone=reading.zone) for c in columns}
+    return ResolvedTable(
         announced or given,
         announced,
         key_names,
@@ -85,7 +85,7 @@ def known_of(told: Told, reading: Reading) -> Known:
     )
 
 
-def _given(told: Told, reading: Reading) -> TableSchema | None:
+def _given(told: TableDescriptor, reading: DecodeSettings) -> TableSchema | None:
     if reading.typed is not None:
         return reading.typed
     for schema in reading.given or ():
@@ -94,14 +94,14 @@ def _given(told: Told, reading: Reading) -> TableSchema | None:
     return None
 
 
-def _columns(told: Told, reading: Reading, named: Sequence[str]) -> tuple[Column, ...]:
+def _columns(told: TableDescriptor, reading: DecodeSettings, named: Sequence[str]) -> tuple[Column, ...]:
     types = {name: kind if isinstance(kind, str) else None for name, kind in _object(told.mysql_types).items()}
     # The numbers change with the values, so they only stand in for the types.
     numbers = _object(told.sql_types) if told.mysql_types is None else {}
     return structure_columns(types, numbers, frozenset(named or reading.keys), zoned=reading.zone is not None)
 
 
-def _with_labels(columns: tuple[Column, ...], told: Told) -> tuple[Column, ...]:
+def _with_labels(columns: tuple[Column, ...], told: TableDescriptor) -> tuple[Column, ...]:
     """Columns whose given type says no labels, with those that the message says."""
     if told.mysql_types is None or all(column.native_type for column in columns):
         return columns

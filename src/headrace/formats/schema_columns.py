@@ -17,7 +17,7 @@ ABSENT = -2
 """In place of a value's number, where a row does not carry the column."""
 
 
-class Laid(NamedTuple):
+class ColumnPlaces(NamedTuple):
     """The columns of some rows, in the order of their structures.
 
     Args:
@@ -31,7 +31,7 @@ class Laid(NamedTuple):
     column: Array
 
 
-class StructureColumns:
+class SchemaColumns:
     """The columns of structures: those of structure `s` from `first[s]` on, `count[s]` of them."""
 
     def __init__(self, schemas: Sequence[TableSchema]) -> None:
@@ -50,12 +50,12 @@ class StructureColumns:
         """Whether a test holds for each column."""
         return np.array([test(column) for column in self.all], bool)
 
-    def laid(self, structure: Array) -> Laid:
+    def laid(self, structure: Array) -> ColumnPlaces:
         """The columns of rows that follow these structures."""
         counts = self.count[structure]
         offsets = offsets_of(counts)
         row = np.repeat(np.arange(structure.size), counts)
-        return Laid(offsets, row, np.arange(offsets[-1]) - offsets[row] + self.first[structure][row])
+        return ColumnPlaces(offsets, row, np.arange(offsets[-1]) - offsets[row] + self.first[structure][row])
 
     def places(self, words: Sequence[str]) -> Array:
         """The place of each of these names in each structure; -1 where it has no such column."""
@@ -74,7 +74,7 @@ class StructureColumns:
             image: of all rows.
             rows: which of them.
             structure: the number of each one's structure.
-            offsets: where the columns of each begin (`Laid.offsets`).
+            offsets: where the columns of each begin (`ColumnPlaces.offsets`).
         """
         entries = image.entries
         names = image.names.dictionary_encode()

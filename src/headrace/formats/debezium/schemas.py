@@ -18,7 +18,7 @@ from headrace.formats.debezium.options import field_rules, value_modes
 from headrace.formats.debezium.shapes import SHAPES
 from headrace.formats.debezium.topics import topics
 from headrace.formats.debezium.types import FieldText, field_text, table_of
-from headrace.formats.debezium.values import INSTANT, Spelling
+from headrace.formats.debezium.values import INSTANT, FieldSpelling
 from headrace.options import Options
 
 Field = Mapping[str, Any]
@@ -63,7 +63,7 @@ class GivenTables:
 
 
 @dataclass(frozen=True)
-class Reading:
+class DecodeSettings:
     """How messages are read.
 
     Args:
@@ -92,7 +92,7 @@ class Reading:
 
 
 @dataclass(frozen=True)
-class Told:
+class TableDescriptor:
     """The parts of a message by which its table is known; None where it has none."""
 
     value: str | None
@@ -109,11 +109,11 @@ class Fields:
 
     names: tuple[str, ...]
     columns: tuple[str, ...]
-    spellings: tuple[Spelling | None, ...]
+    spellings: tuple[FieldSpelling | None, ...]
 
 
 @dataclass(frozen=True)
-class Known:
+class ResolvedTable:
     """What all messages that tell the same have in common.
 
     Args:
@@ -129,21 +129,21 @@ class Known:
     problem: str | None = None
 
 
-UNKNOWN = Known()
+UNKNOWN = ResolvedTable()
 NO_SCHEMA = "The value carries no schema and none was given for its topic."
 BAD_SCHEMA = "The schema of the value can't be read."
 BAD_KEY_SCHEMA = "The schema of the key can't be read."
 
 
-def known_of(told: Told, reading: Reading) -> Known:
+def resolve_table(told: TableDescriptor, reading: DecodeSettings) -> ResolvedTable:
     """Read what a message tells of its table. A text that is no schema is a problem of its rows."""
     try:
         return _known(told, reading)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        return Known(problem=BAD_SCHEMA if told.value is not None else BAD_KEY_SCHEMA)
+        return ResolvedTable(problem=BAD_SCHEMA if told.value is not None else BAD_KEY_SCHEMA)
 
 
-def _known(told: Told, reading: Reading) -> Known:
+def _known(told: TableDescriptor, reading: DecodeSettings) -> ResolvedTable:
     key_fields = [f for f in _fields(_connect(told.key)) if f.get("field") != reading.table_field]
     envelope = _connect(told.value)
     row = None if envelope is None else _row_fields(envelope, reading.unwrapped)
@@ -157,11 +157,11 @@ def _known(told: Told, reading: Reading) -> Known:
     key = _as_told(key_fields, reading.binary) if told.key is not None else None
     if row is None:
         problem = BAD_SCHEMA if envelope is not None else None
-        return Known(None, None, key, NO_SCHEMA if reading.tables is not None else problem)
+        return ResolvedTable(None, None, key, NO_SCHEMA if reading.tables is not None else problem)
     if not id.name:
         id = _id_of_name(str((envelope or {}).get("name") or ""), told.topic or "")
     names = tuple(key.names) if key is not None else ()
-    return Known(table_of(id, row, names or reading.keys), _as_told(row, reading.binary), key)
+    return ResolvedTable(table_of(id, row, names or reading.keys), _as_told(row, reading.binary), key)
 
 
 def _as_told(fields: Sequence[Field], binary: str) -> Fields:
@@ -169,7 +169,9 @@ def _as_told(fields: Sequence[Field], binary: str) -> Fields:
     return Fields(names, names, tuple(field_text(f, None, binary).spelling for f in fields))
 
 
-def _of_given(given: GivenTable, row: Sequence[Field] | None, key: Sequence[Field], reading: Reading) -> Known:
+def _of_given(
+    given: GivenTable, row: Sequence[Field] | None, key: Sequence[Field], reading: DecodeSettings
+) -> ResolvedTable:
     """A given structure; how values stand on the wire is what the message's own schema says, where it has one."""
     columns = {f["field"]: c for f, c in zip(given.row, given.schema.columns, strict=True)}
 
@@ -184,14 +186,14 @@ def _of_given(given: GivenTable, row: Sequence[Field] | None, key: Sequence[Fiel
         return Fields(names, tuple(columns[n].name if n in columns else n for n in names), tuple(spellings))
 
     # Without a key of its own, a key's fields may be any of the row's.
-    return Known(given.schema, read(row or given.row), read(key or (given.key or given.row)))
+    return ResolvedTable(given.schema, read(row or given.row), read(key or (given.key or given.row)))
 
 
-def _counted(text: FieldText, times: str) -> Spelling | None:
+def _counted(text: FieldText, times: str) -> FieldSpelling | None:
     """How an instant is written where its text may be a count."""
     if text.spelling is not None or times == "isostring":
         return text.spelling
-    return Spelling(INSTANT, _COUNTED.get(times, 6))
+    return FieldSpelling(INSTANT, _COUNTED.get(times, 6))
 
 
 def _row_fields(envelope: Field, unwrapped: str | None) -> list[Field] | None:
