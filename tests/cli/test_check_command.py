@@ -17,10 +17,10 @@ from typer.testing import CliRunner
 
 from headrace.cli.app import app
 from headrace.errors import CaptureError, ConnectError
+from headrace.permissions import MissingPermission, Permissions
 from headrace.pipeline import load_pipeline
 from headrace.sinks.files import FilesSink
 from headrace.sinks.lake.delta.sink import DeltaSink
-from headrace.sinks.permissions import Lack, Rights
 from headrace.sources.change_tables import lsn
 
 
@@ -79,7 +79,7 @@ def test_all_four_levels_of_a_pipeline_that_can_run(shop: Checked) -> None:
         "ok    connect    source: Database 'shop' takes the login.",
         "ok    connect    sink 1 (files): Can be used.",
         "ok    connect    sink 2 (delta): Can be used.",
-        "ok    privileges source: The login has every right in database 'shop'.",
+        "ok    privileges source: The login has every permission in database 'shop'.",
         f"ok    privileges sink 1 (files): The folder {shop.folder}/messages can be written.",
         f"ok    privileges sink 2 (delta): The folder {shop.folder}/lake can be written.",
         "ok    plan       source: 1 table, 1 with a snapshot, about 5 rows.",
@@ -170,30 +170,32 @@ def test_a_checkpoint_whose_last_run_wrote_something_else_is_told(shop: Checked)
     assert shop.ask("check")[0] == 0
 
 
-def test_a_right_that_is_missing_comes_with_its_grant(shop: Checked) -> None:
+def test_a_permission_that_is_missing_comes_with_its_grant(shop: Checked) -> None:
     shop.database.execute("DENY SELECT ON dbo.t TO cdc")
     code, text = shop.ask("check")
     assert code == 2
     assert (
-        "wrong privileges source: The login lacks the right SELECT on dbo.t (its snapshot and its structure). "
+        "wrong privileges source: The login lacks the permission SELECT on dbo.t (its snapshot and its schema). "
         "Run: GRANT SELECT ON OBJECT::[dbo].[t] TO [cdc]." in text
     )
     shop.database.execute("GRANT SELECT ON OBJECT::[dbo].[t] TO [cdc]")
     assert shop.ask("check")[0] == 0
 
 
-def test_the_rights_at_the_sinks_are_asked_for_what_would_be_written_there(
+def test_the_permissions_at_the_sinks_are_checked_for_what_would_be_written_there(
     shop: Checked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[Any] = []
 
-    def rights(sink: Any, tables: Any, topics: Any) -> Rights:
+    def permissions(sink: Any, tables: Any, topics: Any) -> Permissions:
         asked.append((sink.name, [table.path for table in tables], topics))
-        note = Lack("The login does not own crm.t.", "Run: ALTER TABLE crm.t.", required=False)
-        return Rights("Fine.", (note, *([Lack("The login lacks X.", "Run: GRANT X.")] if topics else [])))
+        note = MissingPermission("The login does not own crm.t.", "Run: ALTER TABLE crm.t.", required=False)
+        return Permissions(
+            "Fine.", (note, *([MissingPermission("The login lacks X.", "Run: GRANT X.")] if topics else []))
+        )
 
-    monkeypatch.setattr(FilesSink, "rights", rights)
-    monkeypatch.setattr(DeltaSink, "rights", rights)
+    monkeypatch.setattr(FilesSink, "permissions", permissions)
+    monkeypatch.setattr(DeltaSink, "permissions", permissions)
     sinks = [
         {"type": "files", "path": "messages", "routes": [{"tables": "dbo.*", "to": "crm.{table}"}]},
         {"type": "delta", "path": "lake", "routes": [{"tables": "optional:dbo.u"}], "unrouted_tables": "leave_out"},
@@ -206,12 +208,13 @@ def test_the_rights_at_the_sinks_are_asked_for_what_would_be_written_there(
     assert text.endswith("One thing is wrong at level privileges. Later levels were not looked at.\n")
 
 
-def test_a_right_that_only_hides_something_is_a_note(shop: Checked) -> None:
+def test_a_permission_that_only_hides_something_is_a_note(shop: Checked) -> None:
     shop.database.execute("DENY SELECT ON sys.dm_server_services TO cdc")
     code, text = shop.ask("check", "--level", "privileges")
     assert code == 0
     assert (
-        "note  privileges source: The login lacks the right VIEW SERVER STATE (whether SQL Server Agent runs)." in text
+        "note  privileges source: The login lacks the permission VIEW SERVER STATE (whether SQL Server Agent runs)."
+        in text
     )
     assert "GRANT VIEW SERVER STATE TO [cdc]." in text
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
@@ -26,6 +26,7 @@ from headrace.changes import TableId, TableSchema
 from headrace.errors import ConnectError, HeadraceError
 from headrace.observe.checkpoint import committed_batch, local_path, open_folder
 from headrace.observe.kept_offsets import kept_topic_ids
+from headrace.permissions import MissingPermission
 from headrace.pipeline.checkpoint import check_sound, holder, known_offsets
 from headrace.pipeline.kafka_source import KafkaTopics, trimmed
 from headrace.pipeline.last_run import LAST_RUN, differences
@@ -237,45 +238,47 @@ def _sinks(model: Model) -> list[tuple[str, Sink]]:
 def _privileges(model: Model) -> Iterator[Finding]:
     level = Level.PRIVILEGES
     if isinstance(model.source, KafkaTopics):
-        yield Finding(level, Verdict.NOTE, "source", "What the login may do in Kafka is not asked.")
+        yield Finding(level, Verdict.NOTE, "source", "What the login may do in Kafka is not checked.")
     else:
         for name, source in Databases(model.source).sources.items():
             try:
-                missing = source.missing_rights()
+                missing = source.missing_permissions()
             except Exception as error:
                 yield _failed(level, "source", error)
                 continue
             if missing is None:
-                yield Finding(level, Verdict.NOTE, "source", f"Source '{source.name}' can't say what its login may do.")
-            elif not missing:
-                yield Finding(level, Verdict.OK, "source", f"The login has every right in database '{name}'.")
-            for right in missing or ():
-                verdict = Verdict.WRONG if right.required else Verdict.NOTE
                 yield Finding(
-                    level, verdict, "source", f"The login lacks {right.right} ({right.purpose}).", right.grant
+                    level, Verdict.NOTE, "source", f"Source '{source.name}' can't tell what its login may do."
                 )
+            elif not missing:
+                yield Finding(level, Verdict.OK, "source", f"The login has every permission in database '{name}'.")
+            yield from _missing("source", missing or ())
     captured = _captured(model)
     for target in model.targets:
         tables, topics = _written(model, target, captured)
-        yield from _sink_rights(target.label, target.sink, tables, topics)
+        yield from _sink_permissions(target.label, target.sink, tables, topics)
     if model.dead_letters is not None:
-        yield from _sink_rights(f"dead_letter ({model.dead_letters.type})", model.dead_letters.sink, [], [])
+        yield from _sink_permissions(f"dead_letter ({model.dead_letters.type})", model.dead_letters.sink, [], [])
 
 
-def _sink_rights(label: str, sink: Sink, tables: Sequence[TableId], topics: Sequence[str]) -> Iterator[Finding]:
+def _sink_permissions(label: str, sink: Sink, tables: Sequence[TableId], topics: Sequence[str]) -> Iterator[Finding]:
     level = Level.PRIVILEGES
     try:
-        rights = sink.rights(tables, topics)
+        permissions = sink.permissions(tables, topics)
     except Exception as error:
         yield _failed(level, label, error)
         return
-    if rights is None:
+    if permissions is None:
         return
-    if not rights.known or not rights.lacks:
-        yield Finding(level, Verdict.OK if rights.known else Verdict.NOTE, label, rights.said)
-    for lack in rights.lacks:
-        verdict = Verdict.WRONG if lack.required else Verdict.NOTE
-        yield Finding(level, verdict, label, lack.sentence, lack.remedy)
+    if not permissions.known or not permissions.missing:
+        yield Finding(level, Verdict.OK if permissions.known else Verdict.NOTE, label, permissions.summary)
+    yield from _missing(label, permissions.missing)
+
+
+def _missing(label: str, missing: Iterable[MissingPermission]) -> Iterator[Finding]:
+    for permission in missing:
+        verdict = Verdict.WRONG if permission.required else Verdict.NOTE
+        yield Finding(Level.PRIVILEGES, verdict, label, permission.sentence, permission.remedy)
 
 
 def _captured(model: Model) -> list[TableSchema]:

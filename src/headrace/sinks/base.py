@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from headrace.changes.table import TableId, TableSchema
 from headrace.errors import SinkError
 from headrace.options import Option, Options
-from headrace.sinks.permissions import Rights
+from headrace.permissions import Permissions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -162,7 +162,7 @@ class Sink(ABC):
         self.check()
         return "Can be used."
 
-    def rights(self, tables: Sequence[TableId], topics: Sequence[str]) -> Rights | None:
+    def permissions(self, tables: Sequence[TableId], topics: Sequence[str]) -> Permissions | None:
         """Whether the login may do what the pipeline would do; null for a sink that has nobody to ask.
 
         Runs in a process without Spark, after `reach`; leaves nothing behind.
@@ -175,7 +175,7 @@ class Sink(ABC):
         Raises:
             HeadraceError: the target can't be asked.
         """
-        return Rights("What its login may do is not asked; the first write shows it.", known=False)
+        return Permissions("What its login may do is not checked; the first write shows it.", known=False)
 
     def preview(self, schema: TableSchema, batch: BatchId, spark: SparkSession | None) -> TargetPreview | None:
         """What would be done to the target of a table; null for a sink that has no target per table.

@@ -10,9 +10,9 @@ from headrace.changes.table import TableId
 from headrace.changes.texts import base64_text
 from headrace.errors import SinkError
 from headrace.options import Option
+from headrace.permissions import Permissions
 from headrace.sinks.base import BatchId, Mark, Sink
-from headrace.sinks.folder import Folder, absolute, folder_identity, refuse_read_only, rights_in
-from headrace.sinks.permissions import Rights
+from headrace.sinks.folder import Folder, absolute, folder_identity, folder_permissions, refuse_read_only
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -51,9 +51,9 @@ class FilesSink(Sink):
         """
         refuse_read_only(self.settings["path"])
 
-    def rights(self, tables: Sequence[TableId], topics: Sequence[str]) -> Rights:
+    def permissions(self, tables: Sequence[TableId], topics: Sequence[str]) -> Permissions:
         """Whether the folder takes a file; one is made and deleted again."""
-        return rights_in(self.settings["path"])
+        return folder_permissions(self.settings["path"])
 
     def places(self, table: TableId | None = None, topic: str | None = None) -> frozenset[str]:
         """The folder."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import SinkError
-from headrace.sinks.permissions import Lack, Rights
+from headrace.permissions import MissingPermission, Permissions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,26 +48,26 @@ def refuse_read_only(path: str) -> None:
         )
 
 
-def rights_in(path: str) -> Rights:
+def folder_permissions(path: str) -> Permissions:
     """Whether a folder, or the nearest one above it that exists, takes a file: one is made there and deleted again.
 
     A folder that only Spark reaches is not asked. Runs anywhere; nothing stays behind.
     """
     place = _nearest(path)
     if place is None:
-        return Rights(f"{path} is elsewhere and was not looked at; the first write shows it.", known=False)
+        return Permissions(f"{path} is elsewhere and was not looked at; the first write shows it.", known=False)
     try:
         # Where the system can, it never has a name; else one that readers of a lakehouse pass over.
         with tempfile.TemporaryFile(dir=place, prefix="_headrace_probe_") as probe:
             probe.write(b"headrace check")
             probe.flush()
     except OSError as failure:
-        lack = Lack(
+        missing = MissingPermission(
             f"The folder {path} can't be written: {place} takes no file ({failure.strerror}).",
-            "Give this user the right to write there, make room, or choose another folder.",
+            "Allow this user to write there, make room, or choose another folder.",
         )
-        return Rights("", (lack,))
-    return Rights(f"The folder {path} can be written.")
+        return Permissions("", (missing,))
+    return Permissions(f"The folder {path} can be written.")
 
 
 def _nearest(path: str) -> Path | None:

@@ -37,7 +37,7 @@ class MemorySink(Sink):
     def check(self) -> None:
         """Memory is always there."""
 
-    def rights(self, tables: Sequence[TableId], topics: Sequence[str]) -> None:
+    def permissions(self, tables: Sequence[TableId], topics: Sequence[str]) -> None:
         """There is nobody to ask."""
 
     def places(self, table: TableId | None = None, topic: str | None = None) -> frozenset[str]:

@@ -18,9 +18,9 @@ import pyarrow as pa
 from headrace.changes import TableSchema
 from headrace.errors import OptionError
 from headrace.options import Option, Options
+from headrace.permissions import MissingPermission
 from headrace.sources.health import Health
 from headrace.sources.offset import Offset
-from headrace.sources.permissions import MissingRight
 from headrace.sources.signals import Signal
 from headrace.sources.tables.unlogged import Unlogged
 from headrace.sources.tables.unmatched import Unmatched
@@ -121,8 +121,8 @@ class Source(ABC):
         """
         self.head()
 
-    def missing_rights(self) -> Sequence[MissingRight] | None:
-        """What the login may not do that this source needs or would use; null for a source that can't say.
+    def missing_permissions(self) -> Sequence[MissingPermission] | None:
+        """What the login may not do that this source needs or would use; null for a source that can't tell.
 
         Asked by `headrace check`: it only reads, and little. Runs in the driver.
 

@@ -44,7 +44,7 @@ class Health:
         uncaptured: tables that were captured, that the options still mean, and that are not captured now.
         log_used_bytes: how much of the source's own log is in use; asked only while capture is not well, because what
             is not captured stays there.
-        not_seen: what could not be asked, with the right that it needs.
+        not_seen: what could not be asked, with the permission that it needs.
     """
 
     state: CaptureState = CaptureState.UNKNOWN

@@ -315,7 +315,7 @@ def test_the_control_schema_is_an_option_and_its_absence_is_said(database):
     run = database.run(capture_schema="OTHER")
     health = run.source.health(run.offset)
     said = "Database 'shop' has no control tables of SQL Replication in 'OTHER'."
-    for ask in (run.all, run.source.tables, run.source.head, run.source.missing_rights):
+    for ask in (run.all, run.source.tables, run.source.head, run.source.missing_permissions):
         with pytest.raises(CaptureError) as caught:
             ask()
         assert (caught.value.message, caught.value.remedy) == (said, health.remedy)
@@ -399,7 +399,7 @@ def test_platforms_have_the_names_that_debezium_gives_them_too(database, given, 
 
 
 @pytest.mark.parametrize(
-    ("wanted", "right", "grant", "required"),
+    ("wanted", "permission", "grant", "required"),
     [
         ("IBMSNAP_CAPPARMS", "SELECT on ASNCDC.IBMSNAP_CAPPARMS", '"ASNCDC"."IBMSNAP_CAPPARMS"', False),
         ("IBMSNAP_UOW", "SELECT on ASNCDC.IBMSNAP_UOW", '"ASNCDC"."IBMSNAP_UOW"', True),
@@ -407,10 +407,10 @@ def test_platforms_have_the_names_that_debezium_gives_them_too(database, given, 
         ("CDC_SHOP_T", "SELECT on the change table of", '"ASNCDC"."CDC_SHOP_T"', True),
     ],
 )
-def test_a_right_that_is_missing_comes_with_its_grant(database, monkeypatch, wanted, right, grant, required):
+def test_a_permission_that_is_missing_comes_with_its_grant(database, monkeypatch, wanted, permission, grant, required):
     database.create("t", "id int not null primary key", [(1,)])
     source = database.run(user="cdc").source
-    assert source.missing_rights() == []
+    assert source.missing_permissions() == []
     rows = Db2Connection.rows
 
     def refused(connection, sql, parameters=()):
@@ -419,9 +419,9 @@ def test_a_right_that_is_missing_comes_with_its_grant(database, monkeypatch, wan
         return rows(connection, sql, parameters)
 
     monkeypatch.setattr(Db2Connection, "rows", refused)
-    (found,) = source.missing_rights()
-    assert (right in found.right, found.required) == (True, required)
-    assert found.grant == f'Run: GRANT SELECT ON TABLE {grant} TO USER "cdc".'
+    (found,) = source.missing_permissions()
+    assert (permission in found.sentence, found.required) == (True, required)
+    assert found.remedy == f'Run: GRANT SELECT ON TABLE {grant} TO USER "cdc".'
 
 
 def test_a_preview_begins_as_the_next_batch_does(database):

@@ -1,4 +1,4 @@
-"""What is told of a database before a run: rights that are missing, what a run would begin with."""
+"""What is reported about a database before a run: missing permissions, what a run would begin with."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from headrace.sources.oracle.connection import Connection, OracleError
 
 
 @pytest.mark.parametrize(
-    ("wanted", "right", "grant"),
+    ("wanted", "permission", "grant"),
     [
         ("V$THREAD", "SELECT on V_$THREAD", "Run as SYS: GRANT SELECT ON V_$THREAD TO C##MINER;"),
         (
@@ -19,15 +19,15 @@ from headrace.sources.oracle.connection import Connection, OracleError
         ),
         (
             '"SHOP"."CUSTOMERS"',
-            "SELECT and FLASHBACK on SHOP.CUSTOMERS",
+            "SELECT, FLASHBACK on SHOP.CUSTOMERS",
             'Run: GRANT SELECT, FLASHBACK ON "SHOP"."CUSTOMERS" TO C##MINER;',
         ),
     ],
 )
-def test_a_right_that_is_missing_comes_with_its_grant(database, monkeypatch, wanted, right, grant):
+def test_a_permission_that_is_missing_comes_with_its_grant(database, monkeypatch, wanted, permission, grant):
     source = Run(database).source
     source.connect()
-    assert source.missing_rights() == []
+    assert source.missing_permissions() == []
     rows = Connection.rows
 
     def refused(connection, sql, **parameters):
@@ -38,8 +38,8 @@ def test_a_right_that_is_missing_comes_with_its_grant(database, monkeypatch, wan
         return rows(connection, sql, **parameters)
 
     monkeypatch.setattr(Connection, "rows", refused)
-    (found,) = source.missing_rights()
-    assert (right in found.right, found.grant, found.required) == (True, grant, True)
+    (found,) = source.missing_permissions()
+    assert (permission in found.sentence, found.remedy, found.required) == (True, grant, True)
 
 
 def test_a_preview_mines_nothing_and_shows_new_tables(database, session, mined):

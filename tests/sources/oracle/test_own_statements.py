@@ -78,9 +78,9 @@ def test_undo_that_is_gone_is_said_as_for_the_table_itself(run, database, sessio
         reader.until_level()
 
 
-def test_the_right_that_it_needs_is_asked_for_before_a_run(run, monkeypatch):
+def test_the_permission_that_it_needs_is_checked_before_a_run(run, monkeypatch):
     source = run(WHERE).source
-    assert source.missing_rights() == []
+    assert source.missing_permissions() == []
     ran = Connection.run
 
     def refused(connection, sql, **parameters):
@@ -91,8 +91,8 @@ def test_the_right_that_it_needs_is_asked_for_before_a_run(run, monkeypatch):
         ran(connection, sql, **parameters)
 
     monkeypatch.setattr(Connection, "run", refused)
-    (found,) = source.missing_rights()
-    assert found.grant == "Run as SYS: GRANT EXECUTE ON DBMS_FLASHBACK TO C##MINER;"
+    (found,) = source.missing_permissions()
+    assert found.remedy == "Run as SYS: GRANT EXECUTE ON DBMS_FLASHBACK TO C##MINER;"
     with pytest.raises(CaptureError) as caught:
         run(WHERE, tables="SHOP.CUSTOMERS").batch()
     assert "GRANT EXECUTE ON DBMS_FLASHBACK" in caught.value.remedy

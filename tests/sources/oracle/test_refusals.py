@@ -40,7 +40,7 @@ def test_a_database_that_is_not_set_up_says_the_statement(database, fact, value,
     database.set_fact(fact, value)
     run = Run(database)
     health = run.source.health(run.offset)
-    for ask in (run.batch, run.source.tables, run.source.missing_rights):
+    for ask in (run.batch, run.source.tables, run.source.missing_permissions):
         with pytest.raises(CaptureError, match=message) as caught:
             ask()
         assert (caught.value.message, caught.value.remedy) == (health.sentence, health.remedy)

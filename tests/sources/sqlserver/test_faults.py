@@ -223,7 +223,7 @@ def test_writes_between_any_two_statements_of_a_snapshot_leave_the_mirror_equal(
     assert held == source, seed
 
 
-def test_a_right_that_is_revoked_during_the_snapshot_is_named_and_the_snapshot_goes_on_once_it_is_granted(
+def test_a_permission_that_is_revoked_during_the_snapshot_is_named_and_the_snapshot_goes_on_once_it_is_granted(
     database, tmp_path
 ):
     EmulatedServer(tmp_path / "server").add_login("cdc", "secret")

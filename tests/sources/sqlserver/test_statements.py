@@ -328,9 +328,9 @@ def health(server, database, sent):
     Run(database, tables="dbo.log").source.health(Offset.nothing())
 
 
-def rights(database):
+def permissions(database):
     run = Run(database, signal_data_collection="dbo.signals", snapshot_isolation_mode="snapshot", user="cdc")
-    assert run.source.missing_rights() == []
+    assert run.source.missing_permissions() == []
     assert run.source.unlogged() == []
 
 
@@ -340,7 +340,7 @@ def test_every_statement_is_sent_and_no_other(server, sent):
         streams(database)
         signals(database)
         health(server, database, sent)
-        rights(database)
+        permissions(database)
     assert {name for name, sql in constants().items() if sql not in sent.texts} == set()
     assert {name for name in BUILDERS if not sent.made.get(name, set()) & sent.texts} == set()
     listed = set(constants().values()).union(*sent.made.values())

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from headrace.changes.table import Column, TableId
 from headrace.changes.types import LogicalType
 from headrace.errors import HeadraceError, SchemaError, SinkError
+from headrace.permissions import MissingPermission
 from headrace.sinks.jdbc.address import Address
 from headrace.sinks.jdbc.dialect import LiveDialect, Mirror, TableName
 from headrace.sinks.jdbc.text import Spelling, texts
-from headrace.sinks.permissions import Lack
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -81,7 +81,9 @@ class Database(ABC):
         """Ask the catalog for a table."""
 
     @abstractmethod
-    def lacks(self, connection: Any, mirrors: Sequence[TableName], progress: TableName) -> list[Lack] | None:
+    def missing_permissions(
+        self, connection: Any, mirrors: Sequence[TableName], progress: TableName
+    ) -> list[MissingPermission] | None:
         """What the login may not do that these mirrors need; null where the server can't be asked. Only reads."""
 
     @abstractmethod

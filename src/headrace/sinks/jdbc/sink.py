@@ -30,6 +30,7 @@ from headrace.changes.typed import quote, said_in_order
 from headrace.changes.types import LogicalType
 from headrace.errors import OptionError, SchemaError, SinkError
 from headrace.options import Option, Options
+from headrace.permissions import Permissions
 from headrace.sinks.base import BatchId, Sink, TargetPreview
 from headrace.sinks.jdbc.address import Address, parse_address
 from headrace.sinks.jdbc.database import Database
@@ -38,7 +39,6 @@ from headrace.sinks.jdbc.mariadb.dialect import MariaDb
 from headrace.sinks.jdbc.postgresql.dialect import Postgres
 from headrace.sinks.jdbc.reading import mirrored_rows
 from headrace.sinks.jdbc.target import StagedBatch, TargetPlan, TargetTables, names_in
-from headrace.sinks.permissions import Rights
 from headrace.sinks.table_sink import (
     MAX_PARALLEL_TABLES,
     MISSING_ROW,
@@ -144,7 +144,7 @@ class JdbcSink(Sink):
         self.check()
         return "The database takes the login."
 
-    def rights(self, tables: Sequence[TableId], topics: Sequence[str]) -> Rights:
+    def permissions(self, tables: Sequence[TableId], topics: Sequence[str]) -> Permissions:
         """Whether the login may make, change and fill the mirrors, their staging tables and the progress table.
 
         The database is asked; nothing is made.
@@ -154,17 +154,17 @@ class JdbcSink(Sink):
                 default = self.database.default_schema(connection)
                 mirrors = [_named(self._name_parts, default, id) for id in tables]
                 progress = _named(self._progress_parts, default, TableId("", "", ""))
-                lacks = self.database.lacks(connection, mirrors, progress)
+                missing = self.database.missing_permissions(connection, mirrors, progress)
             except self.database.troubles() as failure:
                 raise SinkError(
                     f"{self.database.address} can't be asked what its login may do ({type(failure).__name__}).",
                     remedy="See the database's log.",
                 ) from None
-        if lacks is None:
-            return Rights("What the login may do can't be asked of MySQL; the first write shows it.", known=False)
+        if missing is None:
+            return Permissions("What the login may do can't be asked of MySQL; the first write shows it.", known=False)
         of = "1 table" if len(tables) == 1 else f"{len(tables):,} tables"
         what = f"to write {of}" if tables else "to begin with; which tables it would write is not known beforehand"
-        return Rights(f"The login has every right {what}.", tuple(lacks))
+        return Permissions(f"The login has every permission {what}.", tuple(missing))
 
     def preview(self, schema: TableSchema, batch: BatchId, spark: SparkSession | None) -> TargetPreview:
         """Whether the mirror is there, and how its structure would change; the database is asked without Spark."""

@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from headrace.permissions import MissingPermission
 from headrace.sinks.kafka.topics import Admin, TopicCreation, TopicRule, reason_of, said_by
-from headrace.sinks.permissions import Lack
 from headrace.spark.jars import KAFKA, maven_jars
 from headrace.spark.java import spark_java_home
 
@@ -63,7 +63,7 @@ def kafka_jvm() -> Iterator[Any]:
         process.wait(timeout=20)
 
 
-class RightsAdmin(Admin):
+class PermissionsAdmin(Admin):
     """Kafka's admin client, asked what the login may do. Changes nothing."""
 
     def __init__(self, jvm: Any, settings: Mapping[str, str]) -> None:
@@ -77,7 +77,7 @@ class RightsAdmin(Admin):
         """
         return int(self._asked("for its brokers", lambda: self._client.describeCluster().nodes().get().size()))
 
-    def lacks(self, topics: Sequence[str], creation: TopicCreation | None) -> list[Lack]:
+    def missing_permissions(self, topics: Sequence[str], creation: TopicCreation | None) -> list[MissingPermission]:
         """What is missing to write these topics, each with its command.
 
         Args:
@@ -87,8 +87,8 @@ class RightsAdmin(Admin):
         Raises:
             SinkError: Kafka can't be asked.
         """
-        lacks: list[Lack] = []
-        missing = []
+        found: list[MissingPermission] = []
+        absent = []
         options = self._kafka.clients.admin.DescribeTopicsOptions().includeAuthorizedOperations(True)
         futures = self._client.describeTopics(self._list(topics), options).topicNameValues()
         for topic in topics:
@@ -97,24 +97,24 @@ class RightsAdmin(Admin):
             except Exception as error:
                 reason = reason_of(error)
                 if reason == "UnknownTopicOrPartitionException":
-                    missing.append(topic)
+                    absent.append(topic)
                 elif reason == "TopicAuthorizationException":
-                    lacks.append(self._may_not(topic, ("Write", "Describe")))
+                    found.append(self._may_not(topic, ("Write", "Describe")))
                 else:
                     raise self._refusal(f"for topic '{topic}'", error) from error
                 continue
-            # Brokers before 2.3 say nothing of rights.
+            # Brokers before 2.3 report no permissions.
             if allowed is not None and "WRITE" not in {str(operation.name()) for operation in allowed}:
-                lacks.append(self._may_not(topic, ("Write",)))
-        return [*lacks, *self._not_made(missing, creation)]
+                found.append(self._may_not(topic, ("Write",)))
+        return [*found, *self._not_made(absent, creation)]
 
-    def _not_made(self, topics: Sequence[str], creation: TopicCreation | None) -> Iterator[Lack]:
+    def _not_made(self, topics: Sequence[str], creation: TopicCreation | None) -> Iterator[MissingPermission]:
         """What keeps missing topics from being made: asked by requests that Kafka only checks."""
         if not topics:
             return
         made = True if creation is not None else self._brokers_make_topics()
         if made is None:
-            yield Lack(
+            yield MissingPermission(
                 f"There {_are(topics)} on Kafka at {self._servers} yet, and the login may not ask whether brokers make "
                 "topics by themselves.",
                 "Make them beforehand, or set the option 'topic.creation.default.partitions'.",
@@ -122,7 +122,7 @@ class RightsAdmin(Admin):
             )
             return
         if not made:
-            yield Lack(
+            yield MissingPermission(
                 f"There {_are(topics)} on Kafka at {self._servers}, and the broker makes none by itself.",
                 "Make them beforehand, or set the option 'topic.creation.default.partitions'.",
             )
@@ -138,10 +138,10 @@ class RightsAdmin(Admin):
                 if reason == "TopicExistsException":
                     continue
                 if reason in ("TopicAuthorizationException", "ClusterAuthorizationException"):
-                    # A topic that is not there may be hidden from the login as well as its rights.
+                    # A topic that is not there may be hidden from the login as well as its permissions.
                     yield self._may_not(topic, ("Create", "Write", "Describe"))
                 else:
-                    yield Lack(
+                    yield MissingPermission(
                         f"Kafka at {self._servers} would not make the topic '{topic}': {said_by(error)}",
                         "Correct the options 'topic.creation.*', or make the topic beforehand.",
                     )
@@ -160,12 +160,13 @@ class RightsAdmin(Admin):
         found = settings.get(_AUTO_CREATE)
         return None if found is None else str(found.value()).lower() == "true"
 
-    def _may_not(self, topic: str, operations: Sequence[str]) -> Lack:
-        names = ", ".join(operations)
+    def _may_not(self, topic: str, operations: Sequence[str]) -> MissingPermission:
         user = _USER.search(self._settings.get("sasl.jaas.config", ""))
         given = " ".join(f"--operation {operation}" for operation in operations)
-        return Lack(
-            f"The login lacks the right{'' if len(operations) == 1 else 's'} {names} on topic '{topic}'.",
+        return MissingPermission.of(
+            operations,
+            f"on topic '{topic}'",
+            "its messages",
             f"Run: kafka-acls --bootstrap-server {self._servers} --add "
             f"--allow-principal 'User:{user[1] if user else 'NAME'}' {given} --topic '{topic}'.",
         )

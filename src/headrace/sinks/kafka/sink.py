@@ -14,15 +14,15 @@ from headrace.changes.refusal import StopReason
 from headrace.changes.table import TableId
 from headrace.errors import OptionError, SinkError
 from headrace.options import REDACTED, Option, Options
+from headrace.permissions import Permissions
 from headrace.sinks.base import BatchId, Sink
-from headrace.sinks.folder import absolute, refuse_read_only, rights_in
+from headrace.sinks.folder import absolute, folder_permissions, refuse_read_only
 from headrace.sinks.kafka.limits import checked, fitting_batches, quickly_checked, told
 from headrace.sinks.kafka.limits import reason as too_large
 from headrace.sinks.kafka.partitions import partition_of, task_of
-from headrace.sinks.kafka.permissions import RightsAdmin, has_kafka_client, kafka_jvm
+from headrace.sinks.kafka.permissions import PermissionsAdmin, has_kafka_client, kafka_jvm
 from headrace.sinks.kafka.topics import Topic, Topics, limits_of, topic_creation
 from headrace.sinks.lake.delta.table import escaped
-from headrace.sinks.permissions import Rights
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -190,26 +190,30 @@ class KafkaSink(Sink):
         self.check()
         if not has_kafka_client():
             return "A broker answers; whether it takes the login is not known, because PySpark is not installed here."
-        with kafka_jvm() as jvm, RightsAdmin(jvm, self._client_settings) as admin:
+        with kafka_jvm() as jvm, PermissionsAdmin(jvm, self._client_settings) as admin:
             brokers = admin.brokers()
         return f"Kafka takes the login; it has {brokers} broker{'' if brokers == 1 else 's'}."
 
-    def rights(self, tables: Sequence[TableId], topics: Sequence[str]) -> Rights:
+    def permissions(self, tables: Sequence[TableId], topics: Sequence[str]) -> Permissions:
         """Whether the login may write these topics, and make those that are missing; makes none.
 
         Takes a JVM of its own for some seconds.
         """
-        aside = rights_in(self.settings["oversized_path"]) if self.settings["oversized_path"] else Rights("")
+        aside = (
+            folder_permissions(self.settings["oversized_path"]) if self.settings["oversized_path"] else Permissions("")
+        )
         if not has_kafka_client():
-            said = "What the login may do is not known, because PySpark is not installed here."
-            return Rights(said, aside.lacks, known=False)
+            summary = "What the login may do is not known, because PySpark is not installed here."
+            return Permissions(summary, aside.missing, known=False)
         if not topics:
-            said = "Which topics it would write is not known beforehand, so the login's rights were not asked."
-            return Rights(said, aside.lacks, known=False)
-        with kafka_jvm() as jvm, RightsAdmin(jvm, self._client_settings) as admin:
-            lacks = admin.lacks(topics, topic_creation(self.settings["topic.creation.*"] or {}))
+            summary = (
+                "Which topics it would write is not known beforehand, so the login's permissions were not checked."
+            )
+            return Permissions(summary, aside.missing, known=False)
+        with kafka_jvm() as jvm, PermissionsAdmin(jvm, self._client_settings) as admin:
+            missing = admin.missing_permissions(topics, topic_creation(self.settings["topic.creation.*"] or {}))
         of = "1 topic" if len(topics) == 1 else f"{len(topics):,} topics"
-        return Rights(f"The login has every right to write {of}.", (*lacks, *aside.lacks))
+        return Permissions(f"The login has every permission to write {of}.", (*missing, *aside.missing))
 
     def places(self, table: TableId | None = None, topic: str | None = None) -> frozenset[str]:
         """A topic by each broker that is named."""

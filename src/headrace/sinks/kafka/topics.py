@@ -238,7 +238,7 @@ class Admin:
                     # A topic that was made a moment ago is not known to all brokers at once.
                     if reason == "UnknownTopicOrPartitionException" and time.monotonic() < deadline:
                         unknown.append(name)
-                    # Right to write is not right to read settings; the broker itself then refuses what is too large.
+                    # A login that may write need not be allowed to read settings; the broker refuses what is too large.
                     elif not reason.endswith("AuthorizationException"):
                         raise self._refusal(f"for the settings of topic '{name}'", error) from error
             if unknown:

@@ -183,4 +183,4 @@ class MissingObject(CaptureError):
 
 
 class Denied(CaptureError):
-    """The login lacks a right."""
+    """The login lacks a permission."""

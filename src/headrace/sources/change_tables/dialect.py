@@ -138,7 +138,7 @@ class Advice:
         enable: the same of one table, as the beginning of a sentence.
         keep: how changes are kept for longer.
         watch: what to look at when nothing is captured any more.
-        see: the right by which a login sees that an idle server is captured; empty where it needs none.
+        see: the permission by which a login sees that an idle server is captured; empty where it needs none.
     """
 
     capture: str

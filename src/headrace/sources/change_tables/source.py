@@ -20,13 +20,14 @@ import pyarrow as pa
 from headrace.changes import TableId, TableSchema
 from headrace.errors import CaptureError, HeadraceError, OptionError
 from headrace.options import Options
+from headrace.permissions import MissingPermission
 from headrace.sources.base import ONE_CHUNK, Limit, Slice, Source
 from headrace.sources.change_tables.catalog import CatalogTable, columns_of
 from headrace.sources.change_tables.connection import Connection, MissingObject
 from headrace.sources.change_tables.dialect import Dialect
+from headrace.sources.change_tables.permissions import missing_on_tables
 from headrace.sources.change_tables.planner import Planner
 from headrace.sources.change_tables.retries import Retries
-from headrace.sources.change_tables.rights import table_rights
 from headrace.sources.change_tables.server_clock import ServerZone
 from headrace.sources.change_tables.signal_table import insert_signal, require_signal_table
 from headrace.sources.change_tables.slices import SAME_ROWS, read_slice, structures_in
@@ -36,7 +37,6 @@ from headrace.sources.change_tables.structure import CapturedTable, histories
 from headrace.sources.change_tables.table_rules import TableRules
 from headrace.sources.health import CaptureState, Health
 from headrace.sources.offset import Offset
-from headrace.sources.permissions import MissingRight
 from headrace.sources.signal_files import has_files, signal_file
 from headrace.sources.signals import Signal, signal_table
 from headrace.sources.snapshots.ad_hoc import NO_ROW, AdHoc, Candidate, asked_tables, refused_filter
@@ -124,18 +124,18 @@ class ChangeTableSource(Source):
         """Log in and out again."""
         self._connect().close()
 
-    def missing_rights(self) -> Sequence[MissingRight]:
+    def missing_permissions(self) -> Sequence[MissingPermission]:
         """What the login may not read, or see of the server's jobs."""
         with self._asking() as connection:
             reason = connection.dialect.no_capture(connection, self.settings["database"])
             if reason is not None:
                 raise reason
-            missing = list(self._database_rights(connection))
-            if any(right.required for right in missing):
+            missing = list(self._missing_in_database(connection))
+            if any(permission.required for permission in missing):
                 # Without them the catalog can't be read, so which tables are meant is not known.
                 return missing
             tables = self._captured(connection, strict=False)
-            return [*missing, *table_rights(connection, tables, self.settings, self.settings["user"] or "?")]
+            return [*missing, *missing_on_tables(connection, tables, self.settings, self.settings["user"] or "?")]
 
     def unlogged(self) -> Sequence[Unlogged]:
         """Tables of which the catalog shows that rows may change without a change in the log."""
@@ -358,8 +358,8 @@ class ChangeTableSource(Source):
         """
 
     @abstractmethod
-    def _database_rights(self, connection: Connection) -> Iterable[MissingRight]:
-        """What the login lacks beside the right to read captured tables and their change tables."""
+    def _missing_in_database(self, connection: Connection) -> Iterable[MissingPermission]:
+        """What the login lacks besides permission to read captured tables and their change tables."""
 
     @abstractmethod
     def _state(self, connection: Connection) -> object:

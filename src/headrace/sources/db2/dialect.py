@@ -70,7 +70,7 @@ class Db2:
                 remedy="Set SQL Replication up for it, or set 'capture_schema'.",
             )
         except CaptureError:
-            # What a right is missing for is there.
+            # An object that the login may not read exists.
             return None
         return None
 

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 from headrace.errors import OptionError
 from headrace.options import Options
+from headrace.permissions import MissingPermission
 from headrace.sources.change_tables import lsn
 from headrace.sources.change_tables.catalog import CatalogTable
 from headrace.sources.change_tables.connection import Connection
@@ -19,9 +20,8 @@ from headrace.sources.db2.connection import Db2Connection
 from headrace.sources.db2.dialect import Db2
 from headrace.sources.db2.health import HealthProbe
 from headrace.sources.db2.options import OPTIONS
-from headrace.sources.db2.rights import database_rights
+from headrace.sources.db2.permissions import missing_in_database
 from headrace.sources.db2.statements import ZOS, Statements
-from headrace.sources.permissions import MissingRight
 
 
 class Db2Source(ChangeTableSource):
@@ -54,9 +54,9 @@ class Db2Source(ChangeTableSource):
             known=known,
         )
 
-    def _database_rights(self, connection: Connection) -> Iterable[MissingRight]:
+    def _missing_in_database(self, connection: Connection) -> Iterable[MissingPermission]:
         user = self.settings["user"] or "?"
-        return database_rights(connection, self._statements, self.settings["capture_schema"], user)
+        return missing_in_database(connection, self._statements, self.settings["capture_schema"], user)
 
     def _state(self, connection: Connection) -> object:
         return [connection.rows(self._statements.INSTANCES), connection.rows(self._statements.CATALOG_STATE)]

@@ -20,6 +20,7 @@ from headrace import faultpoints
 from headrace.changes import TableId, TableSchema
 from headrace.errors import CaptureError, HeadraceError, OptionError
 from headrace.options import Options
+from headrace.permissions import MissingPermission
 from headrace.sources.base import ONE_CHUNK, Limit, Slice, Source
 from headrace.sources.health import Health
 from headrace.sources.offset import Offset
@@ -32,8 +33,8 @@ from headrace.sources.oracle.incremental import COLUMNS, require_signal_table
 from headrace.sources.oracle.ledger import Transaction, of_ranges
 from headrace.sources.oracle.mining import mine
 from headrace.sources.oracle.options import OPTIONS
+from headrace.sources.oracle.permissions import missing_flashback, missing_on_tables, missing_on_views
 from headrace.sources.oracle.planner import Planner, left_out
-from headrace.sources.oracle.rights import flashback_rights, table_rights, view_rights
 from headrace.sources.oracle.slices import (
     asked_slice,
     empty_slice,
@@ -48,7 +49,6 @@ from headrace.sources.oracle.slices import (
 from headrace.sources.oracle.staging import Range, Staging
 from headrace.sources.oracle.structure import columns_of, tables_of
 from headrace.sources.oracle.table_rules import TableRules
-from headrace.sources.permissions import MissingRight
 from headrace.sources.signal_files import has_files, signal_file
 from headrace.sources.signals import Signal
 from headrace.sources.snapshots.ad_hoc import NO_ROW, AdHoc, Candidate, asked_tables, refused_filter
@@ -123,11 +123,11 @@ class OracleSource(Source):
         self._connect("").close()
         self._connect(self.settings["pdb"]).close()
 
-    def missing_rights(self) -> Sequence[MissingRight]:
+    def missing_permissions(self) -> Sequence[MissingPermission]:
         """What the user may not read; whether he may run LogMiner is not asked."""
         user = self.settings["user"] or "?"
         with self._connect("") as root:
-            missing = list(view_rights(root, user))
+            missing = list(missing_on_views(root, user))
             if missing:
                 return missing
             require_set_up(root)
@@ -135,9 +135,9 @@ class OracleSource(Source):
         with self._connect(self.settings["pdb"]) as connection:
             tables = captured_tables(connection, self._database, self.settings, strict=False)
             selects = SelectOverrides.of(self.settings)
-            missing = list(table_rights(connection, tables.values(), at, user))
+            missing = list(missing_on_tables(connection, tables.values(), at, user))
             if any(selects.select(table.id) is not None for table in tables.values()):
-                missing += flashback_rights(connection, at, user)
+                missing += missing_flashback(connection, at, user)
             return missing
 
     def unlogged(self) -> Sequence[Unlogged]:

@@ -9,5 +9,5 @@ ADVICE = Advice(
     enable="Enable its change data capture (sys.sp_cdc_enable_table)",
     keep="give the clean-up job a longer retention (sys.sp_cdc_change_job)",
     watch="SQL Server Agent and the capture job run",
-    see="the right is VIEW DATABASE STATE",
+    see="the permission is VIEW DATABASE STATE",
 )

@@ -100,13 +100,13 @@ class SqlServerConnection(Connection):
         number = getattr(error, "number", None)
         denied = _DENIED.search(text)
         if denied:
-            right, name, schema = denied.groups()
+            permission, name, schema = denied.groups()
             path = f"{schema}.{name}"
             quoted = ".".join(f"[{part.replace(']', ']]')}]" for part in (schema, name))
-            verb = "read" if right.upper() == "SELECT" else f"do {right.upper()} on"
+            verb = "read" if permission.upper() == "SELECT" else f"do {permission.upper()} on"
             return Denied(
                 f"User '{self._user}' may not {verb} '{path}' in database '{self._database}'.",
-                remedy=f"Grant it: GRANT {right.upper()} ON {quoted} TO [{self._user.replace(']', ']]')}].",
+                remedy=f"Grant it: GRANT {permission.upper()} ON {quoted} TO [{self._user.replace(']', ']]')}].",
             )
         missing = _INVALID_OBJECT.search(text)
         if missing:

@@ -1,7 +1,7 @@
 """What SQL Server says of its capture job, its clean-up job and SQL Server Agent.
 
 Everything is asked of system views, by a connection of its own, so no batch waits for it. What the login may not see is
-left unknown and told with the right that it needs; it is asked again only after a while.
+left unknown and reported with the permission that it needs; it is asked again only after a while.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class HealthProbe:
             return Health(CaptureState.UNKNOWN, f"The source can't be asked: {error.message}", error.remedy)
 
     def optional(self, connection: Connection, sql: str) -> list[tuple[Any, ...]] | None:
-        """The rows of a statement that the login may lack the right for; null when it does."""
+        """The rows of a statement that the login may lack the permission for; null if it does."""
         again = self._refused.get(sql)
         if again is not None and self._ticks() < again:
             return None

@@ -7,19 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
+from headrace.permissions import MissingPermission
 from headrace.sources.change_tables import lsn
 from headrace.sources.change_tables.catalog import CatalogTable
 from headrace.sources.change_tables.connection import Connection
 from headrace.sources.change_tables.source import ChangeTableSource
 from headrace.sources.change_tables.table_rules import TableRules
-from headrace.sources.permissions import MissingRight
 from headrace.sources.sqlserver import statements
 from headrace.sources.sqlserver.catalog import captured_tables
 from headrace.sources.sqlserver.connection import SqlServerConnection
 from headrace.sources.sqlserver.dialect import SqlServer
 from headrace.sources.sqlserver.health import HealthProbe
 from headrace.sources.sqlserver.options import OPTIONS
-from headrace.sources.sqlserver.rights import database_rights
+from headrace.sources.sqlserver.permissions import missing_in_database
 
 
 class SqlServerSource(ChangeTableSource):
@@ -41,8 +41,8 @@ class SqlServerSource(ChangeTableSource):
             known=known,
         )
 
-    def _database_rights(self, connection: Connection) -> Iterable[MissingRight]:
-        return database_rights(connection, self.settings)
+    def _missing_in_database(self, connection: Connection) -> Iterable[MissingPermission]:
+        return missing_in_database(connection, self.settings)
 
     def _state(self, connection: Connection) -> object:
         return [connection.rows(statements.INSTANCES), connection.rows(statements.DDL_STATE)]

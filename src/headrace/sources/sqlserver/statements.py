@@ -170,7 +170,7 @@ CAPTURE_READ = {
     "lsn_time_mapping": "SELECT TOP (0) * FROM cdc.lsn_time_mapping",
     "ddl_history": "SELECT TOP (0) * FROM cdc.ddl_history",
 }
-"""Reads that find nothing, for which the right to read is asked all the same."""
+"""Reads that find nothing, for which the server still checks the permission to read."""
 HIDDEN_INSTANCES = (
     "SELECT t.capture_instance FROM cdc.change_tables AS t WHERE t.source_object_id IS NOT NULL "
     "AND NOT EXISTS (SELECT 1 FROM sys.tables AS s WHERE s.object_id = t.source_object_id) ORDER BY t.capture_instance"

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from headrace.changes.table import Column, TableId, TableSchema
 from headrace.changes.types import LogicalType
 from headrace.errors import ConnectError, HeadraceError, OptionError, SinkError
+from headrace.permissions import MissingPermission
 from headrace.sinks.jdbc.address import Address
 from headrace.sinks.jdbc.database import Database, Structure, Troubles
 from headrace.sinks.jdbc.dialect import BATCH_OFFSETS, LiveDialect, Mirror, TableName
-from headrace.sinks.jdbc.mariadb.permissions import mariadb_lacks
+from headrace.sinks.jdbc.mariadb.permissions import missing_in_mariadb
 from headrace.sinks.jdbc.text import Spelling
-from headrace.sinks.permissions import Lack
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -310,14 +310,16 @@ class MariaDb(Database):
             tuple(sorted({index for index, _ in unique if index != "PRIMARY"})),
         )
 
-    def lacks(self, connection: Any, mirrors: Sequence[TableName], progress: TableName) -> list[Lack] | None:
-        """Asked by SHOW GRANTS, which tells roles too in MariaDB. MySQL's answer, which hides them, is not read."""
+    def missing_permissions(
+        self, connection: Any, mirrors: Sequence[TableName], progress: TableName
+    ) -> list[MissingPermission] | None:
+        """Asked by SHOW GRANTS, which in MariaDB covers roles too. MySQL's answer, which hides them, is not read."""
         if "MariaDB" not in connection.get_server_info():
             return None
-        return mariadb_lacks(partial(self.ask, connection), self.dialect, mirrors, progress)
+        return missing_in_mariadb(partial(self.ask, connection), self.dialect, mirrors, progress)
 
     def load(self, connection: Any, stage: TableName, columns: Sequence[str], texts: Iterator[pa.Buffer]) -> None:
-        """INSERT .. VALUES with many rows at a time. LOAD DATA LOCAL would need a right that servers seldom give."""
+        """INSERT .. VALUES with many rows at a time. LOAD DATA LOCAL needs a permission that servers seldom grant."""
         begin = f"INSERT INTO {self.dialect.table(stage)} ({', '.join(columns)}) VALUES ".encode()
         for text in texts:
             connection.query(begin + memoryview(text)[:-1])

@@ -1,7 +1,7 @@
 """What a login of MariaDB may not do that mirrors need.
 
-Its DDL is in no transaction, so nothing is tried: `SHOW GRANTS` is read, which tells the login's own rights and those
-of the roles that it has on.
+Its DDL is in no transaction, so nothing is tried: `SHOW GRANTS` is read, which lists the login's own permissions and
+those of its active roles.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from headrace.permissions import MissingPermission
 from headrace.sinks.jdbc.dialect import Dialect, TableName, stage_of
-from headrace.sinks.permissions import Lack
 
 Ask = Callable[[str, Sequence[Any]], list[tuple[Any, ...]]]
 
@@ -34,18 +34,18 @@ class Grants:
             match = _GRANT.match(line)
             if match is None:
                 continue
-            # A right on some columns only is not the right on the table.
-            rights = frozenset(word.strip() for word, columns in _WORD.findall(match[1].upper()) if not columns)
+            # A permission on some columns only is not a permission on the table.
+            privileges = frozenset(word.strip() for word, columns in _WORD.findall(match[1].upper()) if not columns)
             database, table = _unquoted(match[2]), _unquoted(match[3])
-            self._granted.append((_pattern(database, exact=table is not None), table, rights))
+            self._granted.append((_pattern(database, exact=table is not None), table, privileges))
 
     def lacking(self, name: TableName, wanted: Sequence[str]) -> list[str]:
-        """Which of these rights the login lacks on a table, whether it is there or not."""
+        """Which of these permissions the login lacks on a table, whether it is there or not."""
         has: set[str] = set()
-        for database, table, rights in self._granted:
+        for database, table, privileges in self._granted:
             if database.fullmatch(name.schema) and table in (None, name.name):
-                has |= rights
-        return [] if has & set(_ALL) else [right for right in wanted if right not in has]
+                has |= privileges
+        return [] if has & set(_ALL) else [name for name in wanted if name not in has]
 
 
 def _unquoted(name: str) -> str | None:
@@ -64,7 +64,9 @@ def _pattern(database: str | None, *, exact: bool) -> re.Pattern[str]:
     return re.compile(text, re.DOTALL)
 
 
-def mariadb_lacks(ask: Ask, dialect: Dialect, mirrors: Sequence[TableName], progress: TableName) -> list[Lack]:
+def missing_in_mariadb(
+    ask: Ask, dialect: Dialect, mirrors: Sequence[TableName], progress: TableName
+) -> list[MissingPermission]:
     """What is missing, for each database with its GRANT.
 
     Args:
@@ -93,32 +95,29 @@ def mariadb_lacks(ask: Ask, dialect: Dialect, mirrors: Sequence[TableName], prog
             wanted[stage_of(mirror)] = _STAGE
             if grants.lacking(mirror, (_ALTER,)):
                 altering.setdefault(mirror.schema, mirror)
-        for table, rights in wanted.items():
-            for right in grants.lacking(table, rights):
-                missing.setdefault(mirror.schema, {}).setdefault(right, mirror)
-    return [*_told(dialect, missing, user), *_alterations(dialect, altering, user)]
+        for table, privileges in wanted.items():
+            for privilege in grants.lacking(table, privileges):
+                missing.setdefault(mirror.schema, {}).setdefault(privilege, mirror)
+    return [*_grants(dialect, missing, user), *_alterations(dialect, altering, user)]
 
 
-def _told(dialect: Dialect, missing: Mapping[str, Mapping[str, TableName]], user: str) -> list[Lack]:
-    lacks = []
-    for schema, rights in missing.items():
-        names = ", ".join(rights)
-        example = next(iter(rights.values()))
-        lacks.append(
-            Lack(
-                f"The login lacks the right{'' if len(rights) == 1 else 's'} {names} in database {schema} "
-                f"({example} and the tables beside it).",
-                f"Run: GRANT {names} ON {_granted(dialect, schema)}.* TO {user}.",
-            )
-        )
-    return lacks
-
-
-def _alterations(dialect: Dialect, altering: Mapping[str, TableName], user: str) -> list[Lack]:
+def _grants(dialect: Dialect, missing: Mapping[str, Mapping[str, TableName]], user: str) -> list[MissingPermission]:
     return [
-        Lack(
-            f"The login lacks the right ALTER in database {schema}, so it can't follow a change of the source's "
-            f"structure ({example} and others).",
+        MissingPermission.of(
+            list(tables),
+            f"in database {schema}",
+            f"{next(iter(tables.values()))} and the tables beside it",
+            f"Run: GRANT {', '.join(tables)} ON {_granted(dialect, schema)}.* TO {user}.",
+        )
+        for schema, tables in missing.items()
+    ]
+
+
+def _alterations(dialect: Dialect, altering: Mapping[str, TableName], user: str) -> list[MissingPermission]:
+    return [
+        MissingPermission(
+            f"The login lacks the permission ALTER in database {schema}, so it can't follow a change of the source's "
+            f"schema ({example} and others).",
             f"Run: GRANT ALTER ON {_granted(dialect, schema)}.* TO {user}.",
             required=False,
         )

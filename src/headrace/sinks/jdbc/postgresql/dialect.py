@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from headrace.changes.table import Column, TableId, TableSchema
 from headrace.changes.types import LogicalType
 from headrace.errors import ConnectError, HeadraceError, SinkError
+from headrace.permissions import MissingPermission
 from headrace.sinks.jdbc.address import Address
 from headrace.sinks.jdbc.database import Database, Structure, Troubles
 from headrace.sinks.jdbc.dialect import BATCH_OFFSETS, LiveDialect, Mirror, TableName
-from headrace.sinks.jdbc.postgresql.permissions import postgres_lacks
+from headrace.sinks.jdbc.postgresql.permissions import missing_in_postgresql
 from headrace.sinks.jdbc.text import Spelling
-from headrace.sinks.permissions import Lack
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -248,9 +248,11 @@ class Postgres(Database):
         )
         return Structure(dict(columns), frozenset(line[0] for line in key))
 
-    def lacks(self, connection: Any, mirrors: Sequence[TableName], progress: TableName) -> list[Lack]:
+    def missing_permissions(
+        self, connection: Any, mirrors: Sequence[TableName], progress: TableName
+    ) -> list[MissingPermission]:
         """Asked of the server's own functions, so that roles, PUBLIC and ownership count."""
-        return postgres_lacks(partial(self.ask, connection), self.dialect, mirrors, progress)
+        return missing_in_postgresql(partial(self.ask, connection), self.dialect, mirrors, progress)
 
     def load(self, connection: Any, stage: TableName, columns: Sequence[str], texts: Iterator[pa.Buffer]) -> None:
         """COPY from texts."""

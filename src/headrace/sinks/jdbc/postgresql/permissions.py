@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from headrace.permissions import MissingPermission
 from headrace.sinks.jdbc.dialect import Dialect, TableName
-from headrace.sinks.permissions import Lack
 
 Ask = Callable[[str, Sequence[Any]], list[tuple[Any, ...]]]
 
@@ -21,7 +21,9 @@ _TABLE = (
 )
 
 
-def postgres_lacks(ask: Ask, dialect: Dialect, mirrors: Sequence[TableName], progress: TableName) -> list[Lack]:
+def missing_in_postgresql(
+    ask: Ask, dialect: Dialect, mirrors: Sequence[TableName], progress: TableName
+) -> list[MissingPermission]:
     """What is missing, each with its GRANT.
 
     Args:
@@ -32,71 +34,67 @@ def postgres_lacks(ask: Ask, dialect: Dialect, mirrors: Sequence[TableName], pro
     """
     (found,) = ask("SELECT current_user, current_database(), has_database_privilege(current_database(), 'CREATE')", ())
     user, database = dialect.quote(str(found[0])), dialect.quote(str(found[1]))
-    lacks: list[Lack] = []
+    missing: list[MissingPermission] = []
     # A mirror's schema holds its staging table too, so something is made there in every batch.
     schemas = dict.fromkeys([progress.schema, *(name.schema for name in mirrors)])
     usable = set()
     for schema in schemas:
-        rights = ask(
+        allowed = ask(
             "SELECT has_schema_privilege(oid, 'USAGE'), has_schema_privilege(oid, 'CREATE') "
             "FROM pg_namespace WHERE nspname = %s",
             (schema,),
         )
-        if not rights:
+        if not allowed:
             if not found[2]:
-                lacks.append(
-                    Lack(
-                        f"The login lacks the right CREATE on the database (schema {schema} is not there).",
+                missing.append(
+                    MissingPermission.of(
+                        ["CREATE"],
+                        "on the database",
+                        f"schema {schema} is not there",
                         f"Run: GRANT CREATE ON DATABASE {database} TO {user}; or CREATE SCHEMA {dialect.quote(schema)} "
                         f"AUTHORIZATION {user}.",
                     )
                 )
             continue
-        if rights[0][0]:
+        if allowed[0][0]:
             usable.add(schema)
-        missing = [right for right, has in zip(("USAGE", "CREATE"), rights[0], strict=True) if not has]
-        if missing:
-            lacks.append(
-                Lack(
-                    f"The login lacks {_rights(missing)} on schema {schema} (mirrors, staging tables and the progress "
-                    "table are made there).",
-                    f"Run: GRANT {', '.join(missing)} ON SCHEMA {dialect.quote(schema)} TO {user}.",
+        denied = [name for name, has in zip(("USAGE", "CREATE"), allowed[0], strict=True) if not has]
+        if denied:
+            missing.append(
+                MissingPermission.of(
+                    denied,
+                    f"on schema {schema}",
+                    "mirrors, staging tables and the progress table are created there",
+                    f"Run: GRANT {', '.join(denied)} ON SCHEMA {dialect.quote(schema)} TO {user}.",
                 )
             )
     for name in dict.fromkeys([progress, *mirrors]):
         if name.schema in usable:
-            lacks += _of_table(ask, dialect, name, user, evolves=name != progress)
-    return lacks
+            missing += _of_table(ask, dialect, name, user, evolves=name != progress)
+    return missing
 
 
-def _of_table(ask: Ask, dialect: Dialect, name: TableName, user: str, *, evolves: bool) -> list[Lack]:
+def _of_table(ask: Ask, dialect: Dialect, name: TableName, user: str, *, evolves: bool) -> list[MissingPermission]:
     """What is missing on a table; nothing where it would be made by the login, whose own it is then."""
-    asked = ", ".join(f"has_table_privilege(c.oid, '{right}')" for right in _OF_TABLE)
-    found = ask(_TABLE.format(asked), (name.schema, name.name))
+    privileges = ", ".join(f"has_table_privilege(c.oid, '{name}')" for name in _OF_TABLE)
+    found = ask(_TABLE.format(privileges), (name.schema, name.name))
     if not found:
         return []
     *has, owns = found[0]
     table = dialect.table(name)
-    lacks = []
-    missing = [right for right, allowed in zip(_OF_TABLE, has, strict=True) if not allowed]
-    if missing:
+    missing = []
+    denied = [privilege for privilege, allowed in zip(_OF_TABLE, has, strict=True) if not allowed]
+    if denied:
         purpose = "the mirror's rows" if evolves else "which batch each mirror has"
-        lacks.append(
-            Lack(
-                f"The login lacks {_rights(missing)} on {name} ({purpose}).",
-                f"Run: GRANT {', '.join(missing)} ON {table} TO {user}.",
-            )
+        missing.append(
+            MissingPermission.of(denied, f"on {name}", purpose, f"Run: GRANT {', '.join(denied)} ON {table} TO {user}.")
         )
     if evolves and not owns:
-        lacks.append(
-            Lack(
-                f"The login does not own {name}, so it can't follow a change of the source's structure.",
+        missing.append(
+            MissingPermission(
+                f"The login does not own {name}, so it can't follow a change of the source's schema.",
                 f"Run: ALTER TABLE {table} OWNER TO {user}.",
                 required=False,
             )
         )
-    return lacks
-
-
-def _rights(names: Sequence[str]) -> str:
-    return f"the right{'' if len(names) == 1 else 's'} {', '.join(names)}"
+    return missing

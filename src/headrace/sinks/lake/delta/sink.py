@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, ClassVar
 from headrace.changes.table import TableId
 from headrace.errors import SinkError
 from headrace.options import Option
-from headrace.sinks.folder import absolute, folder_identity, refuse_read_only, rights_in
+from headrace.permissions import Permissions
+from headrace.sinks.folder import absolute, folder_identity, folder_permissions, refuse_read_only
 from headrace.sinks.lake.delta.table import DeltaTable, folder_of
 from headrace.sinks.lake.sink import LakeSink, can_clone
-from headrace.sinks.permissions import Rights
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -67,9 +67,9 @@ class DeltaSink(LakeSink):
             _refuse_without_delta(spark)
         refuse_read_only(self.settings["path"])
 
-    def rights(self, tables: Sequence[TableId], topics: Sequence[str]) -> Rights:
+    def permissions(self, tables: Sequence[TableId], topics: Sequence[str]) -> Permissions:
         """Whether the folder takes a file; one is made and deleted again."""
-        return rights_in(self.settings["path"])
+        return folder_permissions(self.settings["path"])
 
     def target(self, session: SparkSession, id: TableId) -> DeltaTable:
         """The table in its folder."""

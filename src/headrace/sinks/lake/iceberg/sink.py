@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, ClassVar
 from headrace.changes.table import TableId
 from headrace.errors import ConnectError, OptionError, SinkError
 from headrace.options import Option, Options
-from headrace.sinks.folder import absolute, folder_identity, refuse_read_only, rights_in
+from headrace.permissions import Permissions
+from headrace.sinks.folder import absolute, folder_identity, folder_permissions, refuse_read_only
 from headrace.sinks.jdbc.address import Address, parse_address
 from headrace.sinks.jdbc.database import Database
 from headrace.sinks.jdbc.mariadb.dialect import MariaDb
@@ -18,7 +19,6 @@ from headrace.sinks.jdbc.postgresql.dialect import Postgres
 from headrace.sinks.lake.delta.table import escaped
 from headrace.sinks.lake.iceberg.table import IcebergTable, refuse_without_iceberg
 from headrace.sinks.lake.sink import LakeSink, can_clone
-from headrace.sinks.permissions import Rights
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -127,11 +127,11 @@ class IcebergSink(LakeSink):
             return "Can be used."
         return _reach_catalogue(self.settings["uri"], self.settings["user"], self.settings["password"])
 
-    def rights(self, tables: Sequence[TableId], topics: Sequence[str]) -> Rights:
+    def permissions(self, tables: Sequence[TableId], topics: Sequence[str]) -> Permissions:
         """Whether the warehouse takes a file; one is made and deleted again."""
         if not self.settings["warehouse"]:
-            return Rights("The session's settings say where its tables lie, and were not looked at.", known=False)
-        return rights_in(self.settings["warehouse"])
+            return Permissions("The session's settings say where its tables lie, and were not looked at.", known=False)
+        return folder_permissions(self.settings["warehouse"])
 
     def target(self, session: SparkSession, id: TableId) -> IcebergTable:
         """The table in the catalogue."""

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from headrace.permissions import MissingPermission
 from headrace.sources.change_tables.connection import Connection
-from headrace.sources.change_tables.rights import missing_select, refused
+from headrace.sources.change_tables.permissions import missing_select, refused
 from headrace.sources.db2.dialect import grant_select
 from headrace.sources.db2.statements import Statements, quote
-from headrace.sources.permissions import MissingRight
 
 
-def database_rights(connection: Connection, statements: Statements, schema: str, user: str) -> Iterator[MissingRight]:
+def missing_in_database(
+    connection: Connection, statements: Statements, schema: str, user: str
+) -> Iterator[MissingPermission]:
     """What is missing beside the captured tables and their change tables."""
     wanted = (
         ("IBMSNAP_REGISTER", statements.STATES, "which tables are captured, and how far"),
@@ -25,4 +27,5 @@ def database_rights(connection: Connection, statements: Statements, schema: str,
     if refused(connection, statements.RETENTION) is not None:
         name = "IBMSNAP_CAPPARMS"
         grant = grant_select(f"{quote(schema)}.{quote(name)}", user)
-        yield MissingRight(f"the right SELECT on {schema}.{name}", "how long changes are kept", grant, required=False)
+        purpose = "how long changes are kept"
+        yield MissingPermission.of(["SELECT"], f"on {schema}.{name}", purpose, grant, required=False)

@@ -6,17 +6,17 @@ from collections.abc import Iterable, Iterator
 
 from headrace.errors import CaptureError
 from headrace.options import Options
+from headrace.permissions import MissingPermission
 from headrace.sources.change_tables import lsn
 from headrace.sources.change_tables.catalog import CatalogTable
 from headrace.sources.change_tables.connection import Connection, Denied
-from headrace.sources.permissions import MissingRight
 from headrace.sources.snapshots.select_overrides import SelectOverrides
 
 
-def table_rights(
+def missing_on_tables(
     connection: Connection, tables: Iterable[CatalogTable], settings: Options, user: str
-) -> Iterator[MissingRight]:
-    """The rights that are missing to read these tables and their changes; each is asked for one row at the most."""
+) -> Iterator[MissingPermission]:
+    """The permissions that are missing to read these tables and their changes; each read asks for one row at most."""
     statements, dialect = connection.statements, connection.dialect
     selects = SelectOverrides.of(settings)
     nowhere = lsn.to_bytes(dialect.zero)
@@ -28,7 +28,7 @@ def table_rights(
             # Which table of the statement it is, only the server knows.
             yield missing_select(refusal, f"what is read in place of {path}", "its snapshot", refusal.remedy)
         elif refusal is not None:
-            yield missing_select(refusal, path, "its snapshot and its structure", dialect.grant_table(table.id, user))
+            yield missing_select(refusal, path, "its snapshot and its schema", dialect.grant_table(table.id, user))
         for name in (version.instance.name for version in table.versions):
             refusal = refused(connection, statements.changed_instances([name]), (nowhere, nowhere))
             if refusal is not None:
@@ -37,7 +37,7 @@ def table_rights(
 
 
 def refused(connection: Connection, sql: str, parameters: tuple[object, ...] = ()) -> CaptureError | None:
-    """What the server said when it refused a statement; null where it answered."""
+    """The server's refusal of a statement; null if it answered."""
     try:
         connection.rows(sql, parameters)
     except CaptureError as error:
@@ -45,7 +45,7 @@ def refused(connection: Connection, sql: str, parameters: tuple[object, ...] = (
     return None
 
 
-def missing_select(refusal: CaptureError, what: str, purpose: str, grant: str) -> MissingRight:
-    """The right to read something; a refusal that speaks of no right is told as the server said it."""
-    said = "" if isinstance(refusal, Denied) else f" ({refusal.message.rstrip('.')})"
-    return MissingRight(f"the right SELECT on {what}", f"{purpose}{said}", grant)
+def missing_select(refusal: CaptureError, what: str, purpose: str, grant: str) -> MissingPermission:
+    """The permission to read something; a refusal for another reason keeps the server's message."""
+    reason = "" if isinstance(refusal, Denied) else f" ({refusal.message.rstrip('.')})"
+    return MissingPermission.of(["SELECT"], f"on {what}", f"{purpose}{reason}", grant)

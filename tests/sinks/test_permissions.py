@@ -1,6 +1,6 @@
-"""Rule: what a login may not do at a target is told before a run, with the statement that grants it; nothing is left.
+"""Rule: what a login may not do at a target is known before a run, with the statement that grants it. No trace stays.
 
-Real servers, whose users lack one right each, and a real Kafka broker with access control.
+Real servers, whose users lack one permission each, and a real Kafka broker with access control.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ from tests.sinks.staged_rows import Folded, Target
 from headrace.changes import TableId
 from headrace.errors import HeadraceError
 from headrace.options import parse_options
+from headrace.permissions import MissingPermission, Permissions
 from headrace.sinks.jdbc.dialect import TableName
 from headrace.sinks.jdbc.mariadb.permissions import Grants
 from headrace.sinks.jdbc.sink import JdbcSink
-from headrace.sinks.kafka.permissions import RightsAdmin, kafka_jvm
+from headrace.sinks.kafka.permissions import PermissionsAdmin, kafka_jvm
 from headrace.sinks.kafka.sink import KafkaSink
 from headrace.sinks.kafka.topics import topic_creation
 from headrace.sinks.lake.delta.sink import DeltaSink
 from headrace.sinks.lake.iceberg.sink import IcebergSink
-from headrace.sinks.permissions import Lack, Rights
 
 ITEMS = table("items", id="int32", a="string")
 _ROWS = ("SELECT", "INSERT", "UPDATE", "DELETE")
-RIGHTS = {
+PRIVILEGES = {
     "postgresql": [
         ("USAGE", "SCHEMA public"),
         ("CREATE", "SCHEMA public"),
-        *((right, "items") for right in _ROWS),
-        *((right, "_headrace_progress") for right in _ROWS),
+        *((name, "items") for name in _ROWS),
+        *((name, "_headrace_progress") for name in _ROWS),
     ],
-    "mariadb": [(right, "{}.*") for right in ("CREATE", "DROP", *_ROWS)],
+    "mariadb": [(name, "{}.*") for name in ("CREATE", "DROP", *_ROWS)],
 }
 
 
@@ -53,10 +53,10 @@ class Login(Running):
     def sink(self, **options: Any) -> JdbcSink:
         return super().sink(**{"user": self.user, "password": "mirror", **options})
 
-    def lacks(self, **options: Any) -> tuple[Lack, ...]:
-        rights = self.sink(**options).rights([TableId("shop", "dbo", "items")], [])
-        assert rights.known
-        return rights.lacks
+    def missing(self, **options: Any) -> tuple[MissingPermission, ...]:
+        permissions = self.sink(**options).permissions([TableId("shop", "dbo", "items")], [])
+        assert permissions.known
+        return permissions.missing
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ def escaped(database: Running) -> str:
     return "`" + database.database.replace("_", r"\_") + "`"
 
 
-def run_as_told(database: Running, remedy: str) -> None:
+def follow(database: Running, remedy: str) -> None:
     """Do what a remedy says, as somebody who may."""
     statement = re.fullmatch(r"Run: (.+?)(; or .*)?\.", remedy)
     assert statement is not None, remedy
@@ -97,34 +97,38 @@ def tables_of(database: Running) -> list[tuple[Any, ...]]:
     )
 
 
-def test_each_right_that_a_batch_needs_is_missed_and_granted_as_told(database: Running, login: Login) -> None:
+def test_each_permission_that_a_batch_needs_is_found_missing_and_granted_as_the_remedy_says(
+    database: Running, login: Login
+) -> None:
     Target(database, ITEMS).write([Folded("u", "0", {"id": 0, "a": "x"})])
     for _ in range(3):
-        for lack in login.lacks():
-            run_as_told(database, lack.remedy)
-    assert login.lacks() == ()
+        for missing in login.missing():
+            follow(database, missing.remedy)
+    assert login.missing() == ()
     assert batch(login, 1)
     there = tables_of(database)
-    for number, (right, where) in enumerate(RIGHTS[database.kind], 2):
+    for number, (privilege, where) in enumerate(PRIVILEGES[database.kind], 2):
         place, host = where.format(escaped(database)), "" if database.kind == "postgresql" else "@'%'"
-        database.server.run(f"REVOKE {right} ON {place} FROM {login.user}{host}", database=database.database)
-        [lack] = login.lacks()
-        assert (lack.required, f"the right {right} " in lack.sentence) == (True, True), lack
+        database.server.run(f"REVOKE {privilege} ON {place} FROM {login.user}{host}", database=database.database)
+        [missing] = login.missing()
+        assert (missing.required, f"the permission {privilege} " in missing.sentence) == (True, True), missing
         with pytest.raises(HeadraceError):
             batch(login, number)
-        run_as_told(database, lack.remedy)
-        assert login.lacks() == ()
+        follow(database, missing.remedy)
+        assert login.missing() == ()
         assert batch(login, number)
     assert tables_of(database) == there
 
 
-def test_a_schema_that_is_not_there_needs_the_right_to_make_it(database: Running, login: Login) -> None:
+def test_a_schema_that_is_not_there_needs_the_permission_to_create_it(database: Running, login: Login) -> None:
     other = f"{database.database}_b"
-    [*_, lack] = [lack for lack in login.lacks(table_name=f"{other}.items") if other in lack.sentence and lack.required]
+    [*_, missing] = [
+        one for one in login.missing(table_name=f"{other}.items") if other in one.sentence and one.required
+    ]
     if database.kind == "postgresql":
-        assert "CREATE ON DATABASE" in lack.remedy
-    run_as_told(database, lack.remedy)
-    assert not [lack for lack in login.lacks(table_name=f"{other}.items") if other in lack.sentence and lack.required]
+        assert "CREATE ON DATABASE" in missing.remedy
+    follow(database, missing.remedy)
+    assert not [one for one in login.missing(table_name=f"{other}.items") if other in one.sentence and one.required]
 
 
 def test_a_table_of_somebody_else_can_be_filled_and_not_changed(database: Running, login: Login) -> None:
@@ -136,10 +140,10 @@ def test_a_table_of_somebody_else_can_be_filled_and_not_changed(database: Runnin
     else:
         database.run("CREATE TABLE items (id int PRIMARY KEY)", f"GRANT ALL ON items TO {login.user}")
         database.run(f"GRANT ALL ON SCHEMA public TO {login.user}")
-    [lack] = login.lacks()
-    assert not lack.required
-    run_as_told(database, lack.remedy)
-    assert login.lacks() == ()
+    [missing] = login.missing()
+    assert not missing.required
+    follow(database, missing.remedy)
+    assert login.missing() == ()
 
 
 @pytest.mark.parametrize(
@@ -174,17 +178,17 @@ def test_what_a_line_of_show_grants_gives(line: str, name: str, lacking: str) ->
 def test_a_folder_takes_a_file_that_is_gone_at_once(tmp_path: Path, kind: Any) -> None:
     option = "path" if kind is DeltaSink else "warehouse"
     sink = kind(parse_options(kind.options, {option: str(tmp_path / "lake/more")}, owner="sink"))
-    rights = sink.rights([], [])
-    assert (rights.known, rights.lacks, list(tmp_path.iterdir())) == (True, (), [])
-    elsewhere = kind(parse_options(kind.options, {option: "s3a://bucket/lake"}, owner="sink")).rights([], [])
-    assert (elsewhere.known, elsewhere.lacks) == (False, ())
+    permissions = sink.permissions([], [])
+    assert (permissions.known, permissions.missing, list(tmp_path.iterdir())) == (True, (), [])
+    elsewhere = kind(parse_options(kind.options, {option: "s3a://bucket/lake"}, owner="sink")).permissions([], [])
+    assert (elsewhere.known, elsewhere.missing) == (False, ())
 
 
-def test_a_folder_that_takes_no_file_is_told(tmp_path: Path) -> None:
+def test_a_folder_that_takes_no_file_is_reported(tmp_path: Path) -> None:
     # Of a process's folder in /proc even root can't make a file, though its mode says so.
     sink = DeltaSink(parse_options(DeltaSink.options, {"path": f"/proc/{os.getpid()}/lake"}, owner="sink"))
-    [lack] = sink.rights([], []).lacks
-    assert f"/proc/{os.getpid()} takes no file" in lack.sentence
+    [missing] = sink.permissions([], []).missing
+    assert f"/proc/{os.getpid()} takes no file" in missing.sentence
 
 
 def test_the_database_of_a_catalogue_is_asked(database: Running) -> None:
@@ -233,7 +237,7 @@ def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield broker.bootstrap
 
 
-class KafkaRights:
+class KafkaPermissions:
     """What `kafka-acls` does, as the administrator."""
 
     def __init__(self, jvm: Any, bootstrap: str) -> None:
@@ -244,7 +248,7 @@ class KafkaRights:
             properties.setProperty(name, value)
         self.admin = jvm.org.apache.kafka.clients.admin.AdminClient.create(properties)
 
-    def run_as_told(self, remedy: str) -> None:
+    def follow(self, remedy: str) -> None:
         user = re.search(r"--allow-principal '(\S+)'", remedy)
         assert user is not None, remedy
         topic = re.search(r"--topic '(\S+)'", remedy)
@@ -261,10 +265,10 @@ class KafkaRights:
         entry = common.acl.AccessControlEntry(user, "*", getattr(common.acl.AclOperation, operation), allowed)
         self.admin.createAcls([common.acl.AclBinding(resource, entry)]).all().get()
 
-    def lacks(self, sink: KafkaSink, topics: list[str]) -> list[Lack]:
-        """What `rights` says, without a JVM of its own."""
-        with RightsAdmin(self._jvm, sink._client_settings) as admin:
-            return admin.lacks(topics, topic_creation(sink.settings["topic.creation.*"] or {}))
+    def missing(self, sink: KafkaSink, topics: list[str]) -> list[MissingPermission]:
+        """What `permissions` finds, without a JVM of its own."""
+        with PermissionsAdmin(self._jvm, sink._client_settings) as admin:
+            return admin.missing_permissions(topics, topic_creation(sink.settings["topic.creation.*"] or {}))
 
     def make(self, topic: str) -> None:
         self.admin.createTopics([self._jvm.org.apache.kafka.clients.admin.NewTopic(topic, 1, 1)]).all().get()
@@ -274,7 +278,7 @@ class KafkaRights:
 
 
 @pytest.mark.kafka
-def test_what_a_login_may_not_do_in_kafka_is_told_and_granted_as_told(bootstrap: str) -> None:
+def test_what_a_login_may_not_do_in_kafka_is_reported_and_granted_as_the_remedy_says(bootstrap: str) -> None:
     assert kafka(bootstrap, "writer").reach() == "Kafka takes the login; it has 1 broker."
     for wrong in (kafka(bootstrap, "writer", "wrong-secret"), kafka(bootstrap, "nobody")):
         with pytest.raises(HeadraceError, match="SaslAuthenticationException") as refused:
@@ -282,41 +286,46 @@ def test_what_a_login_may_not_do_in_kafka_is_told_and_granted_as_told(bootstrap:
         assert "secret" not in str(refused.value)
     creating = {"topic.creation.default.partitions": "2"}
     with kafka_jvm() as jvm:
-        made = KafkaRights(jvm, bootstrap)
+        made = KafkaPermissions(jvm, bootstrap)
         with closing(made.admin):
             made.make("shop.items")
             writer, settled = kafka(bootstrap, "writer"), kafka(bootstrap, "admin")
 
-            [lack] = made.lacks(writer, ["shop.items"])
-            assert (lack.required, lack.sentence) == (
+            [missing] = made.missing(writer, ["shop.items"])
+            assert (missing.required, missing.sentence) == (
                 True,
-                "The login lacks the rights Write, Describe on topic 'shop.items'.",
+                "The login lacks the permissions Write, Describe on topic 'shop.items' (its messages).",
             )
             made.allow("User:writer", "DESCRIBE", "TOPIC", "shop.items")
-            [lack] = made.lacks(writer, ["shop.items"])
-            assert lack.sentence == "The login lacks the right Write on topic 'shop.items'."
-            assert lack.remedy == (
+            [missing] = made.missing(writer, ["shop.items"])
+            assert missing.sentence == "The login lacks the permission Write on topic 'shop.items' (its messages)."
+            assert missing.remedy == (
                 f"Run: kafka-acls --bootstrap-server {bootstrap} --add --allow-principal 'User:writer' "
                 "--operation Write --topic 'shop.items'."
             )
-            made.run_as_told(lack.remedy)
-            assert writer.rights([], ["shop.items"]) == Rights("The login has every right to write 1 topic.")
+            made.follow(missing.remedy)
+            assert writer.permissions([], ["shop.items"]) == Permissions(
+                "The login has every permission to write 1 topic."
+            )
 
             # A topic that is not there, which brokers would not make.
-            [lack] = made.lacks(settled, ["shop.items", "shop.new"])
-            assert lack.required
-            assert "There is no topic 'shop.new'" in lack.sentence
-            assert "topic.creation.default.partitions" in lack.remedy
-            assert made.lacks(kafka(bootstrap, "admin", **creating), ["shop.new"]) == []
+            [missing] = made.missing(settled, ["shop.items", "shop.new"])
+            assert missing.required
+            assert "There is no topic 'shop.new'" in missing.sentence
+            assert "topic.creation.default.partitions" in missing.remedy
+            assert made.missing(kafka(bootstrap, "admin", **creating), ["shop.new"]) == []
             made.allow("User:writer", "DESCRIBE", "TOPIC", "shop.new")
-            [lack] = made.lacks(writer, ["shop.new"])
-            assert (lack.required, "may not ask whether brokers make" in lack.sentence) == (False, True)
-            [lack] = made.lacks(kafka(bootstrap, "writer", **creating), ["shop.new"])
-            assert lack.sentence == "The login lacks the rights Create, Write, Describe on topic 'shop.new'."
-            made.run_as_told(lack.remedy)
-            assert made.lacks(kafka(bootstrap, "writer", **creating), ["shop.new"]) == []
+            [missing] = made.missing(writer, ["shop.new"])
+            assert (missing.required, "may not ask whether brokers make" in missing.sentence) == (False, True)
+            [missing] = made.missing(kafka(bootstrap, "writer", **creating), ["shop.new"])
+            assert (
+                missing.sentence
+                == "The login lacks the permissions Create, Write, Describe on topic 'shop.new' (its messages)."
+            )
+            made.follow(missing.remedy)
+            assert made.missing(kafka(bootstrap, "writer", **creating), ["shop.new"]) == []
             wrong = {**creating, "topic.creation.default.cleanup.policy": "shred"}
-            [lack] = made.lacks(kafka(bootstrap, "admin", **wrong), ["shop.new"])
-            assert "would not make the topic 'shop.new'" in lack.sentence
+            [missing] = made.missing(kafka(bootstrap, "admin", **wrong), ["shop.new"])
+            assert "would not make the topic 'shop.new'" in missing.sentence
             # Nothing was made by asking.
             assert made.topics() == {"shop.items"}

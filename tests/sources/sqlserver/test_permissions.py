@@ -21,57 +21,64 @@ def database(tmp_path):
 
 def missing(database, **options):
     source = Run(database, **{"user": "cdc", **options}).source
-    return [(right.right, right.grant, right.required) for right in source.missing_rights()]
+    return [
+        (
+            permission.sentence.removeprefix("The login lacks ").rpartition(" (")[0],
+            permission.remedy,
+            permission.required,
+        )
+        for permission in source.missing_permissions()
+    ]
 
 
 CASES = [
-    ("dbo.t", "the right SELECT on dbo.t", "Run: GRANT SELECT ON OBJECT::[dbo].[t] TO [cdc].", True),
+    ("dbo.t", "the permission SELECT on dbo.t", "Run: GRANT SELECT ON OBJECT::[dbo].[t] TO [cdc].", True),
     (
         "dbo.[order's]]]",
-        "the right SELECT on dbo.order's]",
+        "the permission SELECT on dbo.order's]",
         "Run: GRANT SELECT ON OBJECT::[dbo].[order's]]] TO [cdc].",
         True,
     ),
     (
         "cdc.dbo_t_CT",
-        "the right SELECT on the change table of 'dbo_t'",
+        "the permission SELECT on the change table of 'dbo_t'",
         "Run: GRANT SELECT ON SCHEMA::cdc TO [cdc].",
         True,
     ),
-    ("SCHEMA::cdc", "the right SELECT on cdc.change_tables", "Run: GRANT SELECT ON SCHEMA::cdc TO [cdc].", True),
-    ("cdc.ddl_history", "the right SELECT on cdc.ddl_history", "Run: GRANT SELECT ON SCHEMA::cdc TO [cdc].", True),
+    ("SCHEMA::cdc", "the permission SELECT on cdc.change_tables", "Run: GRANT SELECT ON SCHEMA::cdc TO [cdc].", True),
+    ("cdc.ddl_history", "the permission SELECT on cdc.ddl_history", "Run: GRANT SELECT ON SCHEMA::cdc TO [cdc].", True),
     (
         "sys.dm_cdc_log_scan_sessions",
-        "the right VIEW DATABASE STATE",
+        "the permission VIEW DATABASE STATE",
         "Run: GRANT VIEW DATABASE STATE TO [cdc].",
         False,
     ),
     (
         "sys.dm_server_services",
-        "the right VIEW SERVER STATE",
+        "the permission VIEW SERVER STATE",
         "Run in master: GRANT VIEW SERVER STATE TO [cdc].",
         False,
     ),
 ]
 
 
-@pytest.mark.parametrize(("denied", "right", "grant", "required"), CASES, ids=[case[0] for case in CASES])
-def test_a_right_that_is_taken_is_the_one_that_is_missing(database, denied, right, grant, required):
+@pytest.mark.parametrize(("denied", "permission", "grant", "required"), CASES, ids=[case[0] for case in CASES])
+def test_a_permission_that_is_taken_is_the_one_that_is_missing(database, denied, permission, grant, required):
     assert missing(database) == []
     database.execute(f"DENY SELECT ON {denied} TO cdc")
-    assert missing(database) == [(right, grant, required)]
+    assert missing(database) == [(permission, grant, required)]
     database.execute(f"GRANT SELECT ON {denied} TO cdc")
     assert missing(database) == []
 
 
-def test_tables_that_are_not_meant_need_no_right(database):
+def test_tables_that_are_not_meant_need_no_permission(database):
     database.execute("DENY SELECT ON dbo.t TO cdc")
     assert missing(database, tables="dbo.order*") == []
 
 
 def test_snapshot_isolation_that_is_off(database):
-    ((right, grant, required),) = missing(database, snapshot_isolation_mode="snapshot")
-    assert (right, required) == ("the setting ALLOW_SNAPSHOT_ISOLATION in database 'shop'", True)
+    ((permission, grant, required),) = missing(database, snapshot_isolation_mode="snapshot")
+    assert (permission, required) == ("ALLOW_SNAPSHOT_ISOLATION is off in database 'shop'", True)
     assert grant == "Run: ALTER DATABASE [shop] SET ALLOW_SNAPSHOT_ISOLATION ON."
     database.execute("ALTER DATABASE shop SET ALLOW_SNAPSHOT_ISOLATION ON")
     assert missing(database, snapshot_isolation_mode="snapshot") == []
@@ -90,8 +97,8 @@ def answering(monkeypatch, answers):
 def test_a_table_that_the_login_does_not_see_in_the_catalog(database, monkeypatch):
     # A real server leaves it out of sys.tables; its capture instance is still listed.
     answering(monkeypatch, {statements.HIDDEN_INSTANCES: [("dbo_secret",)]})
-    ((right, grant, required),) = missing(database)
-    assert (right, required) == ("the right SELECT on the table of capture instance 'dbo_secret'", False)
+    ((permission, grant, required),) = missing(database)
+    assert (permission, required) == ("the permission SELECT on the table of capture instance 'dbo_secret'", False)
     assert "TO [cdc]" in grant
 
 
@@ -100,7 +107,7 @@ def test_a_signal_table_that_can_not_be_written(database, monkeypatch):
     assert missing(database, signal_data_collection="dbo.signals") == []
     answering(monkeypatch, {statements.MAY_INSERT: [(0,)]})
     assert missing(database, signal_data_collection="dbo.signals") == [
-        ("the right INSERT on dbo.signals", "Run: GRANT INSERT ON OBJECT::[dbo].[signals] TO [cdc].", False)
+        ("the permission INSERT on dbo.signals", "Run: GRANT INSERT ON OBJECT::[dbo].[signals] TO [cdc].", False)
     ]
 
 
@@ -113,8 +120,8 @@ def test_jobs_that_can_not_be_seen(database, monkeypatch):
         return rows(connection, sql, parameters)
 
     monkeypatch.setattr(SqlServerConnection, "rows", refused)
-    ((right, grant, required),) = missing(database)
-    assert (right, required) == ("the right SELECT on msdb.dbo.cdc_jobs", False)
+    ((permission, grant, required),) = missing(database)
+    assert (permission, required) == ("the permission SELECT on msdb.dbo.cdc_jobs", False)
     assert grant.endswith("GRANT SELECT ON dbo.cdc_jobs TO [cdc].")
 
 
