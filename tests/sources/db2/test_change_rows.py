@@ -8,7 +8,7 @@ import pytest
 
 from headrace.changes import Column, LogicalType, TableId, TableSchema
 from headrace.errors import CaptureError
-from headrace.sources.change_tables.windows import CommitTimes
+from headrace.sources.change_tables.commit_times import CommitTimes
 from headrace.sources.db2.change_rows import ChangeReader
 from headrace.sources.db2.types import NativeType
 from headrace.sources.tables.masks import NO_MASKS, TableMasks

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from headrace.changes import Column, TableId, TableSchema
 from headrace.errors import CaptureError
-from headrace.sources.change_tables.windows import CommitTimes
+from headrace.sources.change_tables.commit_times import CommitTimes
 from headrace.sources.sqlserver.change_rows import ChangeReader
 from headrace.sources.sqlserver.types import NativeType
 

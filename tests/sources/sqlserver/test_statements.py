@@ -18,7 +18,7 @@ from tests.sources.sqlserver.test_source import ENABLE, NOW, Run, create, rows_o
 from headrace.changes import Column, TableId, TableSchema
 from headrace.errors import CaptureError, DataLossError
 from headrace.sources.base import Limit
-from headrace.sources.change_tables.structure import CapturedTable, CaptureInstance
+from headrace.sources.change_tables.captured_table import CapturedTable, CaptureInstance
 from headrace.sources.offset import Offset
 from headrace.sources.signals import Signal
 from headrace.sources.snapshots.select_overrides import derived

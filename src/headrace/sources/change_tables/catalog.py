@@ -11,8 +11,8 @@ from headrace.changes.table_pattern import TablePattern
 from headrace.errors import CaptureError
 from headrace.options import bare, is_optional
 from headrace.registry import did_you_mean
+from headrace.sources.change_tables.captured_table import CapturedTable, CaptureInstance
 from headrace.sources.change_tables.dialect import Advice
-from headrace.sources.change_tables.structure import CapturedTable, CaptureInstance
 from headrace.sources.tables.lost import is_named
 from headrace.sources.tables.unmatched import TableColumns
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from headrace.options import Options
+from headrace.sources.change_tables.captured_table import CapturedTable, named_texts
 from headrace.sources.change_tables.connection import Connection, MissingObject, StatementError
-from headrace.sources.change_tables.structure import CapturedTable, named_texts
 from headrace.sources.offset import Key, TableProgress
 from headrace.sources.snapshots import key_range
 from headrace.sources.snapshots.key_range import Limit

@@ -9,19 +9,17 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
 from headrace import registry
 from headrace.errors import CaptureError, ConnectError, HeadraceError
 from headrace.sources.batch_sizes import sized
+from headrace.sources.change_tables.captured_table import ARROW_ROWS
+from headrace.sources.change_tables.dialect import Dialect
+from headrace.sources.change_tables.statements import Statements
 
-if TYPE_CHECKING:
-    from headrace.sources.change_tables.dialect import Dialect, Statements
-
-ARROW_ROWS = 32_768
-"""The most rows per Arrow batch: large enough that Python's share is small."""
 _LOG = logging.getLogger("headrace.sources")
 
 

@@ -25,12 +25,13 @@ from headrace.options import Options
 from headrace.sources.batch_sizes import Spool
 from headrace.sources.change_tables import lsn
 from headrace.sources.change_tables.capture_wait import CaptureWait
+from headrace.sources.change_tables.captured_table import CapturedTable, column_texts, named_texts
 from headrace.sources.change_tables.chunks import columns_there, keys
 from headrace.sources.change_tables.connection import Connection, MissingObject, PassingRefusal, StatementError
 from headrace.sources.change_tables.retention import require_still_retained
+from headrace.sources.change_tables.schema_history import SchemaHistory
 from headrace.sources.change_tables.signal_table import read_signals
 from headrace.sources.change_tables.snapshot_read import read_batch
-from headrace.sources.change_tables.structure import CapturedTable, History, column_texts, named_texts
 from headrace.sources.health import CaptureState, Health
 from headrace.sources.offset import Offset
 from headrace.sources.rows import repeat, schema_batch
@@ -58,7 +59,7 @@ class AdHocPlanner:
         self._settings = settings
         self._health = health
 
-    def asked(self, start: Offset, commit: str, histories: Mapping[str, History]) -> AdHoc:
+    def asked(self, start: Offset, commit: str, histories: Mapping[str, SchemaHistory]) -> AdHoc:
         """The state after the signals of the commits (start, commit] and of the files that came since.
 
         Args:
@@ -74,7 +75,7 @@ class AdHocPlanner:
         tables = [Candidate(history.newest.id, history.newest.chunk_key) for history in histories.values()]
         return state.take(signals, tables, say, at=commit)
 
-    def _rows(self, start: Offset, commit: str, histories: Mapping[str, History]) -> list[Signal]:
+    def _rows(self, start: Offset, commit: str, histories: Mapping[str, SchemaHistory]) -> list[Signal]:
         name = self._settings["signal_data_collection"]
         path = signal_table(name, self._settings["database"], histories) if name else None
         if name and path is None:
@@ -89,7 +90,7 @@ class AdHocPlanner:
         return read_signals(self._connection, histories[path].windows(after, commit)) if after < commit else []
 
     @staticmethod
-    def blocking(state: AdHoc, start: Offset, histories: Mapping[str, History]) -> tuple[AdHoc, list[str]]:
+    def blocking(state: AdHoc, start: Offset, histories: Mapping[str, SchemaHistory]) -> tuple[AdHoc, list[str]]:
         """The state without the blocking snapshots that can begin now, and their tables.
 
         One that is behind the others waits until it is not.
@@ -102,7 +103,7 @@ class AdHocPlanner:
         waiting = tuple(path for path in state.blocking if path not in ready)
         return replace(state, blocking=waiting), [path for path in ready if path in histories]
 
-    def more(self, state: AdHoc, end: Offset, histories: Mapping[str, History], budget: int) -> AdHoc:
+    def more(self, state: AdHoc, end: Offset, histories: Mapping[str, SchemaHistory], budget: int) -> AdHoc:
         """The state with up to `budget` further chunks, tables one after another.
 
         Args:

@@ -55,3 +55,10 @@ class NativeType(Protocol):
 
     def to_json(self) -> list[Any]:
         """What `Dialect.native` makes the type of again."""
+
+
+class NativeTypes(Protocol):
+    """Knows a server's declared types."""
+
+    def native(self, *parts: Any) -> NativeType:
+        """A type out of its JSON form."""

@@ -14,7 +14,7 @@ from headrace.options import Options
 from headrace.sources.change_tables import lsn
 from headrace.sources.change_tables.connection import Connection
 from headrace.sources.change_tables.retention import require_still_retained
-from headrace.sources.change_tables.structure import Window
+from headrace.sources.change_tables.schema_history import Window
 from headrace.sources.offset import time_of, time_text
 from headrace.sources.tables.lost import WITHOUT_ROWS, say_changes_gone
 

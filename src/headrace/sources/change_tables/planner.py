@@ -16,13 +16,14 @@ from headrace.errors import CaptureError, DataLossError, PositionMismatch
 from headrace.options import Options
 from headrace.sources.base import Limit
 from headrace.sources.change_tables import chunks, lsn
+from headrace.sources.change_tables.captured_table import CapturedTable
 from headrace.sources.change_tables.catalog import CatalogTable, columns_of
 from headrace.sources.change_tables.connection import Connection
 from headrace.sources.change_tables.incremental import AdHocPlanner
 from headrace.sources.change_tables.restored import OtherHistory, SameHistory
 from headrace.sources.change_tables.retention import Retention, begins_again, oldest_needed, require_retained
+from headrace.sources.change_tables.schema_history import SchemaHistory, schema_histories
 from headrace.sources.change_tables.server_clock import CommitClock, ServerZone
-from headrace.sources.change_tables.structure import CapturedTable, History, histories
 from headrace.sources.health import Health
 from headrace.sources.offset import Offset, TableProgress
 from headrace.sources.snapshots.ad_hoc import AdHoc
@@ -113,7 +114,7 @@ class Planner:
 
     def _first(self, limit: Limit, read: int = 0) -> Offset:
         commit = self.snapshot_commit()
-        structures = {path: History.begin(table.newest).to_json() for path, table in self._catalog.items()}
+        structures = {path: SchemaHistory.begin(table.newest).to_json() for path, table in self._catalog.items()}
         end = Offset(source=self._identity, commit=commit, known=tuple(self._catalog), structures=structures)
         if self._mode in WITHOUT_ROWS:
             return end
@@ -266,10 +267,12 @@ class Planner:
                 found.add(path)
         return found
 
-    def _histories(self, offset: Offset) -> Mapping[str, History]:
-        return histories(offset.structures, self._connection.dialect)
+    def _histories(self, offset: Offset) -> Mapping[str, SchemaHistory]:
+        return schema_histories(offset.structures, self._connection.dialect)
 
-    def _evolved(self, start: Offset, commit: str, known: tuple[str, ...], fresh: list[str]) -> dict[str, History]:
+    def _evolved(
+        self, start: Offset, commit: str, known: tuple[str, ...], fresh: list[str]
+    ) -> dict[str, SchemaHistory]:
         """How each table is read up to `commit`, with what was altered since the last batch."""
         found = {}
         for path in known:
@@ -289,13 +292,15 @@ class Planner:
                 self._require_still_matched(path, self._histories(start)[path].newest, held=())
             tables = [columns_of(table) for table in self._catalog.values()]
             require_matched_by(self._settings, self._catalog[path].id, tables)
-            found[path] = History.begin(self._catalog[path].newest)
+            found[path] = SchemaHistory.begin(self._catalog[path].newest)
         return found
 
-    def _evolve(self, path: str, history: History, after: str, commit: str, *, snapshotting: bool) -> History:
+    def _evolve(
+        self, path: str, history: SchemaHistory, after: str, commit: str, *, snapshotting: bool
+    ) -> SchemaHistory:
         known, table = history.newest, self._catalog[path]
         if self._mode == "recovery" and self._restarted:
-            return History.begin(table.of(known.instance) or table.newest)
+            return SchemaHistory.begin(table.of(known.instance) or table.newest)
         newest = table.newest
         self._require_still_matched(path, known, held=[column.name for column in known.schema.columns])
         own = table.of(known.instance)
@@ -326,7 +331,7 @@ class Planner:
         return None if altered is None else lsn.read(altered)
 
     def _still_needed(
-        self, start: Offset, end: Offset, histories: Mapping[str, History]
+        self, start: Offset, end: Offset, histories: Mapping[str, SchemaHistory]
     ) -> dict[str, list[dict[str, Any]]]:
         """Structures without versions that neither this batch nor a later one reads."""
         needed = {}
@@ -339,7 +344,7 @@ class Planner:
     # Snapshots.
 
     def _more_chunks(
-        self, lagging: dict[str, TableProgress], histories: Mapping[str, History], limit: Limit
+        self, lagging: dict[str, TableProgress], histories: Mapping[str, SchemaHistory], limit: Limit
     ) -> dict[str, TableProgress]:
         """The snapshots moved on by the chunks that one batch may hold, tables one after another."""
         budget = limit.chunks or self._settings["snapshot_chunks_per_batch"]
@@ -362,7 +367,7 @@ class Planner:
         self,
         start: Offset,
         known: tuple[str, ...],
-        histories: Mapping[str, History],
+        histories: Mapping[str, SchemaHistory],
         lagging: dict[str, TableProgress],
     ) -> dict[str, tuple[str, str]]:
         """Changes that are needed and gone.

@@ -18,8 +18,9 @@ from headrace.errors import CaptureError
 from headrace.options import Options
 from headrace.sources.batch_sizes import Spool
 from headrace.sources.change_tables.capture_wait import ROUNDING, CaptureWait, Moment
+from headrace.sources.change_tables.captured_table import CapturedTable, column_texts
 from headrace.sources.change_tables.connection import Connection
-from headrace.sources.change_tables.structure import CapturedTable, Window, column_texts
+from headrace.sources.change_tables.schema_history import Window
 from headrace.sources.change_tables.windows import change_images
 
 

@@ -10,10 +10,11 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from headrace.errors import CaptureError
 from headrace.sources.change_tables import lsn
+from headrace.sources.change_tables.captured_table import CapturedTable, named_texts
 from headrace.sources.change_tables.catalog import CatalogTable
 from headrace.sources.change_tables.connection import Connection, Denied, MissingObject
 from headrace.sources.change_tables.dialect import Advice
-from headrace.sources.change_tables.structure import CapturedTable, Window, named_texts
+from headrace.sources.change_tables.schema_history import Window
 from headrace.sources.signals import Signal, signal_table
 
 _COLUMNS = 3

@@ -17,12 +17,13 @@ from headrace.changes import Position, TableSchema
 from headrace.changes.position import SNAPSHOT_ORDER
 from headrace.options import Options
 from headrace.sources.base import Slice
-from headrace.sources.change_tables.connection import ARROW_ROWS, Connection, MissingObject
+from headrace.sources.change_tables.captured_table import ARROW_ROWS, CapturedTable
+from headrace.sources.change_tables.connection import Connection, MissingObject
 from headrace.sources.change_tables.dialect import Dialect
 from headrace.sources.change_tables.incremental import read_incremental
 from headrace.sources.change_tables.notices import lost, notice_batch, switched_off
+from headrace.sources.change_tables.schema_history import Window
 from headrace.sources.change_tables.snapshot_read import read_chunk, read_session
-from headrace.sources.change_tables.structure import CapturedTable, Window
 from headrace.sources.change_tables.transactions import read_transactions
 from headrace.sources.change_tables.windows import commit_times
 from headrace.sources.offset import Offset, time_of, time_text

@@ -16,9 +16,11 @@ from headrace.changes import Operation, Position, TableId
 from headrace.options import Options
 from headrace.sources.base import Slice
 from headrace.sources.change_tables import chunks, lsn
+from headrace.sources.change_tables.captured_table import CapturedTable
 from headrace.sources.change_tables.connection import Connection, MissingObject
 from headrace.sources.change_tables.notices import SWITCHED_OFF, notice, say_switched_off
 from headrace.sources.change_tables.retention import Retention, require_retained
+from headrace.sources.change_tables.schema_history import Window, schema_histories
 from headrace.sources.change_tables.server_clock import CommitClock
 from headrace.sources.change_tables.slices import (
     begins,
@@ -30,7 +32,6 @@ from headrace.sources.change_tables.slices import (
     table_of_notice,
     transactions_slice,
 )
-from headrace.sources.change_tables.structure import CapturedTable, Window, histories
 from headrace.sources.offset import Offset
 from headrace.sources.snapshots.ad_hoc import AdHoc
 from headrace.sources.snapshots.chunks import LAST_OF_TABLE, found_empty, plan_chunks
@@ -56,7 +57,7 @@ class Slicing:
         self._settings = settings
         self._start = start
         self._end = end
-        self._histories = histories(end.structures, connection.dialect)
+        self._histories = schema_histories(end.structures, connection.dialect)
         self._notices: list[dict[str, Any]] = []
         self._retention = Retention(connection)
         self._known_cuts: dict[tuple[str, str], list[str]] = {}
@@ -248,7 +249,7 @@ class Slicing:
     def _note_structures(self) -> None:
         start, end = self._start, self._end
         for ordinal, path in enumerate(end.known):
-            before = histories(start.structures, self._connection.dialect).get(path)
+            before = schema_histories(start.structures, self._connection.dialect).get(path)
             history = self._histories[path]
             known = before.versions if before is not None else ()
             instances = {version.table.instance.object_id for version in known}
@@ -268,7 +269,9 @@ class Slicing:
                 last = version.table
         for ordinal, path in enumerate(start.known):
             if path not in end.known:
-                self._note_switched_off(histories(start.structures, self._connection.dialect)[path].newest, ordinal)
+                self._note_switched_off(
+                    schema_histories(start.structures, self._connection.dialect)[path].newest, ordinal
+                )
 
     def _note_taken_in(self, path: str, ordinal: int, table: CapturedTable) -> None:
         progress = self._end.tables.get(path)

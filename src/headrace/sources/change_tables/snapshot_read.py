@@ -19,11 +19,11 @@ from headrace import faultpoints
 from headrace.changes import Operation, Position
 from headrace.changes.key_text import key_texts
 from headrace.options import Options
+from headrace.sources.change_tables.captured_table import CapturedTable, column_texts
 from headrace.sources.change_tables.chunks import columns_there, isolation
 from headrace.sources.change_tables.connection import Connection, MissingObject, StatementError
 from headrace.sources.change_tables.events import snapshot_sources
 from headrace.sources.change_tables.rewind import settled_rows
-from headrace.sources.change_tables.structure import CapturedTable, column_texts
 from headrace.sources.images import Images
 from headrace.sources.rows import change_batch, instants, repeat, schema_batch, table_column
 from headrace.sources.snapshots.chunks import Chunk, end_position, marks, untold_end

@@ -22,18 +22,19 @@ from headrace.errors import CaptureError, HeadraceError, OptionError
 from headrace.options import Options
 from headrace.permissions import MissingPermission
 from headrace.sources.base import ONE_CHUNK, Limit, Slice, Source
+from headrace.sources.change_tables.captured_table import CapturedTable
 from headrace.sources.change_tables.catalog import CatalogTable, columns_of
 from headrace.sources.change_tables.connection import Connection, MissingObject
 from headrace.sources.change_tables.dialect import Dialect
 from headrace.sources.change_tables.permissions import missing_on_tables
 from headrace.sources.change_tables.planner import Planner
 from headrace.sources.change_tables.retries import Retries
+from headrace.sources.change_tables.schema_history import schema_histories
 from headrace.sources.change_tables.server_clock import ServerZone
 from headrace.sources.change_tables.signal_table import insert_signal, require_signal_table
 from headrace.sources.change_tables.slices import SAME_ROWS, read_slice, structures_in
 from headrace.sources.change_tables.slicing import Slicing
 from headrace.sources.change_tables.snapshot_read import structure_lock
-from headrace.sources.change_tables.structure import CapturedTable, histories
 from headrace.sources.change_tables.table_rules import TableRules
 from headrace.sources.health import CaptureState, Health
 from headrace.sources.offset import Offset
@@ -98,7 +99,7 @@ class ChangeTableSource(Source):
 
     def structures(self, offset: Offset) -> Sequence[TableSchema]:
         """The structures of each table that are still needed, oldest first."""
-        found = histories(offset.structures, self.dialect).values()
+        found = schema_histories(offset.structures, self.dialect).values()
         return [version.table.schema for history in found for version in history.versions]
 
     def unmatched(self, offset: Offset) -> Sequence[Unmatched]:

@@ -8,8 +8,8 @@ from dataclasses import replace
 from headrace.changes import Column, TableId, TableSchema
 from headrace.errors import OptionError
 from headrace.options import Options
+from headrace.sources.change_tables.captured_table import CapturedTable, CaptureInstance
 from headrace.sources.change_tables.native import NativeType
-from headrace.sources.change_tables.structure import CapturedTable, CaptureInstance
 from headrace.sources.snapshots.select_overrides import SelectOverrides
 from headrace.sources.tables.columns import ColumnFilter, say_left_out
 from headrace.sources.tables.keys import UniqueKey, choose_keys

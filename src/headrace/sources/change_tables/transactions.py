@@ -20,10 +20,12 @@ import pyarrow.compute as pc
 from headrace import faultpoints
 from headrace.changes import Operation, Position
 from headrace.options import Options
-from headrace.sources.change_tables.connection import ARROW_ROWS, Connection, MissingObject
+from headrace.sources.change_tables.captured_table import ARROW_ROWS
+from headrace.sources.change_tables.commit_times import CommitTimes
+from headrace.sources.change_tables.connection import Connection, MissingObject
 from headrace.sources.change_tables.notices import lost, switched_off
-from headrace.sources.change_tables.structure import Window
-from headrace.sources.change_tables.windows import CommitTimes, commit_times
+from headrace.sources.change_tables.schema_history import Window
+from headrace.sources.change_tables.windows import commit_times
 from headrace.sources.images import Images
 from headrace.sources.rows import change_batch, repeat
 

@@ -3,40 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from headrace.options import Options
 from headrace.sources.change_tables import lsn
-from headrace.sources.change_tables.connection import ARROW_ROWS, Connection
+from headrace.sources.change_tables.captured_table import ARROW_ROWS
+from headrace.sources.change_tables.commit_times import CommitTimes
+from headrace.sources.change_tables.connection import Connection
+from headrace.sources.change_tables.schema_history import Window
 from headrace.sources.change_tables.server_clock import CommitClock
-from headrace.sources.change_tables.structure import Window
 
 Image = dict[str, str | None]
-
-
-@dataclass(frozen=True)
-class CommitTimes:
-    """When commits were made, for the commits of one window.
-
-    Args:
-        commits: LSNs as text, ascending.
-        times: the instants, as many.
-    """
-
-    commits: pa.Array
-    times: pa.Array
-
-    @classmethod
-    def unknown(cls) -> CommitTimes:
-        """Of no commit."""
-        return cls(pa.array([], pa.string()), pa.array([], pa.timestamp("us", tz="UTC")))
-
-    def of(self, commits: pa.Array) -> pa.Array:
-        """The instant of each commit; null where the server's mapping has lost it."""
-        return self.times.take(pc.index_in(commits, value_set=self.commits))
 
 
 def commit_times(connection: Connection, after: str, upto: str, zone: str, settings: Options) -> CommitTimes:

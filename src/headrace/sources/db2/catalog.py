@@ -14,9 +14,9 @@ from typing import Any
 from headrace.changes import Column, TableId
 from headrace.errors import CaptureError
 from headrace.sources.change_tables import lsn
+from headrace.sources.change_tables.captured_table import CapturedTable, CaptureInstance
 from headrace.sources.change_tables.catalog import CatalogTable, choose
 from headrace.sources.change_tables.connection import Connection
-from headrace.sources.change_tables.structure import CapturedTable, CaptureInstance
 from headrace.sources.change_tables.table_rules import TableRules
 from headrace.sources.db2.advice import ADVICE
 from headrace.sources.db2.statements import ZOS, Statements

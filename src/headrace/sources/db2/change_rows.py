@@ -19,10 +19,10 @@ from headrace.changes import TableSchema
 from headrace.changes.key_text import key_texts
 from headrace.errors import CaptureError
 from headrace.sources.change_tables import lsn
+from headrace.sources.change_tables.captured_table import column_texts
+from headrace.sources.change_tables.commit_times import CommitTimes
 from headrace.sources.change_tables.events import counted, differ, same, sources, weights
 from headrace.sources.change_tables.native import NativeType
-from headrace.sources.change_tables.structure import column_texts
-from headrace.sources.change_tables.windows import CommitTimes
 from headrace.sources.images import Images
 from headrace.sources.rows import change_batch, instants, repeat, table_column
 from headrace.sources.stream_options import events_of_key_change

@@ -12,9 +12,11 @@ from headrace.changes import TableId
 from headrace.errors import CaptureError
 from headrace.options import Options
 from headrace.sources.change_tables import lsn
-from headrace.sources.change_tables.connection import Connection, MissingObject
-from headrace.sources.change_tables.structure import CapturedTable, Window
-from headrace.sources.change_tables.windows import CommitTimes
+from headrace.sources.change_tables.captured_table import CapturedTable
+from headrace.sources.change_tables.commit_times import CommitTimes
+from headrace.sources.change_tables.connection import MissingObject
+from headrace.sources.change_tables.schema_history import Window
+from headrace.sources.change_tables.statements import Queries
 from headrace.sources.db2.advice import ADVICE
 from headrace.sources.db2.change_rows import CONNECTOR, ChangeReader
 from headrace.sources.db2.statements import Statements, change_table, quote
@@ -38,31 +40,31 @@ class Db2:
     def __init__(self, statements: Statements) -> None:
         self.statements = statements
 
-    def is_quiet(self, connection: Connection, after: str, upto: str, oldest: Any) -> bool:
+    def is_quiet(self, server: Queries, after: str, upto: str, oldest: Any) -> bool:
         """Whether it is certain that no transaction was captured in (after, upto].
 
         Each registration says the newest commit that was ever put into its change table, whatever was pruned since.
         """
-        return not connection.value(self.statements.CHANGED_SINCE, (lsn.to_bytes(after),))
+        return not server.value(self.statements.CHANGED_SINCE, (lsn.to_bytes(after),))
 
-    def last_transaction(self, connection: Connection, upto: str) -> tuple[str, str] | None:
+    def last_transaction(self, server: Queries, upto: str) -> tuple[str, str] | None:
         """LSN and time of the last captured transaction up to an LSN, by IBMSNAP_UOW."""
-        rows = connection.rows(self.statements.LAST_TRANSACTION, (lsn.to_bytes(upto),))
+        rows = server.rows(self.statements.LAST_TRANSACTION, (lsn.to_bytes(upto),))
         return (lsn.read(rows[0][0]), str(rows[0][1])) if rows else None
 
-    def newest_changes(self, connection: Connection) -> dict[tuple[str, int], str | None]:
+    def newest_changes(self, server: Queries) -> dict[tuple[str, int], str | None]:
         """The newest commit of each change table, by IBMSNAP_REGISTER."""
-        rows = connection.rows(self.statements.NEWEST_CHANGES)
+        rows = server.rows(self.statements.NEWEST_CHANGES)
         return {(str(name), int(number)): None if at is None else lsn.read(at) for name, number, at in rows}
 
     def native(self, *parts: Any) -> NativeType:
         """A type out of its JSON form."""
         return NativeType(*parts)
 
-    def no_capture(self, connection: Connection, database: str) -> CaptureError | None:
+    def no_capture(self, server: Queries, database: str) -> CaptureError | None:
         """Whether SQL Replication's control tables are not there."""
         try:
-            connection.rows(self.statements.STATES)
+            server.rows(self.statements.STATES)
         except MissingObject:
             schema = self.statements.capture_schema
             return CaptureError(
@@ -74,10 +76,10 @@ class Db2:
             return None
         return None
 
-    def unlogged(self, connection: Connection) -> Sequence[Unlogged]:
+    def unlogged(self, server: Queries) -> Sequence[Unlogged]:
         """Tables that do not log for capture, or that can be changed without logging."""
         found = []
-        for schema, name, capture, attribute in connection.rows(self.statements.LOGGING):
+        for schema, name, capture, attribute in server.rows(self.statements.LOGGING):
             path = f"{str(schema).rstrip()}.{name}"
             if str(capture).strip() != "Y":
                 sentence = "It has DATA CAPTURE NONE, so the log lacks what the Capture program needs."
@@ -97,12 +99,12 @@ class Db2:
         """The GRANT of a change table."""
         return grant_select(change_table(instance), user)
 
-    def zone(self, connection: Connection, local: dt.datetime, minutes: int) -> str | None:
+    def zone(self, server: Queries, local: dt.datetime, minutes: int) -> str | None:
         """None: Db2 says its offset from UTC and not its zone."""
         return None
 
     def changes(
-        self, connection: Connection, window: Window, settings: Options | None, *, rows: int
+        self, server: Queries, window: Window, settings: Options | None, *, rows: int
     ) -> Iterator[pa.RecordBatch]:
         """The raw rows of a window of a change table."""
         table = window.table
@@ -110,7 +112,7 @@ class Db2:
         columns += [(holder, table.native(name)) for name, holder in _before_images(table)]
         edges = (lsn.to_bytes(window.after), lsn.to_bytes(window.upto))
         sql = self.statements.changes(table.instance.name, columns)
-        return connection.batches(sql, edges, rows=min(rows, table.batch_rows))
+        return server.batches(sql, edges, rows=min(rows, table.batch_rows))
 
     def change_reader(
         self,

@@ -15,8 +15,8 @@ from headrace.options import Options
 from headrace.sources.change_tables import lsn
 from headrace.sources.change_tables.connection import Connection, MissingObject
 from headrace.sources.change_tables.retention import is_retained
+from headrace.sources.change_tables.schema_history import schema_histories
 from headrace.sources.change_tables.server_clock import CommitClock, ServerZone
-from headrace.sources.change_tables.structure import histories
 from headrace.sources.db2.statements import Statements
 from headrace.sources.health import CaptureState, Health, span_text
 from headrace.sources.offset import Offset
@@ -121,7 +121,7 @@ class HealthProbe:
         for path in offset.known:
             progress = offset.tables.get(path)
             after = offset.commit if progress is None else progress.commit
-            windows = histories(offset.structures, connection.dialect)[path].windows(after, lsn.after(after))
+            windows = schema_histories(offset.structures, connection.dialect)[path].windows(after, lsn.after(after))
             start = starts.get(windows[0].table.instance.object_id) if windows else None
             if start is not None and not is_retained(connection, after, start):
                 lost.append(path)

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+from headrace.sources.change_tables.captured_table import CapturedTable
 from headrace.sources.change_tables.chunks import key_between
 from headrace.sources.change_tables.native import NativeType
-from headrace.sources.change_tables.structure import CapturedTable
 
 LUW, ZOS = "luw", "zos"
 Query = tuple[str, list[object]]

@@ -12,14 +12,14 @@ from headrace.changes import TableId
 from headrace.errors import CaptureError
 from headrace.options import Options
 from headrace.sources.change_tables import lsn
-from headrace.sources.change_tables.connection import Connection
-from headrace.sources.change_tables.dialect import Statements
-from headrace.sources.change_tables.structure import CapturedTable, Window
-from headrace.sources.change_tables.windows import CommitTimes
+from headrace.sources.change_tables.captured_table import CapturedTable
+from headrace.sources.change_tables.commit_times import CommitTimes
+from headrace.sources.change_tables.schema_history import Window
+from headrace.sources.change_tables.statements import Queries, Statements
 from headrace.sources.sqlserver import statements, windows
 from headrace.sources.sqlserver.advice import ADVICE
 from headrace.sources.sqlserver.change_rows import CONNECTOR, ChangeReader
-from headrace.sources.sqlserver.server_zone import asked_zone
+from headrace.sources.sqlserver.server_zone import reported_zone
 from headrace.sources.sqlserver.types import NativeType
 from headrace.sources.tables.unlogged import Unlogged
 
@@ -33,30 +33,30 @@ class SqlServer:
     statements: Statements = statements
     keeps_idle_commits = True
 
-    def is_quiet(self, connection: Connection, after: str, upto: str, oldest: Any) -> bool:
+    def is_quiet(self, server: Queries, after: str, upto: str, oldest: Any) -> bool:
         """Whether it is certain that no transaction was captured in (after, upto]."""
         edges = (lsn.to_bytes(after), lsn.to_bytes(upto))
-        real = connection.value(statements.TRANSACTIONS_BETWEEN, edges)
+        real = server.value(statements.TRANSACTIONS_BETWEEN, edges)
         # A mapping that was cleaned beyond our place can't say that nothing happened: then the retention check decides.
         return not real and oldest is not None and lsn.read(oldest) <= after
 
-    def last_transaction(self, connection: Connection, upto: str) -> tuple[str, str] | None:
+    def last_transaction(self, server: Queries, upto: str) -> tuple[str, str] | None:
         """Not known, and not asked: the server keeps the time of every commit, idle or not."""
-        del connection, upto
+        del server, upto
         return None
 
-    def newest_changes(self, connection: Connection) -> dict[tuple[str, int], str | None]:
+    def newest_changes(self, server: Queries) -> dict[tuple[str, int], str | None]:
         """Not known, and not asked either."""
-        del connection
+        del server
         return {}
 
     def native(self, *parts: Any) -> NativeType:
         """A type out of its JSON form."""
         return NativeType(*parts)
 
-    def no_capture(self, connection: Connection, database: str) -> CaptureError | None:
+    def no_capture(self, server: Queries, database: str) -> CaptureError | None:
         """Whether `sys.sp_cdc_enable_db` was not run; everybody may see that."""
-        rows = connection.rows(statements.DATABASE, (database,))
+        rows = server.rows(statements.DATABASE, (database,))
         if not rows or rows[0][1]:
             return None
         return CaptureError(
@@ -64,7 +64,7 @@ class SqlServer:
             remedy="Run in it: EXEC sys.sp_cdc_enable_db, and EXEC sys.sp_cdc_enable_table for each table.",
         )
 
-    def unlogged(self, connection: Connection) -> Sequence[Unlogged]:
+    def unlogged(self, server: Queries) -> Sequence[Unlogged]:
         """Partitioned tables whose partitions may be switched."""
         return [
             Unlogged(
@@ -72,7 +72,7 @@ class SqlServer:
                 "ALTER TABLE ... SWITCH moves rows into partitions of it or out of them, and no change tells that.",
                 "Capture it with @allow_partition_switch = 0, or read it again after a SWITCH.",
             )
-            for schema, name in connection.rows(statements.SWITCHABLE)
+            for schema, name in server.rows(statements.SWITCHABLE)
         ]
 
     def grant_table(self, table: TableId, user: str) -> str:
@@ -85,15 +85,15 @@ class SqlServer:
         del instance
         return f"Run: GRANT SELECT ON SCHEMA::cdc TO {statements.quote(user)}."
 
-    def zone(self, connection: Connection, local: dt.datetime, minutes: int) -> str | None:
+    def zone(self, server: Queries, local: dt.datetime, minutes: int) -> str | None:
         """The time zone that the server says."""
-        return asked_zone(connection, local, minutes)
+        return reported_zone(server, local, minutes)
 
     def changes(
-        self, connection: Connection, window: Window, settings: Options | None, *, rows: int
+        self, server: Queries, window: Window, settings: Options | None, *, rows: int
     ) -> Iterator[pa.RecordBatch]:
         """The raw rows of a window of a change table."""
-        return windows.changes(connection, window, settings, rows=rows)
+        return windows.changes(server, window, settings, rows=rows)
 
     def change_reader(
         self,

@@ -17,8 +17,8 @@ from headrace.options import Options
 from headrace.sources.change_tables import lsn
 from headrace.sources.change_tables.connection import Connection, MissingObject
 from headrace.sources.change_tables.retention import is_retained
+from headrace.sources.change_tables.schema_history import schema_histories
 from headrace.sources.change_tables.server_clock import CommitClock, ServerZone
-from headrace.sources.change_tables.structure import histories
 from headrace.sources.health import CaptureState, Health, span_text
 from headrace.sources.offset import Offset
 from headrace.sources.sqlserver import statements
@@ -278,7 +278,9 @@ class _Questions:
             after = offset.commit if progress is None else progress.commit
             if newest <= lsn.after(after):
                 continue
-            windows = histories(offset.structures, self._connection.dialect)[path].windows(after, lsn.after(after))
+            windows = schema_histories(offset.structures, self._connection.dialect)[path].windows(
+                after, lsn.after(after)
+            )
             instance = windows[0].table.instance if windows else None
             start = None if instance is None else starts.get((instance.name, instance.object_id))
             if start is None:

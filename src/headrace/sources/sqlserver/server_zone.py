@@ -7,7 +7,8 @@ import datetime as dt
 import pyarrow as pa
 
 from headrace.sources.change_tables import clock
-from headrace.sources.change_tables.connection import Connection, PassingRefusal, StatementError
+from headrace.sources.change_tables.connection import PassingRefusal, StatementError
+from headrace.sources.change_tables.statements import Queries
 from headrace.sources.sqlserver import statements
 
 _SAYS_ITS_ZONE = 16
@@ -17,13 +18,13 @@ _CLOUD = (5, 8)
 _LOCAL = pa.timestamp("us")
 
 
-def asked_zone(connection: Connection, local: dt.datetime, minutes: int) -> str | None:
+def reported_zone(server: Queries, local: dt.datetime, minutes: int) -> str | None:
     """The zone that the server says; null when it can't, when nobody here knows it, or when its clock is not in it."""
     try:
-        ((major, edition),) = connection.rows(statements.SERVER_VERSION)
+        ((major, edition),) = server.rows(statements.SERVER_VERSION)
         if int(major or 0) < _SAYS_ITS_ZONE and int(edition or 0) not in _CLOUD:
             return None
-        name = connection.value(statements.SERVER_ZONE)
+        name = server.value(statements.SERVER_ZONE)
     except PassingRefusal:
         raise
     except StatementError:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from headrace.sources.change_tables.captured_table import CapturedTable
 from headrace.sources.change_tables.chunks import key_between
 from headrace.sources.change_tables.native import NativeType
-from headrace.sources.change_tables.structure import CapturedTable
 
 # The catalog.
 

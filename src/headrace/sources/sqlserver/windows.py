@@ -9,9 +9,10 @@ import pyarrow as pa
 
 from headrace.options import Options
 from headrace.sources.change_tables import lsn
-from headrace.sources.change_tables.connection import ARROW_ROWS, Connection
-from headrace.sources.change_tables.structure import CapturedTable, Window
-from headrace.sources.change_tables.windows import CommitTimes
+from headrace.sources.change_tables.captured_table import ARROW_ROWS, CapturedTable
+from headrace.sources.change_tables.commit_times import CommitTimes
+from headrace.sources.change_tables.schema_history import Window
+from headrace.sources.change_tables.statements import Queries
 from headrace.sources.sqlserver import statements
 from headrace.sources.sqlserver.change_rows import ChangeReader
 from headrace.sources.stream_options import events_of_key_change
@@ -22,7 +23,7 @@ CHANGE_OPERATIONS = {"c": (2,), "u": (3, 4), "d": (1,), "t": ()}
 
 
 def changes(
-    connection: Connection, window: Window, settings: Options | None, *, rows: int = ARROW_ROWS
+    server: Queries, window: Window, settings: Options | None, *, rows: int = ARROW_ROWS
 ) -> Iterator[pa.RecordBatch]:
     """The raw rows of a window of a change table, in the server's order.
 
@@ -37,7 +38,7 @@ def changes(
         columns,
         skipped=[number for letter in skipped for number in CHANGE_OPERATIONS[letter]],
     )
-    return connection.batches(
+    return server.batches(
         sql, (lsn.to_bytes(window.after), lsn.to_bytes(window.upto)), rows=min(rows, table.batch_rows)
     )
 

@@ -1,14 +1,9 @@
-"""What is known of a captured table: its structure, the capture instance that is read, and how both change in time.
-
-The versions of a table stand in the offset, because they decide how change rows are read: a replay reads a window as it
-was read first, whatever was altered since. A window is cut where a version ends, so that no row of an old structure
-follows one of a new.
-"""
+"""A captured table: its schema, the capture instance that is read, and its rows as canonical texts."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -16,16 +11,10 @@ import pyarrow as pa
 from headrace.changes import TableId, TableSchema
 from headrace.errors import CaptureError
 from headrace.sources.batch_sizes import rows_per_fetch
-from headrace.sources.change_tables import lsn
-from headrace.sources.change_tables.connection import ARROW_ROWS
-from headrace.sources.change_tables.dialect import Dialect
-from headrace.sources.change_tables.native import NativeType
-from headrace.sources.offset import Recent
+from headrace.sources.change_tables.native import NativeType, NativeTypes
 
-
-def _lacking(name: str, value: object) -> bool:
-    """Whether a part of a column is what is read when it is left out."""
-    return value is None or (value is False and name != "optional")
+ARROW_ROWS = 32_768
+"""The most rows per Arrow batch: large enough that Python's share is small."""
 
 
 @dataclass(frozen=True)
@@ -121,17 +110,22 @@ class CapturedTable:
         }
 
     @classmethod
-    def from_json(cls, data: dict[str, Any], dialect: Dialect) -> CapturedTable:
+    def from_json(cls, data: dict[str, Any], types: NativeTypes) -> CapturedTable:
         """Read `to_json`'s form back."""
         name, columns, has_command_id, object_id, *rest = data["instance"]
         before_images = tuple((column, holder) for column, holder in (rest[0] if rest else ()))
         return cls(
             TableSchema.from_json(data["schema"]),
-            tuple(dialect.native(*native) for native in data["natives"]),
+            tuple(types.native(*native) for native in data["natives"]),
             CaptureInstance(name, None, tuple((n, o) for n, o in columns), has_command_id, object_id, before_images),
             tuple(data["chunk_key"]),
             tuple(data.get("protected", ())),
         )
+
+
+def _lacking(name: str, value: object) -> bool:
+    """Whether a part of a column is what is read when it is left out."""
+    return value is None or (value is False and name != "optional")
 
 
 def column_texts(
@@ -169,126 +163,3 @@ def _texts(table: TableId, column: str, native: NativeType, values: pa.Array) ->
             f"{values.type}, with a value that can't be converted.",
             remedy="Leave the column out with 'column_exclude_list', and report it.",
         ) from None
-
-
-@dataclass(frozen=True)
-class Version:
-    """How a table is read from a commit on, until the next version.
-
-    Args:
-        since: the first commit whose rows follow it; zero from the beginning.
-        table: what is read.
-    """
-
-    since: str
-    table: CapturedTable
-
-
-@dataclass(frozen=True)
-class Window:
-    """Commits (after, upto] of one table that are read alike.
-
-    Args:
-        table: what is read.
-        after: the commit before.
-        upto: the last commit.
-        newest: whether no later change table of the table is known. When that one goes away, the table is taken in as a
-            new one as soon as it is captured again.
-    """
-
-    table: CapturedTable
-    after: str
-    upto: str
-    newest: bool = True
-
-
-class History:
-    """The versions of one table that are still needed, oldest first. Immutable."""
-
-    def __init__(self, versions: Sequence[Version], data: list[dict[str, Any]] | None = None) -> None:
-        self.versions = tuple(versions)
-        self._data = data
-
-    @classmethod
-    def begin(cls, table: CapturedTable) -> History:
-        """A table that is taken in."""
-        return cls([Version(lsn.ZERO, table)])
-
-    @property
-    def newest(self) -> CapturedTable:
-        """The structure that new rows have."""
-        return self.versions[-1].table
-
-    def followed_by(self, table: CapturedTable, since: str) -> History:
-        """With one version more."""
-        return History([*self.versions, Version(since, table)])
-
-    def protecting(self, columns: tuple[str, ...]) -> History:
-        """With what the options protect of the newest version now."""
-        newest = self.newest
-        if newest.protected == columns:
-            return self
-        return History([*self.versions[:-1], replace(self.versions[-1], table=replace(newest, protected=columns))])
-
-    def cut_by(self, key: tuple[str, ...]) -> History:
-        """With the chunk key that a snapshot which is not finished began with; its bounds are made of that one.
-
-        Raises:
-            CaptureError: a column of it is not read any more.
-        """
-        newest = self.newest
-        if newest.chunk_key == key:
-            return self
-        missing = next((name for name in key if name not in {column.name for column in newest.schema.columns}), None)
-        if missing is not None:
-            raise CaptureError(
-                f"Column '{missing}' of table '{newest.id.path}' is not captured any more, but its snapshot is half "
-                "done and cut into chunks by it.",
-                remedy="Capture it until the snapshot is done, or begin with a new checkpoint.",
-            )
-        return History([*self.versions[:-1], replace(self.versions[-1], table=replace(newest, chunk_key=key))])
-
-    def needed_after(self, commit: str) -> History:
-        """Without versions that no row after a commit follows."""
-        first = max((i for i, version in enumerate(self.versions) if version.since <= lsn.after(commit)), default=0)
-        versions = self.versions[first:]
-        return History([replace(versions[0], since=lsn.ZERO), *versions[1:]]) if first else self
-
-    def windows(self, after: str, upto: str) -> list[Window]:
-        """The commits (after, upto], cut where the structure or the capture instance changes."""
-        found = []
-        for number, version in enumerate(self.versions):
-            last = number == len(self.versions) - 1
-            end = upto if last else min(upto, lsn.before(self.versions[number + 1].since))
-            begin = max(after, lsn.before(version.since))
-            if begin < end:
-                newest = version.table.instance.same(self.newest.instance)
-                found.append(Window(version.table, begin, end, newest))
-        return found
-
-    def to_json(self) -> list[dict[str, Any]]:
-        """JSON values, for the offset; made once."""
-        if self._data is None:
-            self._data = [{"since": version.since, **version.table.to_json()} for version in self.versions]
-        return self._data
-
-    @classmethod
-    def from_json(cls, data: list[dict[str, Any]], dialect: Dialect) -> History:
-        """Read `to_json`'s form back."""
-        return cls([Version(version["since"], CapturedTable.from_json(version, dialect)) for version in data], data)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, History) and self.versions == other.versions
-
-    def __hash__(self) -> int:
-        return hash(self.versions)
-
-
-_HISTORIES: Recent[dict[str, History]] = Recent()
-
-
-def histories(structures: Mapping[str, Any], dialect: Dialect) -> dict[str, History]:
-    """How each table of an offset is read; not to be changed, because it is kept for the next who asks."""
-    return _HISTORIES.of(
-        structures, lambda: {path: History.from_json(data, dialect) for path, data in structures.items()}
-    )
