@@ -385,7 +385,7 @@ def test_a_filter_that_the_server_refuses_ends_that_table_only(database, gates, 
 
 
 BAD = [
-    ("execute-snapshot", '{"data-collections": ["dbo.t"', "no JSON"),
+    ("execute-snapshot", '{"data-collections": ["dbo.t"', "not JSON"),
     ("execute-snapshots", "{}", "unknown type"),
     ("execute-snapshot", "{}", "no list"),
     ("execute-snapshot", '{"data-collections": ["dbo.none"]}', "'dbo.none'"),
