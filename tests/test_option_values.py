@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from headrace import registry
 from headrace.errors import OptionError
-from headrace.options import OTHER_NAMES, Option, as_text, items, parse_options
+from headrace.options import OTHER_NAMES, Option, as_text, folder, items, parse_options
 from headrace.pipeline import watch
 from headrace.pipeline.kafka_source import KafkaTopics
 from headrace.pipeline.shaping import routes, transforms
@@ -81,7 +81,7 @@ def test_an_empty_value_is_an_error_unless_the_option_says_otherwise(option: Opt
     assert taken == []
 
 
-@pytest.mark.parametrize("option", [o for o in OPTIONS if o.values[0].kind not in (str, int, float, bool)])
+@pytest.mark.parametrize("option", [o for o in OPTIONS if o.values[0].kind not in (str, folder, int, float, bool)])
 def test_an_empty_list_or_part_of_one_is_an_error(option: Option) -> None:
     values = ([], {}, (), ",", [""], ["a", ""], [None])
     assert [value for value in values if f"ption '{option.name}'" not in refusal(option, value)] == []

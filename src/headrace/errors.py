@@ -23,15 +23,40 @@ class HeadraceError(Exception):
 
     def __reduce__(self) -> tuple[object, ...]:
         # Errors cross process borders (executor to driver) pickled; keyword-only arguments need this.
-        return (_rebuild, (type(self), self.message, self.remedy))
+        return (_rebuild, (type(self), self.args), self.__dict__)
 
 
-def _rebuild(kind: type[HeadraceError], message: str, remedy: str) -> HeadraceError:
-    return kind(message, remedy=remedy)
+def _rebuild(kind: type[HeadraceError], texts: tuple[str, ...]) -> HeadraceError:
+    return kind.__new__(kind, *texts)
 
 
 class OptionError(HeadraceError):
-    """An option is unknown, missing, malformed or contradicts another."""
+    """An option is unknown, missing, malformed or contradicts another.
+
+    Args:
+        message: as of every error.
+        remedy: as of every error.
+        option: the option's name, in a spelling that the user may have chosen; empty where several are meant.
+    """
+
+    def __init__(self, message: str, *, remedy: str = "", option: str = "") -> None:
+        super().__init__(message, remedy=remedy)
+        self.option = option
+
+
+class FileError(OptionError):
+    """As `OptionError`, in a file that the user wrote; the message begins with file and line.
+
+    Args:
+        file: the file's path.
+        line: the number of the line.
+        sentence: what is wrong there.
+        remedy: as of every error.
+    """
+
+    def __init__(self, file: str, line: int, sentence: str, *, remedy: str = "") -> None:
+        super().__init__(f"{file}, line {line}: {sentence}", remedy=remedy)
+        self.sentence = sentence
 
 
 class ConnectError(HeadraceError):

@@ -56,6 +56,14 @@ def bare(name: str) -> str:
     return name.removeprefix(_OPTIONAL)
 
 
+def folder(given: Any) -> str:
+    """The kind of an option that names a folder, as a path or URL.
+
+    In a pipeline file a relative one is relative to that file, and a sink may not have one inside the checkpoint.
+    """
+    return _parse_text(given)
+
+
 @dataclass(frozen=True)
 class Option:
     """What a user may set on a source, format or sink.
@@ -63,8 +71,8 @@ class Option:
     Args:
         name: snake case; the camelCase and dotted spellings are derived. A name that ends with `.*` (`kafka.*`) takes
             every name that starts so and is not another option, as it is; its value is a mapping from name to text.
-        kind: `str`, `int`, `float`, `bool`, `list` (see `items`), or a callable from text or YAML value to value that
-            raises ValueError.
+        kind: `str`, `int`, `float`, `bool`, `list` (see `items`), `folder`, or a callable from text or YAML value to
+            value that raises ValueError.
         doc: one or two sentences for the reference page: meaning, unit, and what happens at the default.
         default: the value when it is not given. Leave out for a required option.
         choices: the only values allowed.
@@ -73,6 +81,9 @@ class Option:
         may_be_empty: whether a value without anything in it says something. Otherwise it is an error, because it comes
             from a variable that is set and empty more often than it is meant.
         names: what its value names; needed where that may be several.
+        beside_checkpoint: of a folder: in a pipeline whose checkpoint is a local folder, the default is that folder's
+            path with this text behind it.
+        in_other_names: whether the value may be a part of other options' names (Debezium's salts of hashes).
     """
 
     name: str
@@ -84,6 +95,17 @@ class Option:
     minimum: float | None = None
     may_be_empty: bool = False
     names: Names | None = None
+    beside_checkpoint: str = ""
+    in_other_names: bool = False
+
+    @property
+    def is_folder(self) -> bool:
+        """Whether its value is the path of a folder."""
+        return self.kind is folder
+
+    def is_spelled(self, name: str) -> bool:
+        """Whether a name is one of its spellings."""
+        return _fold(name) in {_fold(spelling) for spelling in (self.name, *self.aliases)}
 
     @property
     def required(self) -> bool:
@@ -114,9 +136,11 @@ class Option:
         """
         if not self.may_be_empty and "" not in self.choices and self._is_empty(given):
             remedy = f"Set it: {self.doc}" if self.required else "Give it a value, or leave the option out."
-            raise OptionError(f"Option '{self.name}' is empty.", remedy=remedy)
+            raise OptionError(f"Option '{self.name}' is empty.", remedy=remedy, option=self.name)
         if isinstance(given, (list, tuple)) and any(part is None or part == "" for part in given):
-            raise OptionError(f"A part of option '{self.name}' is empty.", remedy="Write it, or take it out.")
+            raise OptionError(
+                f"A part of option '{self.name}' is empty.", remedy="Write it, or take it out.", option=self.name
+            )
         try:
             value = _PARSERS.get(self.kind, self.kind)(given)
         except (ValueError, TypeError, AttributeError) as error:
@@ -125,19 +149,27 @@ class Option:
             detail = str(error) if isinstance(error, ValueError) else "expected text"
             if self.kind in (str, int, float, bool):
                 detail = f"expected {self.kind.__name__}"
-            raise OptionError(f"Option '{self.name}' can't be {shown}: {detail}.", remedy=f"See: {self.doc}") from error
+            if self.is_folder:
+                detail = "expected a path"
+            raise OptionError(
+                f"Option '{self.name}' can't be {shown}: {detail}.", remedy=f"See: {self.doc}", option=self.name
+            ) from error
         if self.choices and value not in self.choices:
             raise OptionError(
-                f"Option '{self.name}' can't be {value!r}.", remedy=did_you_mean(str(value), self.choices)
+                f"Option '{self.name}' can't be {value!r}.",
+                remedy=did_you_mean(str(value), self.choices),
+                option=self.name,
             )
         if self.minimum is not None and value < self.minimum:
-            raise OptionError(f"Option '{self.name}' can't be {value}.", remedy=f"The least is {self.minimum:g}.")
+            raise OptionError(
+                f"Option '{self.name}' can't be {value}.", remedy=f"The least is {self.minimum:g}.", option=self.name
+            )
         return value
 
     def _is_empty(self, given: Any) -> bool:
         if isinstance(given, str):
             # Where commas stand between parts, they are nothing by themselves.
-            return not given.strip(" \t\r\n" if self.kind is str else " \t\r\n,;")
+            return not given.strip(" \t\r\n" if self.kind in (str, folder) else " \t\r\n,;")
         return isinstance(given, (list, tuple, Mapping, frozenset)) and not given
 
 
@@ -202,12 +234,16 @@ def parse_options(
         if found is None:
             raise _unknown(name, declared, owner)
         if found.name in values:
-            raise OptionError(f"Option '{found.name}' of {owner} is given twice.", remedy="Keep one spelling.")
+            raise OptionError(
+                f"Option '{found.name}' of {owner} is given twice.", remedy="Keep one spelling.", option=found.name
+            )
         values[found.name] = found.parse(raw)
     for option in declared:
         if option.name not in values:
             if option.required:
-                raise OptionError(f"Option '{option.name}' of {owner} is missing.", remedy=f"Set it: {option.doc}")
+                raise OptionError(
+                    f"Option '{option.name}' of {owner} is missing.", remedy=f"Set it: {option.doc}", option=option.name
+                )
             values[option.name] = option.default
     return Options(values, declared)
 
@@ -261,12 +297,12 @@ def _unknown(name: str, declared: tuple[Option, ...], owner: str) -> OptionError
     if kinds:
         belongs = " or ".join(f"a {kind}" for kind in kinds)
         return OptionError(
-            f"Option '{shown_name(name)}' belongs to {belongs}, not to {owner}.", remedy="Move it there."
+            f"Option '{shown_name(name)}' belongs to {belongs}, not to {owner}.", remedy="Move it there.", option=name
         )
     remedy = did_you_mean(name, [spelling for option in declared for spelling in (option.name, *option.aliases)])
     if len(remedy) > _LONGEST_LIST:
         remedy = "Look at the page of options for what there is."
-    return OptionError(f"Unknown option '{shown_name(name)}' for {owner}.", remedy=remedy)
+    return OptionError(f"Unknown option '{shown_name(name)}' for {owner}.", remedy=remedy, option=name)
 
 
 def _has(kind: str, name: str) -> bool:

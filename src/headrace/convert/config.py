@@ -21,7 +21,7 @@ from headrace.convert.converters import format_section
 from headrace.convert.properties import Left, Properties
 from headrace.convert.reasons import DEFAULTS, LEFT, OF_ONE_SOURCE, REFUSED, USUAL, reason
 from headrace.convert.transforms import routing
-from headrace.errors import OptionError
+from headrace.errors import FileError, OptionError
 from headrace.options import Option, secret_in_name
 from headrace.pipeline.model import read_model
 from headrace.registry import did_you_mean
@@ -162,9 +162,8 @@ class _Pipeline:
             draft.write_text(_yaml(filled), encoding="utf-8")
             try:
                 read_model(draft)
-            except OptionError as error:
-                message = re.sub(r"^\S*pipeline\.yaml, line \d+: ", "", error.message)
-                raise OptionError(f"'{self._file}' makes no pipeline. {message}", remedy=error.remedy) from None
+            except FileError as error:
+                raise OptionError(f"'{self._file}' makes no pipeline. {error.sentence}", remedy=error.remedy) from None
 
     def _stand_in(self, section: str, name: str, value: str) -> str:
         if _REFERENCE.search(value) is None:

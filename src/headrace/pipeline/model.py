@@ -17,8 +17,8 @@ A section `observe` may say where metrics are served: `observe: {prometheus: 127
 Where the source is Kafka, its format may say `on_error: dead_letter`; then a section `dead_letter` is the sink of
 messages that can't be read.
 
-Relative paths (checkpoint, and `path`, `warehouse` or `oversized_path` of sinks) are relative to the file, so that a
-pipeline runs the same from any folder.
+Relative paths (the checkpoint, and options of the kind `folder`) are relative to the file, so that a pipeline runs the
+same from any folder.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from typing import Any, TypeVar
 
 from headrace import registry
 from headrace.changes import TableId
-from headrace.errors import OptionError
+from headrace.errors import FileError, OptionError
 from headrace.formats.base import Format
 from headrace.observe.checkpoint import local_path
 from headrace.observe.server import ListenAddress
@@ -68,10 +68,6 @@ Made = TypeVar("Made")
 _ANY_TABLE = TableId("database", "schema", "table")
 _TRIGGER = re.compile(r"(\d+) ?(ms|milliseconds?|s|seconds?|m|min|minutes?|h|hours?)")
 _UNITS = {"ms": "milliseconds", "s": "seconds", "m": "minutes", "h": "hours"}
-_SIGNALS = "signal_path"
-_PATHS = ("path", "warehouse", "oversized_path")
-_STAGING = "staging_location"
-_SALT = "column_mask_salt"
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]+:")
 
 
@@ -178,12 +174,12 @@ def read_model(path: Path) -> Model:
 
 def _check_apart(document: Document, place: Place, sink: Sink, checkpoint: str) -> None:
     """A sink in the checkpoint would write among Spark's own files."""
-    for option in _PATHS:
-        given = sink.settings.get(option)
+    for option in sink.options:
+        given = sink.settings[option.name] if option.is_folder else None
         if given and _is_in(given, checkpoint):
             raise document.error(
-                (*place, option),
-                f"Option '{option}' is a folder in the checkpoint '{checkpoint}'.",
+                (*place, option.name),
+                f"Option '{option.name}' is a folder in the checkpoint '{checkpoint}'.",
                 "Name another one.",
             )
 
@@ -269,7 +265,7 @@ def _source(
             raise document.error(place, "Source 'kafka' needs a format.", "Add format: {type: debezium_json}.")
         format, on_error = _on_error(document, format, (*place, "format"), sections)
         ours = {name: value for name, value in given.items() if not KafkaTopics.is_client_setting(name)}
-        if misplaced := next((name for name in ours if _fold(name) == _fold(ON_ERROR.name)), None):
+        if misplaced := next(filter(ON_ERROR.is_spelled, ours), None):
             raise document.error(
                 (*place, misplaced),
                 f"Source 'kafka' has no option '{misplaced}'.",
@@ -281,26 +277,25 @@ def _source(
             made = _format(document, format, (*place, "format"))[0]
             _made(document, (*place, "format"), partial(made.check, writes=False))
             topics = KafkaTopics(options, clients, made, on_error)
+        except FileError:
+            raise
         except OptionError as error:
-            if error.message.startswith(f"{document.path}, line "):
-                raise
             raise document.error(place, error.message, error.remedy) from None
         return kind, topics, given
     found: type[Source] = _find(document, "source", kind, (*place, "type"))
-    if any(option.name == _SALT for option in found.options):
-        given = _with_salt(document, given, place)
-    for name, suffix in ((_SIGNALS, "-signals"), (_STAGING, "-staging")):
-        if any(option.name == name for option in found.options):
-            given = _with_folder(given, name, suffix, document.path, checkpoint)
+    for option in found.options:
+        if option.in_other_names:
+            given = _with_salt(document, option, given, place)
+    given = _with_folders(found.options, given, document.path, checkpoint)
     options = _options(document, found.options, given, place, f"source '{kind}'")
     return kind, _made(document, place, lambda: found(options)), given
 
 
-def _with_salt(document: Document, given: dict[str, Any], place: Place) -> dict[str, Any]:
+def _with_salt(document: Document, option: Option, given: dict[str, Any], place: Place) -> dict[str, Any]:
     """The options with the salt that stands in a name as an option of its own: Spark hands over values as they are, but
     names in lower case."""
     salts = {name: salt for name in given if (salt := secret_in_name(name)) is not None}
-    if not salts or any(_fold(name) == _fold(_SALT) for name in given):
+    if not salts or any(map(option.is_spelled, given)):
         return given
     first, *others = salts
     other = next((name for name in others if salts[name] != salts[first]), None)
@@ -308,9 +303,9 @@ def _with_salt(document: Document, given: dict[str, Any], place: Place) -> dict[
         raise document.error(
             (*place, other),
             f"Options '{shown_name(first)}' and '{shown_name(other)}' name different salts.",
-            "Give all hashes of a source one salt: set 'column_mask_salt', and leave '.with.salt...' out of the names.",
+            f"Give all hashes of a source one salt: set '{option.name}', and leave '.with.salt...' out of the names.",
         )
-    return {**given, _SALT: salts[first]}
+    return {**given, option.name: salts[first]}
 
 
 def _on_error(document: Document, section: Any, place: Place, sections: Sections) -> tuple[Any, str]:
@@ -319,7 +314,7 @@ def _on_error(document: Document, section: Any, place: Place, sections: Sections
     otherwise = "dead_letter" if sections.dead_letter is not None else "row" if _errors_rest(sections) else "fail"
     if not isinstance(section, dict):
         return section, otherwise
-    named = [name for name in section if _fold(name) == _fold(ON_ERROR.name)]
+    named = [name for name in section if ON_ERROR.is_spelled(name)]
     given = {name: section[name] for name in named}
     wanted = _options(document, (ON_ERROR,), given, place, f"format '{section.get('type')}'")
     return {name: value for name, value in section.items() if name not in named}, wanted[ON_ERROR.name] or otherwise
@@ -362,13 +357,13 @@ def _dead_letters(
     if "format" in given:
         raise document.error((*place, "format"), "Dead letters keep the bytes that came.", "Remove the format.")
     letter, other = (TOPIC, TABLE) if found.takes == "messages" else (TABLE, TOPIC)
-    if misplaced := next((name for name in given if _fold(name) == _fold(other.name)), None):
+    if misplaced := next(filter(other.is_spelled, given), None):
         raise document.error(
             (*place, misplaced),
             f"Dead letters in sink '{kind}' have no '{misplaced}'.",
             f"Use '{letter.name}', or leave it out.",
         )
-    own = {name: value for name, value in given.items() if _fold(name) == _fold(letter.name)}
+    own = {name: value for name, value in given.items() if letter.is_spelled(name)}
     sink = _sink(document, found, {n: v for n, v in given.items() if n not in own}, place, kind)
     name = _options(document, (letter,), own, place, "section 'dead_letter'")[letter.name]
     letters = DeadLetters(kind, sink, source, name)
@@ -382,14 +377,21 @@ def _dead_letters(
     return letters
 
 
-def _with_folder(given: dict[str, Any], name: str, suffix: str, file: Path, checkpoint: str) -> dict[str, Any]:
-    """The source's options with a folder of its own: the one that is named, else one beside a local checkpoint."""
-    spelling = next((known for known in given if _fold(known) == _fold(name)), None)
-    if spelling is not None:
-        return (
-            {**given, spelling: _absolute(str(given[spelling]), file)} if str(given[spelling] or "").strip() else given
-        )
-    return given if _URL.match(checkpoint) else {**given, name: f"{checkpoint}{suffix}"}
+def _with_folders(
+    declared: Iterable[Option], given: dict[str, Any], file: Path, checkpoint: str | None = None
+) -> dict[str, Any]:
+    """The options with absolute folders, and those of a source that are beside a local checkpoint by default."""
+    made = dict(given)
+    for option in declared:
+        if not option.is_folder:
+            continue
+        spelling = next(filter(option.is_spelled, given), None)
+        if spelling is None:
+            if option.beside_checkpoint and checkpoint is not None and not _URL.match(checkpoint):
+                made[option.name] = f"{checkpoint}{option.beside_checkpoint}"
+        elif isinstance(given[spelling], str) and given[spelling].strip():
+            made[spelling] = _absolute(given[spelling], file)
+    return made
 
 
 def _targets(document: Document, sections: Sections, kind: str) -> tuple[Target, ...]:
@@ -484,9 +486,7 @@ def _sink_class(document: Document, section: dict[str, Any], place: Place) -> tu
 
 
 def _sink(document: Document, kind: type[Sink], given: dict[str, Any], place: Place, name: str) -> Sink:
-    for place_option in _PATHS:
-        if isinstance(given.get(place_option), str) and given[place_option].strip():
-            given = {**given, place_option: _absolute(given[place_option], document.path)}
+    given = _with_folders(kind.options, given, document.path)
     made: Sink = _made(document, place, lambda: kind(_options(document, kind.options, given, place, f"sink '{name}'")))
     return made
 
@@ -526,24 +526,19 @@ def _options(document: Document, declared: tuple[Option, ...], given: dict[str, 
 
 def _option_place(error: OptionError, declared: tuple[Option, ...], given: dict[str, Any], place: Place) -> Place:
     """The place of the option that an error names, in whatever spelling the user chose."""
-    named = re.search(r"[Oo]ption '([^']+)'", error.message)
-    if named is None:
-        return place
-    spellings = {named[1]}
-    for option in declared:
-        if option.name == named[1]:
-            spellings.update(option.aliases)
-    folded = {_fold(spelling) for spelling in spellings}
-    return next(((*place, name) for name in reversed(given) if _fold(name) in folded), place)
+    if error.option in given:
+        return (*place, error.option)
+    known = next((option for option in declared if option.name == error.option), None)
+    return next(((*place, name) for name in reversed(given) if known is not None and known.is_spelled(name)), place)
 
 
 def _made(document: Document, place: Place, make: Any) -> Any:
     """What `make` gives; an error of options that contradict each other gets file and line."""
     try:
         return make()
+    except FileError:
+        raise
     except OptionError as error:
-        if error.message.startswith(f"{document.path}, line "):
-            raise
         raise document.error(place, error.message, error.remedy) from None
 
 
@@ -568,7 +563,3 @@ def _secrets(data: Any, name: str = "") -> list[str]:
     if isinstance(data, list):
         return [secret for value in data for secret in _secrets(value, name)]
     return [data] if isinstance(data, str) and data and is_secret(name) else []
-
-
-def _fold(name: str) -> str:
-    return re.sub(r"[._\-]", "", name).lower()

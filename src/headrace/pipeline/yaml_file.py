@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from headrace.errors import OptionError
+from headrace.errors import FileError, OptionError
 from headrace.options import REDACTED
 from headrace.registry import did_you_mean
 
@@ -51,11 +51,10 @@ class Document:
                 return self.lines[place[:end]]
         return 1
 
-    def error(self, place: Place, message: str, remedy: str = "") -> OptionError:
+    def error(self, place: Place, message: str, remedy: str = "") -> FileError:
         """An error whose sentence begins with file and line and shows no filled-in value."""
-        return OptionError(
-            f"{self.path}, line {self.line(place)}: {hide(message, self.filled)}", remedy=hide(remedy, self.filled)
-        )
+        sentence = hide(message, self.filled)
+        return FileError(str(self.path), self.line(place), sentence, remedy=hide(remedy, self.filled))
 
 
 def read_yaml(path: Path) -> Document:
@@ -76,20 +75,20 @@ def read_yaml(path: Path) -> Document:
     try:
         node = loader.get_single_node()
         if node is None:
-            raise OptionError(
-                f"{path}, line 1: The file is empty.", remedy="A pipeline has source, sinks and pipeline."
-            )
+            raise FileError(str(path), 1, "The file is empty.", remedy="A pipeline has source, sinks and pipeline.")
         document.data = _value(loader, node, (), document, ())
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = mark.line + 1 if mark else 1
-        raise OptionError(
-            f"{path}, line {line}: This is no valid YAML: {error.problem or error.context}.",
+        raise FileError(
+            str(path),
+            line,
+            f"This is no valid YAML: {error.problem or error.context}.",
             remedy="Check indentation, quotes and brackets there.",
         ) from None
     except yaml.YAMLError:
-        raise OptionError(
-            f"{path}, line 1: This is no valid YAML.", remedy="It holds a character that YAML does not allow."
+        raise FileError(
+            str(path), 1, "This is no valid YAML.", remedy="It holds a character that YAML does not allow."
         ) from None
     finally:
         loader.dispose()

@@ -9,7 +9,7 @@ from headrace import faultpoints
 from headrace.changes.table import TableId
 from headrace.changes.texts import base64_text
 from headrace.errors import SinkError
-from headrace.options import Option
+from headrace.options import Option, folder
 from headrace.permissions import Permissions
 from headrace.sinks.base import BatchId, Mark, Sink
 from headrace.sinks.folder import Folder, absolute, folder_identity, folder_permissions, refuse_read_only
@@ -40,7 +40,7 @@ class FilesSink(Sink):
     takes: ClassVar[Literal["messages", "changes"]] = "messages"
     is_one_place: ClassVar[bool] = True
     options: ClassVar[tuple[Option, ...]] = (
-        Option("path", str, "The folder that holds a folder per batch; made if it is not there."),
+        Option("path", folder, "The folder that holds a folder per batch; made if it is not there."),
     )
 
     def check(self) -> None:

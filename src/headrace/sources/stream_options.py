@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from headrace.options import OTHER_NAMES, Names, Option, items
+from headrace.options import OTHER_NAMES, Names, Option, folder, items
 from headrace.sources.snapshots.select_overrides import selects
 from headrace.sources.tables.columns import patterns
 from headrace.sources.tables.keys import message_keys
@@ -71,10 +71,11 @@ SIGNALS: tuple[Option, ...] = (
     ),
     Option(
         "signal_path",
-        str,
+        folder,
         "A folder that the driver can read, whose files are signals, for those who write nothing to the source. In a "
         "pipeline whose checkpoint is a local folder it is beside that, with -signals after its name.",
         default="",
+        beside_checkpoint="-signals",
     ),
     Option(
         "incremental_snapshot_chunk_size",
@@ -155,6 +156,7 @@ COLUMNS: tuple[Option, ...] = (
         "The salt of hashes. Needed where Spark passes the options on and the salt has letters: it makes names of "
         "options, but not their values, lower-case.",
         default="",
+        in_other_names=True,
     ),
     Option(
         "skipped_operations",

@@ -18,7 +18,7 @@ import pyarrow as pa
 from headrace.changes import Column, LogicalType, TableId, TableSchema, arrow_schema
 from headrace.errors import CaptureError, ConnectError, SinkError
 from headrace.formats.base import Format
-from headrace.options import Option, Options
+from headrace.options import Option, Options, folder
 from headrace.sinks.base import BatchId, Sink
 from headrace.sources.base import Limit, Slice, Source
 from headrace.sources.offset import Offset
@@ -160,7 +160,7 @@ class _ListSink(Sink):
     """Writes each batch to a file, so that other processes see it; fails on request."""
 
     options = (
-        Option("path", str, "The folder."),
+        Option("path", folder, "The folder."),
         Option("fails", int, "How often writing fails before it works.", default=0),
     )
     guarantee: ClassVar[Literal["exactly-once", "at-least-once"]] = "at-least-once"
@@ -179,9 +179,9 @@ class _ListSink(Sink):
             self._failures -= 1
             raise SinkError("The target belongs to another pipeline.", remedy="Take it over.")
         texts = [row[0] for row in rows.orderBy("position").selectExpr(self.column).collect()]
-        folder = Path(self.settings["path"])
-        folder.mkdir(parents=True, exist_ok=True)
-        with (folder / "batches.jsonl").open("a") as file:
+        place = Path(self.settings["path"])
+        place.mkdir(parents=True, exist_ok=True)
+        with (place / "batches.jsonl").open("a") as file:
             file.write(json.dumps([batch.number, batch.owner, texts]) + "\n")
 
 

@@ -13,7 +13,7 @@ from headrace import faultpoints
 from headrace.changes.refusal import StopReason
 from headrace.changes.table import TableId
 from headrace.errors import OptionError, SinkError
-from headrace.options import REDACTED, Option, Options
+from headrace.options import REDACTED, Option, Options, folder
 from headrace.permissions import Permissions
 from headrace.sinks.base import BatchId, Sink
 from headrace.sinks.folder import absolute, folder_permissions, refuse_read_only
@@ -112,7 +112,7 @@ class KafkaSink(Sink):
         ),
         Option(
             "oversized_path",
-            str,
+            folder,
             "With `on_oversized: dead_letter`: the folder of the messages that were too large, as Parquet files with "
             "topic, key, value, headers, position and reason; one folder per batch, which a replay replaces.",
             default=None,

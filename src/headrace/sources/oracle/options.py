@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.options import OTHER_NAMES, Names, Option
+from headrace.options import OTHER_NAMES, Names, Option, folder
 from headrace.sources.oracle.dictionary import strategy
 from headrace.sources.stream_options import COLUMNS, HEARTBEAT, SIGNALS, STATEMENTS, port
 from headrace.sources.tables.lost import ON_TABLE_LOST
@@ -73,11 +73,12 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "staging_location",
-        str,
+        folder,
         "Where mined ranges of the log are kept until their transactions are delivered: a folder or URL that the "
         "driver and all executors reach. What is lost there is mined again. In a pipeline whose checkpoint is a local "
         "folder it is beside that, with -staging after its name.",
         default="",
+        beside_checkpoint="-staging",
     ),
     Option(
         "tables",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from headrace.changes.table import TableId
 from headrace.errors import SinkError
-from headrace.options import Option
+from headrace.options import Option, folder
 from headrace.permissions import Permissions
 from headrace.sinks.folder import absolute, folder_identity, folder_permissions, refuse_read_only
 from headrace.sinks.lake.delta.table import DeltaTable, folder_of
@@ -36,7 +36,7 @@ class DeltaSink(LakeSink):
     options: ClassVar[tuple[Option, ...]] = (
         Option(
             "path",
-            str,
+            folder,
             "The folder that holds the mirrors. A source table's lies at `<path>/<schema>/<table>`; characters other "
             "than letters, digits, `_`, `-` and `.` are written as `~` and two hex digits.",
         ),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from headrace.changes.table import TableId
 from headrace.errors import ConnectError, OptionError, SinkError
-from headrace.options import Option, Options
+from headrace.options import Option, Options, folder
 from headrace.permissions import Permissions
 from headrace.sinks.folder import absolute, folder_identity, folder_permissions, refuse_read_only
 from headrace.sinks.jdbc.address import Address, parse_address
@@ -66,7 +66,7 @@ class IcebergSink(LakeSink):
         ),
         Option(
             "warehouse",
-            str,
+            folder,
             "The folder that holds the tables; needed unless the session knows the catalogue.",
             default=None,
             aliases=("path",),
