@@ -7,7 +7,7 @@ from tests.sources.oracle.runs import Run as OracleRun
 from tests.sources.sqlserver.test_source import Run, create
 
 from headrace.changes import Column, LogicalType, TableId, TableSchema
-from headrace.sources.oracle.definitions import TablesAfter
+from headrace.sources.oracle.definitions import Definition, TablesAfter
 from headrace.sources.tables.unlogged import by_alteration
 from headrace_emulators.oracle import EmulatedOracle
 from headrace_emulators.sqlserver import EmulatedServer
@@ -92,7 +92,7 @@ def test_oracle_says_it_by_the_statement(tmp_path, caplog):
 @pytest.mark.parametrize("word", ["EXCHANGE", "TRUNCATE", "DROP"])
 def test_a_partition_that_was_changed_as_a_whole_is_said(caplog, word):
     sql = f"alter table T{word} {word} partition P1 with table X"
-    definition = {"table": f"SHOP.T{word}", "sql": sql, "commit": 1}
+    definition = Definition(1, f"SHOP.T{word}", sql, 1, "0x1.1.1", "aa", None, None, "+00:00")
     TablesAfter([], {}).follow([definition], {}, logs_all=lambda path: True, by_logging=False)
     assert f"A partition of table 'SHOP.T{word}' was changed as a whole ({word} PARTITION)" in caplog.text
 

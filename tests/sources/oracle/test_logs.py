@@ -10,7 +10,7 @@ from headrace.errors import CaptureError, DataLossError
 from headrace.sources.oracle import scn
 from headrace.sources.oracle.ledger import of_ranges
 from headrace.sources.oracle.logs import LogFile, chosen, destination, require_whole
-from headrace.sources.oracle.staging import Range
+from headrace.sources.oracle.scn import ScnRange
 from headrace_emulators.oracle import logminer
 from headrace_emulators.oracle.errors import DatabaseError
 
@@ -80,7 +80,7 @@ def entry(**facts):
 
 def ledger(*indexes, known=()):
     ranges = [
-        (Range(number * 100, number * 100 + 100), {"zone": "+00:00", "transactions": index})
+        (ScnRange(number * 100, number * 100 + 100), {"zone": "+00:00", "transactions": index})
         for number, index in enumerate(indexes)
     ]
     return of_ranges(dict(known), ranges)
@@ -92,14 +92,14 @@ def test_a_transaction_is_known_by_all_ranges_that_hold_its_rows():
         {"bb": entry(rows=1, first=110)},
         {"aa": entry(end="commit", scn=250)},
     ).delivered_by(0, 300)
-    assert [(t.xid, t.commit, t.rows, t.user, t.ranges) for t in found] == [("aa", 250, 2, "U", [Range(0, 100)])]
+    assert [(t.xid, t.commit, t.rows, t.user, t.ranges) for t in found] == [("aa", 250, 2, "U", [ScnRange(0, 100)])]
 
 
 def test_an_id_that_is_used_again_is_another_transaction():
     found = ledger(
         {"aa": entry(start=5, rows=2, first=6)}, {"aa": entry(start=105, rows=1, first=106, end="commit", scn=150)}
     )
-    assert [(t.rows, t.start, t.ranges) for t in found.delivered_by(0, 300)] == [(1, 105, [Range(100, 200)])]
+    assert [(t.rows, t.start, t.ranges) for t in found.delivered_by(0, 300)] == [(1, 105, [ScnRange(100, 200)])]
 
 
 def test_a_rollback_without_a_sequence_ends_the_one_transaction_that_fits():

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from headrace.sources.oracle.catalog import Selection
 from headrace.sources.oracle.ledger import Ledger, Transaction
-from headrace.sources.oracle.staging import Range
+from headrace.sources.oracle.scn import ScnRange
 from headrace.sources.oracle.structure import OracleTable
 from headrace.sources.signals import say_once
 from headrace.sources.tables.unlogged import read_again, say_altered
@@ -19,10 +20,60 @@ _NO_LOGGING = re.compile(
     r"ALTER\s+TABLE\b.*\bDROP\s+SUPPLEMENTAL\s+LOG\s+DATA\s*\(\s*ALL\s*\)\s*COLUMNS", re.IGNORECASE | re.DOTALL
 )
 
+_CREATE, _ALTER, _DROP = "CREATE", "ALTER", "DROP"
+
+
+@dataclass(frozen=True)
+class Definition:
+    """A DDL statement of a committed transaction.
+
+    Args:
+        commit: the SCN of its commit.
+        table: `owner.name`.
+        sql: the statement.
+        scn: of its record.
+        rs_id: the record.
+        xid: its transaction.
+        user: who ran it; null when not known.
+        time: when it was committed, by the server's clock.
+        zone: the offset of that clock.
+        change: what it means for the stream where its first word says something else: `CREATE` takes a table in,
+            `DROP` leaves one out; null otherwise.
+    """
+
+    commit: int
+    table: str
+    sql: str
+    scn: int
+    rs_id: str
+    xid: str
+    user: str | None
+    time: str | None
+    zone: str
+    change: str | None = None
+
+    @property
+    def kind(self) -> str:
+        """`CREATE`, `ALTER` or `DROP`."""
+        word = self.sql.split(maxsplit=1)[0].upper()
+        return self.change or (word if word in (_CREATE, _DROP) else _ALTER)
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON values, for offsets and slices."""
+        values = asdict(self)
+        if self.change is None:
+            del values["change"]
+        return values
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Definition:
+        """Read `to_json`'s form back; other keys are left."""
+        return cls(**{field.name: data[field.name] for field in fields(cls) if field.name in data})
+
 
 def definitions_of(
-    ledger: Ledger, indexes: Mapping[Range, Mapping[str, Any]], selection: Selection, after: int, upto: int
-) -> list[dict[str, Any]]:
+    ledger: Ledger, indexes: Mapping[ScnRange, Mapping[str, Any]], selection: Selection, after: int, upto: int
+) -> list[Definition]:
     """Definitions of tables that are captured or would be, in the order of their commits.
 
     Args:
@@ -32,24 +83,21 @@ def definitions_of(
         after: commits after this SCN.
         upto: commits up to and with this one.
     """
-    commits = {t.xid: t for t in ledger.committed if t.commit is not None and after < t.commit <= upto}
+    commits = {t.xid: (t.commit, t) for t in ledger.committed if t.commit is not None and after < t.commit <= upto}
     found = []
     for index in indexes.values():
         for xid, owner, name, sql, at, rs_id in index["definitions"]:
-            transaction = commits.get(xid)
             text = str(sql or "").strip()
-            if transaction is None or not owner or not name or not selection.means(owner, name):
+            if xid not in commits or not owner or not name or not selection.means(owner, name):
                 continue
             if text.upper().startswith(_TABLES):
-                found.append(
-                    {"commit": transaction.commit, "table": f"{owner}.{name}", "sql": text.rstrip(";"), "scn": at,
-                     "rs_id": rs_id, "xid": xid, "user": transaction.user,
-                     "time": transaction.time, "zone": transaction.zone}
-                )  # fmt: skip
-    return sorted(found, key=lambda definition: definition["commit"])
+                commit, t = commits[xid]
+                statement = text.rstrip(";")
+                found.append(Definition(commit, f"{owner}.{name}", statement, at, rs_id, xid, t.user, t.time, t.zone))
+    return sorted(found, key=lambda definition: definition.commit)
 
 
-def only_defines(transaction: Transaction, indexes: Mapping[Range, Mapping[str, Any]]) -> bool:
+def only_defines(transaction: Transaction, indexes: Mapping[ScnRange, Mapping[str, Any]]) -> bool:
     """Whether a transaction has definitions and nothing else."""
     count = sum(1 for r in transaction.ranges for d in indexes[r]["definitions"] if d[0] == transaction.xid)
     return count >= transaction.rows
@@ -66,9 +114,10 @@ class TablesAfter:
     Attributes:
         known, structures: the same afterwards.
         partial: tables that are captured on, though they do not log all their columns any more.
-        fresh: tables that came in with rows that the log does not tell: they were there, and not captured or not whole.
-        made_again: tables that were dropped, and made again under their name.
-        told: the definitions, with `change` where it is not what their first word says.
+        fresh: tables that came in with rows that the log does not have: they existed, and were not captured or not
+            whole.
+        recreated: tables that were dropped, and created again under their name.
+        applied: the definitions, with `change` where it is not what their first word says.
     """
 
     def __init__(self, known: Iterable[str], structures: Mapping[str, Any], uncaptured: Collection[str] = ()) -> None:
@@ -77,12 +126,12 @@ class TablesAfter:
         self._gone = {path for path in uncaptured if path not in self.known}
         self.structures = dict(structures)
         self.fresh: list[str] = []
-        self.made_again: list[str] = []
-        self.told: list[dict[str, Any]] = []
+        self.recreated: list[str] = []
+        self.applied: list[Definition] = []
 
     def follow(
         self,
-        definitions: Sequence[Mapping[str, Any]],
+        definitions: Sequence[Definition],
         found: Mapping[str, OracleTable],
         *,
         logs_all: Callable[[str], bool],
@@ -97,19 +146,18 @@ class TablesAfter:
             by_logging: whether tables are captured because they log all their columns.
         """
         for definition in definitions:
-            path, sql = definition["table"], definition["sql"].upper()
-            told = dict(definition)
-            self.told.append(told)
+            path, sql = definition.table, definition.sql.upper()
+            self.applied.append(definition)
             if _NO_LOGGING.match(sql):
                 if by_logging and path in self.known:
-                    told["change"] = "DROP"
+                    self.applied[-1] = replace(definition, change=_DROP)
                     self._leave_out(path)
                     continue
                 if path in self.known and not logs_all(path):
                     self.partial.add(path)
             if (moved := _PARTITION.match(sql)) is not None:
                 say_once(
-                    f"A partition of table '{path}' was changed as a whole ({moved[1]} PARTITION): no change tells "
+                    f"A partition of table '{path}' was changed as a whole ({moved[1]} PARTITION): no change says "
                     f"which rows came or went. {read_again(path)}"
                 )
             table = found.get(path)
@@ -118,10 +166,10 @@ class TablesAfter:
                 if sql.startswith("DROP"):
                     self._leave_out(path)
                 continue
-            # The statement that makes it again may come with a later batch.
+            # The statement that creates it again may come with a later batch.
             dropped = sql.startswith("DROP TABLE") and path in self.known
-            if (dropped or (sql.startswith("CREATE") and path in self._gone)) and path not in self.made_again:
-                self.made_again.append(path)
+            if (dropped or (sql.startswith("CREATE") and path in self._gone)) and path not in self.recreated:
+                self.recreated.append(path)
             if path in self.structures and not sql.startswith("CREATE"):
                 say_altered(OracleTable.from_json(self.structures[path]).schema, table.schema)
             self.structures[path] = table.to_json()
@@ -131,13 +179,13 @@ class TablesAfter:
             if path not in self.known:
                 self.known.append(path)
                 if not sql.startswith("CREATE"):
-                    told["change"] = "CREATE"
+                    self.applied[-1] = replace(definition, change=_CREATE)
                     self.fresh.append(path)
 
     def _leave_out(self, path: str) -> None:
         self.structures.pop(path, None)
         self.known = [name for name in self.known if name != path]
         self.fresh = [name for name in self.fresh if name != path]
-        self.made_again = [name for name in self.made_again if name != path]
+        self.recreated = [name for name in self.recreated if name != path]
         self.partial.discard(path)
         self._gone.add(path)

@@ -22,7 +22,8 @@ from headrace.sources.oracle.change_rows import instant
 from headrace.sources.oracle.connection import Connection
 from headrace.sources.oracle.ledger import of_ranges
 from headrace.sources.oracle.mining import logs_of
-from headrace.sources.oracle.staging import Range, Staging
+from headrace.sources.oracle.scn import ScnRange
+from headrace.sources.oracle.staging import Staging
 
 
 class HealthProbe:
@@ -72,24 +73,24 @@ class HealthProbe:
 
     def _with_log(self, connection: Connection, health: Health, offset: Offset) -> Health:
         staging = self._staging(offset.structures, offset.log["resetlogs"])
-        named = [Range(*pair) for pair in (*offset.log["ranges"], *offset.log["mining"])]
+        named = [ScnRange(*pair) for pair in (*offset.log["ranges"], *offset.log["mining"])]
         mined = [*named, *staging.following(int(offset.log["mined"]))]
-        known: dict[Range, dict[str, Any]] = {}
-        missing: list[Range] = []
-        for range in mined:
-            index = staging.index(range)
+        known: dict[ScnRange, dict[str, Any]] = {}
+        missing: list[ScnRange] = []
+        for scns in mined:
+            index = staging.index(scns)
             if index is None:
-                missing.append(range)
+                missing.append(scns)
             else:
-                known[range] = index
+                known[scns] = index
         users = ("SYS", "SYSTEM", *self._settings["users_excluded"])
         ledger = of_ranges(offset.log["open"], known.items(), users)
-        reached = max([int(offset.log["mined"]), *(range.high for range in mined)])
+        reached = max([int(offset.log["mined"]), *(scns.high for scns in mined)])
         waiting = ledger.delivered_by(scn.number(offset.commit), reached)
         first = instant(waiting[0].time, waiting[0].zone) if waiting else None
         times = [instant(t.time, t.zone) for t in ledger.committed]
         until = max((time for time in [*times, offset.commit_time] if time is not None), default=None)
-        gone = [range for range in [*missing, self._unmined(connection, reached)] if self._is_gone(connection, range)]
+        gone = [scns for scns in [*missing, self._unmined(connection, reached)] if self._is_gone(connection, scns)]
         if gone:
             health = replace(
                 health,
@@ -126,16 +127,16 @@ class HealthProbe:
         return max(0.0, health.retention_seconds - max(0.0, (health.asked - until).total_seconds()))
 
     @staticmethod
-    def _unmined(connection: Connection, reached: int) -> Range:
+    def _unmined(connection: Connection, reached: int) -> ScnRange:
         current = int(connection.value(statements.CURRENT_SCN))
-        return Range(reached, max(reached, current - 1))
+        return ScnRange(reached, max(reached, current - 1))
 
-    def _is_gone(self, connection: Connection, range: Range) -> bool:
-        if range.low == range.high:
+    def _is_gone(self, connection: Connection, scns: ScnRange) -> bool:
+        if scns.low == scns.high:
             return False
         try:
             # Logs that are not archived yet are there all the same.
-            logs_of(connection, range, self._settings.replaced(archive_log_only=False))
+            logs_of(connection, scns, self._settings.replaced(archive_log_only=False))
         except DataLossError:
             return True
         return False

@@ -208,8 +208,8 @@ def signals_of(
 
         def read(columns: Sequence[str] | None, transaction: Transaction = transaction) -> Iterator[pa.RecordBatch]:
             wanted = None if columns is None else [*columns, "scn", "owner", "name"]
-            for range in transaction.ranges:
-                for batch in own_rows(transaction, staging.rows(range, [transaction.xid], wanted)):
+            for scns in transaction.ranges:
+                for batch in own_rows(transaction, staging.rows(scns, [transaction.xid], wanted)):
                     own = pc.and_(
                         pc.equal(batch.column("owner"), table.id.schema), pc.equal(batch.column("name"), table.id.name)
                     )

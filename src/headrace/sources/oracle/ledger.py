@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headrace.sources.oracle import scn
-from headrace.sources.oracle.staging import Range
+from headrace.sources.oracle.scn import ScnRange
 
 _UNKNOWN_SEQUENCE = "ffffffff"
 
@@ -45,7 +45,7 @@ class Transaction:
     first: int | None = None
     rows: int = 0
     undo: int = 0
-    ranges: list[Range] = field(default_factory=list)
+    ranges: list[ScnRange] = field(default_factory=list)
     commit: int | None = None
     time: str | None = None
     thread: int = 0
@@ -72,7 +72,7 @@ class Transaction:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Transaction:
         """Read `to_json`'s form back."""
-        return cls(**{**data, "ranges": [Range(*pair) for pair in data["ranges"]]})
+        return cls(**{**data, "ranges": [ScnRange(*pair) for pair in data["ranges"]]})
 
 
 class Ledger:
@@ -90,12 +90,12 @@ class Ledger:
         self.committed: list[Transaction] = []
         self.ended: dict[str, int] = {}
 
-    def take(self, range: Range, index: Mapping[str, Any]) -> None:
+    def take(self, scns: ScnRange, index: Mapping[str, Any]) -> None:
         """Take in what a range says."""
         for xid, entry in index["transactions"].items():
-            self._take(range, xid, entry, index["zone"])
+            self._take(scns, xid, entry, index["zone"])
 
-    def _take(self, range: Range, xid: str, entry: Mapping[str, Any], zone: str) -> None:
+    def _take(self, scns: ScnRange, xid: str, entry: Mapping[str, Any], zone: str) -> None:
         if entry.get("end") == "rollback" and xid.endswith(_UNKNOWN_SEQUENCE):
             # The sequence is unknown: the one open transaction of that segment and slot, if it is just one.
             alike = [known for known in self._open if known[:8] == xid[:8]]
@@ -116,7 +116,7 @@ class Ledger:
         if rows:
             transaction.rows += rows
             transaction.undo += entry["undo"]
-            transaction.ranges.append(range)
+            transaction.ranges.append(scns)
             transaction.first = entry["first"] if transaction.first is None else transaction.first
         if entry.get("end") is None:
             return
@@ -154,10 +154,10 @@ class Ledger:
 
 
 def of_ranges(
-    known: Mapping[str, Any], ranges: Iterable[tuple[Range, Mapping[str, Any]]], left_out: Iterable[str] = ()
+    known: Mapping[str, Any], ranges: Iterable[tuple[ScnRange, Mapping[str, Any]]], left_out: Iterable[str] = ()
 ) -> Ledger:
     """What some ranges say together."""
     ledger = Ledger(known, left_out)
-    for range, index in ranges:
-        ledger.take(range, index)
+    for scns, index in ranges:
+        ledger.take(scns, index)
     return ledger

@@ -14,7 +14,8 @@ from headrace.sources.base import Limit
 from headrace.sources.offset import Offset
 from headrace.sources.oracle import scn
 from headrace.sources.oracle.ledger import Transaction
-from headrace.sources.oracle.staging import Range, Staging
+from headrace.sources.oracle.scn import ScnRange
+from headrace.sources.oracle.staging import Staging
 
 _JOINED = 8
 """So many ranges are made one, as long as they have few rows."""
@@ -22,7 +23,7 @@ _JOINED_ROWS = 100_000
 _FEW_ROWS = 1_000
 _MOST_RANGES = 64
 """So many ranges' SCNs a joined one may span: where staging is lost, one session mines them."""
-Mined = dict[Range, dict[str, Any]]
+Mined = dict[ScnRange, dict[str, Any]]
 """What mined ranges hold."""
 
 
@@ -41,9 +42,9 @@ class MinedRanges:
         self,
         settings: Options,
         *,
-        mine: Callable[[Range, Mapping[str, Any]], dict[str, Any]],
+        mine: Callable[[ScnRange, Mapping[str, Any]], dict[str, Any]],
         staging: Callable[[Mapping[str, Any]], Staging],
-        ahead: list[Range],
+        ahead: list[ScnRange],
         restarted: bool,
     ) -> None:
         self._settings = settings
@@ -52,24 +53,24 @@ class MinedRanges:
         self._ahead = ahead
         self._restarted = restarted
 
-    def mined(self, range: Range) -> None:
+    def mined(self, scns: ScnRange) -> None:
         """A range was mined behind all others."""
-        self._ahead.append(range)
+        self._ahead.append(scns)
 
     def forget_up_to(self, mined: int) -> None:
         """An offset names what is mined up to an SCN."""
-        self._ahead[:] = [range for range in self._ahead if range.high > mined]
+        self._ahead[:] = [scns for scns in self._ahead if scns.high > mined]
 
     def join(self, structures: Mapping[str, Any]) -> None:
         """Make few ranges of the many that a quiet hour leaves and that no offset names."""
-        groups: list[list[Range]] = [[]]
+        groups: list[list[ScnRange]] = [[]]
         size = 0
-        for range in self._ahead:
-            rows = self._mine(range, structures)["rows"]
+        for scns in self._ahead:
+            rows = self._mine(scns, structures)["rows"]
             if size + rows > _JOINED_ROWS and groups[-1]:
                 groups.append([])
                 size = 0
-            groups[-1].append(range)
+            groups[-1].append(scns)
             size += rows
         for group in groups:
             joined = self._staging(structures).joined(group) if len(group) >= _JOINED else None
@@ -77,7 +78,9 @@ class MinedRanges:
                 place = self._ahead.index(group[0])
                 self._ahead[place : place + len(group)] = [joined[0]]
 
-    def fewer(self, ranges: list[Range], pending: Sequence[Transaction], indexes: Mined, end: Offset) -> list[Range]:
+    def fewer(
+        self, ranges: list[ScnRange], pending: Sequence[Transaction], indexes: Mined, end: Offset
+    ) -> list[ScnRange]:
         """The ranges that open transactions need, the newest small ones of them made one.
 
         Otherwise a transaction that writes all the time would name one for each batch. A range is put together with
@@ -85,54 +88,54 @@ class MinedRanges:
         """
         commit = scn.number(end.commit)
         xids = {transaction.xid for transaction in pending}
-        group: list[Range] = []
+        group: list[ScnRange] = []
         total = 0
-        for range in reversed([range for range in ranges if range.high <= commit]):
-            entries = indexes[range]["transactions"]
+        for scns in reversed([scns for scns in ranges if scns.high <= commit]):
+            entries = indexes[scns]["transactions"]
             rows = sum(entries[xid].get("rows", 0) for xid in xids if xid in entries)
-            span = (group[0].high if group else range.high) - range.low
+            span = (group[0].high if group else scns.high) - scns.low
             much = rows > total + _FEW_ROWS or total + rows > _JOINED_ROWS
             if group and (much or span > _MOST_RANGES * self._settings["mining_range_scns"]):
                 break
-            group.append(range)
+            group.append(scns)
             total += rows
         group.reverse()
         if len(group) < _JOINED:
             return ranges
-        merged = self._staging(end.structures).merged(group, xids, [indexes[range] for range in group])
+        merged = self._staging(end.structures).merged(group, xids, [indexes[scns] for scns in group])
         if merged is None:
             return ranges
-        return [merged if range == group[0] else range for range in ranges if range not in group[1:]]
+        return [merged if scns == group[0] else scns for scns in ranges if scns not in group[1:]]
 
-    def known_ahead(self, reached: int, structures: Mapping[str, Any]) -> list[Range]:
+    def known_ahead(self, reached: int, structures: Mapping[str, Any]) -> list[ScnRange]:
         """What this process, or one before it, mined already beyond an offset; forgotten where it does not follow."""
         if self._restarted:
             return self._staged_ahead(reached, structures)
-        found = [range for range in self._ahead if range.low >= reached]
+        found = [scns for scns in self._ahead if scns.low >= reached]
         if found and found[0].low != reached:
             found = []
         self._ahead[:] = found
         return found
 
-    def _staged_ahead(self, reached: int, structures: Mapping[str, Any]) -> list[Range]:
+    def _staged_ahead(self, reached: int, structures: Mapping[str, Any]) -> list[ScnRange]:
         """What staging has beyond an offset: an idle stream names nothing of it, and its logs may be gone."""
         found = self._staging(structures).following(reached)
         self._ahead[:] = found
         return list(found)
 
-    def wanted(self, reached: int, upper: int, limit: Limit, after: int) -> list[Range]:
+    def wanted(self, reached: int, upper: int, limit: Limit, after: int) -> list[ScnRange]:
         """The ranges to be mined next."""
         if limit.upto:
             upper = min(upper, max(scn.number(limit.upto), after))
         size = self._settings["mining_range_scns"]
-        found: list[Range] = []
+        found: list[ScnRange] = []
         while reached < upper and len(found) < self._settings["mining_sessions"]:
             high = min(upper, reached + size)
-            found.append(Range(reached, high))
+            found.append(ScnRange(reached, high))
             reached = high
         return found
 
 
-def pairs(ranges: Iterable[Range]) -> list[list[int]]:
+def pairs(ranges: Iterable[ScnRange]) -> list[list[int]]:
     """Ranges as JSON values, for the offset."""
-    return [[range.low, range.high] for range in ranges]
+    return [[scns.low, scns.high] for scns in ranges]

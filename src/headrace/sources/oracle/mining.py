@@ -23,7 +23,8 @@ from headrace.sources.oracle import statements
 from headrace.sources.oracle.connection import Connection, OracleError
 from headrace.sources.oracle.dictionary import IN_REDO, mined_from
 from headrace.sources.oracle.logs import LogFile, chosen, destination, require_whole, whole_after
-from headrace.sources.oracle.staging import ROWS, Range, Staging
+from headrace.sources.oracle.scn import ScnRange
+from headrace.sources.oracle.staging import ROWS, Staging
 
 START, COMMIT, MARKER, MISSING, ROLLBACK, DDL = 6, 7, 27, 34, 36, 5
 _CONTROL = (START, COMMIT, MARKER, MISSING, ROLLBACK)
@@ -40,7 +41,7 @@ _LOG = logging.getLogger("headrace.sources")
 
 def mine(
     connect: Callable[[], Connection],
-    range: Range,
+    scns: ScnRange,
     tables: Sequence[tuple[str, str]],
     settings: Options,
     staging: Staging,
@@ -57,8 +58,8 @@ def mine(
             with connect() as connection:
                 index["zone"] = str(connection.value(statements.ZONE))
                 connection.run(statements.MINING_SESSION)
-                with _session(connection, range, settings):
-                    staging.write(range, _kept(_rows(connection, range, tables, settings), index), index)
+                with _session(connection, scns, settings):
+                    staging.write(scns, _kept(_rows(connection, scns, tables, settings), index), index)
             faultpoints.reach("source.oracle.mined")
             return index
         except OracleError as error:
@@ -80,17 +81,17 @@ def attempts() -> Iterator[int]:
         yield attempt
 
 
-def logs_of(connection: Connection, range: Range, settings: Options) -> list[LogFile]:
+def logs_of(connection: Connection, scns: ScnRange, settings: Options) -> list[LogFile]:
     """The logs of a range, with those since the dictionary where that is in the logs too.
 
     Raises:
         DataLossError: some are gone.
     """
-    low = range.low
+    low = scns.low
     if settings["log_mining_strategy"] == IN_REDO:
         low = mined_from(archived(connection, settings), low)
-    logs, threads, begun = _logs(connection, Range(low, range.high), settings)
-    require_whole(logs, threads, low, range.high, begun)
+    logs, threads, begun = _logs(connection, ScnRange(low, scns.high), settings)
+    require_whole(logs, threads, low, scns.high, begun)
     return logs
 
 
@@ -114,7 +115,7 @@ def _archived(connection: Connection, low: int) -> Iterator[tuple[LogFile, int]]
         yield log, int(dest)
 
 
-def require_logs(connect: Callable[[], Connection], range: Range, settings: Options) -> None:
+def require_logs(connect: Callable[[], Connection], scns: ScnRange, settings: Options) -> None:
     """See before a range is mined that its logs are there, with the patience that mining has.
 
     Raises:
@@ -123,7 +124,7 @@ def require_logs(connect: Callable[[], Connection], range: Range, settings: Opti
     for attempt in attempts():
         try:
             with connect() as connection:
-                logs_of(connection, range, settings)
+                logs_of(connection, scns, settings)
             return
         except DataLossError:
             if attempt == _TRIES:
@@ -132,11 +133,11 @@ def require_logs(connect: Callable[[], Connection], range: Range, settings: Opti
 
 def whole_since(connection: Connection, high: int, settings: Options) -> int:
     """The SCN after which no log is gone up to another SCN."""
-    logs, threads, begun = _logs(connection, Range(0, high), settings)
+    logs, threads, begun = _logs(connection, ScnRange(0, high), settings)
     return whole_after(logs, threads, high, begun)
 
 
-def _logs(connection: Connection, range: Range, settings: Options) -> tuple[list[LogFile], list[int], dict[int, int]]:
+def _logs(connection: Connection, scns: ScnRange, settings: Options) -> tuple[list[LogFile], list[int], dict[int, int]]:
     """The logs of a range that are there, the open threads, and the SCN with which each thread's first log began."""
     online = []
     begun: dict[int, int] = {}
@@ -148,20 +149,20 @@ def _logs(connection: Connection, range: Range, settings: Options) -> tuple[list
             online.append(log)
     wanted = destination(settings["archive_destination_name"], connection.rows(statements.DESTINATIONS))
     archives = []
-    for log, dest in _archived(connection, range.low):
+    for log, dest in _archived(connection, scns.low):
         if log.sequence == 1:
             begun[log.thread] = log.first
         if wanted is None or dest == wanted:
             archives.append(log)
-    logs = chosen(online, archives, range.low, range.high)
+    logs = chosen(online, archives, scns.low, scns.high)
     return logs, [int(row[0]) for row in connection.rows(statements.THREADS)], begun
 
 
 @contextmanager
-def _session(connection: Connection, range: Range, settings: Options) -> Iterator[None]:
-    for log in logs_of(connection, range, settings):
+def _session(connection: Connection, scns: ScnRange, settings: Options) -> Iterator[None]:
+    for log in logs_of(connection, scns, settings):
         connection.run(statements.ADD_LOG, name=log.name)
-    connection.run(statements.START[settings["log_mining_strategy"]], low=range.low + 1, high=range.high)
+    connection.run(statements.START[settings["log_mining_strategy"]], low=scns.low + 1, high=scns.high)
     try:
         yield
     finally:
@@ -173,10 +174,10 @@ def _session(connection: Connection, range: Range, settings: Options) -> Iterato
 
 
 def _rows(
-    connection: Connection, range: Range, tables: Sequence[tuple[str, str]], settings: Options
+    connection: Connection, scns: ScnRange, tables: Sequence[tuple[str, str]], settings: Options
 ) -> Iterator[pa.RecordBatch]:
     sql = statements.contents(tables, settings["pdb"], pieces=settings["lob_enabled"])
-    parameters: dict[str, Any] = {"low": range.low, "high": range.high}
+    parameters: dict[str, Any] = {"low": scns.low, "high": scns.high}
     if settings["pdb"]:
         parameters["pdb"] = settings["pdb"].upper()
     yield from _whole(connection.batches(sql, rows=_BATCH, **parameters))

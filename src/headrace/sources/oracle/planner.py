@@ -40,14 +40,15 @@ from headrace.sources.oracle.beginning import (
 from headrace.sources.oracle.catalog import Selection, captured_tables, choose
 from headrace.sources.oracle.change_rows import instant
 from headrace.sources.oracle.connection import Connection
-from headrace.sources.oracle.definitions import TablesAfter, definitions_of, only_defines
+from headrace.sources.oracle.definitions import Definition, TablesAfter, definitions_of, only_defines
 from headrace.sources.oracle.incremental import AdHocPlanner, require_signal_table, signals_of
 from headrace.sources.oracle.ledger import Ledger, Transaction, of_ranges
 from headrace.sources.oracle.mined_ranges import Mined, MinedRanges, pairs
 from headrace.sources.oracle.mining import logs_of, mine, require_logs, whole_since
+from headrace.sources.oracle.scn import ScnRange
 from headrace.sources.oracle.snapshot_read import MomentGone, more_chunks, readable
-from headrace.sources.oracle.staging import Range, Staging
-from headrace.sources.oracle.structure import OracleTable, columns_of, tables_of
+from headrace.sources.oracle.staging import Staging
+from headrace.sources.oracle.structure import OracleTable, columns_of, owners_and_names, tables_of
 from headrace.sources.oracle.table_rules import TableRules
 from headrace.sources.signals import Signal
 from headrace.sources.snapshots.ad_hoc import AdHoc
@@ -83,10 +84,10 @@ class Planner:
         settings: Options,
         identity: str,
         *,
-        mine: Callable[[Range, Mapping[str, Any]], dict[str, Any]],
+        mine: Callable[[ScnRange, Mapping[str, Any]], dict[str, Any]],
         upper: Callable[[], int],
         staging: Callable[[Mapping[str, Any]], Staging],
-        ahead: list[Range],
+        ahead: list[ScnRange],
         restarted: bool,
         again: bool = False,
     ) -> None:
@@ -284,7 +285,7 @@ class Planner:
         begins = [entry[0] for entry in log["open"].values()]
         low = min([int(log["scn"]), *(begin - 1 for begin in begins)])
         cuts = [*range(low, mined, size), mined]
-        again = [Range(a, b) for a, b in itertools.pairwise(cuts)]
+        again = [ScnRange(a, b) for a, b in itertools.pairwise(cuts)]
         return {**log, "ranges": pairs(again), "mining": [], "scn": str(low)}
 
     def _all_readable(self, end: Offset) -> bool:
@@ -342,7 +343,7 @@ class Planner:
                 # An open transaction may have begun in what is gone; then a snapshot mends nothing.
                 high = min(at, self._upper())
                 if high > begin:
-                    logs_of(root, Range(begin, high), self._settings)
+                    logs_of(root, ScnRange(begin, high), self._settings)
             except DataLossError as gone:
                 raise gone from error
         _LOG.warning("%s All tables are read again.", error)
@@ -359,7 +360,7 @@ class Planner:
     def _stream(self, start: Offset, limit: Limit, now: dt.datetime) -> Offset:
         log = start.log
         after = scn.number(start.commit)
-        kept = [Range(*pair) for pair in (*log["ranges"], *log["mining"])]
+        kept = [ScnRange(*pair) for pair in (*log["ranges"], *log["mining"])]
         reached = int(log["mined"])
         ranges = [*kept, *self._ranges.known_ahead(reached, start.structures)]
         reached = ranges[-1].high if ranges and ranges[-1].high > reached else reached
@@ -368,7 +369,7 @@ class Planner:
                 keep_dictionary_new(root, self._settings)
         upper = self._upper()
         wanted = self._ranges.wanted(reached, upper, limit, after)
-        mining: list[Range] = []
+        mining: list[ScnRange] = []
         if len(wanted) == 1:
             # One range is mined here and now; several are mined by tasks, side by side.
             ranges.append(wanted[0])
@@ -376,9 +377,9 @@ class Planner:
             reached = wanted[0].high
         elif wanted:
             # Before tasks are given what they could not do.
-            require_logs(lambda: self._connect(""), Range(wanted[0].low, wanted[-1].high), self._settings)
+            require_logs(lambda: self._connect(""), ScnRange(wanted[0].low, wanted[-1].high), self._settings)
             mining = wanted
-        indexes = {range: self._mine(range, start.structures) for range in ranges}
+        indexes = {scns: self._mine(scns, start.structures) for scns in ranges}
         ledger = of_ranges(log["open"], indexes.items(), left_out(self._settings))
         end = self._delivery(start, ledger, indexes, reached, limit)
         cut = self._cut(start, end, ledger)
@@ -413,12 +414,12 @@ class Planner:
             return start
         if end.structures is not start.structures:
             # What is mined of a range depends on the tables: it is mined again with those that are new.
-            indexes = {range: self._mine(range, end.structures) for range in ranges}
+            indexes = {scns: self._mine(scns, end.structures) for scns in ranges}
             ledger = of_ranges(log["open"], indexes.items(), left_out(self._settings))
             rows = ledger.delivered_by(after, commit)
         pending = ledger.pending(commit)
-        needed = {range for transaction in pending for range in transaction.ranges}
-        needed |= {range for range in ranges if range.high > commit}
+        needed = {scns for transaction in pending for scns in transaction.ranges}
+        needed |= {scns for scns in ranges if scns.high > commit}
         begins = [t.begin for t in pending if t.begin is not None and t.rows]
         told = {
             "scn": str(min([commit, *(begin - 1 for begin in begins)])),
@@ -430,8 +431,8 @@ class Planner:
             },
             "commit_scn": ledger.newest_commits(commit, log["commit_scn"]),
             "resetlogs": log["resetlogs"],
-            "window": pairs(range for range in ranges if range.low < commit),
-            "definitions": end.log["definitions"],
+            "window": pairs(scns for scns in ranges if scns.low < commit),
+            "definitions": [definition.to_json() for definition in end.log["definitions"]],
             "rules": log.get("rules", ""),
         }
         # Of all commits, also those of no concern: our own to the flush table says how far an idle database was read.
@@ -467,14 +468,14 @@ class Planner:
         if table is None or table.id.path not in end.known:
             return []
         own = (table.id.schema, table.id.name)
-        having = {range for range, index in indexes.items() if own in {(o, n) for o, n in index["tables"]}}
-        parts = [replace(t, ranges=[range for range in t.ranges if range in having]) for t in delivered]
+        having = {scns for scns, index in indexes.items() if own in {(o, n) for o, n in index["tables"]}}
+        parts = [replace(t, ranges=[scns for scns in t.ranges if scns in having]) for t in delivered]
         parts = [part for part in parts if part.ranges]
         staging = self._staging(end.structures)
-        paths = [(path.partition(".")[0], path.partition(".")[2]) for path in sorted(end.structures)]
-        for range in sorted({range for part in parts for range in part.ranges}):
-            if staging.index(range) is None:
-                mine(lambda: self._connect(""), range, paths, self._settings, staging)
+        paths = owners_and_names(sorted(end.structures))
+        for scns in sorted({scns for part in parts for scns in part.ranges}):
+            if staging.index(scns) is None:
+                mine(lambda: self._connect(""), scns, paths, self._settings, staging)
         return signals_of(parts, table, staging, self._settings)
 
     def _delivery(self, start: Offset, ledger: Ledger, indexes: Mined, reached: int, limit: Limit) -> Offset:
@@ -491,11 +492,11 @@ class Planner:
         # Definitions before the first change take effect with this batch, later ones end it.
         changing = [t.commit or 0 for t in commits if not only_defines(t, indexes)]
         first = min((at for at in changing if at <= end), default=end + 1)
-        taking_effect = [d for d in definitions if d["commit"] <= min(end, first)]
-        later = [d["commit"] for d in definitions if d["commit"] > min(end, first) and d["commit"] <= end]
+        taking_effect = [d for d in definitions if d.commit <= min(end, first)]
+        later = [d.commit for d in definitions if d.commit > min(end, first) and d.commit <= end]
         if later:
             end = min(later) - 1
-        told = [d for d in taking_effect if d["commit"] <= end]
+        told = [d for d in taking_effect if d.commit <= end]
         result = replace(start, commit=scn.to_text(max(end, after)), log=_told_by(told))
         return self._redefined(result, told) if told else result
 
@@ -508,10 +509,10 @@ class Planner:
         """
         if set(end.structures) == set(start.structures):
             return 0
-        xids = {definition["xid"] for definition in end.log["definitions"]}
+        xids = {definition.xid for definition in end.log["definitions"]}
         return min((t.ranges[0].low for t in ledger.committed if t.xid in xids and t.ranges), default=0)
 
-    def _redefined(self, end: Offset, definitions: Sequence[Mapping[str, Any]]) -> Offset:
+    def _redefined(self, end: Offset, definitions: Sequence[Definition]) -> Offset:
         """With the structures that tables have after definitions. The server's catalog says the newest."""
         with self._connect(self._settings["pdb"]) as connection:
             found = captured_tables(connection, self.database, self._settings, strict=False)
@@ -519,7 +520,7 @@ class Planner:
         self._require_matched(end.structures, found, [path for path in found if path not in end.structures])
         tables = TablesAfter(end.known, end.structures, end.uncaptured)
         tables.follow(definitions, found, logs_all=chosen.logs_all, by_logging=chosen.by_logging)
-        log = _told_by(tables.told, tables.fresh, tables.made_again)
+        log = _told_by(tables.applied, tables.fresh, tables.recreated)
         whole = [path for path in tables.known if path not in tables.partial]
         uncaptured = uncaptured_tables(end, whole, Selection(self._settings).means_path)
         return replace(end, structures=tables.structures, known=tuple(tables.known), log=log, uncaptured=uncaptured)
@@ -561,7 +562,7 @@ def left_out(settings: Options) -> tuple[str, ...]:
 
 
 def _told_by(
-    definitions: Sequence[Mapping[str, Any]], fresh: Sequence[str] = (), made_again: Sequence[str] = ()
+    definitions: Sequence[Definition], fresh: Sequence[str] = (), made_again: Sequence[str] = ()
 ) -> dict[str, Any]:
     """What definitions do, until the batch that they are in is planned."""
     return {"definitions": definitions, "fresh": fresh, "made_again": made_again}

@@ -6,10 +6,30 @@ RS_ID, which orders records of one redo thread, is brought into such a form too.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 WIDTH = 20
 ZERO = "0" * WIDTH
 _RS_ID = re.compile(r"(?:0x)?([0-9a-f]+)\.([0-9a-f]+)\.([0-9a-f]+)", re.IGNORECASE)
+
+
+@dataclass(frozen=True, order=True)
+class ScnRange:
+    """The SCNs (low, high]."""
+
+    low: int
+    high: int
+
+    def to_json(self) -> list[int]:
+        """JSON values, for offsets and slices."""
+        return [self.low, self.high]
+
+    @classmethod
+    def from_json(cls, data: Sequence[int]) -> ScnRange:
+        """Read `to_json`'s form back."""
+        low, high = data
+        return cls(low, high)
 
 
 def to_text(scn: int) -> str:

@@ -28,6 +28,7 @@ from headrace.sources.oracle import scn, statements
 from headrace.sources.oracle.beginning import require_set_up
 from headrace.sources.oracle.catalog import Selection, captured_tables, choose
 from headrace.sources.oracle.connection import Connection, OracleError
+from headrace.sources.oracle.definitions import Definition
 from headrace.sources.oracle.health import HealthProbe
 from headrace.sources.oracle.incremental import COLUMNS, require_signal_table
 from headrace.sources.oracle.ledger import Transaction, of_ranges
@@ -35,19 +36,22 @@ from headrace.sources.oracle.mining import mine
 from headrace.sources.oracle.options import OPTIONS
 from headrace.sources.oracle.permissions import missing_flashback, missing_on_tables, missing_on_views
 from headrace.sources.oracle.planner import Planner, left_out
+from headrace.sources.oracle.scn import ScnRange
 from headrace.sources.oracle.slices import (
-    asked_slice,
-    empty_slice,
-    gaps_slice,
-    heartbeat_slice,
-    mine_slice,
+    AppliedDefinition,
+    EmptyTableSlice,
+    GapsSlice,
+    HeartbeatSlice,
+    IncrementalSlice,
+    MiningSlice,
+    OracleSlice,
+    SchemasSlice,
+    SnapshotSlice,
+    TransactionsSlice,
     read_slice,
-    snapshot_slice,
-    structures_slice,
-    transactions_slice,
 )
-from headrace.sources.oracle.staging import Range, Staging
-from headrace.sources.oracle.structure import columns_of, tables_of
+from headrace.sources.oracle.staging import Staging
+from headrace.sources.oracle.structure import columns_of, owners_and_names, tables_of
 from headrace.sources.oracle.table_rules import TableRules
 from headrace.sources.signal_files import has_files, signal_file
 from headrace.sources.signals import Signal
@@ -77,8 +81,8 @@ class OracleSource(Source):
         SelectOverrides.of(options)
         self._planned = False
         self._again = options["snapshot_mode"] == "always"
-        self._ahead: list[Range] = []
-        self._indexes: dict[tuple[Range, str], dict[str, Any]] = {}
+        self._ahead: list[ScnRange] = []
+        self._indexes: dict[tuple[ScnRange, str], dict[str, Any]] = {}
 
     def __getstate__(self) -> dict[str, Any]:
         # Executors read slices, which carry what they need.
@@ -179,7 +183,7 @@ class OracleSource(Source):
             self._connect,
             self.settings,
             f"{self.name}:{self._database}",
-            mine=lambda range, structures: self._index(range, structures, resetlogs),
+            mine=lambda scns, structures: self._index(scns, structures, resetlogs),
             upper=self._upper,
             staging=lambda structures: self._staging(structures, resetlogs),
             ahead=self._ahead,
@@ -191,42 +195,49 @@ class OracleSource(Source):
         """Snapshot chunks, structures, groups of whole transactions, and ranges to be mined for the next batch."""
         if start == end:
             return []
-        slices = [snapshot_slice(end.structures[chunk.table], chunk, end) for chunk in plan_chunks(start, end)]
-        slices += [empty_slice(end.structures[table], position, end) for table, position in found_empty(start, end)]
+        tables = tables_of(end.structures)
+        slices: list[OracleSlice] = [
+            SnapshotSlice(tables[chunk.table], chunk, end.capture_time) for chunk in plan_chunks(start, end)
+        ]
+        slices += [
+            EmptyTableSlice(tables[path], position, end.capture_time) for path, position in found_empty(start, end)
+        ]
         if end.gaps and end.gaps != start.gaps:
-            slices.append(gaps_slice(self._database, end))
+            slices.append(GapsSlice(self._database, end.gaps, end.capture_time))
         slices += self._stream_slices(start, end)
-        ranges = [Range(*pair) for pair in end.log["mining"]]
-        paths = sorted(end.structures)
+        ranges = [ScnRange(*pair) for pair in end.log["mining"]]
+        paths = tuple(sorted(end.structures))
         if end.ad_hoc != start.ad_hoc:
             chunks = AdHoc.from_json(end.ad_hoc).chunks(end.reads)
-            slices += [asked_slice(end.structures[chunk.table], chunk, end) for chunk in chunks]
+            slices += [IncrementalSlice(tables[chunk.table], chunk, end.commit, end.capture_time) for chunk in chunks]
         if end.heartbeat != start.heartbeat:
-            slices.append(heartbeat_slice(end))
+            slices.append(HeartbeatSlice(end.commit, end.commit_time, end.heartbeat))
         mark = self._mark(end.structures, end.log["resetlogs"])
-        return slices + [mine_slice(range, paths, mark) for range in ranges]
+        slices += [MiningSlice(scns, paths, mark) for scns in ranges]
+        return [slice.planned() for slice in slices]
 
-    def _stream_slices(self, start: Offset, end: Offset) -> list[Slice]:
+    def _stream_slices(self, start: Offset, end: Offset) -> list[OracleSlice]:
         if start.is_nothing or not (end.log["window"] or end.log["definitions"]):
             return []
-        window = [Range(*pair) for pair in end.log["window"]]
-        indexes = {range: self._index(range, end.structures, end.log["resetlogs"]) for range in window}
+        window = [ScnRange(*pair) for pair in end.log["window"]]
+        indexes = {scns: self._index(scns, end.structures, end.log["resetlogs"]) for scns in window}
         transactions = of_ranges(start.log["open"], indexes.items(), left_out(self.settings)).delivered_by(
             scn.number(start.commit), scn.number(end.commit)
         )
         touched = {f"{owner}.{name}" for index in indexes.values() for owner, name in index["tables"]}
-        slices = []
-        told = [end.structures[path] for path in end.known if path in touched and path in end.structures]
+        slices: list[OracleSlice] = []
+        tables = tables_of(end.structures)
+        changed = [tables[path] for path in end.known if path in touched and path in tables] if transactions else []
         definitions = [
-            {**definition, "database": self._database, "structure": end.structures.get(definition["table"])}
-            for definition in end.log["definitions"]
+            AppliedDefinition(definition, self._database, tables.get(definition.table))
+            for definition in map(Definition.from_json, end.log["definitions"])
         ]
-        if (told and transactions) or definitions:
-            slices.append(structures_slice(told if transactions else [], start.commit, definitions, end))
-        structures = {path: end.structures[path] for path in end.structures if path in touched}
+        if changed or definitions:
+            slices.append(SchemasSlice(tuple(changed), start.commit, tuple(definitions), end.capture_time))
+        touched_tables = {path: table for path, table in tables.items() if path in touched}
         mark = self._mark(end.structures, end.log["resetlogs"])
         for group in _grouped(transactions, self.settings["rows_per_slice"]):
-            slices.append(transactions_slice(group, structures, mark, end))
+            slices.append(TransactionsSlice(tuple(group), touched_tables, mark, end.capture_time))
         return slices
 
     def read(self, slice: Slice) -> Iterator[pa.RecordBatch]:
@@ -297,7 +308,7 @@ class OracleSource(Source):
         """Staging forgets ranges whose transactions are all delivered."""
         if offset.is_nothing:
             return
-        keep = [Range(*pair) for pair in (*offset.log["ranges"], *offset.log["mining"])]
+        keep = [ScnRange(*pair) for pair in (*offset.log["ranges"], *offset.log["mining"])]
         self._staging(offset.structures, offset.log["resetlogs"]).forget(keep, int(offset.log["mined"]))
 
     @property
@@ -306,27 +317,27 @@ class OracleSource(Source):
 
     # Mining.
 
-    def _mark(self, structures: Mapping[str, Any], resetlogs: str) -> list[str]:
+    def _mark(self, structures: Mapping[str, Any], resetlogs: str) -> tuple[str, ...]:
         """What is mined: ranges of another database, another incarnation of it or of other tables are other ranges."""
         strategy = self.settings["log_mining_strategy"]
         # What one strategy can't print another may.
         names = [] if strategy == "online_catalog" else [strategy]
-        return [self._database, resetlogs, str(self.settings["lob_enabled"]), *names, *sorted(structures)]
+        return (self._database, resetlogs, str(self.settings["lob_enabled"]), *names, *sorted(structures))
 
     def _staging(self, structures: Mapping[str, Any], resetlogs: str) -> Staging:
         return Staging(self.settings["staging_location"], self._mark(structures, resetlogs))
 
-    def _index(self, range: Range, structures: Mapping[str, Any], resetlogs: str) -> dict[str, Any]:
+    def _index(self, scns: ScnRange, structures: Mapping[str, Any], resetlogs: str) -> dict[str, Any]:
         """What a range says; it is mined where it is not there."""
         mark = self._mark(structures, resetlogs)
-        key = (range, "\n".join(mark))
+        key = (scns, "\n".join(mark))
         found = self._indexes.get(key)
         if found is None:
             staging = Staging(self.settings["staging_location"], mark)
-            found = staging.index(range)
+            found = staging.index(scns)
             if found is None:
-                tables = [(path.partition(".")[0], path.partition(".")[2]) for path in sorted(structures)]
-                found = mine(lambda: self._connect(""), range, tables, self.settings, staging)
+                tables = owners_and_names(sorted(structures))
+                found = mine(lambda: self._connect(""), scns, tables, self.settings, staging)
             while len(self._indexes) >= _KEPT_INDEXES:
                 self._indexes.pop(next(iter(self._indexes)))
             self._indexes[key] = found

@@ -12,7 +12,6 @@ import logging
 import uuid
 import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ import pyarrow.parquet as pq
 
 from headrace.errors import OptionError
 from headrace.sources.oracle import scn
+from headrace.sources.oracle.scn import ScnRange
 
 ROW_GROUP = 50_000
 ROWS = pa.schema(
@@ -46,14 +46,6 @@ ROWS = pa.schema(
 )
 """What is kept of a mined row."""
 _LOG = logging.getLogger("headrace.sources")
-
-
-@dataclass(frozen=True, order=True)
-class Range:
-    """The SCNs (low, high]."""
-
-    low: int
-    high: int
 
 
 class Staging:
@@ -80,13 +72,13 @@ class Staging:
         system, path = pafs.FileSystem.from_uri(location)
         return system, path.rstrip("/")
 
-    def _path(self, range: Range, suffix: str) -> str:
-        return f"{scn.to_text(range.low)}-{scn.to_text(range.high)}-{self._mark}.{suffix}"
+    def _path(self, scns: ScnRange, suffix: str) -> str:
+        return f"{scn.to_text(scns.low)}-{scn.to_text(scns.high)}-{self._mark}.{suffix}"
 
-    def index(self, range: Range) -> dict[str, Any] | None:
+    def index(self, scns: ScnRange) -> dict[str, Any] | None:
         """A range's index; null when the range is not there, or only half."""
         system, folder = self._opened()
-        names = [f"{folder}/{self._path(range, suffix)}" for suffix in ("json", "parquet")]
+        names = [f"{folder}/{self._path(scns, suffix)}" for suffix in ("json", "parquet")]
         if any(info.type != pafs.FileType.File for info in system.get_file_info(names)):
             return None
         try:
@@ -94,10 +86,10 @@ class Staging:
                 found: dict[str, Any] = json.loads(zlib.decompress(stream.read()))
             return found
         except (OSError, zlib.error, ValueError) as error:
-            _LOG.warning("Mined range %s is damaged and is mined again: %s", self._path(range, "json"), error)
+            _LOG.warning("Mined range %s is damaged and is mined again: %s", self._path(scns, "json"), error)
             return None
 
-    def following(self, low: int) -> list[Range]:
+    def following(self, low: int) -> list[ScnRange]:
         """The ranges that are there and follow on each other from an SCN on, the longest first where there are several.
 
         A process that was killed mined further than its last offset says.
@@ -109,34 +101,34 @@ class Staging:
             last, _, tail = rest.partition("-")
             if tail == f"{self._mark}.json" and first.isdigit() and last.isdigit():
                 longest[int(first)] = max(longest.get(int(first), 0), int(last))
-        found: list[Range] = []
+        found: list[ScnRange] = []
         while low in longest and longest[low] > low:
-            found.append(Range(low, longest[low]))
+            found.append(ScnRange(low, longest[low]))
             low = longest[low]
         return found
 
-    def joined(self, ranges: Sequence[Range]) -> tuple[Range, dict[str, Any]] | None:
+    def joined(self, ranges: Sequence[ScnRange]) -> tuple[ScnRange, dict[str, Any]] | None:
         """Make one range of some that follow on each other, and remove them; null where one of them is not there.
 
         Only for ranges that no offset names.
         """
-        indexes = [self.index(range) for range in ranges]
+        indexes = [self.index(scns) for scns in ranges]
         known = [index for index in indexes if index is not None]
         index = joined_index(known) if len(known) == len(ranges) else None
         if index is None:
             return None
-        whole = Range(ranges[0].low, ranges[-1].high)
-        self.write(whole, (batch for range in ranges for batch in self._all(range)), index)
+        whole = ScnRange(ranges[0].low, ranges[-1].high)
+        self.write(whole, (batch for scns in ranges for batch in self._all(scns)), index)
         system, folder = self._opened()
-        for range in ranges:
+        for scns in ranges:
             # The index first: without it the range is not there.
             for suffix in ("json", "parquet"):
-                system.delete_file(f"{folder}/{self._path(range, suffix)}")
+                system.delete_file(f"{folder}/{self._path(scns, suffix)}")
         return whole, index
 
     def merged(
-        self, ranges: Sequence[Range], xids: Collection[str], indexes: Sequence[Mapping[str, Any]]
-    ) -> Range | None:
+        self, ranges: Sequence[ScnRange], xids: Collection[str], indexes: Sequence[Mapping[str, Any]]
+    ) -> ScnRange | None:
         """Make one range that holds what others have of some transactions; null where they can't be told as one.
 
         The others stay: an offset may name them still.
@@ -150,16 +142,18 @@ class Staging:
         index = joined_index(own)
         if index is None:
             return None
-        whole = Range(ranges[0].low, ranges[-1].high)
-        self.write(whole, (batch for range in ranges for batch in self.rows(range, xids)), index)
+        whole = ScnRange(ranges[0].low, ranges[-1].high)
+        self.write(whole, (batch for scns in ranges for batch in self.rows(scns, xids)), index)
         return whole
 
-    def _all(self, range: Range) -> Iterator[pa.RecordBatch]:
+    def _all(self, scns: ScnRange) -> Iterator[pa.RecordBatch]:
         system, folder = self._opened()
-        with pq.ParquetFile(system.open_input_file(f"{folder}/{self._path(range, 'parquet')}")) as file:
+        with pq.ParquetFile(system.open_input_file(f"{folder}/{self._path(scns, 'parquet')}")) as file:
             yield from file.iter_batches(batch_size=ROW_GROUP // 5)
 
-    def rows(self, range: Range, xids: Iterable[str], columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+    def rows(
+        self, scns: ScnRange, xids: Iterable[str], columns: Sequence[str] | None = None
+    ) -> Iterator[pa.RecordBatch]:
         """The rows of some transactions in a range, in mined order.
 
         Raises:
@@ -168,18 +162,18 @@ class Staging:
         system, folder = self._opened()
         wanted = pa.array(sorted(xids), pa.string())
         names = None if columns is None else [*dict.fromkeys(("xid", *columns))]
-        with pq.ParquetFile(system.open_input_file(f"{folder}/{self._path(range, 'parquet')}")) as file:
+        with pq.ParquetFile(system.open_input_file(f"{folder}/{self._path(scns, 'parquet')}")) as file:
             for batch in file.iter_batches(batch_size=ROW_GROUP // 5, columns=names):
                 found = batch.filter(pc.is_in(batch.column("xid"), value_set=wanted))
                 if found.num_rows:
                     yield found
 
-    def write(self, range: Range, batches: Iterable[pa.RecordBatch], index: dict[str, Any]) -> None:
+    def write(self, scns: ScnRange, batches: Iterable[pa.RecordBatch], index: dict[str, Any]) -> None:
         """Keep a range: rows as they come, then the index, which is complete when the rows have ended."""
         system, folder = self._opened()
         system.create_dir(folder, recursive=True)
         mark = uuid.uuid4().hex[:8]
-        rows, told = (f"{folder}/{self._path(range, suffix)}" for suffix in ("parquet", "json"))
+        rows, told = (f"{folder}/{self._path(scns, suffix)}" for suffix in ("parquet", "json"))
         with (
             system.open_output_stream(f"{rows}.{mark}") as stream,
             pq.ParquetWriter(stream, ROWS, compression="zstd") as writer,
@@ -191,10 +185,10 @@ class Staging:
         system.move(f"{rows}.{mark}", rows)
         system.move(f"{told}.{mark}", told)
 
-    def forget(self, keep: Iterable[Range], upto: int) -> None:
+    def forget(self, keep: Iterable[ScnRange], upto: int) -> None:
         """Remove ranges that end at or before an SCN, but for some."""
         system, folder = self._opened()
-        kept = {self._path(range, suffix) for range in keep for suffix in ("json", "parquet")}
+        kept = {self._path(scns, suffix) for scns in keep for suffix in ("json", "parquet")}
         for info in system.get_file_info(pafs.FileSelector(folder, allow_not_found=True)):
             parts = info.base_name.split("-")
             if info.type != pafs.FileType.File or len(parts) != 3 or info.base_name in kept:

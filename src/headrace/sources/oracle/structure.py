@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from headrace.changes import TableId, TableSchema
@@ -55,7 +56,11 @@ class OracleTable:
         return self.natives[[c.name for c in self.schema.columns].index(name)]
 
     def to_json(self) -> dict[str, Any]:
-        """JSON values."""
+        """JSON values; not to be changed, because the slices of a batch share them."""
+        return self._json
+
+    @cached_property
+    def _json(self) -> dict[str, Any]:
         return {
             "schema": self.schema.to_json(),
             "natives": [[n.name, n.length, n.precision, n.scale] for n in self.natives],
@@ -80,6 +85,11 @@ _TABLES: Recent[dict[str, OracleTable]] = Recent()
 def tables_of(structures: Mapping[str, Any]) -> dict[str, OracleTable]:
     """The tables of an offset by path; not to be changed, because it is kept for the next who asks."""
     return _TABLES.of(structures, lambda: {path: OracleTable.from_json(data) for path, data in structures.items()})
+
+
+def owners_and_names(paths: Iterable[str]) -> list[tuple[str, str]]:
+    """Owner and name of tables that are given as `owner.name`."""
+    return [(path.partition(".")[0], path.partition(".")[2]) for path in paths]
 
 
 def columns_of(table: OracleTable) -> TableColumns:
