@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from headrace import registry
 from headrace.errors import OptionError
-from headrace.options import OTHER_NAMES, Option, as_text, folder, items, parse_options
+from headrace.options import OTHER_NAMES, Option, as_text, folder, items
 from headrace.pipeline import watch
 from headrace.pipeline.kafka_source import KafkaTopics
 from headrace.pipeline.shaping import routes, transforms
@@ -92,14 +92,14 @@ def test_an_empty_value_stops_every_reader_with_the_place(name: str) -> None:
     options = {"hostname": "there", "database": "shop", name: ""}
     found = registry.find("source", "sqlserver")
     with pytest.raises(OptionError) as error:
-        parse_options(found.options, options, owner="source 'sqlserver'")
+        found.parse(options)
     assert error.value.message.startswith("Option '") and error.value.message.endswith("' is empty.")
 
 
 def test_commas_alone_are_no_database() -> None:
     found = registry.find("source", "sqlserver")
     with pytest.raises(OptionError, match="Option 'database' names no database"):
-        found(parse_options(found.options, {"hostname": "there", "database": " , "}, owner="it"))
+        found.of({"hostname": "there", "database": " , "})
 
 
 LISTED = {"table", "signal_data_collection"}

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from headrace.formats.convert import encode as encode
     from headrace.observe.completeness import complete_until as complete_until
     from headrace.pipeline import load_pipeline as load_pipeline
+    from headrace.settings import Settings as Settings
+    from headrace.settings import option as option
     from headrace.sinks.apply_changes import apply_changes as apply_changes
     from headrace.sinks.base import Sink as Sink
     from headrace.sources.base import Source as Source
@@ -50,6 +52,8 @@ _LAZY = {
     "complete_until": "headrace.observe.completeness",
     "apply_changes": "headrace.sinks.apply_changes",
     "load_pipeline": "headrace.pipeline",
+    "Settings": "headrace.settings",
+    "option": "headrace.settings",
     "Sink": "headrace.sinks.base",
     "Source": "headrace.sources.base",
     "register": "headrace.sources.reader",

@@ -218,6 +218,13 @@ def parse_options(
         bad value.
     """
     declared = tuple(declared)
+    return Options(parsed_values(declared, given, owner=owner, ignore=ignore), declared)
+
+
+def parsed_values(
+    declared: tuple[Option, ...], given: Mapping[str, Any], *, owner: str, ignore: Callable[[str], bool]
+) -> dict[str, Any]:
+    """As `parse_options`; only the values, by the options' names."""
     by_spelling: dict[str, Option] = {}
     for option in declared:
         for spelling in (option.name, *option.aliases):
@@ -245,7 +252,7 @@ def parse_options(
                     f"Option '{option.name}' of {owner} is missing.", remedy=f"Set it: {option.doc}", option=option.name
                 )
             values[option.name] = option.default
-    return Options(values, declared)
+    return values
 
 
 def items(given: Any, split: Callable[[str], Sequence[str]] = lambda text: text.split(",")) -> list[str]:

@@ -10,7 +10,6 @@ from headrace.changes import Column, LogicalType, TableId, TableSchema
 from headrace.errors import OptionError
 from headrace.formats.debezium.format import DebeziumJson
 from headrace.formats.debezium.schemas import GivenTables, given_tables
-from headrace.options import parse_options
 
 
 def table(database: str, schema: str, name: str, column: str = "id") -> TableSchema:
@@ -22,7 +21,7 @@ ITEMS = table("north", "dbo", "items", "i")
 
 
 def reader(tables: Sequence[TableSchema], **options: str) -> GivenTables:
-    return given_tables(parse_options(DebeziumJson.options, options, owner="format 'debezium_json'"), tables)
+    return given_tables(DebeziumJson.parse(options), tables)
 
 
 def found(of: GivenTables, topic: str, *place: str) -> TableSchema | None:

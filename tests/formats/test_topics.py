@@ -14,7 +14,6 @@ from headrace.errors import OptionError
 from headrace.formats.base import Format
 from headrace.formats.change_messages import topics
 from headrace.formats.encoding import topic_for
-from headrace.options import parse_options
 
 CASES: list[tuple[str, dict[str, Any], str, str]] = [
     ("debezium_json", {"topic_prefix": "srv"}, "sqlserver", "srv.shop.dbo.orders"),
@@ -38,7 +37,7 @@ CASES: list[tuple[str, dict[str, Any], str, str]] = [
 def made(name: str, options: dict[str, Any]) -> Format:
     kind = registry.find("format", name)
     given = {**ENCODING.get(name, {}), **options}
-    found: Format = kind(parse_options(kind.options, given, owner=f"format '{name}'"))
+    found: Format = kind.of(given)
     return found
 
 

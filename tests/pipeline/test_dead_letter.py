@@ -70,7 +70,7 @@ class Words(Format):
 
 
 def options(kind: type[Sink], **given: Any) -> Any:
-    return parse_options(kind.options, given, owner="sink")
+    return kind.parse(given)
 
 
 def topics(*names: str, pattern: str = "", on_error: str = "dead_letter", servers: str = "k:9092") -> KafkaTopics:

@@ -13,7 +13,6 @@ import headrace
 from headrace.apply import no_order
 from headrace.changes.refusal import StopReason, refusal
 from headrace.errors import CaptureError, ConnectError, FormatError, HeadraceError, SchemaError, SinkError
-from headrace.options import parse_options
 from headrace.pipeline.recover import find_in_text, recover
 from headrace.sinks.base import BatchId
 from headrace.sinks.kafka.sink import KafkaSink
@@ -114,7 +113,7 @@ def _met_by_a_lake(failure: PySparkException) -> None:
 
 
 def _met_by_kafka(failure: PySparkException) -> None:
-    sink = KafkaSink(parse_options(KafkaSink.options, {"bootstrap_servers": "k:9092"}, owner="sink"))
+    sink = KafkaSink.of({"bootstrap_servers": "k:9092"})
     for _ in range(2):
         # Once it looks closer; what it meets again is an error.
         sink._look_closer(failure, BatchId("p", "c", 7))

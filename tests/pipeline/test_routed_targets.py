@@ -18,7 +18,6 @@ from headrace import registry
 from headrace.changes import TableId, TableSchema
 from headrace.changes.table_pattern import table_patterns
 from headrace.observe.progress import ProgressBoard
-from headrace.options import parse_options
 from headrace.pipeline.batch import BatchWriter
 from headrace.pipeline.shaping.routes import Route, Routes
 from headrace.pipeline.shaping.shape import Shaping
@@ -95,11 +94,11 @@ def shaping(owner: str, takes: Any) -> Shaping:
 
 def target(kind: str, **options: Any) -> Target:
     found = registry.find("sink", kind)
-    sink = found(parse_options(found.options, options, owner=f"sink '{kind}'"))
+    sink = found.of(options)
     format = None
     if sink.takes == "messages":
         found = registry.find("format", "maxwell_json")
-        format = found(parse_options(found.options, {"topic": "out.${schema}.${table}"}, owner="format"))
+        format = found.of({"topic": "out.${schema}.${table}"})
     return Target(kind, sink, format, "", kind, shaping(kind, sink.takes))
 
 

@@ -9,7 +9,6 @@ from tests.apply.change_history import Batch, schema_of, table
 
 from headrace.changes import TableId, TableSchema
 from headrace.changes.table_pattern import table_patterns
-from headrace.options import parse_options
 from headrace.pipeline.shaping.routes import Route, Routes
 from headrace.pipeline.shaping.shape import Shaping
 from headrace.pipeline.shaping.transforms import Transform
@@ -19,7 +18,7 @@ from headrace.sinks.lake.delta.sink import DeltaSink
 
 def held(spark: Any, folder: Path, shaping: Shaping, place: str, *batches: Batch) -> list[tuple[Any, ...]]:
     """The rows of a table after the batches."""
-    sink = DeltaSink(parse_options(DeltaSink.options, {"path": str(folder)}, owner="sink 'delta'"))
+    sink = DeltaSink.of({"path": str(folder)})
     for number, batch in enumerate(batches):
         sink.write(shaping.rows(batch.rows(spark)).persist(), BatchId("p", "c", number))
     rows = spark.read.format("delta").load(str(folder / place)).drop("_headrace_position").collect()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from headrace.errors import OptionError
-from headrace.options import as_text, parse_options
+from headrace.options import as_text
 from headrace.pipeline.model import Model, read_model
 from headrace.sources.sqlserver.source import SqlServerSource
 
@@ -43,7 +43,7 @@ def test_mappings_and_lists_reach_the_source_through_sparks_texts(tmp_path: Path
         "  tables: ['re:dbo\\.ab{1,2}', 'dbo.a,b', 'dbo.[xy]']\n",
     )
     through_spark = {name: as_text(value) for name, value in read.source_options.items()}
-    reached = parse_options(SqlServerSource.options, through_spark, owner="it")
+    reached = SqlServerSource.parse(through_spark)
     assert dict(reached) == dict(read.source.settings)
     assert reached["tables"] == (r"re:dbo\.ab{1,2}", "dbo.a,b", "dbo.[xy]")
     assert reached["message_key_columns"] == (r"dbo.t\.b", r"dbo.t\.a")
@@ -54,10 +54,7 @@ def test_a_salt_in_a_name_keeps_its_letters_on_the_way_through_spark(tmp_path: P
     read = model(tmp_path, f"  column.mask.hash.v2.SHA-256.with.salt.{salt}: dbo.t.email\n")
     # Spark makes names lower-case.
     through_spark = {name.lower(): as_text(value) for name, value in read.source_options.items()}
-    [source, reached] = [
-        SqlServerSource(parse_options(SqlServerSource.options, options, owner="it"))
-        for options in (read.source_options, through_spark)
-    ]
+    [source, reached] = [SqlServerSource.of(options) for options in (read.source_options, through_spark)]
     assert source.settings["column_mask_salt"] == reached.settings["column_mask_salt"] == salt
 
 

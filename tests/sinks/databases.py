@@ -16,7 +16,6 @@ from tests.real.postgres import Postgres as PostgresServer
 from tests.real.programs import program
 
 from headrace.errors import ConnectError
-from headrace.options import parse_options
 from headrace.sinks.jdbc.database import Database
 from headrace.sinks.jdbc.dialect import TableName
 from headrace.sinks.jdbc.sink import JdbcSink
@@ -64,7 +63,7 @@ class Running:
 
     def sink(self, **options: Any) -> JdbcSink:
         given = {"url": self.url, "user": "cdc", "password": "cdc", "table_name": "{table}", **options}
-        return JdbcSink(parse_options(JdbcSink.options, given, owner="sink 'jdbc'"))
+        return JdbcSink.of(given)
 
     @property
     def at(self) -> Database:

@@ -14,7 +14,6 @@ from tests.sinks.table_contract import A, B, T, TableSinkContract, TableTarget
 
 from headrace.changes import TableSchema
 from headrace.errors import SinkError
-from headrace.options import parse_options
 from headrace.sinks.base import BatchId
 from headrace.sinks.lake.delta.sink import DeltaSink
 from headrace.sinks.lake.delta.table import escaped
@@ -30,7 +29,7 @@ class DeltaTarget(TableTarget):
 
     def sink(self, **options: Any) -> DeltaSink:
         given = {"path": str(self.folder), **options}
-        return DeltaSink(parse_options(DeltaSink.options, given, owner="sink 'delta'"))
+        return DeltaSink.of(given)
 
     def write(self, batch: Batch, number: int = 0, owner: str = "p", **options: Any) -> None:
         self.sink(**options).write(batch.rows(self.spark), BatchId(owner, "checkpoint", number))
@@ -174,7 +173,7 @@ def test_the_session_of_the_user_keeps_its_settings(target: DeltaTarget) -> None
 def test_check_says_when_the_folder_can_not_be_written(spark: Any, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     for path, fits in ((tmp_path / "new" / "lake", True), (tmp_path / "file" / "lake", False)):
-        sink = DeltaSink(parse_options(DeltaSink.options, {"path": str(path)}, owner="sink 'delta'"))
+        sink = DeltaSink.of({"path": str(path)})
         if fits:
             sink.check()
             assert not (tmp_path / "new").exists()

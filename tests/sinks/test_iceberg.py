@@ -16,7 +16,6 @@ from tests.waiting import PATIENCE, until
 
 from headrace.changes import TableSchema
 from headrace.errors import OptionError
-from headrace.options import parse_options
 from headrace.sinks.base import BatchId
 from headrace.sinks.lake.delta.table import escaped
 from headrace.sinks.lake.iceberg.sink import IcebergSink
@@ -31,7 +30,7 @@ class IcebergTarget(TableTarget):
         self.given = {"warehouse": str(warehouse), **given}
 
     def sink(self, **options: Any) -> IcebergSink:
-        return IcebergSink(parse_options(IcebergSink.options, {**self.given, **options}, owner="sink 'iceberg'"))
+        return IcebergSink.of({**self.given, **options})
 
     def write(self, batch: Batch, number: int = 0, owner: str = "p", **options: Any) -> None:
         self.sink(**options).write(batch.rows(self.spark), BatchId(owner, "checkpoint", number))
@@ -183,4 +182,4 @@ def test_a_catalogue_in_a_database(spark: Any, tmp_path: Path) -> None:
 
 def test_a_catalogue_in_a_database_needs_its_address() -> None:
     with pytest.raises(OptionError, match="needs the option 'uri'"):
-        IcebergSink(parse_options(IcebergSink.options, {"catalog_type": "jdbc"}, owner="sink 'iceberg'"))
+        IcebergSink.of({"catalog_type": "jdbc"})

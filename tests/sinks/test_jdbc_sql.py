@@ -14,7 +14,6 @@ from change_history import table
 
 from headrace.changes import Column, LogicalType, TableSchema
 from headrace.errors import OptionError, SchemaError
-from headrace.options import parse_options
 from headrace.sinks.jdbc.address import parse_address
 from headrace.sinks.jdbc.dialect import POSITION, Dialect, LiveDialect, Mirror, TableName
 from headrace.sinks.jdbc.mariadb.dialect import MariaDb, MariaDbDialect
@@ -254,9 +253,9 @@ def test_addresses_that_can_not_be_are_refused_without_showing_a_secret(url: str
 def test_names_of_tables_that_can_not_be_are_refused(option: str, value: str) -> None:
     given = {"url": "postgresql://h/db", option: value}
     with pytest.raises(OptionError, match="is no name of a table"):
-        JdbcSink(parse_options(JdbcSink.options, given, owner="sink 'jdbc'"))
+        JdbcSink.of(given)
 
 
 def test_the_password_is_not_shown() -> None:
     given = {"url": "postgresql://h/db", "user": "u", "password": "geheim"}
-    assert "geheim" not in repr(JdbcSink(parse_options(JdbcSink.options, given, owner="sink 'jdbc'")).settings)
+    assert "geheim" not in repr(JdbcSink.of(given).settings)

@@ -16,7 +16,6 @@ from headrace.errors import SinkError
 from headrace.formats.base import MESSAGE_DDL
 from headrace.observe.messages import MessageCounts
 from headrace.observe.progress import ProgressBoard
-from headrace.options import parse_options
 from headrace.pipeline.batch import BatchWriter
 from headrace.pipeline.recover import recover
 from headrace.pipeline.target import Target
@@ -47,7 +46,7 @@ def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 def kafka_sink(bootstrap: str, **options: Any) -> KafkaSink:
     given = {"bootstrap.servers": bootstrap, **options}
-    return KafkaSink(parse_options(KafkaSink.options, given, owner="sink 'kafka'"))
+    return KafkaSink.of(given)
 
 
 def messages(spark: Any, rows: list[tuple[str, bytes | None, bytes]]) -> Any:
@@ -197,7 +196,7 @@ def test_a_change_over_the_limit_is_sent_without_its_large_columns_where_that_is
     options = {"topic.creation.default.max.message.bytes": "2500", "on_oversized": "drop_columns"}
     sink = kafka_sink(bootstrap, **options, oversized_column_bytes=1000)
     format = registry.find("format", "maxwell_json")
-    format = format(parse_options(format.options, {"topic": "trimmed"}, owner="format"))
+    format = format.of({"topic": "trimmed"})
     writer = BatchWriter("p", [Target("kafka", sink, format, "maxwell", "sink 1 (kafka)")], ProgressBoard())
     writer.begin("c")
     for number in range(2):
@@ -232,7 +231,7 @@ def test_only_the_change_that_is_too_large_lacks_values_whatever_shares_its_posi
         oversized_column_bytes=1000,
     )
     format = registry.find("format", "maxwell_json")
-    format = format(parse_options(format.options, {"topic": "alike"}, owner="format"))
+    format = format.of({"topic": "alike"})
     board = ProgressBoard()
     kept: list[MessageCounts] = []
     target = Target("kafka", sink, format, "maxwell", "sink 1 (kafka)")

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from headrace.errors import OptionError, SinkError
-from headrace.options import parse_options
 from headrace.sinks.kafka.limits import fitting_batches, producer_limit, told
 from headrace.sinks.kafka.partitions import by_topic, partition_of
 from headrace.sinks.kafka.sink import KafkaSink
@@ -18,7 +17,7 @@ DEFAULT = "topic.creation.default."
 
 def kafka_sink(**options: Any) -> KafkaSink:
     given = {"bootstrap.servers": "k:9092", **options}
-    return KafkaSink(parse_options(KafkaSink.options, given, owner="sink 'kafka'"))
+    return KafkaSink.of(given)
 
 
 def test_without_options_no_topic_is_made() -> None:

@@ -11,7 +11,6 @@ from change_history import Batch, Model
 from tests.sinks.table_contract import TableSinkContract, TableTarget
 
 from headrace.changes import TableSchema
-from headrace.options import parse_options
 from headrace.sinks.base import BatchId
 from headrace.sinks.memory import MemorySink
 
@@ -24,7 +23,7 @@ class MemoryTarget(TableTarget):
         self.name = uuid4().hex
 
     def sink(self, **options: Any) -> MemorySink:
-        return MemorySink(parse_options(MemorySink.options, {"name": self.name}, owner="sink 'memory'"))
+        return MemorySink.of({"name": self.name})
 
     def write(self, batch: Batch, number: int = 0, owner: str = "p", **options: Any) -> None:
         self.sink().write(batch.rows(self.spark), BatchId(owner, "checkpoint", number))

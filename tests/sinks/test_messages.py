@@ -16,7 +16,6 @@ from headrace.errors import OptionError, SinkError
 from headrace.faultpoints import InjectedFault
 from headrace.formats.base import MESSAGE_DDL
 from headrace.formats.codec import MESSAGES
-from headrace.options import parse_options
 from headrace.sinks.base import BatchId
 from headrace.sinks.files import FilesSink, lines
 from headrace.sinks.kafka.sink import KafkaSink, in_order
@@ -39,11 +38,11 @@ def frame(spark: Any, messages: list[Message]) -> Any:
 
 
 def files_sink(path: Path) -> FilesSink:
-    return FilesSink(parse_options(FilesSink.options, {"path": str(path)}, owner="sink 'files'"))
+    return FilesSink.of({"path": str(path)})
 
 
 def kafka_sink(**options: Any) -> KafkaSink:
-    return KafkaSink(parse_options(KafkaSink.options, options, owner="sink 'kafka'"))
+    return KafkaSink.of(options)
 
 
 def read_lines(path: Path) -> list[Any]:
@@ -158,7 +157,7 @@ def test_a_files_folder_has_one_owner(spark: Any, tmp_path: Path) -> None:
 
 def test_memory_takes_a_batch_once(spark: Any) -> None:
     MemorySink.forget("here")
-    sink = MemorySink(parse_options(MemorySink.options, {"name": "here"}, owner="sink 'memory'"))
+    sink = MemorySink.of({"name": "here"})
     rows = Batch(table()).add("d", table(), 2, None, {"id": "1"}).add("c", table(), 1, {"id": "1"}).rows(spark)
     for number in (0, 0, 1):
         sink.write(rows, BatchId("p", "c", number))

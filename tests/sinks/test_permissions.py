@@ -20,7 +20,6 @@ from tests.sinks.staged_rows import Folded, Target
 
 from headrace.changes import TableId
 from headrace.errors import HeadraceError
-from headrace.options import parse_options
 from headrace.permissions import MissingPermission, Permissions
 from headrace.sinks.jdbc.dialect import TableName
 from headrace.sinks.jdbc.mariadb.permissions import Grants
@@ -177,16 +176,16 @@ def test_what_a_line_of_show_grants_gives(line: str, name: str, lacking: str) ->
 @pytest.mark.parametrize("kind", [DeltaSink, IcebergSink])
 def test_a_folder_takes_a_file_that_is_gone_at_once(tmp_path: Path, kind: Any) -> None:
     option = "path" if kind is DeltaSink else "warehouse"
-    sink = kind(parse_options(kind.options, {option: str(tmp_path / "lake/more")}, owner="sink"))
+    sink = kind.of({option: str(tmp_path / "lake/more")})
     permissions = sink.permissions([], [])
     assert (permissions.known, permissions.missing, list(tmp_path.iterdir())) == (True, (), [])
-    elsewhere = kind(parse_options(kind.options, {option: "s3a://bucket/lake"}, owner="sink")).permissions([], [])
+    elsewhere = kind.of({option: "s3a://bucket/lake"}).permissions([], [])
     assert (elsewhere.known, elsewhere.missing) == (False, ())
 
 
 def test_a_folder_that_takes_no_file_is_reported(tmp_path: Path) -> None:
     # Of a process's folder in /proc even root can't make a file, though its mode says so.
-    sink = DeltaSink(parse_options(DeltaSink.options, {"path": f"/proc/{os.getpid()}/lake"}, owner="sink"))
+    sink = DeltaSink.of({"path": f"/proc/{os.getpid()}/lake"})
     [missing] = sink.permissions([], []).missing
     assert f"/proc/{os.getpid()} takes no file" in missing.sentence
 
@@ -194,7 +193,7 @@ def test_a_folder_that_takes_no_file_is_reported(tmp_path: Path) -> None:
 def test_the_database_of_a_catalogue_is_asked(database: Running) -> None:
     def iceberg(uri: str, **options: Any) -> IcebergSink:
         given = {"catalog_type": "jdbc", "uri": uri, "user": "cdc", "password": "cdc", "warehouse": "/tmp", **options}
-        return IcebergSink(parse_options(IcebergSink.options, given, owner="sink"))
+        return IcebergSink.of(given)
 
     assert iceberg(database.url).reach() == "The catalogue's database takes the login."
     with pytest.raises(HeadraceError, match=r"The catalogue's database: .* refuses the login"):
@@ -226,7 +225,7 @@ def kafka(bootstrap: str, user: str, password: str = "", **options: str) -> Kafk
         "kafka.sasl.jaas.config": f'{_LOGIN} username="{user}" password="{password or f"{user}-secret"}";',
         **options,
     }
-    return KafkaSink(parse_options(KafkaSink.options, given, owner="sink 'kafka'"))
+    return KafkaSink.of(given)
 
 
 @pytest.fixture(scope="module")

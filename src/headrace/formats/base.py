@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from headrace.changes import TableId
 from headrace.errors import OptionError
@@ -11,7 +11,8 @@ from headrace.formats.encoded_batch import EncodedBatch
 from headrace.formats.encoding import topic_for
 from headrace.formats.features import Feature
 from headrace.formats.given import given_schema
-from headrace.options import OTHER_NAMES, Option, Options
+from headrace.options import OTHER_NAMES, Option
+from headrace.settings import Component
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -69,23 +70,19 @@ def topic_option(default: str = "${path}") -> Option:
     )
 
 
-class Format(ABC):
+class Format(Component, ABC):
     """A wire format. Both directions are lazy DataFrame transformations.
 
     A format that has only one direction overrides only that method; asking for the other is a clear error.
     """
 
-    name: ClassVar[str]
-    options: ClassVar[tuple[Option, ...]]
+    role: ClassVar[Literal["format"]] = "format"
     reads: ClassVar[frozenset[Feature]] = frozenset()
     """What decoding can give."""
     writes: ClassVar[frozenset[Feature]] = frozenset()
     """What encoding can say; the rest is lost on the way into this format."""
     numbered: ClassVar[bool] = False
     """Whether messages say a serial number, which a change has as `source['id']`."""
-
-    def __init__(self, options: Options) -> None:
-        self.settings = options
 
     def decode(self, messages: DataFrame) -> DataFrame:
         """Kafka columns (key, value, headers, topic, partition, offset, timestamp) to change rows.

@@ -9,7 +9,6 @@ from headrace import registry
 from headrace.changes.refusal import refusal
 from headrace.formats.base import Format
 from headrace.formats.given import GivenSchema, with_structures_told
-from headrace.options import parse_options
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -24,7 +23,7 @@ def format_named(name: str, options: dict[str, Any]) -> Format:
         OptionError: the format or an option is unknown or malformed.
     """
     kind: type[Format] = registry.find("format", name)
-    return kind(parse_options(kind.options, options, owner=f"format '{name}'"))
+    return kind.of(options)
 
 
 def decode(messages: DataFrame, /, *, format: str, **options: Any) -> DataFrame:

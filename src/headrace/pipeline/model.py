@@ -50,6 +50,7 @@ from headrace.pipeline.shared_places import refuse_letters_in_a_sink, refuse_sam
 from headrace.pipeline.target import Target
 from headrace.pipeline.yaml_file import Document, Place, hide, read_yaml
 from headrace.registry import did_you_mean
+from headrace.settings import Component
 from headrace.sinks.base import Sink
 from headrace.sources.base import Source
 
@@ -175,7 +176,7 @@ def read_model(path: Path) -> Model:
 def _check_apart(document: Document, place: Place, sink: Sink, checkpoint: str) -> None:
     """A sink in the checkpoint would write among Spark's own files."""
     for option in sink.options:
-        given = sink.settings[option.name] if option.is_folder else None
+        given = sink.settings.get(option.name) if option.is_folder else None
         if given and _is_in(given, checkpoint):
             raise document.error(
                 (*place, option.name),
@@ -287,7 +288,7 @@ def _source(
         if option.in_other_names:
             given = _with_salt(document, option, given, place)
     given = _with_folders(found.options, given, document.path, checkpoint)
-    options = _options(document, found.options, given, place, f"source '{kind}'")
+    options = _options(document, found, given, place, f"source '{kind}'")
     return kind, _made(document, place, lambda: found(options)), given
 
 
@@ -487,7 +488,7 @@ def _sink_class(document: Document, section: dict[str, Any], place: Place) -> tu
 
 def _sink(document: Document, kind: type[Sink], given: dict[str, Any], place: Place, name: str) -> Sink:
     given = _with_folders(kind.options, given, document.path)
-    made: Sink = _made(document, place, lambda: kind(_options(document, kind.options, given, place, f"sink '{name}'")))
+    made: Sink = _made(document, place, lambda: kind(_options(document, kind, given, place, f"sink '{name}'")))
     return made
 
 
@@ -497,8 +498,10 @@ def _format(document: Document, section: Any, place: Place) -> tuple[Format, str
     kind = _type(document, section, place, "format", registry.names("format"))
     found: type[Format] = _find(document, "format", kind, (*place, "type"))
     given = {name: value for name, value in section.items() if name != "type"}
-    options = _options(document, found.options, given, place, f"format '{kind}'")
-    return _made(document, place, lambda: found(options)), f"{kind} {sorted(options.items())!r}", given
+    options = _options(document, found, given, place, f"format '{kind}'")
+    # Not the settings' own text, which hides secrets: formats that differ in one are two.
+    key = f"{kind} {[options.get(option.name) for option in found.options]!r}"
+    return _made(document, place, lambda: found(options)), key, given
 
 
 def _type(document: Document, section: dict[str, Any], place: Place, kind: str, known: list[str]) -> str:
@@ -517,11 +520,20 @@ def _find(document: Document, kind: str, name: str, place: Place) -> Any:
         raise document.error(place, error.message, error.remedy) from None
 
 
-def _options(document: Document, declared: tuple[Option, ...], given: dict[str, Any], place: Place, owner: str) -> Any:
+def _options(
+    document: Document,
+    declared: tuple[Option, ...] | type[Component],
+    given: dict[str, Any],
+    place: Place,
+    owner: str,
+) -> Any:
     try:
-        return parse_options(declared, given, owner=owner)
+        if isinstance(declared, tuple):
+            return parse_options(declared, given, owner=owner)
+        return declared.parse(given, owner=owner)
     except OptionError as error:
-        raise document.error(_option_place(error, declared, given, place), error.message, error.remedy) from None
+        options = declared if isinstance(declared, tuple) else declared.options
+        raise document.error(_option_place(error, options, given, place), error.message, error.remedy) from None
 
 
 def _option_place(error: OptionError, declared: tuple[Option, ...], given: dict[str, Any], place: Place) -> Place:

@@ -227,7 +227,7 @@ def _tables(source: str, values: Mapping[str, str], variable: str, notes: list[s
         kind = _kind("source", source)
         login = {"password": os.environ[variable]} if variable in os.environ else {}
         try:
-            made = kind(parse_options(kind.options, {**values, **login}, owner=f"source '{source}'"))
+            made = kind.of({**values, **login})
             found = Databases(made).tables()
         except (HeadraceError, ModuleNotFoundError) as error:
             ours = missing_package(error) if isinstance(error, ModuleNotFoundError) else error

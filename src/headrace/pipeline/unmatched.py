@@ -121,7 +121,7 @@ def names_columns(target: Target) -> bool:
     """Whether an option of a sink names columns."""
     settings = target.sink.settings
     return any(
-        option.names is not None and option.names.what == "columns" and settings[option.name]
+        option.names is not None and option.names.what == "columns" and settings.get(option.name)
         for option in settings.declared
     )
 
@@ -144,7 +144,7 @@ def _of_sink(target: Target, tables: Sequence[TableSchema], gone: Sequence[Table
     there |= {name for transform in target.shaping.transforms for name, _ in transform.computed}
     for option in named:
         assert option.names is not None
-        for text in settings[option.name] or ():
+        for text in settings.get(option.name) or ():
             if not is_optional(text) and text not in there:
                 yield Unmatched(option.name, text, option.names, _near(text, sorted(there)), f" of {target.label}")
 

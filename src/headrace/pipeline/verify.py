@@ -14,7 +14,6 @@ from headrace.changes.refusal import StopReason
 from headrace.changes.table import TableId
 from headrace.changes.typed import quote
 from headrace.errors import OptionError, SinkError
-from headrace.options import Option, Options
 from headrace.pipeline.checkpoint import check_sound
 from headrace.pipeline.comparison import Comparison, compare
 from headrace.pipeline.kafka_source import KafkaTopics
@@ -22,6 +21,7 @@ from headrace.pipeline.model import Model
 from headrace.pipeline.run import RunningPipeline
 from headrace.pipeline.shaping.shape import Shaping, tables_in
 from headrace.pipeline.target import Target
+from headrace.settings import Settings
 from headrace.sinks.base import BatchId, Sink
 from headrace.sinks.jdbc.reading import as_compared
 from headrace.sinks.jdbc.sink import JdbcSink
@@ -190,12 +190,11 @@ class _Kept(Sink):
     """Keeps the rows of each batch in a folder of its own."""
 
     name: ClassVar[str] = "kept"
-    options: ClassVar[tuple[Option, ...]] = ()
     guarantee: ClassVar[Literal["exactly-once", "at-least-once"]] = "exactly-once"
     takes: ClassVar[Literal["messages", "changes"]] = "changes"
 
     def __init__(self, folder: str) -> None:
-        super().__init__(Options({}, ()))
+        super().__init__(Settings())
         self._folder = folder
         self.folders: list[str] = []
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from headrace.changes.table import TableId, TableSchema
 from headrace.errors import SinkError
-from headrace.options import Option, Options
 from headrace.permissions import Permissions
+from headrace.settings import Component
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -99,7 +99,7 @@ class TargetPreview:
     changes: tuple[str, ...] = ()
 
 
-class Sink(ABC):
+class Sink(Component, ABC):
     """Where changes rest. Message sinks take encoded messages (`MESSAGE_DDL`), table sinks take change rows.
 
     Attributes:
@@ -111,16 +111,12 @@ class Sink(ABC):
         is_one_place: whether all tables go to one place.
     """
 
-    name: ClassVar[str]
-    options: ClassVar[tuple[Option, ...]]
+    role: ClassVar[Literal["sink"]] = "sink"
     guarantee: ClassVar[Literal["exactly-once", "at-least-once"]]
     takes: ClassVar[Literal["messages", "changes"]]
     looks_with_spark: ClassVar[bool] = False
     takes_errors: ClassVar[bool] = False
     is_one_place: ClassVar[bool] = False
-
-    def __init__(self, options: Options) -> None:
-        self.settings = options
 
     def places(self, table: TableId | None = None, topic: str | None = None) -> frozenset[str]:
         """Where this sink writes, so that two sinks which write the same place have a text in common; asks nobody.

@@ -9,8 +9,9 @@ from headrace import faultpoints
 from headrace.changes.table import TableId
 from headrace.changes.texts import base64_text
 from headrace.errors import SinkError
-from headrace.options import Option, folder
+from headrace.options import folder
 from headrace.permissions import Permissions
+from headrace.settings import Settings, option
 from headrace.sinks.base import BatchId, Mark, Sink
 from headrace.sinks.folder import Folder, absolute, folder_identity, folder_permissions, refuse_read_only
 
@@ -19,6 +20,12 @@ if TYPE_CHECKING:
 
 OWNER_FILE = "_headrace_owner"
 OFFSETS_FILE = "_headrace_offsets"
+
+
+class FilesSettings(Settings):
+    """Where the files lie."""
+
+    path: str = option("The folder that holds a folder per batch; made if it is not there.", kind=folder)
 
 
 class FilesSink(Sink):
@@ -39,9 +46,7 @@ class FilesSink(Sink):
     guarantee: ClassVar[Literal["exactly-once", "at-least-once"]] = "at-least-once"
     takes: ClassVar[Literal["messages", "changes"]] = "messages"
     is_one_place: ClassVar[bool] = True
-    options: ClassVar[tuple[Option, ...]] = (
-        Option("path", folder, "The folder that holds a folder per batch; made if it is not there."),
-    )
+    settings: FilesSettings
 
     def check(self) -> None:
         """Whether the folder, or the nearest one above it, can be written. Object stores show it at the first write.
@@ -49,15 +54,15 @@ class FilesSink(Sink):
         Raises:
             SinkError: it can't. Nothing was created.
         """
-        refuse_read_only(self.settings["path"])
+        refuse_read_only(self.settings.path)
 
     def permissions(self, tables: Sequence[TableId], topics: Sequence[str]) -> Permissions:
         """Whether the folder takes a file; one is made and deleted again."""
-        return folder_permissions(self.settings["path"])
+        return folder_permissions(self.settings.path)
 
     def places(self, table: TableId | None = None, topic: str | None = None) -> frozenset[str]:
         """The folder."""
-        return frozenset([folder_identity(self.settings["path"])])
+        return frozenset([folder_identity(self.settings.path)])
 
     def write(self, rows: DataFrame, batch: BatchId) -> None:
         """Write one batch's folder, in place of the same batch's older one.
@@ -68,14 +73,14 @@ class FilesSink(Sink):
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
 
-        base = absolute(self.settings["path"])
+        base = absolute(self.settings.path)
         name = f"batch={batch.number:012}"
         draft = f"{base}/_writing-{name}"
         try:
             folder = Folder(rows.sparkSession, base)
             self._own(folder, batch)
             kept = folder.read(f"{name}/{OFFSETS_FILE}")
-            Mark(batch.number, kept or batch.offsets).covers(batch, f"the folder {self.settings['path']}/{name}")
+            Mark(batch.number, kept or batch.offsets).covers(batch, f"the folder {self.settings.path}/{name}")
             faultpoints.reach("sink.files.before_commit")
             # Spark's hidden prefix keeps readers away from the draft.
             lines(rows).write.mode("overwrite").text(draft)
@@ -84,7 +89,7 @@ class FilesSink(Sink):
             folder.replace(f"_writing-{name}", name)
         except (PySparkException, Py4JError) as failure:
             raise SinkError(
-                f"Batch {batch.number} can't be written to the folder {self.settings['path']}.",
+                f"Batch {batch.number} can't be written to the folder {self.settings.path}.",
                 remedy="--debug shows Spark's own message. The batch can be repeated.",
             ) from failure
         faultpoints.reach("sink.files.after_commit")
@@ -95,7 +100,7 @@ class FilesSink(Sink):
             folder.create(OWNER_FILE, batch.owner)
         elif owner != batch.owner:
             raise SinkError(
-                f"The folder {self.settings['path']} belongs to the pipeline and checkpoint "
+                f"The folder {self.settings.path} belongs to the pipeline and checkpoint "
                 f"'{owner}', not to '{batch.owner}'.",
                 remedy="Choose another 'path': batch numbers of two checkpoints would overwrite each other.",
             )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from headrace.changes.table import TableId
-from headrace.options import Option
+from headrace.settings import Settings, option
 from headrace.sinks.base import BatchId, Mark, Sink
 
 if TYPE_CHECKING:
@@ -15,6 +15,12 @@ if TYPE_CHECKING:
 
 _lock = threading.Lock()
 _kept: dict[str, dict[BatchId, list[Any]]] = {}
+
+
+class MemorySettings(Settings):
+    """Where in the process's memory batches are kept."""
+
+    name: str = option("Under which name the batches are kept; see `MemorySink.batches`.", default="memory")
 
 
 class MemorySink(Sink):
@@ -30,9 +36,7 @@ class MemorySink(Sink):
     takes: ClassVar[Literal["messages", "changes"]] = "changes"
     takes_errors: ClassVar[bool] = True
     is_one_place: ClassVar[bool] = True
-    options: ClassVar[tuple[Option, ...]] = (
-        Option("name", str, "Under which name the batches are kept; see `MemorySink.batches`.", default="memory"),
-    )
+    settings: MemorySettings
 
     def check(self) -> None:
         """Memory is always there."""
@@ -42,11 +46,11 @@ class MemorySink(Sink):
 
     def places(self, table: TableId | None = None, topic: str | None = None) -> frozenset[str]:
         """The name."""
-        return frozenset([f"memory '{self.settings['name']}'"])
+        return frozenset([f"memory '{self.settings.name}'"])
 
     def write(self, rows: DataFrame, batch: BatchId) -> None:
         """Collect a batch, unless it is there already."""
-        name = self.settings["name"]
+        name = self.settings.name
         with _lock:
             ours = [kept for kept in _kept.get(name, {}) if (kept.owner, kept.sink) == (batch.owner, batch.sink)]
             same = next((kept for kept in ours if kept.number == batch.number), None)

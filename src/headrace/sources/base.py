@@ -11,14 +11,14 @@ import datetime as dt
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import pyarrow as pa
 
 from headrace.changes import TableSchema
 from headrace.errors import OptionError
-from headrace.options import Option, Options
 from headrace.permissions import MissingPermission
+from headrace.settings import Component
 from headrace.sources.health import Health
 from headrace.sources.offset import Offset
 from headrace.sources.signals import Signal
@@ -63,20 +63,16 @@ ONE_CHUNK = Limit(chunks=1)
 """The batch of a preview."""
 
 
-class Source(ABC):
+class Source(Component, ABC):
     """A database from which changes are taken. Instances are made from options alone, in the driver and in executors
     alike.
 
     Subclasses keep no connection in attributes that are pickled: a copy goes to every executor.
     """
 
-    name: ClassVar[str]
-    options: ClassVar[tuple[Option, ...]]
+    role: ClassVar[Literal["source"]] = "source"
     knows_structures: ClassVar[bool] = False
     """Whether the structures of a slice's rows are known before it is read (`structures_in`)."""
-
-    def __init__(self, options: Options) -> None:
-        self.settings = options
 
     def databases(self) -> Mapping[str, Source]:
         """One source for each database that the options name, by the database's name; this one where it is just one.

@@ -108,7 +108,7 @@ def source_named(name: str, options: dict[str, Any]) -> Source:
     """
     kind: type[Source] = registry.find("source", name)
     ignore = _SPARK_OPTIONS.__contains__
-    return kind(parse_options(kind.options, options, owner=f"source '{name}'", ignore=ignore))
+    return kind.of(options, ignore=ignore)
 
 
 def _of_reader(name: str) -> bool:
