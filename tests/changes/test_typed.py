@@ -14,8 +14,8 @@ from headrace.changes.typed import (
     in_order,
     laid_over,
     literal,
+    presence_in_order,
     quote,
-    said_in_order,
     texts_in_order,
     typed_struct,
     typed_value,
@@ -83,7 +83,7 @@ def test_absent_null_and_a_value_stay_three_things_in_what_images_say_together(s
             f"{laid_over('a', 'b')} as both",
             # Spark's collect loses the order of a map.
             f"map_entries({in_order('a', NAMES)}) as ordered",
-            f"{said_in_order('map_keys(a)', NAMES)} as said",
+            f"{presence_in_order('map_keys(a)', NAMES)} as said",
         )
         .collect()
     )

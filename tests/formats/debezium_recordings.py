@@ -183,7 +183,7 @@ def encoded(data: Iterable[Mapping[str, Any]], schemas: Iterable[TableSchema] = 
     codecs = arrow_format("debezium_json", **options)
     assert isinstance(codecs, DebeziumJson)
     given = codecs.settings["schema"]
-    encoder = codecs.encoder(Facts(structures=tuple(known) if given is None else given.tables))
+    encoder = codecs.encoder(Facts(tables=tuple(known) if given is None else given.tables))
     encoder.check()
     changes = change_batch(_with_schema_rows(data, known))
     found = [message for part in run_codec(encoder, [changes]) for message in part.to_pylist()]

@@ -87,7 +87,7 @@ def rows_of(codec: Codec, batches: list[pa.RecordBatch]) -> list[dict[str, Any]]
 
 def facts_of(rows: list[dict[str, Any]]) -> Facts:
     structures = (TableSchema.from_text(row["table_schema"]) for row in rows if row["table_schema"])
-    return Facts(structures=tuple({schema.fingerprint: schema for schema in structures}.values()))
+    return Facts(tables=tuple({schema.fingerprint: schema for schema in structures}.values()))
 
 
 def cut(batch: pa.RecordBatch, cuts: list[int]) -> list[pa.RecordBatch]:

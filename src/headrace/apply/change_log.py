@@ -83,17 +83,17 @@ def rows_left(log: DataFrame, schema: TableSchema, position_column: str) -> Data
     }
     kinds = {field.name: field.dataType.simpleString() for field in spark_schema()}
     changes = log.selectExpr(*(f"cast({columns.get(n, 'null')} as {kind}) as {n}" for n, kind in kinds.items()))
-    told = {
+    columns_of_schema_row = {
         "op": "'schema'",
         "table": columns["table"],
         "position": "'0'",
         "schema_id": columns["schema_id"],
         "table_schema": literal(schema.to_text()),
     }
-    structure = log.sparkSession.range(1).selectExpr(
-        *(f"cast({told.get(n, 'null')} as {kind}) as {n}" for n, kind in kinds.items())
+    declared = log.sparkSession.range(1).selectExpr(
+        *(f"cast({columns_of_schema_row.get(n, 'null')} as {kind}) as {n}" for n, kind in kinds.items())
     )
-    both = structure.unionByName(changes)
+    both = declared.unionByName(changes)
     (table,) = profile(both)
     folded = fold(both, table) if schema.key else fold_keyless(both, table)
     left = folded.where("op <> 'delete'")

@@ -28,7 +28,7 @@ from headrace.apply.fold import keyed, row_of, with_texts
 from headrace.apply.profile import TableProfile
 from headrace.apply.sequence import disordered
 from headrace.changes.refusal import StopReason
-from headrace.changes.typed import literal, quote, said_in_order
+from headrace.changes.typed import literal, presence_in_order, quote
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -117,7 +117,7 @@ def ordered(events: DataFrame, key: Sequence[str], columns: Sequence[str], track
     lives = one.selectExpr(
         "*",
         f"sum(cast(deleted as int)) over (partition by {keys} order by at) as life",
-        f"{said_in_order('present', columns)} as says",
+        f"{presence_in_order('present', columns)} as says",
     )
     since = f"over (partition by {keys}, life order by at)"
     fields = ", ".join(

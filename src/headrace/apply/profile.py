@@ -116,7 +116,7 @@ class TableProfile:
         return replace(self, schema=replace(self.schema, columns=columns), width=width)
 
     @property
-    def key_untold(self) -> bool:
+    def key_unknown(self) -> bool:
         """Whether the table may have a key that the structure lacks: truncates came alone, whose messages tell none."""
         return not self.schema.key and bool(self.schema.columns) and set(self.counts) == {_TRUNCATE}
 
@@ -195,7 +195,7 @@ def profile(rows: DataFrame, known: Callable[[TableId], tuple[Step, ...]] = lamb
             "snapshot",
             "message is not null as decoded",
             f"if(contains(position, '{MARK}'), right(position, {SUFFIX}), '') as sequence",
-            "if(op = 'schema', table_schema, null) as structure",
+            "if(op = 'schema', table_schema, null) as schema_text",
             f"{_STATEMENT} as has_statement",
             "if(op in ('r', 'c', 'u'), coalesce(size(after), 0), null) as after_size",
             "if(op in ('u', 'd'), coalesce(size(before), 0), null) as before_size",
@@ -209,12 +209,15 @@ def profile(rows: DataFrame, known: Callable[[TableId], tuple[Step, ...]] = lamb
     by_table: dict[TableId, list[Any]] = {}
     for line in found:
         by_table.setdefault(TableId(line["database"], line["schema"], line["name"]), []).append(line)
-    given = {line["schema_id"]: line["structure"] for line in found if line["structure"] and not line["structure_at"]}
-    told = _statements(rows, [id for id, lines in by_table.items() if any(line["has_statement"] for line in lines)])
+    given = {line["schema_id"]: line["schema_text"] for line in found if line["schema_text"] and not line["schema_at"]}
+    statements = _statements(
+        rows, [id for id, lines in by_table.items() if any(line["has_statement"] for line in lines)]
+    )
     return [
-        _table_batch(id, lines, given, told.get(id, _NOTHING), known(id))
+        _table_batch(id, lines, given, statements.get(id, _NOTHING), known(id))
         for id, lines in sorted(by_table.items())
-        if any(line["last_at"] for line in lines) and not _is_only_told(lines, told.get(id, _NOTHING), given)
+        if any(line["last_at"] for line in lines)
+        and not _has_only_statements(lines, statements.get(id, _NOTHING), given)
     ]
 
 
@@ -289,9 +292,9 @@ def _statements(rows: DataFrame, tables: Iterable[TableId]) -> dict[TableId, _Ta
         .agg(sf.expr("max(position) as last"), sf.expr("collect_list(one) as statements"))
         .collect()
     )
-    told: dict[TableId, list[Any]] = {}
+    statements: dict[TableId, list[Any]] = {}
     for line in lines:
-        told.setdefault(TableId(line["database"], line["schema"], line["name"]), []).append(line)
+        statements.setdefault(TableId(line["database"], line["schema"], line["name"]), []).append(line)
     return {
         id: _TableStatements(
             tuple(
@@ -303,14 +306,14 @@ def _statements(rows: DataFrame, tables: Iterable[TableId]) -> dict[TableId, _Ta
             ),
             {(line["schema_id"], line["origin"]): line["last"] or "" for line in of_table if line["schema_id"]},
         )
-        for id, of_table in told.items()
+        for id, of_table in statements.items()
     }
 
 
-def _is_only_told(lines: Iterable[Any], told: _TableStatements, given: Mapping[str, str]) -> bool:
+def _has_only_statements(lines: Iterable[Any], statements: _TableStatements, given: Mapping[str, str]) -> bool:
     """Whether a table is only spoken of: there is no row and no structure, and no name is another."""
-    return not any(step.kind == "rename" for step in told.all) and not any(
-        line["structure"] or line["schema_id"] in given or any(line[f"n_{op}"] for op in DATA_OPERATIONS)
+    return not any(step.kind == "rename" for step in statements.all) and not any(
+        line["schema_text"] or line["schema_id"] in given or any(line[f"n_{op}"] for op in DATA_OPERATIONS)
         for line in lines
     )
 
@@ -320,8 +323,8 @@ def _aggregates(counts: str) -> list[Any]:
 
     return [
         *(sf.expr(count) for count in counts.split(", ")),
-        sf.expr("max_by(structure, position) filter (where structure is not null) as structure"),
-        sf.expr("max(position) filter (where structure is not null) as structure_at"),
+        sf.expr("max_by(schema_text, position) filter (where schema_text is not null) as schema_text"),
+        sf.expr("max(position) filter (where schema_text is not null) as schema_at"),
         sf.expr("max(position) as last_at"),
         sf.expr("bool_or(has_statement) as has_statement"),
         sf.expr("max(position) filter (where op = 't') as truncate_at"),
@@ -341,41 +344,41 @@ def _aggregates(counts: str) -> list[Any]:
 
 
 def _table_batch(
-    id: TableId, lines: Iterable[Any], given: Mapping[str, str], told: _TableStatements, known: tuple[Step, ...]
+    id: TableId, lines: Iterable[Any], given: Mapping[str, str], statements: _TableStatements, known: tuple[Step, ...]
 ) -> TableProfile:
-    lines, steps = list(lines), known + told.all
+    lines, steps = list(lines), known + statements.all
     # Structures told at one position are ordered by the rows that follow them.
-    structures = [
-        (line["structure_at"] or "", line["last_at"] or "", line["schema_id"] or "", line)
+    versions = [
+        (line["schema_at"] or "", line["last_at"] or "", line["schema_id"] or "", line)
         for line in lines
-        if line["structure"] or line["schema_id"] in given
+        if line["schema_text"] or line["schema_id"] in given
     ]
     counts: Counter[str] = Counter()
     for line in lines:
         counts.update({str(op): line[f"n_{op}"] for op in DATA_OPERATIONS if line[f"n_{op}"]})
-    if not structures:
+    if not versions:
         # A truncate follows no structure, and may be all that there is of a table whose name was given in part.
         found = [key for key, text in given.items() if _means(TableSchema.from_text(text).id, id)]
-        structures = [("", "", key, {**lines[0].asDict(), "schema_id": key}) for key in found]
-    if not structures and not counts:
-        return TableProfile(id, TableSchema(id, ()), {}, steps=told.all)
-    if not structures:
+        versions = [("", "", key, {**lines[0].asDict(), "schema_id": key}) for key in found]
+    if not versions and not counts:
+        return TableProfile(id, TableSchema(id, ()), {}, steps=statements.all)
+    if not versions:
         raise SchemaError(
             f"The structure of table {id} is not known: the batch has rows of it but no schema row.",
             remedy="Give the format of the pipeline's source the option 'schema', a list of the tables' structures.",
         )
     schemas = {
         # The user may have left the database out.
-        line["schema_id"]: replace(TableSchema.from_text(line["structure"] or given[line["schema_id"]]), id=id)
-        for *_, line in structures
+        line["schema_id"]: replace(TableSchema.from_text(line["schema_text"] or given[line["schema_id"]]), id=id)
+        for *_, line in versions
     }
     # A truncate in a message has no key, and so has the structure that is read from it.
     followed = {
         line["schema_id"] for line in lines if any(line[f"n_{op}"] for op in DATA_OPERATIONS if op != _TRUNCATE)
     }
-    keyed = [found for found in structures if schemas[found[3]["schema_id"]].key or found[3]["schema_id"] in followed]
+    keyed = [found for found in versions if schemas[found[3]["schema_id"]].key or found[3]["schema_id"] in followed]
     sequences = {line[name] for line in lines for name in ("least_sequence", "greatest_sequence")} - {None}
-    candidates = keyed or structures
+    candidates = keyed or versions
     if len(sequences) > 1 and not steps:
         # Offsets of several partitions don't say which structure is newer; by the one with all columns none is lost.
         names_of = {key: {column.name for column in found.columns} for key, found in schemas.items()}
@@ -384,7 +387,7 @@ def _table_batch(
     newest_id = max(candidates, key=lambda found: found[:3])[3]["schema_id"]
     newest = schemas[newest_id]
     # A structure that the user gave says nothing of when it is true.
-    later = told.all if newest_id in given else told.since(newest_id)
+    later = statements.all if newest_id in given else statements.since(newest_id)
     schema = after_steps(newest, later) if any(step.kind == "rename" for step in later) else newest
     now = [column.name for column in schema.columns]
     # Rows of the newest structure have its names, whatever happened before.

@@ -78,7 +78,7 @@ def texts_in_order(image: str, columns: Iterable[Column]) -> str:
     )
 
 
-def said_in_order(said: str, names: Sequence[str]) -> str:
+def presence_in_order(said: str, names: Sequence[str]) -> str:
     """Spark SQL for an array of booleans: at each name's place, whether an array of names has it. Null stays null."""
     if not names:
         return f"if({said} is null, null, cast(array() as array<boolean>))"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from headrace.cli.failure import USER_ERROR, failures_told
+from headrace.cli.failure import USER_ERROR, errors_reported
 from headrace.cli.run import Debug
 from headrace.pipeline.check import Level
 
@@ -31,7 +31,7 @@ def check(
 ) -> None:
     """Check a pipeline without running it. Ends with 2 when something is wrong; nothing is written."""
     out = Console(highlight=False, markup=False, soft_wrap=True)
-    with failures_told(debug):
+    with errors_reported(debug):
         from headrace.pipeline.check import check_file
 
         found = check_file(pipeline, level)

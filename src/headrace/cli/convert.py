@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from headrace.cli.failure import failures_told
+from headrace.cli.failure import errors_reported
 from headrace.cli.run import Debug
 
 
@@ -40,7 +40,7 @@ def convert(
     What is not carried over is listed on stderr and at the end of the file, with the reason, and so are defaults that
     differ from Debezium's. Passwords become references to environment variables. Nothing is connected to.
     """
-    with failures_told(debug):
+    with errors_reported(debug):
         from headrace.convert.config import convert as converted
         from headrace.errors import OptionError
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headrace.cli.failure import failures_told
+from headrace.cli.failure import errors_reported
 from headrace.cli.message_input import Input, InputMessage, UnreadableLine, found_input, read_input
 from headrace.cli.run import Debug
 from headrace.errors import OptionError
@@ -60,7 +60,7 @@ def decode(
     The whole input is read before the first row is printed. Rows come on the standard output in the messages' order;
     which format was found, and the counts, on the standard error output.
     """
-    with failures_told(debug):
+    with errors_reported(debug):
         options = _options(option or [])
         data = _read(file)
         if input is Input.AUTO:

@@ -24,7 +24,7 @@ class SecretMask:
 
 
 @contextlib.contextmanager
-def failures_told(debug: bool) -> Iterator[SecretMask]:
+def errors_reported(debug: bool) -> Iterator[SecretMask]:
     """Turn any error of the block into one sentence on stderr and an exit code.
 
     Args:

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from headrace.cli.failure import failures_told
+from headrace.cli.failure import errors_reported
 from headrace.cli.invocation import program
 from headrace.cli.run import Debug
 
@@ -42,7 +42,7 @@ def init(
     debug: Debug = False,
 ) -> None:
     """Write a pipeline file with comments, for a source and sinks. With hostname and database given, its tables too."""
-    with failures_told(debug):
+    with errors_reported(debug):
         from headrace.errors import OptionError
         from headrace.pipeline.new_file import new_file
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from headrace.cli.failure import USER_ERROR, failures_told
+from headrace.cli.failure import USER_ERROR, errors_reported
 from headrace.cli.run import Debug, session_for
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def plan(
     Ends with 2 when the run would stop.
     """
     out = Console(highlight=False, markup=False, soft_wrap=True)
-    with failures_told(debug) as shown:
+    with errors_reported(debug) as shown:
         from headrace.observe.checkpoint import local_path
         from headrace.pipeline import load_pipeline
 
@@ -40,7 +40,7 @@ def plan(
             for line in lines(found):
                 out.print(loaded.hide(line))
         stops = found.stops
-        # More than one sentence on stderr would be told by `failures_told` as one.
+        # More than one sentence on stderr would be told by `errors_reported` as one.
         if stops:
             raise typer.Exit(USER_ERROR)
 

@@ -43,7 +43,7 @@ def collect_rows(changes: DataFrame) -> list[Row]:
         if kind == "timestamp":
             selected.append(f"unix_micros({field.name}) as {field.name}")
         elif field.name in ("before", "after") and kind.startswith("struct"):
-            selected.append(f"{text_image(field.name, _structure_of(field), f'{field.name}_absent')} as {field.name}")
+            selected.append(f"{text_image(field.name, _schema_of(field), f'{field.name}_absent')} as {field.name}")
         elif field.name == "message":
             parts = "message.topic, message.partition, message.offset, unix_micros(message.timestamp) as timestamp"
             selected.append(f"struct({parts}, message.key, message.value, message.headers) as message")
@@ -70,7 +70,7 @@ def rows_of(batches: Iterable[pa.RecordBatch]) -> list[Row]:
     return found
 
 
-def _structure_of(field: StructField) -> TableSchema:
+def _schema_of(field: StructField) -> TableSchema:
     columns: Any = field.dataType
     return TableSchema(
         TableId("", "", ""),
@@ -156,7 +156,7 @@ def text_lines(row: Row, line: int | None) -> Iterator[str]:
     if row["changed"] is not None:
         yield f"  changed: {', '.join(map(shown, row['changed'])) or 'nothing'}"
     if row["table_schema"] is not None:
-        yield f"  structure: {_structure(row['table_schema'])}"
+        yield f"  structure: {_schema_text(row['table_schema'])}"
     if row["source"]:
         yield "  source: " + ", ".join(f"{name}={shown(text)}" for name, text in row["source"].items())
 
@@ -208,7 +208,7 @@ def shown(text: str | None) -> str:
     return json.dumps(text, ensure_ascii=not text.isprintable()) if odd else text
 
 
-def _structure(text: str) -> str:
+def _schema_text(text: str) -> str:
     found = TableSchema.from_json(json.loads(text))
     columns = (f"{shown(c.name)} {c.logical}{'' if c.nullable else ' not null'}" for c in found.columns)
     key = f"; key {', '.join(found.key)}" if found.key else ""

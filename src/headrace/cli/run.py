@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from headrace.cli.failure import failures_told
+from headrace.cli.failure import errors_reported
 from headrace.cli.interruption import Interruption, interruption
 from headrace.cli.invocation import program
 from headrace.spark.daemon import FORMATS
@@ -42,7 +42,7 @@ def run(
     """Run a pipeline. It goes on where it stopped; Ctrl-C ends it after the batch that is being written."""
     out = Console(highlight=False, markup=False)
     try:
-        with failures_told(debug) as shown:
+        with errors_reported(debug) as shown:
             from headrace.pipeline import load_pipeline
 
             loaded = load_pipeline(pipeline)
@@ -59,11 +59,11 @@ def run(
                 show_until(running, out, loaded.name, asked, lambda: running.wait(_SHOW_SECONDS))
     except KeyboardInterrupt:
         # Before the first batch, or at the second Ctrl-C: what was not finished comes again.
-        asked_to_end(out, pipeline, once)
+        print_stopped(out, pipeline, once)
         sys.stdout.flush()
         raise typer.Exit(0) from None
     if asked.asked.is_set():
-        asked_to_end(out, pipeline, once)
+        print_stopped(out, pipeline, once)
     elif once:
         out.print("Everything that the source offered is in the sinks.")
 
@@ -120,7 +120,7 @@ def show_until(
             raise
 
 
-def asked_to_end(out: Console, pipeline: Path, once: bool) -> None:
+def print_stopped(out: Console, pipeline: Path, once: bool) -> None:
     """Say how to go on."""
     again = f"{program('headrace')} run {shlex.quote(str(pipeline))}{' --once' if once else ''}"
     out.print(f"Stopped. To go on where it stopped, run: {again}", soft_wrap=True)

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from headrace.cli.failure import failures_told
+from headrace.cli.failure import errors_reported
 from headrace.cli.run import Debug
 from headrace.sources.signals import SENT, Signal, signal_data
 
@@ -37,7 +37,7 @@ def signal(
     The signal becomes a row of the source's signal table where it has one, else a file in its signal folder.
     """
     out = Console(highlight=False, markup=False, soft_wrap=True)
-    with failures_told(debug) as shown:
+    with errors_reported(debug) as shown:
         from headrace.errors import ConnectError, OptionError
         from headrace.pipeline.checkpoint import check_sound
         from headrace.pipeline.model import read_model

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from headrace.cli.failure import failures_told
+from headrace.cli.failure import errors_reported
 from headrace.cli.run import Debug, session_for
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def status(
     """Tell where a pipeline stands. Ends with 1 when its source does not capture or deletes what is needed, and while
     messages were left out because they could not be read."""
     out = Console(highlight=False, markup=False, soft_wrap=True)
-    with failures_told(debug) as shown:
+    with errors_reported(debug) as shown:
         from headrace.observe.checkpoint import local_path
         from headrace.pipeline import load_pipeline
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from headrace.cli.failure import failures_told
+from headrace.cli.failure import errors_reported
 from headrace.cli.run import Debug, session_for
 
 DIFFERENT = 1
@@ -25,7 +25,7 @@ def verify(
     """
     out = Console(highlight=False, markup=False, soft_wrap=True)
     equal = True
-    with failures_told(debug) as shown:
+    with errors_reported(debug) as shown:
         from headrace.pipeline import load_pipeline
 
         loaded = load_pipeline(pipeline)

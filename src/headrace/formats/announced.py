@@ -20,24 +20,24 @@ class Announcer:
         self._told: set[tuple[str | None, int | None, str]] = set()
 
     def announce(
-        self, batch: pa.RecordBatch, message: Array, structure: Array, structures: Sequence[TableSchema | None]
+        self, batch: pa.RecordBatch, message: Array, schema_number: Array, schemas: Sequence[TableSchema | None]
     ) -> list[tuple[Array, pa.RecordBatch]]:
         """The `schema` rows that are due, and the messages that they stand before; nothing where none is.
 
         Args:
             batch: columns of `codec.KAFKA`.
             message: the message of each row.
-            structure: the number of each row's structure.
-            structures: by that number; None where there is nothing to announce.
+            schema_number: the number of each row's structure.
+            schemas: by that number; None where there is nothing to announce.
         """
-        if not message.size or not any(structures):
+        if not message.size or not any(schemas):
             return []
         places = [batch.column(name).dictionary_encode().indices.fill_null(-1) for name in ("topic", "partition")]
         topic, partition = (place.to_numpy(zero_copy_only=False)[message].astype(np.int64) for place in places)
-        _, first = np.unique((structure * 100_003 + topic) * 100_003 + partition, return_index=True)
+        _, first = np.unique((schema_number * 100_003 + topic) * 100_003 + partition, return_index=True)
         rows, numbers = [], []
         for row in sorted(first):
-            schema, number = structures[structure[row]], int(message[row])
+            schema, number = schemas[schema_number[row]], int(message[row])
             if schema is None:
                 continue
             key = (batch.column("topic")[number].as_py(), batch.column("partition")[number].as_py(), schema.fingerprint)

@@ -37,7 +37,7 @@ class RowSchemas:
 
     def __init__(self, facts: Facts) -> None:
         self.typed = facts.typed
-        self.all: tuple[TableSchema, ...] = (facts.typed,) if facts.typed is not None else facts.structures
+        self.all: tuple[TableSchema, ...] = (facts.typed,) if facts.typed is not None else facts.tables
         self._numbers = {schema.fingerprint: number for number, schema in enumerate(self.all)}
         self._json_kinds: Sequence[Mapping[str, int]] = [
             {c.name: _KINDS[c.logical.kind] for c in schema.columns if c.logical.kind in _KINDS} for schema in self.all
@@ -54,12 +54,12 @@ class RowSchemas:
         found = rows.column("schema_id").dictionary_encode()
         ids = found.dictionary.to_pylist()
         numbers = [self._numbers.get(id, -2) for id in ids]
-        structure = np.array([*numbers, -1])[found.indices.fill_null(len(ids)).to_numpy(zero_copy_only=False)]
+        schema_number = np.array([*numbers, -1])[found.indices.fill_null(len(ids)).to_numpy(zero_copy_only=False)]
         is_data = pc.is_in(rows.column("op"), pa.array(ROWS)).to_numpy(zero_copy_only=False)
-        unknown = np.flatnonzero((structure == -2) & is_data)
+        unknown = np.flatnonzero((schema_number == -2) & is_data)
         if unknown.size:
-            raise unknown_structure(rows, int(unknown[0]))
-        return np.maximum(structure, -1)
+            raise unknown_schema(rows, int(unknown[0]))
+        return np.maximum(schema_number, -1)
 
     def image(self, rows: pa.RecordBatch, name: str) -> Image:
         """The images of a column, `before` or `after`."""
@@ -68,9 +68,9 @@ class RowSchemas:
             return Image.of_maps(column)
         return Image.of_structs(column, rows.column(f"{name}_absent"), self.typed)
 
-    def plain(self, image: Image, structure: Array) -> Array:
+    def plain(self, image: Image, schema_number: Array) -> Array:
         """Which values of an image are JSON numbers and booleans, and so no strings."""
-        kinds = image.codes(structure, self._json_kinds)
+        kinds = image.codes(schema_number, self._json_kinds)
         numbers = np.zeros(len(image.values), np.bool_)
         numbers[image.entries.values[kinds == _NUMBER]] = True
         found = are_numbers(image.values, numbers)
@@ -80,21 +80,21 @@ class RowSchemas:
             found[booleans] = words.to_numpy(zero_copy_only=False)
         return found
 
-    def json(self, image: Image, structure: Array) -> pa.StringArray:
+    def json(self, image: Image, schema_number: Array) -> pa.StringArray:
         """Images as JSON objects, whose numbers and booleans are no strings."""
-        return image.json(self.plain(image, structure))
+        return image.json(self.plain(image, schema_number))
 
-    def keys(self, rows: pa.RecordBatch, structure: Array) -> pa.StringArray:
+    def keys(self, rows: pa.RecordBatch, schema_number: Array) -> pa.StringArray:
         """The names of the key columns as JSON arrays: those of the row's key, else its structure's; else null."""
         keys = Image.of_maps(rows.column("key"))
         own = keys.name_lists()
         if not own.null_count:
             return own
         texts = pa.array([key_text(schema.key) if schema.key else None for schema in self.all], pa.string())
-        return pc.coalesce(own, texts.take(pa.array(structure, mask=structure < 0)))
+        return pc.coalesce(own, texts.take(pa.array(schema_number, mask=schema_number < 0)))
 
 
-def unknown_structure(rows: pa.RecordBatch, row: int) -> FormatError:
+def unknown_schema(rows: pa.RecordBatch, row: int) -> FormatError:
     """What to raise at a row whose structure nothing describes."""
     table, id = rows.column("table")[row].as_py() or {}, rows.column("schema_id")[row].as_py()
     return FormatError(

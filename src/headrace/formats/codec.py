@@ -23,7 +23,7 @@ from headrace.errors import FormatError, OptionError
 from headrace.formats.base import Format
 from headrace.formats.change_columns import error_row
 from headrace.formats.encoded_batch import EncodedBatch, OutOfRange, observation_name, observed_batch
-from headrace.formats.encoding import has_struct_images, struct_schema, with_structures_known
+from headrace.formats.encoding import has_struct_images, struct_schema, with_schema_ids
 from headrace.formats.messages import KAFKA_COLUMNS, kafka_columns
 from headrace.formats.registry.schemas import SchemaSource
 
@@ -58,12 +58,12 @@ class Facts:
     """What the driver finds out before a batch, and hands to the codec of each task.
 
     Args:
-        structures: encoding map images: the structures that the rows' `schema_id` names.
+        tables: encoding map images: the structures that the rows' `schema_id` names.
         typed: the structure of struct images; None where images are maps.
         schemas: where the Avro schemas of messages come from; None where the format has none, or its options say it.
     """
 
-    structures: tuple[TableSchema, ...] = ()
+    tables: tuple[TableSchema, ...] = ()
     typed: TableSchema | None = None
     schemas: SchemaSource | None = None
 
@@ -242,7 +242,7 @@ class ArrowFormat(Format):
             return Facts()
         if given.single:
             return Facts(typed=given.only(self.settings["keys"]))
-        return Facts(structures=given.tables)
+        return Facts(tables=given.tables)
 
     def decode(self, messages: DataFrame) -> DataFrame:
         """Messages to change rows, by one call in executors; with `schema`, images are structs of its types.
@@ -306,11 +306,11 @@ class ArrowFormat(Format):
         else:
             typed = changes["schema_id"].isNotNull() if given is None else lit(True)
             marked = changes.withColumn("has_types", typed)
-            rows, structures = with_structures_known(marked, given, owner=f"format '{self.name}'", keys=keys)
-            facts = Facts(structures=structures)
+            rows, tables = with_schema_ids(marked, given, owner=f"format '{self.name}'", keys=keys)
+            facts = Facts(tables=tables)
         facts = self.prepare_encoding(facts)
         if not rows.isStreaming:
-            rows = self.with_structures(rows, facts)
+            rows = self.with_schemas(rows, facts)
         read = (name for name in self.written_columns if facts.typed is None or name != "schema_id")
         return facts, self.with_counts(rows).select(*read, "has_types")
 
@@ -334,7 +334,7 @@ class ArrowFormat(Format):
         """
         return facts
 
-    def with_structures(self, changes: DataFrame, facts: Facts) -> DataFrame:
+    def with_schemas(self, changes: DataFrame, facts: Facts) -> DataFrame:
         """The change rows of a batch, with `schema` rows that the encoder needs in front; none, for most formats."""
         return changes
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from headrace import registry
 from headrace.changes.refusal import refusal
 from headrace.formats.base import Format
-from headrace.formats.given import GivenSchema, with_structures_told
+from headrace.formats.given import GivenSchema, with_schema_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -57,7 +57,7 @@ def read(format: Format, messages: DataFrame) -> DataFrame:
     given = format.settings["schema"] if "schema" in set(format.settings) else None
     if not isinstance(given, GivenSchema) or not given.several or not given.tables or rows.isStreaming:
         return rows
-    return with_structures_told(rows, given.tables)
+    return with_schema_rows(rows, given.tables)
 
 
 def decoded(format: Format, messages: DataFrame) -> DataFrame:

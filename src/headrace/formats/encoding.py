@@ -63,7 +63,7 @@ def _check_image(image: DataType, name: str, schema: TableSchema) -> None:
         )
 
 
-def with_structures_known(
+def with_schema_ids(
     changes: DataFrame, given: GivenSchema | None, *, owner: str, keys: Sequence[str] = ()
 ) -> tuple[DataFrame, tuple[TableSchema, ...]]:
     """Change rows with map images whose `schema_id` names one of the structures that come with them.

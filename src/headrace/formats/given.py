@@ -106,7 +106,7 @@ def _from_json(data: Mapping[str, Any]) -> TableSchema:
         raise ValueError(f"its JSON lacks {error}") from error
 
 
-def with_structures_told(rows: DataFrame, tables: Sequence[TableSchema]) -> DataFrame:
+def with_schema_rows(rows: DataFrame, tables: Sequence[TableSchema]) -> DataFrame:
     """Decoded change rows of a batch, with a `schema` row in front for each structure that the user gave.
 
     Who keeps tables then knows them as if the messages had said them. The rows must not be a stream.

@@ -32,14 +32,14 @@ class TableOptions:
     """What the user said of the tables.
 
     Args:
-        structures: of several tables, for images that are maps.
+        tables: of several tables, for images that are maps.
         typed: of the one table whose images are structs.
         keys: the key columns, where nothing else says them.
         hex: whether bytes are written as hex, and not as base64.
         messages_first: whether key columns that a message names outrank `keys`.
     """
 
-    structures: tuple[TableSchema, ...] = ()
+    tables: tuple[TableSchema, ...] = ()
     typed: TableSchema | None = None
     keys: tuple[str, ...] = ()
     hex: bool = False
@@ -48,13 +48,13 @@ class TableOptions:
     @property
     def is_whole(self) -> bool:
         """Whether there are structures, so that none that messages say are used."""
-        return self.typed is not None or bool(self.structures)
+        return self.typed is not None or bool(self.tables)
 
-    def structure_of(self, parts: Sequence[str | None]) -> TableSchema | None:
+    def schema_of(self, parts: Sequence[str | None]) -> TableSchema | None:
         """The structure of a table. What one of the two does not say (a database, a schema) is no difference."""
         if self.typed is not None:
             return self.typed
-        for schema in self.structures:
+        for schema in self.tables:
             said = (schema.id.database, schema.id.schema, schema.id.name)
             if all(not ours or not theirs or ours == theirs for ours, theirs in zip(said, parts, strict=True)):
                 return schema
@@ -105,7 +105,7 @@ class ResolvedTables:
         return numbers_of(self._known, [*table.flatten(), named])
 
     def _known_of(self, told: tuple[str | None, ...]) -> ResolvedTable:
-        schema = self._given.structure_of(told[:3])
+        schema = self._given.schema_of(told[:3])
         return ResolvedTable(schema, self._key_names(schema, told[3]), self._given.codes_of(schema))
 
     def _key_names(self, schema: TableSchema | None, named: str | None) -> tuple[str, ...]:

@@ -58,7 +58,7 @@ class Image:
 
     def spelled(
         self,
-        structure: Array,
+        schema_number: Array,
         tables: Sequence[Mapping[str, int]],
         spellings: Mapping[int, Callable[[pa.StringArray], pa.StringArray]],
     ) -> Image:
@@ -70,7 +70,7 @@ class Image:
         """
         if not any(tables):
             return self
-        codes, numbers, texts, count = self.codes(structure, tables), self.entries.values.copy(), [self.values], 0
+        codes, numbers, texts, count = self.codes(schema_number, tables), self.entries.values.copy(), [self.values], 0
         for code, spell in spellings.items():
             at = np.flatnonzero(codes == code)
             if at.size:
@@ -101,22 +101,22 @@ class Image:
         """The names of maps as JSON arrays of texts."""
         return string_lists(self.entries.offsets, self.names, self.entries.present)
 
-    def codes(self, structure: Array, tables: Sequence[Mapping[str, int]]) -> Array:
+    def codes(self, schema_number: Array, tables: Sequence[Mapping[str, int]]) -> Array:
         """What is said of each entry's column, by its row's structure; 0 where nothing is.
 
         Args:
-            structure: the number of each row's structure; -1 where it has none.
+            schema_number: the number of each row's structure; -1 where it has none.
             tables: by that number, a number for each column of which something is said.
         """
         names = self.names.dictionary_encode()
         words = {name: code for code, name in enumerate(names.dictionary.to_pylist())}
         said = np.zeros((len(tables) + 1, len(words) + 1), np.int64)
-        for number in np.unique(structure[structure >= 0]):
+        for number in np.unique(schema_number[schema_number >= 0]):
             for name, code in tables[number].items():
                 said[number, words.get(name, -1)] = code
         said[:, len(words)] = 0
         word = names.indices.to_numpy(zero_copy_only=False)[self.entries.names]
-        return said[np.repeat(structure, np.diff(self.entries.offsets)), word]
+        return said[np.repeat(schema_number, np.diff(self.entries.offsets)), word]
 
     def changed_from(self, other: Image, named: pa.ListArray) -> Image:
         """What this image has that the other has not, or has otherwise, and what `named` says besides.

@@ -50,12 +50,12 @@ class SchemaColumns:
         """Whether a test holds for each column."""
         return np.array([test(column) for column in self.all], bool)
 
-    def laid(self, structure: Array) -> ColumnPlaces:
+    def laid(self, schema_number: Array) -> ColumnPlaces:
         """The columns of rows that follow these structures."""
-        counts = self.count[structure]
+        counts = self.count[schema_number]
         offsets = offsets_of(counts)
-        row = np.repeat(np.arange(structure.size), counts)
-        return ColumnPlaces(offsets, row, np.arange(offsets[-1]) - offsets[row] + self.first[structure][row])
+        row = np.repeat(np.arange(schema_number.size), counts)
+        return ColumnPlaces(offsets, row, np.arange(offsets[-1]) - offsets[row] + self.first[schema_number][row])
 
     def places(self, words: Sequence[str]) -> Array:
         """The place of each of these names in each structure; -1 where it has no such column."""
@@ -67,13 +67,13 @@ class SchemaColumns:
                     line[number[name]] = place
         return found
 
-    def texts_at(self, image: Image, rows: Array, structure: Array, offsets: Array) -> Array:
+    def texts_at(self, image: Image, rows: Array, schema_number: Array, offsets: Array) -> Array:
         """The number of the text of each column of some rows' images; `ABSENT` where an image does not carry it.
 
         Args:
             image: of all rows.
             rows: which of them.
-            structure: the number of each one's structure.
+            schema_number: the number of each one's structure.
             offsets: where the columns of each begin (`ColumnPlaces.offsets`).
         """
         entries = image.entries
@@ -82,20 +82,20 @@ class SchemaColumns:
         of = np.repeat(np.arange(rows.size), size)
         entry = np.arange(of.size) - (np.cumsum(size) - size)[of] + entries.offsets[rows][of]
         code = names.indices.to_numpy(zero_copy_only=False)[entries.names[entry]]
-        column = self.places(names.dictionary.to_pylist())[structure[of], code]
+        column = self.places(names.dictionary.to_pylist())[schema_number[of], code]
         at = np.full(int(offsets[-1]), ABSENT, np.int64)
         # Of a name that a map repeats, the first value: it is written last. What the structure lacks is not written.
         kept = np.flatnonzero(column >= 0)[::-1]
         at[offsets[of[kept]] + column[kept]] = entries.values[entry[kept]]
         return at
 
-    def named(self, lists: pa.ListArray, structure: Array, offsets: Array) -> Array:
+    def named(self, lists: pa.ListArray, schema_number: Array, offsets: Array) -> Array:
         """Whether each column of each row stands in the row's list of names."""
         found = np.zeros(int(offsets[-1]), bool)
         names = lists.flatten().dictionary_encode()
         size = np.where(lists.is_valid().to_numpy(zero_copy_only=False), np.diff(lists.offsets), 0)
         of = np.repeat(np.arange(len(lists)), size)
         code = names.indices.to_numpy(zero_copy_only=False)
-        column = self.places(names.dictionary.to_pylist())[structure[of], code]
+        column = self.places(names.dictionary.to_pylist())[schema_number[of], code]
         found[offsets[of[column >= 0]] + column[column >= 0]] = True
         return found

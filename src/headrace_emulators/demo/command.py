@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from headrace.cli.failure import UNEXPECTED, failures_told
+from headrace.cli.failure import UNEXPECTED, errors_reported
 from headrace.cli.interruption import Interruption, interruption
-from headrace.cli.run import Debug, asked_to_end, session_for
+from headrace.cli.run import Debug, print_stopped, session_for
 from headrace.errors import OptionError
 from headrace_emulators.demo.folder import BROKER, LAKE, SERVER, make_folder, next_commands, write_pipelines
 
@@ -78,7 +78,7 @@ def demo(
 ) -> None:
     """Capture a database with history while it is changed, and prove that the mirror equals it."""
     out = Console(highlight=False, markup=False, soft_wrap=True)
-    with failures_told(debug), ExitStack() as cleanup:
+    with errors_reported(debug), ExitStack() as cleanup:
         chosen = database or (Database.FLIGHTS if source is Source.SQLSERVER else Database.SHOP)
         if source is not Source.SQLSERVER and chosen is not Database.SHOP:
             raise OptionError(f"There is no demo '{chosen.value}' of {source.value}.", remedy="Use --database shop.")
@@ -89,7 +89,7 @@ def demo(
         except (Interrupted, KeyboardInterrupt):
             file = folder / "pipeline.yaml"
             if file.exists():
-                asked_to_end(out, file, once=True)
+                print_stopped(out, file, once=True)
             else:
                 out.print("Stopped.")
             return

@@ -2,7 +2,7 @@
 
 1. The engine reads a batch of messages. Those of rows in the ordinary form go on together; every other message
    (tombstones, DDL, heartbeats, what can't be read) is looked at by itself, in `others`.
-2. What messages say of their tables is read once for each distinct text (`structures`).
+2. What messages say of their tables is read once for each distinct text (`schemas`).
 3. The rows of a message are laid beside their old rows; values are spelled as canonical text; images, keys and facts
    become columns. A message with a value that can't be read is one `error` row, never part of one.
 """
@@ -84,14 +84,14 @@ class CanalDecoder(Codec):
         problems: dict[int, str] = {}
         self._spell(messages.tape, rows, problems)
         whole = self._columns(batch, messages, rows, problems)
-        structures = [known.announced for known in self._known.all]
+        schemas = [known.announced for known in self._known.all]
         yield all_rows(
             whole,
             rows.message,
             problems,
             batch,
             lambda number: [other_row(batch, messages, number)],
-            announce=lambda of, kept: self._announcer.announce(batch, of, rows.known[kept], structures),
+            announce=lambda of, kept: self._announcer.announce(batch, of, rows.known[kept], schemas),
             place=0,
         )
 

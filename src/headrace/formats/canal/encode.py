@@ -99,11 +99,11 @@ class CanalEncoder(Codec):
 
     def __init__(self, facts: Facts, writing: EncodeSettings) -> None:
         self._writing, self._known = writing, RowSchemas(facts)
-        self._structures = [_TableTexts.of(schema, writing) for schema in self._known.all]
-        self._spellings = list(dict.fromkeys(s for known in self._structures for s in known.spellings.values()))
+        self._table_texts = [_TableTexts.of(schema, writing) for schema in self._known.all]
+        self._spellings = list(dict.fromkeys(s for known in self._table_texts for s in known.spellings.values()))
         self._spelled_as = [
             {name: self._spellings.index(spelling) + 1 for name, spelling in known.spellings.items()}
-            for known in self._structures
+            for known in self._table_texts
         ]
 
     def feed(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -131,38 +131,38 @@ class CanalEncoder(Codec):
 
     def _values(self, rows: pa.RecordBatch) -> pa.StringArray:
         """The messages of rows of data."""
-        structure = self._known.of(rows)
-        before, after = (self._image(rows, name, structure) for name in ("before", "after"))
+        schema_number = self._known.of(rows)
+        before, after = (self._image(rows, name, schema_number) for name in ("before", "after"))
         old = before.where(are(rows, "u"))
         if not self._writing.dts:
             old = old.changed_from(after, rows.column("changed"))
         data = pc.if_else(pa.array(are(rows, "d")), before.json(), after.json())
         types = operations(rows, {**_TYPES, "r": "INIT" if self._writing.dts else "INSERT"})
-        typed = rows.column("has_types").to_numpy(zero_copy_only=False).astype(bool) & (structure >= 0)
+        typed = rows.column("has_types").to_numpy(zero_copy_only=False).astype(bool) & (schema_number >= 0)
         facts = _Facts(rows)
         return messages(
             [
                 '{"data":', Part(_in_array(data)), ',"database":', Part(table_part(rows, "database"), quoted=True),
                 ',"es":', Part(facts.es), ',"gtid":', Part(facts.gtid, quoted=True), ',"id":', Part(facts.id),
-                ',"isDdl":false,"mysqlType":', Part(self._of_structures("mysql_types", np.where(typed, structure, -1))),
-                ',"old":', Part(_in_array(old.json())), ',"pkNames":', Part(self._known.keys(rows, structure)),
-                ',"sql":"","sqlType":', Part(self._of_structures("sql_types", np.where(typed, structure, -1))),
+                ',"isDdl":false,"mysqlType":', Part(self._of_tables("mysql_types", np.where(typed, schema_number, -1))),
+                ',"old":', Part(_in_array(old.json())), ',"pkNames":', Part(self._known.keys(rows, schema_number)),
+                ',"sql":"","sqlType":', Part(self._of_tables("sql_types", np.where(typed, schema_number, -1))),
                 ',"table":', Part(table_part(rows, "name"), quoted=True), ',"ts":', Part(facts.ts),
                 ',"type":"', Part(types), '"}',
             ],
             rows.num_rows,
         )  # fmt: skip
 
-    def _image(self, rows: pa.RecordBatch, name: str, structure: Array) -> Image:
-        return self._spelled(self._known.image(rows, name), structure)
+    def _image(self, rows: pa.RecordBatch, name: str, schema_number: Array) -> Image:
+        return self._spelled(self._known.image(rows, name), schema_number)
 
-    def _spelled(self, image: Image, structure: Array) -> Image:
+    def _spelled(self, image: Image, schema_number: Array) -> Image:
         """The image with the texts that Canal writes."""
-        return image.spelled(structure, self._spelled_as, dict(enumerate((s.wire for s in self._spellings), 1)))
+        return image.spelled(schema_number, self._spelled_as, dict(enumerate((s.wire for s in self._spellings), 1)))
 
-    def _of_structures(self, name: str, structure: Array) -> pa.StringArray:
-        texts = pa.array([getattr(known, name) for known in self._structures], pa.string())
-        return texts.take(pa.array(structure, mask=structure < 0))
+    def _of_tables(self, name: str, schema_number: Array) -> pa.StringArray:
+        texts = pa.array([getattr(known, name) for known in self._table_texts], pa.string())
+        return texts.take(pa.array(schema_number, mask=schema_number < 0))
 
     def _statement(self, batch: pa.RecordBatch, number: int) -> str | None:
         """The message of a truncate or of a DDL text; None where the row has no text to give."""

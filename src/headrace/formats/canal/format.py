@@ -128,7 +128,7 @@ class CanalJson(ArrowFormat):
                 zone=settings["time_zone"],
                 base64=settings["bytes"] == "base64",
                 keys=tuple(settings["keys"]),
-                given=None if settings["schema"] is None else facts.structures,
+                given=None if settings["schema"] is None else facts.tables,
                 typed=facts.typed,
             )
         )

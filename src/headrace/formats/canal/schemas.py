@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from headrace.changes import Column, TableId, TableSchema
-from headrace.formats.canal.types import MysqlType, structure_columns
+from headrace.formats.canal.types import MysqlType, mysql_columns
 from headrace.formats.canal.values import CanalSpelling
 
 
@@ -98,7 +98,7 @@ def _columns(told: TableDescriptor, reading: DecodeSettings, named: Sequence[str
     types = {name: kind if isinstance(kind, str) else None for name, kind in _object(told.mysql_types).items()}
     # The numbers change with the values, so they only stand in for the types.
     numbers = _object(told.sql_types) if told.mysql_types is None else {}
-    return structure_columns(types, numbers, frozenset(named or reading.keys), zoned=reading.zone is not None)
+    return mysql_columns(types, numbers, frozenset(named or reading.keys), zoned=reading.zone is not None)
 
 
 def _with_labels(columns: tuple[Column, ...], told: TableDescriptor) -> tuple[Column, ...]:

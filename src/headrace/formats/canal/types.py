@@ -219,7 +219,7 @@ _OWN_WORDS = (
 )  # fmt: skip
 
 
-def structure_columns(
+def mysql_columns(
     names: Mapping[str, str | None], numbers: Mapping[str, object], keys: frozenset[str], *, zoned: bool
 ) -> tuple[Column, ...]:
     """The columns of a message's `mysqlType` and `sqlType`, in the order in which they stand there."""

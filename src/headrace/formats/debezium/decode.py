@@ -3,7 +3,7 @@
 1. The engine reads keys and values, in JSON without the schemas in front of them (`payload`), in Avro by the schemas
    that they name (`avro_payload`). Rows in the ordinary form and tombstones go on together (`message`); every other
    message is looked at by itself (`others`).
-2. What messages say of their tables is read once for each distinct text (`structures`).
+2. What messages say of their tables is read once for each distinct text (`schemas`).
 3. Values are spelled as canonical text (`values`); images, keys and facts become columns (`images`, `facts`). A message
    with a value that can't be read is one `error` row.
 """
@@ -68,14 +68,14 @@ class DebeziumDecoder(Codec):
         rows = self._rows(batch, messages)
         problems: dict[int, str] = {}
         whole = self._columns(batch, messages, rows, problems)
-        structures = [None if self._reading.typed is not None else known.schema for known in self._known]
+        schemas = [None if self._reading.typed is not None else known.schema for known in self._known]
         yield all_rows(
             whole,
             rows.message,
             problems,
             batch,
             lambda number: other_rows(batch, messages, self._reading, number, self._converter),
-            announce=lambda of, kept: self._announcer.announce(batch, of, rows.structure[kept], structures),
+            announce=lambda of, kept: self._announcer.announce(batch, of, rows.schema_number[kept], schemas),
         )
 
     def _rows(self, batch: pa.RecordBatch, messages: Messages) -> Rows:
@@ -151,7 +151,7 @@ class DebeziumDecoder(Codec):
             "op": _CODES.take(pa.array(rows.op)),
             "key": key.as_maps(),
             "key_text": string_lists(key.offsets, key.texts, key.present),
-            "schema_id": schema_ids([known.schema for known in self._known], rows.structure),
+            "schema_id": schema_ids([known.schema for known in self._known], rows.schema_number),
         }
         if members is not None:
             flat = np.tile(messages.flat[rows.message], 2)

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from headrace.changes import TableId
 from headrace.changes.key_text import key_text
 from headrace.errors import FormatError
-from headrace.formats.change_messages import counted, picked, rows_of, unknown_structure
+from headrace.formats.change_messages import counted, picked, rows_of, unknown_schema
 from headrace.formats.codec import MESSAGES, Codec, Facts, in_order
 from headrace.formats.debezium.connect_fields import Opening, with_schema
 from headrace.formats.debezium.counts import nearest_timestamp
@@ -67,7 +67,7 @@ class DebeziumEncoder(Codec):
 
     def __init__(self, facts: Facts, writing: EncodeSettings, opening: Opening = with_schema) -> None:
         self._writing, self._typed, self._opening = writing, facts.typed, opening
-        self._schemas = (facts.typed,) if facts.typed is not None else facts.structures
+        self._schemas = (facts.typed,) if facts.typed is not None else facts.tables
         self._by_id = {schema.fingerprint: number for number, schema in enumerate(self._schemas)}
         self._by_table: dict[TableId, int] = {}
         for number, schema in enumerate(self._schemas):
@@ -75,7 +75,7 @@ class DebeziumEncoder(Codec):
         self._nameless = len(self._schemas) == 1 and not self._schemas[0].id.name
         self._all_alike = facts.typed is not None or (writing.single and self._nameless)
         self._met: dict[int, int] = {}
-        self._structures: list[WrittenSchema] = []
+        self._written: list[WrittenSchema] = []
         self._layouts = Layouts([])
         self._blocks: dict[int, SourceBlocks] = {}
         self._said: dict[tuple[int, int, TableId | None], TableTexts] = {}
@@ -130,7 +130,7 @@ class DebeziumEncoder(Codec):
         kind = pc.index_in(rows.column("op"), pa.array(DATA)).to_numpy().astype(np.int64)
         place = np.zeros(rows.num_rows, np.int64)
         connector = connectors(rows)
-        events = Events(rows, numbers, kind, place, self._structure(rows, tables), connector)
+        events = Events(rows, numbers, kind, place, self._schema_numbers(rows, tables), connector)
         names = [*connector.dictionary.to_pylist(), None]
         of = connector.indices.fill_null(len(names) - 1).to_numpy(zero_copy_only=False).astype(np.int64)
         pairs, at = np.unique(of * len(tables.ids) + tables.at, return_inverse=True)
@@ -142,7 +142,7 @@ class DebeziumEncoder(Codec):
             return [self._of_form(int(found[0]), events)]
         return [self._of_form(int(form), events.only(np.flatnonzero(forms == form))) for form in found]
 
-    def _structure(self, rows: pa.RecordBatch, tables: Tables) -> Array:
+    def _schema_numbers(self, rows: pa.RecordBatch, tables: Tables) -> Array:
         """The number of each row's structure, among those that were met."""
         if self._all_alike:
             return np.full(rows.num_rows, self._meet(0), np.int64)
@@ -158,7 +158,7 @@ class DebeziumEncoder(Codec):
             if number is None and self._writing.given and (id is None or self._writing.single):
                 number = self._by_table.get(table)
             if number is None:
-                raise unknown_structure(rows, int(np.flatnonzero(at == n)[0]))
+                raise unknown_schema(rows, int(np.flatnonzero(at == n)[0]))
             found[n] = self._meet(number)
         return found[at]
 
@@ -173,14 +173,14 @@ class DebeziumEncoder(Codec):
                 placeholder=writing.shape.placeholder,
                 typed=typed,
             )
-            met = self._met[number] = len(self._structures)
-            self._structures.append(found)
+            met = self._met[number] = len(self._written)
+            self._written.append(found)
         return met
 
     def _of_form(self, form: int, events: Events) -> tuple[Array, pa.RecordBatch]:
         """The messages of rows of one form, and the numbers of their rows."""
-        if len(self._layouts.structures) < len(self._structures):
-            self._layouts = Layouts(self._structures)
+        if len(self._layouts.written) < len(self._written):
+            self._layouts = Layouts(self._written)
         images = EventImages(self._layouts, events, typed=self._typed is not None)
         changed = images.key_moved()
         if changed.any():
@@ -241,14 +241,14 @@ class DebeziumEncoder(Codec):
         if self._nameless:
             keys, at = [(0, id) for id in tables.ids], tables.at
         else:
-            found, at = np.unique(events.structure, return_inverse=True)
+            found, at = np.unique(events.schema_number, return_inverse=True)
             keys = [(int(number), None) for number in found]
         said = []
-        for structure, id in keys:
-            known = self._said.get((form, structure, id))
+        for schema_number, id in keys:
+            known = self._said.get((form, schema_number, id))
             if known is None:
-                known = self._said[form, structure, id] = TableTexts.of(
-                    self._writing, self._writing.forms.blocks[form], self._structures[structure], id, self._opening
+                known = self._said[form, schema_number, id] = TableTexts.of(
+                    self._writing, self._writing.forms.blocks[form], self._written[schema_number], id, self._opening
                 )
             said.append(known)
         return said, at
@@ -320,7 +320,7 @@ class DebeziumEncoder(Codec):
     def _keys(self, events: Events, images: EventImages, said: list[TableTexts], group: Array) -> pa.StringArray:
         """The keys of events as texts; null for a table without one."""
         old = np.isin(events.kind, (DELETE, MOVED_FROM))
-        keyed = self._layouts.keyed[events.structure]
+        keyed = self._layouts.keyed[events.schema_number]
         found = self._key_json(events, images, keyed, old, from_map=events.kind != MOVED_FROM)
         keys = _between([one.key for one in said], group, found)
         if not keyed.all():
@@ -344,20 +344,20 @@ class DebeziumEncoder(Codec):
         keys = events.rows.column("key")
         asked = asked & keys.is_valid().to_numpy(zero_copy_only=False)
         layouts = self._layouts
-        asked &= layouts.has_columns[events.structure]
+        asked &= layouts.has_columns[events.schema_number]
         if not asked.any():
             return pa.nulls(asked.size, pa.string())
 
         def spelled(column: int, texts: pa.StringArray, rows: Array) -> Sequence[str]:
             return self._odd(events.rows, layouts.any_columns[column], texts, rows, in_key=True)
 
-        found = Cells.of_maps(layouts.any_key, keys, events.structure, asked).json(spelled)
+        found = Cells.of_maps(layouts.any_key, keys, events.schema_number, asked).json(spelled)
         if not self._writing.key_schemas:
             return found
         openings: list[str | None] = [None] * asked.size
         for row in np.flatnonzero(asked).tolist():
             names = [name for name, _ in keys[row].as_py()]
-            opening, closing = self._structures[int(events.structure[row])].any_key_schema(names)
+            opening, closing = self._written[int(events.schema_number[row])].any_key_schema(names)
             openings[row] = self._opening(f"{opening}{said[group[row]].base}{closing}")
         return pc.binary_join_element_wise(pa.array(openings, pa.string()), found, "}", "")
 

@@ -33,7 +33,7 @@ class Events:
         row: their numbers in the batch.
         kind: the operation of each event, as its place in `LETTERS`.
         place: the place of its message among those of the row.
-        structure: the number of its structure.
+        schema_number: the number of its structure.
         connector: the name of the connector of its row.
     """
 
@@ -41,32 +41,32 @@ class Events:
     row: Array
     kind: Array
     place: Array
-    structure: Array
+    schema_number: Array
     connector: pa.DictionaryArray
 
     def only(self, kept: Array) -> Events:
         """Some of them, by their numbers, which may come more than once."""
         rows, connector = (column.take(pa.array(kept)) for column in (self.rows, self.connector))
-        return Events(rows, self.row[kept], self.kind[kept], self.place[kept], self.structure[kept], connector)
+        return Events(rows, self.row[kept], self.kind[kept], self.place[kept], self.schema_number[kept], connector)
 
 
 class Layouts:
     """The columns of the structures that a task has met, as rows and keys are written of them."""
 
-    def __init__(self, structures: Sequence[WrittenSchema]) -> None:
-        self.structures = tuple(structures)
-        self.rows: list[Spelled] = [s for one in structures for s in one.row]
-        self.key_columns: list[Spelled] = [s for one in structures for s in one.key]
-        self.any_columns: list[Spelled] = [s for one in structures for s in one.any_key]
-        self.row: JsonColumns = columns_of([one.row for one in structures])
+    def __init__(self, written: Sequence[WrittenSchema]) -> None:
+        self.written = tuple(written)
+        self.rows: list[Spelled] = [s for one in written for s in one.row]
+        self.key_columns: list[Spelled] = [s for one in written for s in one.key]
+        self.any_columns: list[Spelled] = [s for one in written for s in one.any_key]
+        self.row: JsonColumns = columns_of([one.row for one in written])
         # A router may add a field to the key, so the closing brace is written after it.
-        self.key: JsonColumns = columns_of([one.key for one in structures], "")
-        self.typed_key: JsonColumns = columns_of([one.typed_key for one in structures], "")
-        self.any_key: JsonColumns = columns_of([one.any_key for one in structures])
-        self.keyed: Array = np.array([bool(one.schema.key) for one in structures], np.bool_)
-        self.has_columns: Array = np.array([bool(one.schema.columns) for one in structures], np.bool_)
+        self.key: JsonColumns = columns_of([one.key for one in written], "")
+        self.typed_key: JsonColumns = columns_of([one.typed_key for one in written], "")
+        self.any_key: JsonColumns = columns_of([one.any_key for one in written])
+        self.keyed: Array = np.array([bool(one.schema.key) for one in written], np.bool_)
+        self.has_columns: Array = np.array([bool(one.schema.columns) for one in written], np.bool_)
         places = []
-        for one in structures:
+        for one in written:
             place = {column.name: n for n, column in enumerate(one.schema.columns)}
             places += [place[name] for name in one.schema.key]
         self.key_places: Array = np.array(places, np.int64)
@@ -83,7 +83,9 @@ class EventImages:
     def key_moved(self) -> Array:
         """Which updates changed the key: a key column that the old image carries and that differs."""
         events, rows = self._events, self._events.rows
-        asked = (events.kind == UPDATE) & self._layouts.keyed[events.structure] if len(self._layouts.keyed) else None
+        asked = (
+            (events.kind == UPDATE) & self._layouts.keyed[events.schema_number] if len(self._layouts.keyed) else None
+        )
         if asked is None or not asked.any():
             return np.zeros(events.kind.size, np.bool_)
         asked &= rows.column("before").is_valid().to_numpy(zero_copy_only=False)
@@ -99,14 +101,14 @@ class EventImages:
 
     def _own_keys(self, asked: Array) -> list[Cells]:
         keys, events = self._events.rows.column("key"), self._events
-        found = [Cells.of_maps(self._layouts.key, keys, events.structure, asked)]
+        found = [Cells.of_maps(self._layouts.key, keys, events.schema_number, asked)]
         without = asked & keys.is_null().to_numpy(zero_copy_only=False)
         if without.any():
-            found.append(Cells.of_maps(self._layouts.key, events.rows.column("after"), events.structure, without))
+            found.append(Cells.of_maps(self._layouts.key, events.rows.column("after"), events.schema_number, without))
         return found
 
     def _typed_moved(self, asked: Array) -> Array:
-        rows, schema = self._events.rows, self._layouts.structures[0].schema
+        rows, schema = self._events.rows, self._layouts.written[0].schema
         before, after = rows.column("before"), rows.column("after")
         kept = self._carried("before")
         found = np.zeros(asked.size, np.bool_)
@@ -122,7 +124,7 @@ class EventImages:
             return found
         column, events = self._events.rows.column(name), self._events
         if not self._typed:
-            found = Cells.of_maps(self._layouts.row, column, events.structure, held)
+            found = Cells.of_maps(self._layouts.row, column, events.schema_number, held)
         else:
             present = held & column.is_valid().to_numpy(zero_copy_only=False)
             found = Cells.of_columns(self._layouts.row, self._column_texts(name), present, self._carried(name))
@@ -133,14 +135,14 @@ class EventImages:
         found = self._texts.get(name)
         if found is None:
             columns = self._events.rows.column(name).flatten()
-            spelled = self._layouts.structures[0].row
+            spelled = self._layouts.written[0].row
             found = [typed_texts(values, one) for values, one in zip(columns, spelled, strict=True)]
             self._texts[name] = found
         return found
 
     def _carried(self, name: str) -> Array | None:
         """Which columns the structs of a row carry; None where all carry all."""
-        columns = self._layouts.structures[0].schema.columns
+        columns = self._layouts.written[0].schema.columns
         return carried(self._events.rows.column(f"{name}_absent"), [column.name for column in columns])
 
     def keys(self, old: Array, keyed: Array, from_map: Array) -> list[Cells]:
@@ -158,11 +160,11 @@ class EventImages:
         if self._typed:
             return self._typed_keys(old, keyed)
         direct = keyed & from_map & has_map
-        found = [Cells.of_maps(layouts.key, keys, events.structure, direct)]
+        found = [Cells.of_maps(layouts.key, keys, events.schema_number, direct)]
         rest = keyed & ~direct
         if rest.any():
             found += [
-                Cells.of_maps(layouts.key, rows.column(name), events.structure, rest & of)
+                Cells.of_maps(layouts.key, rows.column(name), events.schema_number, rest & of)
                 for name, of in (("before", old), ("after", ~old))
             ]
         return found
@@ -180,5 +182,5 @@ class EventImages:
                 new = self._column_texts("after")[place]
                 texts.append(pc.if_else(choice, self._column_texts("before")[place], new) if old.any() else new)
             found.append(Cells.of_columns(layouts.typed_key, texts, keyed & there, None))
-        found.append(Cells.of_maps(layouts.key, rows.column("key"), events.structure, keyed & ~there))
+        found.append(Cells.of_maps(layouts.key, rows.column("key"), events.schema_number, keyed & ~there))
         return found

@@ -123,7 +123,7 @@ class DebeziumJson(ArrowFormat):
             unwrapped=settings["unwrapped_prefix"] if settings["unwrapped"] else None,
             tombstone_as_delete=settings["tombstone_as_delete"],
             keys=tuple(settings["keys"]),
-            tables=given_tables(settings, facts.structures) if self._has_tables else None,
+            tables=given_tables(settings, facts.tables) if self._has_tables else None,
             typed=None if facts.typed is None else given_table(settings, facts.typed),
         )
 
@@ -140,7 +140,7 @@ class DebeziumJson(ArrowFormat):
         """
         facts = super().prepare_decoding(look)
         if self._has_tables:
-            given_tables(self.settings, facts.structures)
+            given_tables(self.settings, facts.tables)
         return facts
 
     def check(self, *, writes: bool) -> None:

@@ -35,7 +35,7 @@ class Rows:
     key: Array
 
     @property
-    def structure(self) -> Array:
+    def schema_number(self) -> Array:
         """Which of the known structures each row follows that says one; 0, which is none, for tombstones."""
         return np.where(self.op == TOMBSTONE, 0, self.known)
 

@@ -48,7 +48,7 @@ def table_changes(message: Mapping[str, Any]) -> list[dict[str, Any]]:
         table = change.get("table")
         parts = [part.replace('""', '"') for part in _QUOTED.findall(change.get("id") or "")]
         id = _table_id(message, source, parts)
-        schema = None if table is None or table.get("columns") is None else _structure(id, table, connector)
+        schema = None if table is None or table.get("columns") is None else _table_schema(id, table, connector)
         found.append(
             {
                 "change": change.get("type"),
@@ -73,7 +73,7 @@ def _table_id(message: Mapping[str, Any], source: Mapping[str, Any], parts: list
     return TableId(str(database), str(schema), str(name))
 
 
-def _structure(id: TableId, table: Mapping[str, Any], connector: str) -> TableSchema:
+def _table_schema(id: TableId, table: Mapping[str, Any], connector: str) -> TableSchema:
     columns = []
     for number, column in enumerate(table["columns"], 1):
         native = str(column.get("typeName") or "").lower()

@@ -93,21 +93,21 @@ class TableTexts:
 
     @classmethod
     def of(
-        cls, writing: EncodeSettings, block: SourceBlock, structure: WrittenSchema, id: TableId | None, opening: Opening
+        cls, writing: EncodeSettings, block: SourceBlock, written: WrittenSchema, id: TableId | None, opening: Opening
     ) -> TableTexts:
         """The texts of a table.
 
         Args:
             writing: how messages are written.
             block: the source block of its events.
-            structure: its structure.
+            written: its structure.
             id: its name, where the structure has none.
             opening: what stands in front of a payload, by the text of its schema.
 
         Raises:
             OptionError: a table without a name is to be routed, or a router's field is a column.
         """
-        topics, schema, database = writing.topics, structure.schema, block.connector.database_in_topic
+        topics, schema, database = writing.topics, written.schema, block.connector.database_in_topic
         if id is not None and topics.route is not None:
             raise nameless_route()
         table = schema.id if id is None else id
@@ -122,14 +122,14 @@ class TableTexts:
             key = ("", f",{quoted(field[0])}:{quoted(field[1])}}}")
         if writing.value_schemas:
             always, seldom = (
-                opening(_envelope(structure.row_schema, base, block, transaction=transaction))
+                opening(_envelope(written.row_schema, base, block, transaction=transaction))
                 for transaction in (True, not block.flag)
             )
             values = (always + value, seldom + value)
         if writing.key_schemas:
-            start, end = structure.key_schema(None if field is None else field[0])
+            start, end = written.key_schema(None if field is None else field[0])
             key = (opening(f"{start}{base}{end}"), key[1] + "}")
-            start, end = structure.key_schema(None)
+            start, end = written.key_schema(None)
             header = (f'{{"schema":{start}{first}{end},"payload":', header[1] + "}")
         return cls(topic, values, key, header, base)
 

@@ -116,9 +116,9 @@ def _cut(text: str) -> tuple[str, str]:
     return first, last
 
 
-def columns_of(structures: Sequence[Sequence[Spelled]], closing: str = "}") -> JsonColumns:
+def columns_of(records: Sequence[Sequence[Spelled]], closing: str = "}") -> JsonColumns:
     """The columns of some structures, as objects are written of them."""
-    return JsonColumns([("{", [spelled.json for spelled in columns], closing) for columns in structures])
+    return JsonColumns([("{", [spelled.json for spelled in columns], closing) for columns in records])
 
 
 def typed_code(column: Column, wire: WireType) -> tuple[int, int]:

@@ -1,7 +1,7 @@
 """DTS records to change rows.
 
 1. The engine reads a batch of records by the one schema that there is; what stands behind one is its last field.
-2. What records say of their tables is read once for each distinct text (`structures`).
+2. What records say of their tables is read once for each distinct text (`schemas`).
 3. Values become canonical texts by the branch of their union (`values`); images, keys and facts become columns.
 
 DDL statements, tombstones, fillers and what can't be read are looked at one by one, in `others`.
@@ -62,7 +62,7 @@ class DtsDecoder(Codec):
         self.schema = change_schema(given.typed)
         self._known = Numbered[TableDescriptor, ResolvedTable](lambda told: ResolvedTable(told, given))
         self._announcer = Announcer(self.schema)
-        self._structures: dict[TableSchema | None, int] = {None: 0}
+        self._schema_numbers: dict[TableSchema | None, int] = {None: 0}
 
     def feed(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """The change rows of records, in their order."""
@@ -72,15 +72,15 @@ class DtsDecoder(Codec):
         plain = (records.op >= 0) & (records.op != _DDL)
         plain[list(problems)] = False
         rows = np.flatnonzero(plain)
-        whole, structure = self._rows(batch, records, rows, problems)
-        structures = [] if self._is_given else list(self._structures)
+        whole, schema_number = self._rows(batch, records, rows, problems)
+        schemas = [] if self._is_given else list(self._schema_numbers)
         yield all_rows(
             whole,
             rows,
             problems,
             batch,
             lambda number: [other_row(batch, records, number)],
-            announce=lambda of, kept: self._announcer.announce(batch, of, structure[kept], structures),
+            announce=lambda of, kept: self._announcer.announce(batch, of, schema_number[kept], schemas),
         )
 
     def _identify(self, records: Records, rows: Array) -> Array:
@@ -120,7 +120,7 @@ class DtsDecoder(Codec):
         field = np.concatenate([_places(image.offsets) for image in (before, after)])
         values = self._values(records, rows, at, of, field)
         self._note_unreadable(values, rows, known, of, field, problems)
-        structure = self._identify_structures(known, is_data, values, before, after)
+        schema_number = self._identify_schemas(known, is_data, values, before, after)
         key, key_text = self._key(known, values, before, after)
         second = tape.numbers(np.ascontiguousarray(records.at[FIELD["sourceTimestamp"]][rows]))
         told = (second != 0) & (second >= FIRST_SECOND) & (second <= LAST_SECOND)
@@ -137,7 +137,7 @@ class DtsDecoder(Codec):
             "snapshot": snapshot_column(op == _R),
             "transaction": transaction_column(txid, has_id),
             "source": source_column(records, rows, op != len(CODES) - 1, second, told),
-            "schema_id": schema_ids(list(self._structures), structure),
+            "schema_id": schema_ids(list(self._schema_numbers), schema_number),
         }
         for name, image in (("before", before), ("after", after)):
             if self._typed is None:
@@ -149,7 +149,7 @@ class DtsDecoder(Codec):
                 )
                 for row, sentence in refused:
                     problems.setdefault(int(rows[row]), sentence)
-        return change_batch(columns, self.schema, count), structure
+        return change_batch(columns, self.schema, count), schema_number
 
     def _images(self, records: Records, rows: Array, op: Array) -> tuple[RecordImages, RecordImages, Array]:
         """Both images of each row, and where their values are: those of the old images, then those of the new ones."""
@@ -182,9 +182,9 @@ class DtsDecoder(Codec):
             problems.setdefault(int(rows[of[number]]), UNREADABLE.format(name))
 
     def _number(self, schema: TableSchema | None) -> int:
-        return self._structures.setdefault(schema, len(self._structures))
+        return self._schema_numbers.setdefault(schema, len(self._schema_numbers))
 
-    def _identify_structures(
+    def _identify_schemas(
         self, known: Array, is_data: Array, values: DtsValues, before: RecordImages, after: RecordImages
     ) -> Array:
         """The number of each row's structure: by its fields, and by values whose form is not the expected one."""

@@ -23,7 +23,7 @@ from headrace.formats.change_messages import (
     picked,
     tables_of,
     topics,
-    unknown_structure,
+    unknown_schema,
 )
 from headrace.formats.codec import MESSAGES, Codec, Facts
 from headrace.formats.dts.record import FILLER
@@ -81,21 +81,21 @@ class DtsEncoder(Codec):
 
     def __init__(self, facts: Facts, writing: EncodeSettings) -> None:
         self._writing = writing
-        self._structures = RowSchemas(facts)
-        self._plans = DtsColumns(self._structures.all)
+        self._schemas = RowSchemas(facts)
+        self._plans = DtsColumns(self._schemas.all)
 
     def feed(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """The records of rows, in their order; rows that DTS has no operation for give none."""
         taken = pc.fill_null(pc.is_in(batch.column("op"), _TAKEN), False).to_numpy(zero_copy_only=False)
-        structures = pc.equal(batch.column("op"), "schema").to_numpy(zero_copy_only=False).astype(bool)
-        if structures.any():
+        schema_rows = pc.equal(batch.column("op"), "schema").to_numpy(zero_copy_only=False).astype(bool)
+        if schema_rows.any():
             ddl = SourceFacts(batch).texts("ddl")
-            taken &= ~structures | ddl.is_valid().to_numpy(zero_copy_only=False)
+            taken &= ~schema_rows | ddl.is_valid().to_numpy(zero_copy_only=False)
         if not taken.any():
             return
         rows = picked(batch, np.flatnonzero(taken))
         writing = self._writing
-        records = _Records(rows, self._structures, self._plans).column(born=writing.born)
+        records = _Records(rows, self._schemas, self._plans).column(born=writing.born)
         values = _longer_than_fillers(write_avro(_SCHEMAS[writing.born], records))
         key, partition = (rows.column("key_text"), None) if writing.with_key else (None, 0)
         yield message_batch(rows, topics(rows, writing.topic), values, key, partition=partition)
@@ -113,8 +113,8 @@ def _longer_than_fillers(values: pa.BinaryArray) -> pa.BinaryArray:
 class _Records:
     """The records of change rows, as columns."""
 
-    def __init__(self, rows: pa.RecordBatch, structures: RowSchemas, plans: DtsColumns) -> None:
-        self._rows, self._structures, self._plans = rows, structures, plans
+    def __init__(self, rows: pa.RecordBatch, schemas: RowSchemas, plans: DtsColumns) -> None:
+        self._rows, self._schemas, self._plans = rows, schemas, plans
         self._count = rows.num_rows
         ops = rows.column("op").dictionary_encode()
         words = ops.dictionary.to_pylist()
@@ -123,10 +123,10 @@ class _Records:
         self._source = SourceFacts(rows)
         self._connector = self._source.texts("connector")
         self._type = self._source_type()
-        self._structure = np.where(self._is(ROWS), structures.of(rows), -1)
-        without = np.flatnonzero(self._is(ROWS) & (self._structure < 0))
+        self._schema_number = np.where(self._is(ROWS), schemas.of(rows), -1)
+        without = np.flatnonzero(self._is(ROWS) & (self._schema_number < 0))
         if without.size:
-            raise unknown_structure(rows, int(without[0]))
+            raise unknown_schema(rows, int(without[0]))
 
     def column(self, *, born: bool) -> pa.StructArray:
         """All of them, a struct for each."""
@@ -148,7 +148,7 @@ class _Records:
             "operation": self._operation(),
             "objectName": self._object_name(tables, ids),
             "processTimestamps": _timestamps(source.texts("processTimestamps")),
-            "tags": tags_column(rows, source, self._structures.keys(rows, self._structure), self._type),
+            "tags": tags_column(rows, source, self._schemas.keys(rows, self._schema_number), self._type),
             "fields": self._fields(),
         }
         micro = np.isin(self._type, _IN_MICROS)
@@ -200,24 +200,24 @@ class _Records:
 
     def _fields(self) -> pa.UnionArray:
         """The names and numbers of a row's columns, as its structure says them."""
-        rows = np.flatnonzero(self._structure >= 0)
+        rows = np.flatnonzero(self._schema_number >= 0)
         of_postgresql = np.isin(self._type[rows], _POSTGRESQL)
         code = np.zeros(self._count, np.int8)
         code[rows] = 2
         place = np.zeros(self._count, np.int32)
         place[rows] = np.arange(rows.size)
         lists = pa.DictionaryArray.from_arrays(
-            pa.array((2 * self._structure[rows] + of_postgresql).astype(np.int32)), self._plans.fields
+            pa.array((2 * self._schema_number[rows] + of_postgresql).astype(np.int32)), self._plans.fields
         )
         return _one_of(code, place, pa.array([], pa.string()), lists)
 
     def _images(self, name: str, which: Array, micro: Array, statements: dict[int, str]) -> pa.UnionArray:
         """The images of some rows, and statements in their place."""
-        image = self._structures.image(self._rows, name).where(which)
+        image = self._schemas.image(self._rows, name).where(which)
         rows = np.flatnonzero(image.entries.present)
-        structure = self._structure[rows]
-        laid = self._plans.laid(structure)
-        at = self._plans.texts_at(image, rows, structure, laid.offsets)
+        schema_number = self._schema_number[rows]
+        laid = self._plans.laid(schema_number)
+        at = self._plans.texts_at(image, rows, schema_number, laid.offsets)
         values = written_values(self._plans, laid.column, image.values, at, micro[rows][laid.row])
         code, place = np.zeros(self._count, np.int8), np.zeros(self._count, np.int32)
         code[rows], place[rows] = 2, np.arange(rows.size)

@@ -77,7 +77,7 @@ class DtsAvro(ArrowFormat):
 
     def decoder(self, facts: Facts) -> DtsDecoder:
         """From records to change rows."""
-        return DtsDecoder(TableOptions(facts.structures, facts.typed, tuple(self.settings["keys"])))
+        return DtsDecoder(TableOptions(facts.tables, facts.typed, tuple(self.settings["keys"])))
 
     written_columns = (
         "op", "table", "key", "key_text", "before", "after", "before_absent", "after_absent", "position", "event_time",

@@ -95,7 +95,7 @@ class ResolvedTable:
         if table is None:
             return given.typed
         if given.is_whole:
-            return given.structure_of((table.database, table.schema, table.name))
+            return given.schema_of((table.database, table.schema, table.name))
         names = self.told.names
         key = tuple(name for name in self.key_names if name in names)
         columns = tuple(

@@ -46,7 +46,7 @@ class GoldenGateEncoder(Codec):
             yield message_batch(rows, topics(rows, self._topic), self._values(rows), _key(rows.column("key")))
 
     def _values(self, rows: pa.RecordBatch) -> pa.StringArray:
-        structure = self._known.of(rows)
+        schema_number = self._known.of(rows)
         before = self._known.image(rows, "before").where(are(rows, "u", "d"))
         after = self._known.image(rows, "after").where(are(rows, "u", "c", "r"))
         parts = [table_part(rows, name) for name in ("database", "schema", "name")]
@@ -61,9 +61,9 @@ class GoldenGateEncoder(Codec):
                 "current_ts": Part(captured, quoted=True),
                 "pos": Part(first_of(SourceFacts(rows).texts("pos"), rows.column("position")), quoted=True),
                 "xid": Part(pc.struct_field(rows.column("transaction"), "id"), quoted=True),
-                "primary_keys": Part(self._known.keys(rows, structure)),
-                "before": Part(self._known.json(before, structure)),
-                "after": Part(self._known.json(after, structure)),
+                "primary_keys": Part(self._known.keys(rows, schema_number)),
+                "before": Part(self._known.json(before, schema_number)),
+                "after": Part(self._known.json(after, schema_number)),
             },
             rows.num_rows,
         )

@@ -49,7 +49,7 @@ class OggJson(ArrowFormat):
 
     def decoder(self, facts: Facts) -> GoldenGateDecoder:
         """From messages to change rows."""
-        return GoldenGateDecoder(TableOptions(facts.structures, facts.typed, tuple(self.settings["keys"])))
+        return GoldenGateDecoder(TableOptions(facts.tables, facts.typed, tuple(self.settings["keys"])))
 
     def encoder(self, facts: Facts) -> GoldenGateEncoder:
         """From change rows to messages."""

@@ -61,8 +61,8 @@ class MaxwellEncoder(Codec):
         rows = rows_of(batch, tuple(_TYPES))
         if rows.size:
             kept = picked(batch, rows)
-            structure = self._known.of(kept)
-            made.append((rows, self._messages(kept, self._values(kept, structure), structure)))
+            schema_number = self._known.of(kept)
+            made.append((rows, self._messages(kept, self._values(kept, schema_number), schema_number)))
         tombstones = rows_of(batch, ("tombstone",))
         tombstones = tombstones[batch.column("key").is_valid().to_numpy(zero_copy_only=False)[tombstones]]
         if tombstones.size:
@@ -81,9 +81,9 @@ class MaxwellEncoder(Codec):
         if made:
             yield in_order(made)
 
-    def _messages(self, rows: pa.RecordBatch, values: pa.StringArray, structure: Array) -> pa.RecordBatch:
+    def _messages(self, rows: pa.RecordBatch, values: pa.StringArray, schema_number: Array) -> pa.RecordBatch:
         keys = Image.of_maps(rows.column("key"))
-        plain = self._known.plain(keys, structure)
+        plain = self._known.plain(keys, schema_number)
         names = pc.binary_join_element_wise("pk.", keys.names, "")
         columns = objects(keys.entries, names, keys.values, plain)
         empty = pc.equal(columns, "{}")
@@ -93,15 +93,15 @@ class MaxwellEncoder(Codec):
         key = where(keys.entries.present, made)
         return message_batch(rows, topics(rows, self._topic), values, key)
 
-    def _values(self, rows: pa.RecordBatch, structure: Array) -> pa.StringArray:
+    def _values(self, rows: pa.RecordBatch, schema_number: Array) -> pa.StringArray:
         is_delete = are(rows, "d")
         before, after = (self._known.image(rows, name) for name in ("before", "after"))
         old = before.where(are(rows, "u")).changed_from(after, rows.column("changed"))
         after, before = after.where(~is_delete), before.where(is_delete)
-        image = first_of(self._known.json(after, structure), self._known.json(before, structure))
+        image = first_of(self._known.json(after, schema_number), self._known.json(before, schema_number))
         keys = Image.of_maps(rows.column("key"))
         entries = keys.entries
-        key = string_lists(entries.offsets, keys.values, entries.present, self._known.plain(keys, structure))
+        key = string_lists(entries.offsets, keys.values, entries.present, self._known.plain(keys, schema_number))
         transaction = rows.column("transaction")
         order = pc.struct_field(transaction, "total_order")
         order = pc.subtract(pc.if_else(pc.greater(order, 0), order, None), 1)
@@ -119,9 +119,9 @@ class MaxwellEncoder(Codec):
                 "position": Part(facts.texts("position"), quoted=True),
                 "gtid": Part(facts.texts("gtid"), quoted=True),
                 "primary_key": Part(key),
-                "primary_key_columns": Part(self._known.keys(rows, structure)),
+                "primary_key_columns": Part(self._known.keys(rows, schema_number)),
                 "data": Part(image),
-                "old": Part(self._known.json(old, structure)),
+                "old": Part(self._known.json(old, schema_number)),
             },
             rows.num_rows,
         )

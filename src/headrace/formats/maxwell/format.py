@@ -53,7 +53,7 @@ class MaxwellJson(ArrowFormat):
 
     def decoder(self, facts: Facts) -> MaxwellDecoder:
         """From messages to change rows."""
-        return MaxwellDecoder(TableOptions(facts.structures, facts.typed, tuple(self.settings["keys"])))
+        return MaxwellDecoder(TableOptions(facts.tables, facts.typed, tuple(self.settings["keys"])))
 
     def encoder(self, facts: Facts) -> MaxwellEncoder:
         """From change rows to messages."""

@@ -56,7 +56,7 @@ class QlikAvroEncoder(QlikEncoder):
 
     def __init__(self, facts: Facts, writing: EncodeSettings, registration: Registration | None) -> None:
         super().__init__(facts, writing)
-        schemas = self.structures.all
+        schemas = self.schemas.all
         self.columns = AvroColumns(schemas)
         self._key_columns = AvroColumns([replace(schema, columns=schema.key_columns) for schema in schemas])
         self._registration = registration
@@ -84,11 +84,11 @@ class QlikAvroEncoder(QlikEncoder):
         if self._registration is None or self.writing.key != "primary_key":
             return super().keys(data)
         image = Image.of_maps(data.rows.column("key"))
-        laid = self._key_columns.laid(data.structure)
-        at = self._key_columns.texts_at(image, np.arange(data.structure.size), data.structure, laid.offsets)
+        laid = self._key_columns.laid(data.schema_number)
+        at = self._key_columns.texts_at(image, np.arange(data.schema_number.size), data.schema_number, laid.offsets)
         records = self._key_columns.records(image.values, at, laid.column, laid.offsets)
         heads = [None if id is None else _head(id) for id in self._registration.keys]
-        made = joined(pa.array(heads, pa.binary()).take(pa.array(data.structure)), records)
+        made = joined(pa.array(heads, pa.binary()).take(pa.array(data.schema_number)), records)
         return pc.if_else(pa.array(image.entries.present), made, pa.scalar(None, pa.binary()))
 
     def values(self, data: DataRows, headers: Headers) -> pa.BinaryArray:
@@ -103,7 +103,7 @@ class QlikAvroEncoder(QlikEncoder):
         datum = joined(record, before, self._header_records(data, headers))
         if self._registration is None:
             datum = write_avro(_BYTES, datum)
-        return joined(self._heads.take(pa.array(data.structure)), datum)
+        return joined(self._heads.take(pa.array(data.schema_number)), datum)
 
     def _header_records(self, data: DataRows, headers: Headers) -> pa.BinaryArray:
         little = self.writing.little

@@ -83,7 +83,7 @@ class QlikDecoder(Codec):
             lambda told: ResolvedTable(told, None if told[4] is None else described[int(told[4])], reading)
         )
         self._announcer = Announcer(self.schema)
-        self._structures: dict[TableSchema | None, int] = {None: 0}
+        self._schema_numbers: dict[TableSchema | None, int] = {None: 0}
 
     def feed(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """The change rows of messages, in their order."""
@@ -101,14 +101,16 @@ class QlikDecoder(Codec):
         plain[list(problems)] = False
         rows = np.flatnonzero(plain)
         whole = self._columns(batch, messages, rows, known[rows], committed, masks)
-        structure = self._numbers_of_structures()[known[rows]] if rows.size else np.zeros(0, np.int64)
+        schema_number = self._numbers_of_schemas()[known[rows]] if rows.size else np.zeros(0, np.int64)
         yield all_rows(
             whole,
             rows,
             problems,
             batch,
             lambda number: [other_row(batch, number, said.get(number))],
-            announce=lambda of, kept: self._announcer.announce(batch, of, structure[kept], list(self._structures)),
+            announce=lambda of, kept: self._announcer.announce(
+                batch, of, schema_number[kept], list(self._schema_numbers)
+            ),
         )
 
     def _metadata(self, messages: Messages) -> dict[int, MetadataMessage]:
@@ -169,10 +171,10 @@ class QlikDecoder(Codec):
         messages.note(plain & (messages.op != D) & (messages.data < 0), "The message has no data.")
         return committed.values, (change, column)
 
-    def _numbers_of_structures(self) -> Array:
+    def _numbers_of_schemas(self) -> Array:
         """By what is known of messages, the number of the structure to announce."""
         schemas = [known.announced for known in self._known.all]
-        return np.array([self._structures.setdefault(schema, len(self._structures)) for schema in schemas])
+        return np.array([self._schema_numbers.setdefault(schema, len(self._schema_numbers)) for schema in schemas])
 
     def _columns(
         self,

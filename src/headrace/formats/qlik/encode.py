@@ -58,12 +58,12 @@ class QlikEncoder(Codec):
 
     def __init__(self, facts: Facts, writing: EncodeSettings) -> None:
         self.writing = writing
-        self.structures = RowSchemas(facts)
-        self.columns = SchemaColumns(self.structures.all)
+        self.schemas = RowSchemas(facts)
+        self.columns = SchemaColumns(self.schemas.all)
         self._is_local = self.columns.which(lambda column: column.logical.kind == "timestamp")
         self._counter = Counter()
         self._held: pa.RecordBatch | None = None
-        self.ids = pa.array([schema_id(schema) for schema in self.structures.all], pa.string())
+        self.ids = pa.array([schema_id(schema) for schema in self.schemas.all], pa.string())
 
     def feed(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """The messages of rows, in their order; rows that are neither data nor a structure give none.
@@ -99,7 +99,7 @@ class QlikEncoder(Codec):
         if written.size:
             last = last_events(picked(batch, numbers))[: written.size]
             rows = picked(batch, written)
-            data = DataRows.of(rows, self.structures, self.columns)
+            data = DataRows.of(rows, self.schemas, self.columns)
             headers = {"operation": data.operation(), **data.headers(self._counter)}
             said = Headers(headers, data.counter(), data.is_last(last), self._external_ids(data))
             made.append(
@@ -110,7 +110,7 @@ class QlikEncoder(Codec):
             )
         if self.writing.envelope:
             numbers = rows_of(batch.slice(0, count), ("schema",))
-            numbers = numbers[self.structures.of(batch)[numbers] >= 0]
+            numbers = numbers[self.schemas.of(batch)[numbers] >= 0]
             if numbers.size:
                 made.append((numbers, self._metadata(picked(batch, numbers))))
         if made:
@@ -121,16 +121,16 @@ class QlikEncoder(Codec):
         own = data.facts.texts("externalSchemaId")
         if not self.writing.external_schema_id:
             return own
-        return pc.coalesce(own, self.ids.take(pa.array(data.structure)))
+        return pc.coalesce(own, self.ids.take(pa.array(data.schema_number)))
 
     def _metadata(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         topic = topics(rows, self.writing.topic)
         if self.writing.metadata_topic is not None:
             topic = pa.array([self.writing.metadata_topic] * rows.num_rows, pa.string())
-        structure = self.structures.of(rows)
+        schema_number = self.schemas.of(rows)
         values = [
-            self.metadata(self.structures.all[number], lineage)
-            for number, lineage in zip(structure, self._lineages(rows), strict=True)
+            self.metadata(self.schemas.all[number], lineage)
+            for number, lineage in zip(schema_number, self._lineages(rows), strict=True)
         ]
         return message_batch(rows, topic, pa.array(values, pa.binary()))
 
@@ -169,7 +169,7 @@ class QlikEncoder(Codec):
         """Data messages."""
         parts = ['{"data":', *self._images(data), ',"headers":', *self._headers(data, headers), "}"]
         if self.writing.envelope:
-            ids = self.ids.take(pa.array(data.structure))
+            ids = self.ids.take(pa.array(data.schema_number))
             opening = '{"magic":"atMSG","type":"DT","headers":null,"messageSchemaId":'
             parts = [opening, Part(ids, quoted=True), ',"messageSchema":null,"message":', *parts, "}"]
         return messages(parts, data.rows.num_rows)

@@ -11,7 +11,7 @@ from headrace.formats.base import COMMON, topic_option
 from headrace.formats.codec import ArrowFormat, Facts, Look
 from headrace.formats.encoding import topic_for
 from headrace.formats.features import Feature
-from headrace.formats.given import with_structures_told
+from headrace.formats.given import with_schema_rows
 from headrace.formats.given_tables import TableOptions
 from headrace.formats.qlik.avro_encode import QlikAvroEncoder, Registration
 from headrace.formats.qlik.avro_message import AvroReader
@@ -140,7 +140,7 @@ class QlikFormat(ArrowFormat):
         own = _read(look.values_with(self.metadata_mark))
         known = (*_read(self._of_topic(look)), *self.settings["metadata"], *own)
         found = {metadata.schema_id: metadata for metadata in known}
-        return QlikFacts(facts.structures, facts.typed, metadata=found)
+        return QlikFacts(facts.tables, facts.typed, metadata=found)
 
     def _of_topic(self, look: Look) -> list[bytes]:
         topic, servers = self.settings["metadata_topic"], self.settings["bootstrap_servers"]
@@ -161,7 +161,7 @@ class QlikFormat(ArrowFormat):
             lenient: whether a message may name metadata that is not known.
         """
         settings = self.settings
-        given = TableOptions(facts.structures, facts.typed, tuple(settings["keys"]))
+        given = TableOptions(facts.tables, facts.typed, tuple(settings["keys"]))
         known = facts.metadata if isinstance(facts, QlikFacts) else {}
         return DecodeSettings(settings["mask_byte_order"], given, known, lenient)
 
@@ -170,7 +170,7 @@ class QlikFormat(ArrowFormat):
         "capture_time", "transaction", "source", "schema_id", "captured",
     )  # fmt: skip
 
-    def with_structures(self, changes: DataFrame, facts: Facts) -> DataFrame:
+    def with_schemas(self, changes: DataFrame, facts: Facts) -> DataFrame:
         """A `schema` row in front for each structure that has none, so that each has a metadata message."""
         from pyspark.sql import functions as F  # noqa: N812
 
@@ -181,8 +181,8 @@ class QlikFormat(ArrowFormat):
         if facts.typed is not None:
             missing = [] if known else [facts.typed]
         else:
-            missing = [schema for schema in facts.structures if schema.fingerprint not in known]
-        return with_structures_told(changes, missing) if missing else changes
+            missing = [schema for schema in facts.tables if schema.fingerprint not in known]
+        return with_schema_rows(changes, missing) if missing else changes
 
     def with_counts(self, changes: DataFrame) -> DataFrame:
         """Which rows are captured ones, whose transactions are whole."""
@@ -348,7 +348,7 @@ class QlikAvro(QlikFormat):
         registry = self._registry_to_write()
         if registry is None:
             return facts
-        schemas = (facts.typed,) if facts.typed is not None else facts.structures
+        schemas = (facts.typed,) if facts.typed is not None else facts.tables
         task, template = self.settings["task"], self.settings["topic"]
         external = self.settings["external_schema_id"]
         values, keys = [], []
@@ -360,7 +360,7 @@ class QlikAvro(QlikFormat):
             text = to_text(key_schema(schema, task))
             has_key = schema.key and self.settings["key"] == "primary_key"
             keys.append(registry.registered(f"{topic}-key", text).id if has_key else None)
-        return QlikFacts(facts.structures, facts.typed, registration=Registration(tuple(values), tuple(keys)))
+        return QlikFacts(facts.tables, facts.typed, registration=Registration(tuple(values), tuple(keys)))
 
     def encoder(self, facts: Facts) -> QlikAvroEncoder:
         """From change rows to messages."""

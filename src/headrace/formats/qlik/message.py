@@ -115,14 +115,14 @@ def json_messages(batch: pa.RecordBatch) -> Messages:
     head = JsonMessages(tape, body.every("headers"), HEADERS)
     types = numbered(tape.texts(kind), {word: n for n, word in enumerate(_TYPES)}, str)
     schema_id = np.where(enveloped, id, body.every("schemaId"))
-    has_structure = tape.is_value(body.every("tableStructure"))
+    has_table_structure = tape.is_value(body.every("tableStructure"))
     found = Messages(
         tape,
         body,
         head,
         tape.texts(schema_id),
         np.full(len(values), -1),
-        is_form & ((types == _TYPES.index("MD")) | (~enveloped & has_structure)),
+        is_form & ((types == _TYPES.index("MD")) | (~enveloped & has_table_structure)),
         lambda number: metadata_of_json(values[number].as_py()),
         (head.texts("changeMask"), head.texts("columnMask")),
         "The message has no headers.",

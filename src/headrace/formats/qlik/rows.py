@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.formats.change_messages import ROWS, RowSchemas, are, first_of, operations, table_part, unknown_structure
+from headrace.formats.change_messages import ROWS, RowSchemas, are, first_of, operations, table_part, unknown_schema
 from headrace.formats.images import Image
 from headrace.formats.qlik.masks import mask_bytes
 from headrace.formats.qlik.sequence import Counter
@@ -53,7 +53,7 @@ class DataRows:
     Args:
         rows: the rows.
         facts: what they say of their source.
-        structure: the number of each one's structure.
+        schema_number: the number of each one's structure.
         laid: the columns of all rows.
         values: canonical texts; the last one is null.
         data: the number of the value of each column in `data`; `ABSENT` where the row does not carry it.
@@ -66,7 +66,7 @@ class DataRows:
 
     rows: pa.RecordBatch
     facts: SourceFacts
-    structure: Array
+    schema_number: Array
     laid: ColumnPlaces
     values: pa.StringArray
     data: Array
@@ -89,18 +89,18 @@ class DataRows:
         Raises:
             FormatError: a row follows a structure that nothing describes.
         """
-        structure = known.of(rows)
-        if (structure < 0).any():
-            raise unknown_structure(rows, int(np.argmax(structure < 0)))
+        schema_number = known.of(rows)
+        if (schema_number < 0).any():
+            raise unknown_schema(rows, int(np.argmax(schema_number < 0)))
         is_update, is_delete, streamed = are(rows, "u"), are(rows, "d"), ~are(rows, "r")
         after = known.image(rows, "after").where(~is_delete)
         before = known.image(rows, "before").where(is_update | is_delete)
         # A delete without its old row is told by its key.
         keys = Image.of_maps(rows.column("key")).where(is_delete & ~before.entries.present)
-        laid, every = columns.laid(structure), np.arange(rows.num_rows)
+        laid, every = columns.laid(schema_number), np.arange(rows.num_rows)
         images, at, begin = (after, before, keys), [], 0
         for image in images:
-            found = columns.texts_at(image, every, structure, laid.offsets)
+            found = columns.texts_at(image, every, schema_number, laid.offsets)
             at.append(np.where(found >= 0, found + begin, found))
             begin += len(image.values)
         values = pa.concat_arrays([*(image.values for image in images), pa.nulls(1, pa.string())])
@@ -112,7 +112,7 @@ class DataRows:
         differ = (new >= 0) & (old >= 0) & update & ~said[laid.row]
         # An old image that lacks a column does not say that it changed.
         differ[differ] = _differ(values, new[differ], old[differ])
-        flags = np.where(said[laid.row], columns.named(listed, structure, laid.offsets), differ)
+        flags = np.where(said[laid.row], columns.named(listed, schema_number, laid.offsets), differ)
         in_key = np.zeros(len(columns.all), bool)
         for first, schema in zip(columns.first, known.all, strict=True):
             in_key[[int(first) + place for place, c in enumerate(schema.columns) if c.name in schema.key]] = True
@@ -121,7 +121,7 @@ class DataRows:
         return cls(
             rows,
             SourceFacts(rows),
-            structure,
+            schema_number,
             laid,
             values,
             new,

@@ -87,7 +87,7 @@ class ResolvedTable:
     @cached_property
     def _given(self) -> TableSchema | None:
         table = self.table or {}
-        return self._reading.given.structure_of((None, table.get("schema"), table.get("name")))
+        return self._reading.given.schema_of((None, table.get("schema"), table.get("name")))
 
     @property
     def announced(self) -> TableSchema | None:

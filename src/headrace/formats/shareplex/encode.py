@@ -77,14 +77,16 @@ class SharePlexEncoder(Codec):
         if not numbers.size:
             return
         rows = picked(batch, numbers)
-        structure = self._known.of(rows)
+        schema_number = self._known.of(rows)
         before, after = (self._known.image(rows, name) for name in ("before", "after"))
         keys = Image.of_maps(rows.column("key"))
-        old, new = self._spelled(before, structure), self._spelled(after, structure)
+        old, new = self._spelled(before, schema_number), self._spelled(after, schema_number)
         is_update, deleted = are(rows, "u"), are(rows, "d")
         # Where there is no old row, all of the new one is left; a delete without one is told by its key.
         written = new.changed_from(old.where(is_update), rows.column("changed")).where(~are(rows, "d", "t"))
-        data = first_of(written.json(), old.where(deleted).json(), self._spelled(keys, structure).where(deleted).json())
+        data = first_of(
+            written.json(), old.where(deleted).json(), self._spelled(keys, schema_number).where(deleted).json()
+        )
         value = members(
             {
                 "meta": Part(self._meta(rows)),
@@ -116,9 +118,9 @@ class SharePlexEncoder(Codec):
         entries = Entries(offsets.astype(np.int32), numbers, at.reshape(-1).astype(np.int32), present)
         return objects(entries, pa.array(names, pa.string()), values)
 
-    def _spelled(self, image: Image, structure: Array) -> Image:
+    def _spelled(self, image: Image, schema_number: Array) -> Image:
         """The image with the texts of Oracle: `T` between day and clock, bytes as hex."""
-        return image.spelled(structure, self._spellings, {_TIMESTAMP: _with_t, _BYTES: _as_hex})
+        return image.spelled(schema_number, self._spellings, {_TIMESTAMP: _with_t, _BYTES: _as_hex})
 
     def _meta(self, rows: pa.RecordBatch) -> pa.StringArray:
         transaction, facts = rows.column("transaction"), SourceFacts(rows)

@@ -94,7 +94,7 @@ class SharePlexJson(ArrowFormat):
         """From messages to change rows."""
         settings = self.settings
         given = TableOptions(
-            facts.structures,
+            facts.tables,
             facts.typed,
             tuple(settings["keys"]),
             hex=settings["binary"] == "hex",

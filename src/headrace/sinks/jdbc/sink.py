@@ -26,7 +26,7 @@ from headrace.apply import (
 )
 from headrace.changes.refusal import StopReason
 from headrace.changes.table import Column, TableId, TableSchema
-from headrace.changes.typed import quote, said_in_order
+from headrace.changes.typed import presence_in_order, quote
 from headrace.changes.types import LogicalType
 from headrace.errors import OptionError, SchemaError, SinkError
 from headrace.options import Option, Options
@@ -249,7 +249,7 @@ class JdbcSink(Sink):
             takeover, behavior = self.settings["takeover"], self.settings["schema_change_behavior"]
             works = []
             for table in tables:
-                if table.key_untold:
+                if table.key_unknown:
                     known = targets.read(connection, names[table.id])
                     if known is None:
                         # There is nothing to empty. The table is made when a row says what its key is.
@@ -362,7 +362,7 @@ def folded_rows(rows: DataFrame, table: TableProfile) -> DataFrame:
     else:
         folded = upserts(rows, table) if table.initial else fold(rows, table)
         rest = [column.name for column in table.schema.columns if column.name not in table.schema.key]
-        says = f"array_join(transform({said_in_order('present', rest)}, said -> if(said, '1', '0')), '')"
+        says = f"array_join(transform({presence_in_order('present', rest)}, said -> if(said, '1', '0')), '')"
         mask = says if rest and table.partial else "null"
         ours = [
             "if(op = 'delete', 'd', if(whole, 'u', 'p')) as o",

@@ -11,7 +11,7 @@ from uuid import uuid4
 
 from headrace.apply import TableProfile, disordered, fold, fold_keyless, upserts
 from headrace.changes.refusal import StopReason
-from headrace.changes.typed import literal, quote, said_in_order
+from headrace.changes.typed import literal, presence_in_order, quote
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -117,7 +117,7 @@ def merge_folded(
     rest = [name for name in values.columns if name not in values.key]
     sets = {quote(name): values.of(name) for name in rest}
     if partial:
-        folded = folded.selectExpr("op", "position", "row", f"{said_in_order('present', rest)} as says", "whole")
+        folded = folded.selectExpr("op", "position", "row", f"{presence_in_order('present', rest)} as says", "whole")
         sets = {
             name: f"if(s.says is null or s.says[{place}], {value}, t.{name})"
             for place, (name, value) in enumerate(sets.items())

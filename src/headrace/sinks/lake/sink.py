@@ -174,7 +174,7 @@ class LakeSink(Sink):
 
     def _look(self, table: TableProfile, target: LakeTable, batch: BatchId) -> _Work | None:
         stored_as = self.settings["stored_as_scd_type"]
-        if table.key_untold:
+        if table.key_unknown:
             with explained(table.id.full_path, target):
                 if target.exists:
                     table = table.keyed_by(target.kept_key())
