@@ -117,11 +117,11 @@ class StandInCursor:
             if self.server.asked.count("busy"):
                 self.server.asked.remove("busy")
                 raise RuntimeError("Another connection is already running 'sp_replcmds' for Change Data Capture.")
-            session = self.connection.session
+            storage = self.connection.session.storage
             # It waits for nothing, so a scan ends later than what a reader saw by its clock.
-            clock, session.clock = session.clock, incremental.ahead
-            capture.capture(session)
-            session.clock = clock
+            clock, storage.clock = storage.clock, incremental.ahead
+            capture.capture(storage)
+            storage.clock = clock
         elif "sp_cdc_add_job" not in tsql:
             self.real.execute(tsql, *parameters)
         self.server.asked.append(tsql)

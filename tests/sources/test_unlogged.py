@@ -107,7 +107,7 @@ def test_sql_server_tables_whose_partitions_can_be_switched(tmp_path):
             )
         for name in ("parts", "fixed"):
             number = database.execute(f"SELECT OBJECT_ID('dbo.{name}')").fetchval()
-            database.session.set_state(f"partitions.{number}", "3")
+            database.session.storage.set_state(f"partitions.{number}", "3")
         [found] = Run(database).source.unlogged()
         assert (found.table, "SWITCH" in found.sentence) == ("dbo.parts", True)
         assert list(Run(database, tables="dbo.whole").source.unlogged()) == []

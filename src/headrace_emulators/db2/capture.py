@@ -4,40 +4,39 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from headrace_emulators.db2.catalog import quoted
-from headrace_emulators.db2.errors import InternalError
+from headrace_emulators.db2.errors import InternalError, not_emulated
 from headrace_emulators.db2.registrations import HEADER, REGISTER, SCHEMA, UOW, pending
+from headrace_emulators.db2.storage import Db2Storage
+from headrace_emulators.db2.syntax import Reader
 from headrace_emulators.engine.capture_thread import CaptureThread
 
-if TYPE_CHECKING:
-    from headrace_emulators.db2.session import Session
-
 _BUSY = -911
+_SERVICES = ("start", "stop", "status", "reinit", "prune", "suspend", "resume")
 
 
-def capture(session: Session, max_transactions: int | None = None) -> int:
+def capture(storage: Db2Storage, max_transactions: int | None = None) -> int:
     """Move committed transactions into the change tables: whole ones, in commit order.
 
     The global row says how far the log was read, also where nothing was found.
 
     Args:
-        session: a connection of its own.
+        storage: a connection of its own.
         max_transactions: stop after so many; null takes all.
 
     Returns:
         How many transactions were moved.
     """
-    execute = session.sqlite.execute
-    with session.writing():
+    execute = storage.sqlite.execute
+    with storage.writing():
         last, count = execute(
             'SELECT MAX(tran), COUNT(*) FROM (SELECT tran FROM "emulator.transactions" ORDER BY tran LIMIT ?)',
             (-1 if max_transactions is None else max_transactions,),
         ).fetchone()
-        reached, at = session.log.end(), session.now()
+        reached, at = storage.log.end(), storage.now()
         if count:
-            _move(session, last)
+            _move(storage, last)
             left = execute(
                 'SELECT commit_lsn, commit_time FROM "emulator.transactions" WHERE tran = ?', (last,)
             ).fetchone()
@@ -46,12 +45,12 @@ def capture(session: Session, max_transactions: int | None = None) -> int:
                 reached, at = left
         execute(f"UPDATE {quoted(REGISTER)} SET SYNCHPOINT = ?, SYNCHTIME = ? WHERE GLOBAL_RECORD = 'Y'", (reached, at))
         execute(f"DELETE FROM {quoted(SCHEMA + '.IBMSNAP_CAPMON')}")
-        execute(f"INSERT INTO {quoted(SCHEMA + '.IBMSNAP_CAPMON')} VALUES (?, ?)", (session.now(), at))
+        execute(f"INSERT INTO {quoted(SCHEMA + '.IBMSNAP_CAPMON')} VALUES (?, ?)", (storage.now(), at))
     return int(count)
 
 
-def _move(session: Session, last: int) -> None:
-    execute = session.sqlite.execute
+def _move(storage: Db2Storage, last: int) -> None:
+    execute = storage.sqlite.execute
     told = set()
     for cd_owner, cd_table in execute(
         f"SELECT CD_OWNER, CD_TABLE FROM {quoted(REGISTER)} WHERE GLOBAL_RECORD = 'N'"
@@ -96,15 +95,15 @@ def _move(session: Session, last: int) -> None:
         )
 
 
-def prune(session: Session, mark: bytes | None) -> None:
+def prune(storage: Db2Storage, mark: bytes | None) -> None:
     """Delete what was captured before a commit, from all change tables and from the units of work.
 
     Args:
-        session: a connection.
+        storage: a connection.
         mark: the oldest commit that stays; null for the newest there is.
     """
-    execute = session.sqlite.execute
-    with session.writing():
+    execute = storage.sqlite.execute
+    with storage.writing():
         if mark is None:
             (mark,) = execute(f"SELECT SYNCHPOINT FROM {quoted(REGISTER)} WHERE GLOBAL_RECORD = 'Y'").fetchone()
         for cd_owner, cd_table in execute(
@@ -119,21 +118,42 @@ def prune(session: Session, mark: bytes | None) -> None:
         )
 
 
-def prune_old(session: Session, retention: dt.timedelta) -> None:
+def prune_old(storage: Db2Storage, retention: dt.timedelta) -> None:
     """Delete what was committed longer ago than a retention."""
-    limit = session.clock() + dt.timedelta(minutes=session.zone_minutes) - retention
-    (mark,) = session.sqlite.execute(
+    limit = storage.clock() + dt.timedelta(minutes=storage.zone_minutes) - retention
+    (mark,) = storage.sqlite.execute(
         f"SELECT MIN(IBMSNAP_COMMITSEQ) FROM {quoted(UOW)} WHERE IBMSNAP_LOGMARKER >= ?",
         (f"{limit:%Y-%m-%d %H:%M:%S.%f}",),
     ).fetchone()
-    prune(session, mark)
+    prune(storage, mark)
 
 
-class CaptureProgram(CaptureThread["Session"]):
+def service(storage: Db2Storage, reader: Reader) -> str:
+    """VALUES ASNCDC.ASNCDCSERVICES(command, schema): carries out the command and returns its answer."""
+    reader.expect("VALUES")
+    if reader.path(SCHEMA) != (SCHEMA, "ASNCDCSERVICES"):
+        raise not_emulated("VALUES of another function")
+    reader.expect("(")
+    command = reader.constant().lower()
+    reader.expect(",")
+    reader.constant()
+    reader.expect(")")
+    reader.finish()
+    if command not in _SERVICES:
+        raise not_emulated(f"the command {command}")
+    if command == "prune":
+        prune(storage, None)
+    elif command in ("start", "resume", "stop", "suspend"):
+        storage.set_state("capture", "running" if command in ("start", "resume") else "stopped")
+    state = storage.state("capture", "running")
+    return f"asncap {command}: the Capture program is {'doing work' if state == 'running' else 'down'}."
+
+
+class CaptureProgram(CaptureThread[Db2Storage]):
     """The Capture program in a thread with a connection of its own.
 
     Args:
-        open_session: gives the connection.
+        open_storage: gives the connection.
         poll: seconds between two looks at the log.
         max_transactions: transactions per look; null for all.
 
@@ -141,17 +161,17 @@ class CaptureProgram(CaptureThread["Session"]):
     """
 
     def __init__(
-        self, open_session: Callable[[], Session], *, poll: float = 0.1, max_transactions: int | None = None
+        self, open_storage: Callable[[], Db2Storage], *, poll: float = 0.1, max_transactions: int | None = None
     ) -> None:
-        super().__init__("asncap", open_session, poll)
+        super().__init__("asncap", open_storage, poll)
         self._max = max_transactions
 
-    def look(self, session: Session) -> None:
+    def look(self, storage: Db2Storage) -> None:
         """One look at the log, where nobody suspended the program."""
-        if session.state("capture", "running") != "running":
+        if storage.state("capture", "running") != "running":
             return
         try:
-            capture(session, self._max)
+            capture(storage, self._max)
         except InternalError as error:
             # The writer held the database for long; the next look tries again.
             if error.number != _BUSY:

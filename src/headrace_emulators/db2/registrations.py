@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from headrace_emulators.db2.catalog import Column, Key, Table, quoted
 from headrace_emulators.db2.errors import ProgrammingError, not_emulated, undefined
+from headrace_emulators.db2.storage import Db2Storage
 from headrace_emulators.db2.syntax import Reader, statements
 from headrace_emulators.db2.types import parse_type
-
-if TYPE_CHECKING:
-    from headrace_emulators.db2.session import Session
 
 SCHEMA = "ASNCDC"
 REGISTER, UOW = f"{SCHEMA}.IBMSNAP_REGISTER", f"{SCHEMA}.IBMSNAP_UOW"
 HEADER = ("IBMSNAP_COMMITSEQ", "IBMSNAP_INTENTSEQ", "IBMSNAP_OPERATION")
 _SEQUENCE = parse_type("VARCHAR(16) FOR BIT DATA")
-_SERVICES = ("start", "stop", "status", "reinit", "prune", "suspend", "resume")
 
 CONTROL_TABLES = f"""
 CREATE TABLE {REGISTER} (SOURCE_OWNER VARCHAR(128) NOT NULL, SOURCE_TABLE VARCHAR(128) NOT NULL,
@@ -47,23 +43,23 @@ class Registrations:
     """The registrations of a database.
 
     Args:
-        session: the connection.
+        storage: the connection.
     """
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
+    def __init__(self, storage: Db2Storage) -> None:
+        self._storage = storage
 
     def create(self) -> None:
         """Make the control tables, as the setup of SQL Replication does."""
-        session = self._session
+        storage = self._storage
         for sql in statements(CONTROL_TABLES):
-            session.definitions.run(Reader(sql), SCHEMA)
-        session.sqlite.execute(
+            storage.definitions.run(Reader(sql), SCHEMA)
+        storage.sqlite.execute(
             f"INSERT INTO {quoted(REGISTER)} (SOURCE_OWNER, SOURCE_TABLE, SOURCE_VIEW_QUAL, GLOBAL_RECORD,"
             " SOURCE_STRUCTURE, STATE, SYNCHPOINT, SYNCHTIME) VALUES ('', '', 0, 'Y', 1, 'A', ?, ?)",
-            (session.log.end(), session.now()),
+            (storage.log.end(), storage.now()),
         )
-        session.sqlite.execute(f"INSERT INTO {quoted(SCHEMA + '.IBMSNAP_CAPPARMS')} VALUES (10080, 300, 'Y')")
+        storage.sqlite.execute(f"INSERT INTO {quoted(SCHEMA + '.IBMSNAP_CAPPARMS')} VALUES (10080, 300, 'Y')")
 
     def call(self, reader: Reader) -> None:
         """CALL ASNCDC.ADDTABLE or REMOVETABLE."""
@@ -79,38 +75,14 @@ class Registrations:
         reader.finish()
         self.add(owner, table) if name == "ADDTABLE" else self.remove(owner, table)
 
-    def service(self, reader: Reader) -> str:
-        """VALUES ASNCDC.ASNCDCSERVICES(command, schema): what it answers."""
-        reader.expect("VALUES")
-        if reader.path(SCHEMA) != (SCHEMA, "ASNCDCSERVICES"):
-            raise not_emulated("VALUES of another function")
-        reader.expect("(")
-        command = reader.constant().lower()
-        reader.expect(",")
-        reader.constant()
-        reader.expect(")")
-        reader.finish()
-        if command not in _SERVICES:
-            raise not_emulated(f"the command {command}")
-        from headrace_emulators.db2 import capture
-
-        if command == "prune":
-            capture.prune(self._session, None)
-        elif command in ("start", "resume", "stop", "suspend"):
-            running = command in ("start", "resume")
-            self._session.set_state("capture", "running" if running else "stopped")
-        self.follow()
-        state = self._session.state("capture", "running")
-        return f"asncap {command}: the Capture program is {'doing work' if state == 'running' else 'down'}."
-
     def add(self, owner: str, name: str) -> None:
         """Register a table: its change table is made and it is inactive until somebody activates it."""
-        session = self._session
-        source = session.definitions.table(owner, name)
+        storage = self._storage
+        source = storage.definitions.table(owner, name)
         odd = next((c.name for c in source.columns if c.type.name == "BOOLEAN"), None)
         if odd is not None:
             raise not_emulated(f"capture of the BOOLEAN column {odd}, which SQL Replication does not do")
-        session.catalog.altered(source, session.now(), captured=True)
+        storage.catalog.altered(source, storage.now(), captured=True)
         columns = (
             Column(HEADER[0], _SEQUENCE, False),
             Column(HEADER[1], _SEQUENCE, False),
@@ -119,8 +91,8 @@ class Registrations:
         )
         change_table = f"CDC_{owner}_{name}"
         key = Key(f"IXCDC_{owner}_{name}", HEADER[:2])
-        session.definitions.create(Table(SCHEMA, change_table, 0, columns, (key,)))
-        session.sqlite.execute(
+        storage.definitions.create(Table(SCHEMA, change_table, 0, columns, (key,)))
+        storage.sqlite.execute(
             f"INSERT INTO {quoted(REGISTER)} (SOURCE_OWNER, SOURCE_TABLE, SOURCE_VIEW_QUAL, GLOBAL_RECORD,"
             " SOURCE_STRUCTURE, STATE, CD_OWNER, CD_TABLE, PHYS_CHANGE_OWNER, PHYS_CHANGE_TABLE, CHG_UPD_TO_DEL_INS,"
             " CHGONLY, RECAPTURE, CONFLICT_LEVEL, ARCH_LEVEL) VALUES (?, ?, 0, 'N', 1, 'I', ?, ?, ?, ?, 'Y', 'N', 'Y',"
@@ -131,29 +103,29 @@ class Registrations:
 
     def remove(self, owner: str, name: str) -> None:
         """Take a registration away, and its change table."""
-        session = self._session
-        row = session.sqlite.execute(
+        storage = self._storage
+        row = storage.sqlite.execute(
             f"SELECT CD_OWNER, CD_TABLE FROM {quoted(REGISTER)} WHERE SOURCE_OWNER = ? AND SOURCE_TABLE = ?",
             (owner, name),
         ).fetchone()
         if row is None:
             raise ProgrammingError(-438, "38F0A", f"The table {owner}.{name} is not registered.")
-        session.definitions.drop(session.definitions.table(*row))
-        session.sqlite.execute(
+        storage.definitions.drop(storage.definitions.table(*row))
+        storage.sqlite.execute(
             f"DELETE FROM {quoted(REGISTER)} WHERE SOURCE_OWNER = ? AND SOURCE_TABLE = ?", (owner, name)
         )
-        source = session.catalog.find(owner, name)
+        source = storage.catalog.find(owner, name)
         if source is not None:
-            session.catalog.altered(source, session.now(), captured=False)
+            storage.catalog.altered(source, storage.now(), captured=False)
         self.follow()
 
     # What is logged.
 
     def follow(self) -> None:
         """Let the log follow the registrations: a table of pending rows, and triggers that fill it."""
-        session = self._session
-        execute = session.sqlite.execute
-        if session.catalog.find(*REGISTER.split(".")) is None:
+        storage = self._storage
+        execute = storage.sqlite.execute
+        if storage.catalog.find(*REGISTER.split(".")) is None:
             return
         for (trigger,) in execute(
             "SELECT name FROM sqlite_master WHERE type = 'trigger' AND name LIKE 'capture %'"
@@ -165,7 +137,7 @@ class Registrations:
             "SELECT SOURCE_OWNER, SOURCE_TABLE, CD_OWNER, CD_TABLE, CHG_UPD_TO_DEL_INS, BEFORE_IMG_PREFIX"
             f" FROM {quoted(REGISTER)} WHERE GLOBAL_RECORD = 'N'"
         ).fetchall():
-            source, changes = session.catalog.find(owner, name), session.catalog.find(cd_owner, cd_name)
+            source, changes = storage.catalog.find(owner, name), storage.catalog.find(cd_owner, cd_name)
             if source is None or changes is None:
                 continue
             columns = [c for c in changes.columns if c.name not in HEADER and source.column(c.name) is not None]
@@ -182,7 +154,7 @@ class Registrations:
                 execute(f"DROP TABLE {quoted(name)}")
 
     def _pending(self, changes: Table, columns: list[Column]) -> None:
-        execute = self._session.sqlite.execute
+        execute = self._storage.sqlite.execute
         table = quoted(pending(changes.path))
         known = [row[1] for row in execute(f"PRAGMA table_info({table})").fetchall()]
         if not known:

@@ -3,38 +3,29 @@
 from __future__ import annotations
 
 import datetime as dt
-import json
-import secrets
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from headrace_emulators.db2 import capture as program
 from headrace_emulators.db2.capture import CaptureProgram
 from headrace_emulators.db2.catalog import SYSTEM_TABLES, quoted
-from headrace_emulators.db2.driver import LOGINS, Connection, Cursor, hashed
+from headrace_emulators.db2.driver import Connection, Cursor
 from headrace_emulators.db2.errors import OperationalError, ProgrammingError
 from headrace_emulators.db2.registrations import REGISTER
-from headrace_emulators.db2.session import Clock, Session, utc_now
+from headrace_emulators.db2.session import Db2Session
+from headrace_emulators.db2.storage import Db2Storage
 from headrace_emulators.db2.syntax import Reader, statements
 from headrace_emulators.db2.zos import ZOS_TABLES, ZOS_VIEWS
 from headrace_emulators.engine import database_files as files
+from headrace_emulators.engine.server import DatabaseHandle, ServerDirectory
+from headrace_emulators.engine.storage import Clock, utc_now
 
 _FIRST_LSN = 0x4E0000
 
 
-class EmulatedDb2:
-    """A Db2 server that is a directory; its databases are files in it.
-
-    Args:
-        directory: made when it is not there.
-    """
-
-    def __init__(self, directory: Path | str) -> None:
-        self.directory = Path(directory)
-        self.directory.mkdir(parents=True, exist_ok=True)
+class EmulatedDb2(ServerDirectory):
+    """A Db2 server that is a directory; its databases are files in it."""
 
     def create_database(
         self, name: str, *, clock: Clock = utc_now, lsn_bytes: int = 16, zone_minutes: int = 0
@@ -71,15 +62,16 @@ class EmulatedDb2:
         finally:
             made.close()
         database = EmulatedDb2Database(path, clock=clock)
-        with database.session.writing() as session:
+        storage = database.session.storage
+        with storage.writing():
             for sql in statements(SYSTEM_TABLES):
-                session.definitions.run(Reader(sql), "SYSCAT")
-            session.sqlite.execute("INSERT INTO \"SYSIBM.SYSDUMMY1\" VALUES ('Y')")
-            session.registrations.create()
+                storage.definitions.run(Reader(sql), "SYSCAT")
+            storage.sqlite.execute("INSERT INTO \"SYSIBM.SYSDUMMY1\" VALUES ('Y')")
+            database.session.registrations.create()
             for sql in statements(ZOS_TABLES):
-                session.definitions.declare(Reader(sql))
+                storage.definitions.declare(Reader(sql))
             for sql in ZOS_VIEWS:
-                session.sqlite.execute(sql)
+                storage.sqlite.execute(sql)
         return database
 
     def database(self, name: str, *, clock: Clock = utc_now) -> EmulatedDb2Database:
@@ -89,55 +81,20 @@ class EmulatedDb2:
             raise OperationalError(-1013, "42705", f'The database name "{name}" could not be found.')
         return EmulatedDb2Database(path, clock=clock)
 
-    def add_login(self, user: str, password: str) -> None:
-        """Let a user in by password. From the first login on, everyone needs one."""
-        path = self.directory / LOGINS
-        logins = json.loads(path.read_text("utf-8")) if path.exists() else {}
-        salt = secrets.token_hex(16)
-        logins[user] = {"salt": salt, "hash": hashed(password, salt)}
-        path.write_text(json.dumps(logins, indent=1), "utf-8")
 
+class EmulatedDb2Database(DatabaseHandle[Db2Session, Cursor]):
+    """One database, with a connection through which a test or demo controls it. Not shared between threads."""
 
-class EmulatedDb2Database:
-    """One database, with a connection of its own for the one who steers it. Not shared between threads.
-
-    Args:
-        path: the SQLite file.
-        clock: gives transaction times; set the attribute to move time.
-    """
-
-    def __init__(self, path: Path, *, clock: Clock = utc_now) -> None:
-        self.path = path
-        self.clock = clock
-        self._session: Session | None = None
-
-    @property
-    def name(self) -> str:
-        """The database's name."""
-        return files.name_of(self.path)
-
-    @property
-    def settings(self) -> dict[str, str]:
-        """What a driver needs to connect: hostname and database."""
-        return {"hostname": str(self.path.parent), "database": self.name}
-
-    @property
-    def session(self) -> Session:
-        """The steering connection; opened when first used."""
-        if self._session is None:
-            self._session = self.open_session()
-        return self._session
-
-    def open_session(self) -> Session:
+    def open_session(self) -> Db2Session:
         """A further connection with this database's clock."""
-        return Session(self.path, clock=lambda: self.clock())
+        return Db2Session(self.path, clock=lambda: self.clock())
 
     def connect(self) -> Connection:
         """A DB-API connection with this database's clock."""
         return Connection(self.open_session())
 
     def cursor(self) -> Cursor:
-        """A cursor on the steering connection."""
+        """A cursor on the controlling connection."""
         return Connection(self.session).cursor()
 
     def execute(self, sql: str, parameters: Sequence[Any] = ()) -> Cursor:
@@ -148,24 +105,6 @@ class EmulatedDb2Database:
         """Run statements that semicolons end."""
         for sql in statements(text):
             self.execute(sql)
-
-    @contextmanager
-    def transaction(self) -> Iterator[Cursor]:
-        """A transaction: committed at the end, rolled back when the block raises.
-
-        Yields:
-            A cursor with execute and executemany.
-        """
-        session = self.session
-        session.autocommit = False
-        try:
-            yield self.cursor()
-            session.commit()
-        except BaseException:
-            session.rollback()
-            raise
-        finally:
-            session.autocommit = True
 
     def register(
         self,
@@ -193,7 +132,7 @@ class EmulatedDb2Database:
             self.execute(f"UPDATE ASNCDC.IBMSNAP_REGISTER SET CHG_UPD_TO_DEL_INS = 'N' {which}")
         if before_prefix:
             change_table = f"ASNCDC.{quoted(f'CDC_{schema}_{table}')}"
-            source = self.session.definitions.table(schema, table)
+            source = self.session.storage.definitions.table(schema, table)
             for column in source.columns:
                 if before_columns is None or column.name in before_columns:
                     added = f"{quoted(before_prefix + column.name)} {column.type.declaration}"
@@ -219,11 +158,14 @@ class EmulatedDb2Database:
 
     def capture(self, max_transactions: int | None = None) -> int:
         """One look of the Capture program at the log: gives how many transactions became visible."""
-        return program.capture(self.session, max_transactions)
+        return program.capture(self.session.storage, max_transactions)
+
+    def _open_storage(self) -> Db2Storage:
+        return Db2Storage(self.path, lambda: self.clock())
 
     def capture_program(self, *, poll: float = 0.1, max_transactions: int | None = None) -> CaptureProgram:
         """The Capture program as a thread; start it, or use it as a context manager. Times are in seconds."""
-        return CaptureProgram(self.open_session, poll=poll, max_transactions=max_transactions)
+        return CaptureProgram(self._open_storage, poll=poll, max_transactions=max_transactions)
 
     def capturing(self) -> CaptureProgram:
         """The Capture program as demos run it."""
@@ -237,32 +179,20 @@ class EmulatedDb2Database:
             retention: instead of a mark, how long changes are kept by their commit time.
         """
         if retention is not None:
-            program.prune_old(self.session, retention)
+            program.prune_old(self.session.storage, retention)
         else:
-            program.prune(self.session, mark)
+            program.prune(self.session.storage, mark)
 
     def lsn(self, commit: bytes, records: Sequence[bytes] = ()) -> None:
         """Decide the commit sequence of this object's next logged transaction, and the sequences of its changes."""
-        self.session.log.force(commit, records)
+        self.session.storage.log.force(commit, records)
 
     def synchpoint(self) -> bytes:
         """How far the Capture program has read the log."""
-        row = self.session.sqlite.execute(
+        row = self.session.storage.sqlite.execute(
             f"SELECT SYNCHPOINT FROM {quoted(REGISTER)} WHERE GLOBAL_RECORD = 'Y'"
         ).fetchone()
         return bytes(row[0])
-
-    def close(self) -> None:
-        """Close the steering connection."""
-        if self._session is not None:
-            self._session.close()
-            self._session = None
-
-    def __enter__(self) -> EmulatedDb2Database:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def _constant(text: str) -> str:

@@ -97,7 +97,7 @@ class Shop(Workload[EmulatedDb2Database]):
             undone = self._random.random() < 1 / 12
             kept = (self._order, self._customer, list(self._customers), list(self._skus), dict(self._lines))
             session = self.database.session
-            session.autocommit = False
+            session.storage.begin()
             cursor = self.database.cursor()
             try:
                 for _, action in self._random.choices(actions, weights, k=self._random.choice((1, 1, 2, 4))):
@@ -110,8 +110,6 @@ class Shop(Workload[EmulatedDb2Database]):
             except BaseException:
                 session.rollback()
                 raise
-            finally:
-                session.autocommit = True
             if undone:
                 self._order, self._customer, self._customers, self._skus, self._lines = kept
                 self._done.clear()

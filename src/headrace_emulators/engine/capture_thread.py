@@ -5,31 +5,25 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Generic, Protocol, Self, TypeVar
+from typing import Generic, Self, TypeVar
+
+from headrace_emulators.engine.storage import Storage
+
+AnyStorage = TypeVar("AnyStorage", bound=Storage)
 
 
-class Closing(Protocol):
-    """A connection's work."""
-
-    def close(self) -> None:
-        """End it."""
-
-
-Session = TypeVar("Session", bound=Closing)
-
-
-class CaptureThread(ABC, Generic[Session]):
+class CaptureThread(ABC, Generic[AnyStorage]):
     """A program that looks at a database's log again and again.
 
     Args:
         name: of the thread.
-        open_session: gives the connection.
+        open_storage: gives the connection.
         poll: seconds between two looks.
     """
 
-    def __init__(self, name: str, open_session: Callable[[], Session], poll: float) -> None:
+    def __init__(self, name: str, open_storage: Callable[[], AnyStorage], poll: float) -> None:
         self._name = name
-        self._open_session = open_session
+        self._open_storage = open_storage
         self._poll = poll
         self._stop = threading.Event()
         self._paused = threading.Event()
@@ -39,7 +33,7 @@ class CaptureThread(ABC, Generic[Session]):
         """How many times it has looked."""
 
     @abstractmethod
-    def look(self, session: Session) -> None:
+    def look(self, storage: AnyStorage) -> None:
         """Capture what was committed since the last look."""
 
     def start(self) -> Self:
@@ -74,14 +68,14 @@ class CaptureThread(ABC, Generic[Session]):
         self.stop()
 
     def _run(self) -> None:
-        session = self._open_session()
+        storage = self._open_storage()
         try:
             while not self._stop.is_set():
                 if not self._paused.is_set():
-                    self.look(session)
+                    self.look(storage)
                     self.looks += 1
                 self._stop.wait(self._poll)
         except Exception as error:
             self.error = error
         finally:
-            session.close()
+            storage.close()

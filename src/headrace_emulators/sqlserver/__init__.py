@@ -7,9 +7,9 @@ Demos and tests steer it from here: they make databases, write to them, and deci
 
 from __future__ import annotations
 
+from headrace_emulators.engine.storage import QUERY_LOG
 from headrace_emulators.sqlserver.capture import CaptureJob
 from headrace_emulators.sqlserver.driver import connect, run_script
 from headrace_emulators.sqlserver.server import EmulatedDatabase, EmulatedServer
-from headrace_emulators.sqlserver.session import QUERY_LOG
 
 __all__ = ["QUERY_LOG", "CaptureJob", "EmulatedDatabase", "EmulatedServer", "connect", "run_script"]

@@ -100,7 +100,7 @@ def _script(database: EmulatedDatabase, name: str, *, quiet: bool) -> int:
             + (f"\n  in: {shown if len(shown) <= 300 else shown[:300] + '...'}" if shown else "")
         )
     finally:
-        messages = database.session.messages
+        messages = database.session.batch.messages
         if not quiet:
             for message in messages:
                 print(message)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
-import sqlite3
-from collections.abc import Callable
 
 from headrace_emulators.sqlserver import change_log
-from headrace_emulators.sqlserver.catalog import Catalog, ColumnInfo, TableInfo, column_definition, quoted
+from headrace_emulators.sqlserver.catalog import ColumnInfo, TableInfo, column_definition, quoted
 from headrace_emulators.sqlserver.change_log import has_pending, written
-from headrace_emulators.sqlserver.definitions import Definitions, no_subqueries
+from headrace_emulators.sqlserver.definitions import no_subqueries
 from headrace_emulators.sqlserver.drafts import KeyDraft, read_column, read_constraint
 from headrace_emulators.sqlserver.errors import ProgrammingError, invalid_object
 from headrace_emulators.sqlserver.instances import drop_instance
@@ -17,6 +15,7 @@ from headrace_emulators.sqlserver.lsn import next_block
 from headrace_emulators.sqlserver.reader import StatementReader
 from headrace_emulators.sqlserver.scope import Value
 from headrace_emulators.sqlserver.statements import StatementTranslator
+from headrace_emulators.sqlserver.storage import SqlServerStorage
 from headrace_emulators.sqlserver.types import DEFAULT_COLLATION, SqlType
 
 
@@ -24,23 +23,14 @@ class Alterations:
     """Changes tables of one database. All of it runs inside the caller's transaction.
 
     Args:
-        connection: the SQLite connection.
-        catalog: gives the catalog as it is now.
-        now: the time as stored text of a datetime.
-        definitions: makes columns and indexes.
+        storage: the connection.
     """
 
-    def __init__(
-        self,
-        connection: sqlite3.Connection,
-        catalog: Callable[[], Catalog],
-        now: Callable[[], str],
-        definitions: Definitions,
-    ) -> None:
-        self._connection = connection
-        self._catalog = catalog
-        self._now = now
-        self._definitions = definitions
+    def __init__(self, storage: SqlServerStorage) -> None:
+        self._connection = storage.sqlite
+        self._catalog = storage.catalog
+        self._now = storage.now
+        self._definitions = storage.definitions
 
     def run(self, text: str) -> None:
         """Carry out one ALTER TABLE, DROP TABLE or TRUNCATE TABLE."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable, Iterator
 from decimal import Decimal
+from itertools import islice
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace_emulators.sqlserver.errors import NotSupportedError
-from headrace_emulators.sqlserver.result import Rows
 from headrace_emulators.sqlserver.scope import Output
 from headrace_emulators.sqlserver.types import BIGINT, FLOAT, NVARCHAR_MAX, SqlType
 
@@ -61,10 +61,10 @@ class ArrowStream:
         batch_size: rows per batch.
     """
 
-    def __init__(self, columns: tuple[Output, ...], rows: Rows, batch_size: int) -> None:
+    def __init__(self, columns: tuple[Output, ...], rows: Iterator[tuple[Any, ...]], batch_size: int) -> None:
         self._rows = rows
         self._size = batch_size
-        self._first = rows.take(batch_size)
+        self._first = list(islice(rows, batch_size))
         self._types = [
             declared if declared is not None else inferred([row[i] for row in self._first])
             for i, (_, declared) in enumerate(columns)
@@ -89,7 +89,7 @@ class ArrowStream:
             columns = zip(*rows, strict=True)
             arrays = [column(values, t) for values, t in zip(columns, self._types, strict=True)]
             yield pa.RecordBatch.from_arrays(arrays, schema=self.schema)
-            rows = self._rows.take(self._size)
+            rows = list(islice(self._rows, self._size))
 
 
 def _moment(text: str) -> dt.datetime:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
@@ -12,9 +12,7 @@ from headrace_emulators.sqlserver.catalog import ColumnInfo, TableInfo, quoted
 from headrace_emulators.sqlserver.conversion import assigning, bound
 from headrace_emulators.sqlserver.errors import Error, null_refused
 from headrace_emulators.sqlserver.statements import StatementTranslator
-
-if TYPE_CHECKING:
-    from headrace_emulators.sqlserver.session import Session
+from headrace_emulators.sqlserver.storage import SqlServerStorage
 
 _BATCH = 20_000
 _RANGES = {
@@ -26,12 +24,12 @@ _RANGES = {
 
 
 def insert_rows(
-    session: Session, name: str, rows: Iterable[Sequence[Any]] | pa.Table, columns: Sequence[str] | None
+    storage: SqlServerStorage, name: str, rows: Iterable[Sequence[Any]] | pa.Table, columns: Sequence[str] | None
 ) -> int:
     """Insert rows into a table in one transaction.
 
     Args:
-        session: where.
+        storage: where.
         name: `schema.table`.
         rows: an Arrow table, or sequences in the order of `columns`.
         columns: names; null for those of the Arrow table, or all that can be given a value.
@@ -40,7 +38,7 @@ def insert_rows(
         How many rows.
     """
     parts = [p.strip("[]") for p in name.split(".")]
-    table, path = session._find("", parts[0] if len(parts) > 1 else "dbo", parts[-1])
+    table, path = storage.find("", parts[0] if len(parts) > 1 else "dbo", parts[-1])
     if columns is None:
         columns = (
             rows.column_names if isinstance(rows, pa.Table) else [c.name for c in table.columns if c.computed is None]
@@ -48,22 +46,22 @@ def insert_rows(
     given = [table.column(c) for c in columns]
     named = {c.name for c in given}
     rest = [c for c in table.columns if c.name not in named and c.computed is None]
-    translator = StatementTranslator(f"bulk insert into {name}", session._find)
+    translator = StatementTranslator(f"bulk insert into {name}", storage.find)
     fill = [translator.missing(c, table) for c in rest]
     listed = ", ".join(quoted(c.name) for c in [*given, *rest])
     sql = f"INSERT INTO {path} ({listed}) VALUES ({', '.join([*('?' * len(given)), *fill])})"
     total = 0
-    with session.writing():
-        session.log.statement()
-        session.identities.prepare(table)
+    with storage.writing():
+        storage.log.statement()
+        storage.identities.prepare(table)
         try:
             for block in _blocks(rows, list(columns)):
                 stored = [_stored(values, column, table) for values, column in zip(block, given, strict=True)]
-                session.sqlite.executemany(sql, zip(*stored, strict=True))
+                storage.sqlite.executemany(sql, zip(*stored, strict=True))
                 total += len(stored[0])
         except sqlite3.Error as error:
-            raise session.translated_error(error) from error
-        session.identities.keep(table, explicit=any(c.identity for c in given))
+            raise storage.translated(error) from error
+        storage.identities.keep(table, explicit=any(c.identity for c in given))
     return total
 
 

@@ -6,7 +6,6 @@ import datetime as dt
 import sqlite3
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from headrace_emulators.engine.capture_thread import CaptureThread
 from headrace_emulators.sqlserver import lsn as lsns
@@ -14,26 +13,24 @@ from headrace_emulators.sqlserver import temporal
 from headrace_emulators.sqlserver.catalog import quoted
 from headrace_emulators.sqlserver.change_log import has_pending
 from headrace_emulators.sqlserver.errors import OperationalError
-
-if TYPE_CHECKING:
-    from headrace_emulators.sqlserver.session import Session
+from headrace_emulators.sqlserver.storage import SqlServerStorage
 
 _KEPT_SESSIONS = 200
 
 
-def capture(session: Session, max_transactions: int | None = None) -> int:
+def capture(storage: SqlServerStorage, max_transactions: int | None = None) -> int:
     """Move committed transactions into the change tables: whole ones, in commit order, visible all at once.
 
     Args:
-        session: a connection of its own.
+        storage: a connection of its own.
         max_transactions: stop after so many; null takes all.
 
     Returns:
         How many transactions were moved.
     """
-    started = session.now()
-    with session.writing():
-        bound = session.sqlite.execute(
+    started = storage.now()
+    with storage.writing():
+        bound = storage.sqlite.execute(
             "SELECT MAX(tran_number), COUNT(*), SUM(command_count) FROM (SELECT tran_number, command_count FROM"
             ' "emulator.transactions"'
             " ORDER BY tran_number LIMIT ?)",
@@ -41,22 +38,22 @@ def capture(session: Session, max_transactions: int | None = None) -> int:
         ).fetchone()
         last, count, commands = bound
         if count:
-            _move(session.sqlite, last)
-        _note(session, started, count, commands or 0)
+            _move(storage.sqlite, last)
+        _note(storage, started, count, commands or 0)
     return int(count)
 
 
-def scan_if_idle(session: Session) -> None:
+def scan_if_idle(storage: SqlServerStorage) -> None:
     """Note the empty scan of the capture job that a database has whose catalog of capture a script wrote by hand.
 
     A server's job looks at the log every few seconds. Such a database has no job here, unless somebody runs
     `CaptureJob`, so the scan is made when somebody asks for it; but only where nothing waits to be captured.
     """
-    waiting = session.sqlite.execute('SELECT 1 FROM "emulator.transactions" LIMIT 1').fetchone()
-    if waiting is None and not session.state("capture_job") and session.state("agent") == "4":
-        started = session.now()
-        with session.writing():
-            _note(session, started, 0, 0)
+    waiting = storage.sqlite.execute('SELECT 1 FROM "emulator.transactions" LIMIT 1').fetchone()
+    if waiting is None and not storage.state("capture_job") and storage.state("agent") == "4":
+        started = storage.now()
+        with storage.writing():
+            _note(storage, started, 0, 0)
 
 
 def _move(connection: sqlite3.Connection, last: int) -> None:
@@ -91,8 +88,8 @@ def _move(connection: sqlite3.Connection, last: int) -> None:
     connection.execute('DELETE FROM "emulator.transactions" WHERE tran_number <= ?', (last,))
 
 
-def _note(session: Session, started: str, count: int, commands: int) -> None:
-    connection = session.sqlite
+def _note(storage: SqlServerStorage, started: str, count: int, commands: int) -> None:
+    connection = storage.sqlite
     newest = connection.execute(
         'SELECT start_lsn, tran_end_time FROM "cdc.lsn_time_mapping" ORDER BY start_lsn DESC LIMIT 1'
     ).fetchone()
@@ -102,7 +99,7 @@ def _note(session: Session, started: str, count: int, commands: int) -> None:
         " DESC LIMIT 1"
     )
     row = last.fetchone()
-    now = session.now()
+    now = storage.now()
     if not count and row is not None and row[2] == 0:
         # Scans that find nothing are counted in one row, as on a server.
         connection.execute(
@@ -128,26 +125,26 @@ def _moment(text: str) -> dt.datetime:
     return dt.datetime.fromisoformat(text)
 
 
-def mark_idle(session: Session) -> bytes:
+def mark_idle(storage: SqlServerStorage) -> bytes:
     """Write a dummy row into cdc.lsn_time_mapping, as the job does while nothing happens; gives its LSN."""
-    with session.writing():
-        session.log.open()
-        lsn = session.log.commit(dummy=True)
-        (number,) = session.sqlite.execute('SELECT MAX(tran_number) FROM "emulator.transactions"').fetchone()
-        _move(session.sqlite, number)
+    with storage.writing():
+        storage.log.open()
+        lsn = storage.log.commit(dummy=True)
+        (number,) = storage.sqlite.execute('SELECT MAX(tran_number) FROM "emulator.transactions"').fetchone()
+        _move(storage.sqlite, number)
     assert lsn is not None
     return lsn
 
 
-def clean_instance(session: Session, instance: str, mark: bytes | None) -> None:
+def clean_instance(storage: SqlServerStorage, instance: str, mark: bytes | None) -> None:
     """Delete rows below a low watermark and move the instance's start; the time mapping follows the slowest instance.
 
     Args:
-        session: in a write transaction.
+        storage: in a write transaction.
         instance: the capture instance.
         mark: the new lowest LSN; null means the newest there is.
     """
-    connection = session.sqlite
+    connection = storage.sqlite
     if mark is None:
         (mark,) = connection.execute('SELECT MAX(start_lsn) FROM "cdc.lsn_time_mapping"').fetchone()
         if mark is None:
@@ -162,25 +159,25 @@ def clean_instance(session: Session, instance: str, mark: bytes | None) -> None:
     )
 
 
-def clean_old(session: Session, retention: dt.timedelta) -> bytes | None:
+def clean_old(storage: SqlServerStorage, retention: dt.timedelta) -> bytes | None:
     """The clean-up job: all instances forget what is older than the retention; gives the new low watermark."""
-    limit = temporal.to_text(temporal.parse(temporal.of_datetime(session.clock() - retention)), "datetime", 3)
-    with session.writing():
-        (mark,) = session.sqlite.execute(
+    limit = temporal.to_text(temporal.parse(temporal.of_datetime(storage.clock() - retention)), "datetime", 3)
+    with storage.writing():
+        (mark,) = storage.sqlite.execute(
             'SELECT MAX(start_lsn) FROM "cdc.lsn_time_mapping" WHERE tran_end_time <= ?', (limit,)
         ).fetchone()
         if mark is None:
             return None
-        for (name,) in session.sqlite.execute('SELECT capture_instance FROM "cdc.change_tables"').fetchall():
-            clean_instance(session, name, bytes(mark))
+        for (name,) in storage.sqlite.execute('SELECT capture_instance FROM "cdc.change_tables"').fetchall():
+            clean_instance(storage, name, bytes(mark))
     return bytes(mark)
 
 
-class CaptureJob(CaptureThread["Session"]):
+class CaptureJob(CaptureThread[SqlServerStorage]):
     """The capture job in a thread with a connection of its own.
 
     Args:
-        open_session: gives the connection.
+        open_storage: gives the connection.
         poll: seconds between scans of the log.
         idle: seconds without a transaction after which a dummy row is written; null for never.
         max_transactions: transactions per scan; null for all.
@@ -191,32 +188,32 @@ class CaptureJob(CaptureThread["Session"]):
 
     def __init__(
         self,
-        open_session: Callable[[], Session],
+        open_storage: Callable[[], SqlServerStorage],
         *,
         poll: float = 0.1,
         idle: float | None = 300.0,
         max_transactions: int | None = None,
     ) -> None:
-        super().__init__("capture-job", open_session, poll)
+        super().__init__("capture-job", open_storage, poll)
         self._idle = idle
         self._max = max_transactions
         self._last = time.monotonic()
 
-    def look(self, session: Session) -> None:
+    def look(self, storage: SqlServerStorage) -> None:
         """One scan of the log, where neither the job nor the Agent is stopped."""
-        if not self._running(session):
+        if not self._running(storage):
             return
         try:
-            if capture(session, self._max):
+            if capture(storage, self._max):
                 self._last = time.monotonic()
             elif self._idle is not None and time.monotonic() - self._last >= self._idle:
-                mark_idle(session)
+                mark_idle(storage)
                 self._last = time.monotonic()
         except OperationalError as error:
             # The writer held the database for long; the next scan tries again.
             if error.number != 1222:
                 raise
 
-    def _running(self, session: Session) -> bool:
+    def _running(self, storage: SqlServerStorage) -> bool:
         # A catalog written by hand has no job of its own; then this one is it.
-        return session.state("capture_job", "1") == "1" and session.state("agent") == "4"
+        return storage.state("capture_job", "1") == "1" and storage.state("agent") == "4"

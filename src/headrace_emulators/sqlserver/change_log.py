@@ -11,9 +11,10 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from headrace_emulators.engine.functions import FunctionHost
 from headrace_emulators.sqlserver import lsn as lsns
 from headrace_emulators.sqlserver.catalog import Catalog, TableInfo, quoted
-from headrace_emulators.sqlserver.functions import FunctionHost
+from headrace_emulators.sqlserver.errors import Error
 from headrace_emulators.sqlserver.types import LARGE_KINDS, SqlType
 
 Now = Callable[[], str]
@@ -42,7 +43,7 @@ class TransactionLog:
         self._open = False
         self.enabled = True
 
-    def register(self, host: FunctionHost) -> None:
+    def register(self, host: FunctionHost[Error]) -> None:
         """Give the triggers their functions."""
         for name, count, function in (
             ("cdc_tick", 1, self._tick),
@@ -136,10 +137,6 @@ class TransactionLog:
             [(grown.hex(), "lsn"), (str(self._number + 1), "next_tran")],
         )
         return commit
-
-    def rollback(self) -> None:
-        """Forget the transaction's records; the LSNs they would have had may come again."""
-        self._open = False
 
 
 def _mask(size: int, *words: int) -> bytes:

@@ -5,16 +5,12 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from headrace_emulators.engine import database_files as files
 from headrace_emulators.sqlserver import catalog as catalogs
 from headrace_emulators.sqlserver.catalog import quoted
+from headrace_emulators.sqlserver.storage import SqlServerStorage
 from headrace_emulators.sqlserver.types import DEFAULT_COLLATION
-
-if TYPE_CHECKING:
-    from headrace_emulators.sqlserver.session import Session
-
 
 _SYSTEM = ("master", "tempdb", "model", "msdb")
 
@@ -23,26 +19,26 @@ class ComputedViews:
     """Fills the views for one connection.
 
     Args:
-        session: the connection.
+        storage: the connection.
     """
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
+    def __init__(self, storage: SqlServerStorage) -> None:
+        self._storage = storage
 
     def fill(self, name: str) -> None:
         """Make the rows of a view, in a temporary table that statements find before anything else of that name."""
         rows = list(getattr(self, "_rows_of_" + name.split(".")[1])())
         columns = catalogs.columns_of(catalogs.COMPUTED_TABLES[name])
         body = ", ".join(catalogs.column_definition(c.name, c.type) for c in columns)
-        self._session.sqlite.execute(f"CREATE TEMP TABLE IF NOT EXISTS {quoted(name)} ({body})")
-        self._session.sqlite.execute(f"DELETE FROM temp.{quoted(name)}")
-        self._session.sqlite.executemany(
+        self._storage.sqlite.execute(f"CREATE TEMP TABLE IF NOT EXISTS {quoted(name)} ({body})")
+        self._storage.sqlite.execute(f"DELETE FROM temp.{quoted(name)}")
+        self._storage.sqlite.executemany(
             f"INSERT INTO temp.{quoted(name)} VALUES ({', '.join('?' * len(columns))})", rows
         )
 
     def _rows_of_databases(self) -> Iterator[tuple[object, ...]]:
-        paths = files.databases(self._session.path.parent)
-        for number, name in enumerate(self._session.database_names(), 1):
+        paths = files.databases(self._storage.path.parent)
+        for number, name in enumerate(self._storage.database_names(), 1):
             enabled, created = 0, "2003-04-08 09:13:36.390"
             snapshot, committed = 0, 0
             if number <= len(_SYSTEM):
@@ -59,8 +55,8 @@ class ComputedViews:
             )  # fmt: skip
 
     def _rows_of_cdc_jobs(self) -> Iterator[tuple[object, ...]]:
-        paths = files.databases(self._session.path.parent)
-        for number, name in enumerate(self._session.database_names(), 1):
+        paths = files.databases(self._storage.path.parent)
+        for number, name in enumerate(self._storage.database_names(), 1):
             if number > len(_SYSTEM):
                 state = _settings(paths[name])
                 if state["captured"]:
@@ -68,15 +64,15 @@ class ComputedViews:
                         yield (number, *job)
 
     def _counts(self) -> Iterator[tuple[int, int, int]]:
-        paths = {t.object_id: t.path for t in self._session.catalog().tables.values() if t.object_id}
-        rows = self._session.sqlite.execute(
+        paths = {t.object_id: t.path for t in self._storage.catalog().tables.values() if t.object_id}
+        rows = self._storage.sqlite.execute(
             'SELECT object_id, index_id FROM "sys.indexes" ORDER BY object_id, index_id'
         ).fetchall()
         counts: dict[int, int] = {}
         for number, index in rows:
             if number in paths:
                 if number not in counts:
-                    (counts[number],) = self._session.sqlite.execute(
+                    (counts[number],) = self._storage.sqlite.execute(
                         f"SELECT COUNT(*) FROM {quoted(paths[number])}"
                     ).fetchone()
                 yield number, index, counts[number]
@@ -84,18 +80,18 @@ class ComputedViews:
     def _rows_of_partitions(self) -> Iterator[tuple[object, ...]]:
         for number, index, count in self._counts():
             # All rows are in the first; a test says how many there are.
-            for partition in range(1, int(self._session.state(f"partitions.{number}", "1")) + 1):
+            for partition in range(1, int(self._storage.state(f"partitions.{number}", "1")) + 1):
                 yield (number * 256 + index, number, index, partition, count if partition == 1 else 0)
 
     _rows_of_dm_db_partition_stats = _rows_of_partitions
 
     def _rows_of_dm_db_log_space_usage(self) -> Iterator[tuple[object, ...]]:
         # The log is as full as transactions wait in it for the capture job: 60 kB each, as a block of it has.
-        (waiting,) = self._session.sqlite.execute('SELECT COUNT(*) FROM "emulator.transactions"').fetchone()
+        (waiting,) = self._storage.sqlite.execute('SELECT COUNT(*) FROM "emulator.transactions"').fetchone()
         used = (waiting + 1) * 61_440
         total = max(8 * 1024 * 1024, used * 2)
         yield (
-            self._session.database_names().index(self._session.database) + 1,
+            self._storage.database_names().index(self._storage.name) + 1,
             total,
             used,
             100.0 * used / total,
@@ -103,7 +99,7 @@ class ComputedViews:
         )
 
     def _rows_of_dm_server_services(self) -> Iterator[tuple[object, ...]]:
-        (agent,) = self._session.sqlite.execute("SELECT value FROM \"emulator.state\" WHERE name = 'agent'").fetchone()
+        (agent,) = self._storage.sqlite.execute("SELECT value FROM \"emulator.state\" WHERE name = 'agent'").fetchone()
         yield ("SQL Server (MSSQLSERVER)", 2, "Automatic", 4, "Running", 1)
         running = int(agent) == 4
         yield (

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import sqlite3
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from headrace_emulators.engine import database_files as files
 from headrace_emulators.sqlserver import catalog
 from headrace_emulators.sqlserver.collations import register_collations
 from headrace_emulators.sqlserver.errors import ProgrammingError, no_database
 from headrace_emulators.sqlserver.reader import StatementReader
+from headrace_emulators.sqlserver.storage import SqlServerStorage
 from headrace_emulators.sqlserver.types import DEFAULT_COLLATION, check_collation
-
-if TYPE_CHECKING:
-    from headrace_emulators.sqlserver.session import Session
 
 _OPTIONS = frozenset(("ALLOW_SNAPSHOT_ISOLATION", "READ_COMMITTED_SNAPSHOT"))
 
@@ -48,7 +45,7 @@ def is_database(path: Path) -> bool:
         made.close()
 
 
-def change_databases(session: Session, statement: str) -> None:
+def change_databases(storage: SqlServerStorage, statement: str) -> None:
     """Carry out CREATE, ALTER or DROP DATABASE. Settings other than those of snapshots have no effect here."""
     reader = StatementReader(statement)
     if reader.accept("CREATE", "DATABASE"):
@@ -58,21 +55,21 @@ def change_databases(session: Session, statement: str) -> None:
             check_collation(collation)
             if collation.lower() != DEFAULT_COLLATION.lower():
                 raise reader.unknown(f"a database with the collation {collation}")
-        if files.find(session.path.parent, name) is not None:
+        if files.find(storage.path.parent, name) is not None:
             raise ProgrammingError(f"Database '{name}' already exists. Choose a different database name.", 1801)
-        create_file(session.path.parent / f"{name}{files.SUFFIX}", session.now())
+        create_file(storage.path.parent / f"{name}{files.SUFFIX}", storage.now())
     elif reader.accept("ALTER", "DATABASE"):
-        _alter(session, reader)
+        _alter(storage, reader)
     else:
         reader.expect("DROP", "DATABASE")
-        _drop(session, reader)
+        _drop(storage, reader)
 
 
-def _alter(session: Session, reader: StatementReader) -> None:
+def _alter(storage: SqlServerStorage, reader: StatementReader) -> None:
     name = reader.name()
     if name.upper() == "CURRENT":
-        name = session.database
-    path = files.find(session.path.parent, name)
+        name = storage.name
+    path = files.find(storage.path.parent, name)
     if path is None:
         raise no_database(name)
     if not reader.accept("SET"):
@@ -83,8 +80,8 @@ def _alter(session: Session, reader: StatementReader) -> None:
     value = reader.next().text.upper()
     if value not in ("ON", "OFF"):
         raise reader.unknown(f"the value {value} of {option}")
-    if path == session.path:
-        session.set_state(option.lower(), value)
+    if path == storage.path:
+        storage.set_state(option.lower(), value)
         return
     other = sqlite3.connect(path, isolation_level=None)
     try:
@@ -93,17 +90,17 @@ def _alter(session: Session, reader: StatementReader) -> None:
         other.close()
 
 
-def _drop(session: Session, reader: StatementReader) -> None:
+def _drop(storage: SqlServerStorage, reader: StatementReader) -> None:
     optional = reader.accept("IF", "EXISTS")
     name = reader.name()
-    path = files.find(session.path.parent, name)
+    path = files.find(storage.path.parent, name)
     if path is None:
         if not optional:
             raise ProgrammingError(
                 f"Cannot drop the database '{name}', because it does not exist or you do not have permission.", 3701
             )
         return
-    if path == session.path:
+    if path == storage.path:
         raise ProgrammingError(f'Cannot drop database "{name}" because it is currently in use.', 3702)
     for suffix in ("", "-wal", "-shm"):
         Path(f"{path}{suffix}").unlink(missing_ok=True)

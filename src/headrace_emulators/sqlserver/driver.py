@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import itertools
-import json
-import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from headrace_emulators.engine import database_files as files
+from headrace_emulators.engine import driver, logins
 from headrace_emulators.sqlserver import errors
 from headrace_emulators.sqlserver.arrow import ArrowStream, python_rows
 from headrace_emulators.sqlserver.batches import batches
@@ -25,9 +22,9 @@ from headrace_emulators.sqlserver.errors import (
     OperationalError,
     ProgrammingError,
 )
-from headrace_emulators.sqlserver.result import Result, Rows
+from headrace_emulators.sqlserver.result import Result
 from headrace_emulators.sqlserver.scope import Output
-from headrace_emulators.sqlserver.session import Session
+from headrace_emulators.sqlserver.session import SqlServerSession
 from headrace_emulators.sqlserver.types import SqlType
 
 __all__ = [
@@ -39,9 +36,6 @@ __all__ = [
 apilevel = "2.0"
 threadsafety = 1
 paramstyle = "qmark"
-
-LOGINS = "logins.json"
-_ROUNDS = 10_000
 
 
 def connect(settings: Mapping[str, str]) -> Connection:
@@ -61,35 +55,17 @@ def connect(settings: Mapping[str, str]) -> Connection:
             " The server was not found or was not accessible.", 53
         )  # fmt: skip
     user = settings.get("user") or "sa"
-    _log_in(directory, user, settings.get("password") or "")
+    if not logins.admits(directory, user, settings.get("password") or ""):
+        raise OperationalError(f"Login failed for user '{user}'.", 18456)
     wanted = settings["database"]
     path = files.find(directory, wanted)
     if path is None:
         raise ProgrammingError(f'Cannot open database "{wanted}" requested by the login. The login failed.', 4060)
-    return Connection(Session(path, user=user))
+    return Connection(SqlServerSession(path, user=user))
 
 
-def _log_in(directory: Path, user: str, password: str) -> None:
-    path = directory / LOGINS
-    if not path.exists():
-        return
-    logins = {name.lower(): entry for name, entry in json.loads(path.read_text("utf-8")).items()}
-    entry = logins.get(user.lower())
-    if entry is None or not secrets.compare_digest(hashed(password, entry["salt"]), entry["hash"]):
-        raise OperationalError(f"Login failed for user '{user}'.", 18456)
-
-
-def hashed(password: str, salt: str) -> str:
-    """What is kept of a password."""
-    return hashlib.pbkdf2_hmac("sha256", password.encode(), bytes.fromhex(salt), _ROUNDS).hex()
-
-
-class Connection:
-    """A DB-API connection. Each statement is its own transaction unless `autocommit` is off.
-
-    Args:
-        session: the work behind it.
-    """
+class Connection(driver.Connection[SqlServerSession]):
+    """A DB-API connection. Each statement is its own transaction unless `autocommit` is off."""
 
     Error = errors.Error
     DatabaseError = errors.DatabaseError
@@ -97,20 +73,17 @@ class Connection:
     ProgrammingError = errors.ProgrammingError
     IntegrityError = errors.IntegrityError
 
-    def __init__(self, session: Session) -> None:
-        self.session = session
-        self._closed = False
-
     @property
     def autocommit(self) -> bool:
         """Whether each statement is a transaction of its own."""
-        return self.session.autocommit
+        return self.session.storage.autocommit
 
     @autocommit.setter
     def autocommit(self, value: bool) -> None:
-        if value and not self.session.autocommit:
-            self.session.commit()
-        self.session.autocommit = value
+        storage = self.session.storage
+        if value and not storage.autocommit:
+            storage.commit()
+        storage.autocommit = value
 
     def cursor(self) -> Cursor:
         """A new cursor."""
@@ -124,39 +97,25 @@ class Connection:
     def commit(self) -> None:
         """End the transaction."""
         self._check()
-        self.session.commit()
+        super().commit()
 
     def rollback(self) -> None:
         """Undo the transaction."""
         self._check()
-        self.session.rollback()
-
-    def close(self) -> None:
-        """Close; what was not committed is undone."""
-        if not self._closed:
-            self._closed = True
-            self.session.close()
+        super().rollback()
 
     def _check(self) -> None:
         if self._closed:
             raise ProgrammingError("The connection is closed.")
 
-    def __enter__(self) -> Connection:
-        return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-
-class Cursor:
+class Cursor(driver.Cursor):
     """A DB-API cursor with the real driver's `arrow_reader`."""
 
-    arraysize = 1
-
     def __init__(self, connection: Connection) -> None:
+        super().__init__()
         self.connection = connection
         self._result: Result | None = None
-        self._rows: Iterator[tuple[Any, ...]] | None = None
 
     def execute(self, sql: str, *parameters: Any) -> Cursor:
         """Run T-SQL. Parameters are `?` in the text, given as one sequence or one by one.
@@ -167,20 +126,19 @@ class Cursor:
         given: Sequence[Any] = parameters
         if len(parameters) == 1 and isinstance(parameters[0], list | tuple):
             given = parameters[0]
-        self._rows = None
         self._result = self.connection.session.execute(sql, given)
+        self._rows = python_rows(self._result.columns, self._result.rows)
         return self
 
     def executemany(self, sql: str, rows: Sequence[Sequence[Any]]) -> Cursor:
         """Run one statement for each row of parameters, as one transaction."""
         session = self.connection.session
         total = 0
-        with session.writing():
+        with session.storage.writing():
             for row in rows:
                 self._result = session.execute(sql, row)
                 total += max(self._result.rowcount, 0)
-        self._result = Result((), Rows.of(()), total)
-        self._rows = None
+        self._result = Result(rowcount=total)
         return self
 
     @property
@@ -195,18 +153,6 @@ class Cursor:
         """Rows changed, -1 for a query."""
         return -1 if self._result is None else self._result.rowcount
 
-    def fetchone(self) -> tuple[Any, ...] | None:
-        """The next row."""
-        return next(self._iterator(), None)
-
-    def fetchmany(self, size: int | None = None) -> list[tuple[Any, ...]]:
-        """The next rows."""
-        return list(itertools.islice(self._iterator(), size or self.arraysize))
-
-    def fetchall(self) -> list[tuple[Any, ...]]:
-        """All rows that are left."""
-        return list(self._iterator())
-
     def fetchval(self) -> Any:
         """The first value of the next row."""
         row = self.fetchone()
@@ -218,29 +164,18 @@ class Cursor:
         return ArrowStream(result.columns, result.rows, batch_size).reader()
 
     def close(self) -> None:
-        """Forget the result."""
+        """Discard the result."""
+        super().close()
         self._result = None
-        self._rows = None
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
-        return self._iterator()
-
-    def __enter__(self) -> Cursor:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+        self._queried()
+        return self._rows
 
     def _queried(self) -> Result:
         if self._result is None or not self._result.columns:
             raise ProgrammingError("Invalid cursor state: the last statement gave no result.")
         return self._result
-
-    def _iterator(self) -> Iterator[tuple[Any, ...]]:
-        result = self._queried()
-        if self._rows is None:
-            self._rows = python_rows(result.columns, iter(result.rows))
-        return self._rows
 
 
 _PYTHON_TYPES = {"int": int, "bit": bool, "float": float, "binary": bytes}

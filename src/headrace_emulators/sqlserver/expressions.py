@@ -83,6 +83,8 @@ class ExpressionTranslator(ABC):
 
     def __init__(self, statement: str) -> None:
         self.statement = statement
+        self.called = ""
+        """The function whose call is translated."""
 
     @abstractmethod
     def query(self, node: exp.Expression, scope: Scope | None) -> tuple[str, tuple[Output, ...]]:

@@ -2,19 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 from headrace_emulators.sqlserver.batches import Attempt, Block, Choice, Loop, Simple, Statement, statements
 from headrace_emulators.sqlserver.errors import Error, ProgrammingError
 from headrace_emulators.sqlserver.reader import StatementReader
-from headrace_emulators.sqlserver.result import Result, Rows
+from headrace_emulators.sqlserver.result import Result
 from headrace_emulators.sqlserver.variables import Variables, read_assignment, read_declarations
 
-if TYPE_CHECKING:
-    from headrace_emulators.sqlserver.session import Session
-
 _MOST_TURNS = 1_000_000
+
+
+Run = Callable[[str, str, list[object]], tuple[Result, int]]
+"""Runs a statement: its first words in upper case, its text, the parameters to come; gives the result, and how many
+parameters were taken."""
+
+
+@dataclass
+class BatchState:
+    """What a connection keeps while it runs a batch, and the messages of all batches.
+
+    Args:
+        variables: of the batch.
+        caught: the error that the innermost CATCH handles.
+        messages: of PRINT and RAISERROR.
+    """
+
+    variables: Variables = field(default_factory=Variables)
+    caught: Error | None = None
+    messages: list[str] = field(default_factory=list)
+
+    def error(self, part: str) -> object:
+        """The `number`, `message` or `line` of the error that is handled; null without one."""
+        error = self.caught
+        return None if error is None else {"number": error.number, "message": str(error), "line": error.line}[part]
 
 
 class _Returned(Exception):
@@ -29,39 +51,41 @@ class _Continued(Exception):
     pass
 
 
-def run_batch(session: Session, text: str, values: Sequence[object]) -> Result:
+def run_batch(state: BatchState, run: Run, text: str, values: Sequence[object]) -> Result:
     """Run a batch and give the result of its last query, or of its last statement.
 
     Args:
-        session: where.
+        state: of the connection.
+        run: runs one statement that is no control of flow.
         text: the batch.
         values: one for each `?`, in order.
 
     Raises:
         Error: as a server would answer; `statement` and `line` tell where in the batch.
     """
-    outer, session.variables = session.variables, Variables()
-    run = _Run(session, list(values))
+    outer, state.variables = state.variables, Variables()
+    batch = _Batch(state, run, list(values))
     try:
-        run.block(statements(text))
+        batch.block(statements(text))
     except _Returned:
-        return run.result
+        return batch.result
     finally:
-        session.variables = outer
-    if run.used < len(values):
+        state.variables = outer
+    if batch.used < len(values):
         raise ProgrammingError(
-            f"The SQL contains {run.used} parameter markers, but {len(values)} parameters were supplied.", 0
+            f"The SQL contains {batch.used} parameter markers, but {len(values)} parameters were supplied.", 0
         )
-    return run.result
+    return batch.result
 
 
-class _Run:
-    def __init__(self, session: Session, values: list[object]) -> None:
-        self._session = session
+class _Batch:
+    def __init__(self, state: BatchState, run: Run, values: list[object]) -> None:
+        self._state = state
+        self._run = run
         self._values = values
         self.used = 0
         self._kept = False
-        self.result = Result((), Rows.of(()), 0)
+        self.result = Result(rowcount=0)
 
     def block(self, block: Block) -> None:
         for statement in block.statements:
@@ -107,38 +131,38 @@ class _Run:
             if error.number == 0:
                 # What the emulator itself can't do is never caught: a script would go on as if it were the server's.
                 raise
-            before, self._session.caught = self._session.caught, error
+            before, self._state.caught = self._state.caught, error
             try:
                 self.block(attempt.handler)
             finally:
-                self._session.caught = before
+                self._state.caught = before
 
     def _holds(self, condition: str) -> bool:
         return self._value(f"SELECT CASE WHEN {condition} THEN 1 ELSE 0 END") == 1
 
     def _value(self, query: str) -> object:
-        result, used = self._session.run_simple("SELECT", query, self._values[self.used :])
+        result, used = self._run("SELECT", query, self._values[self.used :])
         self.used += used
-        rows = result.rows.take(2)
-        return rows[0][0] if rows else None
+        row = next(result.rows, None)
+        return None if row is None else row[0]
 
     def _simple(self, statement: Simple) -> None:
         words = statement.words.split(" ")
         first = words[0]
         if self.result.columns and not self._kept:
             # What comes now may change what the query before would still have to read.
-            self.result.rows, self._kept = Rows.of(list(self.result.rows)), True
+            self.result.rows, self._kept = iter(list(self.result.rows)), True
         if first == "DECLARE":
             for name, declared, expression in read_declarations(statement.text):
                 value = self._value(f"SELECT {expression}") if expression else None
-                self._session.variables.declare(name, declared)
-                self._session.variables.assign(name, value)
+                self._state.variables.declare(name, declared)
+                self._state.variables.assign(name, value)
         elif first == "SET" and words[1:2] == ["@"]:
             name, expression = read_assignment(statement.text)
-            self._session.variables.assign(name, self._value(f"SELECT {expression}"))
+            self._state.variables.assign(name, self._value(f"SELECT {expression}"))
         elif first == "PRINT":
             shown = self._value(f"SELECT CAST({statement.text[5:]} AS nvarchar(max))")
-            self._session.messages.append("" if shown is None else str(shown))
+            self._state.messages.append("" if shown is None else str(shown))
         elif first in ("RAISERROR", "THROW"):
             self._raise(statement.text)
         elif first == "RETURN":
@@ -148,7 +172,7 @@ class _Run:
         elif first == "CONTINUE":
             raise _Continued
         else:
-            made, used = self._session.run_simple(statement.words, statement.text, self._values[self.used :])
+            made, used = self._run(statement.words, statement.text, self._values[self.used :])
             self.used += used
             if made.columns or not self.result.columns:
                 self.result, self._kept = made, False
@@ -157,13 +181,13 @@ class _Run:
         reader = StatementReader(text)
         if reader.accept("THROW"):
             if reader.done:
-                if self._session.caught is None:
+                if self._state.caught is None:
                     raise ProgrammingError(
                         "To rethrow an error, a THROW statement must be used inside a CATCH block. Insert the THROW"
                         " statement inside a CATCH block, or add error parameters to the THROW statement.",
                         10704,
                     )
-                raise self._session.caught
+                raise self._state.caught
             number = int(str(self._value(f"SELECT {reader.until(',')}")))
             reader.expect(",")
             raise ProgrammingError(str(self._value(f"SELECT {reader.until(',')}")), number)
@@ -173,6 +197,6 @@ class _Run:
         reader.expect(",")
         severity = int(str(self._value(f"SELECT {reader.until(',')}")))
         if severity <= 10:
-            self._session.messages.append(message)
+            self._state.messages.append(message)
             return
         raise ProgrammingError(message, 50000)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from headrace_emulators.sqlserver.expressions import cast, text_literal, unified
+from headrace_emulators.sqlserver.expressions import ExpressionTranslator, cast, text_literal, unified
 from headrace_emulators.sqlserver.scope import Scope, Value
 from headrace_emulators.sqlserver.types import (
     BIGINT,
@@ -23,10 +22,7 @@ from headrace_emulators.sqlserver.types import (
     SqlType,
 )
 
-if TYPE_CHECKING:
-    from headrace_emulators.sqlserver.queries import QueryTranslator
-
-Call = Callable[["QueryTranslator", list[exp.Expression], Scope], Value]
+Call = Callable[[ExpressionTranslator, list[exp.Expression], Scope], Value]
 GUID = SqlType("uniqueidentifier")
 CALLS: dict[str, Call] = {}
 
@@ -43,7 +39,7 @@ def _named(*names: str) -> Callable[[Call], Call]:
 def _simple(name: str, sql: str, declared: SqlType | None) -> None:
     """A function whose SQLite text is a template; `{0}` is its first argument."""
 
-    def call(t: QueryTranslator, arguments: list[exp.Expression], scope: Scope) -> Value:
+    def call(t: ExpressionTranslator, arguments: list[exp.Expression], scope: Scope) -> Value:
         parts = [t.expression(a, scope).sql for a in arguments]
         try:
             return Value(sql.format(*parts), declared)
@@ -126,33 +122,33 @@ def _text(value: Value) -> SqlType:
 
 
 @_named("ISNULL")
-def _isnull(t: QueryTranslator, arguments: list[exp.Expression], scope: Scope) -> Value:
+def _isnull(t: ExpressionTranslator, arguments: list[exp.Expression], scope: Scope) -> Value:
     first, second = (t.expression(a, scope) for a in arguments)
     declared = first.type or second.type
     return Value(f"COALESCE({first.sql}, {t.fitted(second, declared)})", declared)
 
 
 @_named("COALESCE")
-def _coalesce(t: QueryTranslator, arguments: list[exp.Expression], scope: Scope) -> Value:
+def _coalesce(t: ExpressionTranslator, arguments: list[exp.Expression], scope: Scope) -> Value:
     values = [t.expression(a, scope) for a in arguments]
     declared = unified(values)
     return Value(f"COALESCE({', '.join(t.fitted(v, declared) for v in values)})", declared)
 
 
 @_named("NULLIF")
-def _nullif(t: QueryTranslator, arguments: list[exp.Expression], scope: Scope) -> Value:
+def _nullif(t: ExpressionTranslator, arguments: list[exp.Expression], scope: Scope) -> Value:
     first, second = (t.expression(a, scope) for a in arguments)
     return Value(f"(CASE WHEN {t.compare('=', first, second).sql} THEN NULL ELSE {first.sql} END)", first.type)
 
 
 @_named("IIF")
-def _iif(t: QueryTranslator, arguments: list[exp.Expression], scope: Scope) -> Value:
+def _iif(t: ExpressionTranslator, arguments: list[exp.Expression], scope: Scope) -> Value:
     test, yes, no = (t.expression(a, scope) for a in arguments)
     declared = unified([yes, no])
     return Value(f"(CASE WHEN {test.sql} THEN {t.fitted(yes, declared)} ELSE {t.fitted(no, declared)} END)", declared)
 
 
-def aggregate(t: QueryTranslator, name: str, arguments: list[exp.Expression], scope: Scope) -> Value:
+def aggregate(t: ExpressionTranslator, name: str, arguments: list[exp.Expression], scope: Scope) -> Value:
     """COUNT, COUNT_BIG, MIN, MAX, SUM, AVG and STRING_AGG."""
     distinct = ""
     if len(arguments) == 1 and isinstance(arguments[0], exp.Distinct):
@@ -193,7 +189,7 @@ for _name in ("COUNT", "COUNT_BIG", "MIN", "MAX", "SUM", "AVG", "STRING_AGG"):
 
 
 def _one_text(name: str, sql: str) -> None:
-    def call(t: QueryTranslator, arguments: list[exp.Expression], scope: Scope) -> Value:
+    def call(t: ExpressionTranslator, arguments: list[exp.Expression], scope: Scope) -> Value:
         value = t.expression(arguments[0], scope)
         return Value(sql.format(value.sql), _text(value))
 
@@ -209,7 +205,7 @@ for _name, _sql in (
 
 
 @_named("LEFT", "RIGHT", "SUBSTRING", "REPLICATE", "REPLACE")
-def _cut(t: QueryTranslator, arguments: list[exp.Expression], scope: Scope) -> Value:
+def _cut(t: ExpressionTranslator, arguments: list[exp.Expression], scope: Scope) -> Value:
     values = [t.expression(a, scope) for a in arguments]
     name = t.called
     first = values[0]
@@ -232,19 +228,19 @@ def _cut(t: QueryTranslator, arguments: list[exp.Expression], scope: Scope) -> V
 
 
 @_named("CHARINDEX")
-def _charindex(t: QueryTranslator, arguments: list[exp.Expression], scope: Scope) -> Value:
+def _charindex(t: ExpressionTranslator, arguments: list[exp.Expression], scope: Scope) -> Value:
     values = [t.expression(a, scope).sql for a in arguments]
     return Value(f"tsql_charindex({values[0]}, {values[1]}, {values[2] if len(values) > 2 else '1'})", INT)
 
 
 @_named("CONCAT")
-def _concat(t: QueryTranslator, arguments: list[exp.Expression], scope: Scope) -> Value:
+def _concat(t: ExpressionTranslator, arguments: list[exp.Expression], scope: Scope) -> Value:
     parts = [f"COALESCE({t.fitted(t.expression(a, scope), NVARCHAR_MAX)}, '')" for a in arguments]
     return Value("(" + " || ".join(parts) + ")", NVARCHAR_MAX)
 
 
 @_named("DATALENGTH")
-def _datalength(t: QueryTranslator, arguments: list[exp.Expression], scope: Scope) -> Value:
+def _datalength(t: ExpressionTranslator, arguments: list[exp.Expression], scope: Scope) -> Value:
     value = t.expression(arguments[0], scope)
     if value.type is not None and value.type.kind.bytes > 0 and value.family not in ("string", "binary"):
         return Value(f"(CASE WHEN {value.sql} IS NULL THEN NULL ELSE {value.type.kind.bytes} END)", INT)
@@ -253,7 +249,7 @@ def _datalength(t: QueryTranslator, arguments: list[exp.Expression], scope: Scop
 
 
 @_named("ABS", "ROUND")
-def _number(t: QueryTranslator, arguments: list[exp.Expression], scope: Scope) -> Value:
+def _number(t: ExpressionTranslator, arguments: list[exp.Expression], scope: Scope) -> Value:
     values = [t.expression(a, scope) for a in arguments]
     first = values[0]
     if first.family == "decimal" and first.type is not None:
@@ -262,24 +258,24 @@ def _number(t: QueryTranslator, arguments: list[exp.Expression], scope: Scope) -
     return Value(f"{t.called}({', '.join(v.sql for v in values)})", first.type)
 
 
-def _unit_of(t: QueryTranslator, node: exp.Expression) -> str:
+def _unit_of(t: ExpressionTranslator, node: exp.Expression) -> str:
     if not isinstance(node, exp.Column | exp.Var | exp.Identifier):
         raise t.unknown(node)
     return text_literal(node.name)
 
 
 @_named("DATEPART")
-def _datepart(t: QueryTranslator, arguments: list[exp.Expression], scope: Scope) -> Value:
+def _datepart(t: ExpressionTranslator, arguments: list[exp.Expression], scope: Scope) -> Value:
     return Value(f"tsql_datepart({_unit_of(t, arguments[0])}, {t.expression(arguments[1], scope).sql})", INT)
 
 
 @_named("YEAR", "MONTH", "DAY")
-def _calendar(t: QueryTranslator, arguments: list[exp.Expression], scope: Scope) -> Value:
+def _calendar(t: ExpressionTranslator, arguments: list[exp.Expression], scope: Scope) -> Value:
     return Value(f"tsql_datepart('{t.called.lower()}', {t.expression(arguments[0], scope).sql})", INT)
 
 
 @_named("DATEADD")
-def _dateadd(t: QueryTranslator, arguments: list[exp.Expression], scope: Scope) -> Value:
+def _dateadd(t: ExpressionTranslator, arguments: list[exp.Expression], scope: Scope) -> Value:
     count, value = t.expression(arguments[1], scope), t.expression(arguments[2], scope)
     declared = (
         value.type if value.type is not None and value.family in ("date", "time", "datetime", "offset") else DATETIME
@@ -289,7 +285,7 @@ def _dateadd(t: QueryTranslator, arguments: list[exp.Expression], scope: Scope) 
 
 
 @_named("DATEDIFF", "DATEDIFF_BIG")
-def _datediff(t: QueryTranslator, arguments: list[exp.Expression], scope: Scope) -> Value:
+def _datediff(t: ExpressionTranslator, arguments: list[exp.Expression], scope: Scope) -> Value:
     start, end = (t.expression(a, scope).sql for a in arguments[1:])
     return Value(
         f"tsql_datediff({_unit_of(t, arguments[0])}, {start}, {end})", INT if t.called == "DATEDIFF" else BIGINT
@@ -297,7 +293,7 @@ def _datediff(t: QueryTranslator, arguments: list[exp.Expression], scope: Scope)
 
 
 @_named("OBJECT_NAME", "OBJECT_SCHEMA_NAME")
-def _object_name(t: QueryTranslator, arguments: list[exp.Expression], scope: Scope) -> Value:
+def _object_name(t: ExpressionTranslator, arguments: list[exp.Expression], scope: Scope) -> Value:
     # A database id as second argument can only be the current one here; other databases are other files.
     column = "o.name" if t.called == "OBJECT_NAME" else "s.name"
     return Value(
@@ -306,14 +302,14 @@ def _object_name(t: QueryTranslator, arguments: list[exp.Expression], scope: Sco
 
 
 @_named("SCHEMA_NAME")
-def _schema_name(t: QueryTranslator, arguments: list[exp.Expression], scope: Scope) -> Value:
+def _schema_name(t: ExpressionTranslator, arguments: list[exp.Expression], scope: Scope) -> Value:
     if not arguments:
         return Value("'dbo'", SYSNAME)
     return Value(f'(SELECT name FROM "sys.schemas" WHERE schema_id = {t.expression(arguments[0], scope).sql})', SYSNAME)
 
 
 @_named("DB_NAME", "DB_ID")
-def _database(t: QueryTranslator, arguments: list[exp.Expression], scope: Scope) -> Value:
+def _database(t: ExpressionTranslator, arguments: list[exp.Expression], scope: Scope) -> Value:
     argument = t.expression(arguments[0], scope).sql if arguments else "NULL"
     return Value(
         f"tsql_{t.called.lower()}({argument}, {int(bool(arguments))})", SYSNAME if t.called == "DB_NAME" else INT
@@ -321,28 +317,28 @@ def _database(t: QueryTranslator, arguments: list[exp.Expression], scope: Scope)
 
 
 @_named("HAS_PERMS_BY_NAME")
-def _has_permission(t: QueryTranslator, arguments: list[exp.Expression], scope: Scope) -> Value:
+def _has_permission(t: ExpressionTranslator, arguments: list[exp.Expression], scope: Scope) -> Value:
     return Value(f"tsql_permitted({', '.join(t.expression(a, scope).sql for a in arguments[:3])})", INT)
 
 
 @_named("IS_MEMBER", "IS_ROLEMEMBER", "IS_SRVROLEMEMBER")
-def _member(t: QueryTranslator, arguments: list[exp.Expression], scope: Scope) -> Value:
+def _member(t: ExpressionTranslator, arguments: list[exp.Expression], scope: Scope) -> Value:
     return Value("tsql_role()", INT)
 
 
 @_named("LAG", "LEAD", "FIRST_VALUE", "LAST_VALUE")
-def _neighbour(t: QueryTranslator, arguments: list[exp.Expression], scope: Scope) -> Value:
+def _neighbour(t: ExpressionTranslator, arguments: list[exp.Expression], scope: Scope) -> Value:
     values = [t.expression(a, scope) for a in arguments]
     return Value(f"{t.called}({', '.join(v.sql for v in values)})", values[0].type)
 
 
 @_named("DATABASEPROPERTYEX")
-def _database_property(t: QueryTranslator, arguments: list[exp.Expression], scope: Scope) -> Value:
+def _database_property(t: ExpressionTranslator, arguments: list[exp.Expression], scope: Scope) -> Value:
     return Value(f"tsql_server_property({t.expression(arguments[1], scope).sql})")
 
 
 @_named("FN_CDC_MAP_TIME_TO_LSN")
-def _time_to_lsn(t: QueryTranslator, arguments: list[exp.Expression], scope: Scope) -> Value:
+def _time_to_lsn(t: ExpressionTranslator, arguments: list[exp.Expression], scope: Scope) -> Value:
     if not isinstance(arguments[0], exp.Literal | exp.National):
         raise t.unknown("fn_cdc_map_time_to_lsn with an operator that is no constant")
     operators = {

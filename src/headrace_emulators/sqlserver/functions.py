@@ -11,6 +11,7 @@ from decimal import ROUND_HALF_UP, Context, Decimal
 from functools import lru_cache
 from typing import Any
 
+from headrace_emulators.engine.functions import FunctionHost
 from headrace_emulators.sqlserver import clr_types, temporal
 from headrace_emulators.sqlserver.conversion import assigning, casting
 from headrace_emulators.sqlserver.errors import DataError, Error, not_emulated, null_refused, range_refused
@@ -18,44 +19,20 @@ from headrace_emulators.sqlserver.errors import DataError, Error, not_emulated, 
 _EXACT = Context(prec=60, rounding=ROUND_HALF_UP)
 
 
-class FunctionHost:
-    """Registers scalar functions and keeps the error one raised, which SQLite itself would drop.
+def functions_of(connection: sqlite3.Connection) -> FunctionHost[Error]:
+    """Register what SQLite lacks in a connection."""
+    host = FunctionHost(connection, _worded)
+    for name, count, function in SCALARS:
+        host.register(name, count, function)
+    connection.create_aggregate("tsql_sum", 1, _DecimalSum)  # type: ignore[arg-type]
+    connection.create_aggregate("tsql_avg", 1, _DecimalAverage)  # type: ignore[arg-type]
+    return host
 
-    Args:
-        connection: where the functions live.
-    """
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self._connection = connection
-        self._failure: Error | None = None
-        for name, count, function in SCALARS:
-            self.register(name, count, function)
-        connection.create_aggregate("tsql_sum", 1, _DecimalSum)  # type: ignore[arg-type]
-        connection.create_aggregate("tsql_avg", 1, _DecimalAverage)  # type: ignore[arg-type]
-
-    def register_plain(self, name: str, count: int, function: Callable[..., Any]) -> None:
-        """Add a function that never raises and differs from call to call; for those called once per changed row."""
-        self._connection.create_function(name, count, function)
-
-    def register(self, name: str, count: int, function: Callable[..., Any], *, deterministic: bool = True) -> None:
-        """Add a function. A deterministic one is computed once where its arguments are constants."""
-
-        def guarded(*arguments: Any) -> Any:
-            try:
-                return function(*arguments)
-            except Error as error:
-                self._failure = error
-                raise
-            except (ValueError, TypeError, ArithmeticError) as error:
-                self._failure = DataError(f"Error converting data type ({name}: {type(error).__name__}).", 8114)
-                raise
-
-        self._connection.create_function(name, count, guarded, deterministic=deterministic)
-
-    def take_failure(self) -> Error | None:
-        """The error that the last statement died of, if a function raised it."""
-        failure, self._failure = self._failure, None
-        return failure
+def _worded(name: str, error: Exception) -> Error | None:
+    if isinstance(error, ValueError | TypeError | ArithmeticError):
+        return DataError(f"Error converting data type ({name}: {type(error).__name__}).", 8114)
+    return error if isinstance(error, Error) else None
 
 
 def _cast(value: Any, target: str, source: str, style: int) -> Any:

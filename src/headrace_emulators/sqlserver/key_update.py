@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from headrace_emulators.sqlserver.catalog import quoted
 from headrace_emulators.sqlserver.change_log import instances_of, pending_columns
+from headrace_emulators.sqlserver.statements import Translation
+from headrace_emulators.sqlserver.storage import SqlServerStorage
 from headrace_emulators.sqlserver.types import LARGE_KINDS
 
-if TYPE_CHECKING:
-    from headrace_emulators.sqlserver.session import Session
-    from headrace_emulators.sqlserver.statements import Translation
 
-
-def update_keys(session: Session, translation: Translation, values: Sequence[object]) -> sqlite3.Cursor:
+def update_keys(storage: SqlServerStorage, translation: Translation, values: Sequence[object]) -> sqlite3.Cursor:
     """Carry out an UPDATE whose rows take over each other's keys.
 
     The rows are changed in a copy without keys, taken out, and put back changed. The log gets all deletes and
@@ -26,7 +23,7 @@ def update_keys(session: Session, translation: Translation, values: Sequence[obj
     """
     table = translation.written
     assert table is not None
-    connection = session.sqlite
+    connection = storage.sqlite
     names = [c.name for c in table.columns if c.computed is None]
     listed = ", ".join(quoted(n) for n in names)
     copy = '"emulator copy"'
@@ -36,7 +33,7 @@ def update_keys(session: Session, translation: Translation, values: Sequence[obj
     )
     # The statement itself, run on the copy: same text, other table.
     sql = translation.sql.replace(f"UPDATE {quoted(table.path)} AS", f"UPDATE temp.{copy} AS", 1)
-    cursor = session.sqlite.execute(sql, values)
+    cursor = storage.sqlite.execute(sql, values)
     changed = " OR ".join(f"(o.{quoted(n)} COLLATE BINARY IS NOT n.{quoted(n)})" for n in names)
     old, new = (", ".join(f"{side}.{quoted(n)}" for n in names) for side in "on")
     rows = connection.execute(
@@ -44,7 +41,7 @@ def update_keys(session: Session, translation: Translation, values: Sequence[obj
         f' FROM {quoted(table.path)} AS o JOIN temp.{copy} AS n ON n."emulator row" = o.rowid WHERE {changed} ORDER'
         " BY o.rowid"
     ).fetchall()
-    session.log.enabled = False
+    storage.log.enabled = False
     try:
         connection.executemany(f"DELETE FROM {quoted(table.path)} WHERE rowid = ?", [(r[0],) for r in rows])
         marks = ", ".join("?" * len(names))
@@ -53,32 +50,32 @@ def update_keys(session: Session, translation: Translation, values: Sequence[obj
             f"INSERT INTO {quoted(table.path)} ({listed}) VALUES ({marks})", [r[1 + width :] for r in rows]
         )
     except sqlite3.Error as error:
-        raise session.translated_error(error) from error
+        raise storage.translated(error) from error
     finally:
-        session.log.enabled = True
+        storage.log.enabled = True
         connection.execute(f"DROP TABLE IF EXISTS temp.{copy}")
-    _log(session, translation, names, rows)
+    _log(storage, translation, names, rows)
     return cursor
 
 
-def _log(session: Session, translation: Translation, names: list[str], rows: list[tuple[object, ...]]) -> None:
+def _log(storage: SqlServerStorage, translation: Translation, names: list[str], rows: list[tuple[object, ...]]) -> None:
     table = translation.written
     assert table is not None
-    instances = instances_of(session.sqlite, session.catalog(), table)
+    instances = instances_of(storage.sqlite, storage.catalog(), table)
     if not instances:
         return
     places = {n.lower(): i for i, n in enumerate(names)}
     # All deletes come before all inserts: a key that one row leaves and another takes must be free first.
     for operation, first in ((1, 1), (2, 1 + len(names))):
         for row in rows:
-            session.sqlite.execute("SELECT cdc_tick(1)").fetchone()
+            storage.sqlite.execute("SELECT cdc_tick(1)").fetchone()
             for instance in instances:
                 marks = ", ".join("?" * len(instance.columns))
                 cells = [
                     None if operation == 1 and declared.name in LARGE_KINDS else row[first + places[name.lower()]]
                     for name, _, declared in instance.columns
                 ]
-                session.sqlite.execute(
+                storage.sqlite.execute(
                     f"INSERT INTO {instance.pending} ({pending_columns(instance)})"
                     f" VALUES (cdc_number(), cdc_statement_seqval(), ?, ?, cdc_command(0), {marks})",
                     (operation, instance.full_mask, *cells),

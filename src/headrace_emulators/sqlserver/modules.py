@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 from headrace_emulators.sqlserver.errors import not_emulated
 from headrace_emulators.sqlserver.instances import adopt
 from headrace_emulators.sqlserver.reader import StatementReader
-
-if TYPE_CHECKING:
-    from headrace_emulators.sqlserver.session import Session
+from headrace_emulators.sqlserver.storage import SqlServerStorage
 
 _MODULES = ("FUNCTION", "PROC", "PROCEDURE", "TRIGGER", "VIEW")
 _CHANGES = re.compile(r"fn_cdc_get_(all|net)_changes_", re.IGNORECASE)
@@ -22,7 +19,7 @@ def is_module(words: str) -> bool:
     return listed[0] in ("CREATE", "ALTER") and len(listed) > 1 and listed[1] in _MODULES
 
 
-def create_module(session: Session, statement: str) -> None:
+def create_module(storage: SqlServerStorage, statement: str) -> None:
     """Take over the modules that a catalog of capture written by hand brings along.
 
     The functions `cdc.fn_cdc_get_all_changes_<instance>` and `..._net_changes_...` are there for each instance anyway.
@@ -30,7 +27,7 @@ def create_module(session: Session, statement: str) -> None:
     logged from now on instead, and `capture` writes the rows.
 
     Args:
-        session: in a write transaction.
+        storage: in a write transaction.
         statement: the whole batch.
 
     Raises:
@@ -45,12 +42,12 @@ def create_module(session: Session, statement: str) -> None:
         return
     if kind == "TRIGGER" and reader.accept("ON"):
         _, schema, table = reader.path()
-        source = session.catalog().find(schema, table)
+        source = storage.catalog().find(schema, table)
         written = set(re.findall(r"\bcdc\.\[?(\w+)_CT\b", reader.rest()))
         if source is not None and source.object_id and written:
-            instances = session.sqlite.execute(
+            instances = storage.sqlite.execute(
                 'SELECT capture_instance FROM "cdc.change_tables" WHERE source_object_id = ?', (source.object_id,)
             ).fetchall()
-            adopt(session, [n for (n,) in instances if n in written])
+            adopt(storage, [n for (n,) in instances if n in written])
             return
     raise not_emulated(f"CREATE {kind}", statement)

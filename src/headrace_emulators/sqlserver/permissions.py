@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from headrace_emulators.sqlserver.catalog import TableInfo
 from headrace_emulators.sqlserver.errors import ProgrammingError
 from headrace_emulators.sqlserver.reader import StatementReader
-
-if TYPE_CHECKING:
-    from headrace_emulators.sqlserver.session import Session
+from headrace_emulators.sqlserver.storage import SqlServerStorage
 
 _ALL_POWERFUL = ("sa", "dbo")
 _DATABASE = "database"
@@ -24,11 +21,13 @@ class Permissions:
     the object goes. A GRANT gives it back. `sa` is never refused.
 
     Args:
-        session: the connection.
+        storage: the connection.
+        user: the login.
     """
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
+    def __init__(self, storage: SqlServerStorage, user: str) -> None:
+        self._user = user.lower()
+        self._storage = storage
         self._hidden: set[str] = set()
 
     def change(self, statement: str) -> None:
@@ -46,15 +45,15 @@ class Permissions:
         if not actions & {"SELECT", "CONTROL", "ALL"}:
             # Other permissions are not looked at, since reading is all that a source does.
             return
-        with self._session.writing():
+        with self._storage.writing():
             for user in users:
-                denied = self._session.sqlite.execute(
+                denied = self._storage.sqlite.execute(
                     'DELETE FROM "emulator.permissions" WHERE grantee = ? AND securable = ? RETURNING state',
                     (user, securable),
                 ).fetchall()
                 if word == "REVOKE" and denied == [("DENY",)]:
                     continue
-                self._session.sqlite.execute(
+                self._storage.sqlite.execute(
                     'INSERT INTO "emulator.permissions" VALUES (?, ?, ?)', (user, securable, word)
                 )
 
@@ -78,10 +77,10 @@ class Permissions:
     def check(self, tables: Iterable[TableInfo]) -> None:
         """Read what is refused to this login now; raises error 229 when one of the tables is."""
         self._hidden = set()
-        if self._session.user.lower() in _ALL_POWERFUL:
+        if self._user in _ALL_POWERFUL:
             return
-        rows = self._session.sqlite.execute(
-            'SELECT securable, state FROM "emulator.permissions" WHERE grantee = ?', (self._session.user.lower(),)
+        rows = self._storage.sqlite.execute(
+            'SELECT securable, state FROM "emulator.permissions" WHERE grantee = ?', (self._user,)
         )
         states = dict(rows.fetchall())
         self._hidden = {securable for securable, state in states.items() if state != "GRANT"}
@@ -95,7 +94,7 @@ class Permissions:
             ):
                 raise ProgrammingError(
                     f"The SELECT permission was denied on the object '{table.name}', database"
-                    f" '{self._session.database}', schema '{table.schema}'.",
+                    f" '{self._storage.name}', schema '{table.schema}'.",
                     229,
                 )
 

@@ -3,52 +3,66 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
 
-from headrace_emulators.engine import database_files as files
 from headrace_emulators.sqlserver import change_log
+from headrace_emulators.sqlserver.alterations import Alterations
+from headrace_emulators.sqlserver.capture import clean_instance
 from headrace_emulators.sqlserver.catalog import CDC_TABLES, TableInfo, columns_of, quoted
 from headrace_emulators.sqlserver.computed_views import jobs
 from headrace_emulators.sqlserver.drafts import ColumnDraft, KeyDraft
-from headrace_emulators.sqlserver.errors import ProgrammingError, no_database
+from headrace_emulators.sqlserver.errors import ProgrammingError
 from headrace_emulators.sqlserver.instances import drop_instance
 from headrace_emulators.sqlserver.reader import StatementReader
-from headrace_emulators.sqlserver.result import Result, Rows
-from headrace_emulators.sqlserver.scope import Output
+from headrace_emulators.sqlserver.result import Result
+from headrace_emulators.sqlserver.storage import SqlServerStorage
 from headrace_emulators.sqlserver.types import LSN, SqlType, parse_type
-
-if TYPE_CHECKING:
-    from headrace_emulators.sqlserver.session import Session
+from headrace_emulators.sqlserver.variables import Variables
 
 Arguments = dict[str, Any]
-Procedure = Callable[["Session", Arguments], Result]
+Procedure = Callable[[SqlServerStorage, Arguments], Result]
 _CHANGE_COLUMNS = (
-    ("__$start_lsn", LSN, False), ("__$end_lsn", LSN, True), ("__$seqval", LSN, False), ("__$operation",
-     SqlType("int"), False),
+    ("__$start_lsn", LSN, False),
+    ("__$end_lsn", LSN, True),
+    ("__$seqval", LSN, False),
+    ("__$operation", SqlType("int"), False),
     ("__$update_mask", SqlType("varbinary", 128), True),
-)  # fmt: skip
-_NOTHING: tuple[Output, ...] = ()
+)
 
 
-def call(session: Session, statement: str, values: list[object]) -> tuple[Result, int]:
-    """Run an EXEC statement.
+@dataclass(frozen=True)
+class Call:
+    """An EXEC statement.
 
     Args:
-        session: where.
-        statement: its text; arguments are constants or `?`.
-        values: the parameters to come.
+        database: whose procedure it is; empty for the current one.
+        name: of the procedure, in lower case.
+        arguments: by parameter.
+        parameters: how many parameters of the statement it takes.
+    """
 
-    Returns:
-        The result, and how many parameters were taken.
+    database: str
+    name: str
+    arguments: Arguments
+    parameters: int
+
+
+def read_call(statement: str, values: list[object], variables: Variables) -> Call:
+    """Read an EXEC statement.
+
+    Args:
+        statement: its text; arguments are constants, variables or `?`.
+        values: the parameters to come.
+        variables: of the batch.
     """
     reader = StatementReader(statement)
     if not reader.accept("EXECUTE"):
         reader.accept("EXEC")
     database, _, name = reader.path()
-    found = _PROCEDURES.get(name.lower())
-    if found is None:
+    names = _PARAMETERS.get(name.lower())
+    if names is None:
         raise ProgrammingError(f"Could not find stored procedure '{name}'.", 2812)
-    procedure, names = found
     arguments: Arguments = {}
     used = 0
     while not reader.done:
@@ -62,7 +76,7 @@ def call(session: Session, statement: str, values: list[object]) -> tuple[Result
         token = reader.word()
         if token == "@":
             reader.next()
-            arguments[key] = session.variables.find(reader.name()).value
+            arguments[key] = variables.find(reader.name()).value
         elif token == "?":
             reader.next()
             arguments[key] = values[used]
@@ -72,76 +86,72 @@ def call(session: Session, statement: str, values: list[object]) -> tuple[Result
         reader.accept("OUTPUT")
         if not reader.done:
             reader.expect(",")
-    if database and database.lower() not in (session.database.lower(), "master"):
-        path = files.find(session.path.parent, database)
-        if path is None:
-            raise no_database(database)
-        other = type(session)(path, user=session.user, clock=session.clock)
-        try:
-            return procedure(other, arguments), used
-        finally:
-            other.close()
-    return procedure(session, arguments), used
+    return Call(database, name.lower(), arguments, used)
+
+
+def run(storage: SqlServerStorage, call: Call) -> Result:
+    """Run a procedure, unless it is sp_executesql, which a session runs."""
+    return _PROCEDURES[call.name](storage, call.arguments)
 
 
 def _done() -> Result:
-    return Result(_NOTHING, Rows.of(()), -1)
+    return Result()
 
 
 def _rows(columns: str, rows: Iterable[tuple[Any, ...]]) -> Result:
-    return Result(tuple((c.name, c.type) for c in columns_of(columns)), Rows.of(rows))
+    return Result(tuple((c.name, c.type) for c in columns_of(columns)), iter(rows))
 
 
-def _require_cdc(session: Session) -> None:
-    if session.catalog().find("cdc", "change_tables") is None:
+def _require_cdc(storage: SqlServerStorage) -> None:
+    if storage.catalog().find("cdc", "change_tables") is None:
         raise ProgrammingError(
-            f"The database '{session.database}' is not enabled for Change Data Capture. Ensure that the correct"
+            f"The database '{storage.name}' is not enabled for Change Data Capture. Ensure that the correct"
             " database context is set"
             " and retry the operation. To report on the databases enabled for Change Data Capture, query the"
             " is_cdc_enabled column in the sys.databases catalog view.", 22901
         )  # fmt: skip
 
 
-def enable_database(session: Session, arguments: Arguments) -> Result:
+def enable_database(storage: SqlServerStorage, arguments: Arguments) -> Result:
     """sys.sp_cdc_enable_db: makes the schema cdc with its tables."""
-    if session.catalog().find("cdc", "change_tables") is not None:
+    if storage.catalog().find("cdc", "change_tables") is not None:
         return _done()
-    with session.writing():
-        session.definitions.create_schema("cdc")
+    with storage.writing():
+        storage.definitions.create_schema("cdc")
         for name, declarations in CDC_TABLES.items():
             columns = columns_of(declarations)
             drafts = [ColumnDraft(c.name, c.type, c.nullable) for c in columns]
             key = [columns[0].name] if "PRIMARY KEY" in declarations else []
             keys = [KeyDraft(key, True, clustered=True, name=f"{name}_clustered_idx")] if key else []
-            session.definitions.create_table("cdc", name, drafts, keys, shipped=True)
-        session.sqlite.execute(
+            storage.definitions.create_table("cdc", name, drafts, keys, shipped=True)
+        storage.sqlite.execute(
             'INSERT OR REPLACE INTO "emulator.state" VALUES (?, ?), (?, ?)', ("capture_job", "1", "polling", "5")
         )
         # The server marks the enabling in its log, so that there is a highest LSN from the start.
-        session.log.open()
-        session.log.commit(dummy=True)
+        storage.log.open()
+        storage.log.commit(dummy=True)
     return _done()
 
 
-def disable_database(session: Session, arguments: Arguments) -> Result:
+def disable_database(storage: SqlServerStorage, arguments: Arguments) -> Result:
     """sys.sp_cdc_disable_db: drops everything in the schema cdc."""
-    _require_cdc(session)
-    with session.writing():
-        for (name,) in session.sqlite.execute('SELECT capture_instance FROM "cdc.change_tables"').fetchall():
-            drop_instance(session.sqlite, session.catalog(), session.definitions.drop_table, name)
+    _require_cdc(storage)
+    with storage.writing():
+        for (name,) in storage.sqlite.execute('SELECT capture_instance FROM "cdc.change_tables"').fetchall():
+            drop_instance(storage.sqlite, storage.catalog(), storage.definitions.drop_table, name)
         declarations = ", ".join(d.split(" NOT")[0].split(" NULL")[0] for d in CDC_TABLES["change_tables"].split(", "))
-        for table in [t for t in session.catalog().tables.values() if t.schema.lower() == "cdc"]:
-            session.definitions.drop_table(table)
+        for table in [t for t in storage.catalog().tables.values() if t.schema.lower() == "cdc"]:
+            storage.definitions.drop_table(table)
         body = ", ".join(quoted(c.name) for c in columns_of(declarations))
-        session.sqlite.execute(f'CREATE TABLE "cdc.change_tables" ({body})')
-        session.sqlite.execute("DELETE FROM \"sys.schemas\" WHERE name = 'cdc'")
-        session.sqlite.execute('DELETE FROM "emulator.transactions"')
+        storage.sqlite.execute(f'CREATE TABLE "cdc.change_tables" ({body})')
+        storage.sqlite.execute("DELETE FROM \"sys.schemas\" WHERE name = 'cdc'")
+        storage.sqlite.execute('DELETE FROM "emulator.transactions"')
     return _done()
 
 
-def _source(session: Session, arguments: Arguments) -> TableInfo:
+def _source(storage: SqlServerStorage, arguments: Arguments) -> TableInfo:
     schema, name = arguments.get("source_schema") or "dbo", arguments.get("source_name")
-    table = session.catalog().find(str(schema), str(name))
+    table = storage.catalog().find(str(schema), str(name))
     if table is None or not table.object_id:
         raise ProgrammingError(f"Source table '{schema}.{name}' does not exist in the current database. Ensure that"
         " the correct"
@@ -150,12 +160,12 @@ def _source(session: Session, arguments: Arguments) -> TableInfo:
     return table
 
 
-def enable_table(session: Session, arguments: Arguments) -> Result:
+def enable_table(storage: SqlServerStorage, arguments: Arguments) -> Result:
     """sys.sp_cdc_enable_table: makes a capture instance; a table has at most two."""
-    _require_cdc(session)
-    table = _source(session, arguments)
+    _require_cdc(storage)
+    table = _source(storage, arguments)
     instance = str(arguments.get("capture_instance") or f"{table.schema}_{table.name}")
-    have = [n for (n,) in session.sqlite.execute(
+    have = [n for (n,) in storage.sqlite.execute(
         'SELECT capture_instance FROM "cdc.change_tables" WHERE source_object_id = ?', (table.object_id,)
     )]  # fmt: skip
     if len(have) >= 2:
@@ -164,47 +174,47 @@ def enable_table(session: Session, arguments: Arguments) -> Result:
             " instances. If the current tracking options are not appropriate, disable change tracking for the obsolete"
             " instance by using sys.sp_cdc_disable_table and retry the operation.", 22962
         )  # fmt: skip
-    if session.catalog().find("cdc", f"{instance}_CT") is not None:
+    if storage.catalog().find("cdc", f"{instance}_CT") is not None:
         raise ProgrammingError(f"Could not create a capture instance because the capture instance name '{instance}'"
         " already exists in the"
                                " current database. Specify an explicit unique name for the parameter"
                                " @capture_instance.", 22926)  # fmt: skip
     chosen = _captured(table, arguments.get("captured_column_list"))
-    keys = _keys(session, table, arguments.get("index_name"))
+    keys = _keys(storage, table, arguments.get("index_name"))
     if arguments.get("supports_net_changes") and not keys:
         raise ProgrammingError(
             "The parameter @supports_net_changes is set to 1, but the source table does not have a primary key defined"
             " and no alternate unique index has been specified.",
             22939,
         )
-    with session.writing():
+    with storage.writing():
         drafts = [ColumnDraft(name, declared, nullable) for name, declared, nullable in _CHANGE_COLUMNS]
         drafts += [ColumnDraft(c.name, _stored(c.type), True) for c in chosen]
         drafts.append(ColumnDraft("__$command_id", SqlType("int"), True))
-        number = session.definitions.create_table("cdc", f"{instance}_CT", drafts, [], shipped=True)
-        _describe_clustered(session, number, instance, len(drafts))
-        change_log.create_pending(session.sqlite, instance, [(c.name, i, c.type) for i, c in enumerate(chosen, 1)])
-        session.sqlite.executemany(
+        number = storage.definitions.create_table("cdc", f"{instance}_CT", drafts, [], shipped=True)
+        _describe_clustered(storage, number, instance, len(drafts))
+        change_log.create_pending(storage.sqlite, instance, [(c.name, i, c.type) for i, c in enumerate(chosen, 1)])
+        storage.sqlite.executemany(
             'INSERT INTO "cdc.captured_columns" VALUES (?, ?, ?, ?, ?, 0)',
             [(number, c.name, c.column_id, c.type.name, ordinal) for ordinal, c in enumerate(chosen, 1)],
         )
-        session.sqlite.executemany(
+        storage.sqlite.executemany(
             'INSERT INTO "cdc.index_columns" VALUES (?, ?, ?, ?)',
             [(number, name, ordinal, table.column(name).column_id) for ordinal, name in enumerate(keys, 1)],
         )
-        session.log.open()
-        start = session.log.commit(dummy=True)
+        storage.log.open()
+        start = storage.log.commit(dummy=True)
         net = int(
             bool(keys) if arguments.get("supports_net_changes") is None else bool(arguments["supports_net_changes"])
         )
-        index = arguments.get("index_name") or _primary_key(session, table)
-        session.sqlite.execute(
+        index = arguments.get("index_name") or _primary_key(storage, table)
+        storage.sqlite.execute(
             f'INSERT INTO "cdc.change_tables" VALUES ({", ".join("?" * 13)})',
             (number, 0, table.object_id, instance, start, None, net, 0, arguments.get("role_name"),
              index if keys else None,
-             arguments.get("filegroup_name"), session.now(), int(bool(arguments.get("allow_partition_switch", 1)))),
+             arguments.get("filegroup_name"), storage.now(), int(bool(arguments.get("allow_partition_switch", 1)))),
         )  # fmt: skip
-        change_log.create_triggers(session.sqlite, session.catalog(), table)
+        change_log.create_triggers(storage.sqlite, storage.catalog(), table)
     return _done()
 
 
@@ -222,18 +232,18 @@ def _captured(table: TableInfo, listed: object) -> list[Any]:
     return [c for c in plain if c.name.lower() in names]
 
 
-def _primary_key(session: Session, table: TableInfo) -> str | None:
-    row = session.sqlite.execute(
+def _primary_key(storage: SqlServerStorage, table: TableInfo) -> str | None:
+    row = storage.sqlite.execute(
         'SELECT name FROM "sys.indexes" WHERE object_id = ? AND is_primary_key = 1', (table.object_id,)
     ).fetchone()
     return None if row is None else str(row[0])
 
 
-def _keys(session: Session, table: TableInfo, index: object) -> list[str]:
-    name = index or _primary_key(session, table)
+def _keys(storage: SqlServerStorage, table: TableInfo, index: object) -> list[str]:
+    name = index or _primary_key(storage, table)
     if name is None:
         return []
-    rows = session.sqlite.execute(
+    rows = storage.sqlite.execute(
         'SELECT c.name FROM "sys.indexes" AS i JOIN "sys.index_columns" AS k ON k.object_id = i.object_id AND'
         " k.index_id = i.index_id"
         ' JOIN "sys.columns" AS c ON c.object_id = k.object_id AND c.column_id = k.column_id'
@@ -245,24 +255,24 @@ def _keys(session: Session, table: TableInfo, index: object) -> list[str]:
     return [str(r) for (r,) in rows]
 
 
-def _describe_clustered(session: Session, number: int, instance: str, columns: int) -> None:
-    session.sqlite.execute('DELETE FROM "sys.indexes" WHERE object_id = ?', (number,))
-    session.sqlite.execute(
+def _describe_clustered(storage: SqlServerStorage, number: int, instance: str, columns: int) -> None:
+    storage.sqlite.execute('DELETE FROM "sys.indexes" WHERE object_id = ?', (number,))
+    storage.sqlite.execute(
         'INSERT INTO "sys.indexes" VALUES (?, ?, 1, 1, ?, 1, 0, 0, 0, 0)',
         (number, f"{instance}_CT_clustered_idx", "CLUSTERED"),
     )
-    session.sqlite.executemany(
+    storage.sqlite.executemany(
         'INSERT INTO "sys.index_columns" VALUES (?, 1, ?, ?, ?, 0, 0)',
         [(number, i, column, i) for i, column in enumerate((1, columns, 3, 4), 1)],
     )
 
 
-def disable_table(session: Session, arguments: Arguments) -> Result:
+def disable_table(storage: SqlServerStorage, arguments: Arguments) -> Result:
     """sys.sp_cdc_disable_table: drops one instance, or all of a table."""
-    _require_cdc(session)
-    table = _source(session, arguments)
+    _require_cdc(storage)
+    table = _source(storage, arguments)
     wanted = str(arguments.get("capture_instance") or "all")
-    names = [n for (n,) in session.sqlite.execute(
+    names = [n for (n,) in storage.sqlite.execute(
         'SELECT capture_instance FROM "cdc.change_tables" WHERE source_object_id = ?', (table.object_id,)
     )]  # fmt: skip
     chosen = names if wanted.lower() == "all" else [n for n in names if n.lower() == wanted.lower()]
@@ -270,66 +280,64 @@ def disable_table(session: Session, arguments: Arguments) -> Result:
         raise ProgrammingError(f"Change data capture instance '{wanted}' has not been enabled for the source table"
                                f" '{table.path}'. Use sys.sp_cdc_help_change_data_capture to verify the capture"
                                " instance name and retry the operation.", 22960)  # fmt: skip
-    with session.writing():
+    with storage.writing():
         for name in chosen:
-            drop_instance(session.sqlite, session.catalog(), session.definitions.drop_table, name)
-        change_log.create_triggers(session.sqlite, session.catalog(), table)
+            drop_instance(storage.sqlite, storage.catalog(), storage.definitions.drop_table, name)
+        change_log.create_triggers(storage.sqlite, storage.catalog(), table)
     return _done()
 
 
-def clean_up(session: Session, arguments: Arguments) -> Result:
+def clean_up(storage: SqlServerStorage, arguments: Arguments) -> Result:
     """sys.sp_cdc_cleanup_change_table: moves the low watermark of one instance."""
-    _require_cdc(session)
-    from headrace_emulators.sqlserver.capture import clean_instance
-
+    _require_cdc(storage)
     instance, mark = arguments.get("capture_instance"), arguments.get("low_water_mark")
-    _check_instance(session, str(instance))
-    with session.writing():
-        clean_instance(session, str(instance), mark if isinstance(mark, bytes) else None)
+    _check_instance(storage, str(instance))
+    with storage.writing():
+        clean_instance(storage, str(instance), mark if isinstance(mark, bytes) else None)
     return _done()
 
 
 def _job(running: str) -> Procedure:
-    def switch(session: Session, arguments: Arguments) -> Result:
-        _require_cdc(session)
+    def switch(storage: SqlServerStorage, arguments: Arguments) -> Result:
+        _require_cdc(storage)
         if str(arguments.get("job_type") or "capture").lower() == "capture":
-            if session.state("agent") != "4":
+            if storage.state("agent") != "4":
                 raise ProgrammingError(
                     "SQLServerAgent is not currently running so it cannot be notified of this action.", 22022
                 )
-            session.set_state("capture_job", running)
+            storage.set_state("capture_job", running)
         return _done()
 
     return switch
 
 
-def help_jobs(session: Session, arguments: Arguments) -> Result:
+def help_jobs(storage: SqlServerStorage, arguments: Arguments) -> Result:
     """sys.sp_cdc_help_jobs: the capture job and the clean-up job."""
-    _require_cdc(session)
+    _require_cdc(storage)
     columns = (
         "job_id uniqueidentifier, job_type nvarchar(20), job_name sysname, maxtrans int, maxscans int, continuous bit,"
         " pollinginterval bigint, retention bigint, threshold bigint"
     )
-    state = dict(session.sqlite.execute('SELECT name, value FROM "emulator.state"').fetchall())
-    rows = [(number, kind, f"cdc.{session.database}_{kind}", *rest) for kind, number, *rest in jobs(state)]
+    state = dict(storage.sqlite.execute('SELECT name, value FROM "emulator.state"').fetchall())
+    rows = [(number, kind, f"cdc.{storage.name}_{kind}", *rest) for kind, number, *rest in jobs(state)]
     return _rows(columns, rows)
 
 
-def change_job(session: Session, arguments: Arguments) -> Result:
+def change_job(storage: SqlServerStorage, arguments: Arguments) -> Result:
     """sys.sp_cdc_change_job: the polling interval of the capture job, the retention of the clean-up job."""
-    _require_cdc(session)
+    _require_cdc(storage)
     for argument, name, largest in (("pollinginterval", "polling", 86399), ("retention", "retention", 52494800)):
         value = arguments.get(argument)
         if value is not None:
             if not 0 <= int(value) <= largest:
                 raise ProgrammingError(f"The value of @{argument} is not between 0 and {largest}.")
-            session.set_state(name, str(int(value)))
+            storage.set_state(name, str(int(value)))
     return _done()
 
 
-def help_change_data_capture(session: Session, arguments: Arguments) -> Result:
+def help_change_data_capture(storage: SqlServerStorage, arguments: Arguments) -> Result:
     """sys.sp_cdc_help_change_data_capture: one row per capture instance."""
-    _require_cdc(session)
+    _require_cdc(storage)
     columns = (
         "source_schema sysname, source_table sysname, capture_instance sysname, object_id int, source_object_id int,"
         " start_lsn binary(10),"
@@ -337,7 +345,7 @@ def help_change_data_capture(session: Session, arguments: Arguments) -> Result:
         " filegroup_name sysname, create_date datetime, index_column_list nvarchar(max), captured_column_list"
         " nvarchar(max)"
     )
-    found = session.sqlite.execute(
+    found = storage.sqlite.execute(
         "SELECT s.name, o.name, t.capture_instance, t.object_id, t.source_object_id, t.start_lsn, t.end_lsn,"
         " t.supports_net_changes,"
         ' t.has_drop_pending, t.role_name, t.index_name, t.filegroup_name, t.create_date FROM "cdc.change_tables" AS t'
@@ -352,7 +360,7 @@ def help_change_data_capture(session: Session, arguments: Arguments) -> Result:
     for row in found:
         lists = []
         for path, order in (("cdc.index_columns", "index_ordinal"), ("cdc.captured_columns", "column_ordinal")):
-            names = session.sqlite.execute(
+            names = storage.sqlite.execute(
                 f"SELECT column_name FROM {quoted(path)} WHERE object_id = ? ORDER BY {order}", (row[3],)
             )
             lists.append(", ".join(f"[{n}]" for (n,) in names) or None)
@@ -360,12 +368,12 @@ def help_change_data_capture(session: Session, arguments: Arguments) -> Result:
     return _rows(columns, rows)
 
 
-def ddl_history(session: Session, arguments: Arguments) -> Result:
+def ddl_history(storage: SqlServerStorage, arguments: Arguments) -> Result:
     """sys.sp_cdc_get_ddl_history: what changed the structure of the source table of a capture instance."""
-    _require_cdc(session)
+    _require_cdc(storage)
     instance = str(arguments.get("capture_instance"))
-    _check_instance(session, instance)
-    rows = session.sqlite.execute(
+    _check_instance(storage, instance)
+    rows = storage.sqlite.execute(
         "SELECT s.name, o.name, t.capture_instance, h.required_column_update, h.ddl_command, h.ddl_lsn, h.ddl_time"
         ' FROM "cdc.ddl_history" AS h JOIN "cdc.change_tables" AS t ON t.object_id = h.object_id'
         ' JOIN "sys.objects" AS o ON o.object_id = t.source_object_id'
@@ -379,13 +387,13 @@ def ddl_history(session: Session, arguments: Arguments) -> Result:
     return _rows(columns, rows)
 
 
-def captured_columns(session: Session, arguments: Arguments) -> Result:
+def captured_columns(storage: SqlServerStorage, arguments: Arguments) -> Result:
     """sys.sp_cdc_get_captured_columns: the columns of a capture instance as the source table declares them."""
-    _require_cdc(session)
+    _require_cdc(storage)
     instance = str(arguments.get("capture_instance"))
-    _check_instance(session, instance)
-    change_table = session.catalog().find("cdc", f"{instance}_CT")
-    rows = session.sqlite.execute(
+    _check_instance(storage, instance)
+    change_table = storage.catalog().find("cdc", f"{instance}_CT")
+    rows = storage.sqlite.execute(
         "SELECT s.name, o.name, t.capture_instance, c.column_name, c.column_id, c.column_ordinal, c.column_type"
         ' FROM "cdc.captured_columns" AS c JOIN "cdc.change_tables" AS t ON t.object_id = c.object_id'
         ' JOIN "sys.objects" AS o ON o.object_id = t.source_object_id'
@@ -405,71 +413,89 @@ def captured_columns(session: Session, arguments: Arguments) -> Result:
     return _rows(columns, shown)
 
 
-def _check_instance(session: Session, instance: str) -> None:
+def _check_instance(storage: SqlServerStorage, instance: str) -> None:
     if (
-        session.sqlite.execute('SELECT 1 FROM "cdc.change_tables" WHERE capture_instance = ?', (instance,)).fetchone()
+        storage.sqlite.execute('SELECT 1 FROM "cdc.change_tables" WHERE capture_instance = ?', (instance,)).fetchone()
         is None
     ):
         raise ProgrammingError(f"The capture instance name '{instance}' does not exist in the current database.", 22964)
 
 
-def rename(session: Session, arguments: Arguments) -> Result:
+def rename(storage: SqlServerStorage, arguments: Arguments) -> Result:
     """sp_rename: of a table or a column."""
-    with session.writing():
-        session.alterations.rename(
+    with storage.writing():
+        Alterations(storage).rename(
             str(arguments["objname"]), str(arguments["newname"]), str(arguments.get("objtype") or "OBJECT")
         )
-        session.changed()
+        storage.changed()
     return _done()
 
 
-def add_property(session: Session, arguments: Arguments) -> Result:
+def add_property(storage: SqlServerStorage, arguments: Arguments) -> Result:
     """sp_addextendedproperty: of a table or a column."""
-    table = session.catalog().find(str(arguments.get("level0name") or "dbo"), str(arguments.get("level1name")))
+    table = storage.catalog().find(str(arguments.get("level0name") or "dbo"), str(arguments.get("level1name")))
     if table is None:
         raise ProgrammingError(
             "Object is invalid. Extended properties are not permitted on it, or the object does not exist.", 15135
         )
     minor = table.column(str(arguments["level2name"])).column_id if arguments.get("level2name") else 0
-    with session.writing():
-        session.sqlite.execute(
+    with storage.writing():
+        storage.sqlite.execute(
             'INSERT INTO "sys.extended_properties" VALUES (1, ?, ?, ?, ?, ?)',
             ("OBJECT_OR_COLUMN", table.object_id, minor, arguments["name"], arguments.get("value")),
         )
     return _done()
 
 
-def execute_text(session: Session, arguments: Arguments) -> Result:
-    """sp_executesql, without parameters."""
-    return session.execute(str(arguments["stmt"]))
-
-
 _TABLE = ("source_schema", "source_name")
-_PROCEDURES: dict[str, tuple[Procedure, tuple[str, ...]]] = {
-    "sp_cdc_enable_db": (enable_database, ()),
-    "sp_cdc_disable_db": (disable_database, ()),
+_EXTENDED = ("name", "value", "level0type", "level0name", "level1type", "level1name", "level2type", "level2name")
+_PARAMETERS: dict[str, tuple[str, ...]] = {
+    "sp_cdc_enable_db": (),
+    "sp_cdc_disable_db": (),
     "sp_cdc_enable_table": (
-        enable_table,
-        (*_TABLE, "capture_instance", "supports_net_changes", "role_name", "index_name", "captured_column_list",
-         "filegroup_name",
-         "allow_partition_switch"),
+        *_TABLE,
+        "capture_instance",
+        "supports_net_changes",
+        "role_name",
+        "index_name",
+        "captured_column_list",
+        "filegroup_name",
+        "allow_partition_switch",
     ),
-    "sp_cdc_disable_table": (disable_table, (*_TABLE, "capture_instance")),
-    "sp_cdc_cleanup_change_table": (clean_up, ("capture_instance", "low_water_mark", "threshold", "fcleanupfailed")),
-    "sp_cdc_start_job": (_job("1"), ("job_type",)),
-    "sp_cdc_stop_job": (_job("0"), ("job_type",)),
-    "sp_cdc_help_jobs": (help_jobs, ()),
+    "sp_cdc_disable_table": (*_TABLE, "capture_instance"),
+    "sp_cdc_cleanup_change_table": ("capture_instance", "low_water_mark", "threshold", "fcleanupfailed"),
+    "sp_cdc_start_job": ("job_type",),
+    "sp_cdc_stop_job": ("job_type",),
+    "sp_cdc_help_jobs": (),
     "sp_cdc_change_job": (
-        change_job,
-        ("job_type", "maxtrans", "maxscans", "continuous", "pollinginterval", "retention", "threshold"),
+        "job_type",
+        "maxtrans",
+        "maxscans",
+        "continuous",
+        "pollinginterval",
+        "retention",
+        "threshold",
     ),
-    "sp_cdc_help_change_data_capture": (help_change_data_capture, _TABLE),
-    "sp_cdc_get_ddl_history": (ddl_history, ("capture_instance",)),
-    "sp_cdc_get_captured_columns": (captured_columns, ("capture_instance",)),
-    "sp_rename": (rename, ("objname", "newname", "objtype")),
-    "sp_addextendedproperty": (
-        add_property,
-        ("name", "value", "level0type", "level0name", "level1type", "level1name", "level2type", "level2name"),
-    ),
-    "sp_executesql": (execute_text, ("stmt",)),
-}  # fmt: skip
+    "sp_cdc_help_change_data_capture": _TABLE,
+    "sp_cdc_get_ddl_history": ("capture_instance",),
+    "sp_cdc_get_captured_columns": ("capture_instance",),
+    "sp_rename": ("objname", "newname", "objtype"),
+    "sp_addextendedproperty": _EXTENDED,
+    "sp_executesql": ("stmt",),
+}
+_PROCEDURES: dict[str, Procedure] = {
+    "sp_cdc_enable_db": enable_database,
+    "sp_cdc_disable_db": disable_database,
+    "sp_cdc_enable_table": enable_table,
+    "sp_cdc_disable_table": disable_table,
+    "sp_cdc_cleanup_change_table": clean_up,
+    "sp_cdc_start_job": _job("1"),
+    "sp_cdc_stop_job": _job("0"),
+    "sp_cdc_help_jobs": help_jobs,
+    "sp_cdc_change_job": change_job,
+    "sp_cdc_help_change_data_capture": help_change_data_capture,
+    "sp_cdc_get_ddl_history": ddl_history,
+    "sp_cdc_get_captured_columns": captured_columns,
+    "sp_rename": rename,
+    "sp_addextendedproperty": add_property,
+}

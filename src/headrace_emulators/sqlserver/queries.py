@@ -48,7 +48,6 @@ class QueryTranslator(ExpressionTranslator):
         self._sets: list[str] = []
         self._sequence = sequence
         self._sequences: list[str] = []
-        self.called = ""
         self._read: list[TableInfo] = []
         self._computed: set[str] = set()
         self._stable = self._shared = False

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from headrace_emulators.sqlserver.errors import ProgrammingError, invalid_object
 from headrace_emulators.sqlserver.reader import StatementReader
+from headrace_emulators.sqlserver.storage import SqlServerStorage
 from headrace_emulators.sqlserver.types import KINDS, SqlType
-
-if TYPE_CHECKING:
-    from headrace_emulators.sqlserver.session import Session
 
 _LIMITS = {"tinyint": (0, 255), "smallint": (-(2**15), 2**15 - 1), "int": (-(2**31), 2**31 - 1)}
 _LARGEST = (-(2**63), 2**63 - 1)
 
 
-def define_sequence(session: Session, statement: str) -> None:
+def define_sequence(storage: SqlServerStorage, statement: str) -> None:
     """Carry out CREATE, ALTER or DROP SEQUENCE.
 
     Args:
-        session: in a write transaction.
+        storage: in a write transaction.
         statement: its text.
     """
     reader = StatementReader(statement)
@@ -27,7 +23,7 @@ def define_sequence(session: Session, statement: str) -> None:
     reader.expect("SEQUENCE")
     optional = word == "DROP" and reader.accept("IF", "EXISTS")
     _, schema, name = reader.path()
-    found = _row(session, schema, name)
+    found = _row(storage, schema, name)
     if word == "DROP":
         reader.finish()
         if found is None and not optional:
@@ -37,7 +33,7 @@ def define_sequence(session: Session, statement: str) -> None:
                 3701,
             )
         for path in ("sys.sequences", "sys.objects"):
-            session.sqlite.execute(f'DELETE FROM "{path}" WHERE object_id = ?', (found[0] if found else None,))
+            storage.sqlite.execute(f'DELETE FROM "{path}" WHERE object_id = ?', (found[0] if found else None,))
         return
     declared = reader.type() if word == "CREATE" and reader.accept("AS") else SqlType("bigint")
     options = _options(reader)
@@ -46,15 +42,15 @@ def define_sequence(session: Session, statement: str) -> None:
             raise invalid_object(f"{schema}.{name}")
         for column, value in (("increment", options.get("INCREMENT")), ("current_value", options.get("RESTART"))):
             if value is not None:
-                session.sqlite.execute(
+                storage.sqlite.execute(
                     f'UPDATE "sys.sequences" SET {column} = ?, is_used = 0 WHERE object_id = ?', (value, found[0])
                 )
         return
     low, high = _LIMITS.get(declared.name, _LARGEST)
     increment = options.get("INCREMENT", 1)
     start = options.get("START", low if increment > 0 else high)
-    number = session.definitions.new_object(name, schema, "SO", "SEQUENCE_OBJECT")
-    session.sqlite.execute(
+    number = storage.definitions.new_object(name, schema, "SO", "SEQUENCE_OBJECT")
+    storage.sqlite.execute(
         'INSERT INTO "sys.sequences" VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0)',
         (name, number, start, increment, options.get("MINVALUE", low), options.get("MAXVALUE", high),
          options.get("CYCLE", 0), start, KINDS[declared.name].system_type_id),
@@ -82,8 +78,8 @@ def _options(reader: StatementReader) -> dict[str, int]:
     return found
 
 
-def _row(session: Session, schema: str, name: str) -> tuple[int, ...] | None:
-    row = session.sqlite.execute(
+def _row(storage: SqlServerStorage, schema: str, name: str) -> tuple[int, ...] | None:
+    row = storage.sqlite.execute(
         "SELECT q.object_id, q.current_value, q.increment, q.minimum_value, q.maximum_value, q.is_cycling, q.is_used,"
         ' q.start_value FROM "sys.sequences" AS q JOIN "sys.objects" AS o ON o.object_id = q.object_id'
         ' JOIN "sys.schemas" AS s ON s.schema_id = o.schema_id WHERE s.name = ? AND q.name = ?',
@@ -99,16 +95,16 @@ class Sequences:
     after it.
 
     Args:
-        session: the connection.
+        storage: the connection.
     """
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
+    def __init__(self, storage: SqlServerStorage) -> None:
+        self._storage = storage
         self._states: dict[str, list[int]] = {}
 
     def find(self, schema: str, name: str) -> str:
         """The key of a sequence for `next`; raises error 208 when it is not there."""
-        if _row(self._session, schema, name) is None:
+        if _row(self._storage, schema, name) is None:
             raise invalid_object(f"{schema}.{name}")
         return f"{schema}.{name}".lower()
 
@@ -116,7 +112,7 @@ class Sequences:
         """Read where sequences are before a statement takes numbers from them."""
         for key in names:
             schema, name = key.split(".", 1)
-            row = _row(self._session, schema, name)
+            row = _row(self._storage, schema, name)
             if row is None:
                 raise invalid_object(key)
             self._states[key] = list(row)
@@ -141,7 +137,7 @@ class Sequences:
         """Write down where sequences are after a statement."""
         for key in names:
             state = self._states[key]
-            self._session.sqlite.execute(
+            self._storage.sqlite.execute(
                 'UPDATE "sys.sequences" SET current_value = ?, is_used = ? WHERE object_id = ?',
                 (state[1], state[6], state[0]),
             )

@@ -110,7 +110,7 @@ class Shop(Workload[EmulatedDatabase]):
             kept = (self._order, list(self._customers), list(self._skus), dict(self._lines), list(self._retired))
             numbers = self._next_customer
             session = self.database.session
-            session.begin()
+            session.storage.begin()
             cursor = self.database.cursor()
             try:
                 chosen = self._random.choices(actions, weights, k=self._random.choice((1, 1, 2, 4)))

@@ -30,11 +30,11 @@ def changes(database):
 
 
 def test_only_what_is_committed_and_captured_is_there(database):
-    session = database.session
-    session.autocommit = False
+    storage = database.session.storage
+    storage.autocommit = False
     database.execute("INSERT INTO S.T VALUES (1, 'a')")
-    session.rollback()
-    session.autocommit = True
+    storage.rollback()
+    storage.autocommit = True
     database.execute("INSERT INTO S.T VALUES (2, 'b')")
     assert changes(database) == []
     assert (database.capture(), changes(database)) == (1, [("I", 2, "b")])
@@ -101,7 +101,7 @@ def test_each_activation_says_where_capture_of_the_table_begins(database):
 def test_an_idle_capture_program_moves_the_global_record(database):
     sql = "SELECT SYNCHTIME FROM ASNCDC.IBMSNAP_REGISTER WHERE GLOBAL_RECORD = 'Y'"
     [(before,)] = database.execute(sql).fetchall()
-    database.session.clock = lambda: dt.datetime(2030, 1, 1)
+    database.clock = lambda: dt.datetime(2030, 1, 1)
     database.capture()
     [(after,)] = database.execute(sql).fetchall()
     assert after == dt.datetime(2030, 1, 1) > before

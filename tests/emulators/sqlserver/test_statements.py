@@ -75,7 +75,7 @@ def test_a_savepoint_undoes_a_part_of_a_transaction(items: EmulatedDatabase) -> 
     items.capture()
     assert items.execute("SELECT __$operation, id FROM cdc.dbo_items_CT").fetchall() == [(2, 1)]
     assert _number(items, "BEGIN TRANSACTION; ROLLBACK TRANSACTION nowhere") == 6401
-    items.session.rollback()
+    items.session.storage.rollback()
     assert _number(items, "SAVE TRANSACTION alone") == 628
 
 

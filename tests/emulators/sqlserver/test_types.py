@@ -111,5 +111,5 @@ def test_a_bulk_load_stores_what_an_insert_stores(database: EmulatedDatabase) ->
     values = [c[1] for c in kept]
     database.execute(f"INSERT INTO a VALUES ({', '.join('?' * len(values))})", values)
     database.load("dbo.b", [values, [None] * len(values)])
-    read = [database.session.sqlite.execute(f'SELECT * FROM "dbo.{name}"').fetchall() for name in ("a", "b")]
+    read = [database.session.storage.sqlite.execute(f'SELECT * FROM "dbo.{name}"').fetchall() for name in ("a", "b")]
     assert read[1][:1] == read[0] and read[1][1] == (None,) * len(values)

@@ -54,11 +54,11 @@ def test_any_interleaving_leaves_the_mirror_equal(tmp_path_factory, steps, chunk
                 with database.transaction() as cursor:
                     change(cursor, held, changes)
             elif kind == "undone":
-                session = database.emulated.session
-                session.autocommit = False
+                storage = database.emulated.session.storage
+                storage.autocommit = False
                 change(database.emulated.cursor(), dict(held), [("insert", 4, "x"), ("delete", 1, None)])
-                session.rollback()
-                session.autocommit = True
+                storage.rollback()
+                storage.autocommit = True
             elif kind == "capture":
                 database.capture()
             elif kind == "batch":

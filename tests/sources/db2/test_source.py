@@ -375,7 +375,7 @@ def test_health_says_that_nothing_is_captured(database):
     run.all()
     database.capture()
     later = dt.datetime.now(dt.UTC).replace(tzinfo=None) - dt.timedelta(hours=1)
-    database.emulated.session.clock = lambda: later
+    database.emulated.clock = lambda: later
     database.capture()
     health = run.source.health(run.offset)
     assert (health.state, health.sentence) == (CaptureState.NOT_CAPTURING, "Nothing was captured for 1 h.")

@@ -25,8 +25,8 @@ from headrace.sources.snapshots.select_overrides import derived
 from headrace.sources.sqlserver import statements
 from headrace.sources.sqlserver.connection import SqlServerConnection
 from headrace.sources.sqlserver.types import NativeType
+from headrace_emulators.engine.storage import utc_now
 from headrace_emulators.sqlserver import EmulatedServer
-from headrace_emulators.sqlserver.session import utc_now
 
 FOLDER = Path(inspect.getfile(statements)).parent
 PARTS = {"quote", "table_name", "change_table", "with_all_rows"}
