@@ -4,6 +4,7 @@ BIN := .venv/bin
 INSTALLED := .venv/.installed
 FETCHED := .venv/.fetched
 COMPILED := .venv/.compiled
+ARCHIVED := .venv/.archived
 
 # Hundreds of processes import the same modules, and each would compile them anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -14,7 +15,7 @@ unexport PYTHONDONTWRITEBYTECODE
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-9s %s\n", $$1, $$2}' Makefile
 
-setup: $(INSTALLED) $(FETCHED) $(COMPILED) ## build .venv, download the jars (PYTHON=python3.12 chooses the Python)
+setup: $(INSTALLED) $(FETCHED) $(COMPILED) $(ARCHIVED) ## build .venv, download the jars (PYTHON=python3.12 chooses the Python)
 
 $(INSTALLED): requirements.lock pyproject.toml src/headrace_emulators/pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Headrace needs Python 3.11 or newer, this is %d.%d. Try make setup PYTHON=python3.11." % sys.version_info[:2])'
@@ -31,6 +32,11 @@ $(FETCHED): $(INSTALLED) src/headrace/spark/jars.py
 # Once for each version of the engine; without it the first message waits for the compiler.
 $(COMPILED): $(INSTALLED) $(wildcard src/headrace/wire/*.py)
 	$(BIN)/python -m headrace.formats.kernels
+	@touch $@
+
+# Once for each Java and PySpark; without it each start of Spark takes a few seconds more.
+$(ARCHIVED): $(FETCHED) src/headrace/spark/archive_classes.py
+	$(BIN)/python -m headrace.spark.archive_classes
 	@touch $@
 
 demo: setup ## capture changes of a database with history into Kafka messages and tables (ARGS=...)

@@ -8,6 +8,7 @@ never come here.
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import importlib.util
 import os
@@ -157,16 +158,27 @@ def _packaged_java() -> Path | None:
     return Path(package.origin).parent / "java-runtime" / "bin" / "java"
 
 
+def build(java: Path) -> str:
+    """The build that a Java names, `17.0.15+6-Debian-1deb12u1`; nothing when it can't be run."""
+    match = re.search(r"\(build ([^,)]+)", _version_text(java))
+    return match.group(1) if match else ""
+
+
 def _version(java: Path) -> int | None:
-    """The major version that `java -version` names, or None when it can't be run."""
+    match = re.search(r'version "(?:1\.)?(\d+)', _version_text(java))
+    return int(match.group(1)) if match else None
+
+
+@functools.cache
+def _version_text(java: Path) -> str:
+    """What `java -version` prints; nothing when it can't be run."""
     try:
         answer = subprocess.run(
             [str(java), "-version"], capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL
         )
     except (OSError, subprocess.TimeoutExpired):
-        return None
-    match = re.search(r'version "(?:1\.)?(\d+)', answer.stderr + answer.stdout)
-    return int(match.group(1)) if answer.returncode == 0 and match else None
+        return ""
+    return answer.stderr + answer.stdout if answer.returncode == 0 else ""
 
 
 def _machine_authorities() -> list[bytes]:

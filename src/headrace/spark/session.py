@@ -12,6 +12,7 @@ from importlib.resources import as_file, files
 from typing import TYPE_CHECKING
 
 from headrace.errors import OptionError
+from headrace.spark import class_archive
 from headrace.spark.jars import DELTA, KAFKA, maven_jars
 from headrace.spark.java import spark_environment
 
@@ -70,6 +71,7 @@ def spark_session(
     settings = _settings(jars, given, master)
     if short_lived:
         _put_first(settings, "spark.driver.extraJavaOptions", list(_QUICK_START), " ")
+    _put_first(settings, "spark.driver.extraJavaOptions", class_archive.java_options(), " ")
     builder = SparkSession.builder.appName(app_name).master(master)
     for name, value in settings.items():
         builder = builder.config(name, value)
