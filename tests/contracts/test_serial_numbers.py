@@ -75,7 +75,7 @@ def in_order(messages, number):
 
 
 @pytest.mark.parametrize("transactions", ["false", "true"])
-def test_a_structure_has_its_number_between_the_changes_before_and_after_it(tmp_path, transactions):
+def test_a_schema_has_its_number_between_the_changes_before_and_after_it(tmp_path, transactions):
     with closing(SqlServerDatabase(tmp_path / "server")) as database:
         database.create("a", KEYED, [(1, "old")])
         database.create("b", KEYED)

@@ -1,4 +1,4 @@
-"""Rule: `tableVersion` of Qlik's metadata messages grows by one with each structure that a table gets, over restarts; a
+"""Rule: `tableVersion` of Qlik's metadata messages grows by one with each schema that a table gets, over restarts; a
 batch that is read again says the same. The same for every source, without Spark."""
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ def database(request, tmp_path):
 
 
 def add_column(database, name):
-    """Another structure, which is captured from the next change on."""
+    """Another schema, which is captured from the next change on."""
     column = {"sqlserver": "{} int", "db2": "COLUMN {} int", "oracle": "{} NUMBER(9)"}[database.source].format(name)
     if database.source == "db2":
         database.disable("a")
@@ -31,7 +31,7 @@ def add_column(database, name):
         database.execute(f"EXEC sys.sp_cdc_enable_table 'dbo', 'a', 'a_{name}', @role_name = NULL")
 
 
-def test_the_version_grows_with_each_structure_over_restarts(database):
+def test_the_version_grows_with_each_schema_over_restarts(database):
     database.create("a", "id int not null primary key, v varchar(20)", [(1, "old")])
     database.create("b", "id int not null primary key, v varchar(20)", [(1, "old")])
     options = {"log_mining_strategy": "redo_log_catalog"} if database.source == "oracle" else {}
@@ -55,6 +55,6 @@ def test_the_version_grows_with_each_structure_over_restarts(database):
             lineage = message["message"]["lineage"]
             columns = message["message"]["tableStructure"]["tableColumns"]
             told.setdefault(lineage["table"].lower(), []).append((lineage["tableVersion"], len(columns)))
-    # Nobody saw the structure between the two that came at once.
+    # Nobody saw the schema between the two that came at once.
     assert list(dict.fromkeys(told["a"])) == [(1, 2), (2, 3), (3, 5), (4, 6)]
     assert set(told["b"]) == {(1, 2)}

@@ -1,6 +1,6 @@
 """Rule: a name or pattern of an option that protects or chooses data and stands for nothing stops the run before the
 first row; and one that stood for a column of a table and does for none any more stops it before the first row of the
-table's new structure. The same for every source, on the emulated databases."""
+table's new schema. The same for every source, on the emulated databases."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def test_with_several_databases_a_pattern_needs_a_table_in_one_of_them(tmp_path)
             Databases(source_named("sqlserver", both | {option: value})).tables()
 
 
-# At a new structure.
+# At a new schema.
 
 
 def rename(database):
@@ -178,9 +178,7 @@ GONE = [
 
 @pytest.mark.parametrize("options", GONE)
 @pytest.mark.parametrize("restarted", [False, True])
-def test_a_pattern_whose_column_is_renamed_stops_before_the_first_row_of_the_new_structure(
-    database, options, restarted
-):
+def test_a_pattern_whose_column_is_renamed_stops_before_the_first_row_of_the_new_schema(database, options, restarted):
     database.create("t", COLUMNS, ROWS)
     # Another table has a column of the name, so that the pattern still stands for something.
     database.create("other", COLUMNS, ROWS)

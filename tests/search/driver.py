@@ -44,7 +44,7 @@ _COLUMN_OPTIONS = {
 MESSAGES = Messages.named("debezium_json", {"topic_prefix": "search"})
 Rows = list[dict[str, Any]]
 Task = tuple[list[pa.RecordBatch], list[TableSchema]]
-"""What a task read, and the structures that its slices say."""
+"""What a task read, and the schemas that its slices say."""
 
 
 @dataclass
@@ -162,11 +162,11 @@ class Driver:
             self._run(Batch())
         return self.reader
 
-    def structures(self, piece: SlicePartition) -> list[TableSchema]:
-        """The structures that the rows of a task follow, where they are known before it runs."""
-        if not self.databases.knows_structures:
+    def schemas(self, piece: SlicePartition) -> list[TableSchema]:
+        """The schemas that the rows of a task follow, where they are known before it runs."""
+        if not self.databases.knows_schemas:
             return []
-        return [schema for name, slice in piece.slices for schema in self.databases.structures_in(name, slice)]
+        return [schema for name, slice in piece.slices for schema in self.databases.schemas_in(name, slice)]
 
     def stop(self) -> None:
         """The process ends."""
@@ -187,7 +187,7 @@ class Driver:
             self.offsets.append(end)
             self._run(step)
             if streaming:
-                # Before that, structures are those of the snapshot.
+                # Before that, schemas are those of the snapshot.
                 self.database.look()
         except Crashed:
             self.stop()
@@ -210,8 +210,8 @@ class Driver:
             if first is not None:
                 _require_same(first, found)
             rows += found
-            tasks.append((batches, self.structures(piece)))
-        if self.databases.knows_structures:
+            tasks.append((batches, self.schemas(piece)))
+        if self.databases.knows_schemas:
             _require_same_messages(tasks)
         for place, sink in enumerate(self.sinks, 1):
             sink.write(number, rows)
@@ -339,9 +339,9 @@ def _require_same_messages(tasks: Sequence[Task]) -> None:
     """Workers that know what their slices say give the messages that are made where the whole batch is known."""
     texts = {row["table_schema"] for batches, _ in tasks for row in _rows(batches)} - {None}
     of_batch = [TableSchema.from_text(text) for text in texts]
-    for batches, structures in tasks:
+    for batches, schemas in tasks:
         try:
-            same = _rows(MESSAGES.of(batches, structures)) == _rows(MESSAGES.of(batches, of_batch))
+            same = _rows(MESSAGES.of(batches, schemas)) == _rows(MESSAGES.of(batches, of_batch))
         except HeadraceError as error:
             raise Difference(f"messages can't be made: {error.message}") from error
         if not same:

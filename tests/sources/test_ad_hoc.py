@@ -89,7 +89,7 @@ def test_rows_stand_after_the_changes_of_their_commit_and_after_earlier_chunks()
         first.position(commit),
         second.position(commit),
         later.position(commit),
-        # The structure that the next window begins with.
+        # The schema that the next window begins with.
         Position(commit, "s"),
         Position("0000002b:000004e8:0002"),
     ]

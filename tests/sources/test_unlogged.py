@@ -65,7 +65,7 @@ def test_where_capture_of_a_new_column_begins_late_that_is_said_too():
     assert said(column(), column(), late=True) == []
 
 
-def test_it_is_said_when_the_new_structure_is_read(tmp_path, caplog):
+def test_it_is_said_when_the_new_schema_is_read(tmp_path, caplog):
     with EmulatedServer(tmp_path / "server").create_database("shop") as database:
         create(database, "t", "id int not null primary key", [(1,)])
         run = Run(database)

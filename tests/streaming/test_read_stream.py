@@ -91,7 +91,7 @@ def test_a_tables_typed_changes_reach_memory_tables_and_functions(spark, databas
     assert stored.schema["credit"].dataType.simpleString() == "decimal(9,2)"
 
 
-def test_the_structure_of_a_table_comes_from_the_server_or_from_the_streams_own_rows(spark, options, tmp_path):
+def test_the_schema_of_a_table_comes_from_the_server_or_from_the_streams_own_rows(spark, options, tmp_path):
     headrace.register(spark)
     schemas = headrace.tables("sqlserver", **options)
     assert [schema.id.name for schema in schemas] == ["customers", "orders"]

@@ -64,7 +64,7 @@ class Fusing:
 def _reason(model: Model) -> str:
     if isinstance(model.source, KafkaTopics):
         return "the source is Kafka"
-    if not Databases(model.source).knows_structures:
+    if not Databases(model.source).knows_schemas:
         return f"source '{model.source_type}' learns structures while it reads"
     first = model.targets[0]
     for target in model.targets:

@@ -105,7 +105,7 @@ class Pipeline:
             tables = databases.tables(known)
             require_matched(source.settings, unmatched_in(self._model.targets, tables, databases.gone(known, tables)))
             for target in self._model.targets:
-                target.shaping.remember(databases.structures(known))
+                target.shaping.remember(databases.schemas(known))
                 target.shaping.expect(tables)
             ids = [schema.id for schema in tables]
             refuse_shared_places(self._model.targets, ids, self._model.source_type)

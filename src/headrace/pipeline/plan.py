@@ -174,7 +174,7 @@ def plan_pipeline(model: Model, spark: SparkSession | None = None) -> PipelinePl
     databases = Databases(model.source)
     sources = databases.sources
     for target in model.targets:
-        target.shaping.remember(databases.structures(offsets))
+        target.shaping.remember(databases.schemas(offsets))
     captured: list[TableSchema] = []
     tables: list[TablePlan] = []
     gone: list[str] = []

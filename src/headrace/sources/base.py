@@ -71,8 +71,8 @@ class Source(Component, ABC):
     """
 
     role: ClassVar[Literal["source"]] = "source"
-    knows_structures: ClassVar[bool] = False
-    """Whether the structures of a slice's rows are known before it is read (`structures_in`)."""
+    knows_schemas: ClassVar[bool] = False
+    """Whether the schemas of a slice's rows are known before it is read (`schemas_in`)."""
 
     def databases(self) -> Mapping[str, Source]:
         """One source for each database that the options name, by the database's name; this one where it is just one.
@@ -94,8 +94,8 @@ class Source(Component, ABC):
             ConnectError: the server can't be reached or refuses the login.
         """
 
-    def structures(self, offset: Offset) -> Sequence[TableSchema]:
-        """The structures that rows before `offset` had, as far as it tells; those of a table oldest first. Runs in the
+    def schemas(self, offset: Offset) -> Sequence[TableSchema]:
+        """The schemas that rows before `offset` had, as far as it tells; those of a table oldest first. Runs in the
         driver; asks nobody.
         """
         return ()
@@ -201,13 +201,13 @@ class Source(Component, ABC):
             DataLossError: changes of the slice were cleaned while it was read; no partial result may be kept.
         """
 
-    def structures_in(self, slice: Slice) -> Sequence[TableSchema]:
-        """The structures that the rows of a slice follow; asks nobody. Runs in executors.
+    def schemas_in(self, slice: Slice) -> Sequence[TableSchema]:
+        """The schemas that the rows of a slice follow; asks nobody. Runs in executors.
 
         Raises:
-            TypeError: this source learns structures while it reads, as `knows_structures` says.
+            TypeError: this source learns schemas while it reads, as `knows_schemas` says.
         """
-        raise TypeError(f"Source '{self.name}' learns structures while it reads.")
+        raise TypeError(f"Source '{self.name}' learns schemas while it reads.")
 
     def health(self, offset: Offset | None = None) -> Health:
         """Whether the source still captures, up to when, and how long what it captured is kept. Runs in the driver.

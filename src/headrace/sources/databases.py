@@ -134,9 +134,9 @@ class Databases:
         require_matched(self._settings, self.unmatched(known))
         return found
 
-    def structures(self, offsets: Offsets) -> Sequence[TableSchema]:
-        """The structures that rows before `offsets` had."""
-        return [s for name, source in self._sources.items() for s in source.structures(offsets.of(name))]
+    def schemas(self, offsets: Offsets) -> Sequence[TableSchema]:
+        """The schemas that rows before `offsets` had."""
+        return [s for name, source in self._sources.items() for s in source.schemas(offsets.of(name))]
 
     def gone(self, offsets: Offsets, tables: Sequence[TableSchema]) -> Sequence[TableId]:
         """The tables that were captured and are not among these."""
@@ -221,13 +221,13 @@ class Databases:
         ]
 
     def versions(self, end: Offsets) -> dict[str, int]:
-        """The versions of the structures that the rows of the batch may follow that ends here, by their fingerprints;
+        """The versions of the schemas that the rows of the batch may follow that ends here, by their fingerprints;
         without first ones.
         """
         found: dict[str, int] = {}
         for name, source in self._sources.items():
             if end.of(name).versions:
-                found |= versions_of(end.of(name).versions, source.structures(end.of(name)))
+                found |= versions_of(end.of(name).versions, source.schemas(end.of(name)))
         return found
 
     def read(self, database: str, slice: Slice) -> Iterator[pa.RecordBatch]:
@@ -235,13 +235,13 @@ class Databases:
         yield from self._sources[database].read(slice)
 
     @property
-    def knows_structures(self) -> bool:
-        """Whether the structures of a slice's rows are known before it is read."""
-        return all(source.knows_structures for source in self._sources.values())
+    def knows_schemas(self) -> bool:
+        """Whether the schemas of a slice's rows are known before it is read."""
+        return all(source.knows_schemas for source in self._sources.values())
 
-    def structures_in(self, database: str, slice: Slice) -> Sequence[TableSchema]:
-        """The structures that the rows of a slice follow; asks nobody."""
-        return self._sources[database].structures_in(slice)
+    def schemas_in(self, database: str, slice: Slice) -> Sequence[TableSchema]:
+        """The schemas that the rows of a slice follow; asks nobody."""
+        return self._sources[database].schemas_in(slice)
 
     def acknowledge(self, offsets: Offsets) -> None:
         """Everything up to here rests in all sinks."""
@@ -250,7 +250,7 @@ class Databases:
 
 
 def _counting_versions(source: Source, start: Offset, end: Offset) -> Offset:
-    """The end of a batch, with the versions of its structures."""
-    if end.structures == start.structures:
+    """The end of a batch, with the versions of its schemas."""
+    if end.schemas == start.schemas:
         return end if end.versions == start.versions else replace(end, versions=start.versions)
-    return replace(end, versions=next_versions(start.versions, source.structures(start), source.structures(end)))
+    return replace(end, versions=next_versions(start.versions, source.schemas(start), source.schemas(end)))

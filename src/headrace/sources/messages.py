@@ -93,14 +93,14 @@ class Messages:
         columns = "line string, position string" if self.lines else MESSAGE_DDL
         return f"{columns}, {_COUNTS}" if self.counted else columns
 
-    def of(self, rows: Iterable[pa.RecordBatch], structures: Sequence[TableSchema]) -> Iterator[pa.RecordBatch]:
+    def of(self, rows: Iterable[pa.RecordBatch], schemas: Sequence[TableSchema]) -> Iterator[pa.RecordBatch]:
         """The messages of a task's change rows, in their order.
 
         Args:
             rows: all of them.
-            structures: those that they follow.
+            schemas: those that they follow.
         """
-        known = {schema.fingerprint: schema for schema in structures}
+        known = {schema.fingerprint: schema for schema in schemas}
         encoder = self.format.encoder(Facts(tuple(known[fingerprint] for fingerprint in sorted(known))))
         encoder.check()
         if not self.counted:

@@ -1,7 +1,7 @@
 """The offset of a captured database: where a batch ends, as Spark keeps it in its checkpoint.
 
 One JSON object. `commit` is the position up to which every table has been delivered, but for the tables named in
-`tables`, which lag behind (they are in their snapshot, or catching up after it). The structures of all tables stand in
+`tables`, which lag behind (they are in their snapshot, or catching up after it). The schemas of all tables stand in
 it too, packed, because they decide how rows are read: no second log of schemas can be lost or disagree. So its size
 grows with tables, never with rows.
 """
@@ -97,7 +97,7 @@ class Offset:
         initial: the first snapshot is still running, so nothing is streamed yet.
         known: the tables (`schema.name`) that have been taken in; one that is included later is snapshotted first.
         tables: the tables that lag behind `commit`.
-        structures: how each known table is read, in the source's own words (JSON values).
+        schemas: how each known table is read, in the source's own words (JSON values).
         heartbeat: when the last heartbeat was planned; null without heartbeats.
         gaps: changes that the batch that ends here does not have, because they were lost: for each table the commits
             after which and before which. Only where the user said that losing is better than stopping.
@@ -108,7 +108,7 @@ class Offset:
         log: what a source that reads the database's own log has to know of it besides `commit`, in the source's words
             (JSON values).
         reads: how many times tables were read again.
-        versions: how often the structures of tables changed (`headrace.sources.table_versions`).
+        versions: how often the schemas of tables changed (`headrace.sources.table_versions`).
     """
 
     source: str = ""
@@ -119,7 +119,7 @@ class Offset:
     initial: bool = True
     known: tuple[str, ...] = ()
     tables: Mapping[str, TableProgress] = field(default_factory=dict)
-    structures: Mapping[str, Any] = field(default_factory=dict)
+    schemas: Mapping[str, Any] = field(default_factory=dict)
     heartbeat: dt.datetime | None = None
     gaps: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     ad_hoc: Mapping[str, Any] = field(default_factory=dict)
@@ -196,7 +196,7 @@ class Offset:
             "initial": self.initial,
             "known": list(self.known),
             "tables": {name: progress.to_json() for name, progress in sorted(self.tables.items())},
-            "structures": _packed(self.structures),
+            "structures": _packed(self.schemas),
             "heartbeat": time_text(self.heartbeat),
             "gaps": {name: list(gap) for name, gap in sorted(self.gaps.items())},
             "ad_hoc": dict(self.ad_hoc),
@@ -232,7 +232,7 @@ class Offset:
             initial=data["initial"],
             known=tuple(data["known"]),
             tables={name: TableProgress.from_json(p) for name, p in data["tables"].items()},
-            structures=_unpacked(data["structures"]),
+            schemas=_unpacked(data["structures"]),
             heartbeat=time_of(data["heartbeat"]),
             gaps={name: (after, before) for name, (after, before) in data["gaps"].items()},
             ad_hoc=data["ad_hoc"],
@@ -287,18 +287,18 @@ class Recent(Generic[Made]):
 _TEXTS: Recent[str] = Recent()
 
 
-def _packed(structures: Mapping[str, Any]) -> str:
-    """Structures are many and alike: packed they are a twentieth."""
+def _packed(schemas: Mapping[str, Any]) -> str:
+    """Schemas are many and alike: packed they are a twentieth."""
 
     def pack() -> str:
-        text = json.dumps(structures, separators=(",", ":"), sort_keys=True)
+        text = json.dumps(schemas, separators=(",", ":"), sort_keys=True)
         return base64.b64encode(zlib.compress(text.encode(), 6)).decode()
 
-    return _TEXTS.of(structures, pack)
+    return _TEXTS.of(schemas, pack)
 
 
 @lru_cache(maxsize=16)
 def _unpacked(text: str) -> Mapping[str, Any]:
-    structures: Mapping[str, Any] = json.loads(zlib.decompress(base64.b64decode(text)))
-    _TEXTS.keep(structures, text)
-    return structures
+    schemas: Mapping[str, Any] = json.loads(zlib.decompress(base64.b64decode(text)))
+    _TEXTS.keep(schemas, text)
+    return schemas

@@ -81,7 +81,7 @@ def tables(source: str, /, **options: Any) -> list[TableSchema]:
     """The tables that a source captures now, and how they look: what `headrace.typed` needs.
 
     Connects to the database from this process. On Spark Connect that is the client; where only the cluster reaches the
-    database, take the structure from the stream's `schema` rows (`TableSchema.from_text`).
+    database, take the schema from the stream's `schema` rows (`TableSchema.from_text`).
 
         [customers] = headrace.tables("sqlserver", table="dbo.customers", **options)
 
@@ -90,7 +90,7 @@ def tables(source: str, /, **options: Any) -> list[TableSchema]:
         options: those of `spark.readStream.format("sqlserver_cdc")`, in either spelling.
 
     Returns:
-        Structures in the order of the include list, database after database.
+        Schemas in the order of the include list, database after database.
 
     Raises:
         OptionError: the source or an option is unknown or malformed.
@@ -187,7 +187,7 @@ def tasks(slices: Sequence[tuple[str, Slice]], parallelism: int) -> list[list[tu
 @dataclass
 class SlicePartition(InputPartition):
     """Slices of a batch as Spark sends them to a task, each with its database; the serial numbers of their rows, and
-    the versions of structures.
+    the versions of schemas.
     """
 
     slices: tuple[tuple[str, Slice], ...]
@@ -216,9 +216,9 @@ class ChangeStreamReader(DataSourceStreamReader, _DRAINING):  # type: ignore[mis
         self._messages, self._parallelism = reading.messages, reading.parallelism
         self._serial_numbers = reading.serial_numbers
         self._databases = Databases(source_named(name, dict(reading.options)))
-        if self._messages is not None and not self._databases.knows_structures:
+        if self._messages is not None and not self._databases.knows_schemas:
             raise OptionError(
-                f"Source '{name}' can't give messages, because it learns structures while it reads.",
+                f"Source '{name}' can't give messages, because it learns schemas while it reads.",
                 remedy="Leave out the option 'format', and encode the change rows inside foreachBatch.",
             )
         self._last = Offsets()
@@ -271,7 +271,7 @@ class ChangeStreamReader(DataSourceStreamReader, _DRAINING):  # type: ignore[mis
         if self._messages is None:
             yield from rows
             return
-        known = [schema for name, slice in partition.slices for schema in self._databases.structures_in(name, slice)]
+        known = [schema for name, slice in partition.slices for schema in self._databases.schemas_in(name, slice)]
         yield from self._messages.of(rows, known)
 
     def _rows(self, piece: tuple[str, Slice], numbers: range) -> Iterator[pa.RecordBatch]:

@@ -51,7 +51,7 @@ def schema_batch(
     """One `schema` row: how the rows of a table that follow it are to be read.
 
     Args:
-        schema: the structure.
+        schema: what it says.
         position: where the row stands.
         capture_time: when the batch was planned.
         connector: the connector's name in events.

@@ -111,7 +111,7 @@ class LogMessage:
 
 @dataclass(frozen=True)
 class SchemaChanges:
-    """A structure told by hand, which a source that reads the catalog does not need."""
+    """A schema told by hand, which a source that reads the catalog does not need."""
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
-"""How often the structure of a captured table has changed: `source['tableVersion']` of `schema` rows, from 2 on.
+"""How often the schema of a captured table has changed: `source['tableVersion']` of `schema` rows, from 2 on.
 
-The count stands in the offset beside the structures, so that a replay says the same. It goes on for a table that is
+The count stands in the offset beside the schemas, so that a replay says the same. It goes on for a table that is
 captured again after a time without.
 """
 
@@ -17,7 +17,7 @@ from headrace.sources.rows import with_fact
 FACT = "tableVersion"
 """The name of a version in `source`."""
 Versions = Mapping[str, tuple[int, str]]
-"""The version of a table's newest structure, and that structure's fingerprint, by the table (`schema.name`).
+"""The version of a table's newest schema, and that schema's fingerprint, by the table (`schema.name`).
 
 A table that is not among them is captured, and has its first one.
 """
@@ -28,30 +28,30 @@ def next_versions(versions: Versions, start: Iterable[TableSchema], end: Iterabl
 
     Args:
         versions: those at its start.
-        start: the structures there; those of a table oldest first.
-        end: the structures at the end, in the same way.
+        start: the schemas there; those of a table oldest first.
+        end: the schemas at the end, in the same way.
     """
     before, after, found = _by_table(start), _by_table(end), dict(versions)
-    for table, structures in after.items():
+    for table, schemas in after.items():
         if table not in found and table not in before:
             continue
         version, last = found.get(table) or (1, before[table][-1])
-        later = _behind(before.get(table, [last]), structures)
+        later = _behind(before.get(table, [last]), schemas)
         if later:
-            found[table] = (version + len(later), structures[-1])
-    gone = {table: (1, structures[-1]) for table, structures in before.items() if table not in after}
+            found[table] = (version + len(later), schemas[-1])
+    gone = {table: (1, schemas[-1]) for table, schemas in before.items() if table not in after}
     return {**gone, **found}
 
 
-def versions_of(versions: Versions, structures: Iterable[TableSchema]) -> dict[str, int]:
-    """The versions of structures by their fingerprints, without first ones.
+def versions_of(versions: Versions, schemas: Iterable[TableSchema]) -> dict[str, int]:
+    """The versions of schemas by their fingerprints, without first ones.
 
     Args:
         versions: at the end of a batch.
-        structures: those that its rows may follow; those of a table oldest first.
+        schemas: those that its rows may follow; those of a table oldest first.
     """
     found: dict[str, int] = {}
-    for table, own in _by_table(structures).items():
+    for table, own in _by_table(schemas).items():
         newest, _ = versions.get(table, (1, ""))
         for back, fingerprint in enumerate(reversed(own)):
             if newest - back > 1:
@@ -64,7 +64,7 @@ def with_versions(batches: Iterable[pa.RecordBatch], versions: Mapping[str, int]
 
     Args:
         batches: the rows.
-        versions: by the structures' fingerprints.
+        versions: by the schemas' fingerprints.
     """
     for batch in batches:
         if not pc.any(pc.equal(batch.column("op"), Operation.SCHEMA.value)).as_py():
@@ -76,16 +76,16 @@ def with_versions(batches: Iterable[pa.RecordBatch], versions: Mapping[str, int]
         yield with_fact(batch, FACT, pc.if_else(is_schema, said.take(place), None))
 
 
-def _behind(known: list[str], structures: list[str]) -> list[str]:
-    """Structures without those at their beginning that were known last."""
-    held = next((n for n in range(len(known), 0, -1) if known[-n:] == structures[:n]), 0)
-    return structures[held:]
+def _behind(known: list[str], schemas: list[str]) -> list[str]:
+    """Schemas without those at their beginning that were known last."""
+    held = next((n for n in range(len(known), 0, -1) if known[-n:] == schemas[:n]), 0)
+    return schemas[held:]
 
 
-def _by_table(structures: Iterable[TableSchema]) -> dict[str, list[str]]:
-    """The fingerprints of each table's structures; one that only repeats the one before does not count."""
+def _by_table(schemas: Iterable[TableSchema]) -> dict[str, list[str]]:
+    """The fingerprints of each table's schemas; one that only repeats the one before does not count."""
     found: dict[str, list[str]] = {}
-    for schema in structures:
+    for schema in schemas:
         own = found.setdefault(schema.id.path, [])
         if own[-1:] != [schema.fingerprint]:
             own.append(schema.fingerprint)

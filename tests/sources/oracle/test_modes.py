@@ -154,13 +154,13 @@ def test_recovery_takes_no_rows_and_at_a_restart_the_structures_from_the_catalog
     session.commit()
     run = Run(database, snapshot_mode="recovery")
     assert run.until_level() == []
-    known = dict(run.offset.structures)
+    known = dict(run.offset.schemas)
     structures = {**known, "SHOP.CUSTOMERS": {**known["SHOP.CUSTOMERS"], "chunk_key": []}}
-    run.offset = replace(run.offset, structures=structures)
+    run.offset = replace(run.offset, schemas=structures)
     add(session, 2)
     session.commit()
     assert data(run.restarted().until_level()) == [("c", "CUSTOMERS", row(2))]
-    assert run.offset.structures == known
+    assert run.offset.schemas == known
 
 
 @pytest.mark.parametrize(("given", "mode"), [("schema_only", "no_data"), ("schema_only_recovery", "recovery")])

@@ -139,7 +139,7 @@ def test_a_large_transaction_that_is_killed_in_the_middle_comes_again_as_a_whole
     assert [(op, row["id"]) for op, _, row in data(r for r in run.batch() if r["op"] == "c")] == [("c", "-1")]
 
 
-# Faults 7, 8, 10 and 13: the snapshot, what happens beside it, and structures that change.
+# Faults 7, 8, 10 and 13: the snapshot, what happens beside it, and schemas that change.
 
 
 def range_reads(driver, since=0):
@@ -268,7 +268,7 @@ def test_at_the_switch_to_a_second_capture_instance_with_a_restart_between_no_ch
         rows += run.batch()
         run.with_options()
     created = [dict(row["after"]) for row in rows if row["op"] == "c"]
-    # The second instance knows the column from its own start on; what came before it has the old structure.
+    # The second instance knows the column from its own start on; what came before it has the old schema.
     assert [(row["id"], row.get("w", "none")) for row in created] == [
         ("0", "none"),
         ("1", "none"),

@@ -186,7 +186,7 @@ def test_every_row_is_read_once_chunk_by_chunk_and_then_the_source_rests(databas
     taken = [r for r in rows if r["op"] == "r"]
     assert {r["snapshot"] for r in taken} == {"incremental"}
     assert all(r["transaction"] is None and r["key"] and r["event_time"] == NOW for r in taken)
-    # A row of the table follows a structure of its own batch.
+    # A row of the table follows a schema of its own batch.
     for batch in batches:
         told = [r["table"]["name"] for r in batch if r["op"] == "schema"]
         assert all(r["table"]["name"] in told for r in batch if r["op"] == "r")
@@ -455,7 +455,7 @@ def test_a_table_that_vanishes_half_way_is_said_and_the_others_go_on(database, g
     assert any("ends after 2 chunks" in m for m in said)
 
 
-def test_a_structure_that_changes_half_way_is_followed(database, gates):
+def test_a_schema_that_changes_half_way_is_followed(database, gates):
     create(database, "t", "id int not null primary key", [(n,) for n in range(4)])
     run = Run(database)
     run.all()

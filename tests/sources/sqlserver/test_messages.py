@@ -36,7 +36,7 @@ def options_of(shop: Shop, **more: str) -> dict[str, str]:
 
 
 def trade(shop: Shop) -> None:
-    """Changes of all kinds, among them one of a structure."""
+    """Changes of all kinds, among them one of a schema."""
     shop.replay(transactions=25)
     shop.database.execute("ALTER TABLE dbo.orders ADD extra int NULL")
     shop.database.execute("EXEC sys.sp_cdc_enable_table 'dbo', 'orders', 'dbo_orders_2', @role_name = NULL")

@@ -20,7 +20,7 @@ def ops(rows):
 
 
 @pytest.mark.parametrize("mode", ["no_data", "schema_only", "recovery", "schema_only_recovery"])
-def test_without_data_only_structures_and_the_stream_come(database, mode):
+def test_without_data_only_schemas_and_the_stream_come(database, mode):
     create(database, "t", "id int not null primary key", [(1,)])
     run = Run(database, **{"snapshot.mode": mode})
     first = run.all()

@@ -276,7 +276,7 @@ def streams(database):
     database.capture()
     for run in runs:
         assert run.all()
-    # A second structure, by an alteration and by a second instance.
+    # A second schema, by an alteration and by a second instance.
     database.execute("ALTER TABLE dbo.t DROP COLUMN v")
     database.execute("INSERT INTO dbo.t VALUES (20, NULL)")
     database.capture()

@@ -30,7 +30,7 @@ def keys(rows):
     return [(r["op"], r["key_text"]) for r in rows if r["op"] in "rcud"]
 
 
-def structure(run):
+def schema(run):
     [schema] = run.source.tables()
     return schema
 
@@ -65,7 +65,7 @@ def change(database):
         {"column_include_list": "dbo.customers.id,dbo.customers.email"},
     ],
 )
-def test_columns_that_are_not_wanted_are_in_no_image_and_in_no_structure(database, options):
+def test_columns_that_are_not_wanted_are_in_no_image_and_in_no_schema(database, options):
     run = customers(database, **options)
     rows = run.all()
     change(database)
@@ -76,7 +76,7 @@ def test_columns_that_are_not_wanted_are_in_no_image_and_in_no_structure(databas
         ("u", {"id": "2", "email": None}, {"id": "2", "email": "b@x.org"}),
         ("d", {"id": "1", "email": "ann@x.org"}, None),
     ]
-    assert [(c.name, c.position) for c in structure(run).columns] == [("id", 1), ("email", 2)]
+    assert [(c.name, c.position) for c in schema(run).columns] == [("id", 1), ("email", 2)]
 
 
 def test_columns_that_are_not_wanted_are_not_read_from_the_server(database, monkeypatch, tmp_path):
@@ -93,7 +93,7 @@ def test_columns_that_are_not_wanted_are_not_read_from_the_server(database, monk
 
 def test_a_pattern_matches_a_whole_name(database):
     run = customers(database, column_exclude_list="customers.email,dbo.customers.mail,dbo.customers.ag")
-    assert [c.name for c in structure(run).columns] == ["id", "name", "email", "age"]
+    assert [c.name for c in schema(run).columns] == ["id", "name", "email", "age"]
 
 
 def test_key_columns_are_captured_whatever_the_lists_say(database):
@@ -155,12 +155,12 @@ def test_the_message_key_is_what_the_user_names_in_the_users_order(database):
         ("d", '["ann@x.org","Ann"]'),
     ]
     assert [list(dict(r["key"])) for r in rows if r["op"] == "c"] == [["email", "name"]]
-    assert [(c.name, c.nullable) for c in structure(run).key_columns] == [("email", True), ("name", True)]
-    assert structure(run).primary_key == ("id",)
+    assert [(c.name, c.nullable) for c in schema(run).key_columns] == [("email", True), ("name", True)]
+    assert schema(run).primary_key == ("id",)
 
 
 def test_a_table_that_no_pattern_names_keeps_its_primary_key(database):
-    assert structure(customers(database, message_key_columns="dbo.orders:name")).key == ("id",)
+    assert schema(customers(database, message_key_columns="dbo.orders:name")).key == ("id",)
 
 
 def test_a_message_key_that_several_rows_share_loses_none_of_them_in_chunks(database):
@@ -204,7 +204,7 @@ def test_an_excluded_primary_key_is_left_out_when_another_key_is_named(database)
     run = customers(database, message_key_columns="dbo.customers:name", column_exclude_list=r".*\.(id|email)")
     with database.capture_job(poll=0.05, idle=0.2):
         assert images(run.all()) == [("r", None, {"name": "Ann", "age": "30"})]
-    assert structure(run).primary_key == ()
+    assert schema(run).primary_key == ()
 
 
 def test_a_large_column_can_not_be_a_key(database):
@@ -311,12 +311,12 @@ def test_two_masks_for_one_column_are_refused_by_name(database):
     assert SALT not in str(error.value)
 
 
-def test_a_masked_uniqueidentifier_is_text_in_the_structure(database):
+def test_a_masked_uniqueidentifier_is_text_in_the_schema(database):
     guid = "0E984725-C51C-4BF4-9960-E1C80E27ABA0"
     create(database, "t", "id int not null primary key, g uniqueidentifier", [(1, guid)])
     run = Run(database, **{"column.mask.with.3.chars": "dbo.t.g"})
-    assert structure(run).column("g").logical.kind == "string"
-    assert structure(run).column("g").masked
+    assert schema(run).column("g").logical.kind == "string"
+    assert schema(run).column("g").masked
     assert images(run.all()) == [("r", None, {"id": "1", "g": "***"})]
 
 
@@ -418,7 +418,7 @@ def test_a_statement_that_does_not_do_stops_the_run_and_is_named(database, selec
     assert said in str(error.value)
 
 
-def test_options_may_change_between_runs_and_bring_a_new_structure(database):
+def test_options_may_change_between_runs_and_bring_a_new_schema(database):
     run = customers(database)
     run.all()
     run.with_options(column_exclude_list=r".*\.(name|age)")

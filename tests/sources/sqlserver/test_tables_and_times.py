@@ -99,7 +99,7 @@ def test_the_first_start_reads_the_catalog_once_and_again_only_under_a_lock(
     assert (tmp_path / "log").read_text().count("FROM cdc.captured_columns") == times
 
 
-def test_locks_on_structures_are_released_before_rows_are_read_but_exclusive_ones_are_kept(
+def test_locks_on_schemas_are_released_before_rows_are_read_but_exclusive_ones_are_kept(
     database, monkeypatch, tmp_path
 ):
     create(database, "t", "id int not null primary key", [(1,)])

@@ -47,7 +47,7 @@ class CapturedTable:
     """A source table as one of its capture instances shows it: the captured columns that the table still has.
 
     Args:
-        schema: the structure.
+        schema: its columns and key.
         natives: the declared type per column.
         instance: the capture instance that is read.
         chunk_key: the columns of a primary key or unique index by which a snapshot is cut into key ranges; empty for a
@@ -82,7 +82,7 @@ class CapturedTable:
         return self.natives[[c.name for c in self.schema.columns].index(name)]
 
     def same_rows(self, other: CapturedTable) -> bool:
-        """Whether rows are read alike: the same change table and the same structure."""
+        """Whether rows are read alike: the same change table and the same schema."""
         return (
             self.instance.same(other.instance)
             and self.instance.before_images == other.instance.before_images
@@ -134,7 +134,7 @@ def column_texts(
     """What the driver fetched as canonical text, column by column.
 
     Args:
-        schema: the table's structure.
+        schema: the table's schema.
         natives: the declared type per column.
         batch: rows whose columns are those of the table, after others.
         first: how many others.

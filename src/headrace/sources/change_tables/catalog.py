@@ -35,7 +35,7 @@ class CatalogTable:
 
     @property
     def newest(self) -> CapturedTable:
-        """The instance with the newest structure among those that have begun; a single one that has not begun yet."""
+        """The instance with the newest schema among those that have begun; a single one that has not begun yet."""
         begun = [version for version in self.versions if version.instance.start_lsn is not None]
         return begun[-1] if begun else self.versions[-1]
 

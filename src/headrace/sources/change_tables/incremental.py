@@ -201,7 +201,7 @@ def read_incremental(
     settings: Options,
     capture_time: dt.datetime | None,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a chunk that nobody changed since a commit, with the table's structure before the first ones.
+    """The rows of a chunk that nobody changed since a commit, with the table's schema before the first ones.
 
     A chunk is held, on disk where it is large, until the capture job has passed it. A row of a table with large columns
     stays in when it was only updated, because its update may leave unchanged large values out; the update comes after
@@ -209,7 +209,7 @@ def read_incremental(
 
     Args:
         connection: to the database; every statement sees what is committed.
-        table: the newest structure that the offset knows.
+        table: the newest schema that the offset knows.
         chunk: the key range.
         commit: the last commit of the batch.
         settings: the source's options.

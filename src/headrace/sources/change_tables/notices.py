@@ -1,4 +1,4 @@
-"""Rows that are no data: structures, gaps and heartbeats; and the gaps that only show while a window is read."""
+"""Rows that are no data: schemas, gaps and heartbeats; and the gaps that only show while a window is read."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def notice(
     capture_time: dt.datetime | None = None,
     error: str | None = None,
 ) -> dict[str, Any]:
-    """A row that is no data (a structure, a gap, a heartbeat) as JSON values."""
+    """A row that is no data (a schema, a gap, a heartbeat) as JSON values."""
     named = table.id if table is not None else id
     return {
         "op": op.value,

@@ -87,7 +87,7 @@ SHARED: tuple[Option, ...] = (
         "initial reads all tables once, then streams; initial_only ends there; no_data (schema_only) only streams; "
         "always reads again at every start; when_needed reads a table again whose changes were lost, and all of a "
         "database that was restored; recovery takes "
-        "the structures from the server again and goes on where the checkpoint stands.",
+        "the schemas from the server again and continues from the checkpoint.",
         default="initial",
         choices=("initial", "initial_only", "no_data", "always", "when_needed", "recovery"),
         aliases=("snapshot.mode",),
@@ -95,7 +95,7 @@ SHARED: tuple[Option, ...] = (
     Option(
         "snapshot_locking_mode",
         str,
-        "exclusive locks tables while repeatable_read looks at their structure, and while exclusive reads them; none "
+        "exclusive locks tables while repeatable_read looks at their schemas, and while exclusive reads them; none "
         "never locks them.",
         default="exclusive",
         choices=("exclusive", "none"),

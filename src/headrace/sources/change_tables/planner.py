@@ -1,4 +1,4 @@
-"""Where the next batch of one database ends: snapshots, windows of commits, structures and heartbeats.
+"""Where the next batch of one database ends: snapshots, windows of commits, schemas and heartbeats.
 
 Runs in the driver, with one connection per question. Everything that decides the rows of a batch is put into its end
 offset here, so that a replay asks nothing of a catalog that may have changed.
@@ -114,8 +114,8 @@ class Planner:
 
     def _first(self, limit: Limit, read: int = 0) -> Offset:
         commit = self.snapshot_commit()
-        structures = {path: SchemaHistory.begin(table.newest).to_json() for path, table in self._catalog.items()}
-        end = Offset(source=self._identity, commit=commit, known=tuple(self._catalog), structures=structures)
+        schemas = {path: SchemaHistory.begin(table.newest).to_json() for path, table in self._catalog.items()}
+        end = Offset(source=self._identity, commit=commit, known=tuple(self._catalog), schemas=schemas)
         if self._mode in WITHOUT_ROWS:
             return end
         begun = {path: self._begin(path, commit, read) for path in self._catalog}
@@ -181,14 +181,14 @@ class Planner:
             initial=initial,
             known=(*known, *fresh),
             tables=advanced,
-            structures={path: history.to_json() for path, history in histories.items()},
+            schemas={path: history.to_json() for path, history in histories.items()},
             gaps=gaps,
             uncaptured=uncaptured,
         )
         asked = self._ad_hoc.more(asked, end, histories, limit.chunks or self._settings["snapshot_chunks_per_batch"])
         if end == replace(start, tables=lagging) and not catching_up and asked == settled:
             return start
-        return replace(end, structures=self._still_needed(start, end, histories), ad_hoc=asked.to_json())
+        return replace(end, schemas=self._still_needed(start, end, histories), ad_hoc=asked.to_json())
 
     def _lagging(self, start: Offset, commit: str, *, streaming: bool) -> tuple[dict[str, TableProgress], bool]:
         """The tables that this batch does not bring up to the others, and whether it does so with any."""
@@ -241,7 +241,7 @@ class Planner:
                 return start.commit
         return commit
 
-    # Structures.
+    # Schemas.
 
     def _switched_off_and_on(self, start: Offset) -> set[str]:
         """Known tables whose change tables are all new, or began again, and do not reach back to where reading stopped.
@@ -268,7 +268,7 @@ class Planner:
         return found
 
     def _histories(self, offset: Offset) -> Mapping[str, SchemaHistory]:
-        return schema_histories(offset.structures, self._connection.dialect)
+        return schema_histories(offset.schemas, self._connection.dialect)
 
     def _evolved(
         self, start: Offset, commit: str, known: tuple[str, ...], fresh: list[str]
@@ -287,7 +287,7 @@ class Planner:
             if snapshotting:
                 found[path] = found[path].cut_by(history.newest.chunk_key)
         for path in fresh:
-            if path in start.structures:
+            if path in start.schemas:
                 # It was switched off and on, and is read again.
                 self._require_still_matched(path, self._histories(start)[path].newest, held=())
             tables = [columns_of(table) for table in self._catalog.values()]
@@ -316,7 +316,7 @@ class Planner:
         at = self._altered(known.instance.object_id, after)
         if at is None or snapshotting:
             return history.followed_by(own, lsn.after(after))
-        # Rows of commits before the alteration follow the old structure; when they are all here, the new one begins.
+        # Rows of commits before the alteration follow the old schema; when they are all here, the new one begins.
         return history.followed_by(own, lsn.after(at)) if at <= commit else history
 
     def _require_still_matched(self, path: str, known: CapturedTable, held: Sequence[str]) -> None:
@@ -333,7 +333,7 @@ class Planner:
     def _still_needed(
         self, start: Offset, end: Offset, histories: Mapping[str, SchemaHistory]
     ) -> dict[str, list[dict[str, Any]]]:
-        """Structures without versions that neither this batch nor a later one reads."""
+        """Schemas without versions that neither this batch nor a later one reads."""
         needed = {}
         for path, history in histories.items():
             progress = start.tables.get(path) or end.tables.get(path)
@@ -446,8 +446,8 @@ class Planner:
                 f"The checkpoint belongs to '{start.source}', not to '{self._identity}'.",
                 remedy="Use another checkpoint for another database.",
             )
-        lost = [path for path in start.known if path not in start.structures]
+        lost = [path for path in start.known if path not in start.schemas]
         if lost:
             raise CaptureError(
-                f"The checkpoint lacks the structure of table '{lost[0]}'.", remedy="Start with a new checkpoint."
+                f"The checkpoint lacks the schema of table '{lost[0]}'.", remedy="Start with a new checkpoint."
             )

@@ -63,7 +63,7 @@ class SchemaHistory:
 
     @property
     def newest(self) -> CapturedTable:
-        """The structure that new rows have."""
+        """The schema that new rows have."""
         return self.versions[-1].table
 
     def followed_by(self, table: CapturedTable, since: str) -> SchemaHistory:
@@ -104,7 +104,7 @@ class SchemaHistory:
         return SchemaHistory([replace(versions[0], since=lsn.ZERO), *versions[1:]]) if first else self
 
     def windows(self, after: str, upto: str) -> list[Window]:
-        """The commits (after, upto], cut where the structure or the capture instance changes."""
+        """The commits (after, upto], cut where the schema or the capture instance changes."""
         found = []
         for number, version in enumerate(self.versions):
             last = number == len(self.versions) - 1
@@ -136,8 +136,8 @@ class SchemaHistory:
 _HISTORIES: Recent[dict[str, SchemaHistory]] = Recent()
 
 
-def schema_histories(structures: Mapping[str, Any], types: NativeTypes) -> dict[str, SchemaHistory]:
+def schema_histories(schemas: Mapping[str, Any], types: NativeTypes) -> dict[str, SchemaHistory]:
     """How each table of an offset is read; not to be changed, because it is kept for the next who asks."""
     return _HISTORIES.of(
-        structures, lambda: {path: SchemaHistory.from_json(data, types) for path, data in structures.items()}
+        schemas, lambda: {path: SchemaHistory.from_json(data, types) for path, data in schemas.items()}
     )

@@ -94,7 +94,7 @@ def incremental_slice(table: CapturedTable, chunk: IncrementalChunk, end: Offset
 def stream_slice(window: Window, end: Offset, *, first: bool, weight: float) -> Slice:
     """The task that reads one table's window, which has this share of the changes of its commits.
 
-    The first one of a window says the table's structure.
+    The first one of a window says the table's schema.
     """
     return Slice(
         STREAM,
@@ -146,12 +146,12 @@ def read_slice(connect: Connect, slice: Slice, settings: Options, dialect: Diale
     else:
         windows = [window_of(details, dialect) for details in slice.details["windows"]]
         for window in windows:
-            yield _structure(window, capture_time, dialect)
+            yield _schema_row(window, capture_time, dialect)
         yield from read_transactions(connect, windows, settings, slice.details["zone"], capture_time)
 
 
-def structures_in(slice: Slice, dialect: Dialect) -> list[TableSchema]:
-    """The structures that the rows of a slice follow."""
+def schemas_in(slice: Slice, dialect: Dialect) -> list[TableSchema]:
+    """The schemas that the rows of a slice follow."""
     if slice.kind == NOTICES:
         texts = [row["table_schema"] for row in slice.details["rows"]]
         return [TableSchema.from_text(text) for text in texts if text is not None]
@@ -166,7 +166,7 @@ def _read_window(
     dialect = connection.dialect
     window = window_of(details, dialect)
     if details["first"]:
-        yield _structure(window, capture_time, dialect)
+        yield _schema_row(window, capture_time, dialect)
     times = commit_times(connection, window.after, window.upto, details["zone"], settings)
     reader = dialect.change_reader(window.table, times, capture_time, settings)
     try:
@@ -178,7 +178,7 @@ def _read_window(
         yield switched_off(dialect.connector, window, settings, capture_time)
 
 
-def _structure(window: Window, capture_time: dt.datetime | None, dialect: Dialect) -> pa.RecordBatch:
+def _schema_row(window: Window, capture_time: dt.datetime | None, dialect: Dialect) -> pa.RecordBatch:
     return schema_batch(window.table.schema, Position(window.after, _SCHEMA_ORDER), capture_time, dialect.connector)
 
 

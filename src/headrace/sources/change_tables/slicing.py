@@ -2,7 +2,7 @@
 
 Tables without a change in their window cost nothing but their share of one query. What is read, and how, stands in the
 offsets; the server is only asked which change tables have rows, where long windows can be cut, and for the last event
-before a structure changed.
+before a schema changed.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from headrace.sources.snapshots.chunks import LAST_OF_TABLE, found_empty, plan_c
 
 _TABLES_PER_QUERY = 500
 _COMMITS_BACK = 10
-"""How many commits before a structure change are searched for an event of a captured table."""
+"""How many commits before a schema change are searched for an event of a captured table."""
 
 
 class Slicing:
@@ -57,7 +57,7 @@ class Slicing:
         self._settings = settings
         self._start = start
         self._end = end
-        self._histories = schema_histories(end.structures, connection.dialect)
+        self._histories = schema_histories(end.schemas, connection.dialect)
         self._notices: list[dict[str, Any]] = []
         self._retention = Retention(connection)
         self._known_cuts: dict[tuple[str, str], list[str]] = {}
@@ -66,7 +66,7 @@ class Slicing:
 
     def slices(self) -> list[Slice]:
         """All of them; those of a table in the order of its rows."""
-        self._note_structures()
+        self._note_schemas()
         self._note_empty()
         self._note_gaps()
         self._note_heartbeat()
@@ -120,7 +120,7 @@ class Slicing:
         return [piece for window in early for piece in self._apart(window, 1 / len(early))] + self._together(late)
 
     def _windows(self) -> list[Window]:
-        """The commits of this batch for each table, cut where its structure changes."""
+        """The commits of this batch for each table, cut where its schema changes."""
         start, end = self._start, self._end
         found = []
         for path in end.known:
@@ -218,7 +218,7 @@ class Slicing:
     def _together(self, windows: list[Window]) -> list[Slice]:
         """All tables' windows by the same commit ranges, so that transactions stay whole.
 
-        They are cut where a structure changes, so that it can be told between two slices.
+        They are cut where a schema changes, so that it can be told between two slices.
         """
         if not windows:
             return []
@@ -246,10 +246,10 @@ class Slicing:
     def _note(self, op: Operation, position: Position, **facts: Any) -> None:
         self._notices.append(notice(self._connection.dialect.connector, op, position, **facts))
 
-    def _note_structures(self) -> None:
+    def _note_schemas(self) -> None:
         start, end = self._start, self._end
         for ordinal, path in enumerate(end.known):
-            before = schema_histories(start.structures, self._connection.dialect).get(path)
+            before = schema_histories(start.schemas, self._connection.dialect).get(path)
             history = self._histories[path]
             known = before.versions if before is not None else ()
             instances = {version.table.instance.object_id for version in known}
@@ -269,9 +269,7 @@ class Slicing:
                 last = version.table
         for ordinal, path in enumerate(start.known):
             if path not in end.known:
-                self._note_switched_off(
-                    schema_histories(start.structures, self._connection.dialect)[path].newest, ordinal
-                )
+                self._note_switched_off(schema_histories(start.schemas, self._connection.dialect)[path].newest, ordinal)
 
     def _note_taken_in(self, path: str, ordinal: int, table: CapturedTable) -> None:
         progress = self._end.tables.get(path)

@@ -38,7 +38,7 @@ _LOG = logging.getLogger("headrace.sources")
 def read_chunk(
     connection: Connection, table: CapturedTable, chunk: Chunk, settings: Options, capture_time: dt.datetime | None
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of one chunk, with the table's structure first. A table that went away has none, which is said."""
+    """The rows of one chunk, with the table's schema first. A table that went away has none, which is said."""
     if _by_itself(table, settings):
         yield from _rows(connection, table, chunk, settings, capture_time)
         return
@@ -73,8 +73,8 @@ def _by_itself(table: CapturedTable, settings: Options) -> bool:
 
 
 @contextmanager
-def structure_lock(connection: Connection, settings: Options, tables: Sequence[CapturedTable]) -> Iterator[bool]:
-    """Keep tables from being altered while their structure and the snapshot's commit are read; only where asked.
+def schema_lock(connection: Connection, settings: Options, tables: Sequence[CapturedTable]) -> Iterator[bool]:
+    """Keep tables from being altered while their schema and the snapshot's commit are read; only where asked.
 
     Gives whether they are locked.
     """

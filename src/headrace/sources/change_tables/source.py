@@ -32,9 +32,9 @@ from headrace.sources.change_tables.retries import Retries
 from headrace.sources.change_tables.schema_history import schema_histories
 from headrace.sources.change_tables.server_clock import ServerZone
 from headrace.sources.change_tables.signal_table import insert_signal, require_signal_table
-from headrace.sources.change_tables.slices import SAME_ROWS, read_slice, structures_in
+from headrace.sources.change_tables.slices import SAME_ROWS, read_slice, schemas_in
 from headrace.sources.change_tables.slicing import Slicing
-from headrace.sources.change_tables.snapshot_read import structure_lock
+from headrace.sources.change_tables.snapshot_read import schema_lock
 from headrace.sources.change_tables.table_rules import TableRules
 from headrace.sources.health import CaptureState, Health
 from headrace.sources.offset import Offset
@@ -61,7 +61,7 @@ class ChangeTableSource(Source):
     """Changes of a server's databases from change tables. Subclasses name the server, its options and its own part."""
 
     dialect: Dialect
-    knows_structures = True
+    knows_schemas = True
 
     def __init__(self, options: Options, *, databases: Sequence[str] = ()) -> None:
         super().__init__(options)
@@ -97,9 +97,9 @@ class ChangeTableSource(Source):
             catalog = self._read_catalog(connection, strict=True, known=forgiven(known, self.settings))
             return [table.newest.schema for table in catalog.values()]
 
-    def structures(self, offset: Offset) -> Sequence[TableSchema]:
-        """The structures of each table that are still needed, oldest first."""
-        found = schema_histories(offset.structures, self.dialect).values()
+    def schemas(self, offset: Offset) -> Sequence[TableSchema]:
+        """The schemas of each table that are still needed, oldest first."""
+        found = schema_histories(offset.schemas, self.dialect).values()
         return [version.table.schema for history in found for version in history.versions]
 
     def unmatched(self, offset: Offset) -> Sequence[Unmatched]:
@@ -170,7 +170,7 @@ class ChangeTableSource(Source):
             if not start.is_nothing:
                 return self._advance_by_catalog(connection, catalog, start, limit, now)
             tables = [table.newest for table in catalog.values()]
-            with structure_lock(connection, self.settings, tables) as locked:
+            with schema_lock(connection, self.settings, tables) as locked:
                 if locked:
                     # Again, now that nobody can alter them.
                     catalog = self._known_catalog(connection, strict=True)
@@ -230,9 +230,9 @@ class ChangeTableSource(Source):
             lambda: read_slice(self._connect, slice, self.settings, self.dialect), same=slice.kind in SAME_ROWS
         )
 
-    def structures_in(self, slice: Slice) -> Sequence[TableSchema]:
-        """The structures of the tables that a slice's description names."""
-        return structures_in(slice, self.dialect)
+    def schemas_in(self, slice: Slice) -> Sequence[TableSchema]:
+        """The schemas of the tables that a slice's description names."""
+        return schemas_in(slice, self.dialect)
 
     def health(self, offset: Offset | None = None) -> Health:
         """Whether the server captures and how far it is, and how long it keeps what it captured."""

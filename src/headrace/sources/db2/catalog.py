@@ -1,4 +1,4 @@
-"""What Db2's catalog and SQL Replication's registrations say: captured tables and their structure.
+"""What Db2's catalog and SQL Replication's registrations say: captured tables and their schemas.
 
 One query per kind of fact for the whole database, never one per table.
 """
@@ -44,7 +44,7 @@ def captured_tables(
     strict: bool = True,
     known: Collection[str] = (),
 ) -> list[CatalogTable]:
-    """The tables that the include list names, in its order, with structure and change table.
+    """The tables that the include list names, in its order, with their schema and change table.
 
     A table counts as captured while its registration is active: what happens while it is not is in no change table.
 

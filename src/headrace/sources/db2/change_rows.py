@@ -38,7 +38,7 @@ class ChangeReader:
     Not thread-safe; one per slice. Keeps at most one row between batches, so memory does not grow with a transaction.
 
     Args:
-        schema: the table's structure.
+        schema: the table's schema.
         natives: the declared type per column.
         pairing: the columns by which the two rows of an update are known; empty for a table without a key, where every
             D row that an I row follows is an update.

@@ -121,7 +121,7 @@ class HealthProbe:
         for path in offset.known:
             progress = offset.tables.get(path)
             after = offset.commit if progress is None else progress.commit
-            windows = schema_histories(offset.structures, connection.dialect)[path].windows(after, lsn.after(after))
+            windows = schema_histories(offset.schemas, connection.dialect)[path].windows(after, lsn.after(after))
             start = starts.get(windows[0].table.instance.object_id) if windows else None
             if start is not None and not is_retained(connection, after, start):
                 lost.append(path)

@@ -72,7 +72,7 @@ class HealthProbe:
         )
 
     def _with_log(self, connection: Connection, health: Health, offset: Offset) -> Health:
-        staging = self._staging(offset.structures, offset.log["resetlogs"])
+        staging = self._staging(offset.schemas, offset.log["resetlogs"])
         named = [ScnRange(*pair) for pair in (*offset.log["ranges"], *offset.log["mining"])]
         mined = [*named, *staging.following(int(offset.log["mined"]))]
         known: dict[ScnRange, dict[str, Any]] = {}

@@ -68,11 +68,11 @@ class AdHocPlanner:
         name = self._settings["signal_data_collection"]
         if not name:
             return None
-        path = signal_table(name, self._database, offset.structures)
+        path = signal_table(name, self._database, offset.schemas)
         if path is None:
             say_once(f"The signal table '{name}' is not among the captured tables of database '{self._database}'.")
             return None
-        return tables_of(offset.structures)[path]
+        return tables_of(offset.schemas)[path]
 
     def asked(self, state: AdHoc, end: Offset, signals: Sequence[Signal]) -> AdHoc:
         """The state after signals of the batch's commits and the files that came since.
@@ -87,7 +87,7 @@ class AdHocPlanner:
         found = [*signals, *asked]
         if not found:
             return state
-        tables = [Candidate(table.id, table.chunk_key) for table in tables_of(end.structures).values()]
+        tables = [Candidate(table.id, table.chunk_key) for table in tables_of(end.schemas).values()]
         return state.take(found, tables, say, at=end.commit)
 
     def blocking(self, state: AdHoc, end: Offset) -> tuple[AdHoc, list[str]]:
@@ -97,7 +97,7 @@ class AdHocPlanner:
         """
         if not state.blocking:
             return state, []
-        tables = tables_of(end.structures)
+        tables = tables_of(end.schemas)
         for path in state.blocking:
             if path not in tables:
                 say(f"Table '{path}' is not captured any more; its snapshot is left out.")
@@ -110,7 +110,7 @@ class AdHocPlanner:
         """The state with up to `budget` further chunks as of the batch's end, tables one after another."""
         if not state.requests or state.paused or end.tables:
             return state
-        tables = tables_of(end.structures)
+        tables = tables_of(end.schemas)
         requests: list[Request] = []
         held = False
         with self._connect() as connection:

@@ -102,7 +102,7 @@ class MinedRanges:
         group.reverse()
         if len(group) < _JOINED:
             return ranges
-        merged = self._staging(end.structures).merged(group, xids, [indexes[scns] for scns in group])
+        merged = self._staging(end.schemas).merged(group, xids, [indexes[scns] for scns in group])
         if merged is None:
             return ranges
         return [merged if scns == group[0] else scns for scns in ranges if scns not in group[1:]]

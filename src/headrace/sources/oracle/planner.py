@@ -188,7 +188,7 @@ class Planner:
             source=self._identity,
             commit=commit,
             known=tuple(tables),
-            structures={path: table.to_json() for path, table in tables.items()},
+            schemas={path: table.to_json() for path, table in tables.items()},
             log=log,
         )
         return end, tables
@@ -200,7 +200,7 @@ class Planner:
 
     def _snapshot(self, start: Offset, limit: Limit) -> Offset:
         behind = {path: p if p.done and not p.bounds else p.behind() for path, p in start.tables.items()}
-        tables = tables_of(start.structures)
+        tables = tables_of(start.schemas)
         try:
             advanced = self._chunks(behind, tables, limit)
         except MomentGone as gone:
@@ -251,11 +251,11 @@ class Planner:
             if path not in fresh and selection.means_path(path)
         }
         self._say_uncaptured(uncaptured, start.known, ())
-        self._require_matched(start.structures, found, fresh)
+        self._require_matched(start.schemas, found, fresh)
         kept = tuple(path for path in start.known if path not in gone)
-        structures = {path: data for path, data in start.structures.items() if path not in gone}
+        structures = {path: data for path, data in start.schemas.items() if path not in gone}
         if start.log.get("rules", "") != self._rules.digest:
-            known = tables_of(start.structures)
+            known = tables_of(start.schemas)
             structures |= {
                 path: self._rules.reshaped(known[path], found[path]).to_json() for path in structures if path in found
             }
@@ -271,7 +271,7 @@ class Planner:
             known=(*kept, *fresh),
             log=log,
             uncaptured=uncaptured,
-            structures={**structures, **{path: table.to_json() for path, table in fresh.items()}},
+            schemas={**structures, **{path: table.to_json() for path, table in fresh.items()}},
             tables={
                 **{path: p for path, p in start.tables.items() if path not in gone},
                 **(begun if wanted else {}),
@@ -291,9 +291,7 @@ class Planner:
     def _all_readable(self, end: Offset) -> bool:
         """Whether no table was altered after the batch's end; else the stream goes there first."""
         with self._connect(self._settings["pdb"]) as connection:
-            return all(
-                readable(connection, table, end.commit, waits=True) for table in tables_of(end.structures).values()
-            )
+            return all(readable(connection, table, end.commit, waits=True) for table in tables_of(end.schemas).values())
 
     # What was lost.
 
@@ -328,7 +326,7 @@ class Planner:
             start,
             commit=scn.to_text(low),
             log=log,
-            structures={path: found[path].to_json() for path in start.known if path in found},
+            schemas={path: found[path].to_json() for path in start.known if path in found},
             known=tuple(path for path in start.known if path in found),
             tables={},
             gaps=dict.fromkeys(start.known, (since, scn.to_text(low))),
@@ -362,7 +360,7 @@ class Planner:
         after = scn.number(start.commit)
         kept = [ScnRange(*pair) for pair in (*log["ranges"], *log["mining"])]
         reached = int(log["mined"])
-        ranges = [*kept, *self._ranges.known_ahead(reached, start.structures)]
+        ranges = [*kept, *self._ranges.known_ahead(reached, start.schemas)]
         reached = ranges[-1].high if ranges and ranges[-1].high > reached else reached
         if self._in_redo:
             with self._connect("") as root:
@@ -379,7 +377,7 @@ class Planner:
             # Before tasks are given what they could not do.
             require_logs(lambda: self._connect(""), ScnRange(wanted[0].low, wanted[-1].high), self._settings)
             mining = wanted
-        indexes = {scns: self._mine(scns, start.structures) for scns in ranges}
+        indexes = {scns: self._mine(scns, start.schemas) for scns in ranges}
         ledger = of_ranges(log["open"], indexes.items(), left_out(self._settings))
         end = self._delivery(start, ledger, indexes, reached, limit)
         cut = self._cut(start, end, ledger)
@@ -410,11 +408,11 @@ class Planner:
         follows = bool(limit.upto or self._restarted or log["mining"]) or self._beats(start, now)
         if idle and (commit == after or not follows):
             # Its SCN moves on without end. What was mined stays in staging, also for the next process.
-            self._ranges.join(start.structures)
+            self._ranges.join(start.schemas)
             return start
-        if end.structures is not start.structures:
+        if end.schemas is not start.schemas:
             # What is mined of a range depends on the tables: it is mined again with those that are new.
-            indexes = {scns: self._mine(scns, end.structures) for scns in ranges}
+            indexes = {scns: self._mine(scns, end.schemas) for scns in ranges}
             ledger = of_ranges(log["open"], indexes.items(), left_out(self._settings))
             rows = ledger.delivered_by(after, commit)
         pending = ledger.pending(commit)
@@ -471,8 +469,8 @@ class Planner:
         having = {scns for scns, index in indexes.items() if own in {(o, n) for o, n in index["tables"]}}
         parts = [replace(t, ranges=[scns for scns in t.ranges if scns in having]) for t in delivered]
         parts = [part for part in parts if part.ranges]
-        staging = self._staging(end.structures)
-        paths = owners_and_names(sorted(end.structures))
+        staging = self._staging(end.schemas)
+        paths = owners_and_names(sorted(end.schemas))
         for scns in sorted({scns for part in parts for scns in part.ranges}):
             if staging.index(scns) is None:
                 mine(lambda: self._connect(""), scns, paths, self._settings, staging)
@@ -507,7 +505,7 @@ class Planner:
         With other tables ranges are mined again. So that a quiet time is not, the batch before ends where the range
         begins in which they are defined.
         """
-        if set(end.structures) == set(start.structures):
+        if set(end.schemas) == set(start.schemas):
             return 0
         xids = {definition.xid for definition in end.log["definitions"]}
         return min((t.ranges[0].low for t in ledger.committed if t.xid in xids and t.ranges), default=0)
@@ -517,13 +515,13 @@ class Planner:
         with self._connect(self._settings["pdb"]) as connection:
             found = captured_tables(connection, self.database, self._settings, strict=False)
             chosen = choose(connection, self._settings)
-        self._require_matched(end.structures, found, [path for path in found if path not in end.structures])
-        tables = TablesAfter(end.known, end.structures, end.uncaptured)
+        self._require_matched(end.schemas, found, [path for path in found if path not in end.schemas])
+        tables = TablesAfter(end.known, end.schemas, end.uncaptured)
         tables.follow(definitions, found, logs_all=chosen.logs_all, by_logging=chosen.by_logging)
         log = _told_by(tables.applied, tables.fresh, tables.recreated)
         whole = [path for path in tables.known if path not in tables.partial]
         uncaptured = uncaptured_tables(end, whole, Selection(self._settings).means_path)
-        return replace(end, structures=tables.structures, known=tuple(tables.known), log=log, uncaptured=uncaptured)
+        return replace(end, schemas=tables.structures, known=tuple(tables.known), log=log, uncaptured=uncaptured)
 
     def _require_matched(
         self, structures: Mapping[str, Any], found: Mapping[str, OracleTable], fresh: Iterable[str]

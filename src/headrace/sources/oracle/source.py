@@ -101,9 +101,9 @@ class OracleSource(Source):
             found = captured_tables(connection, self._database, self.settings, strict=True, known=known)
         return [table.schema for table in found.values()]
 
-    def structures(self, offset: Offset) -> Sequence[TableSchema]:
+    def schemas(self, offset: Offset) -> Sequence[TableSchema]:
         """The structure of each table."""
-        return [table.schema for table in tables_of(offset.structures).values()]
+        return [table.schema for table in tables_of(offset.schemas).values()]
 
     def unmatched(self, offset: Offset) -> Sequence[Unmatched]:
         """What stands for none of the tables that are captured now, nor for one that was captured before."""
@@ -195,7 +195,7 @@ class OracleSource(Source):
         """Snapshot chunks, structures, groups of whole transactions, and ranges to be mined for the next batch."""
         if start == end:
             return []
-        tables = tables_of(end.structures)
+        tables = tables_of(end.schemas)
         slices: list[OracleSlice] = [
             SnapshotSlice(tables[chunk.table], chunk, end.capture_time) for chunk in plan_chunks(start, end)
         ]
@@ -206,13 +206,13 @@ class OracleSource(Source):
             slices.append(GapsSlice(self._database, end.gaps, end.capture_time))
         slices += self._stream_slices(start, end)
         ranges = [ScnRange(*pair) for pair in end.log["mining"]]
-        paths = tuple(sorted(end.structures))
+        paths = tuple(sorted(end.schemas))
         if end.ad_hoc != start.ad_hoc:
             chunks = AdHoc.from_json(end.ad_hoc).chunks(end.reads)
             slices += [IncrementalSlice(tables[chunk.table], chunk, end.commit, end.capture_time) for chunk in chunks]
         if end.heartbeat != start.heartbeat:
             slices.append(HeartbeatSlice(end.commit, end.commit_time, end.heartbeat))
-        mark = self._mark(end.structures, end.log["resetlogs"])
+        mark = self._mark(end.schemas, end.log["resetlogs"])
         slices += [MiningSlice(scns, paths, mark) for scns in ranges]
         return [slice.planned() for slice in slices]
 
@@ -220,13 +220,13 @@ class OracleSource(Source):
         if start.is_nothing or not (end.log["window"] or end.log["definitions"]):
             return []
         window = [ScnRange(*pair) for pair in end.log["window"]]
-        indexes = {scns: self._index(scns, end.structures, end.log["resetlogs"]) for scns in window}
+        indexes = {scns: self._index(scns, end.schemas, end.log["resetlogs"]) for scns in window}
         transactions = of_ranges(start.log["open"], indexes.items(), left_out(self.settings)).delivered_by(
             scn.number(start.commit), scn.number(end.commit)
         )
         touched = {f"{owner}.{name}" for index in indexes.values() for owner, name in index["tables"]}
         slices: list[OracleSlice] = []
-        tables = tables_of(end.structures)
+        tables = tables_of(end.schemas)
         changed = [tables[path] for path in end.known if path in touched and path in tables] if transactions else []
         definitions = [
             AppliedDefinition(definition, self._database, tables.get(definition.table))
@@ -235,7 +235,7 @@ class OracleSource(Source):
         if changed or definitions:
             slices.append(SchemasSlice(tuple(changed), start.commit, tuple(definitions), end.capture_time))
         touched_tables = {path: table for path, table in tables.items() if path in touched}
-        mark = self._mark(end.structures, end.log["resetlogs"])
+        mark = self._mark(end.schemas, end.log["resetlogs"])
         for group in _grouped(transactions, self.settings["rows_per_slice"]):
             slices.append(TransactionsSlice(tuple(group), touched_tables, mark, end.capture_time))
         return slices
@@ -309,7 +309,7 @@ class OracleSource(Source):
         if offset.is_nothing:
             return
         keep = [ScnRange(*pair) for pair in (*offset.log["ranges"], *offset.log["mining"])]
-        self._staging(offset.structures, offset.log["resetlogs"]).forget(keep, int(offset.log["mined"]))
+        self._staging(offset.schemas, offset.log["resetlogs"]).forget(keep, int(offset.log["mined"]))
 
     @property
     def _database(self) -> str:

@@ -130,7 +130,7 @@ class IncrementalChunk:
         return Position(commit, self._order, f"{0:08x}")
 
     def schema_position(self, commit: str) -> Position:
-        """Where the table's structure is told: before the rows."""
+        """Where the table's schema is told: before the rows."""
         return Position(commit, self._order)
 
     def to_json(self) -> dict[str, Any]:
@@ -292,7 +292,7 @@ class AdHoc:
             elif isinstance(meaning, LogMessage):
                 say(f"{who}: {meaning.message.replace('{}', at)}")
             elif isinstance(meaning, SchemaChanges):
-                say(f"{who} is not needed: structures are read from the database's catalog.")
+                say(f"{who} is not needed: schemas are read from the database's catalog.")
         return state
 
     def _execute(

@@ -1,4 +1,4 @@
-"""What the server's catalog says: captured tables, their structure, their capture instances.
+"""What the server's catalog says: captured tables, their schemas, their capture instances.
 
 One query per kind of fact for the whole database, never one per table, so that a thousand tables cost as many round
 trips as one.
@@ -38,7 +38,7 @@ def captured_tables(
     strict: bool = True,
     known: Collection[str] = (),
 ) -> list[CatalogTable]:
-    """The tables that the include list names, in its order, with structure and capture instances.
+    """The tables that the include list names, in its order, with their schema and capture instances.
 
     Args:
         connection: to the database.

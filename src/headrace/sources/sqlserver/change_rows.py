@@ -40,7 +40,7 @@ class ChangeReader:
     transaction.
 
     Args:
-        schema: the table's structure.
+        schema: the table's schema.
         natives: the declared type per column.
         ordinals: each column's ordinal in the update mask.
         instance: the capture instance, for messages.

@@ -278,9 +278,7 @@ class _Questions:
             after = offset.commit if progress is None else progress.commit
             if newest <= lsn.after(after):
                 continue
-            windows = schema_histories(offset.structures, self._connection.dialect)[path].windows(
-                after, lsn.after(after)
-            )
+            windows = schema_histories(offset.schemas, self._connection.dialect)[path].windows(after, lsn.after(after))
             instance = windows[0].table.instance if windows else None
             start = None if instance is None else starts.get((instance.name, instance.object_id))
             if start is None:

@@ -145,7 +145,7 @@ class Masks:
         return TableMasks(tuple(found))
 
     def described(self, schema: TableSchema, natives: Sequence[Declared]) -> TableSchema:
-        """The structure with masked columns as plain text, because a masked uniqueidentifier or xml is none any more.
+        """The schema with masked columns as plain text, because a masked uniqueidentifier or xml is none any more.
 
         Raises:
             OptionError: as `of_table`.

@@ -1,6 +1,6 @@
 """Names and patterns of a source's options that stand for nothing: a mask that is misspelt lets values out in clear.
 
-They are held against what the catalog shows, when a run starts and whenever a table's structure changes. A pattern
+They are held against what the catalog shows, when a run starts and whenever a table's schema changes. A pattern
 with `optional:` in front may stand for nothing, for the sake of a table or column that is still to come.
 """
 
@@ -180,19 +180,19 @@ def _near(text: str, known: Sequence[str]) -> str:
 def require_still_matched(
     settings: Options, table: TableColumns, before: Sequence[str], protected: Sequence[str], held: Sequence[str]
 ) -> None:
-    """Hold the patterns of columns against a table's new structure, before its first row.
+    """Hold the patterns of columns against a table's new schema, before its first row.
 
     Args:
         settings: the options.
         table: as it is now.
         before: the columns that it had, of those that the lists of columns left or kept back.
         protected: those of them that patterns kept back or changed.
-        held: those of them that rows of the old structure hold.
+        held: those of them that rows of the old schema hold.
 
     Raises:
         OptionError: a pattern stood for a column of the table and does for none any more; a column that was protected
             is gone and another one, which may be the same under a new name, is not protected; or rows of the old
-            structure hold a column that was protected and is not any more.
+            schema hold a column that was protected and is not any more.
     """
     gone = [name for name in before if name not in table.columns]
     if not gone:

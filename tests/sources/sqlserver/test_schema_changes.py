@@ -1,4 +1,4 @@
-"""Rule: rows follow the structure that their commit had; no row of an old structure follows one of a new."""
+"""Rule: rows follow the schema that their commit had; no row of an old schema follows one of a new."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def by_position(rows):
 
 
 def changes(rows):
-    """Structure changes and data in order: what changed, and which columns an image has."""
+    """Schema changes and data in order: what changed, and which columns an image has."""
     found = []
     for row in by_position(rows):
         source = dict(row["source"] or [])
@@ -38,7 +38,7 @@ def changes(rows):
     return found
 
 
-def test_the_first_batch_says_the_structure_of_every_table_once(database):
+def test_the_first_batch_says_the_schema_of_every_table_once(database):
     create(database, "a", "id int not null primary key", [(1,)])
     create(database, "b", "id int not null primary key, v int")
     run = Run(database)
@@ -103,7 +103,7 @@ def test_a_window_over_the_switch_is_the_same_when_it_is_read_again_after_the_ol
     assert changes(first) == [("c", "t", ["id"]), ("ALTER", "t", ["id", "note"]), ("c", "t", ["id", "note"])]
 
 
-def test_a_second_instance_with_the_same_structure_changes_nothing(database):
+def test_a_second_instance_with_the_same_schema_changes_nothing(database):
     create(database, "t", "id int not null primary key")
     run = Run(database)
     run.all()
@@ -113,7 +113,7 @@ def test_a_second_instance_with_the_same_structure_changes_nothing(database):
     assert changes(run.all()) == [("c", "t", ["id"])]
 
 
-def test_a_snapshot_taken_with_two_instances_has_the_newer_structure(database):
+def test_a_snapshot_taken_with_two_instances_has_the_newer_schema(database):
     create(database, "t", "id int not null primary key", [(1,)])
     database.execute("ALTER TABLE dbo.t ADD note varchar(10) NULL")
     database.execute(SECOND.format("t", "t_2"))
