@@ -50,5 +50,5 @@ def test_the_option_is_taken_in_any_form():
     assert selects({"dbo.t": "SELECT a, b FROM t"}) == {"dbo.t": "SELECT a, b FROM t"}
     assert selects('{"dbo.t": "SELECT a, b FROM t"}') == {"dbo.t": "SELECT a, b FROM t"}
     assert selects("dbo.t, dbo.u") == {"dbo.t": None, "dbo.u": None}
-    with pytest.raises(ValueError, match="no JSON object"):
+    with pytest.raises(ValueError, match="not a JSON object"):
         selects("{dbo.t")
