@@ -10,8 +10,8 @@ from headrace.errors import DataLossError
 from headrace.options import parse_options
 from headrace.sources.oracle.assembly import Assembly
 from headrace.sources.oracle.ledger import Transaction
-from headrace.sources.oracle.mining import _kept, _new_index
 from headrace.sources.oracle.options import OPTIONS
+from headrace.sources.oracle.range_index import RangeIndex
 from headrace.sources.oracle.staging import ROWS
 
 SETTINGS = parse_options(OPTIONS, {"database": "x", "lob_enabled": "true"}, owner="source 'oracle'")
@@ -101,6 +101,6 @@ def test_writes_may_overlap_and_leave_holes():
 
 
 def test_redo_that_logminer_misses_is_a_loss():
-    rows = [batch_of([(34, None, False)])]
+    rows = batch_of([(34, None, False)])
     with pytest.raises(DataLossError, match="redo is missing at SCN 10"):
-        list(_kept(iter(rows), _new_index()))
+        RangeIndex().take(rows)

@@ -4,13 +4,15 @@ a restart nor a long quiet time needs logs that were mined; heartbeats are made 
 from __future__ import annotations
 
 import datetime as dt
+import json
 
 import pytest
 from tests.sources.oracle.runs import Run, data
 
 from headrace.errors import DataLossError
 from headrace.sources.base import Limit
-from headrace.sources.oracle.staging import joined_index
+from headrace.sources.oracle.range_index import MinedDefinition, RangeIndex, TransactionEnd, joined_index
+from headrace.sources.oracle.range_index import MinedTransaction as Mined
 
 INSERT = "INSERT INTO CUSTOMERS (ID, NAME) VALUES (:id, 'x')"
 
@@ -133,25 +135,39 @@ def test_a_run_that_should_end_does_so_on_an_idle_database(run):
     assert end.commit == head
 
 
-def entry(**values):
-    return {"transactions": {"x1": values}, "definitions": [], "tables": [], "zone": "+00:00", "rows": 0}
-
-
+COMMIT = TransactionEnd(True, 9, None, 1, "0x1.1.1", 0)
+ROLLBACK = TransactionEnd(False, 9, None, 1, "0x1.1.1", 0)
 JOINED = [
     (
         "an id that goes on",
-        [entry(start=5, user="A", rows=2, undo=0, first=5), entry(rows=3, undo=1, first=9, end="commit", scn=9)],
-        {"start": 5, "user": "A", "rows": 5, "undo": 1, "first": 5, "end": "commit", "scn": 9},
+        [Mined(5, user="A", first=5, rows=2), Mined(first=9, rows=3, undo=1, end=COMMIT)],
+        Mined(5, user="A", first=5, rows=5, undo=1, end=COMMIT),
     ),
-    ("an id that was used again", [entry(start=5, end="commit"), entry(start=9)], None),
-    ("a rollback that may be of either", [entry(end="rollback"), entry(end="rollback")], None),
-]  # fmt: skip
+    ("an id that was used again", [Mined(5, end=COMMIT), Mined(9)], None),
+    ("a rollback that may be of either", [Mined(end=ROLLBACK), Mined(end=ROLLBACK)], None),
+]
 
 
-@pytest.mark.parametrize(("indexes", "expected"), [c[1:] for c in JOINED], ids=[c[0] for c in JOINED])
-def test_ranges_are_made_one_only_where_an_index_can_say_all_that_theirs_did(indexes, expected):
-    found = joined_index(indexes)
-    assert (None if found is None else found["transactions"]["x1"]) == expected
+@pytest.mark.parametrize(("mined", "expected"), [c[1:] for c in JOINED], ids=[c[0] for c in JOINED])
+def test_ranges_are_made_one_only_where_an_index_can_say_all_that_theirs_did(mined, expected):
+    found = joined_index([RangeIndex(transactions={"x1": part}) for part in mined])
+    assert (None if found is None else found.transactions["x1"]) == expected
+
+
+def test_an_index_is_kept_as_json_of_what_is_known():
+    index = RangeIndex(
+        "+02:00",
+        {"x1": Mined(5, "2024-01-01 00:00:00", "A", 5, 2, 1), "x2": Mined(replicated=True, end=COMMIT)},
+        [MinedDefinition("x1", "S", "T", "drop table T", 6, "0x1.1.1")],
+        [("S", "T")],
+        2,
+    )
+    text = json.dumps(index.to_json())
+    assert json.loads(text)["transactions"] == {
+        "x1": {"start": 5, "start_time": "2024-01-01 00:00:00", "user": "A", "first": 5, "rows": 2, "undo": 1},
+        "x2": {"marker": True, "end": "commit", "scn": 9, "time": None, "thread": 1, "rs_id": "0x1.1.1", "ssn": 0},
+    }
+    assert RangeIndex.from_json(json.loads(text)) == index
 
 
 def test_a_range_is_removed_when_an_offset_that_no_longer_names_it_is_in_all_sinks(database, run, session):

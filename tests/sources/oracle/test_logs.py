@@ -10,6 +10,8 @@ from headrace.errors import CaptureError, DataLossError
 from headrace.sources.oracle import scn
 from headrace.sources.oracle.ledger import of_ranges
 from headrace.sources.oracle.logs import LogFile, chosen, destination, require_whole
+from headrace.sources.oracle.range_index import MinedTransaction as Mined
+from headrace.sources.oracle.range_index import RangeIndex, TransactionEnd
 from headrace.sources.oracle.scn import ScnRange
 from headrace_emulators.oracle import logminer
 from headrace_emulators.oracle.errors import DatabaseError
@@ -72,53 +74,49 @@ def test_an_scn_keeps_all_its_digits():
     assert scn.rs_order(" 0x00034d.00006ac9.01f8 ") < scn.rs_order("0x00034d.00006aca.0010")
 
 
-def entry(**facts):
-    if "end" in facts:
-        facts = {"scn": 50, "time": "2024-01-01 00:00:00", "thread": 1, "rs_id": "0x1.1.1", "ssn": 0} | facts
-    return {"undo": 0, **facts}
+def ended(scn=50, *, committed=True, thread=1, rs_id="0x1.1.1"):
+    return TransactionEnd(committed, scn, "2024-01-01 00:00:00", thread, rs_id, 0)
 
 
-def ledger(*indexes, known=()):
-    ranges = [
-        (ScnRange(number * 100, number * 100 + 100), {"zone": "+00:00", "transactions": index})
-        for number, index in enumerate(indexes)
+def ledger(*ranges):
+    indexes = [
+        (ScnRange(number * 100, number * 100 + 100), RangeIndex(transactions=transactions))
+        for number, transactions in enumerate(ranges)
     ]
-    return of_ranges(dict(known), ranges)
+    return of_ranges({}, indexes)
 
 
 def test_a_transaction_is_known_by_all_ranges_that_hold_its_rows():
     found = ledger(
-        {"aa": entry(start=5, rows=2, first=6, user="U")},
-        {"bb": entry(rows=1, first=110)},
-        {"aa": entry(end="commit", scn=250)},
+        {"aa": Mined(start=5, rows=2, first=6, user="U")},
+        {"bb": Mined(rows=1, first=110)},
+        {"aa": Mined(end=ended(250))},
     ).delivered_by(0, 300)
     assert [(t.xid, t.commit, t.rows, t.user, t.ranges) for t in found] == [("aa", 250, 2, "U", [ScnRange(0, 100)])]
 
 
 def test_an_id_that_is_used_again_is_another_transaction():
-    found = ledger(
-        {"aa": entry(start=5, rows=2, first=6)}, {"aa": entry(start=105, rows=1, first=106, end="commit", scn=150)}
-    )
+    found = ledger({"aa": Mined(start=5, rows=2, first=6)}, {"aa": Mined(start=105, rows=1, first=106, end=ended(150))})
     assert [(t.rows, t.start, t.ranges) for t in found.delivered_by(0, 300)] == [(1, 105, [ScnRange(100, 200)])]
 
 
 def test_a_rollback_without_a_sequence_ends_the_one_transaction_that_fits():
-    index = {"0a00010001000000": entry(rows=1, first=1), "0b00010001000000": entry(rows=1, first=1)}
-    found = ledger(index, {"0a000100ffffffff": entry(end="rollback")})
+    index = {"0a00010001000000": Mined(rows=1, first=1), "0b00010001000000": Mined(rows=1, first=1)}
+    found = ledger(index, {"0a000100ffffffff": Mined(end=ended(committed=False))})
     assert [t.xid for t in found.pending(300)] == ["0b00010001000000"]
 
 
 def test_a_replications_transaction_is_dropped():
-    found = ledger({"aa": entry(rows=1, first=1, marker=True, end="commit")})
+    found = ledger({"aa": Mined(rows=1, first=1, replicated=True, end=ended())})
     assert found.delivered_by(0, 300) == []
 
 
 def test_commits_of_one_scn_come_in_the_order_of_thread_and_record():
     found = ledger(
         {
-            "aa": entry(rows=1, first=1, end="commit", thread=2, rs_id="0x1.1.1"),
-            "bb": entry(rows=1, first=1, end="commit", thread=1, rs_id="0x1.2.1"),
-            "cc": entry(rows=1, first=1, end="commit", thread=1, rs_id="0x1.1.1"),
+            "aa": Mined(rows=1, first=1, end=ended(thread=2, rs_id="0x1.1.1")),
+            "bb": Mined(rows=1, first=1, end=ended(thread=1, rs_id="0x1.2.1")),
+            "cc": Mined(rows=1, first=1, end=ended(thread=1, rs_id="0x1.1.1")),
         }
     )
     assert [t.xid for t in found.delivered_by(0, 300)] == ["cc", "bb", "aa"]

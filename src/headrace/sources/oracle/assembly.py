@@ -11,6 +11,7 @@ import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -20,24 +21,66 @@ from headrace.errors import CaptureError
 from headrace.options import Options
 from headrace.sources.oracle.ledger import Transaction
 from headrace.sources.oracle.redo import RedoPiece, RedoRow, RedoSyntaxError, Shape, parse
+from headrace.sources.oracle.redo_codes import (
+    CHANGES,
+    DDL,
+    DELETE,
+    INSERT,
+    UNSUPPORTED,
+    UPDATE,
+    VALUE_BEGINS,
+    VALUE_ENDS,
+    VALUE_WRITES,
+)
 
-INSERT, DELETE, UPDATE, DDL, UNSUPPORTED = 1, 2, 3, 5, 255
-_CHANGES = frozenset((INSERT, DELETE, UPDATE))
-_BEGINS = frozenset((9, 68, 91))
-_WRITES = frozenset((10, 70, 92))
-_ENDS = frozenset((71, 93))
 _REMEDY = (
     "Take a new snapshot, or set 'unreadable_changes' to warn. Where tables are altered, 'log_mining_strategy' "
     "redo_log_catalog reads such changes from its start on."
 )
 _OPERATIONS = {INSERT: "c", DELETE: "d", UPDATE: "u"}
 _UNDONE_AT_ONCE = 500_000
-_COLUMNS = ("scn", "rs_id", "ssn", "code", "owner", "name", "row_id", "undo", "user", "thread", "status", "info", "sql")
+_UNREADABLE = 2
+"""The status of a row that LogMiner has no whole statement for."""
 _PIECES_ONLY = Shape(changed=("",))
 """The shape of an update of which only pieces are known, by identity."""
 _LOG = logging.getLogger("headrace.sources")
 Read = Callable[[Sequence[str] | None], Iterator[pa.RecordBatch]]
 """Gives a transaction's rows from the beginning, all columns or some."""
+
+
+class MinedRow(NamedTuple):
+    """A row of LogMiner, as staging keeps it.
+
+    Attributes:
+        scn, rs_id, ssn, thread: of its record.
+        code: what it is (`redo_codes`).
+        owner, name: its table.
+        row_id: its row.
+        undo: whether it takes another one back.
+        user: who made the change.
+        status: whether LogMiner could print it.
+        info: what LogMiner says about it.
+        sql: the statement.
+    """
+
+    scn: int
+    rs_id: str
+    ssn: int
+    code: int
+    owner: str | None
+    name: str | None
+    row_id: str | None
+    undo: bool
+    user: str | None
+    thread: int
+    status: int | None
+    info: str | None
+    sql: str | None
+
+    @property
+    def path(self) -> str:
+        """`owner.name` of its table."""
+        return f"{self.owner}.{self.name}"
 
 
 @dataclass
@@ -142,53 +185,53 @@ class Assembly:
         undone = self._undone() if self._transaction.undo else None
         ordinal = 0
         for batch in self._read(None):
-            columns = [batch.column(name).to_pylist() for name in _COLUMNS]
-            for record in zip(*columns, strict=True):
-                yield from self._take(record, undone is not None and bool(undone[ordinal]))
+            columns = [batch.column(name).to_pylist() for name in MinedRow._fields]
+            for mined in map(MinedRow._make, zip(*columns, strict=True)):
+                yield from self._take(mined, undone is not None and bool(undone[ordinal]))
                 ordinal += 1
         yield from self._released()
 
-    def _take(self, record: tuple[object, ...], undone: bool) -> Iterator[Event]:
-        code, taken_back = record[3], record[7]
-        if taken_back:
+    def _take(self, mined: MinedRow, undone: bool) -> Iterator[Event]:
+        code = mined.code
+        if mined.undo:
             return
-        if code in _CHANGES:
+        if code in CHANGES:
             if undone:
-                self._ghost = self._parsed(record)
+                self._ghost = self._parsed(mined)
                 return
-            event = self._parsed(record)
+            event = self._parsed(mined)
             if event is not None:
                 yield from self._released()
                 self._held, self._ghost = event, None
-        elif code in _BEGINS:
+        elif code in VALUE_BEGINS:
             if undone:
                 # The writes that follow are of no value.
                 self._end_value()
                 return
-            yield from self._begin(record)
-        elif code in _WRITES:
+            yield from self._begin(mined)
+        elif code in VALUE_WRITES:
             if self._value is not None:
-                piece = self._piece(record)
+                piece = self._piece(mined)
                 if piece is not None:
                     self._value.write(piece)
-        elif code in _ENDS:
+        elif code in VALUE_ENDS:
             self._end_value()
         elif code == DDL:
-            path = f"{record[4]}.{record[5]}"
-            if path in self._tables and str(record[12]).lstrip().upper().startswith("TRUNCATE"):
+            path = mined.path
+            if path in self._tables and (mined.sql or "").lstrip().upper().startswith("TRUNCATE"):
                 yield from self._released()
-                yield self._event("t", path, None, record)
+                yield self._event("t", path, None, mined)
         elif code == UNSUPPORTED:
-            if f"{record[4]}.{record[5]}" in self._tables:
-                self._refuse(record, "LogMiner can't print it")
+            if mined.path in self._tables:
+                self._refuse(mined, "LogMiner can't print it")
         elif self._value is not None:
             # A LOB that is cut or erased in part: what is left is not in the log.
             self._value.event.lost.add(self._value.column)
             self._value = None
 
-    def _begin(self, record: tuple[object, ...]) -> Iterator[Event]:
+    def _begin(self, mined: MinedRow) -> Iterator[Event]:
         self._end_value()
-        piece = self._piece(record)
+        piece = self._piece(mined)
         if piece is None or piece.lob_column is None or piece.schema is None:
             return
         if f"{piece.schema}.{piece.table}" not in self._tables:
@@ -200,7 +243,7 @@ class Assembly:
             yield from self._released()
             key = dict(piece.after or {})
             row = RedoRow("update", piece.schema, piece.table or "", key, dict(key), _PIECES_ONLY)
-            held = self._held = self._event("u", f"{piece.schema}.{piece.table}", row, record)
+            held = self._held = self._event("u", f"{piece.schema}.{piece.table}", row, mined)
         after = held.row.after if held.row is not None else None
         fresh = after is not None and piece.lob_column in after
         kind = "document" if piece.op in ("xml_begin", "ext_string_begin") else piece.lob_kind or "clob"
@@ -224,51 +267,48 @@ class Assembly:
             # A locator without a write changes nothing.
             yield held
 
-    def _parsed(self, record: tuple[object, ...]) -> Event | None:
-        path = f"{record[4]}.{record[5]}"
+    def _parsed(self, mined: MinedRow) -> Event | None:
+        path = mined.path
         if path not in self._tables:
-            if str(record[4]) == "UNKNOWN" or str(record[5]).startswith("OBJ#"):
-                self._refuse(record, "its table was changed or dropped since, so that LogMiner knows no names for it")
+            if mined.owner == "UNKNOWN" or (mined.name or "").startswith("OBJ#"):
+                self._refuse(mined, "its table was changed or dropped since, so that LogMiner knows no names for it")
             return None
-        sql, info = str(record[12] or ""), record[11]
-        if record[10] == 2 and info:
-            self._refuse(record, f"LogMiner says: {info}")
+        sql = mined.sql or ""
+        if mined.status == _UNREADABLE and mined.info:
+            self._refuse(mined, f"LogMiner says: {mined.info}")
             return None
         if not sql:
-            self._refuse(record, "it has no statement")
+            self._refuse(mined, "it has no statement")
             return None
         try:
             row = parse(sql, relaxed_quotes=self._settings["relaxed_quotes"])
         except RedoSyntaxError as error:
-            self._refuse(record, str(error))
+            self._refuse(mined, str(error))
             return None
         if not isinstance(row, RedoRow):
-            self._refuse(record, "its statement is no row change")
+            self._refuse(mined, "its statement is no row change")
             return None
-        return self._event(_OPERATIONS[int(str(record[3]))], path, row, record)
+        return self._event(_OPERATIONS[mined.code], path, row, mined)
 
-    def _piece(self, record: tuple[object, ...]) -> RedoPiece | None:
+    def _piece(self, mined: MinedRow) -> RedoPiece | None:
         try:
-            piece = parse(str(record[12] or ""))
+            piece = parse(mined.sql or "")
         except RedoSyntaxError as error:
-            self._refuse(record, str(error))
+            self._refuse(mined, str(error))
             return None
         return piece if isinstance(piece, RedoPiece) else None
 
-    def _event(self, op: str, path: str, row: RedoRow | None, record: tuple[object, ...]) -> Event:
-        scn, rs_id, ssn, _, _, _, row_id, _, user, thread, _, _, sql = record
-        return Event(
-            op, path, row, int(str(scn)), str(rs_id), int(str(ssn)), int(str(thread)),
-            None if row_id is None else str(row_id), None if user is None else str(user), str(sql or ""),
-        )  # fmt: skip
+    def _event(self, op: str, path: str, row: RedoRow | None, mined: MinedRow) -> Event:
+        sql = mined.sql or ""
+        return Event(op, path, row, mined.scn, mined.rs_id, mined.ssn, mined.thread, mined.row_id, mined.user, sql)
 
-    def _refuse(self, record: tuple[object, ...], why: str) -> None:
+    def _refuse(self, mined: MinedRow, why: str) -> None:
         mode = self._settings["unreadable_changes"]
         if mode == "skip":
             return
         message = (
-            f"A change of table {record[4]}.{record[5]} can't be read: {why} (SCN {record[0]}, transaction "
-            f"{self._transaction.xid}, RS_ID {record[1]}, SSN {record[2]})."
+            f"A change of table {mined.path} can't be read: {why} (SCN {mined.scn}, transaction "
+            f"{self._transaction.xid}, RS_ID {mined.rs_id}, SSN {mined.ssn})."
         )
         if mode == "fail":
             raise CaptureError(message, remedy=_REMEDY)
@@ -287,7 +327,7 @@ class Assembly:
             taken_back = self._taken_back(suffixes)
             for ordinal, code, table, row_id, undo in self._row_ids(suffixes):
                 row = (table, row_id)
-                if code not in _CHANGES:
+                if code not in CHANGES:
                     continue
                 if undo:
                     stack = stacks.get(row)
@@ -318,7 +358,7 @@ class Assembly:
 
     def _begins(self, *, taken_back: bool = False) -> Iterator[tuple[int, bool, tuple[object, ...]]]:
         """Of each row that begins a large value, or takes one back: its number, whether it does that, whose value."""
-        codes = pa.array(sorted(_BEGINS), pa.int32())
+        codes = pa.array(sorted(VALUE_BEGINS), pa.int32())
         start = 0
         for batch in self._read(("code", "undo", "sql")):
             wanted = pc.is_in(batch.column("code"), value_set=codes)

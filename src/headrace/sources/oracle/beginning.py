@@ -8,6 +8,7 @@ from headrace.errors import CaptureError, DataLossError
 from headrace.options import Options
 from headrace.sources.oracle import dictionary, statements
 from headrace.sources.oracle.connection import Connection
+from headrace.sources.oracle.database_state import DatabaseState
 from headrace.sources.oracle.mining import archived, attempts
 
 _LOG = logging.getLogger("headrace.sources")
@@ -18,15 +19,15 @@ def no_capture(root: Connection) -> CaptureError | None:
 
     The one diagnosis that every command gives.
     """
-    name, mode, _, minimal, *_ = root.rows(statements.DATABASE)[0]
-    if mode != "ARCHIVELOG":
+    state = DatabaseState.of(root)
+    if not state.archives_log:
         return CaptureError(
-            f"Database '{name}' is not in ARCHIVELOG mode: logs are overwritten before they are read.",
+            f"Database '{state.name}' is not in ARCHIVELOG mode: logs are overwritten before they are read.",
             remedy="Run ALTER DATABASE ARCHIVELOG.",
         )
-    if minimal == "NO":
+    if not state.logs_minimum:
         return CaptureError(
-            f"Database '{name}' does not log what LogMiner needs.",
+            f"Database '{state.name}' does not log what LogMiner needs.",
             remedy="Run ALTER DATABASE ADD SUPPLEMENTAL LOG DATA.",
         )
     return None
@@ -41,7 +42,7 @@ def require_set_up(root: Connection) -> str:
     reason = no_capture(root)
     if reason is not None:
         raise reason
-    return str(root.rows(statements.DATABASE)[0][6])
+    return DatabaseState.of(root).resetlogs
 
 
 def place(root: Connection, settings: Options) -> tuple[int, int]:

@@ -15,6 +15,7 @@ from headrace.options import Options
 from headrace.registry import did_you_mean
 from headrace.sources.oracle import statements
 from headrace.sources.oracle.connection import Connection
+from headrace.sources.oracle.database_state import DatabaseState
 from headrace.sources.oracle.structure import OracleTable
 from headrace.sources.oracle.table_rules import TableRules
 from headrace.sources.oracle.types import NativeType
@@ -104,7 +105,7 @@ def choose(connection: Connection, settings: Mapping[str, Any]) -> Chosen:
     """The tables that the options mean, by their names alone."""
     selection = Selection(settings)
     found = tuple((str(owner), str(name)) for owner, name in connection.rows(statements.TABLES))
-    if str(connection.rows(statements.DATABASE)[0][4]) == "YES":
+    if DatabaseState.of(connection).logs_all_columns:
         return Chosen(tuple(table for table in found if selection.means(*table)), found, frozenset(found), False)
     logged = frozenset((str(owner), str(name)) for owner, name in connection.rows(statements.ALL_COLUMN_LOGGING))
     chosen = (table for table in found if selection.means(*table))

@@ -9,6 +9,7 @@ from typing import Any
 
 from headrace.sources.oracle.catalog import Selection
 from headrace.sources.oracle.ledger import Ledger, Transaction
+from headrace.sources.oracle.range_index import RangeIndex
 from headrace.sources.oracle.scn import ScnRange
 from headrace.sources.oracle.structure import OracleTable
 from headrace.sources.signals import say_once
@@ -72,7 +73,7 @@ class Definition:
 
 
 def definitions_of(
-    ledger: Ledger, indexes: Mapping[ScnRange, Mapping[str, Any]], selection: Selection, after: int, upto: int
+    ledger: Ledger, indexes: Mapping[ScnRange, RangeIndex], selection: Selection, after: int, upto: int
 ) -> list[Definition]:
     """Definitions of tables that are captured or would be, in the order of their commits.
 
@@ -86,7 +87,7 @@ def definitions_of(
     commits = {t.xid: (t.commit, t) for t in ledger.committed if t.commit is not None and after < t.commit <= upto}
     found = []
     for index in indexes.values():
-        for xid, owner, name, sql, at, rs_id in index["definitions"]:
+        for xid, owner, name, sql, at, rs_id in index.definitions:
             text = str(sql or "").strip()
             if xid not in commits or not owner or not name or not selection.means(owner, name):
                 continue
@@ -97,9 +98,9 @@ def definitions_of(
     return sorted(found, key=lambda definition: definition.commit)
 
 
-def only_defines(transaction: Transaction, indexes: Mapping[ScnRange, Mapping[str, Any]]) -> bool:
+def only_defines(transaction: Transaction, indexes: Mapping[ScnRange, RangeIndex]) -> bool:
     """Whether a transaction has definitions and nothing else."""
-    count = sum(1 for r in transaction.ranges for d in indexes[r]["definitions"] if d[0] == transaction.xid)
+    count = sum(1 for r in transaction.ranges for d in indexes[r].definitions if d.xid == transaction.xid)
     return count >= transaction.rows
 
 

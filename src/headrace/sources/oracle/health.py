@@ -20,8 +20,10 @@ from headrace.sources.oracle import scn, statements
 from headrace.sources.oracle.beginning import no_capture
 from headrace.sources.oracle.change_rows import instant
 from headrace.sources.oracle.connection import Connection
+from headrace.sources.oracle.database_state import DatabaseState
 from headrace.sources.oracle.ledger import of_ranges
 from headrace.sources.oracle.mining import logs_of
+from headrace.sources.oracle.range_index import RangeIndex
 from headrace.sources.oracle.scn import ScnRange
 from headrace.sources.oracle.staging import Staging
 
@@ -57,7 +59,7 @@ class HealthProbe:
             return Health(CaptureState.UNKNOWN, f"The source can't be asked: {error.message}", error.remedy)
 
     def _judged(self, connection: Connection) -> Health:
-        name = connection.rows(statements.DATABASE)[0][0]
+        name = DatabaseState.of(connection).name
         local, zone = connection.rows(statements.CLOCK)[0]
         now = instant(str(local), str(zone))
         kept = self._kept(connection, now, str(zone))
@@ -75,7 +77,7 @@ class HealthProbe:
         staging = self._staging(offset.schemas, offset.log["resetlogs"])
         named = [ScnRange(*pair) for pair in (*offset.log["ranges"], *offset.log["mining"])]
         mined = [*named, *staging.following(int(offset.log["mined"]))]
-        known: dict[ScnRange, dict[str, Any]] = {}
+        known: dict[ScnRange, RangeIndex] = {}
         missing: list[ScnRange] = []
         for scns in mined:
             index = staging.index(scns)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headrace.sources.oracle import scn
+from headrace.sources.oracle.range_index import MinedTransaction, RangeIndex
 from headrace.sources.oracle.scn import ScnRange
 
 _UNKNOWN_SEQUENCE = "ffffffff"
@@ -90,40 +91,40 @@ class Ledger:
         self.committed: list[Transaction] = []
         self.ended: dict[str, int] = {}
 
-    def take(self, scns: ScnRange, index: Mapping[str, Any]) -> None:
-        """Take in what a range says."""
-        for xid, entry in index["transactions"].items():
-            self._take(scns, xid, entry, index["zone"])
+    def take(self, scns: ScnRange, index: RangeIndex) -> None:
+        """Take in what a range holds."""
+        for xid, mined in index.transactions.items():
+            self._take(scns, xid, mined, index.zone)
 
-    def _take(self, scns: ScnRange, xid: str, entry: Mapping[str, Any], zone: str) -> None:
-        if entry.get("end") == "rollback" and xid.endswith(_UNKNOWN_SEQUENCE):
+    def _take(self, scns: ScnRange, xid: str, mined: MinedTransaction, zone: str) -> None:
+        if mined.end is not None and not mined.end.committed and xid.endswith(_UNKNOWN_SEQUENCE):
             # The sequence is unknown: the one open transaction of that segment and slot, if it is just one.
             alike = [known for known in self._open if known[:8] == xid[:8]]
             if len(alike) == 1:
                 del self._open[alike[0]]
             return
         transaction = self._open.get(xid)
-        start = entry.get("start")
+        start = mined.start
         if transaction is None or (start is not None and transaction.start != start):
             # A beginning of a known id: the id was used again.
             transaction = Transaction(xid)
             self._open[xid] = transaction
         transaction.start = start if start is not None else transaction.start
-        transaction.start_time = entry.get("start_time") or transaction.start_time
-        transaction.user = transaction.user or entry.get("user")
-        transaction.dropped |= bool(entry.get("marker"))
-        rows = entry.get("rows", 0)
-        if rows:
-            transaction.rows += rows
-            transaction.undo += entry["undo"]
+        transaction.start_time = mined.start_time or transaction.start_time
+        transaction.user = transaction.user or mined.user
+        transaction.dropped |= mined.replicated
+        if mined.rows:
+            transaction.rows += mined.rows
+            transaction.undo += mined.undo
             transaction.ranges.append(scns)
-            transaction.first = entry["first"] if transaction.first is None else transaction.first
-        if entry.get("end") is None:
+            transaction.first = mined.first if transaction.first is None else transaction.first
+        end = mined.end
+        if end is None:
             return
         del self._open[xid]
-        if entry["end"] == "commit":
-            transaction.commit, transaction.time, transaction.thread = entry["scn"], entry["time"], entry["thread"]
-            transaction.rs_id, transaction.ssn, transaction.zone = entry["rs_id"], entry["ssn"], zone
+        if end.committed:
+            transaction.commit, transaction.time, transaction.thread = end.scn, end.time, end.thread
+            transaction.rs_id, transaction.ssn, transaction.zone = end.rs_id, end.ssn, zone
             self.committed.append(transaction)
 
     def delivered_by(self, after: int, upto: int) -> list[Transaction]:
@@ -154,7 +155,7 @@ class Ledger:
 
 
 def of_ranges(
-    known: Mapping[str, Any], ranges: Iterable[tuple[ScnRange, Mapping[str, Any]]], left_out: Iterable[str] = ()
+    known: Mapping[str, Any], ranges: Iterable[tuple[ScnRange, RangeIndex]], left_out: Iterable[str] = ()
 ) -> Ledger:
     """What some ranges say together."""
     ledger = Ledger(known, left_out)

@@ -14,6 +14,7 @@ from headrace.sources.base import Limit
 from headrace.sources.offset import Offset
 from headrace.sources.oracle import scn
 from headrace.sources.oracle.ledger import Transaction
+from headrace.sources.oracle.range_index import RangeIndex
 from headrace.sources.oracle.scn import ScnRange
 from headrace.sources.oracle.staging import Staging
 
@@ -23,7 +24,7 @@ _JOINED_ROWS = 100_000
 _FEW_ROWS = 1_000
 _MOST_RANGES = 64
 """So many ranges' SCNs a joined one may span: where staging is lost, one session mines them."""
-Mined = dict[ScnRange, dict[str, Any]]
+Mined = dict[ScnRange, RangeIndex]
 """What mined ranges hold."""
 
 
@@ -42,7 +43,7 @@ class MinedRanges:
         self,
         settings: Options,
         *,
-        mine: Callable[[ScnRange, Mapping[str, Any]], dict[str, Any]],
+        mine: Callable[[ScnRange, Mapping[str, Any]], RangeIndex],
         staging: Callable[[Mapping[str, Any]], Staging],
         ahead: list[ScnRange],
         restarted: bool,
@@ -66,7 +67,7 @@ class MinedRanges:
         groups: list[list[ScnRange]] = [[]]
         size = 0
         for scns in self._ahead:
-            rows = self._mine(scns, structures)["rows"]
+            rows = self._mine(scns, structures).rows
             if size + rows > _JOINED_ROWS and groups[-1]:
                 groups.append([])
                 size = 0
@@ -91,8 +92,8 @@ class MinedRanges:
         group: list[ScnRange] = []
         total = 0
         for scns in reversed([scns for scns in ranges if scns.high <= commit]):
-            entries = indexes[scns]["transactions"]
-            rows = sum(entries[xid].get("rows", 0) for xid in xids if xid in entries)
+            mined = indexes[scns].transactions
+            rows = sum(mined[xid].rows for xid in xids if xid in mined)
             span = (group[0].high if group else scns.high) - scns.low
             much = rows > total + _FEW_ROWS or total + rows > _JOINED_ROWS
             if group and (much or span > _MOST_RANGES * self._settings["mining_range_scns"]):

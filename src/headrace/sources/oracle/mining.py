@@ -23,18 +23,16 @@ from headrace.sources.oracle import statements
 from headrace.sources.oracle.connection import Connection, OracleError
 from headrace.sources.oracle.dictionary import IN_REDO, mined_from
 from headrace.sources.oracle.logs import LogFile, chosen, destination, require_whole, whole_after
+from headrace.sources.oracle.range_index import RangeIndex
 from headrace.sources.oracle.scn import ScnRange
 from headrace.sources.oracle.staging import ROWS, Staging
 
-START, COMMIT, MARKER, MISSING, ROLLBACK, DDL = 6, 7, 27, 34, 36, 5
-_CONTROL = (START, COMMIT, MARKER, MISSING, ROLLBACK)
 _TRIES = 5
 _BACK_OFF_SECONDS = 1.0
 # A log was archived, overwritten or reused between its choice and its reading: other files have the same records.
 _LOGS_MOVED = frozenset((1291, 310, 1284, 334, 1289, 1292, 308))
 _NOT_STARTED = 1307
 _LONGEST_STATEMENT = 64 * 1024 * 1024
-_NO_ROW = "A" * 18
 _BATCH = 5_000
 _LOG = logging.getLogger("headrace.sources")
 
@@ -45,7 +43,7 @@ def mine(
     tables: Sequence[tuple[str, str]],
     settings: Options,
     staging: Staging,
-) -> dict[str, Any]:
+) -> RangeIndex:
     """Mine a range, keep it, and give its index.
 
     Raises:
@@ -53,13 +51,12 @@ def mine(
         CaptureError: LogMiner refuses.
     """
     for attempt in attempts():
-        index = _new_index()
         try:
             with connect() as connection:
-                index["zone"] = str(connection.value(statements.ZONE))
+                index = RangeIndex(str(connection.value(statements.ZONE)))
                 connection.run(statements.MINING_SESSION)
                 with _session(connection, scns, settings):
-                    staging.write(scns, _kept(_rows(connection, scns, tables, settings), index), index)
+                    staging.write(scns, _changes(_rows(connection, scns, tables, settings), index), index)
             faultpoints.reach("source.oracle.mined")
             return index
         except OracleError as error:
@@ -255,70 +252,9 @@ def _whole_numbers(column: pa.Array, kind: pa.DataType) -> pa.Array:
     return pa.nulls(len(column), kind) if pa.types.is_null(column.type) else pc.cast(column, kind)
 
 
-def _new_index() -> dict[str, Any]:
-    return {"transactions": {}, "definitions": [], "tables": [], "zone": "+00:00", "rows": 0}
-
-
-def _kept(batches: Iterator[pa.RecordBatch], index: dict[str, Any]) -> Iterator[pa.RecordBatch]:
-    """The rows that carry changes; what the others say goes into the index.
-
-    Raises:
-        DataLossError: LogMiner says that SCNs are missing.
-    """
-    found: dict[str, dict[str, Any]] = index["transactions"]
-    tables: set[tuple[str, str]] = set()
+def _changes(batches: Iterator[pa.RecordBatch], index: RangeIndex) -> Iterator[pa.RecordBatch]:
+    """The rows that carry changes; what the others say goes into the index."""
     for batch in batches:
-        codes = batch.column("code")
-        control = pc.is_in(codes, value_set=pa.array(_CONTROL, codes.type))
-        for row in batch.filter(control).to_pylist():
-            _note(found, row)
-        rows = batch.filter(pc.invert(control))
-        if not rows.num_rows:
-            continue
-        counted = pa.table(
-            {
-                "xid": rows.column("xid"),
-                "undo": pc.cast(rows.column("undo"), pa.int64()),
-                "scn": rows.column("scn"),
-                "user": rows.column("user"),
-            }
-        ).group_by("xid")
-        sums = counted.aggregate([("xid", "count"), ("undo", "sum"), ("scn", "min"), ("user", "max")])
-        for row in sums.to_pylist():
-            entry = found.setdefault(row["xid"], {})
-            entry["rows"] = entry.get("rows", 0) + row["xid_count"]
-            entry["undo"] = entry.get("undo", 0) + row["undo_sum"]
-            entry.setdefault("first", row["scn_min"])
-            entry.setdefault("user", row["user_max"])
-        pairs = pa.table({"o": rows.column("owner"), "n": rows.column("name")}).group_by(["o", "n"]).aggregate([])
-        tables |= {(row["o"], row["n"]) for row in pairs.to_pylist() if row["n"]}
-        for row in rows.filter(pc.equal(rows.column("code"), DDL)).to_pylist():
-            index["definitions"].append([row["xid"], row["owner"], row["name"], row["sql"], row["scn"], row["rs_id"]])
-        index["rows"] += rows.num_rows
-        yield rows
-    index["tables"] = sorted(tables)
-
-
-def _note(found: dict[str, dict[str, Any]], row: dict[str, Any]) -> None:
-    code = row["code"]
-    if code == MISSING:
-        raise DataLossError(
-            f"LogMiner reports that redo is missing at SCN {row['scn']} of thread {row['thread']}.",
-            remedy="Restore the logs, or take a new snapshot with a new checkpoint.",
-        )
-    entry = found.setdefault(row["xid"], {})
-    if code == START:
-        entry |= {"start": row["scn"], "start_time": row["time"]}
-        if row["user"]:
-            entry["user"] = row["user"]
-    elif code == MARKER:
-        entry["marker"] = True
-    else:
-        entry |= {
-            "end": "commit" if code == COMMIT else "rollback",
-            "scn": row["scn"],
-            "time": row["time"],
-            "thread": row["thread"],
-            "rs_id": row["rs_id"],
-            "ssn": row["ssn"],
-        }
+        rows = index.take(batch)
+        if rows.num_rows:
+            yield rows

@@ -40,11 +40,13 @@ from headrace.sources.oracle.beginning import (
 from headrace.sources.oracle.catalog import Selection, captured_tables, choose
 from headrace.sources.oracle.change_rows import instant
 from headrace.sources.oracle.connection import Connection
+from headrace.sources.oracle.database_state import DatabaseState
 from headrace.sources.oracle.definitions import Definition, TablesAfter, definitions_of, only_defines
 from headrace.sources.oracle.incremental import AdHocPlanner, require_signal_table, signals_of
 from headrace.sources.oracle.ledger import Ledger, Transaction, of_ranges
 from headrace.sources.oracle.mined_ranges import Mined, MinedRanges, pairs
 from headrace.sources.oracle.mining import logs_of, mine, require_logs, whole_since
+from headrace.sources.oracle.range_index import RangeIndex
 from headrace.sources.oracle.scn import ScnRange
 from headrace.sources.oracle.snapshot_read import MomentGone, more_chunks, readable
 from headrace.sources.oracle.staging import Staging
@@ -84,7 +86,7 @@ class Planner:
         settings: Options,
         identity: str,
         *,
-        mine: Callable[[ScnRange, Mapping[str, Any]], dict[str, Any]],
+        mine: Callable[[ScnRange, Mapping[str, Any]], RangeIndex],
         upper: Callable[[], int],
         staging: Callable[[Mapping[str, Any]], Staging],
         ahead: list[ScnRange],
@@ -466,7 +468,7 @@ class Planner:
         if table is None or table.id.path not in end.known:
             return []
         own = (table.id.schema, table.id.name)
-        having = {scns for scns, index in indexes.items() if own in {(o, n) for o, n in index["tables"]}}
+        having = {scns for scns, index in indexes.items() if own in index.tables}
         parts = [replace(t, ranges=[scns for scns in t.ranges if scns in having]) for t in delivered]
         parts = [part for part in parts if part.ranges]
         staging = self._staging(end.schemas)
@@ -544,7 +546,7 @@ class Planner:
         if not self._restarted:
             return
         with self._connect("") as connection:
-            resetlogs = str(connection.rows(statements.DATABASE)[0][6])
+            resetlogs = DatabaseState.of(connection).resetlogs
             current = int(connection.value(statements.CURRENT_SCN))
         if resetlogs != start.log["resetlogs"] or current < scn.number(start.commit):
             raise PositionMismatch(

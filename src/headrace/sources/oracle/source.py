@@ -36,6 +36,7 @@ from headrace.sources.oracle.mining import mine
 from headrace.sources.oracle.options import OPTIONS
 from headrace.sources.oracle.permissions import missing_flashback, missing_on_tables, missing_on_views
 from headrace.sources.oracle.planner import Planner, left_out
+from headrace.sources.oracle.range_index import RangeIndex
 from headrace.sources.oracle.scn import ScnRange
 from headrace.sources.oracle.slices import (
     AppliedDefinition,
@@ -82,7 +83,7 @@ class OracleSource(Source):
         self._planned = False
         self._again = options["snapshot_mode"] == "always"
         self._ahead: list[ScnRange] = []
-        self._indexes: dict[tuple[ScnRange, str], dict[str, Any]] = {}
+        self._indexes: dict[tuple[ScnRange, str], RangeIndex] = {}
 
     def __getstate__(self) -> dict[str, Any]:
         # Executors read slices, which carry what they need.
@@ -224,7 +225,7 @@ class OracleSource(Source):
         transactions = of_ranges(start.log["open"], indexes.items(), left_out(self.settings)).delivered_by(
             scn.number(start.commit), scn.number(end.commit)
         )
-        touched = {f"{owner}.{name}" for index in indexes.values() for owner, name in index["tables"]}
+        touched = {f"{owner}.{name}" for index in indexes.values() for owner, name in index.tables}
         slices: list[OracleSlice] = []
         tables = tables_of(end.schemas)
         changed = [tables[path] for path in end.known if path in touched and path in tables] if transactions else []
@@ -327,7 +328,7 @@ class OracleSource(Source):
     def _staging(self, structures: Mapping[str, Any], resetlogs: str) -> Staging:
         return Staging(self.settings["staging_location"], self._mark(structures, resetlogs))
 
-    def _index(self, scns: ScnRange, structures: Mapping[str, Any], resetlogs: str) -> dict[str, Any]:
+    def _index(self, scns: ScnRange, structures: Mapping[str, Any], resetlogs: str) -> RangeIndex:
         """What a range says; it is mined where it is not there."""
         mark = self._mark(structures, resetlogs)
         key = (scns, "\n".join(mark))

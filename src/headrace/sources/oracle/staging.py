@@ -11,9 +11,8 @@ import json
 import logging
 import uuid
 import zlib
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,6 +21,7 @@ import pyarrow.parquet as pq
 
 from headrace.errors import OptionError
 from headrace.sources.oracle import scn
+from headrace.sources.oracle.range_index import RangeIndex, joined_index
 from headrace.sources.oracle.scn import ScnRange
 
 ROW_GROUP = 50_000
@@ -75,7 +75,7 @@ class Staging:
     def _path(self, scns: ScnRange, suffix: str) -> str:
         return f"{scn.to_text(scns.low)}-{scn.to_text(scns.high)}-{self._mark}.{suffix}"
 
-    def index(self, scns: ScnRange) -> dict[str, Any] | None:
+    def index(self, scns: ScnRange) -> RangeIndex | None:
         """A range's index; null when the range is not there, or only half."""
         system, folder = self._opened()
         names = [f"{folder}/{self._path(scns, suffix)}" for suffix in ("json", "parquet")]
@@ -83,8 +83,7 @@ class Staging:
             return None
         try:
             with system.open_input_stream(names[0]) as stream:
-                found: dict[str, Any] = json.loads(zlib.decompress(stream.read()))
-            return found
+                return RangeIndex.from_json(json.loads(zlib.decompress(stream.read())))
         except (OSError, zlib.error, ValueError) as error:
             _LOG.warning("Mined range %s is damaged and is mined again: %s", self._path(scns, "json"), error)
             return None
@@ -107,7 +106,7 @@ class Staging:
             low = longest[low]
         return found
 
-    def joined(self, ranges: Sequence[ScnRange]) -> tuple[ScnRange, dict[str, Any]] | None:
+    def joined(self, ranges: Sequence[ScnRange]) -> tuple[ScnRange, RangeIndex] | None:
         """Make one range of some that follow on each other, and remove them; null where one of them is not there.
 
         Only for ranges that no offset names.
@@ -127,9 +126,9 @@ class Staging:
         return whole, index
 
     def merged(
-        self, ranges: Sequence[ScnRange], xids: Collection[str], indexes: Sequence[Mapping[str, Any]]
+        self, ranges: Sequence[ScnRange], xids: Collection[str], indexes: Sequence[RangeIndex]
     ) -> ScnRange | None:
-        """Make one range that holds what others have of some transactions; null where they can't be told as one.
+        """Make one range that holds what others have of some transactions; null where one index can't say it.
 
         The others stay: an offset may name them still.
 
@@ -138,7 +137,7 @@ class Staging:
             xids: the transactions, which ended in none of the ranges.
             indexes: what each range says.
         """
-        own = [_of_transactions(index, xids) for index in indexes]
+        own = [index.of_transactions(xids) for index in indexes]
         index = joined_index(own)
         if index is None:
             return None
@@ -168,22 +167,22 @@ class Staging:
                 if found.num_rows:
                     yield found
 
-    def write(self, scns: ScnRange, batches: Iterable[pa.RecordBatch], index: dict[str, Any]) -> None:
+    def write(self, scns: ScnRange, batches: Iterable[pa.RecordBatch], index: RangeIndex) -> None:
         """Keep a range: rows as they come, then the index, which is complete when the rows have ended."""
         system, folder = self._opened()
         system.create_dir(folder, recursive=True)
         mark = uuid.uuid4().hex[:8]
-        rows, told = (f"{folder}/{self._path(scns, suffix)}" for suffix in ("parquet", "json"))
+        rows, description = (f"{folder}/{self._path(scns, suffix)}" for suffix in ("parquet", "json"))
         with (
             system.open_output_stream(f"{rows}.{mark}") as stream,
             pq.ParquetWriter(stream, ROWS, compression="zstd") as writer,
         ):
             for batch in batches:
                 writer.write_batch(batch, row_group_size=ROW_GROUP)
-        with system.open_output_stream(f"{told}.{mark}") as stream:
-            stream.write(zlib.compress(json.dumps(index, separators=(",", ":")).encode(), 3))
+        with system.open_output_stream(f"{description}.{mark}") as stream:
+            stream.write(zlib.compress(json.dumps(index.to_json(), separators=(",", ":")).encode(), 3))
         system.move(f"{rows}.{mark}", rows)
-        system.move(f"{told}.{mark}", told)
+        system.move(f"{description}.{mark}", description)
 
     def forget(self, keep: Iterable[ScnRange], upto: int) -> None:
         """Remove ranges that end at or before an SCN, but for some."""
@@ -195,39 +194,3 @@ class Staging:
                 continue
             if parts[1].isdigit() and int(parts[1]) <= upto:
                 system.delete_file(info.path)
-
-
-def _of_transactions(index: Mapping[str, Any], xids: Collection[str]) -> dict[str, Any]:
-    """What an index says of some transactions."""
-    entries = {xid: entry for xid, entry in index["transactions"].items() if xid in xids}
-    definitions = [definition for definition in index["definitions"] if definition[0] in xids]
-    rows = sum(entry.get("rows", 0) for entry in entries.values())
-    return {**index, "transactions": entries, "definitions": definitions, "rows": rows}
-
-
-def joined_index(indexes: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
-    """The index of a range that is made of others, oldest first; null where they can't be told as one.
-
-    That is where an id ends in one and is used again in a later one: an index knows an id once.
-    """
-    transactions: dict[str, dict[str, Any]] = {}
-    for index in indexes:
-        for xid, entry in index["transactions"].items():
-            known = transactions.get(xid)
-            if known is None:
-                transactions[xid] = dict(entry)
-                continue
-            if "end" in known or "start" in entry:
-                return None
-            rows = {name: known.get(name, 0) + entry.get(name, 0) for name in ("rows", "undo") if name in known | entry}
-            user = {"user": known.get("user") or entry.get("user")} if "user" in known | entry else {}
-            transactions[xid] = {**entry, **known, **rows, **user}
-    if len({index["zone"] for index in indexes}) > 1:
-        return None
-    return {
-        "transactions": transactions,
-        "definitions": [definition for index in indexes for definition in index["definitions"]],
-        "tables": sorted({tuple(table) for index in indexes for table in index["tables"]}),
-        "zone": indexes[0]["zone"],
-        "rows": sum(index["rows"] for index in indexes),
-    }

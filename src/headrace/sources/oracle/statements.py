@@ -6,9 +6,10 @@ declares.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from headrace.sources.offset import Key
+from headrace.sources.oracle.redo_codes import CHANGES, CONTROL, DDL, PIECES, UNSUPPORTED
 from headrace.sources.oracle.structure import OracleTable
 from headrace.sources.snapshots import key_range
 from headrace.sources.snapshots.key_range import Limit
@@ -92,8 +93,6 @@ BUILT_IN = (
 """Schemas that the database itself writes to."""
 _MOST_IN_A_LIST = 900
 """Oracle takes a thousand (ORA-01795)."""
-_DATA = "1, 2, 3"
-_PIECES = ", 9, 10, 11, 28, 29, 68, 70, 71, 91, 92, 93"
 
 
 def container(pdb: str) -> str:
@@ -118,7 +117,7 @@ def flush_parts(table: str) -> tuple[str, str]:
 
 def contents(tables: Sequence[tuple[str, str]], pdb: str, *, pieces: bool) -> str:
     """The rows of one mined range: what begins and ends transactions, definitions, and changes of these tables."""
-    codes = _DATA + (_PIECES if pieces else "") + ", 255"
+    codes = _list(sorted(CHANGES | (PIECES if pieces else frozenset()) | {UNSUPPORTED}))
     where = ["SCN > :low", "SCN <= :high"]
     if pdb:
         where.append("SRC_CON_NAME = :pdb")
@@ -128,8 +127,8 @@ def contents(tables: Sequence[tuple[str, str]], pdb: str, *, pieces: bool) -> st
         part = tables[start : start + _MOST_IN_A_LIST]
         named.append(f"SEG_OWNER || '.' || TABLE_NAME IN ({', '.join(literal(f'{o}.{t}') for o, t in part)})")
     where.append(
-        "(OPERATION_CODE IN (6, 7, 27, 34, 36)"
-        f" OR (OPERATION_CODE = 5 AND (SEG_OWNER IS NULL OR SEG_OWNER NOT IN ({built_in}))"
+        f"(OPERATION_CODE IN ({_list(CONTROL)})"
+        f" OR (OPERATION_CODE = {DDL} AND (SEG_OWNER IS NULL OR SEG_OWNER NOT IN ({built_in}))"
         " AND (INFO IS NULL OR INFO NOT LIKE 'INTERNAL DDL%'))"
         f" OR (OPERATION_CODE IN ({codes}) AND ({' OR '.join(named)})))"
     )
@@ -138,6 +137,10 @@ def contents(tables: Sequence[tuple[str, str]], pdb: str, *, pieces: bool) -> st
         'TABLE_NAME, ROW_ID, "ROLLBACK", TO_CHAR("TIMESTAMP", \'YYYY-MM-DD HH24:MI:SS\') AS TIME_TEXT, USERNAME, '
         f"SQL_REDO, CSF, STATUS, INFO FROM V$LOGMNR_CONTENTS WHERE {' AND '.join(where)}"
     )
+
+
+def _list(codes: Iterable[int]) -> str:
+    return ", ".join(map(str, codes))
 
 
 def literal(text: str) -> str:
