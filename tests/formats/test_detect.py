@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 
 from headrace import registry
 from headrace.errors import OptionError
-from headrace.formats.detect import Sample, detect, recognise
+from headrace.formats.base import Format
+from headrace.formats.detect import detect, recognise
+from headrace.formats.recognition import Evidence, Sample
 
 FORMATS = [
     "canal_json",
@@ -30,7 +32,10 @@ FORMATS = [
 def all_formats(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each format takes part, whatever is installed beside it."""
     monkeypatch.setattr(registry, "names", lambda kind: FORMATS)
-    monkeypatch.setattr(registry, "built_in_names", lambda kind: FORMATS)
+
+
+def asked(message: Sample) -> dict[str, Evidence]:
+    return recognise(message, {name: registry.find("format", name) for name in FORMATS})
 
 
 def text(**fields: Any) -> bytes:
@@ -92,7 +97,7 @@ ONE = {
 
 @pytest.mark.parametrize(("format", "value"), [(format, value) for format, values in ONE.items() for value in values])
 def test_each_message_speaks_for_its_format_alone(format: str, value: bytes) -> None:
-    assert [(found.format, found.options) for found in recognise(Sample(value))] == [(format, ())]
+    assert [(name, found.options) for name, found in asked(Sample(value)).items()] == [(format, ())]
     found = detect([Sample(value)])
     assert (found.format, found.options) == (format, {})
     assert found.sentence.startswith(f"{format} (1 message: ")
@@ -119,7 +124,7 @@ SILENT = [
 
 @pytest.mark.parametrize("value", SILENT, ids=range(len(SILENT)))
 def test_what_shows_no_format_speaks_for_none(value: bytes | None) -> None:
-    assert recognise(Sample(value)) == []
+    assert asked(Sample(value)) == {}
     with pytest.raises(OptionError, match="None of 1 message shows the marks of a format"):
         detect([Sample(value)])
 
@@ -178,13 +183,14 @@ def test_a_format_that_is_not_registered_is_no_candidate(monkeypatch: pytest.Mon
 
 
 def test_a_third_party_takes_part(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Pipes:
-        @staticmethod
-        def recognise(value: bytes | None, key: bytes | None, headers: tuple[str, ...]) -> str | None:
-            return "fields between bars" if value and value.count(b"|") > 1 else None
+    class Pipes(Format):
+        @classmethod
+        def recognise(cls, message: Sample) -> Evidence | None:
+            return Evidence("fields between bars") if message.value and message.value.count(b"|") > 1 else None
 
     monkeypatch.setattr(registry, "names", lambda kind: [*FORMATS, "pipes"])
-    monkeypatch.setattr(registry, "find", lambda kind, name: {"pipes": Pipes}[name])
+    find = registry.find
+    monkeypatch.setattr(registry, "find", lambda kind, name: Pipes if name == "pipes" else find(kind, name))
     found = detect([Sample(b"a|b|c")])
     assert (found.format, found.sentence) == ("pipes", "pipes (1 message: fields between bars)")
     with pytest.raises(OptionError, match=r"debezium_json .*; pipes "):
@@ -194,4 +200,4 @@ def test_a_third_party_takes_part(monkeypatch: pytest.MonkeyPatch) -> None:
 @given(st.binary(max_size=200))
 def test_no_bytes_are_too_odd(value: bytes) -> None:
     for start in (b"", b"{", b"\x00", b"atMSG"):
-        assert all(found.format in FORMATS for found in recognise(Sample(start + value)))
+        asked(Sample(start + value))

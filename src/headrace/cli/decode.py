@@ -106,7 +106,8 @@ def _options(given: list[str]) -> dict[str, Any]:
 
 def _detected(messages: list[InputMessage], options: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """The format that the messages speak for, said on stderr; options that are given win over those they ask for."""
-    from headrace.formats.detect import Sample, detect
+    from headrace.formats.detect import detect
+    from headrace.formats.recognition import Sample
 
     found = detect([Sample(m.value, m.key, tuple(name for name, _ in m.headers or ())) for m in messages])
     sys.stderr.write(f"Format: {found.sentence}.\n")

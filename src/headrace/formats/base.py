@@ -11,6 +11,7 @@ from headrace.formats.encoded_batch import EncodedBatch
 from headrace.formats.encoding import topic_for
 from headrace.formats.features import Feature
 from headrace.formats.given import given_schema
+from headrace.formats.recognition import Evidence, Sample
 from headrace.options import OTHER_NAMES, Option
 from headrace.settings import Component
 
@@ -117,6 +118,14 @@ class Format(Component, ABC):
 
         Raises:
             OptionError: as `encode` or `decode` would.
+        """
+        return None
+
+    @classmethod
+    def recognise(cls, message: Sample) -> Evidence | None:
+        """Why a message may be of this format, where its format is not said; None where nothing shows it.
+
+        Cheap: it is asked of each message of a sample.
         """
         return None
 

@@ -9,9 +9,11 @@ from typing import Any
 from headrace.formats.base import COMMON, topic_option
 from headrace.formats.canal.decode import CanalDecoder
 from headrace.formats.canal.encode import CanalEncoder, EncodeSettings
+from headrace.formats.canal.recognise import recognise
 from headrace.formats.canal.schemas import DecodeSettings
 from headrace.formats.codec import ArrowFormat, Facts
 from headrace.formats.features import Feature
+from headrace.formats.recognition import Evidence, Sample
 from headrace.options import Option
 
 
@@ -118,6 +120,11 @@ class CanalJson(ArrowFormat):
         "op", "table", "key", "key_text", "before", "after", "changed", "before_absent", "after_absent", "position",
         "event_time", "capture_time", "source", "schema_id",
     )  # fmt: skip
+
+    @classmethod
+    def recognise(cls, message: Sample) -> Evidence | None:
+        """An upper-case `type` beside what only Canal writes."""
+        return recognise(message)
 
     def decoder(self, facts: Facts) -> CanalDecoder:
         """From messages to change rows."""

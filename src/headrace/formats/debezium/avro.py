@@ -16,6 +16,8 @@ from headrace.formats.debezium.decode import DebeziumDecoder
 from headrace.formats.debezium.encode import DebeziumEncoder
 from headrace.formats.debezium.format import DebeziumJson
 from headrace.formats.debezium.options import OPTIONS
+from headrace.formats.debezium.recognise import recognise_avro
+from headrace.formats.recognition import Evidence, Sample
 from headrace.formats.registry.client import REGISTRY_OPTIONS, Registry, avro_given, registry_of
 from headrace.formats.registry.framing import FRAMING
 from headrace.formats.registry.schemas import SchemaSource
@@ -66,6 +68,11 @@ class DebeziumAvro(ArrowFormat):
     reads = DebeziumJson.reads
     writes = DebeziumJson.writes
     written_columns = DebeziumJson.written_columns
+
+    @classmethod
+    def recognise(cls, message: Sample) -> Evidence | None:
+        """A frame, and in it the texts of Debezium's block `source`."""
+        return recognise_avro(message)
 
     def prepare_decoding(self, look: Look) -> Facts:
         """What decoders need to know, with the schemas of a batch's messages, found by a job over their first bytes.

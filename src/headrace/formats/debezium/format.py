@@ -15,11 +15,13 @@ from headrace.formats.debezium.decode import DebeziumDecoder
 from headrace.formats.debezium.encode import DebeziumEncoder
 from headrace.formats.debezium.options import OPTIONS, field_rules, value_modes
 from headrace.formats.debezium.payload import JsonConverter
+from headrace.formats.debezium.recognise import recognise_json
 from headrace.formats.debezium.schemas import DecodeSettings, given_table, given_tables
 from headrace.formats.debezium.shapes import SHAPES
 from headrace.formats.debezium.table_texts import EncodeSettings
 from headrace.formats.debezium.topics import topics
 from headrace.formats.features import Feature
+from headrace.formats.recognition import Evidence, Sample
 
 
 class DebeziumJson(ArrowFormat):
@@ -74,6 +76,11 @@ class DebeziumJson(ArrowFormat):
         "op", "table", "key", "before", "after", "before_absent", "after_absent", "position", "event_time",
         "capture_time", "snapshot", "transaction", "source", "schema_id", "table_schema",
     )  # fmt: skip
+
+    @classmethod
+    def recognise(cls, message: Sample) -> Evidence | None:
+        """The envelope, its schema, or a flat row's own fields."""
+        return recognise_json(message)
 
     def encoder(self, facts: Facts, opening: Opening = with_schema, *, float_texts: bool = False) -> DebeziumEncoder:
         """From change rows to messages.

@@ -6,8 +6,10 @@ from headrace.formats.base import COMMON, topic_option
 from headrace.formats.codec import ArrowFormat, Facts
 from headrace.formats.dts.decode import DtsDecoder
 from headrace.formats.dts.encode import DtsEncoder, EncodeSettings
+from headrace.formats.dts.recognise import recognise
 from headrace.formats.features import Feature
 from headrace.formats.given_tables import TableOptions
+from headrace.formats.recognition import Evidence, Sample
 from headrace.options import Option
 
 
@@ -74,6 +76,11 @@ class DtsAvro(ArrowFormat):
             Feature.READ_TIME, Feature.TRANSACTION, Feature.BYTES, Feature.SOURCE,
         )
     )  # fmt: skip
+
+    @classmethod
+    def recognise(cls, message: Sample) -> Evidence | None:
+        """The bytes are a DTS record."""
+        return recognise(message)
 
     def decoder(self, facts: Facts) -> DtsDecoder:
         """From records to change rows."""

@@ -8,6 +8,8 @@ from headrace.formats.features import Feature
 from headrace.formats.given_tables import TableOptions
 from headrace.formats.goldengate.decode import GoldenGateDecoder
 from headrace.formats.goldengate.encode import GoldenGateEncoder
+from headrace.formats.goldengate.recognise import recognise
+from headrace.formats.recognition import Evidence, Sample
 
 
 class OggJson(ArrowFormat):
@@ -46,6 +48,11 @@ class OggJson(ArrowFormat):
         "op", "table", "key", "before", "after", "before_absent", "after_absent", "position", "event_time",
         "capture_time", "transaction", "source", "schema_id",
     )  # fmt: skip
+
+    @classmethod
+    def recognise(cls, message: Sample) -> Evidence | None:
+        """An `op_type` of one letter beside `table` and `op_ts`."""
+        return recognise(message)
 
     def decoder(self, facts: Facts) -> GoldenGateDecoder:
         """From messages to change rows."""

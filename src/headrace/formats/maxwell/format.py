@@ -8,6 +8,8 @@ from headrace.formats.features import Feature
 from headrace.formats.given_tables import TableOptions
 from headrace.formats.maxwell.decode import MaxwellDecoder
 from headrace.formats.maxwell.encode import MaxwellEncoder
+from headrace.formats.maxwell.recognise import recognise
+from headrace.formats.recognition import Evidence, Sample
 
 
 class MaxwellJson(ArrowFormat):
@@ -50,6 +52,11 @@ class MaxwellJson(ArrowFormat):
         "op", "table", "key", "before", "after", "changed", "before_absent", "after_absent", "position", "event_time",
         "transaction", "source", "schema_id",
     )  # fmt: skip
+
+    @classmethod
+    def recognise(cls, message: Sample) -> Evidence | None:
+        """A lower-case `type` beside `database` and `ts`."""
+        return recognise(message)
 
     def decoder(self, facts: Facts) -> MaxwellDecoder:
         """From messages to change rows."""

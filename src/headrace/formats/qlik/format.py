@@ -21,8 +21,10 @@ from headrace.formats.qlik.encode import QlikEncoder
 from headrace.formats.qlik.masks import ORDERS
 from headrace.formats.qlik.message import json_messages
 from headrace.formats.qlik.metadata import MAGIC, MetadataMessage, message_of_bytes, metadata_of, read_metadata
+from headrace.formats.qlik.recognise import recognise_avro, recognise_json
 from headrace.formats.qlik.rows import EncodeSettings
 from headrace.formats.qlik.schemas import DecodeSettings
+from headrace.formats.recognition import Evidence, Sample
 from headrace.formats.registry.client import REGISTRY_OPTIONS, Registry, avro_given, registry_of
 from headrace.formats.registry.framing import FRAMING
 from headrace.formats.registry.schemas import SchemaSource
@@ -246,6 +248,11 @@ class QlikJson(QlikFormat):
     options = (*COMMON, *DECODING, *ENCODING)
     metadata_mark = b"tableStructure"
 
+    @classmethod
+    def recognise(cls, message: Sample) -> Evidence | None:
+        """The envelope, or the headers of a change."""
+        return recognise_json(message)
+
     def decoder(self, facts: Facts) -> QlikDecoder:
         """From messages to change rows."""
         # The structure that is given says what metadata would.
@@ -293,6 +300,11 @@ class QlikAvro(QlikFormat):
         ),
     )
     metadata_mark = MAGIC + bytes([4]) + b"MD"
+
+    @classmethod
+    def recognise(cls, message: Sample) -> Evidence | None:
+        """The envelope, or a frame and in it a change sequence."""
+        return recognise_avro(message)
 
     @property
     def has_envelope(self) -> bool:

@@ -8,8 +8,10 @@ from headrace.formats.base import COMMON, topic_option
 from headrace.formats.codec import ArrowFormat, Facts
 from headrace.formats.features import Feature
 from headrace.formats.given_tables import TableOptions
+from headrace.formats.recognition import Evidence, Sample
 from headrace.formats.shareplex.decode import SharePlexDecoder
 from headrace.formats.shareplex.encode import SIZE, EncodeSettings, SharePlexEncoder
+from headrace.formats.shareplex.recognise import recognise
 from headrace.options import Option
 
 if TYPE_CHECKING:
@@ -89,6 +91,11 @@ class SharePlexJson(ArrowFormat):
         "op", "table", "key", "before", "after", "changed", "before_absent", "after_absent", "position", "event_time",
         "transaction", "source", "schema_id", SIZE,
     )  # fmt: skip
+
+    @classmethod
+    def recognise(cls, message: Sample) -> Evidence | None:
+        """An operation in `meta.op`."""
+        return recognise(message)
 
     def decoder(self, facts: Facts) -> SharePlexDecoder:
         """From messages to change rows."""
