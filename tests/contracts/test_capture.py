@@ -23,12 +23,12 @@ from captured_shop import (
 from tests.live.db2 import EXAMPLE, URL, LiveDb2, settings_from
 
 from headrace.errors import CaptureError, DataLossError, PositionMismatch
-from headrace.pipeline.verify import ANEW
 from headrace.sources.base import Limit
 from headrace.sources.health import CaptureState
 from headrace.sources.offset import Offset
 from headrace.sources.signals import Signal
 from headrace.sources.snapshots import key_range
+from headrace.sources.stream_options import WHOLE_TABLES
 
 SERVERS = {
     "sqlserver": SqlServerDatabase,
@@ -126,7 +126,7 @@ def test_verify_reads_what_capture_lost_by_a_fault_of_its_key_ranges(
         return sorted((int(row["a"]), row["b"]) for _, _, row in data(database.run(**options).all()))
 
     assert len(read(snapshot_chunk_rows=2)) < len(rows)
-    assert read(**{name: value for name, value in ANEW.items() if value is not None}) == rows
+    assert read(**{name: value for name, value in WHOLE_TABLES.items() if value is not None}) == rows
 
 
 def test_changes_come_in_commit_order_with_both_images(database: CapturedDatabase) -> None:

@@ -27,10 +27,6 @@ from headrace.pipeline.shared_places import identities, may_meet, may_meet_lette
 from headrace.pipeline.target import Target
 from headrace.pipeline.unmatched import FeedPatterns
 from headrace.sinks.base import BatchId
-from headrace.sinks.files import FilesSink
-from headrace.sinks.jdbc.sink import JdbcSink
-from headrace.sinks.kafka.sink import KafkaSink
-from headrace.sinks.lake.sink import LakeSink
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row
@@ -214,18 +210,16 @@ class BatchWriter:
                             made.append((target, of_batch))
                             messages = of_batch.messages
                             # A sink that weighs its messages looks at them twice.
-                            weighs = isinstance(target.sink, KafkaSink) and target.sink.weighs
-                            if weighs or self._uses[target.format_key] > 1:
+                            if target.sink.largest_value is not None or self._uses[target.format_key] > 1:
                                 messages = messages.persist(StorageLevel.MEMORY_AND_DISK)
                                 cleanup.callback(messages.unpersist)
                             encoded[target.format_key] = messages
                         given = encoded[target.format_key]
-                        if isinstance(target.sink, KafkaSink):
-                            given, lacking = fitting(own, given, target.format, target.sink)
-                            shortened += len(lacking)
-                    if self._fused and isinstance(target.sink, FilesSink) and _suit_one_task(counts, size):
+                        given, lacking = fitting(own, given, target.format, target.sink)
+                        shortened += len(lacking)
+                    if self._fused and target.sink.orders_batch and _suit_one_task(counts, size):
                         given = given.coalesce(1)
-                    if self._decode is not None and isinstance(target.sink, LakeSink | JdbcSink):
+                    if self._decode is not None:
                         given = target.sink.sequenced(given, epochs)
                     target.sink.write(given, replace(batch, sink=self._sinks[number - 1]))
                     reach(f"pipeline.sink.{number}.written")

@@ -28,6 +28,7 @@ from headrace.errors import SinkError
 from headrace.options import Option
 from headrace.pipeline.kafka_source import KafkaTopics
 from headrace.sinks.base import BatchId, Sink
+from headrace.sinks.kafka.topics import topic_places
 from headrace.spark.local_rows import local_rows
 
 if TYPE_CHECKING:
@@ -114,10 +115,9 @@ class DeadLetters:
 
     def reads_itself(self, topic: str) -> bool:
         """Whether dead letters of a topic would come back as messages of the source."""
-        ours = self.sink.settings.get("bootstrap_servers")
-        theirs = self.source.settings["bootstrap_servers"]
-        same = isinstance(ours, str) and bool(_servers(ours) & _servers(theirs))
-        return same and self.source.reads(self.topic_of(topic))
+        target = self.topic_of(topic)
+        theirs = topic_places(self.source.settings["bootstrap_servers"], target)
+        return self.source.reads(target) and bool(self.sink.places(self.schema.id, target) & theirs)
 
     def _refuse_circle(self, errors: DataFrame) -> None:
         for row in errors.selectExpr("message.topic as topic").distinct().collect():
@@ -187,7 +187,3 @@ class DeadLetters:
         schema, _, name = self.name.rpartition(".")
         columns = (Column(n, at, LogicalType.parse(kind)) for at, (n, (kind, _)) in enumerate(_COLUMNS.items(), 1))
         return TableSchema(TableId("", schema, name), tuple(columns), ())
-
-
-def _servers(text: str) -> set[str]:
-    return {server.strip().lower() for server in text.split(",") if server.strip()}

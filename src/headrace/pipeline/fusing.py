@@ -14,8 +14,6 @@ from headrace.formats.convert import format_named
 from headrace.options import as_text
 from headrace.pipeline.kafka_source import KafkaTopics
 from headrace.pipeline.shared_places import may_meet
-from headrace.sinks.files import FilesSink
-from headrace.sinks.kafka.sink import KafkaSink
 from headrace.sources.databases import Databases
 from headrace.sources.messages import not_encodable
 
@@ -55,8 +53,7 @@ class Fusing:
         target = model.targets[0]
         assert target.format is not None
         options = {f"format.{name}": text for name, text in _texts(target).items()}
-        # Files hold messages as lines; who else takes them takes them as they are.
-        lines = all(isinstance(one.sink, FilesSink) for one in model.targets)
+        lines = all(one.sink.takes_lines for one in model.targets)
         asked = {"format": target.format.name, "format.counts": "true", "format.lines": str(lines).lower()}
         return cls({**asked, **options})
 
@@ -74,7 +71,7 @@ def _reason(model: Model) -> str:
             return f"{target.label} has routes or transforms"
         if target.format_key != first.format_key:
             return f"{first.label} and {target.label} take different messages"
-        if isinstance(target.sink, KafkaSink) and target.sink.weighs:
+        if target.sink.largest_value is not None:
             return f"{target.label} leaves out large columns"
     if may_meet(model.targets):
         return "sinks may write to one place"

@@ -13,6 +13,7 @@ from headrace.errors import ConnectError, DataLossError, OptionError
 from headrace.formats.base import Format
 from headrace.options import OTHER_NAMES, Option, Options
 from headrace.sinks.kafka.topics import reason_of
+from headrace.spark.jars import KAFKA
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -54,6 +55,7 @@ class KafkaTopics:
     of one that is still open wait for its end.
     """
 
+    jars: ClassVar[tuple[str, ...]] = (KAFKA,)
     options: ClassVar[tuple[Option, ...]] = (
         Option("bootstrap_servers", str, "The brokers to begin with: host:port, comma separated."),
         Option(

@@ -58,12 +58,7 @@ class Pipeline:
     @property
     def jars(self) -> tuple[str, ...]:
         """Maven coordinates of what Spark needs for this source and these sinks."""
-        from headrace.spark.jars import DELTA, ICEBERG, KAFKA
-
-        types = {self._model.source_type, *(target.type for target in self._model.targets)}
-        if self._model.dead_letters is not None:
-            types.add(self._model.dead_letters.type)
-        return tuple(jar for kind, jar in (("kafka", KAFKA), ("delta", DELTA), ("iceberg", ICEBERG)) if kind in types)
+        return tuple(dict.fromkeys(jar for part in (self._model.source, *self._sinks) for jar in part.jars))
 
     @property
     def formats(self) -> tuple[str, ...]:

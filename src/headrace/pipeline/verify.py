@@ -4,37 +4,27 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
-from headrace.apply import TableProfile, carried, fold, fold_keyless, no_order, profile, upserts
+from headrace.apply import TableProfile, carried, no_order, profile
 from headrace.changes.refusal import StopReason
 from headrace.changes.table import TableId
-from headrace.changes.typed import quote
 from headrace.errors import OptionError, SinkError
 from headrace.pipeline.checkpoint import check_sound
 from headrace.pipeline.comparison import Comparison, compare
 from headrace.pipeline.kafka_source import KafkaTopics
 from headrace.pipeline.model import Model
 from headrace.pipeline.run import RunningPipeline
-from headrace.pipeline.shaping.shape import Shaping, tables_in
+from headrace.pipeline.shaping.shape import tables_in
 from headrace.pipeline.target import Target
 from headrace.settings import Settings
 from headrace.sinks.base import BatchId, Sink
-from headrace.sinks.jdbc.reading import as_compared
-from headrace.sinks.jdbc.sink import JdbcSink
-from headrace.sinks.lake.options import written
-from headrace.sinks.lake.sink import LakeSink
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-
-ANEW: Mapping[str, Any] = {"snapshot_mode": "initial_only", "snapshot_chunk_rows": 0, "signal_path": None}
-"""How a source is read to be compared: each table in one piece, so that the key ranges by which it was captured have no
-say in what it should hold."""
 
 
 @dataclass(frozen=True)
@@ -46,21 +36,12 @@ class Verified:
     comparison: Comparison
 
 
-@dataclass(frozen=True)
-class _Mirrored:
-    """A sink whose tables can be read back."""
-
-    label: str
-    sink: LakeSink | JdbcSink
-    shaping: Shaping
-
-
 def verify(model: Model, spark: SparkSession, *, most: int) -> Iterator[Verified]:
-    """Read the source's tables anew and compare them with those that the sinks keep, table by table.
+    """Read the source's tables again and compare them with those that the sinks keep, table by table.
 
-    A database is asked for a snapshot of its own (`ANEW`), topics are read from their beginning; both into a
-    temporary folder, by a checkpoint of their own. Nothing of the pipeline's state is touched and no sink is written.
-    What is read goes through the transforms and each sink's routes, so a table is compared with what the sink should
+    A database is asked for a snapshot of its own (`Source.whole_tables`), topics are read from their beginning; both
+    into a temporary folder, by a checkpoint of their own. The pipeline's state and its sinks stay as they are. What is
+    read goes through the transforms and each sink's routes, so a table is compared with what the sink should
     hold. Where changes go on meanwhile, rows that were changed since the sinks' last batch are told as different:
     verify when the pipeline has caught up.
 
@@ -73,20 +54,16 @@ def verify(model: Model, spark: SparkSession, *, most: int) -> Iterator[Verified
         OptionError: no sink keeps tables that can be read back.
         HeadraceError: the source can't be read.
     """
-    targets = [
-        _Mirrored(target.label, target.sink, target.shaping)
-        for target in model.targets
-        if isinstance(target.sink, LakeSink | JdbcSink)
-    ]
+    targets = [target for target in model.targets if target.sink.reads_back != "no"]
     if not targets:
         raise OptionError(
             f"Pipeline '{model.name}' has no sink whose tables can be compared.",
-            remedy="verify compares tables of the sinks delta, iceberg and jdbc.",
+            remedy="verify compares the tables of sinks that can be read back: delta, iceberg and jdbc.",
         )
     check_sound(model.checkpoint, model.source_type, spark)
     folder = Path(tempfile.mkdtemp(prefix="headrace-verify-"))
     try:
-        rows = _read_anew(model, spark, folder)
+        rows = _read_whole_tables(model, spark, folder)
         if rows is None:
             return
         rows.persist()
@@ -108,7 +85,7 @@ def verify(model: Model, spark: SparkSession, *, most: int) -> Iterator[Verified
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _read_anew(model: Model, spark: SparkSession, folder: Path) -> DataFrame | None:
+def _read_whole_tables(model: Model, spark: SparkSession, folder: Path) -> DataFrame | None:
     source = model.source
     options = dict(model.source_options)
     if isinstance(source, KafkaTopics):
@@ -116,8 +93,9 @@ def _read_anew(model: Model, spark: SparkSession, folder: Path) -> DataFrame | N
         source = KafkaTopics(settings, source.client_settings, source.format, source.on_error)
     else:
         # A source that takes no snapshots gives its whole log from the beginning instead.
-        ours = {option.name: ANEW[option.name] for option in source.options if option.name in ANEW}
-        options = {name: value for name, value in options.items() if _plain(name) not in map(_plain, ours)} | ours
+        ours = dict(source.whole_tables)
+        replaced = [option for option in source.options if option.name in ours]
+        options = {n: value for n, value in options.items() if not any(one.is_spelled(n) for one in replaced)} | ours
         source = type(source)(source.settings.replaced(**ours))
     kept = _Kept(str(folder / "rows"))
     reading = replace(
@@ -133,7 +111,7 @@ def _read_anew(model: Model, spark: SparkSession, folder: Path) -> DataFrame | N
     return spark.read.parquet(*kept.folders) if kept.folders else None
 
 
-def _verified(rows: DataFrame, table: TableProfile, target: _Mirrored, spark: SparkSession, most: int) -> Verified:
+def _verified(rows: DataFrame, table: TableProfile, target: Target, spark: SparkSession, most: int) -> Verified:
     from pyspark.errors import PySparkException
 
     try:
@@ -145,45 +123,30 @@ def _verified(rows: DataFrame, table: TableProfile, target: _Mirrored, spark: Sp
         raise
 
 
-def _compared(rows: DataFrame, table: TableProfile, target: _Mirrored, spark: SparkSession, most: int) -> Verified:
+def _compared(rows: DataFrame, table: TableProfile, target: Target, spark: SparkSession, most: int) -> Verified:
     from pyspark import StorageLevel
 
     sink = target.sink
-    in_database = isinstance(sink, JdbcSink)
-    table = table if in_database else written(sink.settings, table)
-    values = {column.name: f"row.{quote(column.name)}" for column in table.schema.columns}
-    if in_database:
-        values = {column.name: as_compared(values[column.name], column) for column in table.schema.columns}
-    if not table.schema.key:
-        expected = fold_keyless(rows, table).where("op = 'insert'")
-    elif table.initial:
-        expected = upserts(rows, table)
-    else:
-        ignore = not in_database and sink.settings["ignore_null_updates"]
-        expected = fold(rows, table, ignore_nulls=ignore).where("op = 'upsert'")
-    expected = expected.selectExpr(*(f"{value} as {quote(name)}" for name, value in values.items()))
-    actual = sink.now(spark, table.schema)
+    expected = sink.expected(rows, table)
+    columns = tuple(column for column in table.schema.columns if column.name in expected.columns)
+    actual = sink.now(spark, replace(table.schema, columns=columns))
     if actual is None:
         raise SinkError(
             f"Table {table.id} is not in {target.label}.",
             remedy="Run the pipeline first, or look at its sink's options.",
         )
-    missing = [column.name for column in table.schema.columns if column.name not in actual.columns]
+    missing = [name for name in expected.columns if name not in actual.columns]
     if missing:
         raise SinkError(
             f"Table {table.id} has no column '{missing[0]}' in {target.label}.",
             remedy="Leave it out with 'except_column_list', or let the pipeline catch up.",
         )
-    # A database is read once, so that what is compared is the state of one moment.
-    actual = actual.persist(StorageLevel.MEMORY_AND_DISK) if in_database else actual
+    # What is compared is the state of one moment.
+    actual = actual.persist(StorageLevel.MEMORY_AND_DISK) if sink.reads_back == "live" else actual
     try:
         return Verified(table.id, target.label, compare(expected, actual, table.schema.key, most=most))
     finally:
         actual.unpersist()
-
-
-def _plain(name: str) -> str:
-    return name.replace("_", "").replace(".", "").lower()
 
 
 class _Kept(Sink):
@@ -202,7 +165,7 @@ class _Kept(Sink):
         """A temporary folder is always there."""
 
     def write(self, rows: DataFrame, batch: BatchId) -> None:
-        """Write the batch anew, whatever is there of it."""
+        """Write the batch, in place of what is there of it."""
         place = f"{self._folder}/{batch.number}"
         rows.write.mode("overwrite").parquet(place)
         if place not in self.folders:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
@@ -15,6 +15,8 @@ from headrace.settings import Component
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from headrace.apply import TableProfile
 
 
 @dataclass(frozen=True)
@@ -108,7 +110,13 @@ class Sink(Component, ABC):
         takes: `messages` or `changes`.
         looks_with_spark: whether `preview` needs a session to look at a target.
         takes_errors: whether `error` rows rest in it like others, so that messages which can't be read are not lost.
+        takes_lines: whether it takes a message as one line of text too, in a column `line` beside `position`.
         is_one_place: whether all tables go to one place.
+        orders_batch: whether it brings all messages of a batch into one order, so that one task should give it those
+            of a small batch.
+        reads_back: whether `now` and `expected` say what its tables hold and should hold, for `headrace verify`.
+            `snapshot`: what `now` gives does not change any more. `live`: each look at it reads the target again.
+        jars: Maven coordinates of what Spark needs for it.
     """
 
     role: ClassVar[Literal["sink"]] = "sink"
@@ -116,7 +124,11 @@ class Sink(Component, ABC):
     takes: ClassVar[Literal["messages", "changes"]]
     looks_with_spark: ClassVar[bool] = False
     takes_errors: ClassVar[bool] = False
+    takes_lines: ClassVar[bool] = False
     is_one_place: ClassVar[bool] = False
+    orders_batch: ClassVar[bool] = False
+    reads_back: ClassVar[Literal["no", "snapshot", "live"]] = "no"
+    jars: ClassVar[tuple[str, ...]] = ()
 
     def places(self, table: TableId | None = None, topic: str | None = None) -> frozenset[str]:
         """Where this sink writes, so that two sinks which write the same place have a text in common; asks nobody.
@@ -135,6 +147,48 @@ class Sink(Component, ABC):
     def keeps_tables(self) -> bool:
         """Whether it keeps tables equal to a source, so that changes which it never gets are missing there."""
         return False
+
+    @property
+    def largest_value(self) -> int | None:
+        """The bytes of the largest value in a change whose message is too large: larger ones are left out of it, as
+        columns that were not sent. Null where no message is made smaller, so that `too_large` is not asked.
+        """
+        return None
+
+    def too_large(self, messages: DataFrame) -> list[str]:
+        """The positions of messages that the target would refuse for their size. Runs in the driver, which may start
+        Spark jobs.
+        """
+        return []
+
+    def sequenced(self, rows: DataFrame, epochs: Mapping[str, str] | None = None) -> DataFrame:
+        """Change rows of messages, with positions that say their order where an option of the sink does. Lazy.
+
+        Args:
+            rows: change rows that a format read.
+            epochs: the ids of their topics.
+        """
+        return rows
+
+    def now(self, spark: SparkSession, schema: TableSchema) -> DataFrame | None:
+        """The rows of a source table's target, in the source's columns as far as it has them; null where there is no
+        target. Lazy. Asked where `reads_back` says so.
+
+        Args:
+            spark: a classic session.
+            schema: the table, with the columns to read.
+        """
+        raise TypeError(f"Sink '{self.name}' can't be read back.")
+
+    def expected(self, rows: DataFrame, table: TableProfile) -> DataFrame:
+        """The rows that the target of a table should have, in the columns that the sink writes, those of the key among
+        them, with values as `now` gives them. Lazy. Asked where `reads_back` says so.
+
+        Args:
+            rows: change rows of that table from its beginning, as `sequenced` gave them.
+            table: what they are like.
+        """
+        raise TypeError(f"Sink '{self.name}' can't be read back.")
 
     @abstractmethod
     def check(self) -> None:

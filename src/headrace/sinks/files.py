@@ -45,8 +45,10 @@ class FilesSink(Sink):
     name: ClassVar[str] = "files"
     guarantee: ClassVar[Literal["exactly-once", "at-least-once"]] = "at-least-once"
     takes: ClassVar[Literal["messages", "changes"]] = "messages"
+    takes_lines: ClassVar[bool] = True
     is_one_place: ClassVar[bool] = True
     settings: FilesSettings
+    orders_batch: ClassVar[bool] = True
 
     def check(self) -> None:
         """Whether the folder, or the nearest one above it, can be written. Object stores show it at the first write.

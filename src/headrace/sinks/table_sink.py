@@ -6,13 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from headrace.apply import TableProfile, fold, fold_keyless, upserts
 from headrace.apply.column_names import Step
 from headrace.changes.table import TableId
 from headrace.options import OTHER_NAMES, Option, items
 from headrace.sinks.evolution import BEHAVIORS
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -99,6 +100,15 @@ def given_steps(settings: Mapping[str, Any]) -> Callable[[TableId], tuple[Step, 
         return tuple(found)
 
     return of
+
+
+def rows_left_by(rows: DataFrame, table: TableProfile, *, ignore_nulls: bool = False) -> DataFrame:
+    """The rows that changes leave in a table that was empty, in a column `row`. Lazy."""
+    if not table.schema.key:
+        return fold_keyless(rows, table).where("op = 'insert'")
+    if table.initial:
+        return upserts(rows, table)
+    return fold(rows, table, ignore_nulls=ignore_nulls).where("op = 'upsert'")
 
 
 def side_by_side(

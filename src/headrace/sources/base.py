@@ -73,6 +73,11 @@ class Source(Component, ABC):
     role: ClassVar[Literal["source"]] = "source"
     knows_schemas: ClassVar[bool] = False
     """Whether the schemas of a slice's rows are known before it is read (`schemas_in`)."""
+    jars: ClassVar[tuple[str, ...]] = ()
+    """Maven coordinates of what Spark needs for it."""
+    whole_tables: ClassVar[Mapping[str, Any]] = {}
+    """Options with which a run of its own reads each table whole and in one piece, for `headrace verify`. A source that
+    takes no snapshots has none: its log is read from the beginning."""
 
     def databases(self) -> Mapping[str, Source]:
         """One source for each database that the options name, by the database's name; this one where it is just one.

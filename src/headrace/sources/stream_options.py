@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from typing import Any
 
 from headrace.options import OTHER_NAMES, Names, Option, folder, items
 from headrace.sources.snapshots.select_overrides import selects
@@ -46,6 +47,10 @@ def port(given: object) -> str:
         raise ValueError("a port is a number from 1 to 65535")
     return text
 
+
+WHOLE_TABLES: Mapping[str, Any] = {"snapshot_mode": "initial_only", "snapshot_chunk_rows": 0, "signal_path": None}
+"""How a source is read to be compared with its mirrors: each table in one piece, so that the key ranges by which it was
+captured have no say in what it should hold."""
 
 HEARTBEAT: tuple[Option, ...] = (
     Option(

@@ -1,4 +1,4 @@
-"""By what a message of Alibaba DTS is known: it is a DTS record with a time and a position, which other bytes are not."""
+"""By what a message of Alibaba DTS is known: it is a DTS record with a time and a position; other bytes seldom are."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from headrace.changes.typed import literal
 from headrace.errors import SinkError
 from headrace.formats.base import Format
-from headrace.sinks.kafka.sink import KafkaSink
+from headrace.sinks.base import Sink
 from headrace.spark.local_rows import local_rows
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class Place:
         return f"{_DATA} and position = {literal(self.position)} and {key} and {_ORIGIN} = {literal(self.origin)}"
 
 
-def fitting(rows: DataFrame, messages: DataFrame, format: Format, sink: KafkaSink) -> tuple[DataFrame, Sequence[Place]]:
+def fitting(rows: DataFrame, messages: DataFrame, format: Format, sink: Sink) -> tuple[DataFrame, Sequence[Place]]:
     """The messages that a sink takes: where some are too large, all are made again, and theirs lack the large values.
 
     Looks at all messages in a Spark job of its own; persist them if they are dear to compute. A replay leaves out the
@@ -66,11 +66,11 @@ def fitting(rows: DataFrame, messages: DataFrame, format: Format, sink: KafkaSin
     Raises:
         SinkError: images are structs, which have all their columns.
     """
-    positions = sink.too_large(messages)
-    if not positions:
+    most = sink.largest_value
+    positions = [] if most is None else sink.too_large(messages)
+    if most is None or not positions:
         return messages, ()
     places = _places(rows, positions, format, sink)
-    most = sink.settings["oversized_column_bytes"]
     _LOG.warning(
         "%d changes are sent to Kafka without their values of more than %d bytes, because their messages would be too "
         "large: %s%s.",
@@ -82,7 +82,7 @@ def fitting(rows: DataFrame, messages: DataFrame, format: Format, sink: KafkaSin
     return format.encode(without_large_values(rows, places, most)), places
 
 
-def _places(rows: DataFrame, positions: Sequence[str], format: Format, sink: KafkaSink) -> list[Place]:
+def _places(rows: DataFrame, positions: Sequence[str], format: Format, sink: Sink) -> list[Place]:
     """The changes behind messages at these positions.
 
     Where several changes have a position, which of them it is shows in the messages of each alone: a Spark job for

@@ -37,7 +37,7 @@ from headrace.sinks.jdbc.database import Database
 from headrace.sinks.jdbc.dialect import Mirror, TableName
 from headrace.sinks.jdbc.mariadb.dialect import MariaDb
 from headrace.sinks.jdbc.postgresql.dialect import Postgres
-from headrace.sinks.jdbc.reading import mirrored_rows
+from headrace.sinks.jdbc.reading import as_compared, mirrored_rows
 from headrace.sinks.jdbc.target import StagedBatch, TargetPlan, TargetTables, names_in
 from headrace.sinks.table_sink import (
     MAX_PARALLEL_TABLES,
@@ -49,6 +49,7 @@ from headrace.sinks.table_sink import (
     TAKEOVER,
     WRONG_VALUE,
     given_steps,
+    rows_left_by,
     side_by_side,
 )
 
@@ -82,6 +83,7 @@ class JdbcSink(Sink):
     name: ClassVar[str] = "jdbc"
     guarantee: ClassVar[Literal["exactly-once", "at-least-once"]] = "exactly-once"
     takes: ClassVar[Literal["messages", "changes"]] = "changes"
+    reads_back: ClassVar[Literal["no", "snapshot", "live"]] = "live"
     options: ClassVar[tuple[Option, ...]] = (
         Option(
             "url",
@@ -233,6 +235,11 @@ class JdbcSink(Sink):
         with closing(self.database.connect()) as connection:
             name = _named(self._name_parts, self.database.default_schema(connection), schema.id)
         return mirrored_rows(spark, self.database, name, schema)
+
+    def expected(self, rows: DataFrame, table: TableProfile) -> DataFrame:
+        """The rows that are true after the last change, with values as the database spells them."""
+        values = {c.name: as_compared(f"row.{quote(c.name)}", c) for c in table.schema.columns}
+        return rows_left_by(rows, table).selectExpr(*(f"{value} as {quote(name)}" for name, value in values.items()))
 
     def _look(
         self, tables: Sequence[TableProfile], batch: BatchId

@@ -21,8 +21,9 @@ from headrace.sinks.kafka.limits import checked, fitting_batches, quickly_checke
 from headrace.sinks.kafka.limits import reason as too_large
 from headrace.sinks.kafka.partitions import partition_of, task_of
 from headrace.sinks.kafka.permissions import PermissionsAdmin, has_kafka_client, kafka_jvm
-from headrace.sinks.kafka.topics import Topic, Topics, limits_of, topic_creation
+from headrace.sinks.kafka.topics import Topic, Topics, limits_of, topic_creation, topic_places
 from headrace.sinks.lake.delta.table import escaped
+from headrace.spark.jars import KAFKA
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -72,6 +73,7 @@ class KafkaSink(Sink):
     name: ClassVar[str] = "kafka"
     guarantee: ClassVar[Literal["exactly-once", "at-least-once"]] = "at-least-once"
     takes: ClassVar[Literal["messages", "changes"]] = "messages"
+    jars: ClassVar[tuple[str, ...]] = (KAFKA,)
     options: ClassVar[tuple[Option, ...]] = (
         Option(
             "bootstrap_servers",
@@ -217,10 +219,7 @@ class KafkaSink(Sink):
 
     def places(self, table: TableId | None = None, topic: str | None = None) -> frozenset[str]:
         """A topic by each broker that is named."""
-        servers = {server.strip().lower() for server in self.settings["bootstrap_servers"].split(",") if server.strip()}
-        if topic == "":
-            return frozenset()
-        return frozenset(f"Kafka at {server}" if topic is None else f"Kafka at {server}/{topic}" for server in servers)
+        return frozenset() if topic == "" else topic_places(self.settings["bootstrap_servers"], topic)
 
     def write(self, rows: DataFrame, batch: BatchId) -> None:
         """Write a batch's messages. A replay writes them again.
@@ -240,7 +239,7 @@ class KafkaSink(Sink):
 
         Looks at all messages in a Spark job of its own.
         """
-        if not self.weighs:
+        if self.largest_value is None:
             return []
         weighed = self._weighed(messages, self._topics_of(messages))
         # Few, because their messages are large.
@@ -248,9 +247,10 @@ class KafkaSink(Sink):
         return sorted(row["position"] for row in large)
 
     @property
-    def weighs(self) -> bool:
-        """Whether `too_large` looks at messages."""
-        return bool(self.settings["on_oversized"] == "drop_columns")
+    def largest_value(self) -> int | None:
+        """What the option says that leaves large values out."""
+        dropped: int = self.settings["oversized_column_bytes"]
+        return dropped if self.settings["on_oversized"] == "drop_columns" else None
 
     def _set_aside(self, rows: DataFrame, topics: Mapping[str, Topic], batch: BatchId) -> DataFrame:
         """Keep the messages that are too large in a folder of their batch; the others are given back."""

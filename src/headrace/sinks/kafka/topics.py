@@ -25,6 +25,12 @@ _LIMIT = "max.message.bytes"
 _SETTLE_SECONDS, _SETTLE_PAUSE = 10.0, 0.05
 
 
+def topic_places(bootstrap_servers: str, topic: str | None = None) -> frozenset[str]:
+    """A topic by each broker that is named, as `Sink.places` has it; without one, the Kafka that it is in."""
+    servers = {server.strip().lower() for server in bootstrap_servers.split(",") if server.strip()}
+    return frozenset(f"Kafka at {server}" if topic is None else f"Kafka at {server}/{topic}" for server in servers)
+
+
 @dataclass(frozen=True)
 class Topic:
     """A topic as the cluster has it.

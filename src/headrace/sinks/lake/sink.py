@@ -43,6 +43,7 @@ from headrace.sinks.table_sink import (
     TAKEOVER,
     WRONG_VALUE,
     given_steps,
+    rows_left_by,
     side_by_side,
 )
 
@@ -92,6 +93,7 @@ class LakeSink(Sink):
         MAX_PARALLEL_TABLES,
     )
     looks_with_spark: ClassVar[bool] = True
+    reads_back: ClassVar[Literal["no", "snapshot", "live"]] = "snapshot"
     fault_point: ClassVar[str]
 
     def __init__(self, options: Options) -> None:
@@ -171,6 +173,12 @@ class LakeSink(Sink):
             return rows_left(rows, schema, self.settings["position_column"])
         rows = rows.where(f"{lake_history.END} is null") if stored_as == "2" else rows
         return rows.drop(*(column.name for column in self._own_columns(stored_as)))
+
+    def expected(self, rows: DataFrame, table: TableProfile) -> DataFrame:
+        """The rows that are true after the last change, in the columns that are written."""
+        table = written(self.settings, table)
+        left = rows_left_by(rows, table, ignore_nulls=self.settings["ignore_null_updates"])
+        return left.selectExpr(*(f"row.{quote(column.name)}" for column in table.schema.columns))
 
     def _look(self, table: TableProfile, target: LakeTable, batch: BatchId) -> _Work | None:
         stored_as = self.settings["stored_as_scd_type"]

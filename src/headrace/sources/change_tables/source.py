@@ -41,6 +41,7 @@ from headrace.sources.offset import Offset
 from headrace.sources.signal_files import has_files, signal_file
 from headrace.sources.signals import Signal, signal_table
 from headrace.sources.snapshots.ad_hoc import NO_ROW, AdHoc, Candidate, asked_tables, refused_filter
+from headrace.sources.stream_options import WHOLE_TABLES
 from headrace.sources.tables.lost import forgiven, is_named, uncaptured_tables
 from headrace.sources.tables.unlogged import Unlogged
 from headrace.sources.tables.unmatched import Unmatched, gone_table, unmatched
@@ -62,6 +63,7 @@ class ChangeTableSource(Source):
 
     dialect: Dialect
     knows_schemas = True
+    whole_tables = WHOLE_TABLES
 
     def __init__(self, options: Options, *, databases: Sequence[str] = ()) -> None:
         super().__init__(options)

@@ -59,6 +59,7 @@ from headrace.sources.signals import Signal
 from headrace.sources.snapshots.ad_hoc import NO_ROW, AdHoc, Candidate, asked_tables, refused_filter
 from headrace.sources.snapshots.chunks import found_empty, plan_chunks
 from headrace.sources.snapshots.select_overrides import SelectOverrides
+from headrace.sources.stream_options import WHOLE_TABLES
 from headrace.sources.tables.lost import forgiven, uncaptured_tables
 from headrace.sources.tables.unlogged import Unlogged
 from headrace.sources.tables.unmatched import Unmatched, gone_table, has_names, unmatched
@@ -73,6 +74,7 @@ class OracleSource(Source):
 
     name = "oracle"
     options = OPTIONS
+    whole_tables = WHOLE_TABLES
 
     def __init__(self, options: Options) -> None:
         super().__init__(options)

@@ -13,6 +13,7 @@ from headrace.permissions import Permissions
 from headrace.sinks.folder import absolute, folder_identity, folder_permissions, refuse_read_only
 from headrace.sinks.lake.delta.table import DeltaTable, folder_of
 from headrace.sinks.lake.sink import LakeSink, can_clone
+from headrace.spark.jars import DELTA
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,6 +33,7 @@ class DeltaSink(LakeSink):
     """
 
     name: ClassVar[str] = "delta"
+    jars: ClassVar[tuple[str, ...]] = (DELTA,)
     fault_point: ClassVar[str] = "sink.delta"
     options: ClassVar[tuple[Option, ...]] = (
         Option(

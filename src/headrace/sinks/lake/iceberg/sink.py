@@ -19,6 +19,7 @@ from headrace.sinks.jdbc.postgresql.dialect import Postgres
 from headrace.sinks.lake.delta.table import escaped
 from headrace.sinks.lake.iceberg.table import IcebergTable, refuse_without_iceberg
 from headrace.sinks.lake.sink import LakeSink, can_clone
+from headrace.spark.jars import ICEBERG
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -47,6 +48,7 @@ class IcebergSink(LakeSink):
     """
 
     name: ClassVar[str] = "iceberg"
+    jars: ClassVar[tuple[str, ...]] = (ICEBERG,)
     fault_point: ClassVar[str] = "sink.iceberg"
     options: ClassVar[tuple[Option, ...]] = (
         Option(
