@@ -323,8 +323,10 @@ class ArrowFormat(Format):
     def encodes_alone(self) -> bool:
         """Whether an encoder that knows the structures gives for each task what `encode` does."""
         kind = type(self)
-        methods = ("encode", "encode_batch", "encoded", "handed", "prepare_encoding", "with_structures", "with_counts")
-        return all(getattr(kind, name) is getattr(ArrowFormat, name) for name in methods)
+        ours = ArrowFormat
+        driver_side = (ours.encode, ours.encode_batch, ours.encoded, ours.handed)
+        prepared = (ours.prepare_encoding, ours.with_schemas, ours.with_counts)
+        return all(getattr(kind, method.__name__) is method for method in (*driver_side, *prepared))
 
     def prepare_encoding(self, facts: Facts) -> Facts:
         """What encoders need to know; runs on the driver.
