@@ -122,12 +122,6 @@ class Option:
         """`kafka.` where the name is `kafka.*`."""
         return self.name.removesuffix("*") if self.name.endswith(".*") else None
 
-    @property
-    def spark_name(self) -> str:
-        """The camelCase spelling for `spark.readStream.option`."""
-        head, *rest = self.name.split("_")
-        return head + "".join(word.capitalize() for word in rest)
-
     def parse(self, given: Any) -> Any:
         """Turn what the user gave (text, or a YAML value) into the option's value.
 

@@ -12,7 +12,7 @@ from headrace.options import is_secret
 
 _KINDS = {"postgresql": "postgresql", "postgres": "postgresql", "mariadb": "mariadb", "mysql": "mariadb"}
 _PORTS = {"postgresql": 5432, "mariadb": 3306}
-_NOT_RUN = {"sqlserver": "SQL Server", "oracle": "Oracle", "db2": "Db2"}
+_OTHERS = {"sqlserver": "SQL Server", "oracle": "Oracle", "db2": "Db2"}
 _HOW = "Write it as postgresql://host:port/database or mariadb://host:port/database; `jdbc:` in front is allowed."
 _TITLES = {"postgresql": "PostgreSQL", "mariadb": "MariaDB or MySQL"}
 
@@ -42,9 +42,9 @@ def parse_address(url: str, user: str | None, password: str | None) -> Address:
     """
     text = re.sub(r"^jdbc:", "", url.strip(), flags=re.IGNORECASE)
     scheme = text.partition(":")[0].lower()
-    if scheme in _NOT_RUN:
+    if scheme in _OTHERS:
         raise OptionError(
-            f"The jdbc sink does not write to {_NOT_RUN[scheme]}: its statements can be made, but were never run.",
+            f"The jdbc sink does not write to {_OTHERS[scheme]}.",
             remedy=_HOW,
         )
     if scheme not in _KINDS:

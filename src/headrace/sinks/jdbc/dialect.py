@@ -191,11 +191,7 @@ class Dialect(ABC):
     def chosen(self, mirror: Mirror, name: str, staged: str, old: str) -> str:
         """SQL: the change's value, or the target's own where the change does not carry the column."""
         place = [found for found, _ in mirror.rest].index(name) + 1
-        return f"CASE WHEN s.m IS NULL OR {self.letter('s.m', place)} = '1' THEN s.{staged} ELSE {old} END"
-
-    def letter(self, text: str, place: int) -> str:
-        """SQL: one letter of a text, the first being 1."""
-        return f"SUBSTR({text}, {place}, 1)"
+        return f"CASE WHEN s.m IS NULL OR SUBSTR(s.m, {place}, 1) = '1' THEN s.{staged} ELSE {old} END"
 
     def drop_column(self, mirror: Mirror, name: str) -> str:
         """Drop a column of the mirror."""
@@ -258,10 +254,6 @@ class Dialect(ABC):
             f"WHERE {self.taken(labels)} AND s.o = 'p' "
             f"AND (t.{first} IS NULL OR (s.m IS NULL AND {self.older(mirror)}))"
         )
-
-
-class LiveDialect(Dialect):
-    """A dialect whose statements are run: a database that Headrace connects to."""
 
     @abstractmethod
     def create_stage(self, mirror: Mirror) -> list[str]:
