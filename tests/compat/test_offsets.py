@@ -14,6 +14,9 @@ from tests.compat.databases import KEPT, SOURCES, VERSIONS, Stream, held, offset
 from tests.contracts.captured_shop import CapturedDatabase
 from tests.contracts.captured_shop import closing as closed
 
+from headrace.sources.databases import Offsets
+from headrace.sources.oracle.mining_state import MiningState
+
 PHASES = {
     "snapshot",
     "stream",
@@ -28,13 +31,28 @@ LARGER = {"incremental_snapshot_chunk_size": "100", "snapshot_chunk_rows": "100"
 """What goes on goes on in fewer batches, because each waits for capture."""
 
 
+@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("version", VERSIONS)
+def test_an_offset_of_an_earlier_release_is_written_as_it_was(version: str, source: str) -> None:
+    for entry in kept_offsets(version, source):
+        offsets = Offsets.from_json(json.loads(entry["offset"]))
+        assert offsets.to_text() == entry["offset"]
+        for offset in offsets.databases.values() if source == "oracle" else ():
+            kept = json.dumps(offset.log)
+            assert json.dumps(MiningState.of(offset).to_json()) == kept, entry["phase"]
+
+
+def kept_offsets(version: str, source: str) -> list[dict[str, Any]]:
+    with lzma.open(offsets_file(version, source), "rt", encoding="utf-8") as file:
+        return [json.loads(line) for line in file]
+
+
 @pytest.fixture(params=[(version, source) for version in VERSIONS for source in SOURCES], ids="-".join)
 def kept(
     request: pytest.FixtureRequest, tmp_path: Path
 ) -> Iterator[tuple[str, CapturedDatabase, list[dict[str, Any]]]]:
     version, source = request.param
-    with lzma.open(offsets_file(version, source), "rt", encoding="utf-8") as file:
-        entries = [json.loads(line) for line in file]
+    entries = kept_offsets(version, source)
     with closed(KEPT[source](unpack(server_file(version, source), tmp_path / "server"))) as database:
         yield source, database, entries
 

@@ -9,10 +9,10 @@ import pytest
 
 from headrace.changes import Column, LogicalType, Position, TableId, TableSchema
 from headrace.sources.oracle import slices
+from headrace.sources.oracle.captured_table import OracleTable
 from headrace.sources.oracle.definitions import Definition
 from headrace.sources.oracle.ledger import Transaction
 from headrace.sources.oracle.scn import ScnRange
-from headrace.sources.oracle.structure import OracleTable
 from headrace.sources.oracle.types import NativeType
 from headrace.sources.snapshots.ad_hoc import IncrementalChunk
 from headrace.sources.snapshots.chunks import Chunk

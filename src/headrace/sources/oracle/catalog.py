@@ -14,9 +14,9 @@ from headrace.errors import CaptureError, OptionError
 from headrace.options import Options
 from headrace.registry import did_you_mean
 from headrace.sources.oracle import statements
+from headrace.sources.oracle.captured_table import OracleTable
 from headrace.sources.oracle.connection import Connection
 from headrace.sources.oracle.database_state import DatabaseState
-from headrace.sources.oracle.structure import OracleTable
 from headrace.sources.oracle.table_rules import TableRules
 from headrace.sources.oracle.types import NativeType
 from headrace.sources.tables.keys import UniqueKey

@@ -22,9 +22,9 @@ from headrace.options import Options
 from headrace.sources.batch_sizes import BATCH_BYTES
 from headrace.sources.oracle import scn
 from headrace.sources.oracle.assembly import Event
+from headrace.sources.oracle.captured_table import OracleTable
 from headrace.sources.oracle.key_shifts import Key, in_free_order
 from headrace.sources.oracle.ledger import Transaction
-from headrace.sources.oracle.structure import OracleTable
 from headrace.sources.oracle.types import NativeType
 from headrace.sources.rows import change_batch, instants
 from headrace.sources.stream_options import events_of_key_change

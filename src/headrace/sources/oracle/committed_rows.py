@@ -10,13 +10,13 @@ import pyarrow.compute as pc
 
 from headrace.options import Options
 from headrace.sources.oracle.assembly import Assembly, Event, own_rows
+from headrace.sources.oracle.captured_table import OracleTable, owners_and_names
 from headrace.sources.oracle.change_rows import ChangeRows
 from headrace.sources.oracle.connection import Connection
 from headrace.sources.oracle.ledger import Transaction
 from headrace.sources.oracle.mining import mine
 from headrace.sources.oracle.scn import ScnRange
 from headrace.sources.oracle.staging import Staging
-from headrace.sources.oracle.structure import OracleTable, owners_and_names
 
 _ROWS_IN_MEMORY = 200_000
 _BYTES_IN_MEMORY = 128 * 1024 * 1024

@@ -7,11 +7,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
+from headrace.sources.oracle.captured_table import OracleTable
 from headrace.sources.oracle.catalog import Selection
 from headrace.sources.oracle.ledger import Ledger, Transaction
 from headrace.sources.oracle.range_index import RangeIndex
 from headrace.sources.oracle.scn import ScnRange
-from headrace.sources.oracle.structure import OracleTable
 from headrace.sources.signals import say_once
 from headrace.sources.tables.unlogged import read_again, say_altered
 
@@ -109,11 +109,11 @@ class TablesAfter:
 
     Args:
         known: those that were captured before.
-        structures: how they looked.
+        schemas: how they looked.
         uncaptured: those that were captured, and are no more or not whole.
 
     Attributes:
-        known, structures: the same afterwards.
+        known, schemas: the same afterwards.
         partial: tables that are captured on, though they do not log all their columns any more.
         fresh: tables that came in with rows that the log does not have: they existed, and were not captured or not
             whole.
@@ -121,11 +121,11 @@ class TablesAfter:
         applied: the definitions, with `change` where it is not what their first word says.
     """
 
-    def __init__(self, known: Iterable[str], structures: Mapping[str, Any], uncaptured: Collection[str] = ()) -> None:
+    def __init__(self, known: Iterable[str], schemas: Mapping[str, Any], uncaptured: Collection[str] = ()) -> None:
         self.known = list(known)
         self.partial = {path for path in self.known if path in uncaptured}
         self._gone = {path for path in uncaptured if path not in self.known}
-        self.structures = dict(structures)
+        self.schemas = dict(schemas)
         self.fresh: list[str] = []
         self.recreated: list[str] = []
         self.applied: list[Definition] = []
@@ -163,7 +163,7 @@ class TablesAfter:
                 )
             table = found.get(path)
             if table is None:
-                # Dropped now or by a later definition; until then its last structure serves.
+                # Dropped now or by a later definition; until then its last schema serves.
                 if sql.startswith("DROP"):
                     self._leave_out(path)
                 continue
@@ -171,9 +171,9 @@ class TablesAfter:
             dropped = sql.startswith("DROP TABLE") and path in self.known
             if (dropped or (sql.startswith("CREATE") and path in self._gone)) and path not in self.recreated:
                 self.recreated.append(path)
-            if path in self.structures and not sql.startswith("CREATE"):
-                say_altered(OracleTable.from_json(self.structures[path]).schema, table.schema)
-            self.structures[path] = table.to_json()
+            if path in self.schemas and not sql.startswith("CREATE"):
+                say_altered(OracleTable.from_json(self.schemas[path]).schema, table.schema)
+            self.schemas[path] = table.to_json()
             if path in self.partial and logs_all(path):
                 self.partial.discard(path)
                 self.fresh.append(path)
@@ -184,7 +184,7 @@ class TablesAfter:
                     self.fresh.append(path)
 
     def _leave_out(self, path: str) -> None:
-        self.structures.pop(path, None)
+        self.schemas.pop(path, None)
         self.known = [name for name in self.known if name != path]
         self.fresh = [name for name in self.fresh if name != path]
         self.recreated = [name for name in self.recreated if name != path]

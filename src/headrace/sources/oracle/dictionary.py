@@ -27,7 +27,7 @@ def strategy(text: str) -> str:
     """
     found = text.strip().lower()
     if found == "hybrid":
-        raise ValueError("names are not worked out from a history of structures; redo_log_catalog follows definitions")
+        raise ValueError("names are not worked out from a history of schemas; redo_log_catalog follows definitions")
     return found
 
 

@@ -23,6 +23,7 @@ from headrace.sources.oracle.connection import Connection
 from headrace.sources.oracle.database_state import DatabaseState
 from headrace.sources.oracle.ledger import of_ranges
 from headrace.sources.oracle.mining import logs_of
+from headrace.sources.oracle.mining_state import MiningState
 from headrace.sources.oracle.range_index import RangeIndex
 from headrace.sources.oracle.scn import ScnRange
 from headrace.sources.oracle.staging import Staging
@@ -34,7 +35,7 @@ class HealthProbe:
     Args:
         connect: opens a connection; with the pluggable database's name when that is to be its container.
         settings: the source's options.
-        staging: where mined ranges of tables of these structures and this incarnation are.
+        staging: where mined ranges of tables of these schemas and this incarnation are.
     """
 
     def __init__(
@@ -74,9 +75,9 @@ class HealthProbe:
         )
 
     def _with_log(self, connection: Connection, health: Health, offset: Offset) -> Health:
-        staging = self._staging(offset.schemas, offset.log["resetlogs"])
-        named = [ScnRange(*pair) for pair in (*offset.log["ranges"], *offset.log["mining"])]
-        mined = [*named, *staging.following(int(offset.log["mined"]))]
+        state = MiningState.of(offset)
+        staging = self._staging(offset.schemas, state.resetlogs)
+        mined = [*state.unfinished, *staging.following(state.mined)]
         known: dict[ScnRange, RangeIndex] = {}
         missing: list[ScnRange] = []
         for scns in mined:
@@ -86,8 +87,8 @@ class HealthProbe:
             else:
                 known[scns] = index
         users = ("SYS", "SYSTEM", *self._settings["users_excluded"])
-        ledger = of_ranges(offset.log["open"], known.items(), users)
-        reached = max([int(offset.log["mined"]), *(scns.high for scns in mined)])
+        ledger = of_ranges(state.open, known.items(), users)
+        reached = max([state.mined, *(scns.high for scns in mined)])
         waiting = ledger.delivered_by(scn.number(offset.commit), reached)
         first = instant(waiting[0].time, waiting[0].zone) if waiting else None
         times = [instant(t.time, t.zone) for t in ledger.committed]

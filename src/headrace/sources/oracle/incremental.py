@@ -22,6 +22,7 @@ from headrace.sources.batch_sizes import Spool
 from headrace.sources.offset import Offset
 from headrace.sources.oracle import scn, statements
 from headrace.sources.oracle.assembly import Assembly, own_rows
+from headrace.sources.oracle.captured_table import OracleTable, tables_of
 from headrace.sources.oracle.change_rows import CONNECTOR, ImageReader
 from headrace.sources.oracle.connection import Connection, OracleError
 from headrace.sources.oracle.ledger import Transaction
@@ -36,7 +37,6 @@ from headrace.sources.oracle.snapshot_read import (
     readable,
 )
 from headrace.sources.oracle.staging import Staging
-from headrace.sources.oracle.structure import OracleTable, tables_of
 from headrace.sources.rows import repeat, schema_batch
 from headrace.sources.signal_files import take_files
 from headrace.sources.signals import Signal, say, say_once, signal_table
@@ -74,7 +74,7 @@ class AdHocPlanner:
             return None
         return tables_of(offset.schemas)[path]
 
-    def asked(self, state: AdHoc, end: Offset, signals: Sequence[Signal]) -> AdHoc:
+    def requested(self, state: AdHoc, end: Offset, signals: Sequence[Signal]) -> AdHoc:
         """The state after signals of the batch's commits and the files that came since.
 
         Args:
@@ -82,9 +82,9 @@ class AdHocPlanner:
             end: the batch's end.
             signals: rows of the signal table in the batch.
         """
-        files, asked = take_files(self._settings["signal_path"], state.files, say)
+        files, from_files = take_files(self._settings["signal_path"], state.files, say)
         state = replace(state, files=files)
-        found = [*signals, *asked]
+        found = [*signals, *from_files]
         if not found:
             return state
         tables = [Candidate(table.id, table.chunk_key) for table in tables_of(end.schemas).values()]
@@ -237,7 +237,7 @@ def read_incremental(
     settings: Options,
     capture_time: dt.datetime | None,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a chunk at the SCN where its batch ends, with the table's structure before the first ones.
+    """The rows of a chunk at the SCN where its batch ends, with the table's schema before the first ones.
 
     Where what the table held then can't be read any more (a batch that is done again much later), its rows are read
     as they are now: they may be ahead of the changes that follow, which bring every row where it has to be.

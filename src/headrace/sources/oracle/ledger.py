@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from headrace.sources.oracle import scn
 from headrace.sources.oracle.range_index import MinedTransaction, RangeIndex
@@ -76,18 +76,31 @@ class Transaction:
         return cls(**{**data, "ranges": [ScnRange(*pair) for pair in data["ranges"]]})
 
 
+class OpenTransaction(NamedTuple):
+    """What an offset keeps of an open transaction, because the range of its beginning may be gone.
+
+    Attributes:
+        start: the SCN at which it began.
+        start_time: when, by the server's clock.
+        user: whose; null when not known.
+    """
+
+    start: int
+    start_time: str | None
+    user: str | None
+
+
 class Ledger:
     """Takes in ranges, oldest first.
 
     Args:
-        known: what is known of open transactions whose beginning is in no range that is still kept: XID to start SCN,
-            time and user.
+        known: the open transactions whose beginning is in none of the ranges, by id.
         left_out: users whose transactions are not delivered.
     """
 
-    def __init__(self, known: Mapping[str, Any], left_out: Iterable[str] = ()) -> None:
+    def __init__(self, known: Mapping[str, OpenTransaction], left_out: Iterable[str] = ()) -> None:
         self._left_out = frozenset(left_out)
-        self._open = {xid: Transaction(xid, start, time, user) for xid, (start, time, user) in known.items()}
+        self._open = {xid: Transaction(xid, *transaction) for xid, transaction in known.items()}
         self.committed: list[Transaction] = []
         self.ended: dict[str, int] = {}
 
@@ -138,7 +151,15 @@ class Ledger:
         later = [t for t in self.committed if t.commit is not None and t.commit > upto]
         return [*self._open.values(), *later]
 
-    def newest_commits(self, upto: int, before: Mapping[str, Any]) -> dict[str, str]:
+    def open_at(self, upto: int) -> dict[str, OpenTransaction]:
+        """The transactions that began up to an SCN and are not committed up to it, by id."""
+        return {
+            t.xid: OpenTransaction(t.start, t.start_time, t.user)
+            for t in self.pending(upto)
+            if t.start is not None and t.start <= upto
+        }
+
+    def newest_commits(self, upto: int, before: Mapping[str, str]) -> dict[str, str]:
         """For each redo thread its newest commit up to an SCN, as `scn:thread:xid-xid`."""
         found: dict[str, tuple[int, list[str]]] = {}
         for transaction in self.committed:
@@ -150,12 +171,12 @@ class Ledger:
                 found[thread] = (at, [transaction.xid])
             elif at == newest[0]:
                 newest[1].append(transaction.xid)
-        made = {thread: f"{at}:{thread}:{'-'.join(sorted(xids))}" for thread, (at, xids) in found.items()}
-        return {**before, **made}
+        newest_of_threads = {thread: f"{at}:{thread}:{'-'.join(sorted(xids))}" for thread, (at, xids) in found.items()}
+        return {**before, **newest_of_threads}
 
 
 def of_ranges(
-    known: Mapping[str, Any], ranges: Iterable[tuple[ScnRange, RangeIndex]], left_out: Iterable[str] = ()
+    known: Mapping[str, OpenTransaction], ranges: Iterable[tuple[ScnRange, RangeIndex]], left_out: Iterable[str] = ()
 ) -> Ledger:
     """What some ranges say together."""
     ledger = Ledger(known, left_out)

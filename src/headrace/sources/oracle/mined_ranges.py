@@ -6,7 +6,7 @@ and lies in staging.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from headrace.options import Options
@@ -34,7 +34,7 @@ class MinedRanges:
     Args:
         settings: the source's options.
         mine: mines a range, or says what is known of it already.
-        staging: where mined ranges of tables of these structures are.
+        staging: where mined ranges of tables of these schemas are.
         ahead: ranges that this process mined beyond the last offset, in order; it is kept.
         restarted: whether this process has planned no batch yet.
     """
@@ -62,19 +62,19 @@ class MinedRanges:
         """An offset names what is mined up to an SCN."""
         self._ahead[:] = [scns for scns in self._ahead if scns.high > mined]
 
-    def join(self, structures: Mapping[str, Any]) -> None:
+    def join(self, schemas: Mapping[str, Any]) -> None:
         """Make few ranges of the many that a quiet hour leaves and that no offset names."""
         groups: list[list[ScnRange]] = [[]]
         size = 0
         for scns in self._ahead:
-            rows = self._mine(scns, structures).rows
+            rows = self._mine(scns, schemas).rows
             if size + rows > _JOINED_ROWS and groups[-1]:
                 groups.append([])
                 size = 0
             groups[-1].append(scns)
             size += rows
         for group in groups:
-            joined = self._staging(structures).joined(group) if len(group) >= _JOINED else None
+            joined = self._staging(schemas).joined(group) if len(group) >= _JOINED else None
             if joined is not None:
                 place = self._ahead.index(group[0])
                 self._ahead[place : place + len(group)] = [joined[0]]
@@ -108,19 +108,19 @@ class MinedRanges:
             return ranges
         return [merged if scns == group[0] else scns for scns in ranges if scns not in group[1:]]
 
-    def known_ahead(self, reached: int, structures: Mapping[str, Any]) -> list[ScnRange]:
+    def known_ahead(self, reached: int, schemas: Mapping[str, Any]) -> list[ScnRange]:
         """What this process, or one before it, mined already beyond an offset; forgotten where it does not follow."""
         if self._restarted:
-            return self._staged_ahead(reached, structures)
+            return self._staged_ahead(reached, schemas)
         found = [scns for scns in self._ahead if scns.low >= reached]
         if found and found[0].low != reached:
             found = []
         self._ahead[:] = found
         return found
 
-    def _staged_ahead(self, reached: int, structures: Mapping[str, Any]) -> list[ScnRange]:
+    def _staged_ahead(self, reached: int, schemas: Mapping[str, Any]) -> list[ScnRange]:
         """What staging has beyond an offset: an idle stream names nothing of it, and its logs may be gone."""
-        found = self._staging(structures).following(reached)
+        found = self._staging(schemas).following(reached)
         self._ahead[:] = found
         return list(found)
 
@@ -135,8 +135,3 @@ class MinedRanges:
             found.append(ScnRange(reached, high))
             reached = high
         return found
-
-
-def pairs(ranges: Iterable[ScnRange]) -> list[list[int]]:
-    """Ranges as JSON values, for the offset."""
-    return [[scns.low, scns.high] for scns in ranges]

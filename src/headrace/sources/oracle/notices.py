@@ -8,9 +8,9 @@ import pyarrow as pa
 
 from headrace.changes import Operation, Position, TableId
 from headrace.sources.oracle import scn
+from headrace.sources.oracle.captured_table import OracleTable
 from headrace.sources.oracle.change_rows import CONNECTOR, instant
 from headrace.sources.oracle.definitions import Definition
-from headrace.sources.oracle.structure import OracleTable
 from headrace.sources.rows import change_batch, instants, table_column
 
 _GAP_ORDER = "g"

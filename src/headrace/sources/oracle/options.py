@@ -111,7 +111,7 @@ OPTIONS: tuple[Option, ...] = (
         "initial reads all rows and goes on with changes; initial_only ends there; no_data (schema_only) takes changes "
         "only; always reads again at every start, when the changes since the last run are in; when_needed reads again "
         "where redo logs with changes are gone, or the undo that a snapshot needs; recovery takes changes "
-        "only, and at a restart the structures from the catalog again.",
+        "only, and at a restart the schemas from the catalog again.",
         default="initial",
         choices=("initial", "initial_only", "no_data", "always", "when_needed", "recovery"),
         aliases=("snapshot.mode",),

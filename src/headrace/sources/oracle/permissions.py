@@ -11,8 +11,8 @@ from typing import Any
 
 from headrace.permissions import MissingPermission
 from headrace.sources.oracle import scn, statements
+from headrace.sources.oracle.captured_table import OracleTable
 from headrace.sources.oracle.connection import Connection, OracleError
-from headrace.sources.oracle.structure import OracleTable
 
 _DENIED = frozenset((942, 1031, 41900))
 _VIEWS: tuple[tuple[tuple[str, ...], str, dict[str, Any], str], ...] = (

@@ -1,29 +1,15 @@
-"""Where the next batch ends: snapshots, mined ranges, whole transactions, and structures.
+"""Where the next batch ends: snapshots, mined ranges, whole transactions, and schemas.
 
-Runs in the driver. What decides the rows of a batch stands in its end offset: the commits up to which it goes, the
-structures, and the ranges that hold its rows. `Offset.log` has
-
-| key | what |
-|---|---|
-| `scn` | everything after this has to be in the log if all staging were lost |
-| `mined` | ranges are mined up to here |
-| `ranges` | mined ranges that hold rows of transactions that are not delivered |
-| `mining` | ranges that tasks of the batch that ends here mine |
-| `open` | open transactions: start SCN, time, user |
-| `commit_scn` | the newest delivered commit of each redo thread: `scn:thread:xid` |
-| `resetlogs` | the database's incarnation |
-| `window` | the ranges that say what is in the batch that ends here |
-| `definitions` | definitions of captured tables that take effect in the batch |
-| `rules` | the options by which tables were shaped |
+Runs in the driver. The end offset of a batch decides its rows: it has the commits up to which the batch goes, the
+schemas, and the ranges that hold its rows (`MiningState`).
 """
 
 from __future__ import annotations
 
 import datetime as dt
-import itertools
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from headrace.errors import DataLossError, PositionMismatch
@@ -37,26 +23,27 @@ from headrace.sources.oracle.beginning import (
     place,
     require_set_up,
 )
-from headrace.sources.oracle.catalog import Selection, captured_tables, choose
+from headrace.sources.oracle.captured_table import OracleTable, owners_and_names, tables_of
+from headrace.sources.oracle.catalog import Selection, captured_tables
 from headrace.sources.oracle.change_rows import instant
 from headrace.sources.oracle.connection import Connection
 from headrace.sources.oracle.database_state import DatabaseState
-from headrace.sources.oracle.definitions import Definition, TablesAfter, definitions_of, only_defines
+from headrace.sources.oracle.definitions import Definition
+from headrace.sources.oracle.delivery import Delivery, DeliveryPlanner, require_matched_tables
 from headrace.sources.oracle.incremental import AdHocPlanner, require_signal_table, signals_of
 from headrace.sources.oracle.ledger import Ledger, Transaction, of_ranges
-from headrace.sources.oracle.mined_ranges import Mined, MinedRanges, pairs
+from headrace.sources.oracle.mined_ranges import Mined, MinedRanges
 from headrace.sources.oracle.mining import logs_of, mine, require_logs, whole_since
+from headrace.sources.oracle.mining_state import MiningState
 from headrace.sources.oracle.range_index import RangeIndex
 from headrace.sources.oracle.scn import ScnRange
 from headrace.sources.oracle.snapshot_read import MomentGone, more_chunks, readable
 from headrace.sources.oracle.staging import Staging
-from headrace.sources.oracle.structure import OracleTable, columns_of, owners_and_names, tables_of
 from headrace.sources.oracle.table_rules import TableRules
 from headrace.sources.signals import Signal
 from headrace.sources.snapshots.ad_hoc import AdHoc
 from headrace.sources.snapshots.chunks import snapshot_finished
-from headrace.sources.tables.lost import say_made_again, say_returned, say_uncaptured, uncaptured_tables
-from headrace.sources.tables.unmatched import require_matched_by, require_still_matched
+from headrace.sources.tables.lost import say_made_again, say_returned, say_uncaptured
 
 _NO_ROWS = ("no_data", "recovery")
 """The modes in which only changes are taken."""
@@ -65,16 +52,33 @@ _LOG = logging.getLogger("headrace.sources")
 _PARTIAL = "It does not log all its columns, so what an update leaves out is missing from its changes"
 
 
-class Planner:
+@dataclass(frozen=True)
+class _LogReach:
+    """How far the log is known.
+
+    Args:
+        ranges: the mined ranges whose transactions are not all delivered, oldest first.
+        reached: up to which SCN they go.
+        upper: the SCN up to which the log is complete.
+        mining: the ranges that tasks of the batch mine.
+    """
+
+    ranges: list[ScnRange]
+    reached: int
+    upper: int
+    mining: list[ScnRange]
+
+
+class OraclePlanner:
     """Plans one batch.
 
     Args:
         connect: opens connections; with the pluggable database's name when that is to be its container.
         settings: the source's options.
-        identity: what stands in `Offset.source`.
+        identity: `Offset.source`.
         mine: mines a range, or says what is known of it already.
         upper: the SCN up to which the log is complete.
-        staging: where mined ranges of tables of these structures are.
+        staging: where mined ranges of tables of these schemas are.
         ahead: ranges that this process mined beyond the last offset, in order; it is added to.
         restarted: whether this is the first batch that this process plans.
         again: whether all tables are to be read again when the stream has caught up.
@@ -105,6 +109,7 @@ class Planner:
         self._in_redo = settings["log_mining_strategy"] == dictionary.IN_REDO
         self._rules = TableRules(settings)
         self._ad_hoc = AdHocPlanner(lambda: connect(settings["pdb"]), settings, self.database)
+        self._deliveries = DeliveryPlanner(lambda: connect(settings["pdb"]), settings, self.database)
 
     def advance(self, start: Offset, limit: Limit, now: dt.datetime) -> Offset:
         """The end of the batch that begins at `start`; `start` itself when nothing is new."""
@@ -127,8 +132,8 @@ class Planner:
                 except DataLossError as error:
                     end = self._behind_what_is_lost(start, error)
             if end is start:
-                # Nothing is told again that the batch before told.
-                end = known if start is known else replace(start, log=_settled(start.log))
+                # What the batch before delivered is not delivered again.
+                end = known if start is known else MiningState.of(start).settled().in_offset(start)
             if end == known:
                 return known
         end = replace(end, initial=end.initial and not snapshot_finished(end)).counting_reads(start)
@@ -182,22 +187,19 @@ class Planner:
                 dictionary.write(root)
             begin, at = place(root, self._settings)
         commit = scn.to_text(at)
-        log = {
-            "scn": str(begin), "mined": str(begin), "ranges": [], "mining": [], "open": {}, "commit_scn": {},
-            "resetlogs": resetlogs, "window": [], "definitions": [], "rules": self._rules.digest,
-        }  # fmt: skip
+        state = MiningState(begin, begin, resetlogs, self._rules.digest)
         end = Offset(
             source=self._identity,
             commit=commit,
             known=tuple(tables),
             schemas={path: table.to_json() for path, table in tables.items()},
-            log=log,
+            log=state.to_json(),
         )
         return end, tables
 
     @property
     def database(self) -> str:
-        """The database that tables are told to be in."""
+        """The name of the database that the tables are in."""
         return str(self._settings["pdb"] or self._settings["database"]).upper()
 
     def _snapshot(self, start: Offset, limit: Limit) -> Offset:
@@ -213,7 +215,7 @@ class Planner:
                 # Of a table without a key the changes meanwhile would come twice.
                 raise gone.error from gone
             return self._read_later(start, unfinished, gone)
-        return replace(start, tables=advanced, log=_settled(start.log), gaps={})
+        return MiningState.of(start).settled().in_offset(replace(start, tables=advanced, gaps={}))
 
     def _read_later(self, start: Offset, unfinished: list[str], gone: MomentGone) -> Offset:
         """The stream goes on first; then these tables are read from their beginning, as of where it is."""
@@ -221,7 +223,8 @@ class Planner:
         state = AdHoc.from_json(start.ad_hoc).behind()
         waiting = (*state.blocking, *(path for path in unfinished if path not in state.blocking))
         state = replace(state, blocking=waiting)
-        return replace(start, tables={}, initial=False, log=_settled(start.log), gaps={}, ad_hoc=state.to_json())
+        end = replace(start, tables={}, initial=False, gaps={}, ad_hoc=state.to_json())
+        return MiningState.of(start).settled().in_offset(end)
 
     def _chunks(
         self, lagging: Mapping[str, TableProgress], tables: Mapping[str, OracleTable], limit: Limit
@@ -253,42 +256,35 @@ class Planner:
             if path not in fresh and selection.means_path(path)
         }
         self._say_uncaptured(uncaptured, start.known, ())
-        self._require_matched(start.schemas, found, fresh)
+        require_matched_tables(self._settings, start.schemas, found, fresh)
         kept = tuple(path for path in start.known if path not in gone)
-        structures = {path: data for path, data in start.schemas.items() if path not in gone}
-        if start.log.get("rules", "") != self._rules.digest:
+        schemas = {path: data for path, data in start.schemas.items() if path not in gone}
+        state = MiningState.of(start)
+        if (state.rules or "") != self._rules.digest:
             known = tables_of(start.schemas)
-            structures |= {
-                path: self._rules.reshaped(known[path], found[path]).to_json() for path in structures if path in found
+            schemas |= {
+                path: self._rules.reshaped(known[path], found[path]).to_json() for path in schemas if path in found
             }
         elif self._settings["snapshot_mode"] == "recovery":
-            structures |= {path: found[path].to_json() for path in structures if path in found}
+            schemas |= {path: found[path].to_json() for path in schemas if path in found}
         elif not fresh and not gone and uncaptured == start.uncaptured:
             return start
         begun = {path: TableProgress(commit=start.commit, read=start.next_read(path)) for path in fresh}
         wanted = self._settings["snapshot_mode"] not in _NO_ROWS
-        log = {**(self._mined_again(start.log) if fresh else start.log), "rules": self._rules.digest}
+        if fresh:
+            # An open transaction may have changed a table that was not captured.
+            state = state.mined_again(self._settings["mining_range_scns"])
         return replace(
             start,
             known=(*kept, *fresh),
-            log=log,
+            log=replace(state, rules=self._rules.digest).to_json(),
             uncaptured=uncaptured,
-            schemas={**structures, **{path: table.to_json() for path, table in fresh.items()}},
+            schemas={**schemas, **{path: table.to_json() for path, table in fresh.items()}},
             tables={
                 **{path: p for path, p in start.tables.items() if path not in gone},
                 **(begun if wanted else {}),
             },
         )
-
-    def _mined_again(self, log: Mapping[str, Any]) -> dict[str, Any]:
-        """From the beginning of the oldest open transaction: it may have changed a table that was not captured."""
-        size = self._settings["mining_range_scns"]
-        mined = int(log["mined"])
-        begins = [entry[0] for entry in log["open"].values()]
-        low = min([int(log["scn"]), *(begin - 1 for begin in begins)])
-        cuts = [*range(low, mined, size), mined]
-        again = [ScnRange(a, b) for a, b in itertools.pairwise(cuts)]
-        return {**log, "ranges": pairs(again), "mining": [], "scn": str(low)}
 
     def _all_readable(self, end: Offset) -> bool:
         """Whether no table was altered after the batch's end; else the stream goes there first."""
@@ -313,21 +309,19 @@ class Planner:
                 whole = max(whole, behind_new_dictionary(root, self._settings))
         after = scn.number(start.commit)
         low = max(whole, after)
-        needed = start.log["ranges"] or start.log["mining"]
-        if low == after and not needed:
+        state = MiningState.of(start)
+        if low == after and not state.unfinished:
             raise error
         _LOG.warning("%s", error)
         with self._connect(self._settings["pdb"]) as connection:
             found = captured_tables(connection, self.database, self._settings, strict=False)
         # Transactions that began before lack what they did there.
-        since = start.commit if low > after else scn.to_text(min(after, int(start.log["scn"])))
-        log = {
-            **_settled(start.log), "scn": str(low), "mined": str(low), "ranges": [], "mining": [], "open": {},
-        }  # fmt: skip
+        since = start.commit if low > after else scn.to_text(min(after, state.needed_after))
+        state = replace(state.settled(), needed_after=low, mined=low, ranges=(), mining=(), open={})
         return replace(
             start,
             commit=scn.to_text(low),
-            log=log,
+            log=state.to_json(),
             schemas={path: found[path].to_json() for path in start.known if path in found},
             known=tuple(path for path in start.known if path in found),
             tables={},
@@ -337,7 +331,7 @@ class Planner:
     def _begun_again(self, start: Offset, error: DataLossError) -> Offset:
         """All tables are read again: the log is one for all, so what each lost is not known."""
         end, _ = self._beginning()
-        begin, at = int(end.log["mined"]), scn.number(end.commit)
+        begin, at = MiningState.of(end).mined, scn.number(end.commit)
         with self._connect("") as root:
             try:
                 # An open transaction may have begun in what is gone; then a snapshot mends nothing.
@@ -358,88 +352,114 @@ class Planner:
     # The stream.
 
     def _stream(self, start: Offset, limit: Limit, now: dt.datetime) -> Offset:
-        log = start.log
-        after = scn.number(start.commit)
-        kept = [ScnRange(*pair) for pair in (*log["ranges"], *log["mining"])]
-        reached = int(log["mined"])
-        ranges = [*kept, *self._ranges.known_ahead(reached, start.schemas)]
-        reached = ranges[-1].high if ranges and ranges[-1].high > reached else reached
-        if self._in_redo:
-            with self._connect("") as root:
-                keep_dictionary_new(root, self._settings)
-        upper = self._upper()
-        wanted = self._ranges.wanted(reached, upper, limit, after)
-        mining: list[ScnRange] = []
-        if len(wanted) == 1:
-            # One range is mined here and now; several are mined by tasks, side by side.
-            ranges.append(wanted[0])
-            self._ranges.mined(wanted[0])
-            reached = wanted[0].high
-        elif wanted:
-            # Before tasks are given what they could not do.
-            require_logs(lambda: self._connect(""), ScnRange(wanted[0].low, wanted[-1].high), self._settings)
-            mining = wanted
-        indexes = {scns: self._mine(scns, start.schemas) for scns in ranges}
-        ledger = of_ranges(log["open"], indexes.items(), left_out(self._settings))
-        end = self._delivery(start, ledger, indexes, reached, limit)
-        cut = self._cut(start, end, ledger)
-        if cut > after:
-            end = self._delivery(start, ledger, indexes, cut, limit)
-        commit = scn.number(end.commit)
+        state = MiningState.of(start)
+        log = self._mine_on(start, state, limit)
+        indexes, ledger = self._mined(log, state, start.schemas)
+        delivery = self._deliveries.plan(start, ledger, indexes, log.reached, limit)
+        after, commit = scn.number(start.commit), scn.number(delivery.end.commit)
         rows = ledger.delivered_by(after, commit)
-        quiet = not rows and not end.log["definitions"] and not mining and not start.tables
         settled = AdHoc.from_json(start.ad_hoc).behind()
-        signals = self._signals(end, indexes, rows)
-        asked = self._ad_hoc.asked(settled, end, signals)
-        if self._settings["snapshot_mode"] not in _NO_ROWS:
-            # Nothing is known of the rows that they had before, or those are of another table.
-            unknown = (*end.log["fresh"], *end.log["made_again"])
-            asked = replace(asked, blocking=tuple(dict.fromkeys((*asked.blocking, *unknown))))
-        asked, blocking = self._ad_hoc.blocking(asked, end)
-        self._say_uncaptured(end.uncaptured, end.known, start.uncaptured)
-        for path in end.log["made_again"]:
-            say_made_again(path, read_again=self._settings["snapshot_mode"] not in _NO_ROWS)
-        bound = min(upper, scn.number(limit.upto)) if limit.upto else upper
-        again = self._again and commit >= bound and self._all_readable(end)
-        blocking = list(end.known) if again else blocking
-        begun = {path: TableProgress(commit=end.commit, read=start.reads + 1) for path in blocking}
-        end = replace(end, tables=begun, initial=again, gaps=self._gaps_of_returned(start, end))
-        asked = self._ad_hoc.more(asked, end, limit.chunks or self._settings["snapshot_chunks_per_batch"])
-        idle = quiet and asked == settled and not blocking and cut <= after
+        end, reads = self._with_reads(start, delivery, settled, self._signals(delivery.end, indexes, rows), log, limit)
+        quiet = not rows and not delivery.definitions and not log.mining and not start.tables
+        idle = quiet and reads == settled and not end.tables and not delivery.is_cut
         # A run that should end waits for the SCN of its beginning, so a new process follows the log once.
-        follows = bool(limit.upto or self._restarted or log["mining"]) or self._beats(start, now)
+        follows = bool(limit.upto or self._restarted or state.mining) or self._beats(start, now)
         if idle and (commit == after or not follows):
             # Its SCN moves on without end. What was mined stays in staging, also for the next process.
             self._ranges.join(start.schemas)
             return start
         if end.schemas is not start.schemas:
             # What is mined of a range depends on the tables: it is mined again with those that are new.
-            indexes = {scns: self._mine(scns, end.schemas) for scns in ranges}
-            ledger = of_ranges(log["open"], indexes.items(), left_out(self._settings))
-            rows = ledger.delivered_by(after, commit)
-        pending = ledger.pending(commit)
-        needed = {scns for transaction in pending for scns in transaction.ranges}
-        needed |= {scns for scns in ranges if scns.high > commit}
-        begins = [t.begin for t in pending if t.begin is not None and t.rows]
-        told = {
-            "scn": str(min([commit, *(begin - 1 for begin in begins)])),
-            "mined": str(mining[-1].high if mining else reached),
-            "ranges": pairs(self._ranges.fewer([r for r in ranges if r in needed], pending, indexes, end)),
-            "mining": pairs(mining),
-            "open": {
-                t.xid: [t.start, t.start_time, t.user] for t in pending if t.start is not None and t.start <= commit
-            },
-            "commit_scn": ledger.newest_commits(commit, log["commit_scn"]),
-            "resetlogs": log["resetlogs"],
-            "window": pairs(scns for scns in ranges if scns.low < commit),
-            "definitions": [definition.to_json() for definition in end.log["definitions"]],
-            "rules": log.get("rules", ""),
-        }
-        # Of all commits, also those of no concern: our own to the flush table says how far an idle database was read.
+            indexes, ledger = self._mined(log, state, end.schemas)
+        state = self._state_at(end, state, log, indexes, ledger, delivery.definitions)
+        # Of all commits, also those without captured changes: one to the flush table says how far an idle database was
+        # read.
         times = [instant(t.time, t.zone) for t in ledger.committed if t.commit is not None and t.commit <= commit]
         time = max((t for t in times if t is not None), default=start.commit_time)
-        self._ranges.forget_up_to(int(told["mined"]))
-        return replace(end, log=told, commit_time=time, ad_hoc=asked.to_json())
+        self._ranges.forget_up_to(state.mined)
+        return state.in_offset(replace(end, commit_time=time, ad_hoc=reads.to_json()))
+
+    def _mine_on(self, start: Offset, state: MiningState, limit: Limit) -> _LogReach:
+        """Mine the next range, or choose those that tasks mine."""
+        after = scn.number(start.commit)
+        ranges = [*state.unfinished, *self._ranges.known_ahead(state.mined, start.schemas)]
+        reached = max([state.mined, *(scns.high for scns in ranges[-1:])])
+        if self._in_redo:
+            with self._connect("") as root:
+                keep_dictionary_new(root, self._settings)
+        upper = self._upper()
+        wanted = self._ranges.wanted(reached, upper, limit, after)
+        if len(wanted) > 1:
+            # Before tasks are given what they could not do.
+            require_logs(lambda: self._connect(""), ScnRange(wanted[0].low, wanted[-1].high), self._settings)
+            return _LogReach(ranges, reached, upper, wanted)
+        if wanted:
+            ranges.append(wanted[0])
+            self._ranges.mined(wanted[0])
+            reached = wanted[0].high
+        return _LogReach(ranges, reached, upper, [])
+
+    def _mined(self, log: _LogReach, state: MiningState, schemas: Mapping[str, Any]) -> tuple[Mined, Ledger]:
+        """What the ranges hold of these tables."""
+        indexes = {scns: self._mine(scns, schemas) for scns in log.ranges}
+        return indexes, of_ranges(state.open, indexes.items(), left_out(self._settings))
+
+    def _with_reads(
+        self,
+        start: Offset,
+        delivery: Delivery,
+        settled: AdHoc,
+        signals: Sequence[Signal],
+        log: _LogReach,
+        limit: Limit,
+    ) -> tuple[Offset, AdHoc]:
+        """The end of a batch with the snapshots that begin there, and the state of ad-hoc snapshots."""
+        end = delivery.end
+        takes_rows = self._settings["snapshot_mode"] not in _NO_ROWS
+        reads = self._ad_hoc.requested(settled, end, signals)
+        if takes_rows:
+            # Nothing is known of the rows that they had before, or those are of another table.
+            unknown = (*delivery.fresh, *delivery.recreated)
+            reads = replace(reads, blocking=tuple(dict.fromkeys((*reads.blocking, *unknown))))
+        reads, blocking = self._ad_hoc.blocking(reads, end)
+        self._say_uncaptured(end.uncaptured, end.known, start.uncaptured)
+        for path in delivery.recreated:
+            say_made_again(path, read_again=takes_rows)
+        bound = min(log.upper, scn.number(limit.upto)) if limit.upto else log.upper
+        again = self._again and scn.number(end.commit) >= bound and self._all_readable(end)
+        blocking = list(end.known) if again else blocking
+        begun = {path: TableProgress(commit=end.commit, read=start.reads + 1) for path in blocking}
+        end = replace(end, tables=begun, initial=again, gaps=self._gaps_of_returned(start, delivery))
+        return end, self._ad_hoc.more(reads, end, limit.chunks or self._settings["snapshot_chunks_per_batch"])
+
+    def _state_at(
+        self,
+        end: Offset,
+        before: MiningState,
+        log: _LogReach,
+        indexes: Mined,
+        ledger: Ledger,
+        definitions: tuple[Definition, ...],
+    ) -> MiningState:
+        """The state of mining where a batch ends."""
+        commit = scn.number(end.commit)
+        pending = ledger.pending(commit)
+        needed = {scns for transaction in pending for scns in transaction.ranges}
+        needed |= {scns for scns in log.ranges if scns.high > commit}
+        begins = [t.begin for t in pending if t.begin is not None and t.rows]
+        ranges = self._ranges.fewer([scns for scns in log.ranges if scns in needed], pending, indexes, end)
+        return MiningState(
+            needed_after=min([commit, *(begin - 1 for begin in begins)]),
+            mined=log.mining[-1].high if log.mining else log.reached,
+            resetlogs=before.resetlogs,
+            rules=before.rules or "",
+            ranges=tuple(ranges),
+            mining=tuple(log.mining),
+            open=ledger.open_at(commit),
+            newest_commits=ledger.newest_commits(commit, before.newest_commits),
+            window=tuple(scns for scns in log.ranges if scns.low < commit),
+            definitions=definitions,
+        )
 
     def _say_uncaptured(self, tables: Collection[str], known: Collection[str], before: Collection[str]) -> None:
         gone = [path for path in tables if path not in known]
@@ -447,19 +467,19 @@ class Planner:
         partial = [path for path in tables if path in known]
         say_uncaptured(partial, before, self._settings, _REMEDY, _PARTIAL)
 
-    def _gaps_of_returned(self, start: Offset, end: Offset) -> dict[str, tuple[str, str]]:
-        """What happened to tables that are whole again while they were not: the log does not tell it.
+    def _gaps_of_returned(self, start: Offset, delivery: Delivery) -> dict[str, tuple[str, str]]:
+        """For tables that are whole again, the time when they were not: the log does not have its changes.
 
-        A table that was made again has no gap: what it holds came after that.
+        A table that was created again has no gap: what it holds came after that.
         """
         gaps = {}
-        for path in end.log["fresh"]:
+        for path in delivery.fresh:
             if path not in start.uncaptured:
                 continue
             after = start.uncaptured[path]
             read_again = self._settings["snapshot_mode"] not in _NO_ROWS
             say_returned(path, f"SCN {scn.number(after)}", self._settings, read_again=read_again)
-            gaps[path] = (after, end.commit)
+            gaps[path] = (after, delivery.end.commit)
         return gaps
 
     def _signals(self, end: Offset, indexes: Mined, delivered: Sequence[Transaction]) -> list[Signal]:
@@ -478,65 +498,6 @@ class Planner:
                 mine(lambda: self._connect(""), scns, paths, self._settings, staging)
         return signals_of(parts, table, staging, self._settings)
 
-    def _delivery(self, start: Offset, ledger: Ledger, indexes: Mined, reached: int, limit: Limit) -> Offset:
-        """How far the batch goes, and the structures of its tables: up to before a definition, or from one on."""
-        after = scn.number(start.commit)
-        commits = ledger.delivered_by(after, reached)
-        definitions = definitions_of(ledger, indexes, Selection(self._settings), after, reached)
-        bound = limit.commits or self._settings["max_commits_per_trigger"]
-        end = reached
-        if bound and len(commits) > bound:
-            end = commits[bound - 1].commit or reached
-        if limit.upto:
-            end = max(after, min(end, scn.number(limit.upto)))
-        # Definitions before the first change take effect with this batch, later ones end it.
-        changing = [t.commit or 0 for t in commits if not only_defines(t, indexes)]
-        first = min((at for at in changing if at <= end), default=end + 1)
-        taking_effect = [d for d in definitions if d.commit <= min(end, first)]
-        later = [d.commit for d in definitions if d.commit > min(end, first) and d.commit <= end]
-        if later:
-            end = min(later) - 1
-        told = [d for d in taking_effect if d.commit <= end]
-        result = replace(start, commit=scn.to_text(max(end, after)), log=_told_by(told))
-        return self._redefined(result, told) if told else result
-
-    @staticmethod
-    def _cut(start: Offset, end: Offset, ledger: Ledger) -> int:
-        """The SCN before which a batch has to end that takes tables in or loses some; 0 where none does.
-
-        With other tables ranges are mined again. So that a quiet time is not, the batch before ends where the range
-        begins in which they are defined.
-        """
-        if set(end.schemas) == set(start.schemas):
-            return 0
-        xids = {definition.xid for definition in end.log["definitions"]}
-        return min((t.ranges[0].low for t in ledger.committed if t.xid in xids and t.ranges), default=0)
-
-    def _redefined(self, end: Offset, definitions: Sequence[Definition]) -> Offset:
-        """With the structures that tables have after definitions. The server's catalog says the newest."""
-        with self._connect(self._settings["pdb"]) as connection:
-            found = captured_tables(connection, self.database, self._settings, strict=False)
-            chosen = choose(connection, self._settings)
-        self._require_matched(end.schemas, found, [path for path in found if path not in end.schemas])
-        tables = TablesAfter(end.known, end.schemas, end.uncaptured)
-        tables.follow(definitions, found, logs_all=chosen.logs_all, by_logging=chosen.by_logging)
-        log = _told_by(tables.applied, tables.fresh, tables.recreated)
-        whole = [path for path in tables.known if path not in tables.partial]
-        uncaptured = uncaptured_tables(end, whole, Selection(self._settings).means_path)
-        return replace(end, schemas=tables.structures, known=tuple(tables.known), log=log, uncaptured=uncaptured)
-
-    def _require_matched(
-        self, structures: Mapping[str, Any], found: Mapping[str, OracleTable], fresh: Iterable[str]
-    ) -> None:
-        """Hold names and patterns against structures that may be new, and tables that are."""
-        for path in fresh:
-            require_matched_by(self._settings, found[path].id, list(map(columns_of, found.values())))
-        for path, known in tables_of(structures).items():
-            if path in found:
-                held = [column.name for column in known.schema.columns]
-                now = columns_of(found[path])
-                require_still_matched(self._settings, now, known.names, known.protected, held)
-
     def _require_same_database(self, start: Offset) -> None:
         if start.source != self._identity:
             raise PositionMismatch(
@@ -548,7 +509,7 @@ class Planner:
         with self._connect("") as connection:
             resetlogs = DatabaseState.of(connection).resetlogs
             current = int(connection.value(statements.CURRENT_SCN))
-        if resetlogs != start.log["resetlogs"] or current < scn.number(start.commit):
+        if resetlogs != MiningState.of(start).resetlogs or current < scn.number(start.commit):
             raise PositionMismatch(
                 f"Database '{self.database}' was opened with RESETLOGS or is older than SCN "
                 f"{scn.number(start.commit)}, up to which changes were delivered: it was restored.",
@@ -559,15 +520,3 @@ class Planner:
 def left_out(settings: Options) -> tuple[str, ...]:
     """The users whose transactions are not delivered."""
     return ("SYS", "SYSTEM", *settings["users_excluded"])
-
-
-def _told_by(
-    definitions: Sequence[Definition], fresh: Sequence[str] = (), made_again: Sequence[str] = ()
-) -> dict[str, Any]:
-    """What definitions do, until the batch that they are in is planned."""
-    return {"definitions": definitions, "fresh": fresh, "made_again": made_again}
-
-
-def _settled(log: Mapping[str, Any]) -> dict[str, Any]:
-    """The log's state as it is behind a batch that has no streamed rows."""
-    return {**log, "window": [], "definitions": []}

@@ -19,6 +19,7 @@ from headrace.errors import DataLossError
 from headrace.options import Options
 from headrace.sources.base import Slice
 from headrace.sources.offset import time_of, time_text
+from headrace.sources.oracle.captured_table import OracleTable, owners_and_names
 from headrace.sources.oracle.change_rows import CONNECTOR
 from headrace.sources.oracle.committed_rows import committed_rows
 from headrace.sources.oracle.connection import Connection
@@ -30,7 +31,6 @@ from headrace.sources.oracle.notices import definition_row, gap_row, heartbeat_r
 from headrace.sources.oracle.scn import ScnRange
 from headrace.sources.oracle.snapshot_read import read_chunk
 from headrace.sources.oracle.staging import Staging
-from headrace.sources.oracle.structure import OracleTable, owners_and_names
 from headrace.sources.rows import schema_batch
 from headrace.sources.snapshots.ad_hoc import IncrementalChunk
 from headrace.sources.snapshots.chunks import LAST_OF_TABLE, Chunk

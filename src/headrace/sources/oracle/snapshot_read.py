@@ -20,9 +20,9 @@ from headrace.options import Options
 from headrace.sources.images import Images, constant_map
 from headrace.sources.offset import Key, TableProgress
 from headrace.sources.oracle import scn, statements
+from headrace.sources.oracle.captured_table import OracleTable
 from headrace.sources.oracle.change_rows import CONNECTOR
 from headrace.sources.oracle.connection import Connection, OracleError
-from headrace.sources.oracle.structure import OracleTable
 from headrace.sources.rows import change_batch, instants, repeat, schema_batch, table_column
 from headrace.sources.signals import say
 from headrace.sources.snapshots.chunks import Chunk, end_position, marks, untold_end
@@ -165,7 +165,7 @@ def keys(connection: Connection, table: OracleTable, sql: str, parameters: dict[
 def read_chunk(
     connection: Connection, table: OracleTable, chunk: Chunk, settings: Options, capture_time: dt.datetime | None
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of one chunk, with the table's structure first.
+    """The rows of one chunk, with the table's schema first.
 
     Where what the table held at the snapshot's SCN can't be read any more, and the mode allows it, they are read as
     they are now: they may be ahead of the changes that follow, which bring every row where it has to be.

@@ -26,16 +26,17 @@ from headrace.sources.health import Health
 from headrace.sources.offset import Offset
 from headrace.sources.oracle import scn, statements
 from headrace.sources.oracle.beginning import require_set_up
+from headrace.sources.oracle.captured_table import columns_of, owners_and_names, tables_of
 from headrace.sources.oracle.catalog import Selection, captured_tables, choose
 from headrace.sources.oracle.connection import Connection, OracleError
-from headrace.sources.oracle.definitions import Definition
 from headrace.sources.oracle.health import HealthProbe
 from headrace.sources.oracle.incremental import COLUMNS, require_signal_table
 from headrace.sources.oracle.ledger import Transaction, of_ranges
 from headrace.sources.oracle.mining import mine
+from headrace.sources.oracle.mining_state import MiningState
 from headrace.sources.oracle.options import OPTIONS
 from headrace.sources.oracle.permissions import missing_flashback, missing_on_tables, missing_on_views
-from headrace.sources.oracle.planner import Planner, left_out
+from headrace.sources.oracle.planner import OraclePlanner, left_out
 from headrace.sources.oracle.range_index import RangeIndex
 from headrace.sources.oracle.scn import ScnRange
 from headrace.sources.oracle.slices import (
@@ -52,7 +53,6 @@ from headrace.sources.oracle.slices import (
     read_slice,
 )
 from headrace.sources.oracle.staging import Staging
-from headrace.sources.oracle.structure import columns_of, owners_and_names, tables_of
 from headrace.sources.oracle.table_rules import TableRules
 from headrace.sources.signal_files import has_files, signal_file
 from headrace.sources.signals import Signal
@@ -105,7 +105,7 @@ class OracleSource(Source):
         return [table.schema for table in found.values()]
 
     def schemas(self, offset: Offset) -> Sequence[TableSchema]:
-        """The structure of each table."""
+        """The schema of each table."""
         return [table.schema for table in tables_of(offset.schemas).values()]
 
     def unmatched(self, offset: Offset) -> Sequence[Unmatched]:
@@ -180,22 +180,22 @@ class OracleSource(Source):
         self._planned = True
         return end
 
-    def _planner(self, start: Offset, *, restarted: bool) -> Planner:
-        resetlogs = str(start.log.get("resetlogs", ""))
-        return Planner(
+    def _planner(self, start: Offset, *, restarted: bool) -> OraclePlanner:
+        resetlogs = "" if start.is_nothing else MiningState.of(start).resetlogs
+        return OraclePlanner(
             self._connect,
             self.settings,
             f"{self.name}:{self._database}",
-            mine=lambda scns, structures: self._index(scns, structures, resetlogs),
+            mine=lambda scns, schemas: self._index(scns, schemas, resetlogs),
             upper=self._upper,
-            staging=lambda structures: self._staging(structures, resetlogs),
+            staging=lambda schemas: self._staging(schemas, resetlogs),
             ahead=self._ahead,
             restarted=restarted,
             again=self._again,
         )
 
     def plan(self, start: Offset, end: Offset) -> list[Slice]:
-        """Snapshot chunks, structures, groups of whole transactions, and ranges to be mined for the next batch."""
+        """Snapshot chunks, schemas, groups of whole transactions, and ranges to be mined for the next batch."""
         if start == end:
             return []
         tables = tables_of(end.schemas)
@@ -207,38 +207,37 @@ class OracleSource(Source):
         ]
         if end.gaps and end.gaps != start.gaps:
             slices.append(GapsSlice(self._database, end.gaps, end.capture_time))
-        slices += self._stream_slices(start, end)
-        ranges = [ScnRange(*pair) for pair in end.log["mining"]]
+        state = MiningState.of(end)
+        if not start.is_nothing:
+            slices += self._stream_slices(start, end, state)
         paths = tuple(sorted(end.schemas))
         if end.ad_hoc != start.ad_hoc:
             chunks = AdHoc.from_json(end.ad_hoc).chunks(end.reads)
             slices += [IncrementalSlice(tables[chunk.table], chunk, end.commit, end.capture_time) for chunk in chunks]
         if end.heartbeat != start.heartbeat:
             slices.append(HeartbeatSlice(end.commit, end.commit_time, end.heartbeat))
-        mark = self._mark(end.schemas, end.log["resetlogs"])
-        slices += [MiningSlice(scns, paths, mark) for scns in ranges]
+        mark = self._mark(end.schemas, state.resetlogs)
+        slices += [MiningSlice(scns, paths, mark) for scns in state.mining]
         return [slice.planned() for slice in slices]
 
-    def _stream_slices(self, start: Offset, end: Offset) -> list[OracleSlice]:
-        if start.is_nothing or not (end.log["window"] or end.log["definitions"]):
+    def _stream_slices(self, start: Offset, end: Offset, state: MiningState) -> list[OracleSlice]:
+        if not (state.window or state.definitions):
             return []
-        window = [ScnRange(*pair) for pair in end.log["window"]]
-        indexes = {scns: self._index(scns, end.schemas, end.log["resetlogs"]) for scns in window}
-        transactions = of_ranges(start.log["open"], indexes.items(), left_out(self.settings)).delivered_by(
-            scn.number(start.commit), scn.number(end.commit)
-        )
+        indexes = {scns: self._index(scns, end.schemas, state.resetlogs) for scns in state.window}
+        ledger = of_ranges(MiningState.of(start).open, indexes.items(), left_out(self.settings))
+        transactions = ledger.delivered_by(scn.number(start.commit), scn.number(end.commit))
         touched = {f"{owner}.{name}" for index in indexes.values() for owner, name in index.tables}
         slices: list[OracleSlice] = []
         tables = tables_of(end.schemas)
         changed = [tables[path] for path in end.known if path in touched and path in tables] if transactions else []
         definitions = [
             AppliedDefinition(definition, self._database, tables.get(definition.table))
-            for definition in map(Definition.from_json, end.log["definitions"])
+            for definition in state.definitions
         ]
         if changed or definitions:
             slices.append(SchemasSlice(tuple(changed), start.commit, tuple(definitions), end.capture_time))
         touched_tables = {path: table for path, table in tables.items() if path in touched}
-        mark = self._mark(end.schemas, end.log["resetlogs"])
+        mark = self._mark(end.schemas, state.resetlogs)
         for group in _grouped(transactions, self.settings["rows_per_slice"]):
             slices.append(TransactionsSlice(tuple(group), touched_tables, mark, end.capture_time))
         return slices
@@ -311,8 +310,8 @@ class OracleSource(Source):
         """Staging forgets ranges whose transactions are all delivered."""
         if offset.is_nothing:
             return
-        keep = [ScnRange(*pair) for pair in (*offset.log["ranges"], *offset.log["mining"])]
-        self._staging(offset.schemas, offset.log["resetlogs"]).forget(keep, int(offset.log["mined"]))
+        state = MiningState.of(offset)
+        self._staging(offset.schemas, state.resetlogs).forget(state.unfinished, state.mined)
 
     @property
     def _database(self) -> str:
@@ -320,26 +319,26 @@ class OracleSource(Source):
 
     # Mining.
 
-    def _mark(self, structures: Mapping[str, Any], resetlogs: str) -> tuple[str, ...]:
+    def _mark(self, schemas: Mapping[str, Any], resetlogs: str) -> tuple[str, ...]:
         """What is mined: ranges of another database, another incarnation of it or of other tables are other ranges."""
         strategy = self.settings["log_mining_strategy"]
         # What one strategy can't print another may.
         names = [] if strategy == "online_catalog" else [strategy]
-        return (self._database, resetlogs, str(self.settings["lob_enabled"]), *names, *sorted(structures))
+        return (self._database, resetlogs, str(self.settings["lob_enabled"]), *names, *sorted(schemas))
 
-    def _staging(self, structures: Mapping[str, Any], resetlogs: str) -> Staging:
-        return Staging(self.settings["staging_location"], self._mark(structures, resetlogs))
+    def _staging(self, schemas: Mapping[str, Any], resetlogs: str) -> Staging:
+        return Staging(self.settings["staging_location"], self._mark(schemas, resetlogs))
 
-    def _index(self, scns: ScnRange, structures: Mapping[str, Any], resetlogs: str) -> RangeIndex:
+    def _index(self, scns: ScnRange, schemas: Mapping[str, Any], resetlogs: str) -> RangeIndex:
         """What a range says; it is mined where it is not there."""
-        mark = self._mark(structures, resetlogs)
+        mark = self._mark(schemas, resetlogs)
         key = (scns, "\n".join(mark))
         found = self._indexes.get(key)
         if found is None:
             staging = Staging(self.settings["staging_location"], mark)
             found = staging.index(scns)
             if found is None:
-                tables = owners_and_names(sorted(structures))
+                tables = owners_and_names(sorted(schemas))
                 found = mine(lambda: self._connect(""), scns, tables, self.settings, staging)
             while len(self._indexes) >= _KEPT_INDEXES:
                 self._indexes.pop(next(iter(self._indexes)))

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from headrace.sources.offset import Key
+from headrace.sources.oracle.captured_table import OracleTable
 from headrace.sources.oracle.redo_codes import CHANGES, CONTROL, DDL, PIECES, UNSUPPORTED
-from headrace.sources.oracle.structure import OracleTable
 from headrace.sources.snapshots import key_range
 from headrace.sources.snapshots.key_range import Limit
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from headrace.changes import Column, TableId, TableSchema
 from headrace.errors import OptionError
 from headrace.options import Options, shown_name
-from headrace.sources.oracle.structure import OracleTable
+from headrace.sources.oracle.captured_table import OracleTable
 from headrace.sources.oracle.types import NativeType
 from headrace.sources.tables.columns import ColumnFilter
 from headrace.sources.tables.keys import UniqueKey, choose_keys
@@ -78,7 +78,7 @@ class TableRules:
     def reshaped(self, known: OracleTable, found: OracleTable) -> OracleTable:
         """A table that was shaped by other options, as these shape it.
 
-        What the log says of it is still to be read by the structure that it had there: so a column that is known stays
+        What the log says of it is still to be read by the schema that it had there: so a column that is known stays
         as it was, unless it is not wanted any more, and others come in.
 
         Args:

@@ -22,7 +22,7 @@ class OracleTable:
     """A captured table.
 
     Args:
-        schema: the structure.
+        schema: the schema.
         natives: the declared type per column.
         chunk_key: the columns by which a snapshot is cut into key ranges; empty for a table that is read in one piece.
         protected: the columns whose values the options keep back or change.
@@ -82,9 +82,9 @@ class OracleTable:
 _TABLES: Recent[dict[str, OracleTable]] = Recent()
 
 
-def tables_of(structures: Mapping[str, Any]) -> dict[str, OracleTable]:
+def tables_of(schemas: Mapping[str, Any]) -> dict[str, OracleTable]:
     """The tables of an offset by path; not to be changed, because it is kept for the next who asks."""
-    return _TABLES.of(structures, lambda: {path: OracleTable.from_json(data) for path, data in structures.items()})
+    return _TABLES.of(schemas, lambda: {path: OracleTable.from_json(data) for path, data in schemas.items()})
 
 
 def owners_and_names(paths: Iterable[str]) -> list[tuple[str, str]]:
