@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tests.waiting import PATIENCE
+from headrace.testing.waiting import PATIENCE
 
 SPEC = importlib.util.find_spec("pyspark")
 assert SPEC and SPEC.origin

@@ -8,10 +8,11 @@ import threading
 from pathlib import Path
 
 import pytest
-from tests.waiting import PATIENCE, until
 
 from headrace import faultpoints
-from headrace.faultpoints import InjectedFault, reach
+from headrace.faultpoints import reach
+from headrace.testing.faults import InjectedFault
+from headrace.testing.waiting import PATIENCE, until
 
 
 def test_an_unarmed_point_does_nothing(monkeypatch):

@@ -7,7 +7,8 @@ import subprocess
 import sys
 
 import pytest
-from tests.waiting import PATIENCE
+
+from headrace.testing.waiting import PATIENCE
 
 
 @pytest.mark.parametrize(
@@ -21,7 +22,8 @@ from tests.waiting import PATIENCE
     ],
 )
 def test_a_module_that_moved_can_be_imported_by_its_former_name_and_warns(before: str, now: str, name: str) -> None:
-    for module in [m for m in sys.modules if m == before or (before.startswith(f"{m}.") and m != "headrace")]:
+    packages = ("headrace", "headrace.testing")
+    for module in [m for m in sys.modules if m == before or (before.startswith(f"{m}.") and m not in packages)]:
         del sys.modules[module]
     with pytest.warns(FutureWarning, match=now):
         found = importlib.import_module(before)

@@ -1,97 +1,18 @@
 """Named points in the program where tests make it fail.
 
 A call to `reach("sink.delta.after_commit")` does nothing unless the environment variable `HEADRACE_FAULTPOINTS` arms
-that name. It exists so that tests can kill, fail or hold the program at an exact place instead of sleeping and hoping
-(reliability.md section 4).
-
-Arming: `HEADRACE_FAULTPOINTS="name=action[@n][;name=action...]"`, where action is
-
-- `raise`: raise `InjectedFault`;
-- `kill`: SIGKILL every process of this session at once (driver, JVM, Python workers), as a machine that loses power
-  does. The test starts the program in a session of its own and names its own session in `HEADRACE_FAULT_SPARE`, which
-  is never killed;
-- `hold:PATH`: write `PATH.reached`, then wait until the file PATH exists (at most ten minutes, then raise).
-
-`@n` means the n-th time that the name is reached (counted over all processes through files in `HEADRACE_FAULT_DIR`).
-Each action is carried out once: it leaves the file `<name>.hit` in that folder, which is the proof for the test.
+that name; `headrace.testing.faults` says how, and carries it out. So tests kill, fail or hold the program at an exact
+place instead of sleeping and hoping.
 """
 
 from __future__ import annotations
 
+import importlib
 import os
-import signal
-import time
-from pathlib import Path
-
-_HOLD_SECONDS = 600.0
-
-
-class InjectedFault(RuntimeError):
-    """What an armed point with the action `raise` throws."""
 
 
 def reach(name: str) -> None:
     """Fail here if a test armed this name; otherwise do nothing."""
     armed = os.environ.get("HEADRACE_FAULTPOINTS")
     if armed:
-        _reach_armed(name, armed)
-
-
-def _reach_armed(name: str, armed: str) -> None:
-    for part in armed.split(";"):
-        point, _, action = part.partition("=")
-        if point.strip() != name:
-            continue
-        action, _, count = action.strip().partition("@")
-        folder = Path(os.environ["HEADRACE_FAULT_DIR"])
-        if _count(folder, name) == int(count or 1):
-            (folder / f"{name}.hit").touch()
-            _act(name, action)
-
-
-def _count(folder: Path, name: str) -> int:
-    """One more for this name, over all processes: files created exclusively are the counter."""
-    n = 1
-    while True:
-        try:
-            (folder / f"{name}.{n}").touch(exist_ok=False)
-        except FileExistsError:
-            n += 1
-        else:
-            return n
-
-
-def _act(name: str, action: str) -> None:
-    if action == "raise":
-        raise InjectedFault(f"fault injected at {name}")
-    if action == "kill":
-        kill_session(os.getsid(0))
-    if action.startswith("hold:"):
-        gate = Path(action.removeprefix("hold:"))
-        gate.with_name(gate.name + ".reached").touch()
-        deadline = time.monotonic() + _HOLD_SECONDS
-        while not gate.exists():
-            if time.monotonic() > deadline:
-                raise InjectedFault(f"nobody opened the gate {gate} at {name}")
-            time.sleep(0.01)
-        return
-    raise ValueError(f"unknown fault action {action!r} for {name}")
-
-
-def kill_session(session: int) -> None:
-    """SIGKILL every process of a session, the caller last if it belongs to it.
-
-    Raises:
-        RuntimeError: it is the session that `HEADRACE_FAULT_SPARE` protects, or none does.
-    """
-    spare = os.environ.get("HEADRACE_FAULT_SPARE")
-    if spare is None or int(spare) == session:
-        raise RuntimeError("refusing to kill the session of the tests themselves")
-    pids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
-    for pid in sorted(pids, key=lambda pid: pid == os.getpid()):
-        try:
-            if os.getsid(pid) == session:
-                os.kill(pid, signal.SIGKILL)
-        except (ProcessLookupError, PermissionError):
-            # It ended meanwhile, or belongs to somebody else: nothing to kill.
-            continue
+        importlib.import_module("headrace.testing.faults").carry_out(name, armed)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from change_history import table
 
 from headrace.apply.column_names import Step, after_steps, names_now, renamed_keys, renames_in_order, steps_of
 from headrace.errors import SchemaError
+from headrace.testing.change_history import table
 
 
 def told(*steps: Step) -> list[str]:

@@ -6,10 +6,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from change_history import Batch, pos, table
 
 from headrace.apply import carried, fold, profile
 from headrace.changes import Column, LogicalType
+from headrace.testing.change_history import Batch, pos, table
 
 T = table()
 NEWER = replace(T, columns=(*T.columns, Column("c", 4, LogicalType("string"))))

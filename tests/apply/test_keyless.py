@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from change_history import Batch, pos, table
 
 from headrace.apply import fold_keyless, profile
 from headrace.errors import SchemaError
+from headrace.testing.change_history import Batch, pos, table
 
 K = table(key=())
 A = {"id": "1", "a": "x", "b": None}

@@ -6,13 +6,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from change_history import Batch, pos, table
 
 from headrace.apply import profile, under_new_names
 from headrace.apply.column_names import Step
 from headrace.apply.profile import TableProfile
 from headrace.changes import Column, LogicalType, TableId
 from headrace.errors import SchemaError
+from headrace.testing.change_history import Batch, pos, table
 
 T = table()
 

@@ -6,12 +6,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from change_history import Batch, table
 
 from headrace.apply import disordered, profile, sequenced
 from headrace.changes import Column, LogicalType
 from headrace.errors import OptionError, SchemaError
 from headrace.sinks.jdbc.postgresql.dialect import PostgresDialect
+from headrace.testing.change_history import Batch, from_message, table
 
 T = table()
 AT = "00000000000000000007/1/"
@@ -59,13 +59,6 @@ def test_which_positions_have_no_order(spark: Any) -> None:
     ]
 
 
-def message(batch: Batch, topic: str, partition: int, source: dict[str, str] | None = None) -> Batch:
-    """Let the last change come from a message."""
-    at = {"topic": topic, "partition": partition, "offset": 7, "timestamp": None}
-    batch.lines[-1] |= {"message": {**at, "key": None, "value": None, "headers": None}, "source": source}
-    return batch
-
-
 def positions(spark: Any, batch: Batch, sequence_by: str = "", epochs: Any = None) -> list[str]:
     rows = sequenced(sequenced(batch.rows(spark), sequence_by, epochs), sequence_by)
     return [row["position"] for row in rows.where("op <> 'schema'").orderBy("key_text").collect()]
@@ -74,7 +67,7 @@ def positions(spark: Any, batch: Batch, sequence_by: str = "", epochs: Any = Non
 def test_a_position_says_topic_partition_and_what_id_the_topic_has(spark: Any) -> None:
     batch = Batch(T)
     for number, (topic, partition) in enumerate([("a", 0), ("a", 1), ("b", 0)]):
-        message(batch.add("c", T, AT, {"id": str(number)}), topic, partition)
+        from_message(batch.add("c", T, AT, {"id": str(number)}), topic, partition)
     batch.add("c", T, CAPTURED, {"id": "3"})
     found = positions(spark, batch)
     assert [position[: len(AT) + 1] for position in found[:3]] == [f"{AT}@"] * 3
@@ -100,7 +93,7 @@ def test_a_given_order_comes_first(spark: Any, sequence_by: str, values: list[st
     for number, value in enumerate(values):
         # The offsets say the contrary.
         at = f"{9 - number:020}/1/"
-        message(batch.add("c", T, at, {"id": str(number)}), "a", number, {"n": value})
+        from_message(batch.add("c", T, at, {"id": str(number)}), "a", number, {"n": value})
     found = positions(spark, batch, sequence_by)
     assert found == sorted(found)
 
@@ -109,7 +102,7 @@ def test_a_given_order_comes_first(spark: Any, sequence_by: str, values: list[st
 def test_a_change_that_has_no_place_in_a_given_order_stops(spark: Any, value: str | None) -> None:
     from pyspark.errors import PySparkException
 
-    batch = message(Batch(T).add("c", T, AT, {"id": "1"}), "a", 0, {} if value is None else {"n": value})
+    batch = from_message(Batch(T).add("c", T, AT, {"id": "1"}), "a", 0, {} if value is None else {"n": value})
     by = "cast(source['n'] as bigint)" if value == "-1" else "source['n']"
     with pytest.raises(PySparkException, match=r"A change of table dbo\.t has no place in the order of sequence_by"):
         positions(spark, batch, by)
@@ -127,14 +120,14 @@ def test_no_column_is_lost_where_offsets_do_not_say_which_structure_is_newer(spa
     # The partition that has the older structure has the larger offsets.
     for schema, partition, offset in ((newer, 0, 7), (T, 1, 900)):
         at = f"{offset:020}/"
-        message(batch.structure(schema, f"{at}0/"), "a", partition)
-        message(batch.add("c", schema, f"{at}1/", {"id": str(partition), "a": "x", "b": "y"}), "a", partition)
+        from_message(batch.structure(schema, f"{at}0/"), "a", partition)
+        from_message(batch.add("c", schema, f"{at}1/", {"id": str(partition), "a": "x", "b": "y"}), "a", partition)
     (found,) = profile(sequenced(batch.rows(spark)))
     assert [column.name for column in found.schema.columns] == ["id", "a", "b", "c"]
 
 
 def test_a_truncate_in_one_partition_says_nothing_of_another(spark: Any) -> None:
-    batch = message(Batch(T).add("c", T, AT, {"id": "1"}), "a", 0)
-    message(batch.add("t", T, AT), "a", 1)
+    batch = from_message(Batch(T).add("c", T, AT, {"id": "1"}), "a", 0)
+    from_message(batch.add("t", T, AT), "a", 1)
     with pytest.raises(SchemaError, match=r"of table db\.dbo\.t come from more than one Kafka partition"):
         profile(sequenced(batch.rows(spark)))

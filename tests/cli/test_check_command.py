@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 from tests.cli.test_status_command import Shop
-from tests.waiting import PATIENCE
 from typer.testing import CliRunner
 
 from headrace.cli.app import app
@@ -22,6 +21,7 @@ from headrace.pipeline import load_pipeline
 from headrace.sinks.files import FilesSink
 from headrace.sinks.lake.delta.sink import DeltaSink
 from headrace.sources.change_tables import lsn
+from headrace.testing.waiting import PATIENCE
 
 
 class Checked(Shop):

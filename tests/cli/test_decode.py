@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.waiting import PATIENCE
 from typer.testing import CliRunner, Result
 
 from headrace.changes.row import spark_schema
 from headrace.cli.app import app
 from headrace.cli.message_input import Input, InputMessage, found_input, read_input
 from headrace.cli.row_output import Row, collect_rows, counts_text, json_line, shown, text_lines, time_text
+from headrace.testing.waiting import PATIENCE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

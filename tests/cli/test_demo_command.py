@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.waiting import PATIENCE
 
 from headrace.pipeline import load_pipeline
+from headrace.testing.waiting import PATIENCE
 
 
 def python(*arguments: str) -> subprocess.CompletedProcess[str]:

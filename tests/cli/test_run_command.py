@@ -10,9 +10,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.waiting import PATIENCE, until
 
 from headrace.cli.invocation import program
+from headrace.testing.waiting import PATIENCE, until
 
 PLUGIN = Path(__file__).parents[1] / "pipeline" / "plugin"
 

@@ -15,7 +15,6 @@ from typing import Any
 
 import pytest
 from tests.observe.checkpoints import write_batch
-from tests.waiting import PATIENCE
 from typer.testing import CliRunner
 
 from headrace.cli.app import app
@@ -24,6 +23,7 @@ from headrace.sources.base import Limit
 from headrace.sources.databases import Offsets
 from headrace.sources.offset import Offset
 from headrace.sources.reader import source_named
+from headrace.testing.waiting import PATIENCE
 from headrace_emulators.sqlserver import EmulatedServer
 
 

@@ -8,16 +8,11 @@ import tarfile
 from pathlib import Path
 from typing import Any
 
-from tests.contracts.captured_shop import (
-    CapturedDatabase,
-    Db2Database,
-    OracleDatabase,
-    Row,
-    SqlServerDatabase,
-)
+from tests.support.captured_shop import Db2Database, OracleDatabase, SqlServerDatabase
 
 from headrace.sources.databases import Databases, Offsets
 from headrace.sources.reader import source_named
+from headrace.testing.captured_database import CapturedDatabase, Row
 
 HERE = Path(__file__).parent
 VERSIONS = sorted(folder.name for folder in HERE.iterdir() if (folder / "offsets").is_dir())
@@ -89,9 +84,8 @@ class Stream:
 
     def batch(self) -> list[Row]:
         """The rows of the next batch; none when there is nothing new."""
-        from tests.contracts.captured_shop import NOW
-
         from headrace.sources.base import Limit
+        from headrace.testing.captured_database import NOW
 
         end = self.databases.advance(self.offsets, Limit(), NOW)
         if end == self.offsets:

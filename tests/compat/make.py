@@ -22,11 +22,11 @@ from typing import Any
 
 from tests.compat.databases import HERE, MADE, SOURCES, Stream, held, offsets_file, pack, server_file
 from tests.compat.pipelines import kept, shop_pipeline, topic_pipeline
-from tests.contracts.captured_shop import CapturedDatabase, Row
 
 from headrace import __version__
-from headrace.faultpoints import InjectedFault
 from headrace.sources.signals import Signal
+from headrace.testing.captured_database import CapturedDatabase, Row
+from headrace.testing.faults import InjectedFault
 
 _PLAIN = "id int not null primary key, v varchar(20)"
 _SIGNALS = "id varchar(42) not null primary key, type varchar(32), data varchar(2048)"
@@ -245,13 +245,12 @@ def databases() -> None:
     from headrace.spark.session import spark_session
 
     spark = spark_session("compat", master="local[2]")
-    sys.path.append(str(HERE.parent / "apply"))
-    from change_history import Batch, table
     from tests.sinks.databases import fresh_database, serving
 
     from headrace.sinks.base import BatchId
     from headrace.sinks.jdbc.dialect import Mirror, TableName
     from headrace.sinks.jdbc.mariadb.dialect import MariaDbDialect
+    from headrace.testing.change_history import Batch, table
 
     t, u = table("t"), table("u", id="int32", a="string")
     first = Batch(t, u).add("c", t, 1, {"id": "1", "a": "x", "b": None}).add("c", u, 2, {"id": "1", "a": "y"})

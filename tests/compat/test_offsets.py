@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 from tests.compat.databases import KEPT, SOURCES, VERSIONS, Stream, held, offsets_file, server_file, unpack
-from tests.contracts.captured_shop import CapturedDatabase
-from tests.contracts.captured_shop import closing as closed
+from tests.support.captured_shop import closing as closed
+
+from headrace.testing.captured_database import CapturedDatabase
 
 from headrace.sources.databases import Offsets
 from headrace.sources.oracle.mining_state import MiningState

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.compat.databases import VERSIONS, KeptSqlServer, unpack
 from tests.compat.pipelines import SINKS, kept, move_delta, move_iceberg, shop_pipeline, topic_pipeline
-from tests.waiting import PATIENCE
 
 import headrace
 from headrace.pipeline import load_pipeline
+from headrace.testing.waiting import PATIENCE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

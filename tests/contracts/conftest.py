@@ -1,14 +1,9 @@
-"""The contract's databases on the path."""
+"""Emulators answer at once."""
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
-from tests.waiting import without_pauses
-
-sys.path.append(str(Path(__file__).parent))
+from tests.support.emulator_pauses import without_pauses
 
 
 @pytest.fixture(autouse=True)

@@ -1,495 +1,81 @@
-"""What capture does on every server, be it from change tables or from its log: one suite, gaps declared in place."""
+"""Capture of every server keeps the contract that Headrace ships; what one can't do is declared in place."""
 
 from __future__ import annotations
 
-import json
-from collections import Counter
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
-from captured_shop import (
-    NOW,
-    CapturedDatabase,
-    Db2Database,
-    Db2WithImages,
-    OracleDatabase,
-    SqlServerDatabase,
-    closing,
-    data,
-    image,
-    replay,
-)
 from tests.live.db2 import EXAMPLE, URL, LiveDb2, settings_from
+from tests.support.captured_shop import Db2Database, Db2WithImages, OracleDatabase, SqlServerDatabase
 
-from headrace.errors import CaptureError, DataLossError, PositionMismatch
-from headrace.sources.base import Limit
-from headrace.sources.health import CaptureState
-from headrace.sources.offset import Offset
-from headrace.sources.signals import Signal
 from headrace.sources.snapshots import key_range
 from headrace.sources.stream_options import WHOLE_TABLES
+from headrace.testing import CaptureContract
+from headrace.testing.captured_database import CapturedDatabase, data
 
-SERVERS = {
-    "sqlserver": SqlServerDatabase,
-    "db2": Db2Database,
-    "db2-images": Db2WithImages,
-    "oracle": OracleDatabase,
-}
-_NOT_SAID = "Db2's change tables do not say it"
-GAPS = {
-    ("db2", "test_an_update_names_the_columns_that_it_changed"): _NOT_SAID,
-    ("db2-images", "test_an_update_names_the_columns_that_it_changed"): _NOT_SAID,
-    (
-        "oracle",
-        "test_a_table_that_is_not_captured_is_an_error_with_the_way_out",
-    ): "Oracle's log has the changes of every table; one that does not log all its columns is captured with a warning",
-}
-T = "id int not null primary key, v varchar(20)"
-
-
+NOT_KNOWN = {"test_an_update_names_the_columns_that_it_changed": "Db2's change tables do not say it"}
 LIVE_DB2 = settings_from()
-_NO_DB2 = pytest.mark.skipif(LIVE_DB2 is None, reason=f"no Db2 to run on: set {URL}, for example {EXAMPLE}")
 
 
-@pytest.fixture(params=[*SERVERS, pytest.param("db2 live", marks=[pytest.mark.live, _NO_DB2])])
-def database(request: pytest.FixtureRequest, tmp_path: Any) -> Iterator[CapturedDatabase]:
-    kind, _, live = request.param.partition(" ")
-    why = GAPS.get((kind, request.node.originalname))
-    if why:
-        request.applymarker(pytest.mark.xfail(reason=why, strict=True))
-    if live:
+class OurCapture(CaptureContract):
+    """The contract, and what our sources share besides."""
+
+    lost = r"the rest was cleaned|Redo logs .* are gone"
+
+    def test_verify_reads_what_capture_lost_by_a_fault_of_its_key_ranges(
+        self, database: CapturedDatabase, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        rows = [(a, f"k{b}") for a in range(3) for b in range(3)]
+        database.create("t", "a int not null, b varchar(5) not null, primary key (a, b)", rows)
+        same = key_range._same
+        # Neither true nor false where the first columns are equal.
+        monkeypatch.setattr(key_range, "_same", lambda limit: f"{same(limit)} AND NULL = 1")
+
+        def read(**options: Any) -> list[tuple[int, str]]:
+            return sorted((int(row["a"]), row["b"]) for _, _, row in data(database.run(**options).all()))
+
+        assert len(read(snapshot_chunk_rows=2)) < len(rows)
+        assert read(**{name: value for name, value in WHOLE_TABLES.items() if value is not None}) == rows
+
+
+class TestSqlServer(OurCapture):
+    def captured(self, folder: Path) -> CapturedDatabase:
+        return SqlServerDatabase(folder)
+
+
+class TestDb2(OurCapture):
+    gaps: ClassVar[Mapping[str, str]] = NOT_KNOWN
+
+    def captured(self, folder: Path) -> CapturedDatabase:
+        return Db2Database(folder)
+
+
+class TestDb2WithImages(OurCapture):
+    gaps: ClassVar[Mapping[str, str]] = NOT_KNOWN
+
+    def captured(self, folder: Path) -> CapturedDatabase:
+        return Db2WithImages(folder)
+
+
+class TestOracle(OurCapture):
+    gaps: ClassVar[Mapping[str, str]] = {
+        "test_a_table_that_is_not_captured_is_an_error_with_the_way_out": (
+            "Oracle's log has the changes of every table; one that does not log all its columns is captured with a "
+            "warning"
+        )
+    }
+
+    def captured(self, folder: Path) -> CapturedDatabase:
+        return OracleDatabase(folder)
+
+
+@pytest.mark.live
+@pytest.mark.skipif(LIVE_DB2 is None, reason=f"no Db2 to run on: set {URL}, for example {EXAMPLE}")
+class TestDb2Live(OurCapture):
+    gaps: ClassVar[Mapping[str, str]] = NOT_KNOWN
+
+    def captured(self, folder: Path) -> CapturedDatabase:
         assert LIVE_DB2 is not None
-        made: CapturedDatabase = LiveDb2(LIVE_DB2)
-    else:
-        made = SERVERS[kind](tmp_path / "server")
-    with closing(made):
-        yield made
-
-
-@pytest.mark.parametrize("chunk", [1, 3, 100])
-def test_a_snapshot_in_chunks_reads_every_row_once(database: CapturedDatabase, chunk: int) -> None:
-    rows = [(n % 3, f"k{n}") for n in range(7)]
-    database.create("t", "a int not null, b varchar(5) not null, primary key (b, a)", rows)
-    found = database.run(snapshot_chunk_rows=chunk, snapshot_chunks_per_batch=2).all()
-    assert Counter(op for op, _, _ in data(found)) == {"r": 7}
-    assert sorted(row["b"] for _, _, row in data(found)) == [f"k{n}" for n in range(7)]
-    marks = [row["snapshot"] for row in found if row["op"] == "r"]
-    assert (marks[0], marks[-1]) == ("first", "last")
-
-
-def test_a_table_that_is_empty_when_it_is_read_says_that_its_snapshot_is_complete(database: CapturedDatabase) -> None:
-    database.create("e", T)
-    database.create("t", T, [(1, "one")])
-    run = database.run(tables=f"{database.schema}.*")
-    end = run.source.advance(run.offset, Limit(), NOW)
-    for _ in range(2):
-        rows = run.rows(run.offset, end)
-        ends = [row for row in rows if (row["snapshot"] or "").startswith("last") and row["op"] == "schema"]
-        assert [(row["table"]["name"].lower(), row["snapshot"]) for row in ends] == [("e", "last_in_data_collection")]
-        assert ends[0]["position"].partition("/")[0] == end.commit
-        assert ends[0]["position"] > max(row["position"] for row in rows if row["table"] == ends[0]["table"])[:-1]
-    # Once per snapshot, not with what follows.
-    run.offset = end
-    database.insert("e", 1, "one")
-    database.capture()
-    assert [row["snapshot"] for row in run.restarted().all()] == [None] * 2
-
-
-KEYS = [
-    ("k decimal(20,4) not null primary key", ["10.5", "9", "-3.25", "100"]),
-    ("k date not null primary key", ["2024-02-29", "1999-12-31", "2024-03-01"]),
-    ("k varbinary(4) not null primary key", [bytes([n, 255 - n]) for n in range(5)]),
-    ("k varchar(10) not null primary key", ["b", "A", "c", "B2", "ä", "a1"]),
-    ("k bigint not null primary key", [2**40, -5, 0, 7]),
-    ("k real not null primary key", [1.1, -2.5, 3.25, 1e10]),
-]
-
-
-@pytest.mark.parametrize(("columns", "keys"), KEYS, ids=[columns.split()[1] for columns, _ in KEYS])
-def test_chunks_follow_the_servers_own_order_of_keys(database: CapturedDatabase, columns: str, keys: list[Any]) -> None:
-    database.create("t", columns, [(key,) for key in keys])
-    found = data(database.run(snapshot_chunk_rows=1, snapshot_chunks_per_batch=2).all())
-    assert len({str(row["k"]) for _, _, row in found}) == len(found) == len(keys)
-
-
-def test_verify_reads_what_capture_lost_by_a_fault_of_its_key_ranges(
-    database: CapturedDatabase, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rows = [(a, f"k{b}") for a in range(3) for b in range(3)]
-    database.create("t", "a int not null, b varchar(5) not null, primary key (a, b)", rows)
-    same = key_range._same
-    # Neither true nor false where the first columns are equal.
-    monkeypatch.setattr(key_range, "_same", lambda limit: f"{same(limit)} AND NULL = 1")
-
-    def read(**options: Any) -> list[tuple[int, str]]:
-        return sorted((int(row["a"]), row["b"]) for _, _, row in data(database.run(**options).all()))
-
-    assert len(read(snapshot_chunk_rows=2)) < len(rows)
-    assert read(**{name: value for name, value in WHOLE_TABLES.items() if value is not None}) == rows
-
-
-def test_changes_come_in_commit_order_with_both_images(database: CapturedDatabase) -> None:
-    database.create("t", T, [(1, "one")])
-    run = database.run(tables=f"{database.schema}.*")
-    run.all()
-    database.insert("t", 2, "two")
-    database.update("t", "v = 'uno'", "id = 1")
-    database.delete("t", "id = 2")
-    database.capture()
-    rows = run.all()
-    assert data(rows) == [
-        ("c", "t", {"id": "2", "v": "two"}),
-        ("u", "t", {"id": "1", "v": "uno"}),
-        ("d", "t", {"id": "2", "v": "two"}),
-    ]
-    [update] = [row for row in rows if row["op"] == "u"]
-    assert image(update, "before") == {"id": "1", "v": "one"}
-    assert all(row["event_time"] is not None for row in rows if row["op"] in "cud")
-    assert {dict(row["source"])["connector"] for row in rows} == {database.source}
-
-
-def test_changes_during_the_snapshot_win_over_what_was_read(database: CapturedDatabase) -> None:
-    database.create("t", T, [(n, "old") for n in range(6)])
-    run = database.run(snapshot_chunk_rows=2, snapshot_chunks_per_batch=1)
-    rows = run.batch()
-    database.update("t", "v = 'new'", "id IN (1, 5)")
-    database.delete("t", "id = 4")
-    database.insert("t", 9, "late")
-    database.capture()
-    rows += run.all()
-    assert {key: row["v"] for (_, key), row in replay(rows).items()} == {
-        '["0"]': "old", '["1"]': "new", '["2"]': "old", '["3"]': "old", '["5"]': "new", '["9"]': "late",
-    }  # fmt: skip
-
-
-def test_a_snapshot_that_was_stopped_goes_on_where_it_was(database: CapturedDatabase) -> None:
-    database.create("t", T, [(n, "v") for n in range(6)])
-    run = database.run(snapshot_chunk_rows=1, snapshot_chunks_per_batch=2)
-    first = data(run.batch())
-    rest = data(run.restarted().all())
-    assert [row["id"] for _, _, row in first + rest] == [str(n) for n in range(6)]
-
-
-def test_a_batch_is_a_whole_number_of_commits(database: CapturedDatabase) -> None:
-    database.create("t", T)
-    database.create("u", T)
-    run = database.run(max_commits_per_trigger=2)
-    run.all()
-    for commit in range(5):
-        with database.transaction() as cursor:
-            for table in ("t", "u"):
-                for n in range(3):
-                    sql = f"INSERT INTO {database.schema}.{table} VALUES (?, ?)"
-                    cursor.execute(sql, (commit * 10 + n, f"c{commit}"))
-    database.capture()
-    batches = []
-    while rows := run.batch():
-        batches.append(Counter(row["v"] for _, _, row in data(rows)))
-    assert batches == [{"c0": 6, "c1": 6}, {"c2": 6, "c3": 6}, {"c4": 6}]
-
-
-@pytest.mark.parametrize("together", ["false", "true"])
-def test_the_same_offsets_give_the_same_rows(database: CapturedDatabase, together: str) -> None:
-    database.create("t", T)
-    database.create("u", T)
-    run = database.run(**database.small_slices, provide_transaction_metadata=together)
-    run.all()
-    start = run.offset
-    for n in range(6):
-        with database.transaction() as cursor:
-            cursor.execute(f"INSERT INTO {database.schema}.t VALUES (?, 'x')", (n,))
-            cursor.execute(f"INSERT INTO {database.schema}.u VALUES (?, 'y')", (n,))
-    database.capture()
-    first = run.all()
-    database.update("t", "v = 'later'", "id = 1")
-    database.capture()
-    assert run.restarted().rows(start, run.offset) == first
-    assert len(data(first)) == 12
-
-
-def test_transactions_have_edges_and_numbers(database: CapturedDatabase) -> None:
-    database.create("t", T)
-    database.create("u", T)
-    run = database.run(provide_transaction_metadata="true")
-    run.all()
-    with database.transaction() as cursor:
-        cursor.execute(f"INSERT INTO {database.schema}.t VALUES (1, 'a')")
-        cursor.execute(f"INSERT INTO {database.schema}.u VALUES (1, 'b')")
-        cursor.execute(f"UPDATE {database.schema}.t SET v = 'c' WHERE id = 1")
-    database.capture()
-    rows = [row for row in run.all() if row["op"] != "schema"]
-    assert [row["op"] for row in rows] == ["begin", "c", "c", "u", "end"]
-    assert [row["transaction"]["total_order"] for row in rows[1:]] == [1, 2, 3, 3]
-    assert [row["transaction"]["data_collection_order"] for row in rows[1:4]] == [1, 1, 2]
-    assert len({row["transaction"]["id"] for row in rows}) == 1
-
-
-def test_a_delete_of_one_row_beside_an_insert_of_another_is_no_update(database: CapturedDatabase) -> None:
-    database.create("t", T, [(1, "one"), (2, "two")])
-    run = database.run()
-    run.all()
-    with database.transaction() as cursor:
-        cursor.execute(f"DELETE FROM {database.schema}.t WHERE id = 1")
-        cursor.execute(f"INSERT INTO {database.schema}.t VALUES (3, 'three')")
-    database.capture()
-    assert [(op, row["id"]) for op, _, row in data(run.all())] == [("d", "1"), ("c", "3")]
-
-
-def test_an_update_names_the_columns_that_it_changed(database: CapturedDatabase) -> None:
-    database.create("t", "id int not null primary key, v varchar(20), w varchar(20)", [(1, "one", "same")])
-    run = database.run()
-    run.all()
-    database.update("t", "v = 'uno'", "id = 1")
-    database.capture()
-    assert [[name.lower() for name in row["changed"]] for row in run.all() if row["op"] == "u"] == [["v"]]
-
-
-def test_an_update_that_changes_the_key_leaves_the_right_rows(database: CapturedDatabase) -> None:
-    database.create("t", T, [(1, "one"), (2, "two")])
-    run = database.run()
-    rows = run.all()
-    database.update("t", "id = 5", "id = 1")
-    database.capture()
-    held = {}
-    for op, _, row in data(rows + run.all()):
-        held[row["v"]] = (op != "d", row["id"])
-    assert held["one"] == (True, "5")
-
-
-def test_a_table_that_is_registered_while_we_run_comes_in_with_its_rows(database: CapturedDatabase) -> None:
-    database.create("t", T, [(1, "one")])
-    run = database.run()
-    run.all()
-    database.create("late", T, [(n, "history") for n in range(3)])
-    database.insert("late", 7, "after")
-    database.capture()
-    rows = run.all()
-    assert set(replay(rows)) == {("late", f'["{n}"]') for n in (0, 1, 2, 7)}
-    created = [row for row in rows if row["op"] == "schema" and dict(row["source"]).get("change") == "CREATE"]
-    assert [row["table"]["name"].lower() for row in created] == ["late"]
-
-
-def test_a_table_that_is_deregistered_is_said_and_the_others_go_on(database: CapturedDatabase) -> None:
-    database.create("t", T)
-    database.create("u", T)
-    run = database.run()
-    run.all()
-    database.disable("u")
-    database.insert("t", 1, "x")
-    database.capture()
-    rows = run.all()
-    assert data(rows) == [("c", "t", {"id": "1", "v": "x"})]
-    dropped = [row for row in rows if row["op"] == "schema" and dict(row["source"]).get("change") == "DROP"]
-    assert [row["table"]["name"].lower() for row in dropped] == ["u"]
-
-
-def test_a_table_that_is_registered_again_is_snapshotted_again(database: CapturedDatabase) -> None:
-    database.create("t", T, [(1, "one")])
-    run = database.run()
-    rows = run.all()
-    database.disable("t")
-    database.insert("t", 2, "unseen")
-    database.delete("t", "id = 1")
-    database.enable("t")
-    database.capture()
-    found = run.all()
-    assert [(op, row["id"]) for op, _, row in data(found)] == [("r", "2")]
-    assert rows
-
-
-def test_cleaned_changes_stop_the_run_before_a_row_is_read(database: CapturedDatabase) -> None:
-    database.create("t", T)
-    run = database.run()
-    run.all()
-    for n in range(3):
-        database.insert("t", n, "x")
-    database.capture()
-    database.clean()
-    with pytest.raises(DataLossError, match=r"the rest was cleaned|Redo logs .* are gone"):
-        run.batch()
-
-
-def test_what_was_cleaned_is_a_gap_where_the_user_wants_to_go_on(database: CapturedDatabase) -> None:
-    database.create("t", T)
-    run = database.run(fail_on_data_loss="false")
-    run.all()
-    for n in range(3):
-        database.insert("t", n, "x")
-    database.capture()
-    database.clean()
-    database.insert("t", 9, "kept")
-    database.capture()
-    rows = run.all()
-    assert [row["op"] for row in rows if row["op"] == "gap"] == ["gap"]
-    assert data(rows)[-1] == ("c", "t", {"id": "9", "v": "kept"})
-
-
-def test_when_needed_reads_a_table_again_whose_changes_were_cleaned(database: CapturedDatabase) -> None:
-    database.create("t", T)
-    run = database.run(snapshot_mode="when_needed")
-    run.all()
-    for n in range(3):
-        database.insert("t", n, "x")
-    database.capture()
-    database.clean()
-    rows = run.all()
-    assert [(op, row["id"]) for op, _, row in data(rows)] == [("r", "0"), ("r", "1"), ("r", "2")]
-
-
-def test_the_clean_up_of_what_was_delivered_stops_nothing(database: CapturedDatabase) -> None:
-    database.create("t", T)
-    database.create("quiet", T)
-    run = database.run()
-    run.all()
-    for n in range(3):
-        database.insert("t", n, "x")
-        database.capture()
-        assert len(data(run.all())) == 1
-        database.clean_delivered(run)
-    database.insert("quiet", 1, "at last")
-    database.capture()
-    assert [table for _, table, _ in data(run.all())] == ["quiet"]
-
-
-def test_an_idle_database_makes_no_batches(database: CapturedDatabase) -> None:
-    database.create("t", T, [(1, "one")])
-    run = database.run()
-    run.all()
-    before = run.batches
-    for _ in range(5):
-        database.capture()
-        assert run.batch() == []
-    assert run.batches == before
-
-
-def test_a_column_that_is_added_is_in_the_rows_that_follow(database: CapturedDatabase) -> None:
-    database.create("t", T, [(1, "one")])
-    run = database.run()
-    run.all()
-    database.disable("t")
-    database.execute(f"ALTER TABLE {database.schema}.t ADD w varchar(5)")
-    database.enable("t")
-    database.insert("t", 2, "two", "new")
-    database.capture()
-    assert replay(run.all())["t", '["2"]'] == {"id": "2", "v": "two", "w": "new"}
-
-
-def test_a_table_without_a_key_is_read_as_it_was_at_the_snapshots_commit(database: CapturedDatabase) -> None:
-    database.create("log", "a int, b varchar(5)", [(1, "x"), (1, "x"), (2, None)])
-    with database.capturing():
-        run = database.run()
-        rows = run.batch()
-        assert Counter((row["a"], row["b"]) for _, _, row in data(rows)) == {("1", "x"): 2, ("2", None): 1}
-        assert all(row["key_text"] is None for row in rows)
-        run.all()
-    database.insert("log", 3, "y")
-    database.capture()
-    assert data(run.all()) == [("c", "log", {"a": "3", "b": "y"})]
-
-
-def test_a_signal_reads_a_table_again_beside_the_stream(database: CapturedDatabase) -> None:
-    database.create("signals", "id varchar(42) not null primary key, type varchar(32), data varchar(2048)")
-    database.create("t", T, [(n, "old") for n in range(5)])
-    run = database.run(
-        signal_data_collection=database.named("signals"),
-        incremental_snapshot_chunk_size=2,
-        snapshot_chunks_per_batch=1,
-    )
-    run.all()
-    asked = {"data-collections": [database.named("t")]}
-    run.source.signal(Signal("s", "execute-snapshot", json.dumps(asked)))
-    database.update("t", "v = 'new'", "id = 3")
-    with database.capturing():
-        database.capture()
-        rows = run.all()
-    read = [row for row in rows if row["snapshot"] == "incremental"]
-    assert sorted(image(row)["id"] for row in read) == ["0", "1", "2", "3", "4"]
-    assert replay(rows)["t", '["3"]']["v"] == "new"
-
-
-def test_a_key_that_changed_in_the_window_is_left_to_its_change(
-    database: CapturedDatabase, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    database.create("signals", "id varchar(42) not null primary key, type varchar(32), data varchar(2048)")
-    database.create("t", T, [(n, "old") for n in range(3)])
-    run = database.run(signal_data_collection=database.named("signals"))
-    rows = run.all()
-    asked = {"data-collections": [database.named("t")]}
-    run.source.signal(Signal("s", "execute-snapshot", json.dumps(asked)))
-    database.capture()
-
-    waiting = [database.chunk_point]
-
-    def change(point: str) -> None:
-        if waiting == [point]:
-            waiting.clear()
-            database.delete("t", "id = 0")
-            database.update("t", "v = 'new'", "id = 1")
-            database.capture()
-
-    with monkeypatch.context() as patch:
-        patch.setattr("headrace.faultpoints.reach", change)
-        with database.capturing():
-            found = run.batch()
-    assert not waiting
-    wanted = ["0", "1", "2"] if database.chunks_are_moments else ["2"]
-    assert [image(row)["id"] for row in found if row["snapshot"] == "incremental"] == wanted
-    held = replay(rows + found + run.all())
-    assert {key: row["v"] for (table, key), row in held.items() if table == "t"} == {'["1"]': "new", '["2"]': "old"}
-
-
-def test_an_offset_of_another_database_is_refused(database: CapturedDatabase) -> None:
-    database.create("t", T)
-    run = database.run()
-    run.all()
-    data_ = {**json.loads(run.offset.to_text()), "source": "other:shop"}
-    run.offset = Offset.from_json(data_)
-    with pytest.raises(PositionMismatch, match="The checkpoint belongs to 'other:shop'"):
-        run.batch()
-
-
-def test_a_table_that_is_not_captured_is_an_error_with_the_way_out(database: CapturedDatabase) -> None:
-    database.create("t", T)
-    database.execute(f"CREATE TABLE {database.schema}.plain ({T})")
-    name = database.named("plain")
-    with pytest.raises(CaptureError, match=name) as caught:
-        database.run(tables=name).all()
-    assert caught.value.remedy
-
-
-def test_columns_keys_masks_and_operations_are_as_options_say(database: CapturedDatabase) -> None:
-    database.create("t", "id int not null primary key, v varchar(20), secret varchar(20)", [(1, "a", "hidden")])
-    schema = database.schema
-    run = database.run(
-        column_exclude_list=rf"{schema}\.t\.v",
-        skipped_operations="u",
-        **{"column.mask.with.3.chars": rf"{schema}\.t\.secret"},
-    )
-    assert data(run.all()) == [("r", "t", {"id": "1", "secret": "***"})]
-    database.update("t", "secret = 'new'", "id = 1")
-    database.delete("t", "id = 1")
-    database.capture()
-    assert data(run.all()) == [("d", "t", {"id": "1", "secret": "***"})]
-
-
-def test_health_says_that_capture_works_and_how_long_changes_are_kept(database: CapturedDatabase) -> None:
-    database.create("t", T)
-    run = database.run()
-    run.all()
-    database.capture()
-    # Oracle says nowhere how long logs are kept: it is seen when some were deleted.
-    database.clean_delivered(run)
-    health = run.source.health(run.offset)
-    assert health.state is CaptureState.CAPTURING
-    assert health.retention_seconds is not None
-    assert (health.waiting_since, health.lost) == (None, ())
-    database.insert("t", 1, "waits")
-    database.capture()
-    # A batch that is planned and not delivered.
-    run.source.advance(run.offset, Limit(), NOW)
-    assert run.source.health(run.offset).waiting_since is not None
-    database.insert("t", 2, "is lost")
-    database.capture()
-    database.clean()
-    assert run.source.health(run.offset).lost
+        return LiveDb2(LIVE_DB2)

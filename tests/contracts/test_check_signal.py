@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from captured_shop import Db2Database, OracleDatabase, SqlServerDatabase, closing
+from tests.support.captured_shop import Db2Database, OracleDatabase, SqlServerDatabase, closing
 
 from headrace.errors import OptionError
 from headrace.sources.signals import Signal

@@ -9,10 +9,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from captured_shop import Run
 
 from headrace.formats.convert import encode
 from headrace.sources.base import Limit
+from headrace.testing.captured_database import Run
 from headrace_emulators.db2 import EmulatedDb2
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "debezium_json" / "db2_2.3.jsonl"

@@ -7,12 +7,13 @@ from __future__ import annotations
 import shutil
 
 import pytest
-from captured_shop import Db2Database, OracleDatabase, SqlServerDatabase, closing, data
+from tests.support.captured_shop import Db2Database, OracleDatabase, SqlServerDatabase, closing
 
 from headrace.errors import PositionMismatch
 from headrace.pipeline import ending
 from headrace.pipeline.ending import DatabasesEnding
 from headrace.sources.databases import Databases, Offsets
+from headrace.testing.captured_database import data
 
 KINDS = [SqlServerDatabase, Db2Database, OracleDatabase]
 KEYED = "id int not null primary key"

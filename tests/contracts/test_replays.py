@@ -9,23 +9,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from captured_shop import (
-    NOW,
-    CapturedDatabase,
-    Db2Database,
-    OracleDatabase,
-    Row,
-    Run,
-    SqlServerDatabase,
-    closing,
-    replay,
-)
+from tests.support.captured_shop import Db2Database, OracleDatabase, SqlServerDatabase, closing
 
 from headrace.errors import DataLossError
 from headrace.sources.base import Limit, Slice
 from headrace.sources.change_tables.planner import Planner
 from headrace.sources.change_tables.slicing import Slicing
 from headrace.sources.offset import Offset
+from headrace.testing.captured_database import NOW, CapturedDatabase, Row, Run, replay
 
 T = "id int not null primary key, v varchar(20)"
 SERVERS = {

@@ -8,7 +8,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from captured_shop import CapturedDatabase, Db2Database, OracleDatabase, SqlServerDatabase, closing, replay
+from tests.support.captured_shop import Db2Database, OracleDatabase, SqlServerDatabase, closing
+
+from headrace.testing.captured_database import CapturedDatabase, replay
 
 T = "id int not null primary key, v varchar(20)"
 SERVERS = {"sqlserver": SqlServerDatabase, "db2": Db2Database, "oracle": OracleDatabase}

@@ -7,8 +7,8 @@ import json
 
 import pyarrow as pa
 import pytest
-from captured_shop import Db2Database, OracleDatabase, SqlServerDatabase, closing
-from streams import Stream
+from tests.support.captured_shop import Db2Database, OracleDatabase, SqlServerDatabase, closing
+from tests.support.streams import Stream
 
 from headrace.formats.convert import format_named
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 import json
 
 import pytest
-from captured_shop import Db2Database, OracleDatabase, SqlServerDatabase, closing
-from streams import Stream
+from tests.support.captured_shop import Db2Database, OracleDatabase, SqlServerDatabase, closing
+from tests.support.streams import Stream
 
 
 @pytest.fixture(params=[SqlServerDatabase, Db2Database, OracleDatabase], ids=lambda kind: kind.source)

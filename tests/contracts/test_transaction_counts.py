@@ -7,7 +7,7 @@ import itertools
 import json
 
 import pytest
-from captured_shop import Db2Database, OracleDatabase, SqlServerDatabase, closing
+from tests.support.captured_shop import Db2Database, OracleDatabase, SqlServerDatabase, closing
 
 SETS = ["".join(letters) for n in range(4) for letters in itertools.combinations("cud", n)]
 

@@ -8,12 +8,13 @@ import datetime as dt
 import re
 
 import pytest
-from captured_shop import Db2Database, OracleDatabase, SqlServerDatabase, closing, data
+from tests.support.captured_shop import Db2Database, OracleDatabase, SqlServerDatabase, closing
 
 from headrace.errors import HeadraceError, OptionError
 from headrace.sources.base import Limit
 from headrace.sources.databases import Databases, Offsets
 from headrace.sources.reader import source_named
+from headrace.testing.captured_database import data
 
 KINDS = [SqlServerDatabase, Db2Database, OracleDatabase]
 NOW = dt.datetime(2026, 11, 21, 12, 0, tzinfo=dt.UTC)

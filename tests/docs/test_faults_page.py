@@ -7,7 +7,7 @@ from tests.docs.test_sqlserver_reference import ROOT, names_in
 
 def test_every_fault_from_1_to_16_is_shown_by_tests_that_exist():
     page = (ROOT / "docs" / "faults.md").read_text(encoding="utf-8")
-    named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", page)
+    named = re.findall(r"`((?:tests|src/headrace/testing)/[\w/]+\.py)::(\w+)`", page)
     assert [(file, test) for file, test in named if test not in names_in(file)] == []
     source = page.partition("## Faults of targets")[0]
     rows = [line for line in source.splitlines() if re.match(r"\| \d+: ", line)]
@@ -17,7 +17,7 @@ def test_every_fault_from_1_to_16_is_shown_by_tests_that_exist():
 
 def test_every_fault_of_a_target_is_shown_by_a_test_that_exists_or_said_not_to_be():
     page = (ROOT / "docs" / "faults.md").read_text(encoding="utf-8").partition("## Faults of targets")[2]
-    legend = dict(re.findall(r"^- ([A-Z]): `(tests/[\w/]+\.py::\w+)`$", page, re.MULTILINE))
+    legend = dict(re.findall(r"^- ([A-Z]): `((?:tests|src/headrace/testing)/[\w/]+\.py::\w+)`$", page, re.MULTILINE))
     rows = {
         int(cells[0].partition(":")[0]): cells[1:]
         for cells in (

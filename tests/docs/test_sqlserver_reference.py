@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from headrace import testing
+
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "reference" / "sqlserver.md"
 NOT_SHOWN = "not shown by a test"
@@ -15,7 +17,7 @@ CHAPTERS = [
     "8.2.1", "8.2.1.1", "8.2.1.2", "8.2.2", "8.2.3", "8.2.4", "8.2.5", "8.2.5.1", "8.2.5.2", "8.2.6", "8.2.6.1",
     "8.2.7", "S", "F",
 ]  # fmt: skip
-_TEST = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
+_TEST = re.compile(r"`((?:tests|src/headrace/testing)/[\w/]+\.py)::(\w+)`")
 
 
 def cells(line):
@@ -25,10 +27,12 @@ def cells(line):
 
 @cache
 def names_in(file):
-    """The names of the tests of a file, those of a contract's class too; the file is parsed and not imported."""
-    tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
-    defined = (node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
-    return {name for name in defined if name.startswith("test_")}
+    """The names of the tests of a file, with those of the contracts that it runs; it is parsed and not imported."""
+    nodes = list(ast.walk(ast.parse((ROOT / file).read_text(encoding="utf-8"))))
+    own = {node.name for node in nodes if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")}
+    imports = [node for node in nodes if isinstance(node, ast.ImportFrom) and node.module == "headrace.testing"]
+    contracts = {testing.PLACES[alias.name] for node in imports for alias in node.names}
+    return own.union(*(names_in(f"src/{place.replace('.', '/')}.py") for place in contracts))
 
 
 ROWS = [

@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from tests.waiting import PATIENCE, until
 
-from headrace.faultpoints import kill_session
 from headrace.pipeline import load_pipeline
+from headrace.testing.faults import kill_session
+from headrace.testing.waiting import PATIENCE, until
 
 _STARTS = 5
 

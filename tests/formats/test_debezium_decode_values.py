@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 from codec_rows import change_rows
-from tests.waiting import PATIENCE
 
 from headrace.changes import TableSchema
 from headrace.formats.convert import decode
 from headrace.formats.messages import KAFKA_COLUMNS
 from headrace.spark.local_rows import local_rows
+from headrace.testing.waiting import PATIENCE
 
 KAFKA = ", ".join(f"{name} {kind}" for name, kind in KAFKA_COLUMNS.items())
 TIME, CONNECT, DATA = "io.debezium.time.", "org.apache.kafka.connect.data.", "io.debezium.data."

@@ -11,8 +11,8 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from captured_shop import CapturedDatabase
-from tests.waiting import until
+from headrace.testing.captured_database import CapturedDatabase
+from headrace.testing.waiting import until
 
 URL = "HEADRACE_DB2_URL"
 EXAMPLE = "db2://db2inst1:<password>@localhost:50000/testdb"

@@ -4,9 +4,9 @@ the same driver's interface, and says nothing of what a server would answer."""
 from __future__ import annotations
 
 import pytest
-from captured_shop import data
 from tests.live.db2 import LiveDb2, settings_from
 
+from headrace.testing.captured_database import data
 from headrace_emulators.db2 import EmulatedDb2
 
 

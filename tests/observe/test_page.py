@@ -15,13 +15,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.waiting import PATIENCE, until
 
 from headrace.observe.page import page
 from headrace.observe.progress import PipelineProgress, TableState
 from headrace.observe.server import ListenAddress, WatchServer
 from headrace.pipeline.watch import Watch
 from headrace.sources.health import CaptureState, Health
+from headrace.testing.waiting import PATIENCE, until
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 

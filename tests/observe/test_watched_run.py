@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.waiting import PATIENCE, until
 
 import headrace
 from headrace.observe.checkpoint import HadoopFolder
@@ -18,6 +17,7 @@ from headrace.observe.completeness import completeness, offsets_of
 from headrace.observe.progress import PipelineProgress
 from headrace.pipeline import run
 from headrace.sources.health import CaptureState
+from headrace.testing.waiting import PATIENCE, until
 from headrace_emulators.engine.ports import free_ports
 from headrace_emulators.sqlserver import EmulatedServer
 

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from tests.waiting import PATIENCE
 
 from headrace.errors import OptionError
 from headrace.observe.history import Moment, ProgressHistory
@@ -21,6 +20,7 @@ from headrace.observe.progress import PipelineProgress, TableState
 from headrace.observe.prometheus import prometheus_text
 from headrace.observe.server import Answer, ListenAddress, WatchServer, parse_address
 from headrace.sources.health import CaptureState, Health
+from headrace.testing.waiting import PATIENCE
 
 PROGRESS = PipelineProgress(
     batches=3,

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.waiting import PATIENCE
 
 from headrace.changes.row import spark_schema
 from headrace.errors import FormatError, OptionError, SinkError
@@ -30,6 +29,7 @@ from headrace.sinks.kafka.sink import KafkaSink
 from headrace.sinks.lake.delta.sink import DeltaSink
 from headrace.sinks.memory import MemorySink
 from headrace.spark.local_rows import local_rows
+from headrace.testing.waiting import PATIENCE
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 from headrace_standins import written
-from tests.waiting import PATIENCE, until
 
 from headrace.errors import ConnectError, DataLossError
 from headrace.pipeline import Pipeline, load_pipeline
@@ -17,6 +16,7 @@ from headrace.pipeline.ending import TopicsEnding
 from headrace.pipeline.kafka_source import Held, KafkaTopics, reached
 from headrace.pipeline.topic_ids import TopicIds
 from headrace.spark.local_rows import local_rows
+from headrace.testing.waiting import PATIENCE, until
 from headrace_emulators.engine.ports import free_ports
 
 if TYPE_CHECKING:

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.apply.change_history import Batch, schema_of
 from tests.sinks.databases import KINDS, Running, fresh_database, serving
 
 from headrace import registry
@@ -23,6 +22,7 @@ from headrace.pipeline.shaping.routes import Route, Routes
 from headrace.pipeline.shaping.shape import Shaping
 from headrace.pipeline.shaping.transforms import Transform
 from headrace.pipeline.target import Target
+from headrace.testing.change_history import Batch, schema_of
 
 pytestmark = pytest.mark.kafka
 

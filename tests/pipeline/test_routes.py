@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.apply.change_history import Batch, schema_of, table
 
 from headrace.apply import profile
 from headrace.changes import TableId, TableSchema
@@ -16,6 +15,7 @@ from headrace.pipeline.batch import shape
 from headrace.pipeline.shaping import routes
 from headrace.pipeline.shaping.routes import Route, Routes
 from headrace.pipeline.shaping.shape import Shaping
+from headrace.testing.change_history import Batch, schema_of, table
 
 ORDERS = TableId("sales", "dbo", "orders")
 MYSQL = TableId("shop", "", "orders")

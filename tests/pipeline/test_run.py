@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 from headrace_standins import LinesFormat, commit_changes, written
-from tests.waiting import PATIENCE
 
 from headrace.errors import CaptureError, OptionError, SinkError
 from headrace.formats.encoded_batch import OutOfRange
 from headrace.pipeline import Pipeline, batch, load_pipeline
 from headrace.pipeline.checkpoint import Checkpoint
 from headrace.sinks.base import BatchId
+from headrace.testing.waiting import PATIENCE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tests.apply.change_history import Batch, schema_of, table
-
 from headrace.changes import TableId, TableSchema
 from headrace.changes.table_pattern import table_patterns
 from headrace.pipeline.shaping.routes import Route, Routes
@@ -14,6 +12,7 @@ from headrace.pipeline.shaping.shape import Shaping
 from headrace.pipeline.shaping.transforms import Transform
 from headrace.sinks.base import BatchId
 from headrace.sinks.lake.delta.sink import DeltaSink
+from headrace.testing.change_history import Batch, schema_of, table
 
 
 def held(spark: Any, folder: Path, shaping: Shaping, place: str, *batches: Batch) -> list[tuple[Any, ...]]:

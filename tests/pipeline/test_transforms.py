@@ -11,7 +11,6 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.apply.change_history import Batch, Model, pos, schema_of
 
 import headrace
 from headrace.apply import fold, profile
@@ -28,6 +27,7 @@ from headrace.sources.sqlserver.options import OPTIONS
 from headrace.sources.sqlserver.types import NativeType
 from headrace.sources.tables.masks import Masks
 from headrace.spark.local_rows import local_rows
+from headrace.testing.change_history import Batch, Model, pos, schema_of
 
 Image = Mapping[str, str | None]
 T = schema_of(

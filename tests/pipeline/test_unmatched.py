@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.apply.change_history import Batch
-from tests.contracts.captured_shop import SqlServerDatabase, closing
+from tests.support.captured_shop import SqlServerDatabase, closing
 
 from headrace.changes import Column, LogicalType, TableId, TableSchema
 from headrace.errors import OptionError
@@ -24,6 +23,7 @@ from headrace.pipeline.model import Model, read_model
 from headrace.pipeline.shaping.expressions import unknown_column
 from headrace.pipeline.unmatched import FeedPatterns, unmatched_in
 from headrace.sinks.memory import MemorySink
+from headrace.testing.change_history import Batch
 
 SINK = {"type": "delta", "path": "lake"}
 COLUMNS = "id int not null primary key, email varchar(40), note varchar(20)"

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from headrace_standins import commit_changes
-from tests.waiting import PATIENCE
 from typer.testing import CliRunner
 
 from headrace.cli.app import app
 from headrace.errors import OptionError
 from headrace.pipeline import load_pipeline
+from headrace.testing.waiting import PATIENCE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

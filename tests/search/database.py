@@ -9,14 +9,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.contracts.captured_shop import (
-    CapturedDatabase,
-    Db2Database,
-    Db2WithImages,
-    OracleDatabase,
-    SqlServerDatabase,
-)
 from tests.search.drawn import AdHoc, Alter, Change, Clean, Commit, Off, On, Pipeline, Step, Table, Value
+from tests.support.captured_shop import Db2Database, Db2WithImages, OracleDatabase, SqlServerDatabase
+
+from headrace.testing.captured_database import CapturedDatabase
 
 SERVERS: dict[str, type[CapturedDatabase]] = {
     "sqlserver": SqlServerDatabase,

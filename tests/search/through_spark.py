@@ -19,13 +19,13 @@ from tests.search.database import ADDED, Database, Image
 from tests.search.drawn import AdHoc, Alter, Batch, Clean, Commit, Drain, Off, On, Once, Pipeline
 from tests.search.driver import Outcome, escaped, write_file
 from tests.search.model import Difference, compare, require_rows
-from tests.waiting import within
 
 from headrace import load_pipeline
 from headrace.errors import HeadraceError
-from headrace.faultpoints import InjectedFault
 from headrace.sinks.lake.delta.table import folder_of
 from headrace.sinks.memory import MemorySink
+from headrace.testing.faults import InjectedFault
+from headrace.testing.waiting import within
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

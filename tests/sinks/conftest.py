@@ -1,8 +1,7 @@
-"""The rows made by hand (`change_history`) on the path, and database servers that are started once."""
+"""Database servers that are started once, and fault points."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import pytest
 from tests.sinks.databases import KINDS, Running, fresh_database, serving
 
-sys.path.append(str(Path(__file__).parents[1] / "apply"))
+from headrace.testing.faults import arming
 
 
 @pytest.fixture(scope="session", params=KINDS)
@@ -26,12 +25,4 @@ def database(database_server: tuple[str, Any]) -> Running:
 
 @pytest.fixture
 def arm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Sets fault points, each for its first time only."""
-
-    def armed(points: str) -> None:
-        folder = tmp_path / "faults"
-        folder.mkdir(exist_ok=True)
-        monkeypatch.setenv("HEADRACE_FAULT_DIR", str(folder))
-        monkeypatch.setenv("HEADRACE_FAULTPOINTS", points)
-
-    return armed
+    return arming(tmp_path, monkeypatch)

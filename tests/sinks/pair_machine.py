@@ -16,13 +16,13 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from change_history import Batch, Model
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from tests.formats.column_values import random_text
 
 from headrace.changes import Column, LogicalType, TableId, TableSchema
 from headrace.formats.features import Feature
+from headrace.testing.change_history import Batch, Model
 
 COLUMNS = [
     ("id", "int32", "int"),

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from change_history import Batch, pos
-from tests.sinks.table_contract import A, B, T
 
 import headrace
 from headrace.errors import OptionError, SchemaError
 from headrace.spark.local_rows import local_rows
+from headrace.testing.change_history import Batch, pos
+from headrace.testing.table_sinks import A, B, T
 
 FLAT = "id int, name string, city string, op string, n bigint"
 

@@ -9,15 +9,14 @@ from typing import Any
 
 import deltalake
 import pytest
-from change_history import Batch, pos, table
-from tests.sinks.table_contract import A, B, T, TableSinkContract, TableTarget
 
 from headrace.changes import TableSchema
 from headrace.errors import SinkError
-from headrace.sinks.base import BatchId
 from headrace.sinks.lake.delta.sink import DeltaSink
 from headrace.sinks.lake.delta.table import escaped
 from headrace.spark.local_rows import local_rows
+from headrace.testing.change_history import Batch, pos, table
+from headrace.testing.table_sinks import A, B, T, TableSinkContract, TableTarget
 
 
 class DeltaTarget(TableTarget):
@@ -30,9 +29,6 @@ class DeltaTarget(TableTarget):
     def sink(self, **options: Any) -> DeltaSink:
         given = {"path": str(self.folder), **options}
         return DeltaSink.of(given)
-
-    def write(self, batch: Batch, number: int = 0, owner: str = "p", **options: Any) -> None:
-        self.sink(**options).write(batch.rows(self.spark), BatchId(owner, "checkpoint", number))
 
     def path(self, name: str) -> str:
         return str(self.folder / "dbo" / name)

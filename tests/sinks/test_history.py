@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from change_history import Batch, pos, table
-from history_model import versions
-from test_histories import history
-from tests.sinks.table_contract import A, B, K, T
 from tests.sinks.test_delta import DeltaTarget
 from tests.sinks.test_iceberg import IcebergTarget
+from tests.support.history_model import versions
 
 from headrace.changes import TableSchema
 from headrace.errors import OptionError, SchemaError, SinkError
+from headrace.testing.change_history import Batch, pos, table
+from headrace.testing.histories import history
+from headrace.testing.table_sinks import A, B, K, T
 
 TEXTS = {"id": "string", "a": "string", "b": "string"}
 S = table(**TEXTS)

@@ -10,9 +10,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from change_history import Batch, table
-from tests.sinks.table_contract import A, B, K, T, TableSinkContract, TableTarget
-from tests.waiting import PATIENCE, until
 
 from headrace.changes import TableSchema
 from headrace.errors import OptionError
@@ -20,6 +17,9 @@ from headrace.sinks.base import BatchId
 from headrace.sinks.lake.delta.table import escaped
 from headrace.sinks.lake.iceberg.sink import IcebergSink
 from headrace.sinks.lake.iceberg.table import IcebergTable
+from headrace.testing.change_history import Batch, table
+from headrace.testing.table_sinks import A, B, K, T, TableSinkContract, TableTarget
+from headrace.testing.waiting import PATIENCE, until
 
 
 class IcebergTarget(TableTarget):
@@ -31,9 +31,6 @@ class IcebergTarget(TableTarget):
 
     def sink(self, **options: Any) -> IcebergSink:
         return IcebergSink.of({**self.given, **options})
-
-    def write(self, batch: Batch, number: int = 0, owner: str = "p", **options: Any) -> None:
-        self.sink(**options).write(batch.rows(self.spark), BatchId(owner, "checkpoint", number))
 
     def table(self, schema: TableSchema = T) -> IcebergTable:
         own = type(self.spark)(self.spark.sparkContext, self.spark._jsparkSession.cloneSession())

@@ -10,15 +10,14 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from change_history import Batch, pos, table
 from tests.sinks.databases import Running
-from tests.sinks.table_contract import A, K, T, TableSinkContract, TableTarget
 
 from headrace.changes import TableSchema
 from headrace.errors import ConnectError, SchemaError, SinkError
-from headrace.faultpoints import InjectedFault
-from headrace.sinks.base import BatchId
 from headrace.sinks.jdbc.sink import JdbcSink
+from headrace.testing.change_history import Batch, pos, table
+from headrace.testing.faults import InjectedFault
+from headrace.testing.table_sinks import A, K, T, TableSinkContract, TableTarget
 
 
 class JdbcTarget(TableTarget):
@@ -30,9 +29,6 @@ class JdbcTarget(TableTarget):
 
     def sink(self, **options: Any) -> JdbcSink:
         return self.running.sink(**options)
-
-    def write(self, batch: Batch, number: int = 0, owner: str = "p", **options: Any) -> None:
-        self.sink(**options).write(batch.rows(self.spark), BatchId(owner, "checkpoint", number))
 
     def content(self, schema: TableSchema) -> list[tuple[Any, ...]]:
         name = schema.id.name

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 import sqlglot
-from change_history import table
 
 from headrace.changes import Column, LogicalType, TableSchema
 from headrace.errors import OptionError, SchemaError
@@ -20,6 +19,7 @@ from headrace.sinks.jdbc.mariadb.dialect import MariaDb, MariaDbDialect
 from headrace.sinks.jdbc.postgresql.dialect import PostgresDialect
 from headrace.sinks.jdbc.sink import JdbcSink
 from headrace.sinks.jdbc.widening import holds
+from headrace.testing.change_history import table
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "jdbc"
 DIALECTS: dict[str, Dialect] = {

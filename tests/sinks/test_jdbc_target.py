@@ -18,18 +18,18 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from change_history import table
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.sinks.databases import Running
 from tests.sinks.staged_rows import Expected, Folded, Target
-from tests.waiting import PATIENCE, until
 
 from headrace.changes import Column, LogicalType, TableSchema
 from headrace.errors import SchemaError, SinkError
-from headrace.faultpoints import InjectedFault
 from headrace.sinks.base import BatchId
 from headrace.sinks.jdbc.target import StagedBatch
+from headrace.testing.change_history import table
+from headrace.testing.faults import InjectedFault
+from headrace.testing.waiting import PATIENCE, until
 
 T = table()
 PAIR = table("pair", key=("k", "id"), id="int32", a="string", k="string", b="int64")
@@ -388,7 +388,7 @@ def test_a_unique_index_beside_the_key_is_refused_where_it_would_take_one_row_fo
 KILLED = """
 import sys
 sys.path.append(sys.argv[1])
-from change_history import table
+from headrace.testing.change_history import table
 from tests.sinks.databases import Running
 from tests.sinks.staged_rows import Folded, Target
 

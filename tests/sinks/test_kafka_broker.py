@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from change_history import Batch, pos, table
 
 from headrace import registry
 from headrace.errors import SinkError
@@ -22,6 +21,7 @@ from headrace.pipeline.target import Target
 from headrace.sinks.base import BatchId
 from headrace.sinks.kafka.sink import KafkaSink
 from headrace.spark.local_rows import local_rows
+from headrace.testing.change_history import Batch, pos, table
 
 pytestmark = pytest.mark.kafka
 

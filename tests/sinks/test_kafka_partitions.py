@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from change_history import pos
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,6 +15,7 @@ from headrace.sinks.kafka.partitions import _spark_hash, murmur2, partition_of, 
 from headrace.sinks.kafka.sink import in_order
 from headrace.sinks.kafka.topics import Topic
 from headrace.spark.local_rows import local_rows
+from headrace.testing.change_history import pos
 
 KEYS = (
     b"",

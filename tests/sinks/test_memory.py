@@ -7,12 +7,12 @@ from typing import Any, ClassVar
 from uuid import uuid4
 
 import pytest
-from change_history import Batch, Model
-from tests.sinks.table_contract import TableSinkContract, TableTarget
 
 from headrace.changes import TableSchema
 from headrace.sinks.base import BatchId
 from headrace.sinks.memory import MemorySink
+from headrace.testing.change_history import Batch, Model
+from headrace.testing.table_sinks import TableSinkContract, TableTarget
 
 
 class MemoryTarget(TableTarget):

@@ -10,10 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from change_history import Batch, pos, table
 
 from headrace.errors import OptionError, SinkError
-from headrace.faultpoints import InjectedFault
 from headrace.formats.base import MESSAGE_DDL
 from headrace.formats.codec import MESSAGES
 from headrace.sinks.base import BatchId
@@ -21,6 +19,8 @@ from headrace.sinks.files import FilesSink, lines
 from headrace.sinks.kafka.sink import KafkaSink, in_order
 from headrace.sinks.memory import MemorySink
 from headrace.spark.local_rows import local_rows
+from headrace.testing.change_history import Batch, pos, table
+from headrace.testing.faults import InjectedFault
 from headrace.wire.lines import lines as written_lines
 from headrace_emulators.engine.ports import free_ports
 

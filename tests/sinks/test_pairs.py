@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from change_history import Batch, Model
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 from tests.formats.test_any_to_any import FORMATS, Way, as_messages, features
@@ -30,6 +29,7 @@ from headrace.formats.convert import format_named, read
 from headrace.formats.features import Feature
 from headrace.sinks.base import BatchId
 from headrace.sinks.memory import MemorySink
+from headrace.testing.change_history import Batch, Model
 
 TARGETS = ["delta", "iceberg", "postgresql", "mariadb", "memory"]
 _SERVERS = {param.values[0]: param.marks for param in KINDS}

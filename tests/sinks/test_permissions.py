@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from change_history import table
 from tests.sinks.databases import Running
 from tests.sinks.staged_rows import Folded, Target
 
@@ -29,6 +28,7 @@ from headrace.sinks.kafka.sink import KafkaSink
 from headrace.sinks.kafka.topics import topic_creation
 from headrace.sinks.lake.delta.sink import DeltaSink
 from headrace.sinks.lake.iceberg.sink import IcebergSink
+from headrace.testing.change_history import table
 
 ITEMS = table("items", id="int32", a="string")
 _ROWS = ("SELECT", "INSERT", "UPDATE", "DELETE")

@@ -6,9 +6,9 @@ import threading
 from typing import Any
 
 import pytest
-from tests.waiting import PATIENCE
 
 from headrace.sinks.table_sink import side_by_side
+from headrace.testing.waiting import PATIENCE
 
 
 def test_each_work_has_the_callers_local_properties_as_a_copy_of_its_own(spark: Any) -> None:

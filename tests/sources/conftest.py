@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.waiting import without_pauses
+from tests.support.emulator_pauses import without_pauses
 
 from headrace.sources.signals import say_once
 

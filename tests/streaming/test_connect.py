@@ -16,10 +16,10 @@ from pathlib import Path
 
 import pyspark
 import pytest
-from tests.waiting import PATIENCE, until
 
 import headrace
 from headrace.spark.java import spark_environment
+from headrace.testing.waiting import PATIENCE, until
 from headrace_emulators.engine.ports import free_ports
 from headrace_emulators.sqlserver import EmulatedServer
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
-from tests.waiting import PATIENCE
 
 import headrace
 from headrace.sources import reader as readers
 from headrace.sources.reader import ChangeStreamReader
 from headrace.spark.session import spark_session
+from headrace.testing.waiting import PATIENCE
 from headrace_emulators.sqlserver import EmulatedServer
 
 DRAINS = readers._SPARK is not None

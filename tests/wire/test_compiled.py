@@ -10,8 +10,8 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from tests.waiting import PATIENCE
 
+from headrace.testing.waiting import PATIENCE
 from headrace.wire import compiled, kernel_files
 
 SOURCE = Path(compiled.__file__).parents[2]

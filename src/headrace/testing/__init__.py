@@ -1,10 +1,44 @@
-"""The name that `headrace_emulators.schema_registry` had. It works until 0.3 and warns."""
+"""Contract suites for people who add a source, a format or a sink, and what their tests need besides.
 
-import warnings
+    from headrace.testing import SinkContract
 
-warnings.warn(
-    "headrace.testing.schema_registry is now headrace_emulators.schema_registry.server. Import it from there before"
-    " 0.3.",
-    FutureWarning,
-    stacklevel=2,
-)
+    class TestMySink(SinkContract):
+        def sink(self, tmp_path, **options): ...
+        def content(self, tmp_path): ...
+
+pytest collects the subclass and runs the whole suite on it. `pip install 'headrace[testing]'` brings pytest and
+hypothesis, which nothing else of Headrace imports; `docs/write-your-own.md` has an example of each suite.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from headrace.testing.capture import CaptureContract as CaptureContract
+    from headrace.testing.captured_database import CapturedDatabase as CapturedDatabase
+    from headrace.testing.table_sinks import TableSinkContract as TableSinkContract
+    from headrace.testing.table_sinks import TableTarget as TableTarget
+
+PLACES = {
+    "CaptureContract": "headrace.testing.capture",
+    "CapturedDatabase": "headrace.testing.captured_database",
+    "TableSinkContract": "headrace.testing.table_sinks",
+    "TableTarget": "headrace.testing.table_sinks",
+}
+"""Where each is imported from when it is first used."""
+
+# So that a failing `assert` of a suite shows its values, as one in a test file does.
+if "pytest" in sys.modules:
+    sys.modules["pytest"].register_assert_rewrite(*sorted({*PLACES.values(), "headrace.testing.table_machine"}))
+
+__all__ = sorted(PLACES)
+
+
+def __getattr__(name: str) -> Any:
+    place = PLACES.get(name)
+    if place is None:
+        raise AttributeError(f"module 'headrace.testing' has no attribute '{name}'")
+    return getattr(importlib.import_module(place), name)

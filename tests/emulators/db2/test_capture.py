@@ -5,8 +5,8 @@ from __future__ import annotations
 import datetime as dt
 
 import pytest
-from tests.waiting import until
 
+from headrace.testing.waiting import until
 from headrace_emulators.db2 import EmulatedDb2
 from headrace_emulators.db2.driver import NotSupportedError, ProgrammingError
 from headrace_emulators.db2.shop import Shop

@@ -6,8 +6,8 @@ import datetime as dt
 from typing import Any
 
 import pytest
-from tests.waiting import until
 
+from headrace.testing.waiting import until
 from headrace_emulators.sqlserver import EmulatedDatabase
 from headrace_emulators.sqlserver.errors import DatabaseError, IntegrityError, ProgrammingError
 

@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.waiting import PATIENCE
 
+from headrace.testing.waiting import PATIENCE
 from headrace_emulators.sqlserver import EmulatedDatabase, EmulatedServer, connect
 from headrace_emulators.sqlserver.__main__ import main
 from headrace_emulators.sqlserver.batches import Simple, batches, statements

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.waiting import PATIENCE
 
+from headrace.testing.waiting import PATIENCE
 from headrace_emulators.sqlserver import QUERY_LOG, EmulatedDatabase, EmulatedServer, connect
 from headrace_emulators.sqlserver.errors import DatabaseError, OperationalError, ProgrammingError
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from captured_shop import Db2Database, Db2WithImages, closing, replay
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.support.captured_shop import Db2Database, Db2WithImages, closing
+
+from headrace.testing.captured_database import replay
 
 KEY, VALUE = st.integers(0, 4), st.sampled_from(["a", "b", None])
 CHANGE = st.one_of(

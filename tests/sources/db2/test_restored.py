@@ -7,9 +7,10 @@ import datetime as dt
 import shutil
 
 import pytest
-from captured_shop import Db2Database, closing, data
+from tests.support.captured_shop import Db2Database, closing
 
 from headrace.errors import PositionMismatch
+from headrace.testing.captured_database import data
 from headrace_emulators.db2 import EmulatedDb2
 
 T = "id int not null primary key, v varchar(20)"

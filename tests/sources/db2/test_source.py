@@ -6,7 +6,7 @@ import datetime as dt
 from collections import Counter
 
 import pytest
-from captured_shop import NOW, Db2Database, Run, closing, data, image
+from tests.support.captured_shop import Db2Database, closing
 
 from headrace.errors import CaptureError, DataLossError, OptionError
 from headrace.sources.base import Limit
@@ -14,6 +14,7 @@ from headrace.sources.change_tables.connection import Denied
 from headrace.sources.db2.catalog import unique_keys
 from headrace.sources.db2.connection import Db2Connection
 from headrace.sources.health import CaptureState
+from headrace.testing.captured_database import NOW, Run, data, image
 
 VALUES = [
     ("SMALLINT", -7, "-7", "int16"),

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 from tests.sources.oracle.runs import Run
-from tests.waiting import PATIENCE
 
+from headrace.testing.waiting import PATIENCE
 from headrace_emulators.oracle.shop import OWNER, OracleShop
 
 KILLS = 10

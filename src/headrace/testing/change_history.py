@@ -16,11 +16,13 @@ _schema = cache(spark_schema)
 
 
 def table(name: str = "t", key: tuple[str, ...] = ("id",), database: str = "db", **columns: str) -> TableSchema:
+    """A table with these columns (name to logical type); without any, `id`, `a` and `b`."""
     columns = columns or {"id": "int32", "a": "string", "b": "string"}
     return schema_of(TableId(database, "dbo", name), columns, key)
 
 
 def schema_of(id: TableId, columns: Mapping[str, str], key: tuple[str, ...]) -> TableSchema:
+    """A table of any name with these columns."""
     made = tuple(
         Column(n, i, LogicalType.parse(t), nullable=n not in key) for i, (n, t) in enumerate(columns.items(), 1)
     )
@@ -28,6 +30,7 @@ def schema_of(id: TableId, columns: Mapping[str, str], key: tuple[str, ...]) -> 
 
 
 def pos(n: int | str) -> str:
+    """A number as a position; a position as it is."""
     return f"{n:08}//" if isinstance(n, int) else n
 
 
@@ -83,6 +86,13 @@ class Batch:
         # Spark reads local rows in as many partitions as it has cores: neighbours come from different ones, backwards.
         scrambled = [*self.lines[::-2], *self.lines[-2::-2]]
         return local_rows(spark, [tuple(map(line.get, _schema().names)) for line in scrambled], _schema())
+
+
+def from_message(batch: Batch, topic: str, partition: int, source: dict[str, str] | None = None) -> Batch:
+    """The batch, whose last change came from a message."""
+    at = {"topic": topic, "partition": partition, "offset": 7, "timestamp": None}
+    batch.lines[-1] |= {"message": {**at, "key": None, "value": None, "headers": None}, "source": source}
+    return batch
 
 
 class Model:

@@ -12,12 +12,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from change_history import Batch, Model, table
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from headrace.changes import Column, LogicalType, TableSchema
-from headrace.faultpoints import InjectedFault
+from headrace.testing.change_history import Batch, Model, table
+from headrace.testing.faults import InjectedFault
 
 KEYS = st.sampled_from("1234")
 NUMBERS = st.integers(0, 3)

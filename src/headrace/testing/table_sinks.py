@@ -1,33 +1,35 @@
-"""What every sink does that keeps tables equal to their source: one suite, run by each with its gaps declared.
+"""What every sink does that keeps tables equal to their source.
 
-A sink's test file subclasses `TableSinkContract` and gives the fixture `target`. What the sink can't do stands in
-`gaps`, by the test's name and with the reason. Such a test must fail, so that a gap that was closed is noticed.
+A sink's test file subclasses `TableSinkContract` and gives two fixtures: `target`, and `spark`, a Spark session.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
-from change_history import Batch, Model, table
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import run_state_machine_as_test
-from test_histories import STEPS, Step, cut, history
-from test_sequence import message
-from tests.sinks.table_machine import machine_on
-from tests.waiting import PATIENCE, until
 
 from headrace.changes import Column, LogicalType, TableSchema
 from headrace.errors import SchemaError, SinkError
-from headrace.faultpoints import InjectedFault
 from headrace.sinks.base import BatchId, Sink
+from headrace.testing.change_history import Batch, Model, from_message, schema_of, table
+from headrace.testing.contract import Contract
+from headrace.testing.faults import InjectedFault, arming
+from headrace.testing.histories import STEPS, Step, cut, history
+from headrace.testing.table_machine import machine_on
+from headrace.testing.waiting import PATIENCE, until
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 T = table()
 K = table("k", key=())
@@ -45,15 +47,18 @@ FEW = settings(
 class TableTarget(ABC):
     """A sink, and what its tables hold."""
 
-    spark: Any
+    spark: SparkSession
+    """In which batches are written."""
+    examples: int = 0
+    """How many tables of their own tests have made so far."""
 
     @abstractmethod
     def sink(self, **options: Any) -> Sink:
         """A new sink with these options beside those that every test needs."""
 
-    @abstractmethod
     def write(self, batch: Batch, number: int = 0, owner: str = "p", **options: Any) -> None:
         """Write a batch by a new sink with these options beside those that every test needs."""
+        self.sink(**options).write(batch.rows(self.spark), BatchId(owner, "checkpoint", number))
 
     @abstractmethod
     def content(self, schema: TableSchema) -> list[tuple[Any, ...]]:
@@ -64,10 +69,12 @@ class TableTarget(ABC):
         return None
 
 
-class TableSinkContract:
-    """The suite."""
+class TableSinkContract(Contract):
+    """The suite of a sink that keeps tables.
 
-    gaps: ClassVar[Mapping[str, str]] = {}
+    A subclass's file has the fixture `target`, a `TableTarget` whose tables no other test has.
+    """
+
     fault_point: ClassVar[str] = ""
     """In front of `.before_commit` and `.after_commit`."""
     looked: ClassVar[str] = "before_commit"
@@ -75,11 +82,10 @@ class TableSinkContract:
     never_fits: ClassVar[Sequence[tuple[dict[str, str], tuple[str, ...], str]]] = ()
     """More structures that the target refuses: columns, key, and what the error says."""
 
-    @pytest.fixture(autouse=True)
-    def declared_gap(self, request: pytest.FixtureRequest) -> None:
-        why = self.gaps.get(request.node.originalname)
-        if why:
-            request.applymarker(pytest.mark.xfail(reason=why, strict=True))
+    @pytest.fixture
+    def arm(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+        """Arms fault points (`headrace.testing.faults`)."""
+        return arming(tmp_path, monkeypatch)
 
     def test_batches_bring_the_mirror_to_the_source_and_replays_change_nothing(self, target: TableTarget) -> None:
         batches: list[tuple[Batch, list[Any], list[Any]]] = [
@@ -283,7 +289,7 @@ class TableSinkContract:
             assert target.content(named) == [(1, "old", "y", None), (2, "z", None, "m")]
         # The statement comes alone, and what follows it in the next batch.
         alone = Batch().statement(named, 8, "ALTER TABLE t RENAME COLUMN b TO `the b`, RENAME COLUMN nr TO id")
-        last = table(id="int32", **{"the b": "string", "title": "string", "more": "string"})
+        last = schema_of(T.id, {"id": "int32", "the b": "string", "title": "string", "more": "string"}, ("id",))
         for behavior in ("lenient", "evolve", "evolve"):
             target.write(alone, 2, schema_change_behavior=behavior)
         batch = Batch(last).add("u", last, 9, {"id": "1", "the b": "w"})
@@ -294,14 +300,14 @@ class TableSinkContract:
     def test_the_user_can_say_what_was_renamed(self, target: TableTarget) -> None:
         target.write(Batch(T).add("c", T, 1, A), 0)
         named = table(id="int32", title="string", b="string")
-        options = {"schema_change_behavior": "evolve", "renamed_columns": ["t.a=title", "other.b=c"]}
+        options: dict[str, Any] = {"schema_change_behavior": "evolve", "renamed_columns": ["t.a=title", "other.b=c"]}
         batch = Batch(T, named).add("u", T, 2, {"id": "1", "a": "w"}).add("u", named, 3, {"id": "1", "b": None})
         batch.lines[1]["position"] = "2"
         with pytest.raises(SchemaError, match="nobody can know whether that is another name"):
             target.write(batch, 1, schema_change_behavior="evolve")
-        assert target.sink(**options).preview(named, BatchId("p", "checkpoint", 1), target.spark).changes == (
-            "renames column 'a' to 'title'",
-        )
+        preview = target.sink(**options).preview(named, BatchId("p", "checkpoint", 1), target.spark)
+        assert preview is not None
+        assert preview.changes == ("renames column 'a' to 'title'",)
         for number in (1, 2):
             target.write(batch, number, **options)
             assert target.content(named) == [(1, "w", None)]
@@ -386,7 +392,7 @@ class TableSinkContract:
             batch = Batch(T)
             for op, partition, offset, row in changes:
                 batch.add(op, T, f"{offset:020}/1/", None if op == "d" else row, row if op == "d" else None)
-                message(batch, "a", partition, {"n": row["a"]})
+                from_message(batch, "a", partition, {"n": row["a"]})
             return batch
 
         # A mirror of an older release, whose positions did not say their sequence, goes on.
@@ -401,7 +407,7 @@ class TableSinkContract:
             fed(("u", 1, 3, {**A, "a": "2"})),
             fed(("d", 1, 9, A)),
             fed(("u", 1, 9, {"id": "1", "a": "2"})),
-            message(fed().add("t", T, f"{9:020}/1/"), "a", 0),
+            from_message(fed().add("t", T, f"{9:020}/1/"), "a", 0),
         ]
         for batch in stopping:
             with pytest.raises(SchemaError, match=r"of one row of table db\.dbo\.t come from more than one Kafka part"):
@@ -465,6 +471,5 @@ class TableSinkContract:
 
 def _of_its_own(target: TableTarget, key: tuple[str, ...]) -> TableSchema:
     """A table that no other example has."""
-    number = getattr(target, "examples", 0) + 1
-    target.examples = number  # type: ignore[attr-defined]
-    return table(f"example_{number}", key=key, **TEXTS)
+    target.examples += 1
+    return table(f"example_{target.examples}", key=key, **TEXTS)

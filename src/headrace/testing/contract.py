@@ -1,0 +1,33 @@
+"""What all contract suites have: gaps that are declared in place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import pytest
+
+
+class Contract:
+    """A suite of promises. A subclass in a test file gives its hooks, and pytest runs the suite on it."""
+
+    gaps: ClassVar[Mapping[str, str]] = {}
+    """What can't be kept: the test's name, and the reason. Such a test must fail, so that a closed gap is noticed."""
+
+    @pytest.fixture(autouse=True)
+    def declared_gap(self, request: pytest.FixtureRequest) -> None:
+        """Expect a test to fail whose promise is declared as a gap."""
+        why = self.gaps.get(request.node.originalname)
+        if why:
+            request.applymarker(pytest.mark.xfail(reason=why, strict=True))
+
+    def __init_subclass__(cls) -> None:
+        """Refuse gaps that name no test.
+
+        Raises:
+            TypeError: a gap names no test of this suite.
+        """
+        super().__init_subclass__()
+        unknown = [name for name in cls.gaps if not hasattr(cls, name)]
+        if unknown:
+            raise TypeError(f"{cls.__name__} declares gaps that name no test of its suite: {', '.join(unknown)}.")

@@ -1,8 +1,0 @@
-"""The rows made by hand (`change_history`) on the path."""
-
-from __future__ import annotations
-
-import sys
-from pathlib import Path
-
-sys.path.append(str(Path(__file__).parent))

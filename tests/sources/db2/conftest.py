@@ -1,8 +1,0 @@
-"""The contract's databases on the path."""
-
-from __future__ import annotations
-
-import sys
-from pathlib import Path
-
-sys.path.append(str(Path(__file__).parents[2] / "contracts"))
