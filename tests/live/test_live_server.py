@@ -13,14 +13,14 @@ from tests.live.server import LiveDatabase, LiveServer, settings_from
 from tests.sources.sqlserver import test_incremental as incremental
 from tests.sources.sqlserver import test_modes as modes
 from tests.sources.sqlserver import test_source as source
-from tests.sources.sqlserver import test_structure_changes as structure_changes
+from tests.sources.sqlserver import test_schema_changes as schema_changes
 from tests.sources.sqlserver import test_transactions as transactions
 
 from headrace import registry
 from headrace_emulators.sqlserver import EmulatedServer, capture, connect
 from headrace_emulators.sqlserver.server import EmulatedDatabase
 
-MODULES = (source, modes, structure_changes, transactions, incremental)
+MODULES = (source, modes, schema_changes, transactions, incremental)
 SETTINGS = {"driver": "mssql-python", "hostname": "db", "port": "1433", "user": "sa", "password": "p@ss/word"}
 
 
