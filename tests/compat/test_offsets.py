@@ -13,10 +13,9 @@ import pytest
 from tests.compat.databases import KEPT, SOURCES, VERSIONS, Stream, held, offsets_file, server_file, unpack
 from tests.support.captured_shop import closing as closed
 
-from headrace.testing.captured_database import CapturedDatabase
-
 from headrace.sources.databases import Offsets
 from headrace.sources.oracle.mining_state import MiningState
+from headrace.testing.captured_database import CapturedDatabase
 
 PHASES = {
     "snapshot",

@@ -12,8 +12,8 @@ import yaml
 from tests.live.server import LiveDatabase, LiveServer, settings_from
 from tests.sources.sqlserver import test_incremental as incremental
 from tests.sources.sqlserver import test_modes as modes
-from tests.sources.sqlserver import test_source as source
 from tests.sources.sqlserver import test_schema_changes as schema_changes
+from tests.sources.sqlserver import test_source as source
 from tests.sources.sqlserver import test_transactions as transactions
 
 from headrace import registry
