@@ -152,7 +152,7 @@ def _row(option: Option) -> str:
 
 
 def _shown(default: Any) -> str:
-    if default in ("", None, ()):
+    if default in ("", None, (), {}):
         return ""
     if isinstance(default, bool):
         return f"`{str(default).lower()}`"

@@ -108,7 +108,7 @@ def test_options_mean_what_the_properties_meant(tmp_path: Path, monkeypatch: pyt
     assert format is not None
     assert (format.settings["topic_prefix"], format.settings["schemas_enable"]) == ("acme", False)
     assert (format.settings["decimal_handling_mode"], format.settings["tombstones_on_delete"]) == ("string", False)
-    assert sink["kafka.*"]["kafka.sasl.jaas.config"] == "set-kafka_sasl_jaas_config"
+    assert sink.kafka["kafka.sasl.jaas.config"] == "set-kafka_sasl_jaas_config"
     assert (found.name, found.trigger) == ("acme", "500 milliseconds")
 
 

@@ -249,7 +249,7 @@ def test_a_section_in_the_file(tmp_path: Path) -> None:
     assert model.source.on_error == "dead_letter"
     in_files = read_model(file(tmp_path, {"format": LETTERS}, dead_letter={"type": "files", "path": "./d"}))
     assert in_files.dead_letters is not None
-    assert in_files.dead_letters.sink.settings["path"] == str(tmp_path / "d")
+    assert in_files.dead_letters.sink.settings.path == str(tmp_path / "d")
     delta = file(tmp_path, {"format": LETTERS}, dead_letter={"type": "delta", "path": "d", "table": "ops.dead"})
     loaded = load_pipeline(delta)
     assert any("delta-spark" in jar for jar in loaded.jars)
@@ -321,7 +321,7 @@ def test_a_database_has_no_dead_letters(tmp_path: Path) -> None:
 def test_the_dead_letter_sink_is_checked_first(tmp_path: Path) -> None:
     with_sink = file(tmp_path, {"format": LETTERS}, dead_letter={"type": "list_changes", "path": "unwritable"})
     loaded = load_pipeline(with_sink)
-    assert [sink.settings["path"] for sink in loaded._sinks] == [str(tmp_path / "out"), str(tmp_path / "unwritable")]
+    assert [sink.settings.path for sink in loaded._sinks] == [str(tmp_path / "out"), str(tmp_path / "unwritable")]
 
 
 # --- a real broker --------------------------------------------------------------------------------------------------

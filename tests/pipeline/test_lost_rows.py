@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from headrace.observe.progress import ProgressBoard
-from headrace.options import parse_options
 from headrace.pipeline.batch import BatchWriter
 from headrace.pipeline.target import Target
+from headrace.settings import Settings
 from headrace.sinks.base import BatchId, Sink
 
 
@@ -21,7 +21,7 @@ class LosingSink(Sink):
     takes: ClassVar[Literal["messages", "changes"]] = "changes"
 
     def __init__(self) -> None:
-        super().__init__(parse_options((), {}, owner="sink 'losing'"))
+        super().__init__(Settings())
         self.lost = 0
         self.found: list[str] = []
 

@@ -27,7 +27,7 @@ def model(folder: Path, text: str) -> Model:
 def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:
     read = model(tmp_path, SOURCE + SINKS + RUN)
     assert read.checkpoint == str(tmp_path / "state")
-    assert read.targets[0].sink.settings["path"] == str(tmp_path / "lake")
+    assert read.targets[0].sink.settings.path == str(tmp_path / "lake")
     assert (read.name, read.trigger) == ("sales", "1 seconds")
 
 
@@ -37,7 +37,7 @@ def test_absolute_paths_and_urls_stay(tmp_path: Path, path: str) -> None:
         tmp_path,
         f"{SOURCE}sink: {{type: list_changes, path: '{path}'}}\npipeline: {{name: a, checkpoint: '{path}-state'}}",
     )
-    assert (read.checkpoint, read.targets[0].sink.settings["path"]) == (f"{path}-state", path)
+    assert (read.checkpoint, read.targets[0].sink.settings.path) == (f"{path}-state", path)
 
 
 def test_scalars_stay_text(tmp_path: Path) -> None:

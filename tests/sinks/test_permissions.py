@@ -267,7 +267,7 @@ class KafkaPermissions:
     def missing(self, sink: KafkaSink, topics: list[str]) -> list[MissingPermission]:
         """What `permissions` finds, without a JVM of its own."""
         with PermissionsAdmin(self._jvm, sink._client_settings) as admin:
-            return admin.missing_permissions(topics, topic_creation(sink.settings["topic.creation.*"] or {}))
+            return admin.missing_permissions(topics, topic_creation(sink.settings.topic_creation))
 
     def make(self, topic: str) -> None:
         self.admin.createTopics([self._jvm.org.apache.kafka.clients.admin.NewTopic(topic, 1, 1)]).all().get()

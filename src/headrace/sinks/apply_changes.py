@@ -10,7 +10,7 @@ from headrace.apply.auto_cdc import FlatChanges, flat_changes
 from headrace.changes.table import TableId
 from headrace.changes.typed import quote
 from headrace.errors import OptionError
-from headrace.options import Option, Options, parse_options
+from headrace.settings import option
 from headrace.sinks.base import BatchId, offsets_hash
 from headrace.sinks.evolution import KEEPING, TargetColumn
 from headrace.sinks.folder import Folder, absolute
@@ -18,6 +18,7 @@ from headrace.sinks.lake import history as lake_history
 from headrace.sinks.lake import merge as lake_merge
 from headrace.sinks.lake.delta.table import DeltaTable, escaped
 from headrace.sinks.lake.iceberg.table import IcebergTable
+from headrace.sinks.lake.options import LakeSettings
 from headrace.sinks.lake.sink import LakeSink, explained, session_for
 from headrace.sinks.lake.table import LakeTable, Shape
 from headrace.sinks.table_sink import given_steps
@@ -136,12 +137,12 @@ def apply_changes(
     return None
 
 
-def _settings(words: dict[str, Any], options: dict[str, Any]) -> Options:
+def _settings(words: dict[str, Any], options: dict[str, Any]) -> TargetsSettings:
     given = {word: value for word, value in words.items() if value is not None and not word.startswith("apply_as")}
     for word, value in given.items():
         if word.endswith("_list"):
             given[word] = [one if isinstance(one, str) else _plain_name(one) for one in value]
-    return parse_options(_Targets.options, {**given, **options}, owner="apply_changes")
+    return TargetsSettings.parse({**given, **options}, owner="apply_changes")
 
 
 def _plain_name(column: Column) -> str:
@@ -173,22 +174,28 @@ def _offsets(spark: SparkSession, query: str, number: int) -> str:
     return "" if text is None else offsets_hash(text)
 
 
+class TargetsSettings(LakeSettings):
+    """Of `apply_changes`."""
+
+    target: str = option("Where the changes go.")
+
+
 class _Targets(LakeSink):
     """The tables that a text names."""
 
     name: ClassVar[str] = "apply_changes"
     fault_point: ClassVar[str] = "apply_changes"
-    options: ClassVar[tuple[Option, ...]] = (Option("target", str, "Where the changes go."), *LakeSink.shared_options)
+    settings: TargetsSettings
 
-    def __init__(self, options: Options) -> None:
-        super().__init__(options)
+    def __init__(self, settings: TargetsSettings) -> None:
+        super().__init__(settings)
         try:
-            used = {field for _, field, _, _ in string.Formatter().parse(options["target"]) if field is not None}
+            used = {field for _, field, _, _ in string.Formatter().parse(settings.target) if field is not None}
         except ValueError:
             used = {"{"}
         if not used <= _PARTS:
             raise OptionError(
-                f"'{options['target']}' is no target.", remedy="Placeholders are {database}, {schema} and {table}."
+                f"'{settings.target}' is no target.", remedy="Placeholders are {database}, {schema} and {table}."
             )
 
     def check(self) -> None:
@@ -196,7 +203,7 @@ class _Targets(LakeSink):
 
     def target(self, session: SparkSession, id: TableId) -> LakeTable:
         """A folder, or a table of a catalogue."""
-        text: str = self.settings["target"]
+        text = self.settings.target
         if "/" in text:
             parts = {"database": escaped(id.database), "schema": escaped(id.schema), "table": escaped(id.name)}
             return DeltaTable(session, absolute(text.format(**parts)))
@@ -210,7 +217,7 @@ class _Targets(LakeSink):
 
     def place(self, id: TableId) -> str:
         """The text with the table's names in it."""
-        return str(self.settings["target"].format(database=id.database, schema=id.schema, table=id.name))
+        return self.settings.target.format(database=id.database, schema=id.schema, table=id.name)
 
     def new_table_properties(self) -> dict[str, str]:
         """Those of the formats' own defaults."""
@@ -239,9 +246,9 @@ class _Flat:
         self._sink = sink
         self._changes = changes
         self._batch = batch
-        self._stored_as: str = sink.settings["stored_as_scd_type"]
+        self._stored_as = sink.settings.stored_as_scd_type
         self._ignore_nulls: bool = words["ignore_null_updates"]
-        self._position: str = sink.settings["position_column"]
+        self._position = sink.settings.position_column
 
     def write(self, df: DataFrame) -> None:
         """Look at the target, bring it into shape, and commit."""
@@ -257,8 +264,8 @@ class _Flat:
             plan = target.plan(
                 shape,
                 self._batch,
-                takeover=settings["takeover"],
-                behavior=settings["schema_change_behavior"],
+                takeover=settings.takeover,
+                behavior=settings.schema_change_behavior,
                 rows=True,
                 first_read=False,
                 first_read_ends=False,
@@ -267,7 +274,7 @@ class _Flat:
             )
             if plan.done:
                 return
-            if plan.exists and settings["schema_change_behavior"] not in KEEPING:
+            if plan.exists and settings.schema_change_behavior not in KEEPING:
                 lake_history.rename_unseen(target, steps, source, [column.name for column in columns])
             target.prepare(plan, properties={})
             left_out = plan.evolution.left_out
@@ -306,8 +313,8 @@ class _Flat:
             lake_history.bring_newest(target, work, self._batch, ignore_nulls=self._ignore_nulls)
 
     def _tracked(self, columns: Sequence[str]) -> tuple[str, ...]:
-        only = self._sink.settings["track_history_column_list"]
-        never = self._sink.settings["track_history_except_column_list"]
+        only = self._sink.settings.track_history_column_list
+        never = self._sink.settings.track_history_except_column_list
         for word, listed in (("track_history_column_list", only), ("track_history_except_column_list", never)):
             for name in listed:
                 if name not in columns:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from headrace.apply import TableProfile, fold, fold_keyless, upserts
 from headrace.apply.column_names import Step
 from headrace.changes.table import TableId
-from headrace.options import OTHER_NAMES, Option, items
+from headrace.options import OTHER_NAMES, items
+from headrace.settings import Settings, option
 from headrace.sinks.evolution import BEHAVIORS
 
 if TYPE_CHECKING:
@@ -17,47 +18,6 @@ if TYPE_CHECKING:
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-
-POSITION_COLUMN = Option(
-    "position_column",
-    str,
-    "The name of the column that holds the position of a row's last change.",
-    default="_headrace_position",
-)
-TAKEOVER = Option(
-    "takeover",
-    bool,
-    "Whether a target that belongs to another pipeline or checkpoint, or to none, may be taken over. Rows that "
-    "the source lost meanwhile are not found by a takeover.",
-    default=False,
-)
-MISSING_ROW = Option(
-    "missing_row",
-    str,
-    "What to do with an update that does not carry all columns when the target has no row of its key: `fail` "
-    "stops before anything of the batch is in that table; `insert` writes null for what is not known.",
-    default="fail",
-    choices=("fail", "insert"),
-)
-SEQUENCE_BY = Option(
-    "sequence_by",
-    str,
-    "What orders the changes of one row where its messages come from several partitions or topics, whose offsets say "
-    "nothing about that: Spark SQL over a change row, `cast(source['lsn'] as bigint)`. Without it such a batch stops. "
-    "Captured changes have an order of their own.",
-    default="",
-)
-SCHEMA_CHANGE_BEHAVIOR = Option(
-    "schema_change_behavior",
-    str,
-    "How the target follows when the source's structure changes. `add` adds columns, widens them, and stops at "
-    "anything else; `exception` stops at every change; `evolve` follows it (drops columns too) or stops where the "
-    "target can't; `try_evolve` follows it as far as the target can; `lenient` never drops a column; `ignore` leaves "
-    "the target as it is. A stop is before the first row.",
-    default="add",
-    choices=BEHAVIORS,
-    aliases=("schema.change.behavior",),
-)
 
 
 def column_renames(given: Any) -> tuple[tuple[str, str], ...]:
@@ -68,32 +28,64 @@ def column_renames(given: Any) -> tuple[tuple[str, str], ...]:
     return tuple((old, new) for old, new in pairs)
 
 
-RENAMED_COLUMNS = Option(
-    "renamed_columns",
-    column_renames,
-    "Columns that have another name in the source now, where no DDL statement comes with the changes to say it: a list "
-    "of `table.old=new` (`old=new` counts in every table). With `evolve` and `try_evolve` the target's column gets the "
-    "new name as soon as the source's structure has it; then the entry may go.",
-    default=(),
-    names=OTHER_NAMES,
-)
-MAX_PARALLEL_TABLES = Option(
-    "max_parallel_tables",
-    int,
-    "How many tables of a batch are written side by side.",
-    default=2,
-    minimum=1,
-)
+class TableSettings(Settings):
+    """What every sink has that keeps tables."""
+
+    position_column: str = option(
+        "The name of the column that holds the position of a row's last change.",
+        default="_headrace_position",
+    )
+    takeover: bool = option(
+        "Whether a target that belongs to another pipeline or checkpoint, or to none, may be taken over. Rows that "
+        "the source lost meanwhile are not found by a takeover.",
+        default=False,
+    )
+    missing_row: str = option(
+        "What to do with an update that does not carry all columns when the target has no row of its key: `fail` "
+        "stops before anything of the batch is in that table; `insert` writes null for what is not known.",
+        default="fail",
+        choices=("fail", "insert"),
+    )
+    sequence_by: str = option(
+        "What orders the changes of one row where its messages come from several partitions or topics, whose offsets "
+        "say nothing about that: Spark SQL over a change row, `cast(source['lsn'] as bigint)`. Without it such a "
+        "batch stops. Captured changes have an order of their own.",
+        default="",
+    )
+    schema_change_behavior: str = option(
+        "How the target follows when the source's structure changes. `add` adds columns, widens them, and stops at "
+        "anything else; `exception` stops at every change; `evolve` follows it (drops columns too) or stops where "
+        "the target can't; `try_evolve` follows it as far as the target can; `lenient` never drops a column; "
+        "`ignore` leaves the target as it is. A stop is before the first row.",
+        default="add",
+        choices=BEHAVIORS,
+        aliases=("schema.change.behavior",),
+    )
+    renamed_columns: tuple[tuple[str, str], ...] = option(
+        "Columns that have another name in the source now, where no DDL statement comes with the changes to say it: "
+        "a list of `table.old=new` (`old=new` counts in every table). With `evolve` and `try_evolve` the target's "
+        "column gets the new name as soon as the source's structure has it; then the entry may go.",
+        kind=column_renames,
+        default=(),
+        names=OTHER_NAMES,
+    )
+    max_parallel_tables: int = option(
+        "How many tables of a batch are written side by side.",
+        default=2,
+        minimum=1,
+    )
+
+
 WRONG_VALUE = ("CAST_INVALID_INPUT", "CAST_OVERFLOW", "NUMERIC_VALUE_OUT_OF_RANGE", "CONVERSION_INVALID_INPUT")
 """What stands in Spark's failure where a value does not fit its column."""
 
 
-def given_steps(settings: Mapping[str, Any]) -> Callable[[TableId], tuple[Step, ...]]:
+def given_steps(settings: TableSettings) -> Callable[[TableId], tuple[Step, ...]]:
     """What the user says of a table's column names (`renamed_columns`)."""
 
     def of(id: TableId) -> tuple[Step, ...]:
         found = []
-        for old, new in settings[RENAMED_COLUMNS.name]:
+        for old, new in settings.renamed_columns:
             table = next((name for name in (id.path, id.name) if name and old.startswith(f"{name}.")), "")
             if table or "." not in old:
                 found.append(Step("rename", old.removeprefix(f"{table}."), new))

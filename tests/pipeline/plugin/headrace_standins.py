@@ -18,7 +18,8 @@ import pyarrow as pa
 from headrace.changes import Column, LogicalType, TableId, TableSchema, arrow_schema
 from headrace.errors import CaptureError, ConnectError, SinkError
 from headrace.formats.base import Format
-from headrace.options import Option, Options, folder
+from headrace.options import Option, folder
+from headrace.settings import Settings, option
 from headrace.sinks.base import BatchId, Sink
 from headrace.sources.base import Limit, Slice, Source
 from headrace.sources.offset import Offset
@@ -156,30 +157,34 @@ def _sql_types() -> dict[str, str]:
     return {field.name: field.dataType.simpleString() for field in spark_schema().fields}
 
 
+class ListSettings(Settings):
+    """Where the file lies."""
+
+    path: str = option("The folder.", kind=folder)
+    fails: int = option("How often writing fails before it works.", default=0)
+
+
 class _ListSink(Sink):
     """Writes each batch to a file, so that other processes see it; fails on request."""
 
-    options = (
-        Option("path", folder, "The folder."),
-        Option("fails", int, "How often writing fails before it works.", default=0),
-    )
+    settings: ListSettings
     guarantee: ClassVar[Literal["exactly-once", "at-least-once"]] = "at-least-once"
     column: ClassVar[str]
 
-    def __init__(self, options: Options) -> None:
-        super().__init__(options)
-        self._failures = options["fails"]
+    def __init__(self, settings: ListSettings) -> None:
+        super().__init__(settings)
+        self._failures = settings.fails
 
     def check(self) -> None:
-        if "unwritable" in self.settings["path"]:
-            raise SinkError(f"The folder '{self.settings['path']}' can't be written.", remedy="Name another.")
+        if "unwritable" in self.settings.path:
+            raise SinkError(f"The folder '{self.settings.path}' can't be written.", remedy="Name another.")
 
     def write(self, rows: DataFrame, batch: BatchId) -> None:
         if self._failures:
             self._failures -= 1
             raise SinkError("The target belongs to another pipeline.", remedy="Take it over.")
         texts = [row[0] for row in rows.orderBy("position").selectExpr(self.column).collect()]
-        place = Path(self.settings["path"])
+        place = Path(self.settings.path)
         place.mkdir(parents=True, exist_ok=True)
         with (place / "batches.jsonl").open("a") as file:
             file.write(json.dumps([batch.number, batch.owner, texts]) + "\n")

@@ -29,8 +29,8 @@ from headrace.changes.table import Column, TableId, TableSchema
 from headrace.changes.typed import presence_in_order, quote
 from headrace.changes.types import LogicalType
 from headrace.errors import OptionError, SchemaError, SinkError
-from headrace.options import Option, Options
 from headrace.permissions import Permissions
+from headrace.settings import Settings, option
 from headrace.sinks.base import BatchId, Sink, TargetPreview
 from headrace.sinks.jdbc.address import Address, parse_address
 from headrace.sinks.jdbc.database import Database
@@ -39,19 +39,7 @@ from headrace.sinks.jdbc.mariadb.dialect import MariaDb
 from headrace.sinks.jdbc.postgresql.dialect import Postgres
 from headrace.sinks.jdbc.reading import as_compared, mirrored_rows
 from headrace.sinks.jdbc.target import StagedBatch, TargetPlan, TargetTables, names_in
-from headrace.sinks.table_sink import (
-    MAX_PARALLEL_TABLES,
-    MISSING_ROW,
-    POSITION_COLUMN,
-    RENAMED_COLUMNS,
-    SCHEMA_CHANGE_BEHAVIOR,
-    SEQUENCE_BY,
-    TAKEOVER,
-    WRONG_VALUE,
-    given_steps,
-    rows_left_by,
-    side_by_side,
-)
+from headrace.sinks.table_sink import WRONG_VALUE, TableSettings, given_steps, rows_left_by, side_by_side
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -62,6 +50,45 @@ _DATABASES: dict[str, Callable[[Address], Database]] = {"postgresql": Postgres, 
 _ATTEMPT_DDL = "label string, rows bigint, problem string, remedy string"
 _MOST_KEYS = 500
 _PLACEHOLDERS = {"database", "schema", "table"}
+
+
+class JdbcPlace(Settings):
+    """Which database, and where the mirrors lie in it."""
+
+    url: str = option(
+        "The database, as `postgresql://host:port/database` or `mariadb://host:port/database` (`mysql://` means "
+        "the same), with or without `jdbc:` in front. Settings of the driver may stand behind `?` "
+        "(`sslmode=require` for PostgreSQL, `ssl_ca=/path` for MariaDB); a password may not.",
+    )
+    user: str | None = option(
+        "Who logs in.",
+        default=None,
+    )
+    password: str | None = option(
+        "The user's password.",
+        default=None,
+        may_be_empty=True,
+    )
+    table_name: str | None = option(
+        "Where a source table's mirror lies: a name, or schema and name with a dot between, in which `{database}`, "
+        "`{schema}` and `{table}` stand for the source's. By default `{schema}.{table}` in PostgreSQL, and "
+        "`{table}` in MariaDB, where a schema is a database. A missing schema is created.",
+        default=None,
+    )
+    progress_table: str = option(
+        "The table that says who writes each target and which batch it has; a schema may stand in front.",
+        default="_headrace_progress",
+    )
+
+
+class JdbcSettings(JdbcPlace, TableSettings):
+    """Of the sink `jdbc`."""
+
+    max_connections: int = option(
+        "How many connections load one table's rows into its staging table side by side.",
+        default=4,
+        minimum=1,
+    )
 
 
 class JdbcSink(Sink):
@@ -84,52 +111,14 @@ class JdbcSink(Sink):
     guarantee: ClassVar[Literal["exactly-once", "at-least-once"]] = "exactly-once"
     takes: ClassVar[Literal["messages", "changes"]] = "changes"
     reads_back: ClassVar[Literal["no", "snapshot", "live"]] = "live"
-    options: ClassVar[tuple[Option, ...]] = (
-        Option(
-            "url",
-            str,
-            "The database, as `postgresql://host:port/database` or `mariadb://host:port/database` (`mysql://` means "
-            "the same), with or without `jdbc:` in front. Settings of the driver may stand behind `?` "
-            "(`sslmode=require` for PostgreSQL, `ssl_ca=/path` for MariaDB); a password may not.",
-        ),
-        Option("user", str, "Who logs in.", default=None),
-        Option("password", str, "The user's password.", default=None, may_be_empty=True),
-        Option(
-            "table_name",
-            str,
-            "Where a source table's mirror lies: a name, or schema and name with a dot between, in which `{database}`, "
-            "`{schema}` and `{table}` stand for the source's. By default `{schema}.{table}` in PostgreSQL, and "
-            "`{table}` in MariaDB, where a schema is a database. A missing schema is created.",
-            default=None,
-        ),
-        POSITION_COLUMN,
-        Option(
-            "progress_table",
-            str,
-            "The table that says who writes each target and which batch it has; a schema may stand in front.",
-            default="_headrace_progress",
-        ),
-        TAKEOVER,
-        MISSING_ROW,
-        SEQUENCE_BY,
-        SCHEMA_CHANGE_BEHAVIOR,
-        RENAMED_COLUMNS,
-        MAX_PARALLEL_TABLES,
-        Option(
-            "max_connections",
-            int,
-            "How many connections load one table's rows into its staging table side by side.",
-            default=4,
-            minimum=1,
-        ),
-    )
+    settings: JdbcSettings
 
-    def __init__(self, options: Options) -> None:
-        super().__init__(options)
-        address = parse_address(options["url"], options["user"], options["password"])
+    def __init__(self, settings: JdbcSettings) -> None:
+        super().__init__(settings)
+        address = parse_address(settings.url, settings.user, settings.password)
         self.database = _DATABASES[address.kind](address)
-        self._name_parts = _template(options["table_name"] or self.database.default_table_name, _PLACEHOLDERS)
-        self._progress_parts = _template(options["progress_table"], set())
+        self._name_parts = _template(settings.table_name or self.database.default_table_name, _PLACEHOLDERS)
+        self._progress_parts = _template(settings.progress_table, set())
 
     def check(self) -> None:
         """Whether the driver is installed and the database lets us in. Runs in the driver; creates nothing.
@@ -173,8 +162,8 @@ class JdbcSink(Sink):
         with self.database.connected(schema.id, TableName("", schema.id.path)) as connection:
             default = self.database.default_schema(connection)
             targets = TargetTables(self.database, _named(self._progress_parts, default, schema.id))
-            mirror = Mirror(_named(self._name_parts, default, schema.id), schema, self.settings["position_column"])
-            takeover, behavior = self.settings["takeover"], self.settings["schema_change_behavior"]
+            mirror = Mirror(_named(self._name_parts, default, schema.id), schema, self.settings.position_column)
+            takeover, behavior = self.settings.takeover, self.settings.schema_change_behavior
             steps = given_steps(self.settings)(schema.id)
             plan = targets.plan(connection, mirror, batch, takeover=takeover, behavior=behavior, steps=steps)
             connection.rollback()
@@ -215,7 +204,7 @@ class JdbcSink(Sink):
         if not tables:
             return
         targets, works = self._look(tables, batch)
-        workers = self.settings["max_parallel_tables"]
+        workers = self.settings.max_parallel_tables
         with parted(rows, tables) as rows_of:
             side_by_side(
                 spark, works, lambda work: self._bring(rows_of(work[0]), *work, targets, batch), workers=workers
@@ -228,7 +217,7 @@ class JdbcSink(Sink):
 
     def sequenced(self, rows: DataFrame, epochs: Mapping[str, str] | None = None) -> DataFrame:
         """The rows with positions that say their sequence (`headrace.apply.sequence`)."""
-        return sequenced(rows, self.settings["sequence_by"], epochs)
+        return sequenced(rows, self.settings.sequence_by, epochs)
 
     def now(self, spark: SparkSession, schema: TableSchema) -> DataFrame | None:
         """The rows of a source table's mirror, without our column; None where there is no mirror. Lazy."""
@@ -253,7 +242,7 @@ class JdbcSink(Sink):
             names = {table.id: _named(self._name_parts, default, table.id) for table in tables}
             folds = self.database.dialect.folds_names
             _refuse_shared_targets([*names.values(), progress], folds=folds)
-            takeover, behavior = self.settings["takeover"], self.settings["schema_change_behavior"]
+            takeover, behavior = self.settings.takeover, self.settings.schema_change_behavior
             works = []
             for table in tables:
                 if table.key_unknown:
@@ -262,7 +251,7 @@ class JdbcSink(Sink):
                         # There is nothing to empty. The table is made when a row says what its key is.
                         continue
                     table = table.keyed_by(names_in(known.key_columns))
-                mirror = Mirror(names[table.id], table.schema, self.settings["position_column"])
+                mirror = Mirror(names[table.id], table.schema, self.settings.position_column)
                 plan = targets.plan(connection, mirror, batch, takeover=takeover, behavior=behavior, steps=table.steps)
                 works.append((table, plan))
             connection.rollback()
@@ -282,7 +271,7 @@ class JdbcSink(Sink):
                 rows=count,
                 truncate_at=table.gone_before,
                 partial=bool(table.schema.key) and table.partial,
-                insert_partial=self.settings["missing_row"] == "insert",
+                insert_partial=self.settings.missing_row == "insert",
                 deletes=not table.inserts_only,
                 decoded=table.decoded,
             )
@@ -302,7 +291,7 @@ class JdbcSink(Sink):
         """
         named = under_new_names(rows, table)
         with _explained(table, mirror), carried(named, table, partial(self._standing, table, mirror)) as whole:
-            folded = folded_rows(whole, table).coalesce(self.settings["max_connections"])
+            folded = folded_rows(whole, table).coalesce(self.settings.max_connections)
             attempts = folded.mapInArrow(_loading(self.database, mirror), _ATTEMPT_DDL).collect()
         for attempt in attempts:
             if attempt["problem"] is not None:

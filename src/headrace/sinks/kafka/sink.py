@@ -7,14 +7,16 @@ import socket
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from headrace import faultpoints
 from headrace.changes.refusal import StopReason
 from headrace.changes.table import TableId
 from headrace.errors import OptionError, SinkError
-from headrace.options import REDACTED, Option, Options, folder
+from headrace.options import REDACTED, folder
 from headrace.permissions import Permissions
+from headrace.settings import Settings, option
 from headrace.sinks.base import BatchId, Sink
 from headrace.sinks.folder import absolute, folder_permissions, refuse_read_only
 from headrace.sinks.kafka.limits import checked, fitting_batches, quickly_checked, told
@@ -54,6 +56,56 @@ class _Hidden(str):
         return repr(REDACTED)
 
 
+class KafkaSettings(Settings):
+    """Which brokers, how they are written to, and what becomes of messages that are too large."""
+
+    bootstrap_servers: str = option(
+        "The brokers to ask first, `host:port` with commas between.",
+        aliases=("bootstrap.servers", "kafka.bootstrap.servers"),
+    )
+    kafka: Mapping[str, str] = option(
+        "Any setting of Kafka's producer, handed on as it is (`kafka.security.protocol`, `kafka.sasl.jaas.config`) "
+        "and used for the topics as well. `kafka.acks` stays `all`, `kafka.enable.idempotence` stays `true`, and "
+        "partitions are chosen by key.",
+        name="kafka.*",
+        kind=str,
+        default={},
+        may_be_empty=True,
+    )
+    topic_creation: Mapping[str, str] = option(
+        "Makes missing topics, in Kafka Connect's words: `topic.creation.default.partitions`, "
+        "`topic.creation.default.replication.factor` (-1: as the brokers have it) and any setting of a topic "
+        "(`topic.creation.default.cleanup.policy: compact`). Groups are named in `topic.creation.groups`, each has "
+        "`topic.creation.<group>.include`. Without these options brokers may make topics themselves.",
+        name="topic.creation.*",
+        kind=str,
+        default={},
+    )
+    on_oversized: str = option(
+        "What to do with a message over the limit of the producer (`kafka.max.request.size`) or of its topic "
+        "(`max.message.bytes`): `fail` stops before anything of its batch is sent, and names topic, key, size and "
+        "limit. `dead_letter` keeps it whole in `oversized_path` with the reason and sends the others: consumers "
+        "of the topic miss that change. `drop_columns` sends the change without its values of more than "
+        "`oversized_column_bytes`, as columns that were not sent (absent), and stops where it is still too large; "
+        "only in a pipeline, with messages made by a format. With `kafka.compression.type` only the producer's "
+        "limit is known beforehand.",
+        default="fail",
+        choices=("fail", "dead_letter", "drop_columns"),
+    )
+    oversized_path: str | None = option(
+        "With `on_oversized: dead_letter`: the folder of the messages that were too large, as Parquet files with "
+        "topic, key, value, headers, position and reason; one folder per batch, which a replay replaces.",
+        kind=folder,
+        default=None,
+    )
+    oversized_column_bytes: int = option(
+        "With `on_oversized: drop_columns`: values of more bytes than this, as text, are left out of a change that "
+        "is too large; those of the key never are.",
+        default=65_536,
+        minimum=1,
+    )
+
+
 class KafkaSink(Sink):
     """Writes messages to Kafka with Spark's own Kafka writer, at least once.
 
@@ -74,63 +126,10 @@ class KafkaSink(Sink):
     guarantee: ClassVar[Literal["exactly-once", "at-least-once"]] = "at-least-once"
     takes: ClassVar[Literal["messages", "changes"]] = "messages"
     jars: ClassVar[tuple[str, ...]] = (KAFKA,)
-    options: ClassVar[tuple[Option, ...]] = (
-        Option(
-            "bootstrap_servers",
-            str,
-            "The brokers to ask first, `host:port` with commas between.",
-            aliases=("bootstrap.servers", "kafka.bootstrap.servers"),
-        ),
-        Option(
-            "kafka.*",
-            str,
-            "Any setting of Kafka's producer, handed on as it is (`kafka.security.protocol`, `kafka.sasl.jaas.config`) "
-            "and used for the topics as well. `kafka.acks` stays `all`, `kafka.enable.idempotence` stays `true`, and "
-            "partitions are chosen by key.",
-            default=None,
-            may_be_empty=True,
-        ),
-        Option(
-            "topic.creation.*",
-            str,
-            "Makes missing topics, in Kafka Connect's words: `topic.creation.default.partitions`, "
-            "`topic.creation.default.replication.factor` (-1: as the brokers have it) and any setting of a topic "
-            "(`topic.creation.default.cleanup.policy: compact`). Groups are named in `topic.creation.groups`, each has "
-            "`topic.creation.<group>.include`. Without these options brokers may make topics themselves.",
-            default=None,
-        ),
-        Option(
-            "on_oversized",
-            str,
-            "What to do with a message over the limit of the producer (`kafka.max.request.size`) or of its topic "
-            "(`max.message.bytes`): `fail` stops before anything of its batch is sent, and names topic, key, size and "
-            "limit. `dead_letter` keeps it whole in `oversized_path` with the reason and sends the others: consumers "
-            "of the topic miss that change. `drop_columns` sends the change without its values of more than "
-            "`oversized_column_bytes`, as columns that were not sent (absent), and stops where it is still too large; "
-            "only in a pipeline, with messages made by a format. With `kafka.compression.type` only the producer's "
-            "limit is known beforehand.",
-            default="fail",
-            choices=("fail", "dead_letter", "drop_columns"),
-        ),
-        Option(
-            "oversized_path",
-            folder,
-            "With `on_oversized: dead_letter`: the folder of the messages that were too large, as Parquet files with "
-            "topic, key, value, headers, position and reason; one folder per batch, which a replay replaces.",
-            default=None,
-        ),
-        Option(
-            "oversized_column_bytes",
-            int,
-            "With `on_oversized: drop_columns`: values of more bytes than this, as text, are left out of a change that "
-            "is too large; those of the key never are.",
-            default=65_536,
-            minimum=1,
-        ),
-    )
+    settings: KafkaSettings
 
-    def __init__(self, options: Options) -> None:
-        given: Mapping[str, str] = options["kafka.*"] or {}
+    def __init__(self, settings: KafkaSettings) -> None:
+        given = settings.kafka
         for name, value in given.items():
             if name.lower() == "kafka.partitioner.class":
                 raise OptionError(
@@ -143,24 +142,24 @@ class KafkaSink(Sink):
                     f"Option '{name}' of sink 'kafka' can't be '{value}'.",
                     remedy=f"Messages could be lost or change order; leave it out, or set it to '{allowed[0]}'.",
                 )
-        if (options["on_oversized"] == "dead_letter") != bool(options["oversized_path"]):
+        if (settings.on_oversized == "dead_letter") != bool(settings.oversized_path):
             raise OptionError(
                 "The options 'on_oversized: dead_letter' and 'oversized_path' of sink 'kafka' go together.",
                 remedy="Give both, or neither.",
             )
         hidden = {name: _Hidden(value) if name.lower() == _PEM_KEY else value for name, value in given.items()}
-        super().__init__(options.replaced(**{"kafka.*": hidden or None}))
+        super().__init__(replace(settings, kafka=hidden))
         self._known: Mapping[str, Topic] = {}
         self._asked = -_FRESH_SECONDS
         self._settled = False
         self._exactly = False
-        self._topics = Topics(self._client_settings, topic_creation(options["topic.creation.*"] or {}))
+        self._topics = Topics(self._client_settings, topic_creation(settings.topic_creation))
 
     @property
     def _client_settings(self) -> dict[str, str]:
         """Kafka's settings by Kafka's names."""
-        given = {name[len(_PREFIX) :]: str(value) for name, value in (self.settings["kafka.*"] or {}).items()}
-        return {**given, "bootstrap.servers": self.settings["bootstrap_servers"]}
+        given = {name[len(_PREFIX) :]: str(value) for name, value in self.settings.kafka.items()}
+        return {**given, "bootstrap.servers": self.settings.bootstrap_servers}
 
     def check(self) -> None:
         """Whether one of the brokers can be reached. Runs in the driver; writes nothing.
@@ -168,9 +167,9 @@ class KafkaSink(Sink):
         Raises:
             SinkError: none answers on its port within five seconds each, or `oversized_path` can't be written.
         """
-        if self.settings["oversized_path"]:
-            refuse_read_only(self.settings["oversized_path"])
-        servers = [server.strip() for server in self.settings["bootstrap_servers"].split(",") if server.strip()]
+        if self.settings.oversized_path:
+            refuse_read_only(self.settings.oversized_path)
+        servers = [server.strip() for server in self.settings.bootstrap_servers.split(",") if server.strip()]
         failures = []
         for server in servers:
             host, port = _address(server)
@@ -201,9 +200,7 @@ class KafkaSink(Sink):
 
         Takes a JVM of its own for some seconds.
         """
-        aside = (
-            folder_permissions(self.settings["oversized_path"]) if self.settings["oversized_path"] else Permissions("")
-        )
+        aside = folder_permissions(self.settings.oversized_path) if self.settings.oversized_path else Permissions("")
         if not has_kafka_client():
             summary = "What the login may do is not known, because PySpark is not installed here."
             return Permissions(summary, aside.missing, known=False)
@@ -213,13 +210,13 @@ class KafkaSink(Sink):
             )
             return Permissions(summary, aside.missing, known=False)
         with kafka_jvm() as jvm, PermissionsAdmin(jvm, self._client_settings) as admin:
-            missing = admin.missing_permissions(topics, topic_creation(self.settings["topic.creation.*"] or {}))
+            missing = admin.missing_permissions(topics, topic_creation(self.settings.topic_creation))
         of = "1 topic" if len(topics) == 1 else f"{len(topics):,} topics"
         return Permissions(f"The login has every permission to write {of}.", (*missing, *aside.missing))
 
     def places(self, table: TableId | None = None, topic: str | None = None) -> frozenset[str]:
         """A topic by each broker that is named."""
-        return frozenset() if topic == "" else topic_places(self.settings["bootstrap_servers"], topic)
+        return frozenset() if topic == "" else topic_places(self.settings.bootstrap_servers, topic)
 
     def write(self, rows: DataFrame, batch: BatchId) -> None:
         """Write a batch's messages. A replay writes them again.
@@ -229,7 +226,7 @@ class KafkaSink(Sink):
                 of them may be there.
         """
         faultpoints.reach("sink.kafka.before_write")
-        _hide_private_key(rows.sparkSession, self.settings["kafka.*"] or {})
+        _hide_private_key(rows.sparkSession, self.settings.kafka)
         with _held(rows) as messages:
             self._send(messages, batch)
         faultpoints.reach("sink.kafka.after_write")
@@ -249,8 +246,7 @@ class KafkaSink(Sink):
     @property
     def largest_value(self) -> int | None:
         """What the option says that leaves large values out."""
-        dropped: int = self.settings["oversized_column_bytes"]
-        return dropped if self.settings["on_oversized"] == "drop_columns" else None
+        return self.settings.oversized_column_bytes if self.settings.on_oversized == "drop_columns" else None
 
     def _set_aside(self, rows: DataFrame, topics: Mapping[str, Topic], batch: BatchId) -> DataFrame:
         """Keep the messages that are too large in a folder of their batch; the others are given back."""
@@ -258,7 +254,9 @@ class KafkaSink(Sink):
         large = weighed.where("reason is not null").select("topic", "key", "value", "headers", "position", "reason")
         if large.isEmpty():
             return rows
-        place = f"{absolute(self.settings['oversized_path'])}/{escaped(batch.owner)}/batch={batch.number}"
+        folder = self.settings.oversized_path
+        assert folder is not None
+        place = f"{absolute(folder)}/{escaped(batch.owner)}/batch={batch.number}"
         large.write.mode("overwrite").parquet(place)
         faultpoints.reach("sink.kafka.set_aside")
         return weighed.where("reason is null").selectExpr(
@@ -278,7 +276,7 @@ class KafkaSink(Sink):
 
         while True:
             topics = self._topics_of(rows)
-            aside = self._exactly and self.settings["on_oversized"] == "dead_letter"
+            aside = self._exactly and self.settings.on_oversized == "dead_letter"
             sent = self._set_aside(rows, topics, batch) if aside else rows
             placed = in_order(sent, batch.number, topics, self._client_settings, exactly=self._exactly)
             failure: Exception | None = None
@@ -332,7 +330,7 @@ class KafkaSink(Sink):
         return {f"{_PREFIX}{name}": value for name, value in all_of_them.items()}
 
     def _failed(self, batch: BatchId, text: str) -> SinkError:
-        servers = self.settings["bootstrap_servers"]
+        servers = self.settings.bootstrap_servers
         if "RecordTooLargeException" in text:
             return SinkError(
                 f"Kafka at {servers} refused a message of batch {batch.number} for its size; messages before it may be "

@@ -2,95 +2,96 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from headrace.apply import TableProfile
 from headrace.changes.table import TableId
 from headrace.errors import OptionError
-from headrace.options import Names, Option, bare
-
-STORED_AS = Option(
-    "stored_as_scd_type",
-    str,
-    "`1` keeps each table equal to its source. `2` keeps every version of each row, true from `__START_AT` until "
-    "`__END_AT` (null: now), both a struct of `position` and `event_time`. `append` adds each change as a row of a "
-    "plain change log.",
-    default="1",
-    choices=("1", "2", "append"),
-)
-TRACK = Option(
-    "track_history_column_list",
-    list,
-    "With type 2: the columns whose changes make a new version; changes of others are written into the version that "
-    "is there. By default all.",
-    default=(),
-    names=Names("columns", "chooses"),
-)
-TRACK_EXCEPT = Option(
-    "track_history_except_column_list",
-    list,
-    "With type 2: all columns make a new version but these.",
-    default=(),
-    names=Names("columns", "chooses"),
-)
-COLUMNS = Option(
-    "column_list",
-    list,
-    "The columns to write, besides the key; by default all. A name counts in every table, `table.column` in one.",
-    default=(),
-    names=Names("columns", "chooses"),
-)
-COLUMNS_EXCEPT = Option(
-    "except_column_list",
-    list,
-    "The columns not to write. Spelled like `column_list`.",
-    default=(),
-    names=Names("columns", "protects"),
-)
-IGNORE_NULLS = Option(
-    "ignore_null_updates",
-    bool,
-    "Whether a null in a change leaves the target's value as it is.",
-    default=False,
-)
-AUTO_CDC = (STORED_AS, TRACK, TRACK_EXCEPT, COLUMNS, COLUMNS_EXCEPT, IGNORE_NULLS)
+from headrace.options import Names, bare
+from headrace.settings import Settings, option
+from headrace.sinks.table_sink import TableSettings
 
 
-def refuse_contradictions(settings: Mapping[str, Any]) -> None:
+class AutoCdcSettings(Settings):
+    """What is stored of a table, and which columns."""
+
+    stored_as_scd_type: str = option(
+        "`1` keeps each table equal to its source. `2` keeps every version of each row, true from `__START_AT` until "
+        "`__END_AT` (null: now), both a struct of `position` and `event_time`. `append` adds each change as a row of a "
+        "plain change log.",
+        default="1",
+        choices=("1", "2", "append"),
+    )
+    track_history_column_list: tuple[str, ...] = option(
+        "With type 2: the columns whose changes make a new version; changes of others are written into the version "
+        "that is there. By default all.",
+        default=(),
+        names=Names("columns", "chooses"),
+    )
+    track_history_except_column_list: tuple[str, ...] = option(
+        "With type 2: all columns make a new version but these.",
+        default=(),
+        names=Names("columns", "chooses"),
+    )
+    column_list: tuple[str, ...] = option(
+        "The columns to write, besides the key; by default all. A name counts in every table, `table.column` in one.",
+        default=(),
+        names=Names("columns", "chooses"),
+    )
+    except_column_list: tuple[str, ...] = option(
+        "The columns not to write. Spelled like `column_list`.",
+        default=(),
+        names=Names("columns", "protects"),
+    )
+    ignore_null_updates: bool = option(
+        "Whether a null in a change leaves the target's value as it is.",
+        default=False,
+    )
+
+
+class LakeSettings(TableSettings, AutoCdcSettings):
+    """What the lakehouse sinks share."""
+
+
+def refuse_contradictions(settings: LakeSettings) -> None:
     """Stop where options exclude each other.
 
     Raises:
         OptionError: with which.
     """
-    for one, other in ((TRACK, TRACK_EXCEPT), (COLUMNS, COLUMNS_EXCEPT)):
-        if settings[one.name] and settings[other.name]:
+    listed = {
+        "track_history_column_list": settings.track_history_column_list,
+        "track_history_except_column_list": settings.track_history_except_column_list,
+        "column_list": settings.column_list,
+        "except_column_list": settings.except_column_list,
+    }
+    given = [name for name, columns in listed.items() if columns]
+    tracking = [name for name in given if name.startswith("track")]
+    for names in (tracking, [name for name in given if name not in tracking]):
+        if len(names) == 2:
+            one, other = names
+            raise OptionError(f"The options '{one}' and '{other}' exclude each other.", remedy="Give one of them.")
+    for name in tracking:
+        if settings.stored_as_scd_type != "2":
             raise OptionError(
-                f"The options '{one.name}' and '{other.name}' exclude each other.", remedy="Give one of them."
+                f"Option '{name}' is for histories only.", remedy="Set stored_as_scd_type to 2, or remove it."
             )
-    for option in (TRACK, TRACK_EXCEPT):
-        if settings[option.name] and settings[STORED_AS.name] != "2":
-            raise OptionError(
-                f"Option '{option.name}' is for histories only.", remedy="Set stored_as_scd_type to 2, or remove it."
-            )
-    if settings[IGNORE_NULLS.name] and settings[STORED_AS.name] == "append":
+    if settings.ignore_null_updates and settings.stored_as_scd_type == "append":
         raise OptionError(
             "Option 'ignore_null_updates' does not go with a change log, which has every change as it came.",
             remedy="Remove it.",
         )
 
 
-def written(settings: Mapping[str, Any], table: TableProfile) -> TableProfile:
+def written(settings: LakeSettings, table: TableProfile) -> TableProfile:
     """The table with the columns that are written."""
-    only, never = settings[COLUMNS.name], settings[COLUMNS_EXCEPT.name]
+    only, never = settings.column_list, settings.except_column_list
     if not only and not never:
         return table
     return table.selecting(lambda name: _among(table.id, name, only) if only else not _among(table.id, name, never))
 
 
-def tracked(settings: Mapping[str, Any], table: TableProfile) -> tuple[str, ...]:
+def tracked(settings: LakeSettings, table: TableProfile) -> tuple[str, ...]:
     """The columns whose changes make a version."""
-    only, never = settings[TRACK.name], settings[TRACK_EXCEPT.name]
+    only, never = settings.track_history_column_list, settings.track_history_except_column_list
     names = [column.name for column in table.schema.columns if column.name not in table.schema.key]
     return tuple(
         name for name in names if (_among(table.id, name, only) if only else not _among(table.id, name, never))

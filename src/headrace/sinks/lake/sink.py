@@ -26,26 +26,13 @@ from headrace.changes.refusal import StopReason
 from headrace.changes.table import TableId, TableSchema
 from headrace.changes.typed import quote
 from headrace.errors import SchemaError, SinkError
-from headrace.options import Option, Options
 from headrace.sinks.base import BatchId, Sink, TargetPreview
 from headrace.sinks.evolution import KEEPING, RENAMING, TargetColumn, changes_told
 from headrace.sinks.lake import history as lake_history
 from headrace.sinks.lake import merge as lake_merge
-from headrace.sinks.lake.options import AUTO_CDC, refuse_contradictions, tracked, written
+from headrace.sinks.lake.options import LakeSettings, refuse_contradictions, tracked, written
 from headrace.sinks.lake.table import LakeTable, Shape, TargetMoved, TargetPlan
-from headrace.sinks.table_sink import (
-    MAX_PARALLEL_TABLES,
-    MISSING_ROW,
-    POSITION_COLUMN,
-    RENAMED_COLUMNS,
-    SCHEMA_CHANGE_BEHAVIOR,
-    SEQUENCE_BY,
-    TAKEOVER,
-    WRONG_VALUE,
-    given_steps,
-    rows_left_by,
-    side_by_side,
-)
+from headrace.sinks.table_sink import WRONG_VALUE, given_steps, rows_left_by, side_by_side
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -82,23 +69,14 @@ class LakeSink(Sink):
 
     guarantee: ClassVar[Literal["exactly-once", "at-least-once"]] = "exactly-once"
     takes: ClassVar[Literal["messages", "changes"]] = "changes"
-    shared_options: ClassVar[tuple[Option, ...]] = (
-        POSITION_COLUMN,
-        TAKEOVER,
-        MISSING_ROW,
-        SEQUENCE_BY,
-        SCHEMA_CHANGE_BEHAVIOR,
-        RENAMED_COLUMNS,
-        *AUTO_CDC,
-        MAX_PARALLEL_TABLES,
-    )
+    settings: LakeSettings
     looks_with_spark: ClassVar[bool] = True
     reads_back: ClassVar[Literal["no", "snapshot", "live"]] = "snapshot"
     fault_point: ClassVar[str]
 
-    def __init__(self, options: Options) -> None:
-        super().__init__(options)
-        refuse_contradictions(options)
+    def __init__(self, settings: LakeSettings) -> None:
+        super().__init__(settings)
+        refuse_contradictions(settings)
 
     @abstractmethod
     def target(self, session: SparkSession, id: TableId) -> LakeTable:
@@ -126,7 +104,7 @@ class LakeSink(Sink):
         rows = self.sequenced(rows)
         tables = [written(self.settings, table) for table in profile(rows, given_steps(self.settings))]
         # Every target is looked at before the first is touched.
-        workers = self.settings["max_parallel_tables"] if can_clone(spark) else 1
+        workers = self.settings.max_parallel_tables if can_clone(spark) else 1
         targets = [(table, self.target(session_for(spark, table.size), table.id)) for table in tables]
         _refuse_shared(target for _, target in targets)
         works = side_by_side(spark, targets, lambda found: self._look(*found, batch), workers=workers)
@@ -139,13 +117,13 @@ class LakeSink(Sink):
     @property
     def keeps_tables(self) -> bool:
         """Whether it keeps more than a log of changes."""
-        return bool(self.settings["stored_as_scd_type"] != "append")
+        return self.settings.stored_as_scd_type != "append"
 
     def sequenced(self, rows: DataFrame, epochs: Mapping[str, str] | None = None) -> DataFrame:
         """The rows with positions that say their sequence (`headrace.apply.sequence`); a change log keeps all as is."""
-        if self.settings["stored_as_scd_type"] == "append":
+        if self.settings.stored_as_scd_type == "append":
             return rows
-        return sequenced(rows, self.settings["sequence_by"], epochs)
+        return sequenced(rows, self.settings.sequence_by, epochs)
 
     def preview(self, schema: TableSchema, batch: BatchId, spark: SparkSession | None) -> TargetPreview:
         """Whether the mirror is there, and how its structure would change."""
@@ -164,24 +142,24 @@ class LakeSink(Sink):
         Raises:
             SchemaError: a change log of a table without a key does not have whole rows.
         """
-        stored_as = self.settings["stored_as_scd_type"]
+        stored_as = self.settings.stored_as_scd_type
         target = self.target(session_for(spark, lake_merge.SMALL + 1), schema.id)
         if not target.exists:
             return None
         rows = target.read()
         if stored_as == "append":
-            return rows_left(rows, schema, self.settings["position_column"])
+            return rows_left(rows, schema, self.settings.position_column)
         rows = rows.where(f"{lake_history.END} is null") if stored_as == "2" else rows
         return rows.drop(*(column.name for column in self._own_columns(stored_as)))
 
     def expected(self, rows: DataFrame, table: TableProfile) -> DataFrame:
         """The rows that are true after the last change, in the columns that are written."""
         table = written(self.settings, table)
-        left = rows_left_by(rows, table, ignore_nulls=self.settings["ignore_null_updates"])
+        left = rows_left_by(rows, table, ignore_nulls=self.settings.ignore_null_updates)
         return left.selectExpr(*(f"row.{quote(column.name)}" for column in table.schema.columns))
 
     def _look(self, table: TableProfile, target: LakeTable, batch: BatchId) -> _Work | None:
-        stored_as = self.settings["stored_as_scd_type"]
+        stored_as = self.settings.stored_as_scd_type
         if table.key_unknown:
             with explained(table.id.full_path, target):
                 if target.exists:
@@ -213,8 +191,8 @@ class LakeSink(Sink):
             plan = target.plan(
                 shape,
                 batch,
-                takeover=self.settings["takeover"],
-                behavior=self.settings["schema_change_behavior"],
+                takeover=self.settings.takeover,
+                behavior=self.settings.schema_change_behavior,
                 rows=bool(table.size),
                 first_read=table.initial,
                 first_read_ends=table.snapshot_ended,
@@ -227,9 +205,9 @@ class LakeSink(Sink):
 
     def _look_at_names(self, table: TableProfile, target: LakeTable, batch: BatchId) -> _Work | None:
         """What is to be done where statements say new names, and neither a structure nor rows came with them."""
-        if self.settings["schema_change_behavior"] not in RENAMING or not target.exists:
+        if self.settings.schema_change_behavior not in RENAMING or not target.exists:
             return None
-        stored_as = self.settings["stored_as_scd_type"]
+        stored_as = self.settings.stored_as_scd_type
         with explained(table.id.full_path, target):
             plan = target.plan_names(
                 table.id.full_path,
@@ -237,7 +215,7 @@ class LakeSink(Sink):
                 batch.owner,
                 own=frozenset(column.name for column in self._own_columns(stored_as)),
                 stored_as=stored_as,
-                takeover=self.settings["takeover"],
+                takeover=self.settings.takeover,
             )
         return None if plan is None else _Work(table, target, plan)
 
@@ -261,21 +239,21 @@ class LakeSink(Sink):
         with explained(table.id.full_path, target):
             if work.plan.done:
                 return
-            follows = self.settings["schema_change_behavior"] not in KEEPING
-            if self.settings["stored_as_scd_type"] == "2" and work.plan.exists and follows:
+            follows = self.settings.schema_change_behavior not in KEEPING
+            if self.settings.stored_as_scd_type == "2" and work.plan.exists and follows:
                 final = [column.name for column in table.schema.columns] or None
                 lake_history.rename_unseen(target, table.steps, table.id.full_path, final)
             target.prepare(work.plan, properties=self.new_table_properties())
             vanished = work.plan.exists and table.read_again_from is not None
-            if not table.size and (not vanished or self.settings["stored_as_scd_type"] == "append"):
+            if not table.size and (not vanished or self.settings.stored_as_scd_type == "append"):
                 return
             values = lake_merge.Values(
                 columns=tuple(column.name for column in table.schema.columns),
                 key=table.schema.key,
                 nullable=frozenset(column.name for column in table.schema.columns if column.nullable),
-                position=self.settings["position_column"],
+                position=self.settings.position_column,
                 casts=work.plan.evolution.casts or {},
-                insert_partial=self.settings["missing_row"] == "insert",
+                insert_partial=self.settings.missing_row == "insert",
             )
             faultpoints.reach(f"{self.fault_point}.before_commit")
             with self._carried(under_new_names(rows, table), work) as whole:
@@ -285,7 +263,7 @@ class LakeSink(Sink):
     @contextmanager
     def _carried(self, rows: DataFrame, work: _Work) -> Iterator[DataFrame]:
         """The rows, in which key changes carry what the target's row of the old key has."""
-        table, target, stored_as = work.table, work.target, self.settings["stored_as_scd_type"]
+        table, target, stored_as = work.table, work.target, self.settings.stored_as_scd_type
         if stored_as == "append" or not (table.key_changed and table.partial):
             yield rows
             return
@@ -296,7 +274,7 @@ class LakeSink(Sink):
             for c in table.schema.columns
             if c.name.lower() in have
         )
-        position = quote(self.settings["position_column"])
+        position = quote(self.settings.position_column)
         since, until, lasting = position, "null", table.emptying
         if stored_as == "2":
             since, until = f"{lake_history.START}.position", f"{lake_history.END}.position"
@@ -313,10 +291,10 @@ class LakeSink(Sink):
 
     def _commit(self, rows: DataFrame, work: _Work, values: lake_merge.Values, batch: BatchId) -> None:
         table, target = work.table, work.target
-        source, ignore_nulls = table.id.full_path, self.settings["ignore_null_updates"]
-        stored_as = self.settings["stored_as_scd_type"]
+        source, ignore_nulls = table.id.full_path, self.settings.ignore_null_updates
+        stored_as = self.settings.stored_as_scd_type
         if stored_as == "append":
-            log = change_log(rows, table, self.settings["position_column"])
+            log = change_log(rows, table, self.settings.position_column)
             lake_history.append_changes(target, log, tuple(log.columns), source, batch)
         elif stored_as == "2":
             versions = lake_history.History(
@@ -342,9 +320,7 @@ class LakeSink(Sink):
             target.commit(batch, source, commit)
 
     def _own_columns(self, stored_as: str) -> tuple[TargetColumn, ...]:
-        position = TargetColumn(
-            self.settings["position_column"], "string", "Headrace: position of the row's last change"
-        )
+        position = TargetColumn(self.settings.position_column, "string", "Headrace: position of the row's last change")
         if stored_as == "2":
             return lake_history.columns("struct<position:string,event_time:timestamp>")
         return (position, *LOG_COLUMNS) if stored_as == "append" else (position,)

@@ -8,15 +8,36 @@ from typing import TYPE_CHECKING, ClassVar
 
 from headrace.changes.table import TableId
 from headrace.errors import SinkError
-from headrace.options import Option, folder
+from headrace.options import folder
 from headrace.permissions import Permissions
+from headrace.settings import Settings, option
 from headrace.sinks.folder import absolute, folder_identity, folder_permissions, refuse_read_only
 from headrace.sinks.lake.delta.table import DeltaTable, folder_of
+from headrace.sinks.lake.options import LakeSettings
 from headrace.sinks.lake.sink import LakeSink, can_clone
 from headrace.spark.jars import DELTA
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+class DeltaPlace(Settings):
+    """Where the mirrors lie, and how."""
+
+    path: str = option(
+        "The folder that holds the mirrors. A source table's lies at `<path>/<schema>/<table>`; characters other "
+        "than letters, digits, `_`, `-` and `.` are written as `~` and two hex digits.",
+        kind=folder,
+    )
+    deletion_vectors: bool = option(
+        "Whether new tables mark rows as deleted instead of rewriting files. Cheaper on big tables, but some "
+        "readers (deltalake's `to_pyarrow_table`) can't read such tables.",
+        default=False,
+    )
+
+
+class DeltaSettings(DeltaPlace, LakeSettings):
+    """Of the sink `delta`."""
 
 
 class DeltaSink(LakeSink):
@@ -35,22 +56,7 @@ class DeltaSink(LakeSink):
     name: ClassVar[str] = "delta"
     jars: ClassVar[tuple[str, ...]] = (DELTA,)
     fault_point: ClassVar[str] = "sink.delta"
-    options: ClassVar[tuple[Option, ...]] = (
-        Option(
-            "path",
-            folder,
-            "The folder that holds the mirrors. A source table's lies at `<path>/<schema>/<table>`; characters other "
-            "than letters, digits, `_`, `-` and `.` are written as `~` and two hex digits.",
-        ),
-        Option(
-            "deletion_vectors",
-            bool,
-            "Whether new tables mark rows as deleted instead of rewriting files. Cheaper on big tables, but some "
-            "readers (deltalake's `to_pyarrow_table`) can't read such tables.",
-            default=False,
-        ),
-        *LakeSink.shared_options,
-    )
+    settings: DeltaSettings
 
     def check(self) -> None:
         """Whether Delta is there and the folder can be written. Runs in the driver; creates nothing.
@@ -67,11 +73,11 @@ class DeltaSink(LakeSink):
         spark = SparkSession.getActiveSession()
         if spark is not None and can_clone(spark):
             _refuse_without_delta(spark)
-        refuse_read_only(self.settings["path"])
+        refuse_read_only(self.settings.path)
 
     def permissions(self, tables: Sequence[TableId], topics: Sequence[str]) -> Permissions:
         """Whether the folder takes a file; one is made and deleted again."""
-        return folder_permissions(self.settings["path"])
+        return folder_permissions(self.settings.path)
 
     def target(self, session: SparkSession, id: TableId) -> DeltaTable:
         """The table in its folder."""
@@ -79,17 +85,17 @@ class DeltaSink(LakeSink):
 
     def place(self, id: TableId) -> str:
         """The folder."""
-        return folder_of(absolute(self.settings["path"]), id)
+        return folder_of(absolute(self.settings.path), id)
 
     def places(self, table: TableId | None = None, topic: str | None = None) -> frozenset[str]:
         """The folder, or a table's folder in it."""
-        root = folder_identity(self.settings["path"])
+        root = folder_identity(self.settings.path)
         # Without regard to case, because not every file system has it.
         return frozenset([root if table is None else folder_of(root, table).lower()])
 
     def new_table_properties(self) -> dict[str, str]:
         """Whether there are deletion vectors."""
-        return {"delta.enableDeletionVectors": "true" if self.settings["deletion_vectors"] else "false"}
+        return {"delta.enableDeletionVectors": "true" if self.settings.deletion_vectors else "false"}
 
 
 def _refuse_without_delta(spark: SparkSession) -> None:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 from headrace.changes.table import TableId
 from headrace.errors import ConnectError, OptionError, SinkError
-from headrace.options import Option, Options, folder
+from headrace.options import folder
 from headrace.permissions import Permissions
+from headrace.settings import Settings, option
 from headrace.sinks.folder import absolute, folder_identity, folder_permissions, refuse_read_only
 from headrace.sinks.jdbc.address import Address, parse_address
 from headrace.sinks.jdbc.database import Database
@@ -18,6 +19,7 @@ from headrace.sinks.jdbc.mariadb.dialect import MariaDb
 from headrace.sinks.jdbc.postgresql.dialect import Postgres
 from headrace.sinks.lake.delta.table import escaped
 from headrace.sinks.lake.iceberg.table import IcebergTable, refuse_without_iceberg
+from headrace.sinks.lake.options import LakeSettings
 from headrace.sinks.lake.sink import LakeSink, can_clone
 from headrace.spark.jars import ICEBERG
 
@@ -30,6 +32,55 @@ _CATALOGUES: dict[str, tuple[Callable[[Address], Database], str]] = {
     "mariadb": (MariaDb, "pymysql"),
 }
 """Databases of catalogues that can be reached without Java, each with the package that does it."""
+
+
+class IcebergPlace(Settings):
+    """In which catalogue the mirrors lie, and how."""
+
+    catalog: str = option(
+        "The catalogue's name in Spark. One that the session knows is taken as it is; else it is set up from the "
+        "options below, for this sink only.",
+        default="lake",
+    )
+    catalog_type: str = option(
+        "`hadoop` keeps the tables' state in folders of the warehouse, for file systems with an atomic rename and "
+        "one writer; `jdbc` keeps it in a database.",
+        default="hadoop",
+        choices=("hadoop", "jdbc"),
+    )
+    warehouse: str | None = option(
+        "The folder that holds the tables; needed unless the session knows the catalogue.",
+        kind=folder,
+        default=None,
+        aliases=("path",),
+    )
+    uri: str | None = option(
+        "The JDBC URL of the catalogue's database (`jdbc:postgresql://host/db`); its driver must be "
+        "on Spark's class path.",
+        default=None,
+    )
+    user: str | None = option(
+        "Who logs in to the catalogue's database.",
+        default=None,
+    )
+    password: str | None = option(
+        "The user's password.",
+        default=None,
+    )
+    namespace: str | None = option(
+        "The namespace of the mirrors; by default the source table's schema (without one its database). "
+        "Characters other than letters, digits, `_`, `-` and `.` are written as `~` and two hex digits.",
+        default=None,
+    )
+    merge_on_read: bool = option(
+        "Whether new tables write deletes beside the data instead of rewriting files. Cheaper to write, dearer to "
+        "read until files are rewritten.",
+        default=True,
+    )
+
+
+class IcebergSettings(IcebergPlace, LakeSettings):
+    """Of the sink `iceberg`."""
 
 
 class IcebergSink(LakeSink):
@@ -50,58 +101,11 @@ class IcebergSink(LakeSink):
     name: ClassVar[str] = "iceberg"
     jars: ClassVar[tuple[str, ...]] = (ICEBERG,)
     fault_point: ClassVar[str] = "sink.iceberg"
-    options: ClassVar[tuple[Option, ...]] = (
-        Option(
-            "catalog",
-            str,
-            "The catalogue's name in Spark. One that the session knows is taken as it is; else it is set up from the "
-            "options below, for this sink only.",
-            default="lake",
-        ),
-        Option(
-            "catalog_type",
-            str,
-            "`hadoop` keeps the tables' state in folders of the warehouse, for file systems with an atomic rename and "
-            "one writer; `jdbc` keeps it in a database.",
-            default="hadoop",
-            choices=("hadoop", "jdbc"),
-        ),
-        Option(
-            "warehouse",
-            folder,
-            "The folder that holds the tables; needed unless the session knows the catalogue.",
-            default=None,
-            aliases=("path",),
-        ),
-        Option(
-            "uri",
-            str,
-            "The JDBC URL of the catalogue's database (`jdbc:postgresql://host/db`); its driver must be "
-            "on Spark's class path.",
-            default=None,
-        ),
-        Option("user", str, "Who logs in to the catalogue's database.", default=None),
-        Option("password", str, "The user's password.", default=None),
-        Option(
-            "namespace",
-            str,
-            "The namespace of the mirrors; by default the source table's schema (without one its database). "
-            "Characters other than letters, digits, `_`, `-` and `.` are written as `~` and two hex digits.",
-            default=None,
-        ),
-        Option(
-            "merge_on_read",
-            bool,
-            "Whether new tables write deletes beside the data instead of rewriting files. Cheaper to write, dearer to "
-            "read until files are rewritten.",
-            default=True,
-        ),
-        *LakeSink.shared_options,
-    )
+    settings: IcebergSettings
 
-    def __init__(self, options: Options) -> None:
-        super().__init__(options)
-        if options["catalog_type"] == "jdbc" and not options["uri"]:
+    def __init__(self, settings: IcebergSettings) -> None:
+        super().__init__(settings)
+        if settings.catalog_type == "jdbc" and not settings.uri:
             raise OptionError(
                 "Sink 'iceberg' with catalog_type 'jdbc' needs the option 'uri'.",
                 remedy="Set it to the JDBC URL of the catalogue's database.",
@@ -118,22 +122,23 @@ class IcebergSink(LakeSink):
         spark = SparkSession.getActiveSession()
         if spark is not None and can_clone(spark):
             refuse_without_iceberg(spark)
-        if self.settings["warehouse"]:
-            refuse_read_only(self.settings["warehouse"])
+        if self.settings.warehouse:
+            refuse_read_only(self.settings.warehouse)
 
     def reach(self) -> str:
         """Whether the catalogue's database takes the login too, where it is PostgreSQL, MariaDB or MySQL and its Python
         driver is here; it is asked by that."""
         self.check()
-        if self.settings["catalog_type"] != "jdbc":
+        settings = self.settings
+        if settings.catalog_type != "jdbc" or settings.uri is None:
             return "Can be used."
-        return _reach_catalogue(self.settings["uri"], self.settings["user"], self.settings["password"])
+        return _reach_catalogue(settings.uri, settings.user, settings.password)
 
     def permissions(self, tables: Sequence[TableId], topics: Sequence[str]) -> Permissions:
         """Whether the warehouse takes a file; one is made and deleted again."""
-        if not self.settings["warehouse"]:
+        if not self.settings.warehouse:
             return Permissions("The session's settings say where its tables lie, and were not looked at.", known=False)
-        return folder_permissions(self.settings["warehouse"])
+        return folder_permissions(self.settings.warehouse)
 
     def target(self, session: SparkSession, id: TableId) -> IcebergTable:
         """The table in the catalogue."""
@@ -152,41 +157,43 @@ class IcebergSink(LakeSink):
     def places(self, table: TableId | None = None, topic: str | None = None) -> frozenset[str]:
         """The catalogue, or a table's name in it; of a catalogue of folders the table's folder."""
         settings = self.settings
-        if settings["catalog_type"] == "hadoop" and settings["warehouse"]:
-            root = folder_identity(settings["warehouse"])
+        if settings.catalog_type == "hadoop" and settings.warehouse:
+            root = folder_identity(settings.warehouse)
         else:
-            root = f"Iceberg catalogue {settings['uri'] or settings['catalog']}"
+            root = f"Iceberg catalogue {settings.uri or settings.catalog}"
         return frozenset([root if table is None else "/".join((root, *self._names(table)[1:])).lower()])
 
     def _names(self, id: TableId) -> tuple[str, str, str]:
-        namespace = self.settings["namespace"] or escaped(id.schema or id.database or "default")
-        return self.settings["catalog"], namespace, escaped(id.name)
+        namespace = self.settings.namespace or escaped(id.schema or id.database or "default")
+        return self.settings.catalog, namespace, escaped(id.name)
 
     def new_table_properties(self) -> dict[str, str]:
         """Format 2, which has deletes; and how changes are written."""
-        mode = "merge-on-read" if self.settings["merge_on_read"] else "copy-on-write"
+        mode = "merge-on-read" if self.settings.merge_on_read else "copy-on-write"
         return {"format-version": "2", "write.merge.mode": mode, "write.delete.mode": mode, "write.update.mode": mode}
 
     def _set_up(self, session: SparkSession) -> None:
-        place = f"spark.sql.catalog.{self.settings['catalog']}"
+        settings = self.settings
+        place = f"spark.sql.catalog.{settings.catalog}"
         if session.conf.get(place, None) is not None:
             return
-        if not self.settings["warehouse"]:
+        if not settings.warehouse:
             raise SinkError(
-                f"The Spark session knows no catalogue '{self.settings['catalog']}'.",
+                f"The Spark session knows no catalogue '{settings.catalog}'.",
                 remedy="Set the sink's option 'warehouse', or the catalogue in the session's settings.",
             )
         session.conf.set(place, _CATALOG)
-        session.conf.set(f"{place}.type", self.settings["catalog_type"])
-        session.conf.set(f"{place}.warehouse", absolute(self.settings["warehouse"]))
+        session.conf.set(f"{place}.type", settings.catalog_type)
+        session.conf.set(f"{place}.warehouse", absolute(settings.warehouse))
         # A catalogue that keeps tables would not see what another session of this process did.
         session.conf.set(f"{place}.cache-enabled", "false")
-        if self.settings["catalog_type"] == "jdbc":
+        if settings.catalog_type == "jdbc":
             # Spark asks a catalogue whether a name is a view, which the database's first layout can't answer.
             session.conf.set(f"{place}.jdbc.schema-version", "V1")
-        for name, value in (("uri", "uri"), ("jdbc.user", "user"), ("jdbc.password", "password")):
-            if self.settings["catalog_type"] == "jdbc" and self.settings[value]:
-                session.conf.set(f"{place}.{name}", self.settings[value])
+            login = {"uri": settings.uri, "jdbc.user": settings.user, "jdbc.password": settings.password}
+            for name, value in login.items():
+                if value:
+                    session.conf.set(f"{place}.{name}", value)
 
 
 def _reach_catalogue(uri: str, user: str | None, password: str | None) -> str:
