@@ -39,7 +39,7 @@ app.command()(convert)
 
 
 def _no_demo() -> None:
-    """Show Headrace at work. Needs the package headrace-emulators: pip install 'headrace[demo]'."""
+    """Show Headrace at work. Needs the package headrace-emulators: pip install 'headrace\\[demo]'."""
     sys.stderr.write(
         "The demo is in the package headrace-emulators, which is not installed. Run pip install 'headrace[demo]'.\n"
     )
