@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from headrace.options import Options
 from headrace.sources.change_tables.captured_table import CapturedTable, named_texts
 from headrace.sources.change_tables.connection import Connection, MissingObject, StatementError
 from headrace.sources.offset import Key, TableProgress
-from headrace.sources.snapshots import key_range
-from headrace.sources.snapshots.key_range import Limit
 from headrace.sources.snapshots.select_overrides import SelectOverrides, failed
 
 IN_ONE_SESSION = ("exclusive", "snapshot")
@@ -93,31 +91,3 @@ def keys(connection: Connection, table: CapturedTable, sql: str, parameters: Seq
         columns = named_texts(table, table.chunk_key, batch)
         found += zip(*(column.to_pylist() for column in columns), strict=True)
     return found
-
-
-def key_between(
-    table: CapturedTable,
-    key: Sequence[str],
-    lower: Sequence[str | None] | None,
-    upper: Sequence[str | None] | None,
-    quote: Callable[[str], str],
-    *,
-    nulls_first: bool,
-) -> key_range.Predicate:
-    """The key of a row `t` is in (lower, upper], as the server itself compares and collates.
-
-    Args:
-        table: the table.
-        key: its chunk key.
-        lower: rows after this key; null from the beginning.
-        upper: rows up to and with this key; null to the end.
-        quote: writes an identifier.
-        nulls_first: whether the server's ORDER BY puts NULL before all values or after them.
-    """
-
-    def limit(name: str, text: str | None) -> Limit:
-        column, nullable, native = f"t.{quote(name)}", table.schema.column(name).nullable, table.native(name)
-        return Limit(column, nullable) if text is None else Limit(column, nullable, native.marker, native.bound(text))
-
-    bounds = (None if bound is None else list(map(limit, key, bound)) for bound in (lower, upper))
-    return key_range.between(*bounds, nulls_first=nulls_first)

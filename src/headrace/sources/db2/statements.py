@@ -1,4 +1,6 @@
-"""Every statement that goes to Db2: nothing else is sent, and no other module holds SQL.
+"""Every statement that goes to Db2; nothing else is sent.
+
+Only `headrace.sources.change_tables.key_ranges`, which spells what servers spell alike, holds SQL besides.
 
 Identifiers are always quoted, and what users give is always bound. LSNs are asked for in hexadecimal digits and given
 as bytes, which become constants on the way (`headrace.sources.db2.connection`). What differs between the platforms is
@@ -11,11 +13,11 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from headrace.sources.change_tables.captured_table import CapturedTable
-from headrace.sources.change_tables.chunks import key_between
+from headrace.sources.change_tables.key_ranges import KeyRanges
 from headrace.sources.change_tables.native import NativeType
+from headrace.sources.change_tables.statements import Bound, Query
 
 LUW, ZOS = "luw", "zos"
-Query = tuple[str, list[object]]
 
 
 @dataclass(frozen=True)
@@ -259,7 +261,7 @@ class Statements:
 
     def table_name(self, table: CapturedTable, /) -> str:
         """The source table, quoted."""
-        return f"{quote(table.schema.id.schema)}.{quote(table.schema.id.name)}"
+        return _RANGES.table(table)
 
     def any_row(self, table: CapturedTable, select: str | None = None, /) -> str:
         """One row when the table has any, or the statement that is read in its place."""
@@ -268,15 +270,14 @@ class Statements:
 
     def rows_of_select(self, table: CapturedTable, select: str, /) -> str:
         """The captured columns of what a user's statement gives in place of the table."""
-        # On a line of its own, because the statement may end with a comment.
-        return f"SELECT {_fields(table, None)} FROM ({select}\n) AS t"
+        return _RANGES.rows_of_select(table, select)
 
     def rows_in_range(
         self,
         table: CapturedTable,
         key: Sequence[str],
-        lower: Sequence[str | None] | None,
-        upper: Sequence[str | None] | None,
+        lower: Bound | None,
+        upper: Bound | None,
         *,
         present: Collection[str] | None = None,
         condition: str | None = None,
@@ -284,29 +285,22 @@ class Statements:
         locked: bool = False,
     ) -> Query:
         """The rows of a key range (lower, upper]; both ends open when null."""
-        inside, parameters = key_between(table, key, lower, upper, quote, nulls_first=False)
-        conditions = [inside] if inside else []
-        if condition is not None:
-            conditions.append(_asked(condition))
-        where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
-        order = f" ORDER BY {', '.join(f't.{quote(name)}' for name in key)}" if ordered else ""
-        hint = " WITH RR USE AND KEEP SHARE LOCKS" if locked else ""
-        fields = _fields(table, present)
-        return f"SELECT {fields} FROM {self.table_name(table)} AS t{where}{order}{hint}", parameters
+        tail = " WITH RR USE AND KEEP SHARE LOCKS" if locked else ""
+        return _RANGES.rows(table, key, lower, upper, present=present, condition=condition, ordered=ordered, tail=tail)
 
     def greatest_key(self, table: CapturedTable, key: Sequence[str], *, condition: str | None = None) -> Query:
         """The last key in the server's own order; of the rows that meet a condition, where one is given."""
-        order = ", ".join(f"t.{quote(name)} DESC" for name in key)
-        where = "" if condition is None else f" WHERE {_asked(condition)}"
-        sql = f"SELECT {_key_texts(table, key, 't')} FROM {self.table_name(table)} AS t{where} ORDER BY {order}"
-        return f"{sql} FETCH FIRST 1 ROWS ONLY", []
+        where, parameters = _RANGES.where(table, key, None, None, condition)
+        fields, order = _RANGES.key(table, key, "t"), _RANGES.order(key, " DESC")
+        sql = f"SELECT {fields} FROM {self.table_name(table)} AS t{where} ORDER BY {order}"
+        return f"{sql} FETCH FIRST 1 ROWS ONLY", parameters
 
     def chunk_bounds(
         self,
         table: CapturedTable,
         key: Sequence[str],
-        lower: Sequence[str | None] | None,
-        last: Sequence[str | None],
+        lower: Bound | None,
+        last: Bound,
         chunk_rows: int,
         chunks: int,
         *,
@@ -316,26 +310,22 @@ class Statements:
 
         One row more is looked at, so that a bound is only given when a row follows it and no chunk is empty.
         """
-        names = [quote(name) for name in key]
-        order = ", ".join(f"t.{name}" for name in names)
-        where, parameters = key_between(table, key, lower, last, quote, nulls_first=False)
-        if condition is not None:
-            where = f"{where} AND {_asked(condition)}"
+        order = _RANGES.order(key)
+        where, parameters = _RANGES.where(table, key, lower, last, condition)
         inner = (
-            f"SELECT {order}, ROW_NUMBER() OVER (ORDER BY {order}) AS HEADRACE_N FROM {self.table_name(table)} AS t "
-            f"WHERE {where} ORDER BY {order} FETCH FIRST {int(chunk_rows) * int(chunks) + 1} ROWS ONLY"
+            f"SELECT {order}, ROW_NUMBER() OVER (ORDER BY {order}) AS HEADRACE_N FROM {self.table_name(table)} AS t"
+            f"{where} ORDER BY {order} FETCH FIRST {int(chunk_rows) * int(chunks) + 1} ROWS ONLY"
         )
         counted = f"SELECT x.*, MAX(x.HEADRACE_N) OVER () AS HEADRACE_ROWS FROM ({inner}) AS x"
         sql = (
-            f"SELECT {_key_texts(table, key, 'y')} FROM ({counted}) AS y "
+            f"SELECT {_RANGES.key(table, key, 'y')} FROM ({counted}) AS y "
             f"WHERE MOD(y.HEADRACE_N, {int(chunk_rows)}) = 0 AND y.HEADRACE_N < y.HEADRACE_ROWS ORDER BY y.HEADRACE_N"
         )
         return sql, parameters
 
     def insert(self, table: CapturedTable, columns: Sequence[str], /) -> str:
         """One row into a table of the user's: the only statement that writes, sent by `headrace signal` alone."""
-        names = ", ".join(quote(name) for name in columns)
-        return f"INSERT INTO {self.table_name(table)} ({names}) VALUES ({', '.join('?' * len(columns))})"
+        return _RANGES.insert(table, columns)
 
     # Change tables.
 
@@ -363,14 +353,14 @@ class Statements:
         An update is a D and an I row like any other, so that updates can't be left out.
         """
         return (
-            f"SELECT {_key_texts(table, key, 'd')} FROM {change_table(table.instance.name)} AS d "
+            f"SELECT {_RANGES.key(table, key, 'd')} FROM {change_table(table.instance.name)} AS d "
             "WHERE d.IBMSNAP_COMMITSEQ > ? AND d.IBMSNAP_COMMITSEQ <= ?"
         )
 
     def inserted(self, table: CapturedTable, columns: Sequence[str], /) -> str:
         """The rows that were inserted in a window of commits, in order."""
         return (
-            f"SELECT {_key_texts(table, columns, 'd')} FROM {change_table(table.instance.name)} AS d "
+            f"SELECT {_RANGES.key(table, columns, 'd')} FROM {change_table(table.instance.name)} AS d "
             "WHERE d.IBMSNAP_COMMITSEQ > ? AND d.IBMSNAP_COMMITSEQ <= ? AND d.IBMSNAP_OPERATION = 'I' "
             "ORDER BY d.IBMSNAP_COMMITSEQ, d.IBMSNAP_INTENTSEQ"
         )
@@ -402,22 +392,4 @@ def change_table(instance: str) -> str:
     return f"{quote(owner)}.{quote(name)}"
 
 
-def _fields(table: CapturedTable, present: Collection[str] | None) -> str:
-    return ", ".join(
-        f"{_field(column.name, native, present)} AS {quote(column.name)}"
-        for column, native in zip(table.schema.columns, table.natives, strict=True)
-    )
-
-
-def _field(name: str, native: NativeType, present: Collection[str] | None) -> str:
-    gone = present is not None and name not in present
-    return "CAST(NULL AS VARCHAR(1))" if gone else native.projection(f"t.{quote(name)}")
-
-
-def _asked(condition: str) -> str:
-    """A predicate that the user wrote. A comment at its end swallows nothing of ours."""
-    return f"({condition}\n)"
-
-
-def _key_texts(table: CapturedTable, key: Sequence[str], alias: str) -> str:
-    return ", ".join(f"{table.native(name).projection(f'{alias}.{quote(name)}')} AS {quote(name)}" for name in key)
+_RANGES = KeyRanges(quote, nulls_first=False, absent=lambda native: "CAST(NULL AS VARCHAR(1))")

@@ -1,4 +1,6 @@
-"""Every statement that goes to the server: nothing else is sent, and no other module holds SQL.
+"""Every statement that goes to the server; nothing else is sent.
+
+Only `headrace.sources.change_tables.key_ranges`, which spells what servers spell alike, holds SQL besides.
 
 Identifiers are always quoted and values always bound; what is written into a text are our own names and numbers. Types
 say in `types` how a column of theirs is asked for.
@@ -9,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from headrace.sources.change_tables.captured_table import CapturedTable
-from headrace.sources.change_tables.chunks import key_between
+from headrace.sources.change_tables.key_ranges import KeyRanges
 from headrace.sources.change_tables.native import NativeType
+from headrace.sources.change_tables.statements import Bound, Query
 
 # The catalog.
 
@@ -207,9 +210,14 @@ def quote(name: str) -> str:
     return "[" + name.replace("]", "]]") + "]"
 
 
+_RANGES = KeyRanges(
+    quote, nulls_first=True, absent=lambda native: native.projection(f"CAST(NULL AS {native.declaration})")
+)
+
+
 def table_name(table: CapturedTable) -> str:
     """The source table, quoted."""
-    return f"{quote(table.schema.id.schema)}.{quote(table.schema.id.name)}"
+    return _RANGES.table(table)
 
 
 # Tables of users.
@@ -225,12 +233,7 @@ def any_row(table: CapturedTable, select: str | None = None) -> str:
 
 def rows_of_select(table: CapturedTable, select: str) -> str:
     """The captured columns of what a user's statement gives in place of the table."""
-    fields = ", ".join(
-        f"{_field(column.name, native, None)} AS {quote(column.name)}"
-        for column, native in zip(table.schema.columns, table.natives, strict=True)
-    )
-    # On a line of its own, because the statement may end with a comment.
-    return f"SELECT {fields} FROM ({select}\n) AS t"
+    return _RANGES.rows_of_select(table, select)
 
 
 def change_table(instance: str) -> str:
@@ -277,7 +280,7 @@ def changed_keys(table: CapturedTable, key: Sequence[str], *, updates: bool) -> 
     """The keys, old and new, of all changes in a window of commits; with updates or without them."""
     operations = "" if updates else " AND d.[__$operation] IN (1, 2)"
     return (
-        f"SELECT {_key_texts(table, key, 'd')} FROM {change_table(table.instance.name)} AS d "
+        f"SELECT {_RANGES.key(table, key, 'd')} FROM {change_table(table.instance.name)} AS d "
         f"WHERE d.[__$start_lsn] > ? AND d.[__$start_lsn] <= ?{operations}"
     )
 
@@ -287,7 +290,7 @@ def inserted(table: CapturedTable, columns: Sequence[str]) -> str:
     instance = table.instance
     command = "d.[__$command_id], " if instance.has_command_id else ""
     return (
-        f"SELECT {_key_texts(table, columns, 'd')} FROM {change_table(instance.name)} AS d "
+        f"SELECT {_RANGES.key(table, columns, 'd')} FROM {change_table(instance.name)} AS d "
         "WHERE d.[__$start_lsn] > ? AND d.[__$start_lsn] <= ? AND d.[__$operation] = 2 "
         f"ORDER BY d.[__$start_lsn], {command}d.[__$seqval]"
     )
@@ -295,8 +298,7 @@ def inserted(table: CapturedTable, columns: Sequence[str]) -> str:
 
 def insert(table: CapturedTable, columns: Sequence[str]) -> str:
     """One row into a table of the user's: the only statement that writes, sent by `headrace signal` alone."""
-    names = ", ".join(quote(name) for name in columns)
-    return f"INSERT INTO {table_name(table)} ({names}) VALUES ({', '.join('?' * len(columns))})"
+    return _RANGES.insert(table, columns)
 
 
 def last_change(instance: str, has_command_id: bool) -> str:
@@ -325,86 +327,49 @@ def lock(table: CapturedTable) -> str:
 def rows_in_range(
     table: CapturedTable,
     key: Sequence[str],
-    lower: Sequence[str | None] | None,
-    upper: Sequence[str | None] | None,
+    lower: Bound | None,
+    upper: Bound | None,
     *,
     present: Collection[str] | None = None,
     condition: str | None = None,
     ordered: bool = False,
     locked: bool = False,
-) -> tuple[str, list[object]]:
-    """The rows of a key range (lower, upper], in whatever order the server finds them; both ends open when null.
-
-    Args:
-        table: the table.
-        key: its chunk key; empty for the whole table.
-        lower: rows after this key.
-        upper: rows up to and with this key.
-        present: the columns that the table still has; NULL stands for the others. Null means all of them.
-        condition: a predicate that the user wrote, as SQL; goes to the server as it is.
-        ordered: in key order.
-        locked: under a shared table lock.
-    """
-    fields = ", ".join(
-        f"{_field(column.name, native, present)} AS {quote(column.name)}"
-        for column, native in zip(table.schema.columns, table.natives, strict=True)
+) -> Query:
+    """The rows of a key range (lower, upper]; both ends open when null. `locked` is under a shared table lock."""
+    hint, tail = (" WITH (TABLOCK, HOLDLOCK)", _TABLE_ITSELF) if locked else ("", "")
+    return _RANGES.rows(
+        table, key, lower, upper, present=present, condition=condition, ordered=ordered, hint=hint, tail=tail
     )
-    inside, parameters = key_between(table, key, lower, upper, quote, nulls_first=True)
-    conditions = [inside] if inside else []
-    if condition is not None:
-        conditions.append(_asked(condition))
-    where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
-    hint = " WITH (TABLOCK, HOLDLOCK)" if locked else ""
-    order = f" ORDER BY {', '.join(f't.{quote(name)}' for name in key)}" if ordered else ""
-    itself = _TABLE_ITSELF if locked else ""
-    return f"SELECT {fields} FROM {table_name(table)} AS t{hint}{where}{order}{itself}", parameters
 
 
-def _field(name: str, native: NativeType, present: Collection[str] | None) -> str:
-    gone = present is not None and name not in present
-    return native.projection(f"CAST(NULL AS {native.declaration})" if gone else f"t.{quote(name)}")
-
-
-def _asked(condition: str) -> str:
-    """A predicate that the user wrote. A comment at its end swallows nothing of ours."""
-    return f"({condition}\n)"
-
-
-def greatest_key(table: CapturedTable, key: Sequence[str], *, condition: str | None = None) -> tuple[str, list[object]]:
+def greatest_key(table: CapturedTable, key: Sequence[str], *, condition: str | None = None) -> Query:
     """The last key in the server's own order; of the rows that meet a condition, where one is given."""
-    order = ", ".join(f"t.{quote(name)} DESC" for name in key)
-    where = "" if condition is None else f" WHERE {_asked(condition)}"
-    return f"SELECT TOP (1) {_key_texts(table, key, 't')} FROM {table_name(table)} AS t{where} ORDER BY {order}", []
+    where, parameters = _RANGES.where(table, key, None, None, condition)
+    fields, order = _RANGES.key(table, key, "t"), _RANGES.order(key, " DESC")
+    return f"SELECT TOP (1) {fields} FROM {table_name(table)} AS t{where} ORDER BY {order}", parameters
 
 
 def chunk_bounds(
     table: CapturedTable,
     key: Sequence[str],
-    lower: Sequence[str | None] | None,
-    last: Sequence[str | None],
+    lower: Bound | None,
+    last: Bound,
     chunk_rows: int,
     chunks: int,
     *,
     condition: str | None = None,
-) -> tuple[str, list[object]]:
+) -> Query:
     """Every `chunk_rows`-th key after `lower` and before `last`, at most `chunks`: read from the key's index alone.
 
     Only rows that meet a condition count, where one is given. One row more is looked at, so that a bound is only given
     when a row follows it and no chunk is empty.
     """
-    names = [quote(name) for name in key]
-    order = ", ".join(f"t.{name}" for name in names)
-    where, parameters = key_between(table, key, lower, last, quote, nulls_first=True)
-    if condition is not None:
-        where = f"{where} AND {_asked(condition)}"
+    order = _RANGES.order(key)
+    where, parameters = _RANGES.where(table, key, lower, last, condition)
     sql = (
-        f"SELECT {_key_texts(table, key, 'y')} FROM (SELECT x.*, MAX(x.[__n]) OVER () AS [__rows] FROM "
+        f"SELECT {_RANGES.key(table, key, 'y')} FROM (SELECT x.*, MAX(x.[__n]) OVER () AS [__rows] FROM "
         f"(SELECT TOP (?) {order}, ROW_NUMBER() OVER (ORDER BY {order}) AS [__n] "
-        f"FROM {table_name(table)} AS t WHERE {where} "
+        f"FROM {table_name(table)} AS t{where} "
         f"ORDER BY {order}) AS x) AS y WHERE y.[__n] % ? = 0 AND y.[__n] < y.[__rows] ORDER BY y.[__n]"
     )
     return sql, [chunk_rows * chunks + 1, *parameters, chunk_rows]
-
-
-def _key_texts(table: CapturedTable, key: Sequence[str], alias: str) -> str:
-    return ", ".join(f"{table.native(name).projection(f'{alias}.{quote(name)}')} AS {quote(name)}" for name in key)
