@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -110,7 +110,7 @@ class CapturedTable:
         }
 
     @classmethod
-    def from_json(cls, data: dict[str, Any], types: NativeTypes) -> CapturedTable:
+    def from_json(cls, data: Mapping[str, Any], types: NativeTypes) -> CapturedTable:
         """Read `to_json`'s form back."""
         name, columns, has_command_id, object_id, *rest = data["instance"]
         before_images = tuple((column, holder) for column, holder in (rest[0] if rest else ()))

@@ -1,14 +1,15 @@
-"""Slices: what one task reads, how it is described to it, and how it is read.
+"""Slices: what one task reads, with everything that it needs, so that no executor asks the catalog about a table.
 
-A description holds JSON values only and everything that the task needs, so that no executor asks the catalog how a
-table looks.
+Each kind is a class, which is the one place that writes and reads the JSON values that reach the executor.
 """
 
 from __future__ import annotations
 
 import datetime as dt
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
@@ -21,176 +22,395 @@ from headrace.sources.change_tables.captured_table import ARROW_ROWS, CapturedTa
 from headrace.sources.change_tables.connection import Connection, MissingObject
 from headrace.sources.change_tables.dialect import Dialect
 from headrace.sources.change_tables.incremental import read_incremental
-from headrace.sources.change_tables.notices import lost, notice_batch, switched_off
+from headrace.sources.change_tables.native import NativeTypes
+from headrace.sources.change_tables.notices import Notice, lost, notice_batch, switched_off
 from headrace.sources.change_tables.schema_history import Window
 from headrace.sources.change_tables.snapshot_read import read_chunk, read_session
 from headrace.sources.change_tables.transactions import read_transactions
 from headrace.sources.change_tables.windows import commit_times
-from headrace.sources.offset import Offset, time_of, time_text
+from headrace.sources.offset import time_of, time_text
 from headrace.sources.rows import schema_batch
 from headrace.sources.snapshots.ad_hoc import INCREMENTAL, IncrementalChunk
 from headrace.sources.snapshots.chunks import Chunk
 
-NOTICES, SNAPSHOT, SESSION, STREAM, TRANSACTIONS = "notices", "snapshot", "session", "stream", "transactions"
-SAME_ROWS = frozenset((NOTICES, STREAM, TRANSACTIONS))
-"""The kinds whose every reading gives the same rows in the same order; the others read live tables."""
+_STREAM_ORDER = "t"
+"""Order of a stream's first change: behind all of the commit before the window."""
 _SCHEMA_ORDER = "s"
 """Order of a stream's schema row: after everything of the commit before the window."""
 Connect = Callable[[], Connection]
 
 
-def notices_slice(notices: Sequence[dict[str, Any]], end: Offset) -> Slice:
-    """The task that says what has no rows of its own."""
-    rows = sorted(notices, key=lambda row: str(row["position"]))
-    tables = tuple(dict.fromkeys(path for row in rows if (path := table_of_notice(row)) is not None))
-    return Slice(NOTICES, {"rows": rows, "capture_time": time_text(end.capture_time)}, 0.0, tables)
+class ChangeTableSlice(ABC):
+    """What one task reads."""
+
+    kind: ClassVar[str]
+    same_rows: ClassVar[bool]
+    """Whether every reading gives the same rows in the same order; if not, they are of live tables."""
+    weight: float = 1.0
+    """As `Slice.weight`."""
+
+    @property
+    @abstractmethod
+    def tables(self) -> tuple[str, ...]:
+        """As `Slice.tables`."""
+
+    @property
+    @abstractmethod
+    def begin(self) -> str:
+        """A position before all its data, and behind all of the commit before."""
+
+    @property
+    @abstractmethod
+    def schemas(self) -> Sequence[TableSchema]:
+        """The schemas that its rows follow."""
+
+    @abstractmethod
+    def to_json(self) -> dict[str, Any]:
+        """JSON values."""
+
+    @classmethod
+    @abstractmethod
+    def from_json(cls, data: Mapping[str, Any], types: NativeTypes) -> ChangeTableSlice:
+        """Read `to_json`'s form back."""
+
+    @abstractmethod
+    def rows(self, connect: Connect, settings: Options, dialect: Dialect) -> Iterator[pa.RecordBatch]:
+        """Its change rows, in position order.
+
+        Args:
+            connect: opens connections.
+            settings: the source's options.
+            dialect: the server's own part.
+        """
+
+    def planned(self) -> Slice:
+        """The slice as the reader of the stream hands it to a task."""
+        return Slice(self.kind, self.to_json(), self.weight, self.tables)
 
 
-def table_of_notice(row: Mapping[str, Any]) -> str | None:
-    """The table (`schema.name`) that a notice is about; null where it is about none."""
-    return None if row["table"] is None else ".".join(row["table"][1:])
+def slice_of(planned: Slice, types: NativeTypes) -> ChangeTableSlice:
+    """The slice that a task was handed."""
+    return _KINDS[planned.kind].from_json(planned.details, types)
 
 
-def begins(slice: Slice) -> str:
-    """A position before all data of a slice, and behind all of the commit before."""
-    details = slice.details
-    if slice.kind == STREAM:
-        return Position(details["after"], "t").text
-    if slice.kind == TRANSACTIONS:
-        return Position(min(window["after"] for window in details["windows"]), "t").text
-    if slice.kind == SESSION:
-        return Position(min(piece["chunk"]["commit"] for piece in details["tables"]), SNAPSHOT_ORDER).text
-    commit = details["chunk"]["commit"] if slice.kind == SNAPSHOT else details["commit"]
-    return Position(commit, SNAPSHOT_ORDER).text
+@dataclass(frozen=True)
+class NoticesSlice(ChangeTableSlice):
+    """Announces what has no rows of its own.
 
-
-def snapshot_slice(table: CapturedTable, chunk: Chunk, end: Offset) -> Slice:
-    """The task that reads one chunk."""
-    details = {**table.to_json(), "chunk": chunk.to_json(), "capture_time": time_text(end.capture_time)}
-    return Slice(SNAPSHOT, details, tables=(chunk.table,))
-
-
-def session_slice(pieces: Sequence[tuple[CapturedTable, Chunk]], end: Offset) -> Slice:
-    """The task that reads all tables in one session."""
-    tables = [{**table.to_json(), "chunk": chunk.to_json()} for table, chunk in pieces]
-    details = {"tables": tables, "capture_time": time_text(end.capture_time)}
-    return Slice(SESSION, details, tables=tuple(chunk.table for _, chunk in pieces))
-
-
-def incremental_slice(table: CapturedTable, chunk: IncrementalChunk, end: Offset) -> Slice:
-    """The task that reads one chunk of an ad-hoc snapshot."""
-    return Slice(
-        INCREMENTAL,
-        {
-            **table.to_json(),
-            "chunk": chunk.to_json(),
-            "commit": end.commit,
-            "capture_time": time_text(end.capture_time),
-        },
-        tables=(chunk.table,),
-    )
-
-
-def stream_slice(window: Window, end: Offset, *, first: bool, weight: float) -> Slice:
-    """The task that reads one table's window, which has this share of the changes of its commits.
-
-    The first one of a window says the table's schema.
+    Args:
+        notices: the announcements, in order of their positions.
+        capture_time: when the batch was planned.
     """
-    return Slice(
-        STREAM,
-        {**_window(window), "capture_time": time_text(end.capture_time), "zone": end.clock, "first": first},
-        weight,
-        (window.table.id.path,),
-    )
+
+    kind: ClassVar[str] = "notices"
+    same_rows: ClassVar[bool] = True
+    notices: tuple[Notice, ...]
+    capture_time: dt.datetime | None
+    weight: float = 0.0
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """Those that the announcements are about."""
+        return tuple(dict.fromkeys(notice.table.path for notice in self.notices if notice.table is not None))
+
+    @property
+    def begin(self) -> str:
+        """The position of the first announcement."""
+        return self.notices[0].position.text
+
+    @property
+    def schemas(self) -> Sequence[TableSchema]:
+        """Those that are announced."""
+        return [notice.schema for notice in self.notices if notice.schema is not None]
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON values."""
+        return {"rows": [notice.to_json() for notice in self.notices], "capture_time": time_text(self.capture_time)}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any], types: NativeTypes) -> NoticesSlice:
+        """Read `to_json`'s form back."""
+        return cls(tuple(map(Notice.from_json, data["rows"])), time_of(data["capture_time"]))
+
+    def rows(self, connect: Connect, settings: Options, dialect: Dialect) -> Iterator[pa.RecordBatch]:
+        """The announcements."""
+        yield notice_batch(self.notices, self.capture_time)
 
 
-def transactions_slice(windows: Sequence[Window], end: Offset) -> Slice:
-    """The task that reads several tables' changes of a range of commits, in commit order."""
-    return Slice(
-        TRANSACTIONS,
-        {
-            "windows": [_window(window) for window in windows],
-            "capture_time": time_text(end.capture_time),
-            "zone": end.clock,
-        },
-        tables=tuple(window.table.id.path for window in windows),
-    )
+@dataclass(frozen=True)
+class SnapshotSlice(ChangeTableSlice):
+    """Reads one chunk of a snapshot.
 
+    Args:
+        table: the chunk's table.
+        chunk: which rows of it.
+        capture_time: when the batch was planned.
+    """
 
-def read_slice(connect: Connect, slice: Slice, settings: Options, dialect: Dialect) -> Iterator[pa.RecordBatch]:
-    """The change rows of a slice, in position order."""
-    capture_time = time_of(slice.details["capture_time"])
-    if slice.kind == NOTICES:
-        yield notice_batch(slice.details["rows"], capture_time)
-    elif slice.kind == SNAPSHOT:
+    kind: ClassVar[str] = "snapshot"
+    same_rows: ClassVar[bool] = False
+    table: CapturedTable
+    chunk: Chunk
+    capture_time: dt.datetime | None
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """The chunk's table."""
+        return (self.chunk.table,)
+
+    @property
+    def begin(self) -> str:
+        """Where the rows of the snapshot's commit begin."""
+        return Position(self.chunk.commit, SNAPSHOT_ORDER).text
+
+    @property
+    def schemas(self) -> Sequence[TableSchema]:
+        """The table's."""
+        return [self.table.schema]
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON values."""
+        return {**_chunk_json(self.table, self.chunk), "capture_time": time_text(self.capture_time)}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any], types: NativeTypes) -> SnapshotSlice:
+        """Read `to_json`'s form back."""
+        return cls(*_table_and_chunk(data, types), time_of(data["capture_time"]))
+
+    def rows(self, connect: Connect, settings: Options, dialect: Dialect) -> Iterator[pa.RecordBatch]:
+        """The chunk's rows."""
         with connect() as connection:
-            yield from read_chunk(
-                connection,
-                table_of(slice.details, dialect),
-                Chunk.from_json(slice.details["chunk"]),
-                settings,
-                capture_time,
-            )
-    elif slice.kind == SESSION:
-        pieces = [(table_of(piece, dialect), Chunk.from_json(piece["chunk"])) for piece in slice.details["tables"]]
-        yield from read_session(connect, pieces, settings, capture_time)
-    elif slice.kind == INCREMENTAL:
-        asked = IncrementalChunk.from_json(slice.details["chunk"])
+            yield from read_chunk(connection, self.table, self.chunk, settings, self.capture_time)
+
+
+@dataclass(frozen=True)
+class SessionSlice(ChangeTableSlice):
+    """Reads the snapshots of all tables in one session.
+
+    Args:
+        pieces: each table, and its only chunk.
+        capture_time: when the batch was planned.
+    """
+
+    kind: ClassVar[str] = "session"
+    same_rows: ClassVar[bool] = False
+    pieces: tuple[tuple[CapturedTable, Chunk], ...]
+    capture_time: dt.datetime | None
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """All of them."""
+        return tuple(chunk.table for _, chunk in self.pieces)
+
+    @property
+    def begin(self) -> str:
+        """Where the rows of the first snapshot's commit begin."""
+        return Position(min(chunk.commit for _, chunk in self.pieces), SNAPSHOT_ORDER).text
+
+    @property
+    def schemas(self) -> Sequence[TableSchema]:
+        """Those of the tables."""
+        return [table.schema for table, _ in self.pieces]
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON values."""
+        tables = [_chunk_json(table, chunk) for table, chunk in self.pieces]
+        return {"tables": tables, "capture_time": time_text(self.capture_time)}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any], types: NativeTypes) -> SessionSlice:
+        """Read `to_json`'s form back."""
+        pieces = tuple(_table_and_chunk(piece, types) for piece in data["tables"])
+        return cls(pieces, time_of(data["capture_time"]))
+
+    def rows(self, connect: Connect, settings: Options, dialect: Dialect) -> Iterator[pa.RecordBatch]:
+        """The rows of all tables."""
+        yield from read_session(connect, self.pieces, settings, self.capture_time)
+
+
+@dataclass(frozen=True)
+class IncrementalSlice(ChangeTableSlice):
+    """Reads one chunk of an incremental snapshot.
+
+    Args:
+        table: the chunk's table.
+        chunk: which rows of it.
+        commit: where the batch ends.
+        capture_time: when it was planned.
+    """
+
+    kind: ClassVar[str] = INCREMENTAL
+    same_rows: ClassVar[bool] = False
+    table: CapturedTable
+    chunk: IncrementalChunk
+    commit: str
+    capture_time: dt.datetime | None
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """The chunk's table."""
+        return (self.chunk.table,)
+
+    @property
+    def begin(self) -> str:
+        """Where rows that are read begin, at the end of the batch."""
+        return Position(self.commit, SNAPSHOT_ORDER).text
+
+    @property
+    def schemas(self) -> Sequence[TableSchema]:
+        """The table's."""
+        return [self.table.schema]
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON values."""
+        return {
+            **_chunk_json(self.table, self.chunk),
+            "commit": self.commit,
+            "capture_time": time_text(self.capture_time),
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any], types: NativeTypes) -> IncrementalSlice:
+        """Read `to_json`'s form back."""
+        table, chunk = CapturedTable.from_json(data, types), IncrementalChunk.from_json(data["chunk"])
+        return cls(table, chunk, data["commit"], time_of(data["capture_time"]))
+
+    def rows(self, connect: Connect, settings: Options, dialect: Dialect) -> Iterator[pa.RecordBatch]:
+        """The chunk's rows that nobody changed meanwhile."""
         with connect() as connection:
-            yield from read_incremental(
-                connection, table_of(slice.details, dialect), asked, slice.details["commit"], settings, capture_time
-            )
-    elif slice.kind == STREAM:
+            yield from read_incremental(connection, self.table, self.chunk, self.commit, settings, self.capture_time)
+
+
+@dataclass(frozen=True)
+class StreamSlice(ChangeTableSlice):
+    """Reads a window of one table's changes.
+
+    Args:
+        window: which.
+        capture_time: when the batch was planned.
+        zone: the zone of the server's clock, or its offset.
+        first: whether it is the first one of the window, which announces the table's schema.
+        weight: its share of the changes of its commits; not among the JSON values, because only the reader of the
+            stream needs it.
+    """
+
+    kind: ClassVar[str] = "stream"
+    same_rows: ClassVar[bool] = True
+    window: Window
+    capture_time: dt.datetime | None
+    zone: str
+    first: bool
+    weight: float = 1.0
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """The window's table."""
+        return (self.window.table.id.path,)
+
+    @property
+    def begin(self) -> str:
+        """Behind the commit before the window."""
+        return Position(self.window.after, _STREAM_ORDER).text
+
+    @property
+    def schemas(self) -> Sequence[TableSchema]:
+        """The table's."""
+        return [self.window.table.schema]
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON values."""
+        return {
+            **self.window.to_json(),
+            "capture_time": time_text(self.capture_time),
+            "zone": self.zone,
+            "first": self.first,
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any], types: NativeTypes) -> StreamSlice:
+        """Read `to_json`'s form back."""
+        window, capture_time = Window.from_json(data, types), time_of(data["capture_time"])
+        return cls(window, capture_time, data["zone"], data["first"])
+
+    def rows(self, connect: Connect, settings: Options, dialect: Dialect) -> Iterator[pa.RecordBatch]:
+        """The window's changes."""
+        window = self.window
         with connect() as connection:
-            yield from _read_window(connection, slice.details, settings, capture_time)
-    else:
-        windows = [window_of(details, dialect) for details in slice.details["windows"]]
-        for window in windows:
-            yield _schema_row(window, capture_time, dialect)
-        yield from read_transactions(connect, windows, settings, slice.details["zone"], capture_time)
+            if self.first:
+                yield _schema_row(window, self.capture_time, dialect)
+            times = commit_times(connection, window.after, window.upto, self.zone, settings)
+            reader = dialect.change_reader(window.table, times, self.capture_time, settings)
+            try:
+                for batch in reader.read(dialect.changes(connection, window, settings, rows=ARROW_ROWS)):
+                    yield batch
+                    faultpoints.reach("source.stream.batch")
+                yield from lost(connection, window, settings, self.capture_time)
+            except MissingObject:
+                yield switched_off(dialect.connector, window, settings, self.capture_time)
 
 
-def schemas_in(slice: Slice, dialect: Dialect) -> list[TableSchema]:
-    """The schemas that the rows of a slice follow."""
-    if slice.kind == NOTICES:
-        texts = [row["table_schema"] for row in slice.details["rows"]]
-        return [TableSchema.from_text(text) for text in texts if text is not None]
-    several = {SESSION: "tables", TRANSACTIONS: "windows"}.get(slice.kind)
-    tables = [slice.details] if several is None else slice.details[several]
-    return [table_of(details, dialect).schema for details in tables]
+@dataclass(frozen=True)
+class TransactionsSlice(ChangeTableSlice):
+    """Reads several tables' changes of a range of commits, in commit order.
+
+    Args:
+        windows: one for each table.
+        capture_time: when the batch was planned.
+        zone: the zone of the server's clock, or its offset.
+    """
+
+    kind: ClassVar[str] = "transactions"
+    same_rows: ClassVar[bool] = True
+    windows: tuple[Window, ...]
+    capture_time: dt.datetime | None
+    zone: str
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """Those of the windows."""
+        return tuple(window.table.id.path for window in self.windows)
+
+    @property
+    def begin(self) -> str:
+        """Behind the commit before the first window."""
+        return Position(min(window.after for window in self.windows), _STREAM_ORDER).text
+
+    @property
+    def schemas(self) -> Sequence[TableSchema]:
+        """Those of the tables."""
+        return [window.table.schema for window in self.windows]
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON values."""
+        windows = [window.to_json() for window in self.windows]
+        return {"windows": windows, "capture_time": time_text(self.capture_time), "zone": self.zone}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any], types: NativeTypes) -> TransactionsSlice:
+        """Read `to_json`'s form back."""
+        windows = tuple(Window.from_json(window, types) for window in data["windows"])
+        return cls(windows, time_of(data["capture_time"]), data["zone"])
+
+    def rows(self, connect: Connect, settings: Options, dialect: Dialect) -> Iterator[pa.RecordBatch]:
+        """The changes, and before them the tables' schemas."""
+        for window in self.windows:
+            yield _schema_row(window, self.capture_time, dialect)
+        yield from read_transactions(connect, self.windows, settings, self.zone, self.capture_time)
 
 
-def _read_window(
-    connection: Connection, details: dict[str, Any], settings: Options, capture_time: dt.datetime | None
-) -> Iterator[pa.RecordBatch]:
-    dialect = connection.dialect
-    window = window_of(details, dialect)
-    if details["first"]:
-        yield _schema_row(window, capture_time, dialect)
-    times = commit_times(connection, window.after, window.upto, details["zone"], settings)
-    reader = dialect.change_reader(window.table, times, capture_time, settings)
-    try:
-        for batch in reader.read(dialect.changes(connection, window, settings, rows=ARROW_ROWS)):
-            yield batch
-            faultpoints.reach("source.stream.batch")
-        yield from lost(connection, window, settings, capture_time)
-    except MissingObject:
-        yield switched_off(dialect.connector, window, settings, capture_time)
+_KINDS: Mapping[str, type[ChangeTableSlice]] = {
+    kind.kind: kind
+    for kind in (NoticesSlice, SnapshotSlice, SessionSlice, IncrementalSlice, StreamSlice, TransactionsSlice)
+}
+
+
+def _chunk_json(table: CapturedTable, chunk: Chunk | IncrementalChunk) -> dict[str, Any]:
+    return {**table.to_json(), "chunk": chunk.to_json()}
+
+
+def _table_and_chunk(data: Mapping[str, Any], types: NativeTypes) -> tuple[CapturedTable, Chunk]:
+    return CapturedTable.from_json(data, types), Chunk.from_json(data["chunk"])
 
 
 def _schema_row(window: Window, capture_time: dt.datetime | None, dialect: Dialect) -> pa.RecordBatch:
     return schema_batch(window.table.schema, Position(window.after, _SCHEMA_ORDER), capture_time, dialect.connector)
-
-
-def _window(window: Window) -> dict[str, Any]:
-    return {**window.table.to_json(), "after": window.after, "upto": window.upto, "newest": window.newest}
-
-
-def window_of(details: dict[str, Any], dialect: Dialect) -> Window:
-    """The window that a slice's description holds."""
-    return Window(table_of(details, dialect), details["after"], details["upto"], details["newest"])
-
-
-def table_of(details: dict[str, Any], dialect: Dialect) -> CapturedTable:
-    """The table that a slice's description names, as the planner saw it."""
-    return CapturedTable.from_json(details, dialect)

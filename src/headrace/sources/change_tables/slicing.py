@@ -12,25 +12,24 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
-from headrace.changes import Operation, Position, TableId
+from headrace.changes import Operation, Position, TableId, TableSchema
 from headrace.options import Options
 from headrace.sources.base import Slice
 from headrace.sources.change_tables import chunks, lsn
 from headrace.sources.change_tables.captured_table import CapturedTable
 from headrace.sources.change_tables.connection import Connection, MissingObject
-from headrace.sources.change_tables.notices import SWITCHED_OFF, notice, say_switched_off
+from headrace.sources.change_tables.notices import SWITCHED_OFF, Notice, say_switched_off
 from headrace.sources.change_tables.retention import Retention, require_retained
 from headrace.sources.change_tables.schema_history import Window, schema_histories
 from headrace.sources.change_tables.server_clock import CommitClock
 from headrace.sources.change_tables.slices import (
-    begins,
-    incremental_slice,
-    notices_slice,
-    session_slice,
-    snapshot_slice,
-    stream_slice,
-    table_of_notice,
-    transactions_slice,
+    ChangeTableSlice,
+    IncrementalSlice,
+    NoticesSlice,
+    SessionSlice,
+    SnapshotSlice,
+    StreamSlice,
+    TransactionsSlice,
 )
 from headrace.sources.offset import Offset
 from headrace.sources.snapshots.ad_hoc import AdHoc
@@ -58,7 +57,7 @@ class Slicing:
         self._start = start
         self._end = end
         self._histories = schema_histories(end.schemas, connection.dialect)
-        self._notices: list[dict[str, Any]] = []
+        self._notices: list[Notice] = []
         self._retention = Retention(connection)
         self._known_cuts: dict[tuple[str, str], list[str]] = {}
         self.lost: set[str] = set()
@@ -70,54 +69,55 @@ class Slicing:
         self._note_empty()
         self._note_gaps()
         self._note_heartbeat()
-        return self._with_notices(self._snapshot() + self._stream() + self._asked())
+        return [piece.planned() for piece in self._with_notices(self._snapshot() + self._stream() + self._requested())]
 
-    def _with_notices(self, slices: list[Slice]) -> list[Slice]:
+    def _with_notices(self, slices: list[ChangeTableSlice]) -> list[ChangeTableSlice]:
         """The slices, with announcements: first, except those that follow changes of their table."""
-        begun = [(begins(piece), piece.tables or ()) for piece in slices]
-        said: dict[int, list[dict[str, Any]]] = {}
-        for row in self._notices:
-            path = table_of_notice(row)
-            before = [n for n, (start, tables) in enumerate(begun) if path in tables and start < row["position"]]
-            said.setdefault(before[-1] + 1 if before else 0, []).append(row)
-        found = []
+        begun = [(piece.begin, piece.tables) for piece in slices]
+        announced: dict[int, list[Notice]] = {}
+        for notice in sorted(self._notices, key=lambda notice: notice.position.text):
+            path, at = notice.table and notice.table.path, notice.position.text
+            before = [n for n, (begin, tables) in enumerate(begun) if path in tables and begin < at]
+            announced.setdefault(before[-1] + 1 if before else 0, []).append(notice)
+        found: list[ChangeTableSlice] = []
         for number in range(len(slices) + 1):
-            if number in said:
-                found.append(notices_slice(said[number], self._end))
+            if number in announced:
+                found.append(NoticesSlice(tuple(announced[number]), self._end.capture_time))
             found += slices[number : number + 1]
         return found
 
     # Snapshot.
 
-    def _snapshot(self) -> list[Slice]:
+    def _snapshot(self) -> list[ChangeTableSlice]:
         planned = plan_chunks(self._start, self._end)
         pieces = [(self._histories[chunk.table].newest, chunk) for chunk in planned]
         if pieces and chunks.in_one_session(self._settings):
-            return [session_slice(pieces, self._end)]
-        return [snapshot_slice(table, chunk, self._end) for table, chunk in pieces]
+            return [SessionSlice(tuple(pieces), self._end.capture_time)]
+        return [SnapshotSlice(table, chunk, self._end.capture_time) for table, chunk in pieces]
 
-    def _asked(self) -> list[Slice]:
+    def _requested(self) -> list[ChangeTableSlice]:
         """The chunks of ad-hoc snapshots; those of an offset that says nothing new were read by an earlier batch."""
         if self._end.ad_hoc == self._start.ad_hoc:
             return []
+        commit, capture_time = self._end.commit, self._end.capture_time
         return [
-            incremental_slice(self._histories[chunk.table].newest, chunk, self._end)
+            IncrementalSlice(self._histories[chunk.table].newest, chunk, commit, capture_time)
             for chunk in AdHoc.from_json(self._end.ad_hoc).chunks(self._end.reads)
         ]
 
     # Stream.
 
-    def _stream(self) -> list[Slice]:
+    def _stream(self) -> list[ChangeTableSlice]:
         if self._start.initial:
             return []
         changed = self._read_from(self._windows())
         if not self._settings["provide_transaction_metadata"]:
             return [piece for window in changed for piece in self._apart(window, 1 / len(changed))]
-        # What a table catches up with belongs to transactions that were told of before.
+        # What a table catches up with belongs to transactions that were announced before.
         begin = self._start.commit
         early = [replace(w, upto=min(w.upto, begin)) for w in changed if w.after < begin]
         late = [replace(w, after=max(w.after, begin)) for w in changed if w.upto > begin]
-        return [piece for window in early for piece in self._apart(window, 1 / len(early))] + self._together(late)
+        return [*(piece for window in early for piece in self._apart(window, 1 / len(early))), *self._together(late)]
 
     def _windows(self) -> list[Window]:
         """The commits of this batch for each table, cut where its schema changes."""
@@ -207,15 +207,16 @@ class Slicing:
             changed += [part[number] for number in numbers]
         return changed
 
-    def _apart(self, window: Window, weight: float) -> list[Slice]:
+    def _apart(self, window: Window, weight: float) -> list[StreamSlice]:
         """One table's window by commit ranges, whose changes are spread over as many tables as there are windows."""
         edges = [window.after, *self._cuts(window.after, window.upto), window.upto]
+        capture_time, zone = self._end.capture_time, self._end.clock
         return [
-            stream_slice(replace(window, after=low, upto=high), self._end, first=number == 0, weight=weight)
+            StreamSlice(replace(window, after=low, upto=high), capture_time, zone, first=number == 0, weight=weight)
             for number, (low, high) in enumerate(pairwise(edges))
         ]
 
-    def _together(self, windows: list[Window]) -> list[Slice]:
+    def _together(self, windows: list[Window]) -> list[TransactionsSlice]:
         """All tables' windows by the same commit ranges, so that transactions stay whole.
 
         They are cut where a schema changes, so that it can be told between two slices.
@@ -229,7 +230,7 @@ class Slicing:
             part = [replace(w, after=max(w.after, low), upto=min(w.upto, high)) for w in windows]
             part = [window for window in part if window.after < window.upto]
             if part:
-                found.append(transactions_slice(part, self._end))
+                found.append(TransactionsSlice(tuple(part), self._end.capture_time, self._end.clock))
         return found
 
     def _cuts(self, after: str, upto: str) -> list[str]:
@@ -243,8 +244,12 @@ class Slicing:
 
     # Announcements.
 
-    def _note(self, op: Operation, position: Position, **facts: Any) -> None:
-        self._notices.append(notice(self._connection.dialect.connector, op, position, **facts))
+    def _note(self, op: Operation, position: Position, source: Mapping[str, str], **facts: Any) -> None:
+        source = {"connector": self._connection.dialect.connector, **source}
+        self._notices.append(Notice(op, position, source, **facts))
+
+    def _note_schema(self, position: Position, source: Mapping[str, str], schema: TableSchema, **facts: Any) -> None:
+        self._note(Operation.SCHEMA, position, source, table=schema.id, schema=schema, **facts)
 
     def _note_schemas(self) -> None:
         start, end = self._start, self._end
@@ -276,25 +281,25 @@ class Slicing:
         commit = self._end.commit if progress is None else progress.commit
         source = {"change": "CREATE", "commit_lsn": commit}
         position = Position(commit, "q", f"{ordinal:05x}")
-        self._note(Operation.SCHEMA, position, table=table.schema, source=source, snapshot="true")
+        self._note_schema(position, source, table.schema, snapshot="true")
 
     def _note_altered(self, table: CapturedTable, since: str, ordinal: int) -> None:
         source, at = self._last_event(since)
         source = {"change": "ALTER", "ddl": "N/A", **source}
         position = Position(lsn.before(since), "s", f"{ordinal:05x}")
-        self._note(Operation.SCHEMA, position, table=table.schema, source=source, event_time=at)
+        self._note_schema(position, source, table.schema, event_time=at)
 
     def _note_switched_off(self, table: CapturedTable, ordinal: int) -> None:
         source, at = self._last_event(lsn.after(self._end.commit))
         source = {"change": "DROP", "ddl": "N/A", **source}
         position = Position(self._end.commit, "s", f"{ordinal:05x}")
-        self._note(Operation.SCHEMA, position, table=table.schema, source=source, event_time=at)
+        self._note_schema(position, source, table.schema, event_time=at)
 
     def _note_empty(self) -> None:
         for path, position in found_empty(self._start, self._end):
             source = {"commit_lsn": position.commit}
             table = self._histories[path].newest.schema
-            self._note(Operation.SCHEMA, position, table=table, source=source, snapshot=LAST_OF_TABLE)
+            self._note_schema(position, source, table, snapshot=LAST_OF_TABLE)
 
     def _note_gaps(self) -> None:
         for path, (after, oldest) in self._end.gaps.items():
@@ -318,8 +323,8 @@ class Slicing:
         self._note(
             Operation.GAP,
             Position(after, "s", "g"),
-            id=table,
-            source={"from_lsn": lsn.after(after), "to_lsn": upto, "commit_lsn": after},
+            {"from_lsn": lsn.after(after), "to_lsn": upto, "commit_lsn": after},
+            table=table,
             error=f"Changes of table '{table.path}' from LSN {lsn.after(after)} to {upto} are lost: {why}.",
         )
 
@@ -328,7 +333,7 @@ class Slicing:
             self._note(
                 Operation.HEARTBEAT,
                 Position(self._end.commit, "z"),
-                source={"commit_lsn": self._end.commit},
+                {"commit_lsn": self._end.commit},
                 event_time=self._end.commit_time,
                 capture_time=self._end.heartbeat,
             )

@@ -32,7 +32,7 @@ from headrace.sources.change_tables.retries import Retries
 from headrace.sources.change_tables.schema_history import schema_histories
 from headrace.sources.change_tables.server_clock import ServerZone
 from headrace.sources.change_tables.signal_table import insert_signal, require_signal_table
-from headrace.sources.change_tables.slices import SAME_ROWS, read_slice, schemas_in
+from headrace.sources.change_tables.slices import slice_of
 from headrace.sources.change_tables.slicing import Slicing
 from headrace.sources.change_tables.snapshot_read import schema_lock
 from headrace.sources.change_tables.table_rules import TableRules
@@ -228,13 +228,12 @@ class ChangeTableSource(Source):
     def read(self, slice: Slice) -> Iterator[pa.RecordBatch]:
         """The change rows of one slice; opens connections of its own and closes them at the end."""
         retries = Retries.of(self.settings)
-        yield from retries.rows(
-            lambda: read_slice(self._connect, slice, self.settings, self.dialect), same=slice.kind in SAME_ROWS
-        )
+        share = slice_of(slice, self.dialect)
+        yield from retries.rows(lambda: share.rows(self._connect, self.settings, self.dialect), same=share.same_rows)
 
     def schemas_in(self, slice: Slice) -> Sequence[TableSchema]:
-        """The schemas of the tables that a slice's description names."""
-        return schemas_in(slice, self.dialect)
+        """The schemas of the tables that a slice is of."""
+        return slice_of(slice, self.dialect).schemas
 
     def health(self, offset: Offset | None = None) -> Health:
         """Whether the server captures and how far it is, and how long it keeps what it captured."""
