@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 import typer
 
-from headrace.pipeline.model import missing_package
+from headrace.pipeline.components import missing_package
 from headrace.pipeline.recover import one_line, recover
 
 USER_ERROR = 2

@@ -28,9 +28,10 @@ from headrace.observe.checkpoint import committed_batch, local_path, open_folder
 from headrace.observe.kept_offsets import kept_topic_ids
 from headrace.permissions import MissingPermission
 from headrace.pipeline.checkpoint import check_sound, holder, known_offsets
+from headrace.pipeline.components import missing_package
 from headrace.pipeline.kafka_source import KafkaTopics, trimmed
 from headrace.pipeline.last_run import LAST_RUN, differences
-from headrace.pipeline.model import Model, find_mistakes, missing_package, read_model
+from headrace.pipeline.model import Model, find_mistakes, read_model
 from headrace.pipeline.plan import PipelinePlan, TablePlan, plan_pipeline
 from headrace.pipeline.target import Target
 from headrace.pipeline.topic_ids import loss, made_again

