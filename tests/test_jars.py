@@ -55,5 +55,5 @@ def test_nothing_asked_is_nothing_done(asked: list[str]) -> None:
 def test_a_failed_download_names_the_artifact_and_a_remedy() -> None:
     printed = "\t\t:: UNRESOLVED DEPENDENCIES ::\n\t\t:: org.foo#bar_2.13;4.1.0: not found\n"
     error = jars._unresolved("org.foo:bar_2.13:4.1.0,a:b:1", printed)
-    assert "The Java libraries org.foo:bar_2.13:4.1.0 could not be downloaded" in error.message
+    assert "Can't download the Java libraries org.foo:bar_2.13:4.1.0" in error.message
     assert "spark.jars.ivySettings" in error.remedy

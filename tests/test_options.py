@@ -44,7 +44,7 @@ def test_booleans_are_read_as_people_write_them(given, value):
             "Option 'topic_prefix' of source 'x' is given twice. Keep one spelling.",
         ),
         ({"topic_prefix": "p", "chunk_rows": "many"}, "Option 'chunk_rows' can't be 'many': expected int. See: Rows."),
-        ({"topic_prefix": "p", "chunk_rows": "0"}, "Option 'chunk_rows' can't be 0. The least is 1."),
+        ({"topic_prefix": "p", "chunk_rows": "0"}, "Option 'chunk_rows' can't be 0. The minimum is 1."),
         ({"topic_prefix": "p", "mode": "be"}, "Option 'mode' can't be 'be'. Did you mean 'bee'?"),
     ],
 )

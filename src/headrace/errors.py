@@ -80,7 +80,7 @@ class FormatError(HeadraceError):
 
 
 class SchemaError(HeadraceError):
-    """A table structure is unknown, contradictory, or can't be carried by the target."""
+    """A table's schema is unknown, contradictory, or can't be carried by the target."""
 
 
 class SinkError(HeadraceError):

@@ -133,7 +133,7 @@ class Option:
             raise OptionError(f"Option '{self.name}' is empty.", remedy=remedy, option=self.name)
         if isinstance(given, (list, tuple)) and any(part is None or part == "" for part in given):
             raise OptionError(
-                f"A part of option '{self.name}' is empty.", remedy="Write it, or take it out.", option=self.name
+                f"A part of option '{self.name}' is empty.", remedy="Fill it in or remove it.", option=self.name
             )
         try:
             value = _PARSERS.get(self.kind, self.kind)(given)
@@ -156,7 +156,7 @@ class Option:
             )
         if self.minimum is not None and value < self.minimum:
             raise OptionError(
-                f"Option '{self.name}' can't be {value}.", remedy=f"The least is {self.minimum:g}.", option=self.name
+                f"Option '{self.name}' can't be {value}.", remedy=f"The minimum is {self.minimum:g}.", option=self.name
             )
         return value
 
@@ -271,7 +271,7 @@ def items(given: Any, split: Callable[[str], Sequence[str]] = lambda text: text.
     if not all(found):
         raise ValueError("a part of it is empty")
     if any(isinstance(part, (list, tuple, Mapping)) for part in given):
-        raise ValueError("a part of it is no text")
+        raise ValueError("a part of it is not text")
     return found
 
 
@@ -302,7 +302,7 @@ def _unknown(name: str, declared: tuple[Option, ...], owner: str) -> OptionError
         )
     remedy = did_you_mean(name, [spelling for option in declared for spelling in (option.name, *option.aliases)])
     if len(remedy) > _LONGEST_LIST:
-        remedy = "Look at the page of options for what there is."
+        remedy = "See the options reference for the names."
     return OptionError(f"Unknown option '{shown_name(name)}' for {owner}.", remedy=remedy, option=name)
 
 

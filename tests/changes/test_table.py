@@ -109,7 +109,7 @@ def test_the_fingerprint_does_not_change_with_a_comment():
 
 
 def test_two_columns_of_one_name_are_refused():
-    with pytest.raises(ValueError, match="two columns of one name"):
+    with pytest.raises(ValueError, match="two columns with the same name"):
         TableSchema(ID, (CUSTOMERS.columns[0], CUSTOMERS.columns[0]))
 
 

@@ -74,10 +74,10 @@ def test_a_table_alone_in_a_source_and_in_a_route(text: str, of_source: bool, of
 
 @pytest.mark.parametrize("in_source", [True, False])
 def test_what_is_no_expression_is_told(in_source: bool) -> None:
-    with pytest.raises(ValueError, match=r"'re:\(' is no regular expression"):
+    with pytest.raises(ValueError, match=r"'re:\(' is not a regular expression"):
         TablePattern("re:(", in_source)
     if in_source:
-        with pytest.raises(ValueError, match=r"'dbo.\(' is no regular expression"):
+        with pytest.raises(ValueError, match=r"'dbo.\(' is not a regular expression"):
             TablePattern("dbo.(", in_source).among(ids(SHOP), lambda table: table)
 
 

@@ -85,7 +85,7 @@ def test_all_four_levels_of_a_pipeline_that_can_run(shop: Checked) -> None:
         "ok    plan       source: 1 table, 1 with a snapshot, about 5 rows.",
         "ok    plan       dbo.t: key id, 1 column; reads about 5 rows in 3 chunks, then changes after "
         f"{shop.head}; to sink 1 (files): sales.shop.dbo.t; sink 2 (delta): {place}.",
-        "Nothing is wrong up to level plan.",
+        "No problems up to level plan.",
     ]
 
 
@@ -109,7 +109,7 @@ def test_every_mistake_of_the_file_is_told_at_once_with_its_line(shop: Checked) 
     assert [line for line in lines if "Unknown option 'paht' for sink 'files'. Did you mean 'path'?" in line]
     assert [line for line in lines if "Option 'topic_prefix' of format 'debezium_json' is missing." in line]
     assert [line for line in lines if "A trigger can't be 'soon'. Write 500ms" in line]
-    assert lines[-1] == "4 things are wrong at level static."
+    assert lines[-1] == "4 problems at level static."
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_what_can_not_be_reached_is_told_for_source_and_sinks(shop: Checked, mon
     assert code == 2
     assert "wrong connect    source: Server 'db' refused the login of user 'cdc'" in text
     assert "wrong connect    sink 1 (kafka): No Kafka broker answers at 127.0.0.1:1." in text
-    assert text.endswith("2 things are wrong at level connect. Later levels were not looked at.\n")
+    assert text.endswith("2 problems at level connect. Later levels were not checked.\n")
 
 
 def test_a_checkpoint_whose_last_run_wrote_something_else_is_told(shop: Checked) -> None:
@@ -205,7 +205,7 @@ def test_the_permissions_at_the_sinks_are_checked_for_what_would_be_written_ther
     assert code == 2
     assert "note  privileges sink 1 (files): The login does not own crm.t. Run: ALTER TABLE crm.t.\n" in text
     assert "wrong privileges sink 1 (files): The login lacks X. Run: GRANT X.\n" in text
-    assert text.endswith("One thing is wrong at level privileges. Later levels were not looked at.\n")
+    assert text.endswith("1 problem at level privileges. Later levels were not checked.\n")
 
 
 def test_a_permission_that_only_hides_something_is_a_note(shop: Checked) -> None:

@@ -306,7 +306,7 @@ def test_a_sink_of_debezium_server_that_does_not_exist_is_refused(kind: str, tmp
         ("heartbeat.action.query", "UPDATE x", "not supported: nothing is written to the source"),
         ("snapshot.mode", "configuration_based", "not supported: Option 'snapshot_mode' can't be"),
         ("snapshot.isolation.mode", "chaos", "not supported: Option 'snapshot_isolation_mode'"),
-        ("heartbeat.interval.ms", "-5", "not supported: .*The least is 0"),
+        ("heartbeat.interval.ms", "-5", "not supported: .*The minimum is 0"),
         ("event.processing.failure.handling.mode", "skip", "not supported: a change that can't be read"),
         ("event.processing.failure.handling.mode", "fail", "not needed: it says what is done anyway"),
         ("signal.enabled.channels", "source", "not needed: it says"),
@@ -446,10 +446,10 @@ def test_the_command_prints_the_pipeline_and_tells_the_rest_on_stderr() -> None:
     result = run(str(GOLDEN / "connect_avro.json"), "--force")
     assert result.exit_code == 0
     assert result.stdout == (GOLDEN / "connect_avro.json.yaml").read_text()
-    assert "24 of 38 properties are carried over." in result.stderr
+    assert "24 of 38 properties were converted." in result.stderr
     assert "  colour: unknown; no option has this name." in result.stderr
     assert "tasks.max" not in result.stderr
-    assert "Set before a run: SCHEMA_REGISTRY_USER_INFO, KAFKA_BOOTSTRAP_SERVERS" in result.stderr
+    assert "Before a run, set: SCHEMA_REGISTRY_USER_INFO, KAFKA_BOOTSTRAP_SERVERS" in result.stderr
 
 
 @pytest.mark.parametrize("to_file", [False, True])
@@ -470,7 +470,7 @@ def test_a_file_that_would_mean_something_else_is_not_written_unless_it_is_asked
     refused = run(*arguments)
     assert (refused.exit_code, refused.stdout, made.exists()) == (2, "", False)
     assert f"  {told}" in refused.stderr
-    assert "asks for 1 thing that the pipeline would not do, so nothing is written." in refused.stderr
+    assert "asks for 1 thing that the pipeline can't do, so nothing was written." in refused.stderr
     forced = run(*arguments, "--force")
     assert forced.exit_code == 0
     written = made.read_text() if to_file else forced.stdout

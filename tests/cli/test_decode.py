@@ -69,7 +69,7 @@ def test_rows_for_a_person() -> None:
     lines = done.stdout.splitlines()
     assert lines[:2] == [
         "line 1: schema shop.public.orders",
-        "  structure: id int32 not null, name string",
+        "  schema: id int32 not null, name string",
     ]
     assert lines[2:6] == [
         "line 1: create shop.public.orders; 2023-11-14T22:13:20.123000Z",
@@ -117,13 +117,13 @@ def test_canal_from_the_standard_input() -> None:
     lines = [line for line in done.stdout.splitlines() if not line.startswith("  source:")]
     assert lines[:8] == [
         "line 1: schema shop.orders",
-        "  structure: id int64 not null, amount decimal(10,2), state string; key id",
+        "  schema: id int64 not null, amount decimal(10,2), state string; key id",
         "line 1: update shop.orders; key id=1; 2024-05-01T12:00:01.000000Z",
         "  id      1",
         "  amount  12.50",
         "  state   new -> paid",
         "  changed: state",
-        "line 2: no event",
+        "line 2: not an event",
     ]
     assert lines[8:14] == [
         "line 3: delete shop.orders; key id=1; 2024-05-01T12:00:01.000000Z",
@@ -134,7 +134,7 @@ def test_canal_from_the_standard_input() -> None:
         "  amount  0.10",
     ]
     assert lines[14].startswith("line 4: error: ")
-    assert done.stderr.splitlines()[0] == "4 messages: 1 schema, 1 update, 2 delete, 1 error; 1 is no event."
+    assert done.stderr.splitlines()[0] == "4 messages: 1 schema, 1 update, 2 delete, 1 error; 1 is not an event."
 
 
 @pytest.mark.parametrize("mode", ["row", "drop", "fail"])
@@ -226,9 +226,9 @@ def test_lines_that_are_no_message_are_error_rows_in_their_place() -> None:
         (5, "u"),
     ]
     assert [row["error"] for row in rows[2:5]] == [
-        "Line 2 is no message: it has no `value`.",
-        "Line 3 is no message: it is not a JSON object.",
-        'Line 4 is no message: its `value` is neither text, nor null, nor {"base64": "..."}.',
+        "Line 2 is not a message: it has no `value`.",
+        "Line 3 is not a message: it is not a JSON object.",
+        'Line 4 is not a message: its `value` is neither text, nor null, nor {"base64": "..."}.',
     ]
     assert rows[2]["message"]["value"] == '{"key": "x"}'
 
@@ -252,7 +252,7 @@ def test_one_binary_message_and_base64_lines(tmp_path: Path) -> None:
     coded = decode(f"{line}\n%%\n", "--input", "base64", "--json", "--format", "debezium_json")
     assert coded.exit_code == 1
     assert json.loads(coded.stdout.splitlines()[1])["after"] == {"id": "7", "name": "中\n"}
-    assert json.loads(coded.stdout.splitlines()[2])["error"] == "Line 2 is no message: it is no base64."
+    assert json.loads(coded.stdout.splitlines()[2])["error"] == "Line 2 is not a message: it is not base64."
 
 
 def test_options_reach_the_format(tmp_path: Path) -> None:
@@ -260,10 +260,10 @@ def test_options_reach_the_format(tmp_path: Path) -> None:
     assert wrong.exit_code == 2
     assert "Did you mean 'unavailable_value_placeholder'?" in wrong.stderr
     assert decode(CREATE, "-f", "debezium_json", "-o", "unwrapped").stderr.startswith(
-        "The option 'unwrapped' has no value. Write -o name=value."
+        "Option 'unwrapped' has no value. Write -o name=value."
     )
     assert decode(CREATE, "-f", "debezium_json", "-o", "a=1", "-o", "a=2").exit_code == 2
-    assert "can't be read as text" in decode(CREATE, "-f", "debezium_json", "-o", "schema=@/nowhere").stderr
+    assert "of option 'schema' as text" in decode(CREATE, "-f", "debezium_json", "-o", "schema=@/nowhere").stderr
     text = event("c", None, {"id": 7, "name": "gone"})
     (tmp_path / "word").write_text("gone")
     found = decode(text, "-f", "debezium_json", "--json", "-o", f"unavailable_value_placeholder=@{tmp_path}/word")
@@ -274,8 +274,8 @@ def test_options_reach_the_format(tmp_path: Path) -> None:
     ("arguments", "said"),
     [
         (("--format", "canal_jsn"), "Unknown format 'canal_jsn'."),
-        (("/nowhere/at/all",), "The file '/nowhere/at/all' can't be read: No such file or directory."),
-        ((), "None of 1 message shows the marks of a format."),
+        (("/nowhere/at/all",), "Can't read the file '/nowhere/at/all': No such file or directory."),
+        ((), "None of 1 message has the marks of a known format."),
         (("--input", "lined"), "Invalid value for '--input'"),
     ],
 )
@@ -330,7 +330,7 @@ def test_a_reader_that_has_seen_enough_is_no_failure() -> None:
     assert running.stderr is not None
     running.stdin.write(lines.encode())
     running.stdin.close()
-    assert json.loads(running.stdout.readline())["error"] == "Line 1 is no message: it has no `value`."
+    assert json.loads(running.stdout.readline())["error"] == "Line 1 is not a message: it has no `value`."
     running.stdout.close()
     told = running.stderr.read().decode()
     running.stderr.close()
@@ -420,7 +420,7 @@ def test_a_bad_record_is_told_and_does_not_stop_the_rest(line: str) -> None:
     assert [m.value for m in messages] == [b"b"]
     assert unread[0].line == 1
     assert unread[0].text == line.encode()
-    assert unread[0].why.startswith("Line 1 is no message: ")
+    assert unread[0].why.startswith("Line 1 is not a message: ")
 
 
 def test_lines_end_where_they_end() -> None:
@@ -520,5 +520,5 @@ def test_times_of_any_year() -> None:
 
 
 def test_counts() -> None:
-    assert counts_text(["c", "c", "error"], 4, 1) == "4 messages: 2 create, 1 error; 1 is no event."
-    assert counts_text([], 2, 2) == "2 messages: no rows; 2 are no events."
+    assert counts_text(["c", "c", "error"], 4, 1) == "4 messages: 2 create, 1 error; 1 is not an event."
+    assert counts_text([], 2, 2) == "2 messages: no rows; 2 are not events."

@@ -51,7 +51,7 @@ def test_every_source_with_every_sink_passes_the_check(tmp_path: Path, source: s
     code, text = headrace("init", str(file), "--source", source, *sinks)
     assert code == 0, text
     assert f"from {source} to {', '.join(SINKS)}." in checked(file)
-    assert f"Written: {file}.\n" in text
+    assert f"Wrote {file}.\n" in text
     assert text.rstrip().endswith(f"check '{file}'")
 
 
@@ -113,7 +113,7 @@ MISTAKES = [
     (["--sink", "detla"], "Unknown sink 'detla'. Did you mean 'delta'?"),
     (["--sink", "files", "--format", "canal"], "Unknown format 'canal'. Did you mean 'canal_json'?"),
     (["-o", "hostnam=db"], "Unknown option 'hostnam' for source 'sqlserver'. Did you mean 'hostname'?"),
-    (["-o", "hostname"], "'hostname' is no option. Write -o name=value"),
+    (["-o", "hostname"], "'hostname' is not an option. Write -o name=value"),
     (["-o", "snapshot_chunk_rows=many"], "Option 'snapshot_chunk_rows' can't be 'many'"),
 ]
 

@@ -137,7 +137,7 @@ def test_a_run_goes_on_after_a_kill_and_after_ctrl_c(tmp_path: Path) -> None:
     out, err = process.communicate(timeout=PATIENCE)
     assert (process.returncode, err) == (0, "")
     again = f"{program('headrace')} run {file}"
-    assert out.endswith(f"Stopped. To go on where it stopped, run: {again}\n")
+    assert out.endswith(f"Stopped. To continue where it stopped, run: {again}\n")
     # The batch of the run that was killed came once more.
     assert [(n, texts) for n, _, texts in written(tmp_path / "out")][:2] == [(0, ["c 1"])] * 2
     assert len(written(tmp_path / "out")) < 5 or (tmp_path / "state/commits/3").exists()
@@ -146,7 +146,7 @@ def test_a_run_goes_on_after_a_kill_and_after_ctrl_c(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert "Watch it at http://127.0.0.1:" in done.stdout
     assert "batch 2: 1 insert in dbo.a; " in out + done.stdout
-    assert done.stdout.endswith("Everything that the source offered is in the sinks.\n")
+    assert done.stdout.endswith("The sinks have everything that the source had.\n")
     assert [texts for _, _, texts in written(tmp_path / "out")] == [["c 1"], ["c 1"], ["c 2"], ["c 3"], ["c 4"]]
 
 

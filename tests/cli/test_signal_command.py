@@ -162,7 +162,7 @@ def test_a_file_is_left_for_a_database_that_can_not_be_asked_and_that_is_said(pi
     file = pipeline(hostname="/nowhere")
     done = signal(file, "execute-snapshot", "--tables", "dbo.a")
     assert done.exit_code == 0
-    assert done.stderr.startswith("Not checked, because the database can't be asked: ")
+    assert done.stderr.startswith("Not checked, because the database can't be reached: ")
     assert len(present_files(str(tmp_path / "state-signals"))) == 1
 
 
@@ -192,5 +192,5 @@ def test_a_pipeline_of_topics_takes_no_signals(tmp_path):
     done = signal(str(file), "pause-snapshot")
     assert (done.exit_code, done.output) == (
         2,
-        "The source of 'mirror' takes no signals. Ask the pipeline that reads the database.\n",
+        "The source of 'mirror' takes no signals. Signal the pipeline that reads the database.\n",
     )

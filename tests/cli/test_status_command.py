@@ -123,7 +123,7 @@ def test_a_level_pipeline_is_fine(shop: Shop) -> None:
     until = min(shop.offset.commit_time, shop.offset.capture_time).isoformat()
     assert found["complete_until"] == one["tables"]["dbo.t"]["complete_until"] == until
     text = shop.status()[1]
-    assert "shop: does not run; batch 3 is in all sinks" in text
+    assert "shop: is not running; batch 3 is in all sinks" in text
     assert "changes are kept for 3 d; none is waiting" in text
     assert "dbo.t  complete until " in text
 
@@ -136,7 +136,7 @@ def test_a_table_that_is_captured_no_longer_keeps_its_line_until_the_options_lea
     # Before a run has seen it, and after.
     for _ in range(2):
         code, text = shop.status()
-        assert (code, "dbo.t  not captured any more" in text, "table      dbo.u" in text) == (1, True, True)
+        assert (code, "dbo.t  no longer captured" in text, "table      dbo.u" in text) == (1, True, True)
         one = shop.json()[1]["databases"]["shop"]
         assert (one["tables"]["dbo.t"]["captured"], one["health"]["uncaptured"]) == (False, ["dbo.t"])
         shop.batch()
@@ -198,7 +198,7 @@ def test_without_the_source_only_the_checkpoint_is_read(shop: Shop) -> None:
     code, found = shop.json("--no-source", hostname="/nowhere")
     one = found["databases"]["shop"]
     assert (code, one["health"], one["lag_seconds"]) == (0, None, None)
-    assert "not asked" in shop.status("--no-source", hostname="/nowhere")[1]
+    assert "not queried" in shop.status("--no-source", hostname="/nowhere")[1]
 
 
 def test_who_holds_the_checkpoint(shop: Shop) -> None:
@@ -259,7 +259,7 @@ def test_topics_show_their_offsets(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["status", str(file)])
     assert done.exit_code == 0
     assert done.output.splitlines() == [
-        "orders: does not run; batch 4 is in all sinks",
+        "orders: is not running; batch 4 is in all sinks",
         "  topic orders: partition 0 up to 5, partition 1 up to 1,234",
     ]
 

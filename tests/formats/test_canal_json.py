@@ -228,7 +228,7 @@ def test_values_without_types_of_their_own() -> None:
         "c": '{"x":1.10}',
         "d": "true",
     }
-    assert rows[1].error == "A column of bytes holds a character that stands for none."
+    assert rows[1].error == "A column of bytes holds a character that is not a byte."
     assert rows[2].after == {"id": "1", "b": "/w=="}
     structs = decoded([exact], schema="a decimal(12,3), b string, c string, d boolean, e int")
     assert structs[0].after.asDict() | {"a": str(structs[0].after.a)} == {

@@ -205,8 +205,8 @@ def test_a_schema_that_can_not_be_used_is_an_error_row() -> None:
     values = [b"\0\0\0\0\1\0", b"\0\0\0\0\2\0\0", b"\0\0\0\0\3\0\0"]
     rows = events(framed(values), registry={1: node, 2: union, 3: twice})
     assert [r["error"] for r in rows] == [
-        "The schema of id 1 can't be used to read the value: The type 'Node' of the schema holds itself.",
-        "The schema of id 2 can't be used to read the value: The schema holds a union of several types.",
+        "The schema of id 1 can't be used to read the value: The type 'Node' of the schema contains itself.",
+        "The schema of id 2 can't be used to read the value: The schema has a union of several types.",
         "The schema of id 3 can't be used to read the value: 'T' has two fields named 't'.",
     ]
 
@@ -221,14 +221,14 @@ def test_what_is_no_datum_is_an_error_row_that_keeps_the_message() -> None:
     rows = events(framed(values, keys, headers), registry=REGISTRY)
     assert [r["op"] for r in rows] == ["error"] * 8
     assert [r["error"] for r in rows] == [
-        "The value is no Avro datum of its schema.",
-        "The value is no Avro datum of its schema.",
+        "The value is not an Avro datum of its schema.",
+        "The value is not an Avro datum of its schema.",
         "The value is shorter than a schema id.",
-        "The value is no Avro datum of its schema.",
-        "The value is no Avro datum of its schema.",
+        "The value is not an Avro datum of its schema.",
+        "The value is not an Avro datum of its schema.",
         "The value does not begin with the byte 00 and a schema id.",
-        "The key is no Avro datum of its schema.",
-        "The key is no Avro datum of its schema.",
+        "The key is not an Avro datum of its schema.",
+        "The key is not an Avro datum of its schema.",
     ]
     kept = [(r["message"]["key"], r["message"]["value"], pairs(r["message"]["headers"])) for r in rows]
     assert kept == list(zip(keys, values, [headers] * 8, strict=True))

@@ -76,17 +76,21 @@ def equal(ours: str | None, theirs: str | None, kind: str) -> bool:
         (None, b"\xff\xfe", "The value is not UTF-8 text."),
         (None, b"[1]", "The value does not have the form of a Debezium event."),
         (None, b'{"before":null,"after":{"id":1},"op":"c"}{"op":"d"}', "The value is not JSON."),
-        (None, b'{"before":null,"after":{"id":1},"op":"x"}', "The operation is none of r, c, u, d, t, m."),
-        (None, b'{"before":null,"after":{"id":1,"id":2},"op":"c"}', "A field stands twice in the value."),
+        (None, b'{"before":null,"after":{"id":1},"op":"x"}', "The operation is not one of r, c, u, d, t, m."),
+        (None, b'{"before":null,"after":{"id":1,"id":2},"op":"c"}', "The value has a field twice."),
         (None, b'{"before":null,"after":5,"op":"c"}', "The value does not have the form of a Debezium event."),
-        (None, b'{"before":{"id":1},"after":null,"op":"u"}', "The event carries no new row."),
+        (None, b'{"before":{"id":1},"after":null,"op":"u"}', "The event has no new row."),
         (
             None,
             b'{"before":null,"after":null,"source":{},"op":"d"}',
-            "The event carries neither the old row nor a key.",
+            "The event has neither an old row nor a key.",
         ),
-        (None, b'{"id":1}', "The value is no data change event."),
-        (None, b'{"schema":{"type":"struct","fields":[]},"payload":{"ts_ms":1}}', "The value is no data change event."),
+        (None, b'{"id":1}', "The value is not a data change event."),
+        (
+            None,
+            b'{"schema":{"type":"struct","fields":[]},"payload":{"ts_ms":1}}',
+            "The value is not a data change event.",
+        ),
     ],
 )
 def test_what_is_no_data_change_becomes_an_error_row(key: bytes | None, value: bytes | None, error: str) -> None:

@@ -163,7 +163,7 @@ def test_other_messages_of_the_topic() -> None:
         "The value is not UTF-8 text.",
         "The value of column 'amount' is no decimal(10,2) as the options say.",
         "The value of column 'seen' is no timestamp as the options say.",
-        "The operation is none of r, c, u, d, t, m.",
+        "The operation is not one of r, c, u, d, t, m.",
     ]
     assert all(row["message"]["value"] is not None for row in rows[4:])
 

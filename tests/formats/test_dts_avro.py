@@ -39,9 +39,9 @@ WHOLE = record("UPDATE", ONE, [integer(2)])
 
 
 REFUSED = [
-    (b"", "The value is no DTS record."),
-    (b"\xff" * 30, "The value is no DTS record."),
-    (encoded(WHOLE)[:-8], "The value is no DTS record."),
+    (b"", "The value is not a DTS record."),
+    (b"\xff" * 30, "The value is not a DTS record."),
+    (encoded(WHOLE)[:-8], "The value is not a DTS record."),
     (b"\x00" * 47, "The record of a row names no table."),
     (record("INSERT", None, ONE, objectName=None), "The record of a row names no table."),
     (record("INSERT", None, ONE, fields=None), "The record of a row has no fields."),
@@ -51,9 +51,9 @@ REFUSED = [
     (record("DELETE", None, ONE), "The record of a delete has no old image."),
     (
         record("INSERT", None, ONE * 2, fields=[("c0", 3)]),
-        "An image of the record has not as many values as there are fields.",
+        "An image of the record does not have one value for each field.",
     ),
-    (record("INSERT", None, ONE * 2, fields=[("c0", 3), ("c0", 3)]), "Two fields of the record have one name."),
+    (record("INSERT", None, ONE * 2, fields=[("c0", 3), ("c0", 3)]), "Two fields of the record have the same name."),
     (record("DDL"), "The DDL record has no statement."),
     (
         encoded(record("INSERT", None, ONE, objectName="db.tttt")).replace(b"db.tttt", b"db.\xff\xfe\xff\xff"),
@@ -82,7 +82,7 @@ BAD_VALUES = [
 
 def test_a_value_that_is_not_what_its_branch_says_is_an_error_row() -> None:
     rows = decoded([record("INSERT", None, [integer(1), bad]) for bad in BAD_VALUES])
-    sentence = "The value of column 'c1' is not what its type in the record says."
+    sentence = "The value of column 'c1' does not match its type in the record."
     assert [row.error for row in rows] == [sentence] * len(BAD_VALUES)
     as_text = decoded([record("INSERT", None, [bad]) for bad in BAD_VALUES], schema="c0 string")
     assert [row.error for row in as_text] == [sentence.replace("c1", "c0")] * len(BAD_VALUES)

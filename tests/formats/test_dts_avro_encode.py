@@ -241,7 +241,7 @@ def test_a_stream_needs_a_schema(spark: SparkSession) -> None:
 @pytest.mark.parametrize("id", ["unknown", None])
 @pytest.mark.parametrize("op", ["c", "r", "d"])
 def test_a_row_needs_a_known_structure(op: str, id: str | None) -> None:
-    with pytest.raises(FormatError, match="follow a structure that no schema row describes"):
+    with pytest.raises(FormatError, match="follow a schema that no schema row describes"):
         records_of([row_of("begin"), row_of(op, after={"a": "1"}, before={"a": "1"}, schema_id=id)])
 
 

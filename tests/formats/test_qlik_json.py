@@ -90,7 +90,7 @@ MEANINGS: list[tuple[str, Any, Any]] = [
     ("big", data("INSERT", {"a": "1"}, columnMask="-1"), "The columnMask is no hexadecimal"),
     ("big", data("INSERT"), "The message has no data"),
     ("big", data("DELETE"), "A delete has neither"),
-    ("big", data("UPSERT", {"a": "1"}), "The operation is not known: UPSERT"),
+    ("big", data("UPSERT", {"a": "1"}), "Unknown operation: UPSERT"),
     ("big", data(None, {"a": "1"}), "The headers have no operation"),
     ("big", '{"data":{"a":"1"}}', "The message has no headers"),
     ("big", data("INSERT", {"a": "1"}, timestamp="yesterday"), "The timestamp can't be read"),

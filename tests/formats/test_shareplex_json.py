@@ -71,7 +71,7 @@ MEANINGS: list[tuple[Any, Any]] = [
     (message("ins"), "An insert has no data"),
     (message("upd"), "An update has neither"),
     (message("del"), "A deleted or old row has neither"),
-    (message("merge", {"ID": "1"}), "The operation is not known: merge"),
+    (message("merge", {"ID": "1"}), "Unknown operation: merge"),
     (message(None, {"ID": "1"}), "The message has no meta.op"),
     (message("ins", {"ID": "1"}, time="16-JUN-17"), "The time can't be read"),
     (message("ins", {"ID": "1"}, table="a.b.c.d"), "The table can't be read"),

@@ -105,7 +105,7 @@ def test_before_the_first_batch_nothing_is_complete(tmp_path: Path) -> None:
 
 
 def test_what_is_no_checkpoint_of_a_database_is_said(tmp_path: Path) -> None:
-    with pytest.raises(OptionError, match="There is no checkpoint"):
+    with pytest.raises(OptionError, match="does not exist"):
         headrace.complete_until(tmp_path / "typo")
     with pytest.raises(OptionError, match="Give a Spark session"):
         headrace.complete_until("s3a://bucket/checkpoints/shop")

@@ -75,9 +75,9 @@ def test_metrics() -> None:
 
 
 def test_in_words() -> None:
-    assert messages_text(SOME) == ("3 unreadable (2 x No JSON.; 1 x No type.), all in dead letters; 4 are no event")
+    assert messages_text(SOME) == ("3 unreadable (2 x No JSON.; 1 x No type.), all in dead letters; 4 are not events")
     assert messages_text(MessageCounts({"a": 9, "b": 8, "c": 7, "d": 1, "e": 1}, 1, 5)) == (
-        "26 unreadable (9 x a; 8 x b; 7 x c; 2 more reasons), 5 in dead letters; 1 is no event"
+        "26 unreadable (9 x a; 8 x b; 7 x c; 2 more reasons), 5 in dead letters; 1 is not an event"
     )
     assert messages_text(MessageCounts({"a": 2}, left_out=2)) == "2 unreadable (2 x a), 2 left out"
     assert messages_text(MessageCounts(shortened=1)) == "1 change sent without large values"

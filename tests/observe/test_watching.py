@@ -37,7 +37,7 @@ PROGRESS = PipelineProgress(
 
 
 def test_the_page_names_the_tables_that_are_captured_no_longer() -> None:
-    assert seen("sales", [], Moment(0.0, PROGRESS))["now"]["health"].startswith("not captured any more: dbo.c")
+    assert seen("sales", [], Moment(0.0, PROGRESS))["now"]["health"].startswith("no longer captured: dbo.c")
 
 
 def test_prometheus_reads_every_number_with_its_labels() -> None:
@@ -102,7 +102,7 @@ def asked(server: WatchServer, path: str, method: str = "GET", **headers: str) -
 
 def test_paths_are_answered_and_others_are_not_there(server: WatchServer) -> None:
     assert asked(server, "/a?since=3") == (200, '{"since": "3"}')
-    assert asked(server, "/b") == (404, "Nothing is here. Known: /a.\n")
+    assert asked(server, "/b") == (404, "Not found. Known: /a.\n")
     assert asked(server, "/../etc/passwd")[0] == 404
     assert asked(server, "/a", "POST")[0] == 501
 
@@ -113,7 +113,7 @@ def test_a_page_of_somebody_else_can_not_read_it_under_a_name_of_its_own(server:
 
 
 def test_an_address_that_is_taken_is_said(server: WatchServer) -> None:
-    with pytest.raises(OptionError, match=f"The address 127.0.0.1:{server.address.port} can't be listened on"):
+    with pytest.raises(OptionError, match=f"Can't listen on 127.0.0.1:{server.address.port}: "):
         WatchServer(server.address, {})
 
 

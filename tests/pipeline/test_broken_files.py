@@ -25,19 +25,19 @@ IN_SOURCE = {
     "out.",
     "shop, user: '${env:USER'": "The reference '${env:USER' has no closing brace. Write ${env:NAME}.",
     "shop, tables: []": "Option 'tables' is empty. Give it a value, or leave the option out.",
-    "shop, tables: [dbo.a, '']": "A part of option 'tables' is empty. Write it, or take it out.",
+    "shop, tables: [dbo.a, '']": "A part of option 'tables' is empty. Fill it in or remove it.",
     # Options that stand in the wrong place.
     "shop, topic.prefix: s": "Option 'topic.prefix' belongs to a format, not to source 'sqlserver'. Move it there.",
     "shop, tombstones_on_delete: false": "Option 'tombstones_on_delete' belongs to a format, not to source "
     "'sqlserver'. Move it there.",
     "shop, kafka.acks: all": "Option 'kafka.acks' belongs to a sink, not to source 'sqlserver'. Move it there.",
-    "shop, xyzzy: 1": "Unknown option 'xyzzy' for source 'sqlserver'. Look at the page of options for what there is.",
+    "shop, xyzzy: 1": "Unknown option 'xyzzy' for source 'sqlserver'. See the options reference for the names.",
     # What no server has to be asked for.
     "shop, port: 14x33": "Option 'port' can't be '14x33': a port is a number from 1 to 65535. See: ",
     "shop, port: 70000": "Option 'port' can't be '70000': a port is a number from 1 to 65535. See: ",
 }
 FILES = {"sink": "{type: files, path: f}"}
-NO_REGISTRY = "Option 'registry' of format '{}' is missing. Give the address of a schema registry"
+NO_REGISTRY = "Option 'registry' of format '{}' is missing. Set it to the address of a schema registry"
 BROKEN: list[tuple[dict[str, str], str]] = [
     # The first section is the one that is wrong.
     *(({"source": source(options)}, sentence) for options, sentence in IN_SOURCE.items()),

@@ -97,8 +97,8 @@ def test_the_first_route_that_matches_decides_and_the_rest_is_kept_or_left_out()
         ({"merge": "true"}, "Option 'merge' of a route needs 'to'. Say what the tables become."),
         (
             {"tables": "re:("},
-            "Option 'tables' can't be 're:(': 're:(' is no regular expression (missing ), unterminated subpattern at "
-            f"position 0). See: {routes.TABLES.doc}",
+            "Option 'tables' can't be 're:(': 're:(' is not a regular expression (missing ), unterminated subpattern "
+            f"at position 0). See: {routes.TABLES.doc}",
         ),
     ],
 )

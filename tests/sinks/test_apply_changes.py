@@ -109,7 +109,7 @@ def test_a_stream_of_change_rows_goes_into_a_target_for_each_table_once(spark: A
     ("words", "message"),
     [
         ({"keys": []}, "needs keys"),
-        ({"keys": ["idd"]}, "keys names 'idd', which is no column. Did you mean 'id'"),
+        ({"keys": ["idd"]}, "keys names 'idd', which is not a column. Did you mean 'id'"),
         ({"column_list": ["name"]}, "The key column 'id' is not among the columns"),
         ({"column_list": ["id"], "except_column_list": ["op"]}, "exclude each other"),
         ({"track_history_column_list": ["name"]}, "is for histories only"),

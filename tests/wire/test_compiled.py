@@ -108,8 +108,8 @@ def test_without_a_folder_each_process_compiles_and_says_so(tmp_path: Path) -> N
     for _ in range(2):
         times, warned = compiled_by(start(tmp_path, "read_only"))
         assert times == 1
-        assert "it has none for this machine and version, and can't be written" in warned
-        assert "No folder can be written for compiled kernels" in warned
+        assert "it has none for this machine and version, and is not writable" in warned
+        assert "Can't write compiled kernels to any folder" in warned
 
 
 def test_a_kernel_that_was_cut_off_is_compiled_again(tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def test_a_kernel_that_was_cut_off_is_compiled_again(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:1000])
     times, warned = compiled_by(start(tmp_path))
     assert times == 1
-    assert f"The compiled kernel {path} can't be read" in warned
+    assert f"Can't read the compiled kernel {path}" in warned
     assert compiled_by(start(tmp_path)) == (0, "")
 
 

@@ -57,7 +57,7 @@ def flat_changes(
     from pyspark.sql import functions as sf
 
     if not keys:
-        raise OptionError("apply_changes needs keys.", remedy="Name the columns that tell one row from another.")
+        raise OptionError("apply_changes needs keys.", remedy="Name the columns that identify a row.")
     if column_list is not None and except_column_list is not None:
         raise OptionError("column_list and except_column_list exclude each other.", remedy="Give one of them.")
     key = _names(df, keys, "keys")
@@ -118,6 +118,6 @@ def _names(df: DataFrame, given: Sequence[str | Column], word: str) -> tuple[str
     for one in given:
         name: Any = one if isinstance(one, str) else df.select(one).columns[0]
         if name not in df.columns:
-            raise OptionError(f"{word} names '{name}', which is no column.", remedy=did_you_mean(name, df.columns))
+            raise OptionError(f"{word} names '{name}', which is not a column.", remedy=did_you_mean(name, df.columns))
         found.append(name)
     return tuple(found)

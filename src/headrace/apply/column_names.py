@@ -113,8 +113,8 @@ def names_now(
     mixed = wanted is None and set(best[0].values()) == {folded(name) for name in names}
     if any(one != best[0] for one in best) or (mixed and any(folded(name) != to for name, to in best[0].items())):
         raise SchemaError(
-            f"Columns of table {of} were renamed so that the names alone do not tell which of them are which: a name "
-            "is that of another column now, or the statements do not lead to the columns that are there.",
+            f"Headrace can't follow the renamed columns of table {of}: a name now belongs to another column, or "
+            "the statements do not lead to the columns that exist.",
             remedy="Move the table's targets away and take a new snapshot of it with a new checkpoint.",
         )
     spelled = {folded(step.to): step.to for step in steps if step.kind == "rename"} | (wanted or {})

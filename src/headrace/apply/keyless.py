@@ -36,7 +36,7 @@ def fold_keyless(rows: DataFrame, table: TableProfile) -> DataFrame:
     if table.partial:
         raise SchemaError(
             f"Table {table.id} has no key and its changes do not carry whole rows, so it can't be mirrored.",
-            remedy="Add a key or let the source log whole rows; until then only the change log can be offered "
+            remedy="Add a key or let the source log whole rows. Until then, use a change log "
             "(sinks that take messages).",
         )
     changes = rows.where(table.where)

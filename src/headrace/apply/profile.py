@@ -177,8 +177,8 @@ def profile(rows: DataFrame, known: Callable[[TableId], tuple[Step, ...]] = lamb
     """
     if rows.schema["after"].dataType.typeName() == "struct":
         raise SchemaError(
-            "Tables are kept from change rows whose images are maps; these are structs of one table.",
-            remedy="Give the format's option 'schema' a list, also of one structure.",
+            "Tables need change rows whose images are maps, but these images are structs.",
+            remedy="Set the format's option 'schema' to a list, even for one table.",
         )
     counts = ", ".join(f"count_if(op = '{op}') as n_{op}" for op in DATA_OPERATIONS)
     found = (
@@ -364,8 +364,8 @@ def _table_batch(
         return TableProfile(id, TableSchema(id, ()), {}, steps=statements.all)
     if not versions:
         raise SchemaError(
-            f"The structure of table {id} is not known: the batch has rows of it but no schema row.",
-            remedy="Give the format of the pipeline's source the option 'schema', a list of the tables' structures.",
+            f"The schema of table {id} is unknown: the batch has rows of the table but no schema row.",
+            remedy="Set option 'schema' of the source's format to a list of the tables' schemas.",
         )
     schemas = {
         # The user may have left the database out.
@@ -404,7 +404,7 @@ def _table_batch(
         images = [n for n in (line["after_size"], line["before_size"] if not schema.key else None) if n is not None]
         if follows is None and images:
             raise SchemaError(
-                f"Rows of table {id} follow structure {line['schema_id']}, which no schema row of the batch carries.",
+                f"Rows of table {id} follow schema {line['schema_id']}, which no schema row of the batch describes.",
                 remedy="Let the source or decoder emit schema rows with every batch.",
             )
         if follows is not None and images:

@@ -86,12 +86,12 @@ def _order(rows: DataFrame, sequence_by: str) -> str:
         fits = f"({sequence_by}) rlike '^[0-9A-Za-z:._/+-]+$'"
     else:
         raise OptionError(
-            f"Option 'sequence_by' gives a value of type {kind}, which is no order.",
-            remedy="Cast it to bigint, a timestamp or a text that compares as it stands.",
+            f"Option 'sequence_by' gives a value of type {kind}, which has no order.",
+            remedy="Cast it to bigint, a timestamp or a text that sorts correctly.",
         )
     return (
         f"case when ({sequence_by}) is null then {refusal(sentence.format(': it is null'), SchemaError)} "
-        f"when {fits} then {told} else {refusal(sentence.format(': its value does not compare'), SchemaError)} end"
+        f"when {fits} then {told} else {refusal(sentence.format(': its value is not comparable'), SchemaError)} end"
     )
 
 
@@ -120,8 +120,8 @@ def no_order(source: str, target: str = "") -> SchemaError:
     """Why a batch stops in which changes of one row come from several sequences."""
     where = f" for the {target}" if target else ""
     return SchemaError(
-        f"Changes of one row of table {source} come from more than one Kafka partition or topic, or from a topic that "
-        f"was made again, so it is not known{where} which is the last.",
+        f"Changes of one row of table {source} come from several Kafka partitions or topics, or from a topic that "
+        f"was created again, so Headrace can't tell which one is the last{where}.",
         remedy="Set the sink's option 'sequence_by' to what orders them in the messages, such as "
         "cast(source['lsn'] as bigint), or send all changes of a row to one partition and read them into a new target.",
     )

@@ -155,7 +155,7 @@ class TableSchema:
     def __post_init__(self) -> None:
         by_name = {column.name: column for column in self.columns}
         if len(by_name) != len(self.columns):
-            raise ValueError(f"table {self.id} has two columns of one name")
+            raise ValueError(f"table {self.id} has two columns with the same name")
         missing = [name for name in self.key if name not in by_name]
         if missing:
             raise ValueError(f"key column {missing[0]!r} of table {self.id} is not among its columns")

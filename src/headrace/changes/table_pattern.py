@@ -77,7 +77,7 @@ class TablePattern:
         try:
             return re.compile(self._bare.removeprefix(_EXPRESSION), re.IGNORECASE)
         except re.error as error:
-            raise ValueError(f"'{self._bare}' is no regular expression ({error})") from error
+            raise ValueError(f"'{self._bare}' is not a regular expression ({error})") from error
 
     def matches(self, table: TableId) -> bool:
         """Whether it is for a table, whatever other tables there are.

@@ -177,7 +177,7 @@ class LogicalType:
             return f"{day} {clock}"
         if self.kind == "instant":
             if moment.utcoffset() not in (None, dt.timedelta(0)):
-                raise ValueError("an instant is given in UTC")
+                raise ValueError("an instant must be in UTC")
             return f"{day}T{clock}Z"
         return f"{day}T{clock}{_offset_text(moment.utcoffset())}"
 

@@ -1,8 +1,8 @@
 """The command line, `headrace`: one file per command.
 
-A mistake of the user's is one sentence on stderr and exit code 2, with the stack trace only under `--debug`; 1 is for a
-demo whose mirror differs, a status that needs somebody, and for what nobody expected. What is not needed for a command
-is not imported.
+A user error is one sentence on stderr and exit code 2; only `--debug` prints the stack trace. Exit code 1 means that a
+mirror differs, that a status needs attention, or that an unexpected error occurred. A command imports only what it
+needs.
 """
 
 from headrace.cli.app import main

@@ -39,7 +39,7 @@ app.command()(convert)
 
 
 def _no_demo() -> None:
-    """Show Headrace at work. Needs the package headrace-emulators: pip install 'headrace\\[demo]'."""
+    """Show Headrace in action. Needs the package headrace-emulators: pip install 'headrace\\[demo]'."""
     sys.stderr.write(
         "The demo is in the package headrace-emulators, which is not installed. Run pip install 'headrace[demo]'.\n"
     )
@@ -57,8 +57,8 @@ def _add_commands(installed: EntryPoints) -> None:
 _add_commands(entry_points(group="headrace.commands"))
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _version(requested: bool) -> None:
+    if requested:
         print(f"headrace {__version__}")
         raise typer.Exit
 

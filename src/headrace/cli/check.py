@@ -1,4 +1,4 @@
-"""`headrace check`: whether a pipeline can run, and what to do where it can't."""
+"""`headrace check`: whether a pipeline can run, and what to do if it can't."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def check(
     level: Annotated[
         Level,
         typer.Option(
-            help="How far to look; each level includes those before it. static: the file. connect: source and sinks. "
-            "privileges: what the login may do. plan: what would be captured."
+            help="How far to check; each level includes the ones before it. static: the file. connect: source and "
+            "sinks. privileges: the logins' permissions. plan: what a run would capture."
         ),
     ] = Level.PLAN,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object, for programs.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, for programs.")] = False,
     debug: Debug = False,
 ) -> None:
-    """Check a pipeline without running it. Ends with 2 when something is wrong; nothing is written."""
+    """Check a pipeline without running it. Writes nothing. Exits with 2 if something is wrong."""
     out = Console(highlight=False, markup=False, soft_wrap=True)
     with errors_reported(debug):
         from headrace.pipeline.check import check_file
@@ -45,19 +45,18 @@ def check(
 
 
 def lines(check: Check) -> list[str]:
-    """A check as a person reads it: one line per finding."""
-    wrong = sum(1 for finding in check.findings if finding.verdict == "wrong")
+    """A check as text for people: one line per finding."""
+    problems = sum(1 for finding in check.findings if finding.verdict == "wrong")
     if check.passed:
-        end = f"Nothing is wrong up to level {check.reached}."
+        end = f"No problems up to level {check.reached}."
     else:
-        things = "One thing is" if wrong == 1 else f"{wrong} things are"
-        end = f"{things} wrong at level {check.reached}."
+        end = f"{problems} problem{'' if problems == 1 else 's'} at level {check.reached}."
         if check.reached is not check.level:
-            end += " Later levels were not looked at."
+            end += " Later levels were not checked."
     return [*(_line(finding) for finding in check.findings), end]
 
 
 def _line(finding: Finding) -> str:
-    said = f"{finding.sentence} {finding.remedy}".strip()
+    text = f"{finding.sentence} {finding.remedy}".strip()
     about = "" if finding.subject == "file" else f"{finding.subject}: "
-    return f"{finding.verdict:5} {finding.level:10} {about}{said}"
+    return f"{finding.verdict:5} {finding.level:10} {about}{text}"

@@ -1,4 +1,4 @@
-"""`headrace convert`: a Debezium connector's configuration as a pipeline file."""
+"""`headrace convert`: converts a Debezium connector's configuration to a pipeline file."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ def convert(
         ),
     ],
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write the pipeline here; else it is printed.")
+        Path | None, typer.Option("--output", "-o", help="Write the pipeline to this file instead of printing it.")
     ] = None,
     bootstrap_servers: Annotated[
         str,
-        typer.Option(help="The Kafka brokers, host:port with commas between, which Connect's configuration lacks."),
+        typer.Option(help="The Kafka brokers, as host:port separated by commas; Connect's configuration lacks them."),
     ] = "",
     force: Annotated[
         bool,
@@ -34,25 +34,25 @@ def convert(
     ] = False,
     debug: Debug = False,
 ) -> None:
-    """Make a pipeline file of a Debezium connector's configuration.
+    """Convert a Debezium connector's configuration to a pipeline file.
 
-    Nothing is written where a property asks for something that the pipeline would not do, unless --force is given.
-    What is not carried over is listed on stderr and at the end of the file, with the reason, and so are defaults that
-    differ from Debezium's. Passwords become references to environment variables. Nothing is connected to.
+    Writes nothing if the pipeline can't do what a property asks for, unless you use --force. Lists on stderr and at the
+    end of the file what it leaves out, with the reason, and the defaults that differ from Debezium's. Passwords become
+    references to environment variables. Connects to nothing.
     """
     with errors_reported(debug):
         from headrace.convert.config import convert as converted
         from headrace.errors import OptionError
 
         if output is not None and output.exists() and not force:
-            raise OptionError(f"'{output}' exists.", remedy="Choose another file, or use --force.")
+            raise OptionError(f"'{output}' already exists.", remedy="Choose another file, or use --force.")
         made = converted(file, bootstrap_servers=bootstrap_servers)
         if made.lost and not force:
             for left in made.lost:
                 typer.echo(f"  {left}", err=True)
             things = f"{len(made.lost)} {'thing' if len(made.lost) == 1 else 'things'}"
             raise OptionError(
-                f"'{file}' asks for {things} that the pipeline would not do, so nothing is written.",
+                f"'{file}' asks for {things} that the pipeline can't do, so nothing was written.",
                 remedy="Correct or remove these properties, or write the pipeline without them with --force.",
             )
         if output is None:
@@ -61,14 +61,17 @@ def convert(
             try:
                 output.write_text(made.text, encoding="utf-8")
             except OSError as error:
-                raise OptionError(f"'{output}' can't be written: {error.strerror}.", remedy="Check the path.") from None
-        said = [f"{made.carried} of {made.carried + len(made.left)} properties are carried over."]
-        said += [f"  {left}" for left in made.lost]
+                raise OptionError(f"Can't write '{output}': {error.strerror}.", remedy="Check the path.") from None
+        report = [f"{made.carried} of {made.carried + len(made.left)} properties were converted."]
+        report += [f"  {left}" for left in made.lost]
         needless = sum(left.why == "not needed" for left in made.left)
         if needless:
-            said.append(f"Not needed: {needless}; the end of the file says why.")
+            report.append(f"Not needed: {needless}; the end of the file says why.")
         if made.differences:
-            said += ["Defaults that differ from Debezium's:", *(f"  {difference}." for difference in made.differences)]
+            report += [
+                "Defaults that differ from Debezium's:",
+                *(f"  {difference}." for difference in made.differences),
+            ]
         if made.environment:
-            said.append(f"Set before a run: {', '.join(made.environment)}.")
-        sys.stderr.write("\n".join(said) + "\n")
+            report.append(f"Before a run, set: {', '.join(made.environment)}.")
+        sys.stderr.write("\n".join(report) + "\n")

@@ -1,4 +1,4 @@
-"""`headrace decode`: what messages of a wire format say, as change rows."""
+"""`headrace decode`: prints messages of a wire format as change rows."""
 
 from __future__ import annotations
 
@@ -30,35 +30,35 @@ _REASONS = 5
 
 def decode(
     file: Annotated[
-        str, typer.Argument(help="Where the messages are; - is the standard input.", show_default=True)
+        str, typer.Argument(help="The file with the messages; - reads the standard input.", show_default=True)
     ] = _STDIN,
-    format: Annotated[str, typer.Option("--format", "-f", help="The wire format, or auto to find it out.")] = AUTO,
+    format: Annotated[str, typer.Option("--format", "-f", help="The wire format; auto detects it.")] = AUTO,
     option: Annotated[
         list[str] | None,
         typer.Option(
             "--option",
             "-o",
             metavar="NAME=VALUE",
-            help="An option of the format, as often as needed; NAME=@FILE takes the value from a file.",
+            help="An option of the format; can be repeated. NAME=@FILE reads the value from a file.",
             show_default=False,
         ),
     ] = None,
     input: Annotated[
         Input,
         typer.Option(
-            help="lines: each line is a message's value; records: each line is a JSON object with value, key, headers, "
-            "topic, partition, offset, timestamp; base64: each line is a value in base64; binary: all is one value; "
-            "auto: records where the first line is one, else lines."
+            help="lines: each line is a message's value; records: each line is a JSON object with value, key, "
+            "headers, topic, partition, offset, timestamp; base64: each line is a value in base64; binary: "
+            "the whole input is one value; auto: records if the first line is a record, else lines."
         ),
     ] = Input.AUTO,
-    topic: Annotated[str, typer.Option(help="The topic of messages that do not say theirs.")] = "messages",
-    as_json: Annotated[bool, typer.Option("--json", help="One change row per line, as JSON.")] = False,
+    topic: Annotated[str, typer.Option(help="The topic of messages that don't name one.")] = "messages",
+    as_json: Annotated[bool, typer.Option("--json", help="Print one change row per line, as JSON.")] = False,
     debug: Debug = False,
 ) -> None:
-    """Print messages as change rows. Ends with 1 when some could not be read, 2 when nothing could be tried.
+    """Print messages as change rows. Exits with 1 if some can't be read, with 2 if none could be tried.
 
-    The whole input is read before the first row is printed. Rows come on the standard output in the messages' order;
-    which format was found, and the counts, on the standard error output.
+    Reads the whole input before it prints the first row. Prints the rows to the standard output in the order of the
+    messages, and the detected format and the counts to the standard error output.
     """
     with errors_reported(debug):
         options = _options(option or [])
@@ -82,7 +82,7 @@ def _read(file: str) -> bytes:
     try:
         return Path(file).read_bytes()
     except OSError as error:
-        raise OptionError(f"The file '{file}' can't be read: {error.strerror}.", remedy="Check the path.") from error
+        raise OptionError(f"Can't read the file '{file}': {error.strerror}.", remedy="Check the path.") from error
 
 
 def _options(given: list[str]) -> dict[str, Any]:
@@ -90,22 +90,22 @@ def _options(given: list[str]) -> dict[str, Any]:
     for text in given:
         name, equals, value = text.partition("=")
         if not equals or not name:
-            raise OptionError(f"The option '{text}' has no value.", remedy="Write -o name=value.")
+            raise OptionError(f"Option '{text}' has no value.", remedy="Write -o name=value.")
         if name in options:
-            raise OptionError(f"The option '{name}' is given twice.", remedy="Keep one.")
+            raise OptionError(f"Option '{name}' is given twice.", remedy="Keep one.")
         if value.startswith("@"):
             try:
                 value = Path(value[1:]).read_text("utf-8")
             except (OSError, UnicodeDecodeError) as error:
                 raise OptionError(
-                    f"The file '{value[1:]}' of option '{name}' can't be read as text.", remedy="Check the path."
+                    f"Can't read the file '{value[1:]}' of option '{name}' as text.", remedy="Check the path."
                 ) from error
         options[name] = value
     return options
 
 
 def _detected(messages: list[InputMessage], options: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """The format that the messages speak for, said on stderr; options that are given win over those they ask for."""
+    """The format of the messages, printed to stderr; given options override detected ones."""
     from headrace.formats.detect import detect
     from headrace.formats.recognition import Sample
 
@@ -127,7 +127,7 @@ def _decoded(format: Format, messages: list[InputMessage], debug: bool) -> list[
     from headrace.formats.convert import decoded
 
     if isinstance(format, ArrowFormat) and not format.needs_spark:
-        # Nothing of Spark is needed, and so none is started.
+        # The format needs no Spark, so none is started.
         return rows_of(format.decoded(kafka_table(messages).to_batches()))
     return collect_rows(decoded(format, kafka_frame(_session(debug), messages)))
 
@@ -137,13 +137,13 @@ def _session(debug: bool) -> SparkSession:
 
     spark = spark_session("headrace decode", short_lived=True)
     if not debug:
-        # What goes wrong is told in one sentence; Spark would print its traces around it.
+        # An error is one sentence; Spark would print its stack traces around it.
         spark.sparkContext.setLogLevel("OFF")
     return spark
 
 
 def _show(messages: list[InputMessage], unread: list[UnreadableLine], rows: list[Row], as_json: bool) -> bool:
-    """Print the rows in the order of their messages; whether some message could not be read."""
+    """Print the rows in the order of their messages; returns whether some message could not be read."""
     from headrace.cli.row_output import counts_text, error_row, json_line, text_lines
 
     lines = {(m.topic, m.partition, m.offset): m.line for m in messages}
@@ -155,7 +155,7 @@ def _show(messages: list[InputMessage], unread: list[UnreadableLine], rows: list
         shown = [json_line(row, line)] if as_json else list(text_lines(row, line))
         printed.append((line or 0, row["position"] or "", shown))
     if not as_json:
-        printed += [(line, "", [f"line {line}: no event"]) for line in silent]
+        printed += [(line, "", [f"line {line}: not an event"]) for line in silent]
     _print(text for _, _, shown in sorted(printed, key=lambda found: found[:2]) for text in shown)
     everything = len(messages) + len(unread)
     sys.stderr.write(f"{counts_text([row['op'] for _, row in placed], everything, len(silent))}\n")
@@ -173,11 +173,11 @@ def _print(lines: Iterable[str]) -> None:
             sys.stdout.write(f"{line}\n")
         sys.stdout.flush()
     except BrokenPipeError:
-        # Who reads has seen enough (head, less). Python would complain once more when it ends.
+        # The reader (head, less) has seen enough. Python would complain again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _line(row: Row, lines: Mapping[Any, int]) -> int | None:
-    """The line of the message that a row came from; None where the row does not say one."""
+    """The line of the message that a row came from; None if the row has none."""
     message = row["message"] or {}
     return lines.get((message.get("topic"), message.get("partition"), message.get("offset")))

@@ -1,4 +1,4 @@
-"""How a command ends when something is wrong: one sentence, an exit code, and no stack trace unless asked for."""
+"""How a command ends after an error: one sentence and an exit code; a stack trace only with `--debug`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ UNEXPECTED = 1
 
 
 class SecretMask:
-    """What a command may print of a pipeline: everything but its secrets, once they are known."""
+    """Removes a pipeline's secrets from what a command prints, once they are known."""
 
     def __init__(self) -> None:
         self.hide: Callable[[str], str] = lambda text: text
@@ -28,29 +28,29 @@ def errors_reported(debug: bool) -> Iterator[SecretMask]:
     """Turn any error of the block into one sentence on stderr and an exit code.
 
     Args:
-        debug: print the stack trace before the sentence; secrets are left out of it too.
+        debug: print the stack trace before the sentence, without secrets.
     """
-    shown = SecretMask()
+    mask = SecretMask()
     try:
-        yield shown
+        yield mask
     except (typer.Exit, typer.Abort, KeyboardInterrupt):
         raise
     except Exception as error:
         if debug:
-            sys.stderr.write(shown.hide("".join(traceback.format_exception(error))))
-        sentence, code = told(error)
-        hint = "" if debug or code == USER_ERROR else " Run it again with --debug for the whole story."
-        sys.stderr.write(f"{shown.hide(sentence)}{hint}\n")
+            sys.stderr.write(mask.hide("".join(traceback.format_exception(error))))
+        sentence, code = sentence_of(error)
+        hint = "" if debug or code == USER_ERROR else " Run it again with --debug for the stack trace."
+        sys.stderr.write(f"{mask.hide(sentence)}{hint}\n")
         raise typer.Exit(code) from None
 
 
-def told(error: BaseException) -> tuple[str, int]:
+def sentence_of(error: BaseException) -> tuple[str, int]:
     """One sentence for an error, and the exit code."""
-    ours = recover(error)
-    if ours is not None:
-        return str(ours), USER_ERROR
+    known = recover(error)
+    if known is not None:
+        return str(known), USER_ERROR
     if isinstance(error, ModuleNotFoundError):
         missing = missing_package(error)
         if missing is not None:
             return str(missing), USER_ERROR
-    return f"Headrace was stopped by an unexpected error ({type(error).__name__}): {one_line(error)}", UNEXPECTED
+    return f"An unexpected error stopped Headrace ({type(error).__name__}): {one_line(error)}", UNEXPECTED

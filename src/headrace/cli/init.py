@@ -1,4 +1,4 @@
-"""`headrace init`: a pipeline file to begin with."""
+"""`headrace init`: writes a pipeline file to start from."""
 
 from __future__ import annotations
 
@@ -20,40 +20,43 @@ def init(
     source: Annotated[str, typer.Option(help="Where changes come from: sqlserver, db2, oracle, kafka.")] = "sqlserver",
     sink: Annotated[
         list[str] | None,
-        typer.Option(help="Where they go: kafka, files, delta, iceberg, jdbc; as often as needed. By default delta."),
+        typer.Option(help="Where changes go: kafka, files, delta, iceberg, jdbc; can be repeated. Default: delta."),
     ] = None,
     format: Annotated[
-        str, typer.Option(help="Of messages, where the sink takes or the source gives them.")
+        str, typer.Option(help="The format of messages, if a sink writes or the source reads them.")
     ] = "debezium_json",
     option: Annotated[
         list[str] | None,
-        typer.Option("-o", "--option", help="An option of the source, as -o hostname=db; as often as needed."),
+        typer.Option("-o", "--option", help="An option of the source, such as -o hostname=db; can be repeated."),
     ] = None,
     password_env: Annotated[
-        str, typer.Option(help="The environment variable with the source's password.")
+        str, typer.Option(help="The environment variable that holds the source's password.")
     ] = "HEADRACE_PASSWORD",
     name: Annotated[
-        str | None, typer.Option(help="The pipeline's name; by default the database's, or the file's.")
+        str | None, typer.Option(help="The pipeline's name. Default: the database's, else the file's.")
     ] = None,
     ask: Annotated[
-        bool, typer.Option("--ask/--no-ask", help="Ask the source for its tables, when -o says where it is.")
+        bool,
+        typer.Option(
+            "--ask/--no-ask", help="Read the list of tables from the source, if -o names its host and database."
+        ),
     ] = True,
-    force: Annotated[bool, typer.Option("--force", help="Replace the file when it exists.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
     debug: Debug = False,
 ) -> None:
-    """Write a pipeline file with comments, for a source and sinks. With hostname and database given, its tables too."""
+    """Write a commented pipeline file for a source and sinks. With hostname and database, it lists the tables too."""
     with errors_reported(debug):
         from headrace.errors import OptionError
         from headrace.pipeline.new_file import new_file
 
         printed = str(pipeline) == "-"
         if not printed and pipeline.exists() and not force:
-            raise OptionError(f"'{pipeline}' exists.", remedy="Choose another file, or use --force.")
+            raise OptionError(f"'{pipeline}' already exists.", remedy="Choose another file, or use --force.")
         given: dict[str, str] = {}
         for one in option or []:
             key, equals, value = one.partition("=")
             if not equals:
-                raise OptionError(f"'{one}' is no option.", remedy="Write -o name=value, such as -o hostname=db.")
+                raise OptionError(f"'{one}' is not an option.", remedy="Write -o name=value, such as -o hostname=db.")
             given[key.strip()] = value.strip()
         called = name or given.get("database") or ("pipeline" if printed else pipeline.stem)
         called = name or re.sub(r"[^\w.-]+", "-", called)
@@ -64,10 +67,8 @@ def init(
             try:
                 pipeline.write_text(made.text, encoding="utf-8")
             except OSError as error:
-                raise OptionError(
-                    f"'{pipeline}' can't be written: {error.strerror}.", remedy="Check the path."
-                ) from None
-        told = list(made.notes)
+                raise OptionError(f"Can't write '{pipeline}': {error.strerror}.", remedy="Check the path.") from None
+        notes = list(made.notes)
         if not printed:
-            told = [f"Written: {pipeline}.", *told, f"Next: {program('headrace')} check {shlex.quote(str(pipeline))}"]
-        sys.stderr.write("".join(f"{note}\n" for note in told))
+            notes = [f"Wrote {pipeline}.", *notes, f"Next: {program('headrace')} check {shlex.quote(str(pipeline))}"]
+        sys.stderr.write("".join(f"{note}\n" for note in notes))

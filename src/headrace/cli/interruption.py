@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: the first asks for an orderly end, the second for a quick one."""
+"""Ctrl-C and SIGTERM: the first stops the program in order, the second at once."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ class Interruption:
     """Whether the user, or the system, wants the program to end."""
 
     def __init__(self) -> None:
-        self.asked = threading.Event()
-        self.asked_again = threading.Event()
+        self.requested = threading.Event()
+        self.repeated = threading.Event()
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         del number, frame
-        if self.asked.is_set():
-            self.asked_again.set()
+        if self.requested.is_set():
+            self.repeated.set()
             raise KeyboardInterrupt
-        self.asked.set()
+        self.requested.set()
 
 
 @contextlib.contextmanager
@@ -30,10 +30,10 @@ def interruption() -> Iterator[Interruption]:
 
     Enter it after Spark has started: PySpark installs a handler of its own then, which cancels all jobs.
     """
-    asked = Interruption()
-    before = {number: signal.signal(number, asked._on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
+    request = Interruption()
+    before = {number: signal.signal(number, request._on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield asked
+        yield request
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

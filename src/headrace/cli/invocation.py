@@ -1,4 +1,4 @@
-"""How the user calls our programs from where he stands, for commands that are shown to be copied."""
+"""How the user can call Headrace's programs from the current folder, for commands to copy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages for `headrace decode` as they come in: one per line in several spellings, or one as a whole."""
+"""The input of `headrace decode`: one message per line in several notations, or one message as a whole."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _BOM = b"\xef\xbb\xbf"
 
 
 class Input(StrEnum):
-    """How messages are spelled."""
+    """How messages are written."""
 
     AUTO = "auto"
     LINES = "lines"
@@ -35,9 +35,9 @@ class InputMessage:
     """A message.
 
     Args:
-        line: where it stood, from 1.
+        line: the number of its line, from 1.
         topic, partition, offset, timestamp, key, value, headers: as Kafka has them; the timestamp in microseconds since
-            1970. The offset is None where none was said.
+            1970. The offset is None if the line has none.
     """
 
     line: int
@@ -52,10 +52,10 @@ class InputMessage:
 
 @dataclass(frozen=True)
 class UnreadableLine:
-    """A line that is no message.
+    """A line that is not a message.
 
     Args:
-        line: where it stood, from 1.
+        line: the number of its line, from 1.
         text: its bytes.
         why: a sentence.
     """
@@ -66,12 +66,12 @@ class UnreadableLine:
 
 
 def read_input(data: bytes, kind: Input, topic: str) -> tuple[list[InputMessage], list[UnreadableLine]]:
-    """The messages of an input, each with an offset of its own, and the lines that are none. Blank lines are nothing.
+    """The messages of an input, each with an offset of its own, and the lines that are not messages. Skips blank lines.
 
     Args:
         data: the whole input.
-        kind: how messages are spelled in it.
-        topic: the topic of messages that do not say theirs.
+        kind: how messages are written in it.
+        topic: the topic of messages that don't name one.
     """
     if kind is Input.BINARY:
         return [InputMessage(1, data, topic=topic, offset=0)], []
@@ -84,7 +84,7 @@ def read_input(data: bytes, kind: Input, topic: str) -> tuple[list[InputMessage]
         try:
             messages.append(replace(_READERS[kind](line), line=number))
         except (ValueError, RecursionError) as error:
-            unread.append(UnreadableLine(number, line, f"Line {number} is no message: {_reason(error)}."))
+            unread.append(UnreadableLine(number, line, f"Line {number} is not a message: {_reason(error)}."))
     return _placed([replace(m, topic=m.topic or topic) for m in messages]), unread
 
 
@@ -119,11 +119,11 @@ def _reason(error: Exception) -> str:
     if isinstance(error, json.JSONDecodeError):
         return f"it is not JSON ({error.msg.lower()} at character {error.pos + 1})"
     if isinstance(error, binascii.Error):
-        return "it is no base64"
+        return "it is not base64"
     if isinstance(error, UnicodeError):
         return "it is not UTF-8 text"
     if isinstance(error, RecursionError):
-        return "its JSON is too deep"
+        return "its JSON is nested too deeply"
     return str(error)
 
 
@@ -176,7 +176,7 @@ def _decoded(given: Any) -> bytes | None:
     if given is None:
         return None
     if not isinstance(given, str):
-        raise ValueError("its base64 is no text")
+        raise ValueError("its base64 is not text")
     return base64.b64decode(given, validate=True)
 
 
@@ -196,7 +196,7 @@ def _headers(given: Any) -> tuple[tuple[str, bytes | None], ...] | None:
     # kcat writes names and values in turn.
     if isinstance(given, list) and len(given) % 2 == 0 and all(isinstance(name, str) for name in given[::2]):
         return tuple(_header(name, value) for name, value in zip(given[::2], given[1::2], strict=True))
-    raise ValueError("its `headers` are no list of {key, value}")
+    raise ValueError("its `headers` are not a list of {key, value}")
 
 
 def _header(name: str, value: Any) -> tuple[str, bytes | None]:
@@ -207,8 +207,8 @@ def _text(given: Any, name: str) -> str:
     if given is None:
         return ""
     if not isinstance(given, str):
-        raise ValueError(f"its `{name}` is no text")
-    # Half of a surrogate pair, which JSON can spell, is no text for Spark.
+        raise ValueError(f"its `{name}` is not text")
+    # Half of a surrogate pair, which JSON allows, is not text for Spark.
     given.encode()
     return given
 
@@ -218,7 +218,7 @@ def _whole(given: Any, name: str) -> int | None:
         return None
     most = 2**31 if name == "partition" else 2**63
     if isinstance(given, bool) or not isinstance(given, int) or not 0 <= given < most:
-        raise ValueError(f"its `{name}` is no such number")
+        raise ValueError(f"its `{name}` is not a valid number")
     return given
 
 
@@ -262,5 +262,5 @@ def kafka_table(messages: list[InputMessage]) -> pa.Table:
 
 def kafka_frame(spark: SparkSession, messages: list[InputMessage]) -> DataFrame:
     """The messages in Kafka's columns, for Spark."""
-    # In one task, which announces a structure once, at the first message that has it.
+    # In one task, which announces a schema once, at the first message that has it.
     return spark.createDataFrame(kafka_table(messages)).coalesce(1)

@@ -1,4 +1,4 @@
-"""`headrace plan`: what a run would do from the checkpoint, before it does it."""
+"""`headrace plan`: what a run would do from the checkpoint."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 def plan(
     pipeline: Annotated[Path, typer.Argument(help="The pipeline's YAML file.", show_default=False)],
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object, for programs.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, for programs.")] = False,
     debug: Debug = False,
 ) -> None:
-    """Tell what a run would do: tables, snapshots, positions, and what becomes of the targets. Nothing is written.
+    """Show what a run would do: tables, snapshots, positions and changes of the targets. Writes nothing.
 
-    Ends with 2 when the run would stop.
+    Exits with 2 if the run would stop.
     """
     out = Console(highlight=False, markup=False, soft_wrap=True)
     with errors_reported(debug) as shown:
@@ -40,16 +40,16 @@ def plan(
             for line in lines(found):
                 out.print(loaded.hide(line))
         stops = found.stops
-        # More than one sentence on stderr would be told by `errors_reported` as one.
+        # `errors_reported` would print several sentences as one.
         if stops:
             raise typer.Exit(USER_ERROR)
 
 
 def lines(plan: PipelinePlan) -> list[str]:
-    """A plan as a person reads it."""
+    """A plan as text for people."""
     from headrace.pipeline.check import summary, table_text
 
-    begun = "has not been started yet" if plan.batch is None else f"goes on after batch {plan.batch:,}"
+    begun = "has not been started yet" if plan.batch is None else f"continues after batch {plan.batch:,}"
     found = [f"{plan.name}: {begun} (checkpoint {plan.checkpoint})", f"  source  {plan.source}; {summary(plan)}"]
     for topic, ends in sorted((plan.begin or {}).items()):
         at = ", ".join(f"partition {partition} from {end:,}" for partition, end in sorted(ends.items()))
@@ -64,8 +64,8 @@ def lines(plan: PipelinePlan) -> list[str]:
             if target.place or target.stop or target.left_out
         ]
     found += [f"  note    {sentence}" for sentence in plan.unmatched]
-    found += [f"  lost    {table} is not captured any more" for table in plan.uncaptured]
-    found += [f"  gone    {table} was captured up to now and would not be any more" for table in plan.gone]
+    found += [f"  lost    {table} is no longer captured" for table in plan.uncaptured]
+    found += [f"  gone    {table} was captured until now and would no longer be" for table in plan.gone]
     stops = len(plan.stops)
     if stops:
         found.append(f"The run would stop at {stops} target{'' if stops == 1 else 's'}.")
@@ -77,6 +77,6 @@ def _target(target: TargetPlan) -> str:
         return f"{target.sink}: STOPS. {target.stop} {target.remedy}".rstrip()
     if target.left_out:
         return f"{target.sink}: left out by its routes"
-    state = {None: "", True: ", which is there", False: ", which would be made"}[target.exists]
+    state = {None: "", True: ", exists", False: ", would be created"}[target.exists]
     changes = f": {', '.join(target.changes)}" if target.changes else ""
     return f"{target.sink}: {target.place}{state}{changes}"

@@ -54,7 +54,7 @@ def collect_rows(changes: DataFrame) -> list[Row]:
 
 
 def rows_of(batches: Iterable[pa.RecordBatch]) -> list[Row]:
-    """The same of change rows with images as maps that are here already."""
+    """The same for change rows with map images that are in this process already."""
     import pyarrow as pa
 
     found: list[Row] = []
@@ -98,7 +98,7 @@ def time_text(micros: int | None) -> str | None:
 
 
 def error_row(text: bytes, why: str) -> Row:
-    """The `error` row of something that is no message."""
+    """The `error` row of input that is not a message."""
     from headrace.changes import arrow_schema
 
     message = {"topic": None, "partition": None, "offset": None, "timestamp": None, "key": None, "headers": None}
@@ -156,7 +156,7 @@ def text_lines(row: Row, line: int | None) -> Iterator[str]:
     if row["changed"] is not None:
         yield f"  changed: {', '.join(map(shown, row['changed'])) or 'nothing'}"
     if row["table_schema"] is not None:
-        yield f"  structure: {_schema_text(row['table_schema'])}"
+        yield f"  schema: {_schema_text(row['table_schema'])}"
     if row["source"]:
         yield "  source: " + ", ".join(f"{name}={shown(text)}" for name, text in row["source"].items())
 
@@ -199,7 +199,7 @@ def _change(before: Mapping[str, str | None], after: Mapping[str, str | None], n
 
 
 def shown(text: str | None) -> str:
-    """A value in one line; as JSON where it could be taken for something else, and shortened where it is long."""
+    """A value in one line: as JSON if it could be mistaken for something else, and shortened if it is long."""
     if text is None:
         return _NULL
     if len(text) > _LONGEST:
@@ -216,7 +216,7 @@ def _schema_text(text: str) -> str:
 
 
 def counts_text(operations: Iterable[str], messages: int, silent: int) -> str:
-    """`5 messages: 3 create, 1 error; 1 is no event`."""
+    """`5 messages: 3 create, 1 error; 1 is not an event`."""
     counts: dict[str, int] = {}
     for operation in operations:
         word = _WORDS.get(Operation(operation), operation)
@@ -224,5 +224,5 @@ def counts_text(operations: Iterable[str], messages: int, silent: int) -> str:
     found = ", ".join(f"{count} {word}" for word, count in counts.items()) or "no rows"
     text = f"{messages} message{'' if messages == 1 else 's'}: {found}"
     if silent:
-        text += f"; {silent} {'is no event' if silent == 1 else 'are no events'}"
+        text += f"; {silent} {'is not an event' if silent == 1 else 'are not events'}"
     return f"{text}."

@@ -1,4 +1,4 @@
-"""`headrace run`: run a pipeline file until Ctrl-C, or with `--once` until everything is there."""
+"""`headrace run`: runs a pipeline until Ctrl-C, or with `--once` until the sinks have what the source has now."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ Debug = Annotated[bool, typer.Option("--debug", help="Show stack traces.")]
 def run(
     pipeline: Annotated[Path, typer.Argument(help="The pipeline's YAML file.", show_default=False)],
     once: Annotated[
-        bool, typer.Option("--once", help="End when everything is there that the source offers now.")
+        bool, typer.Option("--once", help="Stop when the sinks have everything that the source has now.")
     ] = False,
     ui: Annotated[
         bool,
-        typer.Option("--ui", help="Show lag and throughput in a browser, on a page that only this machine reaches."),
+        typer.Option("--ui", help="Show lag and throughput in a browser, on a page that only this machine can open."),
     ] = False,
-    ui_port: Annotated[int, typer.Option(help="The port of that page; 0 for any free one.", min=0, max=65535)] = 8480,
+    ui_port: Annotated[int, typer.Option(help="The port of that page; 0 picks a free one.", min=0, max=65535)] = 8480,
     debug: Debug = False,
 ) -> None:
-    """Run a pipeline. It goes on where it stopped; Ctrl-C ends it after the batch that is being written."""
+    """Run a pipeline. It continues where it stopped. Ctrl-C ends it after the current batch."""
     out = Console(highlight=False, markup=False)
     try:
         with errors_reported(debug) as shown:
@@ -52,24 +52,24 @@ def run(
                 names = ", ".join(table.id.path for table in tables[:8]) + (", ..." if len(tables) > 8 else "")
                 out.print(f"{loaded.name}: {len(tables)} table{'s' if len(tables) > 1 else ''} ({names})")
             spark = session_for([loaded], debug)
-            with interruption() as asked:
+            with interruption() as interrupt:
                 running = loaded.start(spark, once=once)
                 if ui:
                     show_page(running, out, ui_port)
-                show_until(running, out, loaded.name, asked, lambda: running.wait(_SHOW_SECONDS))
+                show_until(running, out, loaded.name, interrupt, lambda: running.wait(_SHOW_SECONDS))
     except KeyboardInterrupt:
-        # Before the first batch, or at the second Ctrl-C: what was not finished comes again.
+        # Before the first batch, or at the second Ctrl-C: the next run repeats what is not finished.
         print_stopped(out, pipeline, once)
         sys.stdout.flush()
         raise typer.Exit(0) from None
-    if asked.asked.is_set():
+    if interrupt.requested.is_set():
         print_stopped(out, pipeline, once)
     elif once:
-        out.print("Everything that the source offered is in the sinks.")
+        out.print("The sinks have everything that the source had.")
 
 
 def show_page(running: RunningPipeline, out: Console, port: int) -> None:
-    """Serve the page of a run, and say where; a run whose page can't be served is ended."""
+    """Serve the page of a run and print its address. Stops the run if the page can't be served."""
     from headrace.observe.server import LOOPBACK, ListenAddress
 
     try:
@@ -84,7 +84,7 @@ def session_for(pipelines: Sequence[Pipeline], debug: bool, *, short_lived: bool
     """Spark on this machine with what the sources and sinks of these pipelines need."""
     from headrace.spark.session import spark_session
 
-    # Progress of an idle stream is otherwise told every ten seconds only.
+    # By default, an idle stream reports its progress only every ten seconds.
     conf = {"spark.sql.streaming.noDataProgressEventInterval": "1000"}
     formats = sorted({name for pipeline in pipelines for name in pipeline.formats})
     spark = spark_session(
@@ -94,33 +94,33 @@ def session_for(pipelines: Sequence[Pipeline], debug: bool, *, short_lived: bool
         short_lived=short_lived,
     )
     if not debug:
-        # What goes wrong is told in one sentence; Spark would print its traces around it.
+        # An error is one sentence; Spark would print its stack traces around it.
         spark.sparkContext.setLogLevel("OFF")
     return spark
 
 
 def show_until(
-    running: RunningPipeline, out: Console, title: str, asked: Interruption, ended: Callable[[], bool]
+    running: RunningPipeline, out: Console, title: str, interrupt: Interruption, ended: Callable[[], bool]
 ) -> None:
-    """Show the progress until `ended` says so, or until the user asks for the end, and then stop it in order."""
+    """Show the progress until `ended` is true, or until the user interrupts the run; then stop it in order."""
     from headrace.observe.live import LiveView
 
     with LiveView(out, title) as view:
         try:
             while not ended():
                 view.update(running.progress())
-                if asked.asked.is_set():
+                if interrupt.requested.is_set():
                     running.stop(STOP_SECONDS)
                     break
             view.update(running.progress(), last=True)
         except BaseException:
-            # A run that nobody watches any more is ended, but the error that came first is the one to tell.
+            # End a run that nobody watches any more, but raise the first error.
             if running.active:
                 running.stop(0)
             raise
 
 
 def print_stopped(out: Console, pipeline: Path, once: bool) -> None:
-    """Say how to go on."""
+    """Print how to continue the run."""
     again = f"{program('headrace')} run {shlex.quote(str(pipeline))}{' --once' if once else ''}"
-    out.print(f"Stopped. To go on where it stopped, run: {again}", soft_wrap=True)
+    out.print(f"Stopped. To continue where it stopped, run: {again}", soft_wrap=True)

@@ -1,4 +1,4 @@
-"""`headrace signal`: ask a running pipeline for an ad-hoc snapshot, or to stop, pause or resume one."""
+"""`headrace signal`: requests an ad-hoc snapshot from a running pipeline, or stops, pauses or resumes one."""
 
 from __future__ import annotations
 
@@ -17,24 +17,26 @@ from headrace.sources.signals import SENT, Signal, signal_data
 
 def signal(
     pipeline: Annotated[Path, typer.Argument(help="The pipeline's YAML file.", show_default=False)],
-    asked: Annotated[
-        str, typer.Argument(metavar="SIGNAL", help=f"What to ask for: {', '.join(SENT)}.", show_default=False)
+    requested: Annotated[
+        str, typer.Argument(metavar="SIGNAL", help=f"The signal: {', '.join(SENT)}.", show_default=False)
     ],
     tables: Annotated[
         str,
-        typer.Option(help="Names or regular expressions of schema.table, with commas between.", show_default=False),
+        typer.Option(help="Names or regular expressions of schema.table, separated by commas.", show_default=False),
     ] = "",
-    filter: Annotated[str, typer.Option(help="Read only rows that meet this SQL predicate.", show_default=False)] = "",
+    filter: Annotated[str, typer.Option(help="Read only rows that match this SQL predicate.", show_default=False)] = "",
     type: Annotated[
-        str, typer.Option(help="incremental: beside the stream; blocking: the table's own stream waits.")
+        str, typer.Option(help="incremental: while the stream continues; blocking: the table's stream waits.")
     ] = "incremental",
-    message: Annotated[str, typer.Option(help="What to write into the log.", show_default=False)] = "",
-    id: Annotated[str, typer.Option(help="How the log calls the signal; by default made up.", show_default=False)] = "",
+    message: Annotated[str, typer.Option(help="A message for the log.", show_default=False)] = "",
+    id: Annotated[
+        str, typer.Option(help="The signal's id in the log. Default: a generated one.", show_default=False)
+    ] = "",
     debug: Debug = False,
 ) -> None:
-    """Ask a pipeline for something while it runs; one that does not run does it when it is started.
+    """Send a signal to a running pipeline. A pipeline that isn't running reads it when it starts.
 
-    The signal becomes a row of the source's signal table where it has one, else a file in its signal folder.
+    The signal becomes a row of the source's signal table if it has one, else a file in its signal folder.
     """
     out = Console(highlight=False, markup=False, soft_wrap=True)
     with errors_reported(debug) as shown:
@@ -47,16 +49,16 @@ def signal(
         shown.hide = model.hide
         if not isinstance(model.source, Source):
             raise OptionError(
-                f"The source of '{model.name}' takes no signals.", remedy="Ask the pipeline that reads the database."
+                f"The source of '{model.name}' takes no signals.", remedy="Signal the pipeline that reads the database."
             )
         check_sound(model.checkpoint, model.source_type)
-        # Commas that a regular expression needs stand in braces.
+        # A comma in braces belongs to a regular expression.
         wanted = [name.strip() for name in re.split(r",(?![^{]*\})", tables) if name.strip()]
-        data = signal_data(asked, wanted, kind=type, filter=filter, message=message)
-        sent = Signal(id or f"headrace-{uuid.uuid4().hex[:12]}", asked, data)
+        data = signal_data(requested, wanted, kind=type, filter=filter, message=message)
+        sent = Signal(id or f"headrace-{uuid.uuid4().hex[:12]}", requested, data)
         try:
             model.source.check_signal(sent)
         except ConnectError as error:
-            typer.echo(model.hide(f"Not checked, because the database can't be asked: {error}"), err=True)
+            typer.echo(model.hide(f"Not checked, because the database can't be reached: {error}"), err=True)
         for place in model.source.signal(sent):
             out.print(model.hide(f"Signal '{sent.id}' ({sent.type}) is in {place}."))

@@ -1,4 +1,4 @@
-"""`headrace status`: where a pipeline stands, whether it runs or not, for people and for monitoring."""
+"""`headrace status`: where a pipeline stands, running or not, for people and for monitoring."""
 
 from __future__ import annotations
 
@@ -18,19 +18,24 @@ if TYPE_CHECKING:
 
 NOT_FINE = 1
 _LEFT_OUT = (
-    "no sink has the messages that could not be read, so tables may lack changes. Once that is seen to, remove "
-    "headrace-message-counts.json from the checkpoint's folder."
+    "no sink has the messages that could not be read, so tables may lack changes. Once you have dealt with them, "
+    "remove headrace-message-counts.json from the checkpoint's folder."
 )
 
 
 def status(
     pipeline: Annotated[Path, typer.Argument(help="The pipeline's YAML file.", show_default=False)],
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object, for programs.")] = False,
-    no_source: Annotated[bool, typer.Option("--no-source", help="Read the checkpoint only, ask no database.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, for programs.")] = False,
+    no_source: Annotated[
+        bool, typer.Option("--no-source", help="Read the checkpoint only; don't connect to the database.")
+    ] = False,
     debug: Debug = False,
 ) -> None:
-    """Tell where a pipeline stands. Ends with 1 when its source does not capture or deletes what is needed, and while
-    messages were left out because they could not be read."""
+    """Show where a pipeline stands.
+
+    Exits with 1 if its source does not capture or has deleted needed changes, or if messages were left out because they
+    could not be read.
+    """
     out = Console(highlight=False, markup=False, soft_wrap=True)
     with errors_reported(debug) as shown:
         from headrace.observe.checkpoint import local_path
@@ -50,7 +55,7 @@ def status(
 
 
 def lines(status: PipelineStatus, now: dt.datetime) -> list[str]:
-    """A status as a person reads it; `now` is the time of day."""
+    """A status as text for people; `now` is the current time."""
     found = [f"{status.name}: {_run(status)}"]
     for topic, ends in sorted(status.topics.items()):
         found.append(f"  topic {topic}: {', '.join(f'partition {p} up to {end:,}' for p, end in sorted(ends.items()))}")
@@ -66,7 +71,7 @@ def lines(status: PipelineStatus, now: dt.datetime) -> list[str]:
             found.append(f"database {database.name}")
         found += [f"  {word:10} {text}" for word, text in _facts(database, now)]
         found += _tables(database.tables, now)
-        found += [f"  asked for  {one.table}: {one.state}, {_chunks(one.chunks)} read" for one in database.ad_hoc]
+        found += [f"  requested  {one.table}: {one.state}, {_chunks(one.chunks)} read" for one in database.ad_hoc]
     return found
 
 
@@ -74,9 +79,11 @@ def _run(status: PipelineStatus) -> str:
     if status.running:
         state = f"runs (process {status.process})" if status.process else "runs"
     else:
-        state = "does not run" if status.running is False else "may run (its checkpoint is elsewhere)"
+        state = (
+            "is not running" if status.running is False else "may be running (its checkpoint is not on this machine)"
+        )
     if status.batch is None:
-        return "has not been started yet" if not status.running else f"{state}, no batch is through yet"
+        return "has not been started yet" if not status.running else f"{state}, no batch is finished yet"
     return f"{state}; batch {status.batch:,} is in all sinks"
 
 
@@ -91,7 +98,7 @@ def _facts(database: DatabaseStatus, now: dt.datetime) -> list[tuple[str, str]]:
         facts.append(("lag", lag))
     health = database.health
     if health is None:
-        facts.append(("source", "not asked"))
+        facts.append(("source", "not queried"))
         return facts
     facts.append(("source", f"{health.state}. {health.sentence} {health.remedy}".strip()))
     if health.lost:
@@ -120,7 +127,7 @@ def _tables(tables: tuple[TableStatus, ...], now: dt.datetime) -> list[str]:
 
 def _table(table: TableStatus, now: dt.datetime) -> str:
     if not table.captured:
-        return "not captured any more: what happens to it is missing. Have it captured again, or take it off the list"
+        return "no longer captured: its changes are missing. Enable its capture again, or remove it from the list"
     lost = "; changes of it were lost" if table.lost else ""
     rows = f" of a table of about {table.estimate:,} rows" if table.estimate >= 0 else ""
     if table.snapshot == "running":

@@ -16,12 +16,12 @@ DIFFERENT = 1
 
 def verify(
     pipeline: Annotated[Path, typer.Argument(help="The pipeline's YAML file.", show_default=False)],
-    rows: Annotated[int, typer.Option("--rows", help="How many differing rows of each table to tell.", min=0)] = 20,
+    rows: Annotated[int, typer.Option("--rows", help="How many differing rows of each table to print.", min=0)] = 20,
     debug: Debug = False,
 ) -> None:
-    """Compare the tables of a pipeline's sinks with its source, down to the rows that differ. Nothing is written.
+    """Compare the tables of a pipeline's sinks with its source, row by row. Writes nothing.
 
-    Ends with 0 when all are equal, with 1 when some row differs. Run it when the pipeline has caught up.
+    Exits with 0 if all are equal, with 1 if a row differs. Run it when the pipeline has caught up.
     """
     out = Console(highlight=False, markup=False, soft_wrap=True)
     equal = True
@@ -32,13 +32,14 @@ def verify(
         shown.hide = loaded.hide
         loaded.check()
         for found in loaded.verify(session_for([loaded], debug), most=rows):
-            told = found.comparison
-            equal = equal and told.equal
+            result = found.comparison
+            equal = equal and result.equal
             out.print(
-                f"{found.table.path} in {found.sink}: {told.expected} rows in the source, {told.actual} in the target; "
-                + ("equal" if told.equal else f"{told.differing_rows} differ")
+                f"{found.table.path} in {found.sink}: {result.expected} rows in the source, {result.actual} in the "
+                + "target; "
+                + ("equal" if result.equal else f"{result.differing_rows} differ")
             )
-            for one in told.differences:
+            for one in result.differences:
                 columns = f" ({', '.join(one.columns)})" if one.columns else ""
                 out.print(f"  {one.kind} {one.key}{columns}")
     if not equal:

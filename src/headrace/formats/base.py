@@ -33,8 +33,8 @@ MESSAGE_DDL = ", ".join(
 ON_ERROR = Option(
     "on_error",
     str,
-    "What a message that can't be read gives: `row` an `error` row that keeps it whole, `fail` stops the query and "
-    "says where it is, `drop` leaves it out and counts it.",
+    "What to do with a message that can't be read: `row` turns it into an `error` row, `fail` stops the query and "
+    "names the message, `drop` skips and counts it.",
     default="row",
     choices=("row", "fail", "drop"),
 )
@@ -42,7 +42,7 @@ ON_ERROR = Option(
 SCHEMA = Option(
     "schema",
     given_schema,
-    "The structure of the table: a Spark DDL string, a TableSchema or its JSON. Decoding then gives images as structs "
+    "The schema of the table: a Spark DDL string, a TableSchema or its JSON. Decoding then gives images as structs "
     "of typed columns. A list of TableSchemas, for several tables, gives images as maps.",
     default=None,
     names=OTHER_NAMES,
@@ -51,7 +51,7 @@ SCHEMA = Option(
 KEYS = Option(
     "keys",
     list,
-    "The names of the key columns, in key order, where the messages do not say them.",
+    "The key columns, in key order, for messages that don't name them.",
     default=(),
     names=OTHER_NAMES,
 )
@@ -65,8 +65,8 @@ def topic_option(default: str = "${path}") -> Option:
     return Option(
         "topic",
         str,
-        "Encoding: the topic of a row, in which `${database}`, `${schema}` and `${table}` stand for the table's parts "
-        "and `${path}` for those that it has, with points between.",
+        "Encoding: the topic of a row. `${database}`, `${schema}` and `${table}` stand for the parts of the "
+        "table's name, `${path}` for the parts that it has, joined by dots.",
         default=default,
     )
 

@@ -98,9 +98,9 @@ def unknown_schema(rows: pa.RecordBatch, row: int) -> FormatError:
     """What to raise at a row whose structure nothing describes."""
     table, id = rows.column("table")[row].as_py() or {}, rows.column("schema_id")[row].as_py()
     return FormatError(
-        f"Change rows of table {'.'.join(part for part in table.values() if part)} follow a structure that no "
+        f"Change rows of table {'.'.join(part for part in table.values() if part)} follow a schema that no "
         f"schema row describes (schema_id {id}).",
-        remedy="Keep the schema rows in the batch, or give the option schema.",
+        remedy="Keep the schema rows in the batch, or set the option schema.",
     )
 
 

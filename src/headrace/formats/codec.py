@@ -352,7 +352,7 @@ def _unreadable(row: dict[str, Any]) -> FormatError:
     )
     return FormatError(
         f"A message can't be read ({place}): {row['error']}",
-        remedy="Set on_error to row to keep such messages as rows, or to drop.",
+        remedy="Set on_error to row to keep such messages as rows, or to drop to skip them.",
     )
 
 
@@ -448,7 +448,7 @@ def kafka_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
     """
     have = set(batch.schema.names)
     if "value" not in have:
-        raise OptionError("The messages have no column 'value'.", remedy="Give Kafka's columns.")
+        raise OptionError("The messages have no column 'value'.", remedy="Pass a DataFrame with Kafka's columns.")
     columns = [
         batch.column(field.name).cast(field.type) if field.name in have else pa.nulls(batch.num_rows, field.type)
         for field in KAFKA

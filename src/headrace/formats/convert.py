@@ -82,7 +82,7 @@ def decoded(format: Format, messages: DataFrame) -> DataFrame:
         place = "concat_ws(' ', 'topic', message.topic, 'partition', message.partition, 'offset', message.offset)"
         stop = (
             f"concat('A message can\\'t be read (', {place}, '): ', error, "
-            "' Set on_error to row to keep such messages as rows, or to drop.')"
+            "' Set on_error to row to keep such messages as rows, or to drop to skip them.')"
         )
         return counted.where(f"case when op = 'error' then {refusal(stop)} else op is not null end")
     return counted.where("op is not null")

@@ -54,14 +54,14 @@ def detect(messages: Sequence[Sample]) -> Detection:
         found |= undecided
     if not found:
         raise OptionError(
-            f"None of {_messages(len(sample))} shows the marks of a format.",
+            f"None of {_messages(len(sample))} has the marks of a known format.",
             remedy=f"Name it with --format: {', '.join(formats)}.",
         )
     if len(found) > 1:
         candidates_text = "; ".join(_candidate(name, options, whys) for (name, options), whys in sorted(found.items()))
         raise OptionError(
             f"The format of {_messages(len(sample))} is not clear. Candidates: {candidates_text}.",
-            remedy="Choose one with --format, and messages of one format.",
+            remedy="Choose one with --format, and pass messages of one format only.",
         )
     (((name, options), whys),) = found.items()
     recognised = sum(whys.values())

@@ -52,14 +52,14 @@ def _check_image(image: DataType, name: str, schema: TableSchema) -> None:
         kind = found.pop(column.name, None)
         if kind != column.logical.spark_type:
             raise OptionError(
-                f"Column '{column.name}' of '{name}' is {kind or 'missing'}, where the schema has "
+                f"Column '{column.name}' of '{name}' is {kind or 'missing'}, but the schema has "
                 f"{column.logical.spark_type}.",
-                remedy="Give the schema that the images follow, or leave it out.",
+                remedy="Pass the schema that the images follow, or leave it out.",
             )
     if found:
         raise OptionError(
             f"'{name}' has a column '{next(iter(found))}', which the schema does not have.",
-            remedy="Give the schema that the images follow, or leave it out.",
+            remedy="Pass the schema that the images follow, or leave it out.",
         )
 
 
@@ -91,7 +91,7 @@ def with_schema_ids(
     if changes.isStreaming:
         raise OptionError(
             f"{owner[:1].upper()}{owner[1:]} needs the option 'schema' to encode a streaming DataFrame.",
-            remedy="Give the tables' TableSchemas, or encode inside foreachBatch.",
+            remedy="Pass the tables' TableSchemas, or encode inside foreachBatch.",
         )
     texts = changes.where("op = 'schema' and table_schema is not null").select("table_schema").distinct()
     known = {s.fingerprint: s for s in (TableSchema.from_text(row[0]) for row in texts.collect())}

@@ -13,17 +13,17 @@ from enum import StrEnum
 class Feature(StrEnum):
     """One thing that a change row can say and a message may not. The value is how the reference page calls it."""
 
-    READ = "snapshot rows told from creates"
+    READ = "snapshot rows distinguished from creates"
     TRUNCATE = "truncates"
     TOMBSTONE = "tombstones"
-    SCHEMA = "structures of tables (`schema` rows)"
+    SCHEMA = "schemas of tables (`schema` rows)"
     DDL = "DDL texts"
     EDGES = "begin and end of transactions"
     HEARTBEAT = "heartbeats"
     MESSAGE = "logical messages"
     BEFORE = "old images of updates"
     WHOLE_BEFORE = "unchanged columns in old images of updates"
-    ABSENT = "columns that an image does not carry, told from NULL"
+    ABSENT = "columns that an image does not carry, distinguished from NULL"
     CHANGED = "the list of changed columns"
     KEY_CHANGE = "changes of a key as one update (else a delete and a create)"
     KEY = "which columns are the key"
@@ -37,7 +37,7 @@ class Feature(StrEnum):
     TRANSACTION = "transaction ids"
     TRANSACTION_ORDER = "the number of a change in its transaction"
     SNAPSHOT_MARKS = "first and last marks of snapshots"
-    BYTES = "bytes told from text"
+    BYTES = "bytes distinguished from text"
     SOURCE = "the source's own facts (`source`)"
 
 

@@ -59,7 +59,7 @@ class GivenSchema:
             OptionError: several are given, the DDL can't be read, or it lacks a key column.
         """
         if self.several:
-            raise OptionError("Option 'schema' holds a list of structures.", remedy="Give one of them.")
+            raise OptionError("Option 'schema' is a list of schemas.", remedy="Give one of them.")
         found = self.tables[0] if self.ddl is None else table_of_ddl(self.ddl)
         if not keys:
             return found
@@ -94,7 +94,7 @@ def given_schema(given: Any) -> GivenSchema:
     if isinstance(given, (list, tuple)):
         tables = [given_schema(item) for item in given]
         if any(table.ddl for table in tables):
-            raise ValueError("a list holds TableSchemas or their JSON; a DDL string stands alone")
+            raise ValueError("a list may hold TableSchemas or their JSON, but not a DDL string")
         return GivenSchema(tuple(schema for table in tables for schema in table.tables), several=True)
     raise ValueError("it is neither a TableSchema, nor its JSON, nor a DDL string")
 

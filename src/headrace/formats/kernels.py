@@ -115,12 +115,12 @@ def main() -> None:
         return
     folder = folders().written
     if folder is None:
-        sys.exit("No folder can be written for compiled kernels. Set HEADRACE_KERNELS.")
+        sys.exit("Can't write compiled kernels to any folder. Set HEADRACE_KERNELS.")
     started = time.monotonic()
-    sys.stdout.write("Compiling what reads and writes messages, once for this machine and each like it.\n")
+    sys.stdout.write("Compiling the code that reads and writes messages (once for each kind of machine).\n")
     sys.stdout.flush()
     compile_all()
-    sys.stdout.write(f"The kernels lie in {folder} ({time.monotonic() - started:.0f} s).\n")
+    sys.stdout.write(f"The compiled code is in {folder} ({time.monotonic() - started:.0f} s).\n")
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ def kafka_columns(messages: DataFrame) -> DataFrame:
     if "value" not in have:
         raise OptionError(
             "The messages have no column 'value'.",
-            remedy='Give Kafka\'s columns, as spark.read.format("kafka") has them.',
+            remedy='Pass a DataFrame with Kafka\'s columns, as spark.read.format("kafka") has them.',
         )
     return messages.selectExpr(
         *(f"cast({name if name in have else 'null'} as {kind}) as {name}" for name, kind in KAFKA_COLUMNS.items())

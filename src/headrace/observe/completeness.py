@@ -60,7 +60,7 @@ class Completeness:
         """
         if instant.tzinfo is None:
             raise OptionError(
-                f"The time {instant.isoformat()} has no time zone, so it is no instant.",
+                f"The time {instant.isoformat()} has no time zone.",
                 remedy="Give it one: datetime.combine(day, time(), tzinfo=ZoneInfo('Europe/Vienna')).",
             )
         times = [self.of(table) for table in tables] if tables else [self.overall]
@@ -85,7 +85,7 @@ def complete_until(checkpoint: str | os.PathLike[str], *, spark: SparkSession | 
     """
     folder = open_folder(checkpoint, spark)
     if not folder.exists():
-        raise OptionError(f"There is no checkpoint '{os.fspath(checkpoint)}'.", remedy="Check the path.")
+        raise OptionError(f"Checkpoint '{os.fspath(checkpoint)}' does not exist.", remedy="Check the path.")
     batch = committed_batch(folder)
     if batch is None:
         return Completeness()
@@ -93,7 +93,7 @@ def complete_until(checkpoint: str | os.PathLike[str], *, spark: SparkSession | 
     databases = [offsets for offsets in found if offsets is not None]
     if not databases:
         raise OptionError(
-            f"The checkpoint '{os.fspath(checkpoint)}' is of a stream that captures no database.",
+            f"The checkpoint '{os.fspath(checkpoint)}' belongs to a stream that captures no database.",
             remedy="Name the checkpoint of the pipeline whose source is the database.",
         )
     return completeness(databases, batch)

@@ -69,7 +69,7 @@ def offsets_in(line: str, batch: int, *, kind: str) -> Offsets | Topics:
     if captured is (kind == "kafka"):
         other = "a database" if captured else "topics"
         raise PositionMismatch(
-            f"The checkpoint is one of a pipeline that reads {other}, and the source is '{kind}'.", remedy=_FOREIGN
+            f"The checkpoint belongs to a pipeline that reads {other}, but the source is '{kind}'.", remedy=_FOREIGN
         )
     if topics:
         if not all(type(at) is int for ends in found.values() for at in ends.values()):
@@ -86,7 +86,7 @@ def offsets_in(line: str, batch: int, *, kind: str) -> Offsets | Topics:
         owner, separator, _ = offset.source.partition(":")
         if separator and owner != kind:
             raise PositionMismatch(
-                f"The checkpoint is one of '{offset.source}', and the source is '{kind}'.", remedy=_FOREIGN
+                f"The checkpoint belongs to '{offset.source}', but the source is '{kind}'.", remedy=_FOREIGN
             )
     return offsets
 
@@ -111,7 +111,7 @@ def check_checkpoint(folder: CheckpointFolder, *, kind: str) -> None:
     if committed is not None:
         text = folder.text(f"commits/{committed}") or ""
         if text.split("\n")[0] not in _LOG_VERSIONS:
-            raise _damaged(f"says of batch {committed} what can't be read (commits/{committed})")
+            raise _damaged(f"has a commit of batch {committed} that can't be read (commits/{committed})")
         read_offsets(folder, committed, kind=kind)
     if planned is not None:
         read_offsets(folder, planned, kind=kind)

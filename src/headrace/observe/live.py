@@ -180,7 +180,7 @@ def messages_text(messages: MessageCounts) -> str:
             where += f", {messages.left_out:,} left out"
         parts.append(f"{messages.unreadable:,} unreadable ({messages.reasons_text()}){where}")
     if messages.no_event:
-        parts.append(f"{messages.no_event:,} {'is' if messages.no_event == 1 else 'are'} no event")
+        parts.append(f"{messages.no_event:,} {'is not an event' if messages.no_event == 1 else 'are not events'}")
     if messages.shortened:
         changes = "1 change" if messages.shortened == 1 else f"{messages.shortened:,} changes"
         parts.append(f"{changes} sent without large values")
@@ -200,7 +200,7 @@ def health_text(health: Health | None) -> str:
     elif health.state is not CaptureState.CAPTURING:
         parts.append(f"source {health.state}: {health.sentence.removesuffix('.')}")
     if health.uncaptured:
-        parts.append(f"not captured any more: {', '.join(health.uncaptured)}")
+        parts.append(f"no longer captured: {', '.join(health.uncaptured)}")
     if health.lost:
         parts.append(f"needed changes of {', '.join(health.lost)} are deleted")
     elif health.at_risk:

@@ -60,7 +60,7 @@ def all_metrics(progress: PipelineProgress) -> list[Metric]:
         Metric(
             "headrace_snapshot_rows_remaining",
             "gauge",
-            "About how many rows of a table's snapshot are not read yet.",
+            "Estimated rows of a table's snapshot that are not read yet.",
             tuple(
                 ({"table": state.table}, float(state.snapshot_left))
                 for state in progress.tables
@@ -70,7 +70,7 @@ def all_metrics(progress: PipelineProgress) -> list[Metric]:
         _one(
             "headrace_complete_until_seconds",
             "gauge",
-            "All that was committed before this is in all sinks; seconds since 1970.",
+            "The sinks have everything committed before this time; seconds since 1970.",
             None if complete is None else complete.timestamp(),
         ),
     ]
@@ -85,7 +85,7 @@ def all_metrics(progress: PipelineProgress) -> list[Metric]:
             _one(
                 "headrace_capture_behind_seconds",
                 "gauge",
-                "How far the source's own capture is behind.",
+                "Seconds by which the source's own capture is behind.",
                 health.behind_seconds,
             ),
             _one("headrace_retention_seconds", "gauge", "How long the source keeps changes.", health.retention_seconds),
@@ -95,17 +95,17 @@ def all_metrics(progress: PipelineProgress) -> list[Metric]:
                 "How long until the source may delete a change that is not in all sinks.",
                 health.headroom_seconds,
             ),
-            _one("headrace_lost_tables", "gauge", "Tables of which needed changes are deleted.", len(health.lost)),
+            _one("headrace_lost_tables", "gauge", "Tables whose needed changes were deleted.", len(health.lost)),
             _one(
                 "headrace_uncaptured_tables",
                 "gauge",
-                "Tables that were captured, are still wanted, and are not captured any more.",
+                "Tables that the pipeline wants and the source no longer captures.",
                 len(health.uncaptured),
             ),
             _one(
                 "headrace_source_log_used_bytes",
                 "gauge",
-                "The source's own log in use, while capture is not well.",
+                "Bytes of the source's log in use while its capture has a problem.",
                 health.log_used_bytes,
             ),
         ]
@@ -116,31 +116,31 @@ def all_metrics(progress: PipelineProgress) -> list[Metric]:
             _one(
                 "headrace_no_event_messages_total",
                 "counter",
-                "Messages that say that nothing happened.",
+                "Messages that are not events.",
                 messages.no_event,
             ),
             _one(
                 "headrace_dead_letters_total",
                 "counter",
-                "Messages that could not be read and are in the dead-letter sink.",
+                "Unreadable messages in the dead-letter sink.",
                 messages.dead_letters,
             ),
             _one(
                 "headrace_left_out_messages_total",
                 "counter",
-                "Messages that could not be read and that no sink has.",
+                "Unreadable messages that no sink has.",
                 messages.left_out,
             ),
             _one(
                 "headrace_shortened_changes_total",
                 "counter",
-                "Changes that were sent without their large values.",
+                "Changes sent without their large values.",
                 messages.shortened,
             ),
             _one(
                 "headrace_out_of_range_values_total",
                 "counter",
-                "Values that were sent as null or as the nearest one, because the format does not hold them.",
+                "Values sent as null or as the nearest value, because the format can't hold them.",
                 messages.out_of_range,
             ),
         ]

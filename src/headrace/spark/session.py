@@ -149,7 +149,8 @@ def _artifact(coordinate: str) -> str:
     parts = coordinate.split(":")
     if len(parts) != 3:
         raise OptionError(
-            f"{coordinate!r} is no Maven coordinate.", remedy="Write it as group:artifact:version, separated by colons."
+            f"{coordinate!r} is not a Maven coordinate.",
+            remedy="Write it as group:artifact:version, separated by colons.",
         )
     return parts[1]
 
@@ -168,7 +169,7 @@ def _reused(session: SparkSession, jars: Sequence[str], conf: Mapping[str, str])
     missing = [coordinate for coordinate in jars if _artifact(coordinate) not in loaded]
     if missing:
         raise OptionError(
-            f"The Spark session that runs already was started without {', '.join(missing)}.",
+            f"The running Spark session was started without {', '.join(missing)}.",
             remedy="Stop it first (spark.stop()), or start it with these coordinates in spark.jars.packages.",
         )
     for name, value in conf.items():

@@ -31,7 +31,7 @@ class TextView(NamedTuple):
 def text_view(column: pa.Array) -> TextView:
     """The buffers of a column of `string` or `binary`, without a copy."""
     if not (pa.types.is_string(column.type) or pa.types.is_binary(column.type)):
-        raise TypeError(f"a column of {column.type} is no column of texts")
+        raise TypeError(f"a column of {column.type} is not a column of texts")
     valid, offsets, data = column.buffers()
     size = len(column)
     if offsets is None or size == 0:

@@ -80,7 +80,7 @@ class AvroSchema:
 
     def _node(self, schema: Any, space: str, level: int) -> _Node:
         if level > _MOST_LEVELS:
-            raise ValueError("the Avro schema is nested too deep")
+            raise ValueError("the Avro schema is nested too deeply")
         if isinstance(schema, list):
             return self._with_children(UNION, schema, space, level)
         if isinstance(schema, str):

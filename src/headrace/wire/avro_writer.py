@@ -84,7 +84,7 @@ def write_avro(schema: AvroSchema, column: pa.Array) -> pa.BinaryArray:
     while row < rows:
         row, reason = write_rows(columns, root, frames, row, offsets, out)
         if reason == MISFIT:
-            raise ValueError(f"value {row} is not what its Avro schema says")
+            raise ValueError(f"value {row} does not match its Avro schema")
         if reason == NO_ROOM:
             if out.size >= MOST_BYTES:
                 raise ValueError("the Avro values of one batch have more than 2 GiB")
@@ -130,7 +130,7 @@ class _Layout:
         children, rows = self._children(node), len(column)
         if kind == RECORD:
             if not pa.types.is_struct(column.type) or column.type.num_fields != len(children):
-                raise ValueError(f"a column of {column.type} is no record of {len(children)} fields")
+                raise ValueError(f"a column of {column.type} is not a record of {len(children)} fields")
             fields = [
                 self.add(child, field, level + 1) for child, field in zip(children, column.flatten(), strict=True)
             ]
@@ -151,7 +151,7 @@ class _Layout:
         branches = self._children(node)
         if pa.types.is_union(column.type):
             if column.type.mode != "dense" or column.type.num_fields != len(branches):
-                raise ValueError(f"a column of {column.type} is no dense union of {len(branches)} branches")
+                raise ValueError(f"a column of {column.type} is not a dense union of {len(branches)} branches")
             held = [self.add(branch, column.field(n), level) for n, branch in enumerate(branches)]
             base = self._number(column.type_codes)
             return self._line(UNION, len(column), base, place=self._number(column.offsets), children=held)
@@ -176,7 +176,7 @@ class _Layout:
         begin = self._data_end
         if pa.types.is_fixed_size_binary(column.type):
             if column.type.byte_width != width:
-                raise ValueError(f"a column of {column.type} is no fixed value of {width} bytes")
+                raise ValueError(f"a column of {column.type} is not a fixed value of {width} bytes")
             self._bytes(np.frombuffer(b"".join(value or bytes(width) for value in column.to_pylist()), np.uint8))
         else:
             of_width = np.dtype({1: "u1", 4: "<f4", 8: "<f8"}[width])

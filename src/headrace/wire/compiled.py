@@ -97,7 +97,7 @@ def _numba() -> Any:
     try:
         import numba
     except ImportError:
-        _log.warning("numba is not installed: messages are read and written by plain Python, which is far slower.")
+        _log.warning("numba is not installed, so plain Python reads and writes messages, which is far slower.")
         return None
     return numba
 
@@ -133,11 +133,13 @@ def folders() -> Folders:
             break
     if given and not any(folder.parent == Path(given).absolute() for folder in read):
         there = (Path(given) / name).is_dir()
-        why = "others can write to it" if there else "it has none for this machine and version, and can't be written"
-        _log.warning("Compiled kernels are not taken from %s/%s: %s.", given, name, why)
+        why = (
+            "other users can write to it" if there else "it has none for this machine and version, and is not writable"
+        )
+        _log.warning("Can't use compiled kernels in %s/%s: %s.", given, name, why)
     if not written and not read:
         _log.warning(
-            "No folder can be written for compiled kernels, so each process compiles them. Set %s.", CACHE_VARIABLE
+            "Can't write compiled kernels to any folder, so each process compiles them. Set %s.", CACHE_VARIABLE
         )
     return Folders(tuple(read), written)
 

@@ -103,7 +103,7 @@ def _field(schema: Program, place: int) -> str | None:
 
 
 def _misfit(field: str | None) -> ValueError:
-    return ValueError(f"{'a value' if field is None else f'field {field!r}'} is not what its Avro schema says")
+    return ValueError(f"{'a value' if field is None else f'field {field!r}'} does not match its Avro schema")
 
 
 def _put_floats(tape: Tape, floats: _Floats, count: int, out: Array) -> None:

@@ -50,7 +50,9 @@ class _Turn:
                         break
                     time.sleep(_STEP)
             file.close()
-            _log.warning("Another process holds %s for %.0f s, so kernels are compiled here too.", file.name, PATIENCE)
+            _log.warning(
+                "Another process has held %s for %.0f s, so this process compiles the kernels too.", file.name, PATIENCE
+            )
         except OSError:
             pass  # A file system without locks: compiling twice is harmless.
         self._waits = False
@@ -112,7 +114,7 @@ class KernelFiles(_Cache):
                 draft.write_bytes(dumps(data._reduce()))  # type: ignore[no-untyped-call]
                 draft.replace(path)
         except OSError as error:
-            _log.warning("A compiled kernel can't be kept in %s: %s", self._written, error.strerror)
+            _log.warning("Can't store a compiled kernel in %s: %s", self._written, error.strerror)
         finally:
             self._end_turn()
 
@@ -142,5 +144,5 @@ class KernelFiles(_Cache):
             except FileNotFoundError:
                 continue
             except (OSError, EOFError, pickle.UnpicklingError) as error:
-                _log.warning("The compiled kernel %s can't be read: %s", folder / name, error)
+                _log.warning("Can't read the compiled kernel %s: %s", folder / name, error)
         return None

@@ -188,5 +188,5 @@ def _stream(
 
 def _look(asked: Interruption) -> None:
     """Let a moment pass, or stop the demo when the user wants that."""
-    if asked.asked.wait(_LOOK_SECONDS):
+    if asked.requested.wait(_LOOK_SECONDS):
         raise Interrupted

@@ -42,7 +42,7 @@ from headrace.wire.typed import integers
 
 _CODES = constant(list(DATA.values()))
 _C, _U, _D, _R = (list(DATA.values()).index(op) for op in "cudr")
-NO_BYTES = "A column of bytes holds a character that stands for none."
+NO_BYTES = "A column of bytes holds a character that is not a byte."
 MISFIT = "A value of column '{}' does not fit its type {}."
 
 

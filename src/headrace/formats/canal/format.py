@@ -25,7 +25,7 @@ def time_zone(given: Any) -> str:
     try:
         zoneinfo.ZoneInfo(text)
     except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError) as error:
-        raise ValueError("it is no time zone, such as Asia/Shanghai or +08:00") from error
+        raise ValueError("it is not a time zone such as Asia/Shanghai or +08:00") from error
     return text
 
 
@@ -59,15 +59,15 @@ class CanalJson(ArrowFormat):
         Option(
             "dts_legacy_old",
             bool,
-            "Decoding: whether `data` holds the old row of an update and `old` the new one, as Alibaba DTS instances "
-            "that were created before 2022-03-20 write; a message does not show it.",
+            "Decoding: whether `data` holds the old row of an update and `old` the new one, as in Alibaba DTS "
+            "instances created before 2022-03-20. The messages themselves don't show it.",
             default=False,
         ),
         Option(
             "time_zone",
             time_zone,
-            "The zone of `timestamp` values, which Canal writes in the server's without saying it; they become "
-            "instants. Without it they are local timestamps.",
+            "The time zone of `timestamp` values, which Canal writes in the server's zone without naming it. With "
+            "this option they become instants, without it local timestamps.",
             default=None,
             aliases=("server_time_zone",),
         ),
@@ -82,16 +82,16 @@ class CanalJson(ArrowFormat):
         Option(
             "flavour",
             str,
-            "Encoding: `native` as Canal writes, `dts` as Alibaba DTS does: snapshot rows as INIT, all columns in "
-            "`old`, short DDL messages.",
+            "Encoding: `native` writes as Canal does, `dts` as Alibaba DTS does: snapshot rows as INIT, all "
+            "columns in `old`, short DDL messages.",
             default="native",
             choices=("native", "dts"),
         ),
         Option(
             "message_key",
             str,
-            "Encoding: `none`, as Canal, which spreads the changes of a row over partitions; or `primary_key`: the "
-            "row's key as a JSON array of texts, so that they stay in one partition.",
+            "Encoding: `none`, as Canal does, which spreads the changes of a row over partitions; or "
+            "`primary_key`: the row's key as a JSON array of texts, which keeps them in one partition.",
             default="none",
             choices=("none", "primary_key"),
         ),

@@ -70,7 +70,7 @@ def _problem(value: bytes, messages: Messages, number: int) -> str | None:
     if _is_ddl(messages, number, kind):
         return None
     if kind not in DATA:
-        return None if kind in (*NO_EVENT, HEARTBEAT) else f"The type {kind} is not known."
+        return None if kind in (*NO_EVENT, HEARTBEAT) else f"Unknown type {kind}."
     return _problem_of_rows(messages, number, DATA[kind])
 
 

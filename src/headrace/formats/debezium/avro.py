@@ -32,10 +32,10 @@ def _given_schema(side: str) -> Option:
     return Option(
         f"{side}_schema",
         avro_given,
-        f"Framing `none`: the Avro schema of all {side}s, as JSON. Without it the only schema of `registry` is meant, "
-        "where that has one."
+        f"Framing `none`: the Avro schema of all {side}s, as JSON. Default: the schema in `registry`, if it has "
+        "exactly one."
         if side == "value"
-        else "Framing `none`: the Avro schema of all keys, as JSON; without it keys are not read.",
+        else "Framing `none`: the Avro schema of all keys, as JSON. Without it, keys are not read.",
         default=None,
     )
 

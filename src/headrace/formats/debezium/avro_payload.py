@@ -58,7 +58,7 @@ class _Side:
             if head < 0:
                 made.problems[number] = self._source.framing.problem(batch, self._side, number)
             else:
-                made.problems[number] = found[head].problem or f"The {self._side} is no Avro datum of its schema."
+                made.problems[number] = found[head].problem or f"The {self._side} is not an Avro datum of its schema."
         return made
 
     def _resolved(self, heads: list[bytes]) -> list[ResolvedSchema]:

@@ -197,11 +197,11 @@ class DebeziumDecoder(Codec):
         nothing = (rows.op == _D) & (rows.before < 0) & ~has_key
         for reason, wrong in (
             (EVENT_FORM, malformed & is_data),
-            ("A field stands twice in the value.", lost & ~planned),
+            ("The value has a field twice.", lost & ~planned),
             ("The value does not follow its schema.", failed | lost),
             ("The key does not follow its schema.", keys.failed),
-            ("The event carries no new row.", no_new & is_data),
-            ("The event carries neither the old row nor a key.", nothing),
+            ("The event has no new row.", no_new & is_data),
+            ("The event has neither an old row nor a key.", nothing),
         ):
             for row in np.flatnonzero(wrong):
                 problems.setdefault(int(rows.message[row]), reason)

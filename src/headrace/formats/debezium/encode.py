@@ -49,7 +49,7 @@ _OF_METADATA = (
 )  # fmt: skip
 _REMEDY_OF_KEY = "Write times as text or in microseconds (time.precision.mode: isostring or microseconds)."
 _REMEDY = (
-    f"{_REMEDY_OF_KEY.removesuffix('.')}, or have null or the nearest value in its place "
+    f"{_REMEDY_OF_KEY.removesuffix('.')}, or write null or the nearest value instead "
     "(event.converting.failure.handling.mode: warn)."
 )
 

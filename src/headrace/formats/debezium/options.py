@@ -17,9 +17,9 @@ def operations(given: Any) -> frozenset[str]:
     """A list of the letters c, u, d and t, or `none`."""
     letters = frozenset(items(given))
     if letters - {"c", "u", "d", "t", "none"}:
-        raise ValueError("it may hold c, u, d, t, or be none")
+        raise ValueError("it must be none, or a list of c, u, d and t")
     if "none" in letters and len(letters) > 1:
-        raise ValueError("none stands alone")
+        raise ValueError("none can't be combined with others")
     return letters - {"none"}
 
 
@@ -33,16 +33,16 @@ ENCODING = (
     Option(
         "topic_prefix",
         str,
-        "The server's logical name: first part of every topic, and `source.name`.",
+        "The server's logical name: the first part of every topic, and `source.name`.",
         default=None,
         aliases=("topic.prefix", "database.server.name"),
     ),
     Option(
         "shape",
         str,
-        "The generation of events: `1.7` (topics server.schema.table), `2.3`, as the Oracle and Db2 connectors "
-        "document them, `3` (topics prefix.db.schema.table, but without the database for Oracle, Db2 and PostgreSQL), "
-        "or `3.0`, as the first releases of 3 wrote them.",
+        "The generation of events: `1.7` (topics server.schema.table); `2.3`, as documented for the Oracle and "
+        "Db2 connectors; `3` (topics prefix.db.schema.table, without the database for Oracle, Db2 and "
+        "PostgreSQL); or `3.0`, as the first releases of 3 wrote them.",
         default="3",
         choices=tuple(SHAPES),
     ),
@@ -56,7 +56,7 @@ ENCODING = (
     Option(
         "key_schemas_enable",
         bool,
-        "The same for keys and key headers; as `schemas_enable` where not given.",
+        "The same for keys and key headers. Default: the value of `schemas_enable`.",
         default=None,
         aliases=("key.converter.schemas.enable",),
     ),
@@ -70,7 +70,7 @@ ENCODING = (
     Option(
         "skipped_operations",
         operations,
-        "Operations that give no message: c, u, d, t, or none.",
+        "Operations to skip: c, u, d, t, or none.",
         default=frozenset("t"),
         aliases=("skipped.operations",),
         names=OTHER_NAMES,
@@ -110,18 +110,18 @@ ENCODING = (
     Option(
         "unavailable_value_placeholder",
         str,
-        "What stands, in shapes 2.3 and 3, for a text or bytes value that a change does not carry; columns of other "
-        "types are left out. Shapes 1.7 and 3.0 write null.",
+        "The placeholder, in shapes 2.3 and 3, for a text or bytes value that a change does not carry; columns of "
+        "other types are left out. Shapes 1.7 and 3.0 write null.",
         default="__debezium_unavailable_value",
         aliases=("unavailable.value.placeholder",),
     ),
     Option(
         "event_converting_failure_handling_mode",
         str,
-        "What becomes of a value that its wire type does not hold: a timestamp beyond the years 1677 to 2262 in "
-        "nanoseconds, such as 9999-12-31 in a datetime2(7). `warn` writes null, as Debezium does, or the nearest value "
-        "where the column can't be NULL; a run counts such values and logs the first of each batch with table, column "
-        "and key. `fail` stops at it and names them. In a key it always stops.",
+        "What to do with a value that its wire type can't hold, such as 9999-12-31 in a datetime2(7), because a "
+        "timestamp in nanoseconds ends in 2262. `warn` writes null, as Debezium does, or the nearest value if the "
+        "column can't be NULL; the run counts such values and logs the first of each batch with table, column and "
+        "key. `fail` stops the run and names the value's place. A value in a key always stops the run.",
         default="warn",
         choices=("fail", "warn"),
         aliases=("event.converting.failure.handling.mode",),
@@ -129,21 +129,22 @@ ENCODING = (
     Option(
         "connector_version",
         str,
-        "What stands in `source.version`; where not given, what the row's source says (of a decoded event), or "
+        "The value of `source.version`. Default: the version in the row's source (for a decoded event), else "
         "1.7.2.Final in shape 1.7, 2.3.4.Final (Db2 2.3.7.Final) in 2.3 and 3.6.1.Final in 3.",
         default=None,
     ),
     Option(
         "null_as_default",
         bool,
-        "Whether NULL in a nullable column with a default is written as the default, as Connect's converters do.",
+        "Whether to write NULL in a nullable column with a default as the default, as Connect's converters do.",
         default=False,
         aliases=("replace.null.with.default", "value.converter.replace.null.with.default"),
     ),
     Option(
         "schema_name_adjustment_mode",
         str,
-        "`avro` makes schema names fit for Avro (always done by 1.7), `none` leaves them (default of shape 3).",
+        "`avro` changes schema names to valid Avro names (1.7 always does), `none` keeps them (the default in "
+        "shape 3).",
         default=None,
         choices=("none", "avro"),
         aliases=("schema.name.adjustment.mode",),
@@ -159,14 +160,14 @@ ENCODING = (
     Option(
         "include_schema_changes",
         bool,
-        "Whether tables that are captured, altered or dropped give a message in the topic named as the prefix.",
+        "Whether to write a message to the topic named like the prefix when a table is captured, altered or dropped.",
         default=True,
         aliases=("include.schema.changes",),
     ),
     Option(
         "topic_delimiter",
         str,
-        "What stands between the parts of a topic.",
+        "The separator between the parts of a topic.",
         default=".",
         choices=(".", "_", "-"),
         aliases=("topic.delimiter",),
@@ -174,7 +175,7 @@ ENCODING = (
     Option(
         "topic_transaction",
         str,
-        "Last part of the topic of transaction edges, behind the prefix.",
+        "The last part of the topic for transaction metadata, after the prefix.",
         default="transaction",
         aliases=("topic.transaction",),
     ),
@@ -188,15 +189,15 @@ ENCODING = (
     Option(
         "heartbeat_topics_prefix",
         str,
-        "First part of the topic of heartbeats, before the prefix.",
+        "The first part of the topic for heartbeats, before the prefix.",
         default="__debezium-heartbeat",
         aliases=("heartbeat.topics.prefix", "topic.heartbeat.prefix"),
     ),
     Option(
         "topic_route_regex",
         pattern,
-        "Tables whose topic this pattern matches as a whole are routed to `topic_route_replacement`; topic and "
-        "schema names follow. Written as Python takes it, named groups as in Java too.",
+        "Routes tables whose whole topic matches this pattern to `topic_route_replacement`; topic and schema "
+        "names follow. Python's syntax, with named groups as in Java too.",
         default=None,
         aliases=("topic.regex",),
     ),
@@ -210,23 +211,22 @@ ENCODING = (
     Option(
         "key_enforce_uniqueness",
         bool,
-        "Whether the key of a routed message gets a field that says its table, because keys of several tables "
-        "meet in one topic.",
+        "Whether the key of a routed message gets a field with its table, because one topic holds keys of several "
+        "tables.",
         default=True,
         aliases=("key.enforce.uniqueness",),
     ),
     Option(
         "key_field_name",
         str,
-        "The name of that field; decoding leaves it out of the key.",
+        "The name of that field; decoding removes it from the key.",
         default="__dbz__physicalTableIdentifier",
         aliases=("key.field.name",),
     ),
     Option(
         "key_field_regex",
         pattern,
-        "With `key_field_replacement`, makes that field's value from the topic before routing, which else stands "
-        "there.",
+        "With `key_field_replacement`, derives that field's value from the topic before routing. Default: that topic.",
         default=None,
         aliases=("key.field.regex",),
     ),
@@ -240,8 +240,8 @@ ENCODING = (
     Option(
         "column_propagate_source_type",
         patterns,
-        "Patterns, with commas between, of columns (`schema.table.column`, with or without the database in front) "
-        "whose source type, length and scale (and name, in shape 3) stand in the parameters of their schema.",
+        "Patterns, separated by commas, of columns (`schema.table.column`, optionally with the database in front) "
+        "whose source type, length and scale (and name, in shape 3) go into the parameters of their schema.",
         default=(),
         aliases=("column.propagate.source.type",),
         names=Names("columns", "informs"),
@@ -249,7 +249,7 @@ ENCODING = (
     Option(
         "datatype_propagate_source_type",
         patterns,
-        "The same by type (`schema.table.type`, with or without the database in front).",
+        "The same by type (`schema.table.type`, optionally with the database in front).",
         default=(),
         aliases=("datatype.propagate.source.type",),
         names=OTHER_NAMES,
@@ -257,8 +257,8 @@ ENCODING = (
     Option(
         "field_name_adjustment_mode",
         field_names,
-        "`avro` writes `_` for each character of a column's name that Avro does not allow in a field, and before a "
-        "leading digit; `none` leaves names. `sanitize.field.names` takes true or false.",
+        "`avro` writes `_` for each character of a column's name that Avro does not allow in a field, and before "
+        "a leading digit; `none` keeps names. `sanitize.field.names` takes true or false.",
         default="none",
         choices=("none", "avro"),
         aliases=("field.name.adjustment.mode", "sanitize.field.names"),
@@ -266,8 +266,8 @@ ENCODING = (
     Option(
         "unavailable_max_as_null",
         bool,
-        "Whether, as recorded of 3.6.1, only text, ntext, image and xml columns have the placeholder in shape 3, "
-        "and none in a delete, while varchar(max), nvarchar(max) and varbinary(max) are null.",
+        "Whether to do as recorded from 3.6.1: in shape 3 only text, ntext, image and xml columns have the "
+        "placeholder, and none in a delete, while varchar(max), nvarchar(max) and varbinary(max) are null.",
         default=False,
     ),
 )
@@ -285,15 +285,15 @@ DECODING = (
     Option(
         "unwrapped_prefix",
         str,
-        "Decoding: what the names of the added fields begin with; such fields are no columns.",
+        "Decoding: the prefix of added fields; such fields are not columns.",
         default="__",
         aliases=("add.fields.prefix",),
     ),
     Option(
         "tombstone_as_delete",
         bool,
-        "Decoding of flat rows: whether a message with a key and a null value is the delete of that key, which it is "
-        "where deletes are not rewritten; else it is a `tombstone` row.",
+        "Decoding of flat rows: whether a message with a key and a null value is a delete of that key, as it is "
+        "when deletes are not rewritten; otherwise it is a `tombstone` row.",
         default=False,
     ),
 )

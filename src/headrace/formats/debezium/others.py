@@ -79,9 +79,9 @@ class _Message:
             return EVENT_FORM
         kind = self._kind()
         if kind is None:
-            return "The value is no data change event."
+            return "The value is not a data change event."
         if kind == "data" and self._text("op") != "m":
-            return f"The operation is none of {_OPERATIONS}."
+            return f"The operation is not one of {_OPERATIONS}."
         return None
 
     def _has_integers(self) -> bool:

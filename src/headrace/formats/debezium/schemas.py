@@ -130,7 +130,7 @@ class ResolvedTable:
 
 
 UNKNOWN = ResolvedTable()
-NO_SCHEMA = "The value carries no schema and none was given for its topic."
+NO_SCHEMA = "The value has no schema, and option 'schema' has none for its topic."
 BAD_SCHEMA = "The schema of the value can't be read."
 BAD_KEY_SCHEMA = "The schema of the key can't be read."
 
@@ -254,12 +254,12 @@ def given_tables(settings: Options, tables: Sequence[TableSchema]) -> GivenTable
         taken = whole.get(topic)
         if taken is not None and taken.id == schema.id:
             raise OptionError(
-                f"Option 'schema' of format 'debezium_json' holds two structures of table {schema.id}.",
+                f"Option 'schema' of format 'debezium_json' has two schemas for table {schema.id}.",
                 remedy="Keep the one that the messages follow.",
             )
         if taken is not None:
             raise OptionError(
-                f"Tables {taken.id} and {schema.id} share the topic '{topic}', so a structure can't be told by it.",
+                f"Tables {taken.id} and {schema.id} share the topic '{topic}', so it does not identify a schema.",
                 remedy="Decode messages with schemas, without the option 'schema'.",
             )
         whole[topic] = schema

@@ -32,7 +32,7 @@ def pattern(text: str) -> re.Pattern[str]:
     try:
         return re.compile(re.sub(r"\(\?<(?![=!])", "(?P<", text), re.ASCII)
     except re.error as error:
-        raise ValueError(f"it is no regular expression ({error})") from error
+        raise ValueError(f"it is not a regular expression ({error})") from error
 
 
 def patterns(given: Any) -> tuple[re.Pattern[str], ...]:
@@ -75,7 +75,7 @@ class Substitution:
         while at < len(self.replacement):
             found = _REFERENCE.match(self.replacement, at)
             if found is None:
-                self._refuse("holds a '$' or '\\' that stands alone")
+                self._refuse("holds a '$' or '\\' by itself")
             assert found is not None
             at = found.end()
             plain = found["escaped"] or found["plain"]
@@ -164,7 +164,7 @@ class TopicNames:
             return None
         if not _LEGAL_TOPIC.fullmatch(topic):
             raise OptionError(
-                f"Table {table} would be routed to '{topic}', which can't be a topic.",
+                f"Table {table} would be routed to '{topic}', which is not a valid topic name.",
                 remedy="Topics have up to 249 letters, digits, '.', '_' and '-'; change 'topic_route_replacement'.",
             )
         return topic

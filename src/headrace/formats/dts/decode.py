@@ -38,7 +38,7 @@ from headrace.wire.spans import Array
 _OPS = constant([code or None for code in CODES])
 _C, _U, _D, _R, _DDL = range(5)
 _KINDS = np.array([kind_of(name) for name in SOURCE_TYPES])
-UNREADABLE = "The value of column '{}' is not what its type in the record says."
+UNREADABLE = "The value of column '{}' does not match its type in the record."
 
 
 @dataclass

@@ -46,14 +46,14 @@ class DtsAvro(ArrowFormat):
         Option(
             "born_timestamp",
             bool,
-            "Encoding: whether records end with `bornTimestamp`, as newer writers write them; milliseconds.",
+            "Encoding: whether records end with `bornTimestamp` (milliseconds), as newer writers write them.",
             default=True,
         ),
         Option(
             "message_key",
             str,
-            "Encoding: `none`, and partition 0 for all, as DTS does, which keeps the order of all tables; or "
-            "`primary_key`: the row's key as a JSON array of texts, which spreads rows over partitions.",
+            "Encoding: `none`, with partition 0 for all rows, as DTS does, which keeps the order across tables; "
+            "or `primary_key`: the row's key as a JSON array of texts, which spreads rows over partitions.",
             default="none",
             choices=("none", "primary_key"),
         ),

@@ -83,21 +83,21 @@ class Records:
             for number in np.flatnonzero(mask):
                 found.setdefault(int(number), sentence)
 
-        note((self.op < 0) & ~self.filler & ~self.tombstone, "The value is no DTS record.")
+        note((self.op < 0) & ~self.filler & ~self.tombstone, "The value is not a DTS record.")
         note(self._has_broken_text(), "A text of the record is not UTF-8.")
         is_ddl, is_data = self.op == CODES.index("ddl"), self.is_data
         note(is_ddl & (self.ddl < 0), "The DDL record has no statement.")
         path = self._of_kind("objectName", STRING)
         note(is_data & (path < 0), "The record of a row names no table.")
         note(is_data & (self.fields < 0), "The record of a row has no fields.")
-        note(is_data & self._repeats_a_name(), "Two fields of the record have one name.")
+        note(is_data & self._repeats_a_name(), "Two fields of the record have the same name.")
         is_delete = self.op == CODES.index("d")
         note(is_data & ~is_delete & (self.after < 0), "The record has no new image.")
         note(is_delete & (self.before < 0), "The record of a delete has no old image.")
         count = np.diff(self.field_offsets)
         for image in (self.before, self.after):
             other = (image >= 0) & (np.diff(self.tape.items(image)[0]) != count)
-            note(is_data & other, "An image of the record has not as many values as there are fields.")
+            note(is_data & other, "An image of the record does not have one value for each field.")
         return found
 
     def _has_broken_text(self) -> Array:

@@ -44,7 +44,7 @@ def _problem(value: bytes, messages: Messages, number: int) -> str | None:
         return "The message has no op_type."
     op = OPERATIONS.get(upper(letter))
     if op is None:
-        return f"The operation {letter} is not known."
+        return f"Unknown operation {letter}."
     if op in ("c", "u") and messages.after[number] < 0:
         return "The message has no image after the change."
     return "The message has no image before the change." if op == "d" and messages.before[number] < 0 else None

@@ -68,6 +68,6 @@ def _problem(value: bytes, messages: Messages, number: int) -> str | None:
     if kind is None:
         return "The message has no type."
     if lower(kind) not in (*DATA, *DDL, *NO_EVENT):
-        return f"The type {kind} is not known."
+        return f"Unknown type {kind}."
     has_data = messages.tape.is_value(messages.every("data")[number])
     return "The message has no data." if lower(kind) in DATA and not has_data else None

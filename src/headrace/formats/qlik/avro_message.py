@@ -86,7 +86,7 @@ class AvroReader:
         sizes = np.where(envelopes.there, envelopes.message, heads.sizes)
         tape = AvroJson(values, sizes, self._values.tree, which)
         for number in map(int, np.flatnonzero(present & (which >= 0) & (tape.root < 0))):
-            problems.setdefault(number, "The value is no Avro datum of its schema.")
+            problems.setdefault(number, "The value is not an Avro datum of its schema.")
         keys = _Keys(self, batch, envelopes.there | ~present, problems)
         body = JsonMessages(tape, tape.root, BODY)
         head = JsonMessages(tape, body.every("headers"), HEADERS)
@@ -102,7 +102,7 @@ class AvroReader:
             is_metadata,
             lambda number: read_metadata(json.loads(tape.text(tape.root[number]) or "null")),
             (_hex(head.texts("changeMask")), _hex(head.texts("columnMask"))),
-            "The datum is no data record of Qlik.",
+            "The datum is not a Qlik data record.",
             keys.names,
             dict(sorted(problems.items())),
         )
@@ -154,7 +154,7 @@ class AvroReader:
                 text, which = None if known is None else known.data_schema, f"of {told}"
                 problem = unknown(told)
             elif kind == "framed":
-                problem = "The message names a schema of a registry, and none is given (option registry)."
+                problem = "The message names a schema of a registry, and option 'registry' is not set."
                 found = of_registry.get((side, told))
                 text, which = None, "of the registry"
                 if found is not None:
@@ -195,7 +195,7 @@ class AvroReader:
 
     def key_problem(self, name: tuple[str, Any]) -> str:
         """Why a key of a schema can't be read."""
-        return self._keys.problems.get(name, "The key is no Avro datum of its schema.")
+        return self._keys.problems.get(name, "The key is not an Avro datum of its schema.")
 
 
 class _Envelopes:

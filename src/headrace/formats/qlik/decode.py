@@ -154,7 +154,7 @@ class QlikDecoder(Codec):
         messages.note(plain & ~messages.has_operation, "The headers have no operation.")
         messages.note(
             plain & (messages.op < 0),
-            lambda number: f"The operation is not known: {messages.text('operation', number)[:80]}.",
+            lambda number: f"Unknown operation: {messages.text('operation', number)[:80]}.",
         )
         unknown = np.array([k.is_unknown for k in self._known.all] + [False])
         messages.note(plain & unknown[known], lambda number: self._known.all[known[number]].unknown)
@@ -164,8 +164,8 @@ class QlikDecoder(Codec):
         messages.note(
             plain & bad_time, lambda number: f"The timestamp can't be read: {messages.text('timestamp', number)}."
         )
-        messages.note(plain & change.malformed, "The changeMask is no hexadecimal text.")
-        messages.note(plain & column.malformed, "The columnMask is no hexadecimal text.")
+        messages.note(plain & change.malformed, "The changeMask is not hexadecimal text.")
+        messages.note(plain & column.malformed, "The columnMask is not hexadecimal text.")
         nothing = (messages.data < 0) & (messages.before < 0)
         messages.note(plain & (messages.op == D) & nothing, "A delete has neither data nor beforeData.")
         messages.note(plain & (messages.op != D) & (messages.data < 0), "The message has no data.")

@@ -38,30 +38,30 @@ DECODING = (
     Option(
         "mask_byte_order",
         str,
-        "How changeMask and columnMask are read: `big`, a number with its most significant byte first, `little` the "
-        "other way round, `auto` as `little` where only that fits the message.",
+        "How to read changeMask and columnMask: `big`, a number with its most significant byte first; `little`, "
+        "the other way round; `auto`, as `little` if only that fits the message.",
         default="big",
         choices=ORDERS,
     ),
     Option(
         "metadata",
         metadata_of,
-        "Metadata messages beside those among the messages: the text of one, a list of texts, or the path of a file "
-        "that holds one per line. A stream reads no metadata messages of its own.",
+        "Metadata messages in addition to those among the messages: the text of one, a list of texts, or the path "
+        "of a file with one per line. A stream does not read metadata messages by itself.",
         default=(),
         names=OTHER_NAMES,
     ),
     Option(
         "metadata_topic",
         str,
-        "The Kafka topic of the metadata messages, which is read from its beginning each time when `decode` is called "
-        "(so at each batch inside `foreachBatch`); needs `bootstrap_servers`.",
+        "The Kafka topic of the metadata messages. Each call of `decode` (each batch inside `foreachBatch`) reads "
+        "it from the beginning. Needs `bootstrap_servers`.",
         default=None,
     ),
     Option(
         "bootstrap_servers",
         str,
-        "Where `metadata_topic` is, as host:port with commas between.",
+        "The brokers of `metadata_topic`, as host:port separated by commas.",
         default=None,
         aliases=("kafka.bootstrap.servers",),
     ),
@@ -71,21 +71,21 @@ ENCODING = (
     Option(
         "key",
         str,
-        "Encoding: what Kafka's key is: `primary_key` the row's key columns, `schema_table` the table's name, `none`.",
+        "Encoding: the Kafka key: `primary_key` the row's key columns, `schema_table` the table's name, `none` no key.",
         default="primary_key",
         choices=("none", "schema_table", "primary_key"),
     ),
     Option(
         "envelope",
         bool,
-        "Encoding: whether messages stand in Qlik's envelope. Without it no metadata messages are written, and JSON "
-        "messages say their table in their headers.",
+        "Encoding: whether messages have Qlik's envelope. Without it no metadata messages are written, and JSON "
+        "messages name their table in their headers.",
         default=True,
     ),
     Option(
         "external_schema_id",
         bool,
-        "Encoding: whether headers have `externalSchemaId`, by which readers see that the structure is another one.",
+        "Encoding: whether headers have `externalSchemaId`, which shows readers that the schema has changed.",
         default=False,
     ),
     Option("server", str, "Encoding: the server in the lineage of metadata messages.", default="headrace"),
@@ -285,7 +285,7 @@ class QlikAvro(QlikFormat):
         Option(
             "value_schema",
             avro_given,
-            "Framing `none`: the Avro schema of all values that have no envelope, as JSON.",
+            "Framing `none`: the Avro schema, as JSON, of all values without an envelope.",
             default=None,
         ),
         *DECODING,
@@ -293,9 +293,9 @@ class QlikAvro(QlikFormat):
         Option(
             "envelope",
             bool,
-            "Encoding: whether messages stand in Qlik's envelope, with metadata messages among them. Without it they "
-            "are framed as `confluent` with the ids of a registry, and so are keys; that is the default where "
-            "`registry` is given.",
+            "Encoding: whether messages have Qlik's envelope, with metadata messages among them. Without it they "
+            "are framed as `confluent` with the ids of a registry, and so are keys; that is the default if "
+            "`registry` is set.",
             default=None,
         ),
     )

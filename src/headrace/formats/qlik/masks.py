@@ -31,7 +31,7 @@ _DIGITS = np.frombuffer(b"".join(f"{number:02X}".encode() for number in range(25
 class Masks:
     """The masks of some messages, each distinct text read once.
 
-    `said` is whether a message has a mask, `malformed` whether that is no hexadecimal text.
+    `said` is whether a message has a mask, `malformed` whether that is not hexadecimal text.
 
     Args:
         texts: one for each message; null and an empty one say nothing.

@@ -190,12 +190,12 @@ def metadata_of(given: Any) -> tuple[MetadataMessage, ...]:
     if isinstance(given, Mapping):
         found = read_metadata(given)
         if found is None:
-            raise ValueError("it holds a message that is no metadata message")
+            raise ValueError("it holds a message that is not a metadata message")
         return (found,)
     if isinstance(given, (bytes, bytearray)):
         found = read_metadata(message_of_bytes(bytes(given)))
         if found is None:
-            raise ValueError("it holds bytes that are no metadata message")
+            raise ValueError("it holds bytes that are not a metadata message")
         return (found,)
     if isinstance(given, (list, tuple)):
         return tuple(found for item in given for found in metadata_of(item))

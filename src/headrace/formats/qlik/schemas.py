@@ -130,8 +130,8 @@ class ResolvedTable:
 def unknown(id: str) -> str:
     """Why a message of an unknown schema can't be read."""
     return (
-        f"The metadata message of schema {id} is not known. Read the metadata topic together with the data, or give it "
-        "by the option metadata."
+        f"The metadata message of schema {id} is unknown. Read the metadata topic together with the data, or set "
+        "option 'metadata'."
     )
 
 

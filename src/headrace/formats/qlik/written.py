@@ -69,7 +69,7 @@ class AvroColumns(SchemaColumns):
             wrong = self.all[int(column[read.refused[0]])]
             raise FormatError(
                 f"A value of column '{wrong.name}' does not fit its type {wrong.logical}.",
-                remedy="Correct the structure of the table.",
+                remedy="Correct the schema of the table.",
             )
         if pa.types.is_decimal(kind):
             return _unscaled(read.values)

@@ -121,7 +121,7 @@ class Registry:
                 if id.isdigit() and json.loads(text) == wanted:
                     return Registered(int(id))
             raise OptionError(
-                f"The mapping of option 'registry' lacks the schema of subject '{subject}'.",
+                f"The mapping in option 'registry' has no schema for subject '{subject}'.",
                 remedy=f"Add it under an id: {schema}",
             )
         known = _known(self)
@@ -179,7 +179,7 @@ class _Session:
             except (ValueError, TypeError, OSError) as error:
                 raise OptionError(
                     f"The client of the schema registry refuses its settings: {error}.",
-                    remedy="Give 'registry.' and a setting of confluent-kafka's SchemaRegistryClient.",
+                    remedy="Use 'registry.' followed by a setting of confluent-kafka's SchemaRegistryClient.",
                 ) from error
         return self._made
 
@@ -238,8 +238,8 @@ class _Session:
 
     def _unreachable(self, what: str, error: Exception) -> ConnectError:
         return ConnectError(
-            f"The schema registry {self._registry.shown} can't be asked for {what}: {type(error).__name__}: {error}.",
-            remedy="Start it or correct the option 'registry', and run again; nothing was skipped.",
+            f"The schema registry {self._registry.shown} does not answer ({what}): {type(error).__name__}: {error}.",
+            remedy="Start it or correct the option 'registry', then run again. No message was skipped.",
         )
 
     def _refused(self, what: str, error: Any) -> ConnectError:
@@ -285,7 +285,7 @@ def registry_given(given: Any) -> Registry:
     except json.JSONDecodeError as error:
         raise ValueError(f"its mapping from id to schema is not JSON ({error})") from error
     if not isinstance(found, Mapping):
-        raise ValueError("its JSON is no mapping from id to schema")
+        raise ValueError("its JSON is not a mapping from id to schema")
     return registry_given(found)
 
 
@@ -295,7 +295,7 @@ def _id(given: Any) -> str:
         return str(int(text))
     if _GUID.fullmatch(text):
         return text
-    raise ValueError(f"{given!r} is no schema id: ids are numbers or GUIDs")
+    raise ValueError(f"{given!r} is not a schema id: ids are numbers or GUIDs")
 
 
 def avro_given(given: Any) -> str:
@@ -323,15 +323,15 @@ REGISTRY_OPTIONS = (
     Option(
         "registry",
         registry_given,
-        "Where schemas come from: the address of a schema registry (`http://host:8081`; Apicurio's own interface where "
+        "The source of schemas: the address of a schema registry (`http://host:8081`; Apicurio's own interface if "
         "it ends with `/apis/registry/v2`), or a mapping from id to Avro schema, its JSON, or a file with it.",
         default=None,
     ),
     Option(
         "registry.*",
         str,
-        "Settings of confluent-kafka's SchemaRegistryClient behind `registry.`: `registry.basic.auth.user.info`, "
-        "`registry.ssl.ca.location`, `registry.max.retries`.",
+        "Settings of confluent-kafka's SchemaRegistryClient, with the prefix `registry.`: "
+        "`registry.basic.auth.user.info`, `registry.ssl.ca.location`, `registry.max.retries`.",
         default=None,
     ),
 )
@@ -349,7 +349,7 @@ def registry_of(settings: Mapping[str, Any], owner: str) -> Registry:
     if found is None:
         raise OptionError(
             f"Option 'registry' of {owner} is missing.",
-            remedy="Give the address of a schema registry, or a mapping from id to Avro schema.",
+            remedy="Set it to the address of a schema registry, or to a mapping from id to Avro schema.",
         )
     if not more:
         return found

@@ -92,7 +92,7 @@ class _AvroWalk:
         if isinstance(schema, list):
             return self._union(schema, namespace, level)
         if not isinstance(schema, Mapping) or "type" not in schema:
-            raise FormatError("The schema holds a type that is none.")
+            raise FormatError("The schema has an invalid type.")
         kind = schema["type"]
         if kind in ("record", "error"):
             return self._record(schema, namespace, level)
@@ -118,16 +118,16 @@ class _AvroWalk:
         full = name if "." in name or not namespace else f"{namespace}.{name}"
         full = full if full in self._known else name
         if full not in self._known:
-            raise FormatError(f"The schema names a type that it does not define: {name!r}.")
+            raise FormatError(f"The schema names an undefined type: {name!r}.")
         found = self._known[full]
         if found is None:
-            raise FormatError(f"The type {name!r} of the schema holds itself.")
+            raise FormatError(f"The type {name!r} of the schema contains itself.")
         return dict(found[0]), found[1]
 
     def _union(self, branches: list[Any], namespace: str, level: int) -> tuple[dict[str, Any], Any]:
         others = [branch for branch in branches if branch != "null"]
         if len(others) != 1:
-            raise FormatError("The schema holds a union of several types.")
+            raise FormatError("The schema has a union of several types.")
         connect, plain = self.schema(others[0], namespace, level + 1)
         if len(branches) == 1:
             return connect, [plain]

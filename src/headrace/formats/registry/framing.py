@@ -143,7 +143,7 @@ class Framing:
             if any(_header(one, name.format(side))[0].is_valid for name in (_GLOBAL, _CONTENT)):
                 return f"The {side} is not encoded as binary Avro."
             return f"The {side} has no header apicurio.{side}.globalId or contentId."
-        return f"The {side} names no schema, and none is given for it."
+        return f"The {side} names no schema, and the options give none for it."
 
     def ref(self, head: bytes) -> SchemaRef | None:
         """The schema that a head names; None for the one given by an option, and for what is no id."""

@@ -83,7 +83,7 @@ class SchemaSource:
         for ref in refs:
             if ref not in self.fetched:
                 raise HeadraceError(
-                    f"A message names schema {ref}, which no message named when the batch was first read.",
+                    f"A message names schema {ref}, which no message named when the batch was read first.",
                     remedy="Persist the messages before they are decoded.",
                 )
         return self.fetched
@@ -94,11 +94,11 @@ class SchemaSource:
         if self.framing.is_given(head):
             text, name = self.key if side == "key" else self.value, f"given for the {side}"
         elif ref is None:
-            return ResolvedSchema(None, problem=f"The header that names the {side}'s schema holds no id.")
+            return ResolvedSchema(None, problem=f"The header that names the {side}'s schema has no id.")
         else:
             text, name = texts.get(ref), f"of {ref}"
         if text is None:
-            problem = f"The schema registry knows no schema {name} (of the {side})."
+            problem = f"The schema registry has no schema {name} (of the {side})."
             return ResolvedSchema(None, problem=problem, known=False)
         try:
             return ResolvedSchema(writer_schema(text), text)

@@ -50,21 +50,21 @@ class SharePlexJson(ArrowFormat):
         Option(
             "pair_updates",
             bool,
-            "Whether UPDATE BEFORE and UPDATE AFTER messages become one update with both images, where one task reads "
-            "both; without it such an update has no old image.",
+            "Whether UPDATE BEFORE and UPDATE AFTER messages become one update with both images, if one task "
+            "reads both; otherwise such an update has no old image.",
             default=True,
         ),
         Option(
             "binary",
             str,
-            "How bytes are written in the messages: `hex`, as Oracle spells them, or `base64`.",
+            "How bytes are written in the messages: `hex`, as Oracle writes them, or `base64`.",
             default="hex",
             choices=("hex", "base64"),
         ),
         Option(
             "table_parts",
             int,
-            "Encoding: how many parts of a table's name, from the right, `meta.table` has at most.",
+            "Encoding: the maximum number of parts of a table's name, from the right, in `meta.table`.",
             default=3,
             minimum=1,
         ),

@@ -58,7 +58,7 @@ def _problem(value: bytes, messages: Messages, number: int) -> str | None:
     if op is None:
         return "The message has no meta.op."
     if kind < 0:
-        return f"The operation is not known: {op[:80]}."
+        return f"Unknown operation: {op[:80]}."
     if messages.bad_times[number]:
         return f"The time can't be read: {messages.text('time', number)}."
     if messages.bad_tables[number]:
