@@ -21,11 +21,14 @@ from headrace.formats.base import Format
 from headrace.options import Option, folder
 from headrace.settings import Settings, option
 from headrace.sinks.base import BatchId, Sink
+from headrace.sinks.table_sink import rows_left_by
 from headrace.sources.base import Limit, Slice, Source
 from headrace.sources.offset import Offset
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
+
+    from headrace.apply import TableProfile
 
 
 def commit_changes(folder: Path, number: int, changes: list[tuple[str, str, str]]) -> None:
@@ -204,6 +207,39 @@ class ListChanges(_ListSink):
     name = "list_changes"
     takes: ClassVar[Literal["messages", "changes"]] = "changes"
     column = "concat(op, ' ', key['id'])"
+
+
+class KeySet(Sink):
+    """Keeps the keys of a table in a file, and can be read back."""
+
+    name = "key_set"
+    settings: ListSettings
+    guarantee: ClassVar[Literal["exactly-once", "at-least-once"]] = "exactly-once"
+    takes: ClassVar[Literal["messages", "changes"]] = "changes"
+    reads_back: ClassVar[Literal["no", "snapshot", "live"]] = "snapshot"
+    jars: ClassVar[tuple[str, ...]] = ("org.example:key-set:1.0",)
+
+    @property
+    def file(self) -> Path:
+        return Path(self.settings.path) / "keys.json"
+
+    def keys(self) -> set[str]:
+        return set(json.loads(self.file.read_text())) if self.file.exists() else set()
+
+    def check(self) -> None:
+        Path(self.settings.path).mkdir(parents=True, exist_ok=True)
+
+    def write(self, rows: DataFrame, batch: BatchId) -> None:
+        keys = self.keys()
+        for op, key in rows.where("op in ('r', 'c', 'd')").orderBy("position").selectExpr("op", "key['id']").collect():
+            keys = keys - {key} if op == "d" else keys | {key}
+        self.file.write_text(json.dumps(sorted(keys)))
+
+    def now(self, spark: SparkSession, schema: TableSchema) -> DataFrame | None:
+        return spark.createDataFrame([(key,) for key in self.keys()], "id string") if self.file.exists() else None
+
+    def expected(self, rows: DataFrame, table: TableProfile) -> DataFrame:
+        return rows_left_by(rows, table).selectExpr("row.id")
 
 
 def written(folder: Path) -> list[tuple[int, str, list[str]]]:
