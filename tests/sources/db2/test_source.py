@@ -11,7 +11,7 @@ from tests.support.captured_shop import Db2Database, closing
 from headrace.errors import CaptureError, DataLossError, OptionError
 from headrace.sources.base import Limit
 from headrace.sources.change_tables.connection import Denied
-from headrace.sources.db2.catalog import unique_keys
+from headrace.sources.db2.catalog import KeyColumn, unique_keys
 from headrace.sources.db2.connection import Db2Connection
 from headrace.sources.health import CaptureState
 from headrace.testing.captured_database import NOW, Run, data, image
@@ -115,7 +115,7 @@ def test_null_sorts_last_where_a_unique_index_cuts_the_table(database):
     ("rule", "nullable", "is_key"), [("U", "K", True), ("N", "K", False), ("N", "V", True), ("P", "", True)]
 )
 def test_an_index_in_which_rows_may_share_null_is_no_key(rule, nullable, is_key):
-    assert bool(unique_keys([("I", rule, "K")], {nullable})) is is_key
+    assert bool(unique_keys([KeyColumn("I", rule, "K")], {nullable})) is is_key
 
 
 def test_a_table_is_captured_while_its_registration_is_active(database):

@@ -175,8 +175,8 @@ class CaptureWait:
         return self._connection.dialect.zero if head is None else lsn.read(head)
 
     def _mark(self) -> tuple[str, dt.datetime] | None:
-        rows = self._connection.rows(self._statements.NEWEST_MARK)
-        return (lsn.read(rows[0][0]), rows[0][1]) if rows and None not in rows[0] else None
+        commit, time = self._connection.row(self._statements.NEWEST_MARK) or (None, None)
+        return None if commit is None or time is None else (lsn.read(commit), time)
 
     def _scan(self) -> tuple[Any, ...] | None:
         if not self._sees_scans:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import NamedTuple
 
 from headrace.changes import TableId
 from headrace.changes.table_pattern import TablePattern
@@ -16,7 +16,26 @@ from headrace.sources.change_tables.dialect import Advice
 from headrace.sources.tables.lost import is_named
 from headrace.sources.tables.unmatched import TableColumns
 
-Row = TypeVar("Row", bound=tuple[Any, ...])
+
+class SourceTable(NamedTuple):
+    """A table of the database.
+
+    Args:
+        schema: its schema.
+        name: its name.
+        number: by which the server knows it.
+        captured: whether its changes are captured.
+    """
+
+    schema: str
+    name: str
+    number: int
+    captured: bool
+
+    @property
+    def path(self) -> str:
+        """`schema.name`."""
+        return f"{self.schema}.{self.name}"
 
 
 @dataclass(frozen=True)
@@ -54,21 +73,21 @@ def columns_of(table: CatalogTable) -> TableColumns:
 
 
 def choose(
-    tables: list[tuple[str, str, int, bool]],
+    tables: list[SourceTable],
     include: Sequence[str],
     exclude: Sequence[str],
     database: str,
     databases: Sequence[str],
-    refused: Callable[[str, str], CaptureError],
+    refused: Callable[[SourceTable], CaptureError],
     advice: Advice,
     *,
     strict: bool,
     known: Collection[str] = (),
-) -> list[tuple[str, str, int]]:
+) -> list[SourceTable]:
     """The captured tables that the lists name, in the include list's order.
 
     Args:
-        tables: schema, name, id, and whether it is captured, of all tables.
+        tables: all of them.
         include: `schema.table` patterns: shell globs, or regular expressions after `re:`; empty means every captured
             table.
         exclude: patterns of tables that are left out.
@@ -83,48 +102,51 @@ def choose(
         CaptureError: a named table does not exist or is not captured, or a pattern matches nothing.
     """
     chosen = _included(tables, include, database, databases, refused, advice, strict=strict, known=known)
-    named = {row for pattern in exclude for row in _matching(chosen, pattern, database)}
-    return [row for row in chosen if row not in named]
+    named = {table for pattern in exclude for table in _matching(chosen, pattern, database)}
+    return [table for table in chosen if table not in named]
 
 
 def _included(
-    tables: list[tuple[str, str, int, bool]],
+    tables: list[SourceTable],
     include: Sequence[str],
     database: str,
     databases: Sequence[str],
-    refused: Callable[[str, str], CaptureError],
+    refused: Callable[[SourceTable], CaptureError],
     advice: Advice,
     *,
     strict: bool,
     known: Collection[str],
-) -> list[tuple[str, str, int]]:
+) -> list[SourceTable]:
+    chosen: list[SourceTable] = []
     if not include:
-        chosen = [(s, t, o) for s, t, o, tracked in tables if tracked]
+        chosen = [table for table in tables if table.captured]
         if not chosen and strict and not known:
             raise CaptureError(
                 f"No table of database '{database}' is captured.",
                 remedy=f"{advice.capture} for each table.",
             )
         return chosen
-    chosen, required = [], strict
+    required = strict
     for pattern in include:
-        exact = [row for row in tables if f"{row[0]}.{row[1]}" == bare(pattern)]
+        exact = [table for table in tables if table.path == bare(pattern)]
         matched = exact or _matching(tables, pattern, database)
         strict = required and not any(is_named(path, (pattern,), (), database) for path in known)
         if not matched and strict and len(databases) < 2 and not is_optional(pattern):
-            known = [f"{s}.{t}" for s, t, _, _ in tables]
-            raise CaptureError(f"Database '{database}' has no table '{pattern}'.", remedy=did_you_mean(pattern, known))
+            paths = [table.path for table in tables]
+            raise CaptureError(f"Database '{database}' has no table '{pattern}'.", remedy=did_you_mean(pattern, paths))
         # A name means that table, captured or not (an error); a pattern means the captured ones it matches.
-        captured = [row for row in matched if row[3]]
+        captured = [table for table in matched if table.captured]
         if matched and not captured and strict and not is_optional(pattern):
-            raise refused(matched[0][0], matched[0][1])
-        chosen.extend((s, t, o) for s, t, o, _ in captured if (s, t, o) not in chosen)
+            raise refused(matched[0])
+        chosen.extend(table for table in captured if table not in chosen)
     return chosen
 
 
-def _matching(tables: list[Row], pattern: str, database: str) -> list[Row]:
+def _matching(tables: list[SourceTable], pattern: str, database: str) -> list[SourceTable]:
     try:
-        return TablePattern(pattern, in_source=True).among(tables, lambda row: TableId(database, row[0], row[1]))
+        return TablePattern(pattern, in_source=True).among(
+            tables, lambda table: TableId(database, table.schema, table.name)
+        )
     except ValueError as error:
         raise CaptureError(
             f"'{pattern}' is neither a table nor a regular expression ({error.__cause__}).",

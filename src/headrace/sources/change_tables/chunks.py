@@ -48,7 +48,7 @@ def more(
 def columns_there(connection: Connection, table: CapturedTable) -> set[str]:
     """The columns that a table has now; none where it went away."""
     rows = connection.rows(connection.statements.COLUMN_NAMES, (table.id.schema, table.id.name))
-    return {str(row[0]) for row in rows}
+    return {str(name) for (name,) in rows}
 
 
 def _more(

@@ -76,10 +76,14 @@ class Connection(ABC):
     def end(self) -> None:
         """End the transaction; harmless where the server ended it itself, so that it does not hide why."""
 
+    def row(self, sql: str, parameters: Sequence[object] = ()) -> tuple[Any, ...] | None:
+        """The first row of a small result; null when there is none."""
+        return next(iter(self.rows(sql, parameters)), None)
+
     def value(self, sql: str, parameters: Sequence[object] = ()) -> Any:
         """The one value of a result of one row and column; null when there is no row."""
-        rows = self.rows(sql, parameters)
-        return rows[0][0] if rows else None
+        row = self.row(sql, parameters)
+        return None if row is None else row[0]
 
     def batches(
         self, sql: str, parameters: Sequence[object] = (), *, rows: int = ARROW_ROWS, patient: bool = False

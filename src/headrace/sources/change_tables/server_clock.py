@@ -123,10 +123,11 @@ class CommitClock:
         of the next hour. Commits that come later change nothing of that.
         """
         begin, end = hour.begin, hour.end
-        found = self._connection.rows(self._connection.statements.FIRST_REPEATED, (begin, end + clock.MINUTE, end, end))
-        if not found:
+        found = self._connection.row(self._connection.statements.FIRST_REPEATED, (begin, end + clock.MINUTE, end, end))
+        if found is None:
             return None
-        commit, peak = lsn.read(found[0][0]), found[0][1]
+        first, peak = found
+        commit = lsn.read(first)
         if peak >= end:
             return clock.Turn(hour, commit, commit)
         parameters = (lsn.to_bytes(commit), begin + clock.MINUTE, end - clock.MINUTE, end)

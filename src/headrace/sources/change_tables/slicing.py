@@ -203,7 +203,7 @@ class Slicing:
             part = windows[first : first + _TABLES_PER_QUERY]
             sql = self._statements.changed_instances([window.table.instance.name for window in part])
             parameters = [lsn.to_bytes(edge) for window in part for edge in (window.after, window.upto)]
-            numbers = sorted(int(row[0]) for row in self._connection.rows(sql, parameters))
+            numbers = sorted(int(number) for (number,) in self._connection.rows(sql, parameters))
             changed += [part[number] for number in numbers]
         return changed
 
@@ -238,7 +238,7 @@ class Slicing:
         if (after, upto) not in self._known_cuts:
             edges = (lsn.to_bytes(after), lsn.to_bytes(upto), self._settings["commits_per_slice"])
             rows = self._connection.rows(self._statements.EVERY_NTH_COMMIT, edges)
-            texts = (lsn.read(row[0]) for row in rows)
+            texts = (lsn.read(commit) for (commit,) in rows)
             self._known_cuts[after, upto] = [text for text in texts if text < upto]
         return self._known_cuts[after, upto]
 
@@ -382,7 +382,7 @@ class Slicing:
 
     def _still(self, windows: Sequence[Window]) -> list[Window]:
         try:
-            there = {int(row[1]) for row in self._connection.rows(self._statements.INSTANCES)}
+            there = {int(number) for _, number, _ in self._connection.rows(self._statements.INSTANCES)}
         except MissingObject:
             return []
         return [window for window in windows if window.table.instance.object_id in there]

@@ -113,7 +113,7 @@ class ChangeTableSource(Source):
         if self.settings["tables_excluded"] or len(self._names) > 1:
             with self._connect() as connection:
                 rows = connection.rows(connection.statements.TABLES)
-            tables = [TableId(database, str(row[0]).rstrip(), str(row[1])) for row in rows]
+            tables = [TableId(database, str(schema).rstrip(), str(name)) for schema, name, *_ in rows]
         return unmatched(self.settings, known, tables, selects=offset.is_nothing and len(self._names) > 1)
 
     def head(self) -> str:

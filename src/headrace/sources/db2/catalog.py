@@ -6,16 +6,16 @@ One query per kind of fact for the whole database, never one per table.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 from headrace.changes import Column, TableId
 from headrace.errors import CaptureError
 from headrace.sources.change_tables import lsn
 from headrace.sources.change_tables.captured_table import CapturedTable, CaptureInstance
-from headrace.sources.change_tables.catalog import CatalogTable, choose
+from headrace.sources.change_tables.catalog import CatalogTable, SourceTable, choose
 from headrace.sources.change_tables.connection import Connection
 from headrace.sources.change_tables.table_rules import TableRules
 from headrace.sources.db2.advice import ADVICE
@@ -25,11 +25,33 @@ from headrace.sources.tables.columns import say_left_out
 from headrace.sources.tables.keys import UniqueKey
 
 Place = tuple[str, str]
-Facts = tuple[Any, ...]
+Row = TypeVar("Row")
 _ACTIVE = "A"
 _UNIQUE_WHERE_NOT_NULL = "N"
 _OURS = ("IBMSNAP_", "IBMQREP_")
 """SQL Replication's and Q Replication's own tables are never captured."""
+
+
+class ColumnFacts(NamedTuple):
+    """A row of `Statements.COLUMNS` or `CHANGE_COLUMNS`, without the table's name."""
+
+    name: str
+    type: str
+    length: int
+    scale: int
+    bits: str
+    nullable: str
+    identity: str | None
+    default: str | None
+    comment: str | None
+
+
+class KeyColumn(NamedTuple):
+    """A row of `Statements.KEYS`, without the table's name: a column of an index, in the index's order."""
+
+    index_name: str
+    rule: str
+    column: str
 
 
 def captured_tables(
@@ -67,21 +89,22 @@ def captured_tables(
     places = [(str(s).rstrip(), str(t)) for s, t in connection.rows(statements.TABLES)]
     places = sorted(place for place in places if not place[1].startswith(_OURS))
     numbers = {place: number for number, place in enumerate(places)}
-    tables = [(*place, number, place in registered) for place, number in numbers.items()]
+    tables = [SourceTable(*place, number, place in registered) for place, number in numbers.items()]
     refused = partial(_not_captured, database=database)
     chosen = choose(tables, include, exclude, database, databases, refused, ADVICE, strict=strict, known=known)
-    columns = _grouped(connection.rows(statements.COLUMNS))
-    changes = _grouped(connection.rows(statements.CHANGE_COLUMNS))
-    keys = _grouped(connection.rows(statements.KEYS))
+    columns = _grouped(connection.rows(statements.COLUMNS), ColumnFacts._make)
+    changes = _grouped(connection.rows(statements.CHANGE_COLUMNS), ColumnFacts._make)
+    keys = _grouped(connection.rows(statements.KEYS), KeyColumn._make)
     comments = {(str(s).rstrip(), str(t)): comment for s, t, comment in connection.rows(statements.COMMENTS) if comment}
     captured = []
-    for schema, name, _ in chosen:
+    for schema, name, _, _ in chosen:
         change_table, instance, prefix = registered[schema, name]
         id = TableId(database, schema, name)
-        facts = (columns.get((schema, name), []), changes.get(change_table, []), keys.get((schema, name), []))
-        instance = _with_columns(instance, facts[0], facts[1], prefix)
-        table = _captured(id, *facts, instance, comments.get((schema, name)), rules, statements.platform)
-        captured.append(CatalogTable(id, (table,), tuple(str(row[0]) for row in facts[0])))
+        own, changed = columns.get((schema, name), []), changes.get(change_table, [])
+        instance = _with_columns(instance, own, changed, prefix)
+        key, comment = keys.get((schema, name), []), comments.get((schema, name))
+        table = _captured(id, own, changed, key, instance, comment, rules, statements.platform)
+        captured.append(CatalogTable(id, (table,), tuple(str(column.name) for column in own)))
     return captured
 
 
@@ -99,34 +122,34 @@ def _registered(connection: Connection, statements: Statements) -> dict[Place, t
 
 
 def _with_columns(
-    instance: CaptureInstance, columns: list[Facts], changes: list[Facts], prefix: str
+    instance: CaptureInstance, columns: list[ColumnFacts], changes: list[ColumnFacts], prefix: str
 ) -> CaptureInstance:
-    names = [str(row[0]) for row in columns]
-    there = {str(row[0]) for row in changes}
+    names = [str(column.name) for column in columns]
+    there = {str(column.name) for column in changes}
     # A column of the table that is called so itself holds what it is called.
     holders = [(name, prefix + name) for name in names if prefix and prefix + name not in names]
     return replace(
         instance,
-        columns=tuple((str(row[0]), number) for number, row in enumerate(changes, 1)),
+        columns=tuple((str(column.name), number) for number, column in enumerate(changes, 1)),
         before_images=tuple(pair for pair in holders if {*pair} <= there),
     )
 
 
 def _captured(
     id: TableId,
-    columns: list[Facts],
-    changes: list[Facts],
-    keys: list[Facts],
+    columns: list[ColumnFacts],
+    changes: list[ColumnFacts],
+    keys: list[KeyColumn],
     instance: CaptureInstance,
     comment: str | None,
     rules: TableRules,
     platform: str,
 ) -> CapturedTable:
-    types = {str(row[0]): _native(row, platform) for row in changes}
+    types = {str(facts.name): _native(facts, platform) for facts in changes}
     found: list[tuple[Column, NativeType]] = []
     foreign: list[tuple[str, str]] = []
-    for row in columns:
-        name, native = str(row[0]), _native(row, platform)
+    for facts in columns:
+        name, native = str(facts.name), _native(facts, platform)
         # Values are read from the change table, whose column may lag behind the table's.
         native = types.get(name, native)
         if name not in types:
@@ -134,7 +157,7 @@ def _captured(
         if not native.supported:
             foreign.append((name, native.name))
             continue
-        found.append((_column(row, len(found) + 1, native), native))
+        found.append((_column(facts, len(found) + 1, native), native))
     if foreign:
         say_left_out(id.full_path, tuple(foreign), "values of such types are not captured")
     return rules.table(
@@ -142,34 +165,33 @@ def _captured(
     )
 
 
-def _native(row: Facts, platform: str) -> NativeType:
-    _, kind, size, scale, bits, *_ = row
-    name, is_bits = str(kind).strip().upper(), str(bits).strip() == "Y"
+def _native(facts: ColumnFacts, platform: str) -> NativeType:
+    name, is_bits = str(facts.type).strip().upper(), str(facts.bits).strip() == "Y"
+    length, scale = int(facts.length), int(facts.scale)
     if platform == ZOS:
-        return NativeType.of_zos(name, int(size), int(scale), is_bits)
-    return NativeType(name, int(size), int(scale), is_bits and name in ("CHARACTER", "VARCHAR", "LONG VARCHAR"))
+        return NativeType.of_zos(name, length, scale, is_bits)
+    return NativeType(name, length, scale, is_bits and name in ("CHARACTER", "VARCHAR", "LONG VARCHAR"))
 
 
-def _column(row: Facts, position: int, native: NativeType) -> Column:
-    name, _, _, _, _, nullable, identity, default, comment = row
+def _column(facts: ColumnFacts, position: int, native: NativeType) -> Column:
     return Column(
-        name=str(name),
+        name=str(facts.name),
         position=position,
         logical=native.logical,
         native_type=native.shown_name,
         length=native.length,
         scale=native.shown_scale,
-        nullable=str(nullable).strip() == "Y",
-        default=constant_default(default, native),
-        default_expression=default,
-        identity=str(identity or "").strip() == "Y",
+        nullable=str(facts.nullable).strip() == "Y",
+        default=constant_default(facts.default, native),
+        default_expression=facts.default,
+        identity=str(facts.identity or "").strip() == "Y",
         jdbc_type=native.jdbc_type,
         large=native.large,
-        comment=comment,
+        comment=facts.comment,
     )
 
 
-def unique_keys(rows: list[Facts], nullable: Collection[str]) -> list[UniqueKey]:
+def unique_keys(rows: Iterable[KeyColumn], nullable: Collection[str]) -> list[UniqueKey]:
     """Primary key and unique indexes, the primary key first; none in which rows may share NULL."""
     indexes: dict[str, tuple[str, list[str]]] = {}
     for index, rule, column in rows:
@@ -182,17 +204,17 @@ def unique_keys(rows: list[Facts], nullable: Collection[str]) -> list[UniqueKey]
     return sorted(found, key=lambda key: not key.primary)
 
 
-def _grouped(rows: Iterable[Facts]) -> dict[Place, list[Facts]]:
-    groups: dict[Place, list[Facts]] = defaultdict(list)
+def _grouped(rows: Iterable[tuple[Any, ...]], made: Callable[[Iterable[Any]], Row]) -> dict[Place, list[Row]]:
+    groups: dict[Place, list[Row]] = defaultdict(list)
     for schema, table, *rest in rows:
-        groups[str(schema).rstrip(), str(table)].append(tuple(rest))
+        groups[str(schema).rstrip(), str(table)].append(made(rest))
     return groups
 
 
-def _not_captured(schema: str, table: str, database: str) -> CaptureError:
-    owner, name = schema.replace("'", "''"), table.replace("'", "''")
+def _not_captured(table: SourceTable, database: str) -> CaptureError:
+    owner, name = table.schema.replace("'", "''"), table.name.replace("'", "''")
     return CaptureError(
-        f"Table '{schema}.{table}' of database '{database}' is not registered for capture, or its registration is not "
+        f"Table '{table.path}' of database '{database}' is not registered for capture, or its registration is not "
         "active.",
         remedy=f"Call ASNCDC.ADDTABLE('{owner}', '{name}'), set STATE to 'A' in its row of IBMSNAP_REGISTER, and let "
         "the Capture program read it (ASNCDCSERVICES, reinit).",

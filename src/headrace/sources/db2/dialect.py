@@ -49,8 +49,11 @@ class Db2:
 
     def last_transaction(self, server: Queries, upto: str) -> tuple[str, str] | None:
         """LSN and time of the last captured transaction up to an LSN, by IBMSNAP_UOW."""
-        rows = server.rows(self.statements.LAST_TRANSACTION, (lsn.to_bytes(upto),))
-        return (lsn.read(rows[0][0]), str(rows[0][1])) if rows else None
+        found = server.row(self.statements.LAST_TRANSACTION, (lsn.to_bytes(upto),))
+        if found is None:
+            return None
+        commit, time = found
+        return lsn.read(commit), str(time)
 
     def newest_changes(self, server: Queries) -> dict[tuple[str, int], str | None]:
         """The newest commit of each change table, by IBMSNAP_REGISTER."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 from headrace.errors import CaptureError, HeadraceError
 from headrace.options import Options
@@ -59,8 +58,8 @@ class HealthProbe:
     def _health(self, connection: Connection, offset: Offset | None) -> Health:
         zone, now = self._zone.now(connection)
         clock = CommitClock(connection, zone)
-        rows = connection.rows(self._statements.GLOBAL_RECORD)
-        until = clock.end(lsn.read(rows[0][0]), rows[0][1]) if rows and rows[0][0] is not None else None
+        commit, time, _ = connection.row(self._statements.GLOBAL_RECORD) or (None, None, None)
+        until = None if commit is None else clock.end(lsn.read(commit), time)
         health = replace(self._judged(connection, now, until), asked=now, captured_until=until)
         try:
             kept = connection.value(self._statements.RETENTION)
@@ -97,10 +96,11 @@ class HealthProbe:
 
     def _with_headroom(self, connection: Connection, clock: CommitClock, health: Health, offset: Offset) -> Health:
         delivered = min([offset.commit, *(progress.commit for progress in offset.tables.values())])
-        rows: list[tuple[Any, ...]] = connection.rows(
-            self._statements.FIRST_TRANSACTION_AFTER, (lsn.to_bytes(delivered),)
+        first, time = connection.row(self._statements.FIRST_TRANSACTION_AFTER, (lsn.to_bytes(delivered),)) or (
+            None,
+            None,
         )
-        waiting = clock.end(lsn.read(rows[0][0]), rows[0][1]) if rows else None
+        waiting = None if first is None else clock.end(lsn.read(first), time)
         commits = 0
         if waiting is not None:
             commits = int(connection.value(self._statements.TRANSACTIONS_AFTER, (lsn.to_bytes(delivered),)))

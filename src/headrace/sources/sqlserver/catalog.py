@@ -7,15 +7,15 @@ trips as one.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 from headrace.changes import Column, TableId
 from headrace.errors import CaptureError
 from headrace.sources.change_tables import lsn
 from headrace.sources.change_tables.captured_table import CapturedTable, CaptureInstance
-from headrace.sources.change_tables.catalog import CatalogTable, choose
+from headrace.sources.change_tables.catalog import CatalogTable, SourceTable, choose
 from headrace.sources.change_tables.connection import Connection
 from headrace.sources.change_tables.table_rules import TableRules
 from headrace.sources.sqlserver import statements
@@ -25,6 +25,32 @@ from headrace.sources.tables.columns import say_left_out
 from headrace.sources.tables.keys import UniqueKey
 
 ColumnIds = frozenset[tuple[str, int]]
+Row = TypeVar("Row")
+
+
+class ColumnFacts(NamedTuple):
+    """A row of `statements.COLUMNS`, without the table's number."""
+
+    name: str
+    number: int
+    type: str
+    max_length: int
+    precision: int
+    scale: int
+    nullable: bool
+    identity: bool
+    computed: bool
+    default: str | None
+    comment: str | None
+    collation: str | None
+
+
+class KeyColumn(NamedTuple):
+    """A row of `statements.KEYS`, without the table's number: a column of an index, in the index's order."""
+
+    index_id: int
+    primary: bool
+    column: int
 
 
 def captured_tables(
@@ -55,30 +81,31 @@ def captured_tables(
         CaptureError: capture is off for a named table, a named table does not exist, or a pattern matches nothing.
         OptionError: an option can't be applied to a table.
     """
-    tables = [(str(s), str(t), o, bool(tracked)) for s, t, o, tracked in connection.rows(statements.TABLES)]
+    tables = [SourceTable(str(s), str(t), o, bool(tracked)) for s, t, o, tracked in connection.rows(statements.TABLES)]
     refused = partial(_not_captured, database=database)
     chosen = choose(tables, include, exclude, database, databases, refused, ADVICE, strict=strict, known=known)
-    columns = _grouped(connection.rows(statements.COLUMNS))
-    keys = _grouped(connection.rows(statements.KEYS))
+    columns = _grouped(connection.rows(statements.COLUMNS), ColumnFacts._make)
+    keys = _grouped(connection.rows(statements.KEYS), KeyColumn._make)
     instances = _instances(connection)
-    comments = {row[0]: row[1] for row in connection.rows(statements.TABLE_COMMENTS)}
+    comments = dict(connection.rows(statements.TABLE_COMMENTS))
     captured = []
-    for schema_name, table_name, object_id in chosen:
-        id = TableId(database, schema_name, table_name)
-        own = instances.get(object_id, ())
-        if own:
-            facts = (columns.get(object_id, []), keys.get(object_id, []))
-            versions = (_captured(id, *facts, instance, ids, comments.get(object_id), rules) for instance, ids in own)
-            captured.append(CatalogTable(id, tuple(versions), tuple(str(row[0]) for row in facts[0])))
+    for table in chosen:
+        id = TableId(database, table.schema, table.name)
+        found = instances.get(table.number, ())
+        if found:
+            own, key = columns.get(table.number, []), keys.get(table.number, [])
+            comment = comments.get(table.number)
+            versions = (_captured(id, own, key, instance, ids, comment, rules) for instance, ids in found)
+            captured.append(CatalogTable(id, tuple(versions), tuple(str(column.name) for column in own)))
         elif strict and id.path not in known:
-            raise _not_captured(schema_name, table_name, database)
+            raise _not_captured(table, database)
     return captured
 
 
 def _captured(
     id: TableId,
-    columns: list[tuple[Any, ...]],
-    keys: list[tuple[Any, ...]],
+    columns: list[ColumnFacts],
+    keys: list[KeyColumn],
     instance: CaptureInstance,
     captured: ColumnIds,
     comment: str | None,
@@ -86,58 +113,51 @@ def _captured(
 ) -> CapturedTable:
     found: list[tuple[Column, NativeType]] = []
     foreign: list[tuple[str, str]] = []
-    names_by_id = {row[1]: str(row[0]) for row in columns}
-    for name, number, base, *size, nullable, identity, computed, default, described, collation in columns:
-        max_length, precision, scale = (int(part) for part in size)
-        native = NativeType(str(base).lower(), max_length, precision, scale, str(collation or ""))
+    names_by_id = {facts.number: str(facts.name) for facts in columns}
+    for facts in columns:
         # A column that was dropped and added again is another one: its changes are not captured.
-        if (name, number) not in captured:
+        if (facts.name, facts.number) not in captured:
             continue
+        native = _native(facts)
         if not native.supported:
-            foreign.append((str(name), native.name))
+            foreign.append((str(facts.name), native.name))
             continue
-        place = len(found) + 1
-        column = _column(str(name), place, native, bool(nullable), bool(identity), bool(computed), default, described)
-        found.append((column, native))
+        found.append((_column(facts, len(found) + 1, native), native))
     if foreign:
         say_left_out(id.full_path, tuple(foreign), "values of such types are not captured")
     return rules.table(id, found, _unique_keys(keys, names_by_id), instance, comment)
 
 
-def _column(
-    name: str,
-    position: int,
-    native: NativeType,
-    nullable: bool,
-    identity: bool,
-    computed: bool,
-    default: str | None,
-    comment: str | None,
-) -> Column:
+def _native(facts: ColumnFacts) -> NativeType:
+    size = (int(facts.max_length), int(facts.precision), int(facts.scale))
+    return NativeType(str(facts.type).lower(), *size, str(facts.collation or ""))
+
+
+def _column(facts: ColumnFacts, position: int, native: NativeType) -> Column:
     return Column(
-        name=name,
+        name=str(facts.name),
         position=position,
         logical=native.logical,
-        native_type=f"{native.name} identity" if identity else native.name,
+        native_type=f"{native.name} identity" if facts.identity else native.name,
         length=native.length,
         scale=native.shown_scale,
-        nullable=nullable,
-        default=constant_default(default, native),
-        default_expression=default,
-        identity=identity,
-        generated=computed,
+        nullable=bool(facts.nullable),
+        default=constant_default(facts.default, native),
+        default_expression=facts.default,
+        identity=bool(facts.identity),
+        generated=bool(facts.computed),
         jdbc_type=native.jdbc_type,
         large=native.large,
-        comment=comment,
+        comment=facts.comment,
     )
 
 
-def _not_captured(schema: str, table: str, database: str) -> CaptureError:
+def _not_captured(table: SourceTable, database: str) -> CaptureError:
     return CaptureError(
-        f"Table '{schema}.{table}' of database '{database}' has no change data capture.",
+        f"Table '{table.path}' of database '{database}' has no change data capture.",
         remedy=(
-            f"Run: EXEC sys.sp_cdc_enable_table @source_schema = N'{schema}', "
-            f"@source_name = N'{table}', @role_name = NULL."
+            f"Run: EXEC sys.sp_cdc_enable_table @source_schema = N'{table.schema}', "
+            f"@source_name = N'{table.name}', @role_name = NULL."
         ),
     )
 
@@ -152,7 +172,7 @@ def _instances(connection: Connection) -> Instances:
     for object_id, name, number, ordinal in connection.rows(statements.CAPTURED_COLUMNS):
         columns[object_id].append((str(name), int(ordinal)))
         ids[object_id].add((str(name), int(number)))
-    with_command = {row[0] for row in connection.rows(statements.CHANGE_TABLES_WITH_COMMAND)}
+    with_command = {object_id for (object_id,) in connection.rows(statements.CHANGE_TABLES_WITH_COMMAND)}
     found: dict[int, list[CaptureInstance]] = defaultdict(list)
     for source, name, object_id, start, _ in connection.rows(statements.CAPTURE_INSTANCES):
         found[source].append(
@@ -174,14 +194,14 @@ def _instances(connection: Connection) -> Instances:
     }
 
 
-def _grouped(rows: Iterable[tuple[Any, ...]]) -> dict[int, list[tuple[Any, ...]]]:
-    groups: dict[int, list[tuple[Any, ...]]] = defaultdict(list)
-    for row in rows:
-        groups[row[0]].append(row[1:])
+def _grouped(rows: Iterable[tuple[Any, ...]], made: Callable[[Iterable[Any]], Row]) -> dict[int, list[Row]]:
+    groups: dict[int, list[Row]] = defaultdict(list)
+    for number, *rest in rows:
+        groups[number].append(made(rest))
     return groups
 
 
-def _unique_keys(keys: list[tuple[Any, ...]], names_by_id: Mapping[int, str]) -> list[UniqueKey]:
+def _unique_keys(keys: list[KeyColumn], names_by_id: Mapping[int, str]) -> list[UniqueKey]:
     """Primary key and unique indexes, in the order they are preferred."""
     indexes: dict[tuple[int, bool], list[str]] = {}
     for index_id, primary, column_id in keys:

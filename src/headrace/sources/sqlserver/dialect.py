@@ -56,8 +56,11 @@ class SqlServer:
 
     def no_capture(self, server: Queries, database: str) -> CaptureError | None:
         """Whether `sys.sp_cdc_enable_db` was not run; everybody may see that."""
-        rows = server.rows(statements.DATABASE, (database,))
-        if not rows or rows[0][1]:
+        found = server.row(statements.DATABASE, (database,))
+        if found is None:
+            return None
+        _, enabled = found
+        if enabled:
             return None
         return CaptureError(
             f"Change data capture is not enabled for database '{database}'.",

@@ -10,7 +10,7 @@ import datetime as dt
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from headrace.errors import CaptureError, HeadraceError
 from headrace.options import Options
@@ -125,7 +125,7 @@ class HealthProbe:
             if rows is None:
                 rows = self.optional(connection, statements.JOBS_TABLE)
             else:
-                rows = [(row[1], row[5], row[6], row[7]) for row in rows]
+                rows = [(kind, *settings) for _, kind, _, _, _, *settings in rows]
             self._jobs = (self._ticks(), None if rows is None else _jobs(rows))
         return self._jobs[1]
 
@@ -149,7 +149,7 @@ class _Questions:
     def health(self, offset: Offset | None) -> Health:
         zone, now = self._probe.zone.now(self._connection)
         self._clock = CommitClock(self._connection, zone)
-        marked = self._commit_time(self._connection.rows(statements.NEWEST_MARK))
+        marked = self._commit_time(self._connection.row(statements.NEWEST_MARK))
         # What a readable secondary says of jobs and Agent is about itself, and capture runs on the primary.
         primary = self._settings["application_intent"].lower() != "readonly"
         agent = self._agent() if primary else None
@@ -223,7 +223,7 @@ class _Questions:
         rows = self._probe.optional(self._connection, statements.AGENT)
         if rows is None:
             self._not_seen.append(f"SQL Server Agent (needs {_SEE_SERVER})")
-        return None if not rows else int(rows[0][0]) == _AGENT_RUNS
+        return None if not rows else _only(rows) == _AGENT_RUNS
 
     def _scan(self, now: dt.datetime) -> Scan | None:
         rows = self._probe.optional(self._connection, statements.NEWEST_SCAN)
@@ -243,12 +243,12 @@ class _Questions:
         rows = self._probe.optional(self._connection, statements.LOG_USED)
         if rows is None:
             self._not_seen.append(f"the size of the transaction log (needs {_SEE_DATABASE})")
-        return int(rows[0][0]) if rows and rows[0][0] is not None else None
+        return _only(rows) if rows else None
 
     def _with_headroom(self, health: Health, offset: Offset) -> Health:
         delivered = min([offset.commit, *(progress.commit for progress in offset.tables.values())])
         waiting = self._commit_time(
-            self._connection.rows(statements.FIRST_TRANSACTION_AFTER, (lsn.to_bytes(delivered),))
+            self._connection.row(statements.FIRST_TRANSACTION_AFTER, (lsn.to_bytes(delivered),))
         )
         commits = 0
         if waiting is not None:
@@ -289,21 +289,38 @@ class _Questions:
                 lost.append(path)
         return tuple(lost)
 
-    def _commit_time(self, rows: list[tuple[Any, ...]]) -> dt.datetime | None:
+    def _commit_time(self, row: tuple[Any, ...] | None) -> dt.datetime | None:
         """When a commit was made that a statement gives with its LSN and its local time; null without one."""
-        return self._clock.end(lsn.to_text(bytes(rows[0][0])), rows[0][1]) if rows else None
+        if row is None:
+            return None
+        commit, time = row
+        return self._clock.end(lsn.to_text(bytes(commit)), time)
+
+
+class _Job(NamedTuple):
+    """A row of `statements.JOBS_TABLE`; the polling interval in seconds, the retention in minutes."""
+
+    kind: str
+    continuous: bool
+    polling: int | None
+    retention: int | None
 
 
 def _jobs(rows: list[tuple[Any, ...]]) -> Jobs:
-    by_kind = {str(kind).lower(): (continuous, polling, retention) for kind, continuous, polling, retention in rows}
+    by_kind = {str(job.kind).lower(): job for job in (_Job(*row[: len(_Job._fields)]) for row in rows)}
     capture, cleanup = by_kind.get("capture"), by_kind.get("cleanup")
     return Jobs(
         capture=capture is not None,
-        continuous=capture is None or bool(capture[0]),
-        polling_seconds=_POLLING_SECONDS if capture is None else max(_POLLING_SECONDS, float(capture[1] or 0)),
-        # Kept in minutes.
-        retention_seconds=None if cleanup is None else 60.0 * float(cleanup[2] or 0),
+        continuous=capture is None or bool(capture.continuous),
+        polling_seconds=_POLLING_SECONDS if capture is None else max(_POLLING_SECONDS, float(capture.polling or 0)),
+        retention_seconds=None if cleanup is None else 60.0 * float(cleanup.retention or 0),
     )
+
+
+def _only(rows: list[tuple[Any, ...]]) -> int | None:
+    """The one value of a result."""
+    ((value,), *_) = rows
+    return None if value is None else int(value)
 
 
 def _no_job(database: str) -> tuple[str, str]:
