@@ -60,7 +60,7 @@ def snapshot(source):
 
 
 def refusing(database, *refused, answers=()):
-    """A probe whose login lacks the right for some statements; it also counts what was asked.
+    """A probe whose login lacks the permission for some statements; it also counts what was asked.
 
     Args:
         database: the database.
@@ -88,6 +88,9 @@ def refusing(database, *refused, answers=()):
             if sql in dict(answers):
                 return dict(answers)[sql]
             return self.real.rows(sql, parameters)
+
+        def row(self, sql, parameters=()):
+            return next(iter(self.rows(sql, parameters)), None)
 
         def value(self, sql, parameters=()):
             return self.real.value(sql, parameters)
@@ -185,7 +188,7 @@ def test_jobs_are_looked_up_in_their_table_where_the_procedure_is_refused(databa
     assert (health.retention_seconds, health.not_seen) == (3 * DAY, ())
 
 
-def test_a_login_without_rights_of_the_server_still_gets_an_answer(database):
+def test_a_login_without_permissions_on_the_server_still_gets_an_answer(database):
     insert(database, 1, seconds=0)
     for view in ("sys.dm_server_services", "sys.dm_cdc_log_scan_sessions"):
         database.execute(f"DENY SELECT ON {view} TO reader")
