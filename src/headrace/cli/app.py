@@ -54,9 +54,6 @@ def _add_commands(installed: EntryPoints) -> None:
         app.command("demo")(_no_demo)
 
 
-_add_commands(entry_points(group="headrace.commands"))
-
-
 def _version(requested: bool) -> None:
     if requested:
         print(f"headrace {__version__}")
@@ -74,6 +71,8 @@ def headrace(
 
 def main() -> None:
     """Run the program and exit."""
+    # Here and not at import: commands of other packages import this one.
+    _add_commands(entry_points(group="headrace.commands"))
     app()
     sys.exit(0)
 

@@ -5,7 +5,6 @@ values, log switches, and a table without a key. All values come from the seed.
 from __future__ import annotations
 
 import datetime as dt
-import random
 import threading
 import time
 from collections.abc import Callable
@@ -13,6 +12,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+from headrace_emulators.engine.shop import TABLES, Values
 from headrace_emulators.oracle.driver import Connection
 from headrace_emulators.oracle.server import EmulatedOracle
 
@@ -30,24 +30,6 @@ _TABLES = (
     " QUANTITY NUMBER(9) NOT NULL, PRICE NUMBER(12,3) NOT NULL, NOTE NVARCHAR2(50), PRIMARY KEY (ORDER_ID, LINE))",
     "CREATE TABLE AUDIT_LOG (HAPPENED TIMESTAMP(3) NOT NULL, WHO VARCHAR2(20), WHAT NVARCHAR2(100))",
 )
-_NAMES = ("CUSTOMERS", "PRODUCTS", "ORDERS", "ORDER_LINES", "AUDIT_LOG")
-_FIRST = (
-    "Zoë",
-    "José",
-    "Müller",
-    "Anna",
-    "李雷",
-    "Олег",
-    "O'Neil",
-    "Søren",
-    "Ada",
-    "Grace 😀",
-    "نور",
-    "Bob; --",
-    "a' || 'b",
-)
-_WORDS = ("pen", "lamp", "Käse", "drum", "cup", "tee", "サケ", "rope", "it's", "where")
-_EPOCH = dt.datetime(2024, 1, 1, 8, 0, 0)
 _LONG_STEPS = 30
 """How many steps the long transaction stays open."""
 Action = Callable[[Connection], None]
@@ -67,8 +49,8 @@ class OracleShop:
     def __init__(self, database: EmulatedOracle, seed: int) -> None:
         self.database = database
         self.transactions = 0
-        self._random = random.Random(seed)
-        self._now = _EPOCH
+        self._values = Values(seed, ("Bob; --", "a' || 'b"), ("it's", "where"))
+        self._random = self._values.random
         self._order = 0
         self._customers: list[int] = []
         self._skus: list[str] = []
@@ -86,7 +68,7 @@ class OracleShop:
         database = EmulatedOracle(folder, name, threads=2, records_per_log=2_000)
         for table in _TABLES:
             database.run(table)
-        for table in _NAMES:
+        for table in TABLES:
             database.run(f"ALTER TABLE {table} ADD SUPPLEMENTAL LOG DATA (ALL) COLUMNS")
         shop = cls(database, seed)
         for _ in range(40):
@@ -110,7 +92,7 @@ class OracleShop:
         kept = (list(self._customers), list(self._skus), dict(self._lines))
         chosen = chance.choices([a for _, a in actions], [w for w, _ in actions], k=chance.choice((1, 1, 2, 4)))
         for action in chosen:
-            self._now += dt.timedelta(microseconds=chance.randrange(1, 90_000_000))
+            self._values.tick()
             action(self._session)
         if chance.random() < 1 / 12:
             self._session.rollback()
@@ -148,13 +130,13 @@ class OracleShop:
             self._order += 1
             self._insert(
                 self._long, "ORDERS", ORDER_ID=10_000_000 + self._order, CUSTOMER_ID=chance.choice(self._customers),
-                PLACED=self._now, TOTAL=Decimal(chance.randrange(10**9)).scaleb(-2),
+                PLACED=self._values.now, TOTAL=Decimal(chance.randrange(10**9)).scaleb(-2),
             )  # fmt: skip
             self._long_orders.append(10_000_000 + self._order)
         elif self._long_orders and chance.random() < 0.3:
             self._long.execute(
                 "UPDATE ORDERS SET REMARK = :remark WHERE ORDER_ID = :id",
-                remark=chance.choice(_WORDS), id=chance.choice(self._long_orders),
+                remark=self._values.word(), id=chance.choice(self._long_orders),
             )  # fmt: skip
         if self._long_age >= _LONG_STEPS:
             if chance.random() < 0.25:
@@ -171,27 +153,18 @@ class OracleShop:
         given = {f"{name.lower()}_": value for name, value in values.items()}
         connection.execute(f"INSERT INTO {table} ({names}) VALUES ({places})", **given)
 
-    def _name(self) -> str:
-        return f"{self._random.choice(_FIRST)} {self._random.choice(_FIRST)}"
-
-    def _large(self) -> str:
-        return " ".join(self._random.choices(_WORDS, k=self._random.randrange(200, 1500)))
-
-    def _maybe(self, value: Any, chance: float = 0.25) -> Any:
-        return None if self._random.random() < chance else value
-
     def _add_customer(self, connection: Connection) -> None:
-        r, maybe = self._random, self._maybe
+        r, maybe, now = self._random, self._values.maybe, self._values.now
         number, self._next_customer = self._next_customer, self._next_customer + 1
         zone = r.choice(("+01:00", "-05:30", "+00:00", "+09:00"))
         self._insert(
-            connection, "CUSTOMERS", ID=number, NAME=self._name(), NICK=maybe(self._name()),
+            connection, "CUSTOMERS", ID=number, NAME=self._values.name(), NICK=maybe(self._values.name()),
             EMAIL=maybe(f"c{number}@example.org"), CREDIT=Decimal(r.randrange(-(10**6), 10**9)).scaleb(-2),
             BORN=maybe(dt.datetime(1930 + r.randrange(80), 1 + r.randrange(12), 1 + r.randrange(28), r.randrange(24))),
             SCORE=maybe(Decimal(r.randrange(-(10**20), 10**20)).scaleb(-r.randrange(25))), RATIO=maybe(r.gauss(0, 1e6)),
-            WEIGHT=maybe(round(r.random() * 10, 3)), NOTES=maybe(self._large()),
-            PHOTO=maybe(r.randbytes(r.randrange(1, 6000))), CREATED=self._now,
-            SEEN=maybe(f"{self._now:%Y-%m-%d %H:%M:%S}.{r.randrange(1000):03d} {zone}"), LOGGED=maybe(str(self._now)),
+            WEIGHT=maybe(round(r.random() * 10, 3)), NOTES=maybe(self._values.large()),
+            PHOTO=maybe(r.randbytes(r.randrange(1, 6000))), CREATED=now,
+            SEEN=maybe(f"{now:%Y-%m-%d %H:%M:%S}.{r.randrange(1000):03d} {zone}"), LOGGED=maybe(str(now)),
             TOKEN=maybe(r.randbytes(16)),
             SPAN=maybe(f"+{r.randrange(99):02} 0{r.randrange(10)}:05:06.{r.randrange(10**6):06}"),
         )  # fmt: skip
@@ -199,10 +172,11 @@ class OracleShop:
 
     def _add_product(self, connection: Connection) -> None:
         r = self._random
-        sku = f"SKU-{r.randrange(10**9):09d}"
+        sku = self._values.sku("SKU")
         self._insert(
-            connection, "PRODUCTS", SKU=sku, TITLE=" ".join(r.choices(_WORDS, k=2)),
-            PRICE=Decimal(r.randrange(1, 10**8)).scaleb(-3), STOCK=r.randrange(500), CHANGED=self._maybe(self._now),
+            connection, "PRODUCTS", SKU=sku, TITLE=self._values.title(),
+            PRICE=Decimal(r.randrange(1, 10**8)).scaleb(-3), STOCK=r.randrange(500),
+            CHANGED=self._values.maybe(self._values.now),
         )  # fmt: skip
         self._skus.append(sku)
 
@@ -211,14 +185,14 @@ class OracleShop:
         self._order += 1
         lines = r.randrange(1, 6)
         self._insert(
-            connection, "ORDERS", ORDER_ID=self._order, CUSTOMER_ID=r.choice(self._customers), PLACED=self._now,
-            TOTAL=self._maybe(Decimal(r.randrange(10**9)).scaleb(-2)),
+            connection, "ORDERS", ORDER_ID=self._order, CUSTOMER_ID=r.choice(self._customers), PLACED=self._values.now,
+            TOTAL=self._values.maybe(Decimal(r.randrange(10**9)).scaleb(-2)),
         )  # fmt: skip
         for line in range(1, lines + 1):
             self._insert(
                 connection, "ORDER_LINES", ORDER_ID=self._order, LINE=line, SKU=r.choice(self._skus),
                 QUANTITY=r.randrange(1, 9), PRICE=Decimal(r.randrange(10**7)).scaleb(-3),
-                NOTE=self._maybe(r.choice(_WORDS), 0.6),
+                NOTE=self._values.maybe(self._values.word(), 0.6),
             )  # fmt: skip
         self._lines[self._order] = lines
 
@@ -226,12 +200,12 @@ class OracleShop:
         # The large columns stay as they are, so the redo leaves them out.
         sql = "UPDATE CUSTOMERS SET NAME = :name, CREDIT = :credit WHERE ID = :id"
         credit = Decimal(self._random.randrange(10**9)).scaleb(-2)
-        connection.execute(sql, name=self._name(), credit=credit, id=self._random.choice(self._customers))
+        connection.execute(sql, name=self._values.name(), credit=credit, id=self._random.choice(self._customers))
 
     def _change_large(self, connection: Connection) -> None:
         photo = self._random.randbytes(self._random.randrange(1, 9000))
         sql = "UPDATE CUSTOMERS SET NOTES = :notes, PHOTO = :photo WHERE ID = :id"
-        connection.execute(sql, notes=self._large(), photo=photo, id=self._random.choice(self._customers))
+        connection.execute(sql, notes=self._values.large(), photo=photo, id=self._random.choice(self._customers))
 
     def _forget_values(self, connection: Connection) -> None:
         sql = "UPDATE CUSTOMERS SET NOTES = NULL, BORN = NULL, SEEN = NULL, PHOTO = NULL, SPAN = NULL WHERE ID = :id"
@@ -245,7 +219,7 @@ class OracleShop:
 
     def _rename_product(self, connection: Connection) -> None:
         old = self._skus.pop(self._random.randrange(len(self._skus)))
-        new = f"NEW-{self._random.randrange(10**9):09d}"
+        new = self._values.sku("NEW")
         connection.execute("UPDATE PRODUCTS SET SKU = :new WHERE SKU = :old", new=new, old=old)
         self._skus.append(new)
 
@@ -278,12 +252,12 @@ class OracleShop:
         # Few different rows on purpose: identical ones are what a table without a key can hold.
         for _ in range(self._random.randrange(1, 4)):
             self._insert(
-                connection, "AUDIT_LOG", HAPPENED=f"2024-01-0{self._random.randrange(1, 4)} 12:00:00.500",
-                WHO=self._maybe(self._random.choice(("ann", "bob"))), WHAT="saw it",
+                connection, "AUDIT_LOG", HAPPENED=self._values.log_day(),
+                WHO=self._values.maybe(self._random.choice(("ann", "bob"))), WHAT="saw it",
             )  # fmt: skip
 
     def _clean_log(self, connection: Connection) -> None:
-        day = f"2024-01-0{self._random.randrange(1, 4)} 12:00:00.500"
+        day = self._values.log_day()
         connection.execute("DELETE FROM AUDIT_LOG WHERE WHO = 'ann' AND HAPPENED = :day", day=day)
         connection.execute("UPDATE AUDIT_LOG SET WHAT = 'seen' WHERE WHO IS NULL AND HAPPENED = :day", day=day)
 
