@@ -90,9 +90,6 @@ class Connection(driver.Connection[Db2Session]):
             storage.commit()
         storage.autocommit = bool(is_on)
 
-    def set_option(self, options: Mapping[int, Any]) -> None:
-        """Attributes of the connection; the emulator ignores them."""
-
     def cursor(self) -> Cursor:
         """A new cursor."""
         if self._closed:

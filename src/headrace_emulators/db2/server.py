@@ -12,7 +12,6 @@ from headrace_emulators.db2.capture import CaptureProgram
 from headrace_emulators.db2.catalog import SYSTEM_TABLES, quoted
 from headrace_emulators.db2.driver import Connection, Cursor
 from headrace_emulators.db2.errors import OperationalError, ProgrammingError
-from headrace_emulators.db2.registrations import REGISTER
 from headrace_emulators.db2.session import Db2Session
 from headrace_emulators.db2.storage import Db2Storage
 from headrace_emulators.db2.syntax import Reader, statements
@@ -186,13 +185,6 @@ class EmulatedDb2Database(DatabaseHandle[Db2Session, Cursor]):
     def lsn(self, commit: bytes, records: Sequence[bytes] = ()) -> None:
         """Decide the commit sequence of this object's next logged transaction, and the sequences of its changes."""
         self.session.storage.log.force(commit, records)
-
-    def synchpoint(self) -> bytes:
-        """How far the Capture program has read the log."""
-        row = self.session.storage.sqlite.execute(
-            f"SELECT SYNCHPOINT FROM {quoted(REGISTER)} WHERE GLOBAL_RECORD = 'Y'"
-        ).fetchone()
-        return bytes(row[0])
 
 
 def _constant(text: str) -> str:

@@ -12,7 +12,7 @@ from headrace_emulators.engine.result import Row
 class Session(Protocol):
     """What a connection ends its transactions by."""
 
-    def commit(self) -> None:
+    def commit(self) -> object:
         """End the transaction."""
 
     def rollback(self) -> None:

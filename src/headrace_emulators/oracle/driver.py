@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from headrace_emulators.engine import driver
 from headrace_emulators.oracle import files
 from headrace_emulators.oracle.errors import DatabaseError, Error, NotSupportedError
 from headrace_emulators.oracle.redo_log import Scripted
@@ -44,15 +45,11 @@ def _instance(settings: Mapping[str, Any]) -> int:
     return int(settings.get("instance") or named or 1)
 
 
-class Connection:
-    """A DB-API connection. Changes wait for `commit`.
-
-    Args:
-        session: the work behind it.
-    """
+class Connection(driver.Connection[Session]):
+    """A DB-API connection. Changes wait for `commit`."""
 
     def __init__(self, session: Session) -> None:
-        self.session = session
+        super().__init__(session)
         self.call_timeout = 0
 
     def cursor(self) -> Cursor:
@@ -64,18 +61,6 @@ class Connection:
         cursor = self.cursor()
         cursor.execute(sql, parameters)
         return cursor
-
-    def commit(self) -> None:
-        """End the transaction."""
-        self.session.commit()
-
-    def rollback(self) -> None:
-        """Undo the transaction."""
-        self.session.rollback()
-
-    def close(self) -> None:
-        """Close; what was not committed is undone."""
-        self.session.close()
 
     def fetch_df_batches(
         self, statement: str, parameters: Mapping[str, Any] | None = None, size: int | None = None
@@ -94,20 +79,14 @@ class Connection:
             if not chunk:
                 return
 
-    def __enter__(self) -> Connection:
-        return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-
-class Cursor:
+class Cursor(driver.Cursor):
     """A DB-API cursor."""
 
     def __init__(self, session: Session) -> None:
+        super().__init__()
         self._session = session
         self._result = Result()
-        self._rows: Iterator[tuple[Any, ...]] = iter(())
 
     def execute(self, statement: str, parameters: Mapping[str, Any] | None = None) -> Cursor:
         """Run a statement; parameters are `:name` in the text."""
@@ -124,21 +103,6 @@ class Cursor:
     def rowcount(self) -> int:
         """Rows changed."""
         return self._result.count
-
-    def fetchone(self) -> tuple[Any, ...] | None:
-        """The next row."""
-        return next(self._rows, None)
-
-    def fetchall(self) -> list[tuple[Any, ...]]:
-        """All rows that are left."""
-        return list(self._rows)
-
-    def close(self) -> None:
-        """Forget the result."""
-        self._rows = iter(())
-
-    def __iter__(self) -> Iterator[tuple[Any, ...]]:
-        return self._rows
 
 
 def _executed(session: Session, sql: str, parameters: Mapping[str, Any] | None) -> Result:

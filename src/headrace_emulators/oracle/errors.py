@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 
 
-class Told:
+class ErrorDetails:
     """What an error of the driver carries as its first argument.
 
     Args:
@@ -15,7 +15,6 @@ class Told:
 
     def __init__(self, code: int, message: str) -> None:
         self.code = code
-        self.full_code = f"ORA-{code:05}"
         self.message = message
 
     def __str__(self) -> str:
@@ -30,13 +29,13 @@ class DatabaseError(Error):
     """A statement that the server refuses."""
 
     def __init__(self, code: int, message: str) -> None:
-        super().__init__(Told(code, f"ORA-{code:05}: {message}"))
+        super().__init__(ErrorDetails(code, f"ORA-{code:05}: {message}"))
 
     @property
     def code(self) -> int:
         """The number after `ORA-`."""
-        told: Told = self.args[0]
-        return told.code
+        details: ErrorDetails = self.args[0]
+        return details.code
 
 
 class IntegrityError(DatabaseError):
