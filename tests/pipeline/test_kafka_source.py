@@ -13,7 +13,7 @@ from headrace.errors import ConnectError, DataLossError
 from headrace.pipeline import Pipeline, load_pipeline
 from headrace.pipeline.check import Level, Verdict, check_file
 from headrace.pipeline.ending import TopicsEnding
-from headrace.pipeline.kafka_source import Held, KafkaTopics, reached
+from headrace.pipeline.kafka_source import KafkaTopics, OffsetRange, reached
 from headrace.pipeline.topic_ids import TopicIds
 from headrace.spark.local_rows import local_rows
 from headrace.testing.waiting import PATIENCE, until
@@ -55,7 +55,7 @@ def pipeline(
 )
 def test_the_end_is_reached_in_every_partition(offset: str | None, expected: bool) -> None:
     # Partition 2 has lost all that it had: Spark may name no offset of it.
-    head = {"a": {"0": Held(0, 3), "1": Held(2, 7), "2": Held(5, 5)}}
+    head = {"a": {"0": OffsetRange(0, 3), "1": OffsetRange(2, 7), "2": OffsetRange(5, 5)}}
     assert reached(offset, head) is expected
 
 
@@ -65,7 +65,7 @@ def test_an_empty_feed_is_at_its_end() -> None:
 
 def test_a_topic_that_is_shorter_than_what_was_read_is_an_error_and_no_end() -> None:
     def ending(begun: str | None, *, fails: bool = True) -> TopicsEnding:
-        head = {"a": {"0": Held(0, 3)}, "b": {"0": Held(0, 0)}}
+        head = {"a": {"0": OffsetRange(0, 3)}, "b": {"0": OffsetRange(0, 0)}}
         return TopicsEnding(head, {7: begun}.get, begun, newest_only=False, fail_on_data_loss=fails)
 
     assert ending('{"a":{"0":3}}').is_reached(7)

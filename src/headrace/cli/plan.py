@@ -13,7 +13,7 @@ from headrace.cli.failure import USER_ERROR, errors_reported
 from headrace.cli.run import Debug, session_for
 
 if TYPE_CHECKING:
-    from headrace.pipeline.plan import PipelinePlan, TargetPlan
+    from headrace.pipeline.plan import PipelinePlan, SinkPlan
 
 
 def plan(
@@ -72,7 +72,7 @@ def lines(plan: PipelinePlan) -> list[str]:
     return found
 
 
-def _target(target: TargetPlan) -> str:
+def _target(target: SinkPlan) -> str:
     if target.stop:
         return f"{target.sink}: STOPS. {target.stop} {target.remedy}".rstrip()
     if target.left_out:

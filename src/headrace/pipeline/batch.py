@@ -22,7 +22,7 @@ from headrace.observe.progress import BatchCount, ProgressBoard
 from headrace.pipeline.dead_letter import DeadLetters
 from headrace.pipeline.recover import one_line
 from headrace.pipeline.shaping.large_values import fitting
-from headrace.pipeline.shaping.shape import Found, Shaping, explained, tables_in
+from headrace.pipeline.shaping.shape import FoundSchemas, Shaping, explained, tables_in
 from headrace.pipeline.shared_places import identities, may_meet, may_meet_letters, refuse_shared_places
 from headrace.pipeline.target import Target
 from headrace.pipeline.unmatched import FeedPatterns
@@ -304,7 +304,7 @@ def count_out_of_range(made: Sequence[tuple[Target, OutOfRange]], batch: BatchId
     return found
 
 
-def shape(rows: DataFrame, shaping: Shaping, cleanup: ExitStack, found: Found | None = None) -> DataFrame | None:
+def shape(rows: DataFrame, shaping: Shaping, cleanup: ExitStack, found: FoundSchemas | None = None) -> DataFrame | None:
     """The rows as a sink gets them, computed once; null where it gets none.
 
     Raises:

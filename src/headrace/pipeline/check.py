@@ -193,7 +193,7 @@ def _connect(model: Model) -> Iterator[Finding]:
         remedy = "What was written stays as it is; with a new checkpoint all of it comes in the new form."
         yield Finding(Level.CONNECT, Verdict.NOTE, "checkpoint", sentence, remedy)
     if (by := holder(model.checkpoint)) is not None:
-        running = f"The pipeline runs now (process {by[0]})."
+        running = f"The pipeline runs now (process {by.process})."
         yield Finding(Level.CONNECT, Verdict.NOTE, "checkpoint", running, "A second run would be refused.")
 
 

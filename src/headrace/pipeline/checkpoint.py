@@ -12,6 +12,7 @@ import fcntl
 import os
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -36,6 +37,19 @@ if TYPE_CHECKING:
 
 LOCK = ".headrace.lock"
 _LOOK_SECONDS = 0.2
+
+
+@dataclass(frozen=True)
+class Holder:
+    """A run that holds a checkpoint.
+
+    Args:
+        process: its process id; 0 where it is not known yet.
+        pipeline: its pipeline's name.
+    """
+
+    process: int
+    pipeline: str
 
 
 class Checkpoint:
@@ -191,8 +205,8 @@ def check_free(location: str) -> None:
         raise _taken(folder)
 
 
-def holder(location: str) -> tuple[int, str] | None:
-    """Process id and name of the run that holds a checkpoint of this machine; null when it is free, or elsewhere."""
+def holder(location: str) -> Holder | None:
+    """The run that holds a checkpoint of this machine; null when it is free, or elsewhere."""
     folder = local_path(location)
     if folder is None:
         return None
@@ -210,14 +224,14 @@ def holder(location: str) -> tuple[int, str] | None:
 
 
 def _taken(folder: Path) -> OptionError:
-    pid, name = _owner(folder)
+    owner = _owner(folder)
     return OptionError(
-        f"The checkpoint '{folder}' is in use by pipeline '{name}' (process {pid}).",
+        f"The checkpoint '{folder}' is in use by pipeline '{owner.pipeline}' (process {owner.process}).",
         remedy="Stop that one first, or give this pipeline a checkpoint of its own.",
     )
 
 
-def _owner(folder: Path) -> tuple[int, str]:
+def _owner(folder: Path) -> Holder:
     pid, _, name = (folder / LOCK).read_text(errors="replace").strip().partition(" ")
     # Between taking the lock and writing into the file its owner has no name yet.
-    return int(pid) if pid.isdigit() else 0, name
+    return Holder(int(pid) if pid.isdigit() else 0, name)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from headrace.errors import ConnectError
-from headrace.pipeline.kafka_source import Held, reached, require_not_older
+from headrace.pipeline.kafka_source import OffsetRange, reached, require_not_older
 from headrace.sources.databases import Databases, Offsets
 
 _ALWAYS = "always"
@@ -102,7 +102,7 @@ class TopicsEnding:
 
     def __init__(
         self,
-        head: Mapping[str, Mapping[str, Held]],
+        head: Mapping[str, Mapping[str, OffsetRange]],
         offset: Callable[[int], str | None],
         begun: str | None,
         *,

@@ -35,7 +35,7 @@ _ISOLATION = "kafka.isolation.level"
 
 
 @dataclass(frozen=True)
-class Held:
+class OffsetRange:
     """What a partition holds.
 
     Args:
@@ -164,7 +164,7 @@ class KafkaTopics:
             reader = reader.option("maxOffsetsPerTrigger", settings["max_offsets_per_trigger"])
         return reader.options(**self.client_settings).load()
 
-    def head(self, spark: SparkSession) -> dict[str, dict[str, Held]]:
+    def head(self, spark: SparkSession) -> dict[str, dict[str, OffsetRange]]:
         """What every partition holds, asked of Kafka now with the client settings of the stream; runs in the driver's
         JVM.
 
@@ -172,7 +172,7 @@ class KafkaTopics:
         """
         return self.held(spark.sparkContext._jvm)
 
-    def held(self, jvm: Any, defaults: Mapping[str, str] | None = None) -> dict[str, dict[str, Held]]:
+    def held(self, jvm: Any, defaults: Mapping[str, str] | None = None) -> dict[str, dict[str, OffsetRange]]:
         """As `head`, asked by any JVM that has Kafka's client; `defaults` are settings that the user may change."""
         properties = self._properties(jvm, defaults)
         kafka = jvm.org.apache.kafka
@@ -185,10 +185,10 @@ class KafkaTopics:
                     for info in infos:
                         partitions.add(kafka.common.TopicPartition(topic, info.partition()))
             starts = consumer.beginningOffsets(partitions)
-            held: dict[str, dict[str, Held]] = {}
+            held: dict[str, dict[str, OffsetRange]] = {}
             for partition, end in consumer.endOffsets(partitions).items():
                 of_topic = held.setdefault(partition.topic(), {})
-                of_topic[str(partition.partition())] = Held(int(starts[partition]), int(end))
+                of_topic[str(partition.partition())] = OffsetRange(int(starts[partition]), int(end))
             return held
         finally:
             consumer.close()
@@ -236,7 +236,7 @@ class KafkaTopics:
         return re.fullmatch(self.settings["topics_pattern"], topic) is not None
 
 
-def reached(offset: str | None, head: Mapping[str, Mapping[str, Held]]) -> bool:
+def reached(offset: str | None, head: Mapping[str, Mapping[str, OffsetRange]]) -> bool:
     """Whether an offset as Spark keeps it (`{"topic":{"0":12}}`) is at or behind `head` in every partition.
 
     Offsets are counted, not messages: the marks of transactions and messages that were compacted count too.
@@ -250,7 +250,7 @@ def reached(offset: str | None, head: Mapping[str, Mapping[str, Held]]) -> bool:
     )
 
 
-def trimmed(head: Mapping[str, Mapping[str, Held]]) -> DataLossError | None:
+def trimmed(head: Mapping[str, Mapping[str, OffsetRange]]) -> DataLossError | None:
     """What is wrong where the oldest messages of a topic are gone; None where all are there."""
     every = ((topic, p, held.first) for topic, partitions in head.items() for p, held in partitions.items())
     gone = [place for place in every if place[2] > 0]
@@ -266,7 +266,7 @@ def trimmed(head: Mapping[str, Mapping[str, Held]]) -> DataLossError | None:
     )
 
 
-def require_not_older(offset: str | None, head: Mapping[str, Mapping[str, Held]]) -> None:
+def require_not_older(offset: str | None, head: Mapping[str, Mapping[str, OffsetRange]]) -> None:
     """Every partition still reaches as far as it was read.
 
     Raises:

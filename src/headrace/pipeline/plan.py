@@ -35,7 +35,7 @@ _NEW = "a checkpoint that is not there yet"
 
 
 @dataclass(frozen=True)
-class TargetPlan:
+class SinkPlan:
     """Where a table's changes would go in one sink.
 
     Args:
@@ -82,7 +82,7 @@ class TablePlan:
     chunks: int | None = None
     chunks_done: int = 0
     after: str = ""
-    targets: tuple[TargetPlan, ...] = ()
+    targets: tuple[SinkPlan, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ class PipelinePlan:
     encoding: str = ""
 
     @property
-    def stops(self) -> list[tuple[str, TargetPlan]]:
+    def stops(self) -> list[tuple[str, SinkPlan]]:
         """The targets at which the run would stop, with their tables."""
         return [(table.table, target) for table in self.tables for target in table.targets if target.stop]
 
@@ -236,23 +236,21 @@ def _table(source: Source, path: str, schema: TableSchema, start: Offset, end: O
     return replace(plan, after="") if mode == "initial_only" else plan
 
 
-def _target(
-    model: Model, target: Target, schema: TableSchema, batch: BatchId, spark: SparkSession | None
-) -> TargetPlan:
+def _target(model: Model, target: Target, schema: TableSchema, batch: BatchId, spark: SparkSession | None) -> SinkPlan:
     try:
         shaped = target.shaping.structure(schema, spark)
         if shaped is None:
-            return TargetPlan(target.label, left_out=True)
+            return SinkPlan(target.label, left_out=True)
         if spark is None:
             require_columns(target.shaping.transforms, schema)
         if target.format is not None:
-            return TargetPlan(target.label, target.format.topic_for(shaped.id, model.source_type) or "")
+            return SinkPlan(target.label, target.format.topic_for(shaped.id, model.source_type) or "")
         found = target.sink.preview(shaped, batch, spark)
     except HeadraceError as error:
-        return TargetPlan(target.label, stop=error.message, remedy=error.remedy)
+        return SinkPlan(target.label, stop=error.message, remedy=error.remedy)
     if found is None:
-        return TargetPlan(target.label)
-    return TargetPlan(target.label, found.place, found.exists, found.changes)
+        return SinkPlan(target.label)
+    return SinkPlan(target.label, found.place, found.exists, found.changes)
 
 
 def _checkpoint_id(folder: CheckpointFolder) -> str:

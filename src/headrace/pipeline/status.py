@@ -38,7 +38,7 @@ def pipeline_status(model: Model, spark: SparkSession | None, *, ask_source: boo
         checkpoint=model.checkpoint,
         batch=batch,
         running=by is not None if here else None,
-        process=None if by is None else by[0],
+        process=None if by is None else by.process,
     )
     counts = KeptCounts.from_text(folder.text(MESSAGE_COUNTS)).up_to(batch)
     source = model.source

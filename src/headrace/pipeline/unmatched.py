@@ -25,7 +25,6 @@ _LOG = logging.getLogger("headrace.pipeline")
 _MISSPELT = 0.8
 """From which likeness on (difflib's ratio) two names are taken for one and its misspelling."""
 _TABLES = Names("tables", "chooses")
-_INFORMS = Names("columns", "informs")
 
 
 def unmatched_in(
@@ -150,17 +149,21 @@ def _of_sink(target: Target, tables: Sequence[TableSchema], gone: Sequence[Table
 
 
 def _of_format(target: Target, tables: Sequence[TableSchema]) -> Iterator[Unmatched]:
-    name = "column_propagate_source_type"
-    patterns: Sequence[re.Pattern[str]] = () if target.format is None else target.format.settings.get(name) or ()
-    full = [
-        f"{path}.{c.name}"
+    if target.format is None:
+        return
+    columns = [
+        f"{path}.{column.name}"
         for schema in tables
         for path in (schema.id.path, schema.id.full_path)
-        for c in schema.columns
+        for column in schema.columns
     ]
-    for pattern in patterns:
-        if not any(pattern.fullmatch(column) for column in full):
-            yield Unmatched(name, pattern.pattern, _INFORMS, "", f" of {target.label}")
+    for option in target.format.options:
+        if option.names is None or option.names.what != "columns":
+            continue
+        patterns: Sequence[re.Pattern[str]] = target.format.settings.get(option.name) or ()
+        for pattern in patterns:
+            if not any(map(pattern.fullmatch, columns)):
+                yield Unmatched(option.name, pattern.pattern, option.names, "", f" of {target.label}")
 
 
 def _near(text: str, known: Sequence[str]) -> str:

@@ -31,7 +31,7 @@ _ORIGIN = (
 
 
 @dataclass(frozen=True)
-class Place:
+class LargeChange:
     """Which change of a batch: one row, wherever the batch comes from.
 
     Args:
@@ -54,7 +54,9 @@ class Place:
         return f"{_DATA} and position = {literal(self.position)} and {key} and {_ORIGIN} = {literal(self.origin)}"
 
 
-def fitting(rows: DataFrame, messages: DataFrame, format: Format, sink: Sink) -> tuple[DataFrame, Sequence[Place]]:
+def fitting(
+    rows: DataFrame, messages: DataFrame, format: Format, sink: Sink
+) -> tuple[DataFrame, Sequence[LargeChange]]:
     """The messages that a sink takes: where some are too large, all are made again, and theirs lack the large values.
 
     Looks at all messages in a Spark job of its own; persist them if they are dear to compute. A replay leaves out the
@@ -70,19 +72,19 @@ def fitting(rows: DataFrame, messages: DataFrame, format: Format, sink: Sink) ->
     positions = [] if most is None else sink.too_large(messages)
     if most is None or not positions:
         return messages, ()
-    places = _places(rows, positions, format, sink)
+    changes = _large_changes(rows, positions, format, sink)
     _LOG.warning(
         "%d changes are sent to Kafka without their values of more than %d bytes, because their messages would be too "
         "large: %s%s.",
-        len(places),
+        len(changes),
         most,
-        "; ".join(map(str, places[:_MOST_TOLD])),
-        f"; and {len(places) - _MOST_TOLD} more" if len(places) > _MOST_TOLD else "",
+        "; ".join(map(str, changes[:_MOST_TOLD])),
+        f"; and {len(changes) - _MOST_TOLD} more" if len(changes) > _MOST_TOLD else "",
     )
-    return format.encode(without_large_values(rows, places, most)), places
+    return format.encode(without_large_values(rows, changes, most)), changes
 
 
-def _places(rows: DataFrame, positions: Sequence[str], format: Format, sink: Sink) -> list[Place]:
+def _large_changes(rows: DataFrame, positions: Sequence[str], format: Format, sink: Sink) -> list[LargeChange]:
     """The changes behind messages at these positions.
 
     Where several changes have a position, which of them it is shows in the messages of each alone: a Spark job for
@@ -100,25 +102,27 @@ def _places(rows: DataFrame, positions: Sequence[str], format: Format, sink: Sin
         .distinct()
         .collect()
     )
-    places = sorted((Place(*row) for row in found), key=lambda place: (place.origin, place.position, place.key or ""))
-    shared = Counter(place.position for place in places)
+    changes = sorted(
+        (LargeChange(*row) for row in found), key=lambda change: (change.origin, change.position, change.key or "")
+    )
+    shared = Counter(change.position for change in changes)
 
-    def is_large(place: Place) -> bool:
-        alone = rows.where(f"op = 'schema' or ({place.is_it})")
-        of_it = {place.position, f"{place.position}:1", f"{place.position}:2"}
+    def is_large(change: LargeChange) -> bool:
+        alone = rows.where(f"op = 'schema' or ({change.is_it})")
+        of_it = {change.position, f"{change.position}:1", f"{change.position}:2"}
         return any(position in of_it for position in sink.too_large(format.encode(alone)))
 
-    return [place for place in places if shared[place.position] == 1 or is_large(place)]
+    return [change for change in changes if shared[change.position] == 1 or is_large(change)]
 
 
-def without_large_values(rows: DataFrame, places: Sequence[Place], most: int) -> DataFrame:
+def without_large_values(rows: DataFrame, changes: Sequence[LargeChange], most: int) -> DataFrame:
     """All change rows, some without their large values, which are then absent from both images.
 
     Values of the key stay. Lazy and pure: a replay leaves out the same.
 
     Args:
         rows: the change rows of a batch with images as maps.
-        places: which ones.
+        changes: which ones.
         most: the bytes of the largest value, as text, that stays.
 
     Raises:
@@ -132,7 +136,7 @@ def without_large_values(rows: DataFrame, places: Sequence[Place], most: int) ->
             "Large columns can't be left out of changes whose images are structs.",
             remedy="Remove the format's option 'schema', or the sink's 'on_oversized: drop_columns'.",
         )
-    lines = [(place.origin, place.position, place.key) for place in places]
+    lines = [(change.origin, change.position, change.key) for change in changes]
     named = local_rows(rows.sparkSession, lines, "_origin string, _position string, _key string")
     same = f"position = _position and key_text <=> _key and {_ORIGIN} = _origin and {_DATA}"
     joined = rows.join(sf.broadcast(named), sf.expr(same), "left")

@@ -32,8 +32,8 @@ _ENDS = "snapshot in ('last', 'last_in_data_collection')"
 
 
 @dataclass(frozen=True)
-class Structure:
-    """A structure that rows of a table follow in one batch.
+class FoundSchema:
+    """A schema that rows of a table follow in one batch.
 
     Args:
         schema_id: as the rows name it; empty for rows that name none.
@@ -48,8 +48,8 @@ class Structure:
     has_rows: bool
 
 
-Found = Mapping[TableId, Sequence[Structure]]
-"""What a batch holds: the structures of each table."""
+FoundSchemas = Mapping[TableId, Sequence[FoundSchema]]
+"""What a batch holds: the schemas of each table."""
 
 
 @dataclass(frozen=True)
@@ -173,7 +173,7 @@ class Shaping:
         self._destinations.claim(schema.id, destination)
         return replace(made, id=destination.id)
 
-    def rows(self, changes: DataFrame, found: Found | None = None) -> DataFrame:
+    def rows(self, changes: DataFrame, found: FoundSchemas | None = None) -> DataFrame:
         """A batch's rows as the sink gets them; lazy.
 
         Args:
@@ -205,7 +205,7 @@ class Shaping:
             self._known[id] = transform_table(self.transforms, schema, spark, self._read)
         return self._known[id]
 
-    def _facts(self, found: Found, spark: SparkSession) -> Iterable[_Fact]:
+    def _facts(self, found: FoundSchemas, spark: SparkSession) -> Iterable[_Fact]:
         """What becomes of what the batch holds, by table and structure."""
         shared: dict[TableId, list[tuple[TableId, TableSchema]]] = {}
         for table, lines in sorted(found.items()):
@@ -232,7 +232,7 @@ class Shaping:
     def _fact(
         self,
         table: TableId,
-        line: Structure,
+        line: FoundSchema,
         destination: Destination,
         schema: TableSchema | None,
         spark: SparkSession,
@@ -255,7 +255,7 @@ class Shaping:
         return schema if transform is None else transform.schema
 
 
-def tables_in(changes: DataFrame) -> Found:
+def tables_in(changes: DataFrame) -> FoundSchemas:
     """What a batch holds, by one small Spark job over `changes` (persist them). Runs in the driver."""
     from pyspark.sql import functions as sf
 
@@ -280,11 +280,11 @@ def tables_in(changes: DataFrame) -> Found:
         )
         .collect()
     )
-    found: dict[TableId, list[Structure]] = {}
+    found: dict[TableId, list[FoundSchema]] = {}
     for line in lines:
         schema = None if line["structure"] is None else TableSchema.from_text(line["structure"])
         order = (line["told_at"], line["last_at"], line["id"])
-        one = Structure(line["id"], schema, order, line["has_rows"])
+        one = FoundSchema(line["id"], schema, order, line["has_rows"])
         found.setdefault(TableId(line["d"], line["s"], line["n"]), []).append(one)
     return found
 
