@@ -82,6 +82,16 @@ def test_settings_show_no_secret_and_do_not_change():
     assert pickle.loads(pickle.dumps(settings)) == settings
 
 
+def test_settings_of_another_class_have_the_values_of_the_options_that_both_have():
+    settings = StoreSettings(path="x", user="me", rows=3)
+    assert settings.to(Login, password="p") == Login(user="me", password="p")
+
+
+def test_a_component_has_the_options_of_its_base():
+    with pytest.raises(TypeError, match="The settings of Odd must be a kind of StoreSettings"):
+        type("Odd", (Store,), {"__annotations__": {"settings": Login}})
+
+
 def test_a_type_that_says_no_kind_needs_one():
     with pytest.raises(TypeError, match="Give option 'when' of Odd a kind: its type, complex, does not say it"):
         type("Odd", (Settings,), {"__annotations__": {"when": complex}, "when": option("When.")})

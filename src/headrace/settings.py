@@ -22,6 +22,7 @@ from typing import Any, ClassVar, Literal, Self, TypeVar, dataclass_transform, o
 from headrace.options import Names, Option, parse_options, parsed_values, redact
 
 Value = TypeVar("Value")
+Other = TypeVar("Other", bound="Settings")
 
 _REQUIRED: Any = object()
 _KINDS: Mapping[str, Any] = {"str": str, "int": int, "float": float, "bool": bool, "tuple[str, ...]": list}
@@ -127,6 +128,16 @@ class Settings:
         """The value of an option by its name, for code that serves every component; `default` if there is none."""
         return getattr(self, self._fields[name]) if name in self._fields else default
 
+    def to(self, kind: type[Other], **values: Any) -> Other:
+        """Settings of another class, with the values of the options that both have.
+
+        Args:
+            kind: the class.
+            values: fields with other values, or that only it has.
+        """
+        shared = {name: getattr(self, name) for name in kind._fields.values() if name in self._fields.values()}
+        return kind(**{**shared, **values})
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({redact({each.name: self.get(each.name) for each in self.declared})})"
 
@@ -173,6 +184,8 @@ class Component:
             if annotation is None:
                 raise TypeError(f"The settings of {cls.__name__} must be a class of its module, above it.")
         if annotation is not None:
+            if not issubclass(annotation, cls._settings):
+                raise TypeError(f"The settings of {cls.__name__} must be a kind of {cls._settings.__name__}.")
             cls._settings = annotation
             cls.options = annotation.declared
 

@@ -106,8 +106,8 @@ def test_options_mean_what_the_properties_meant(tmp_path: Path, monkeypatch: pyt
     assert source["tables"] == ("dbo.orders", "dbo.customers", r"re:dbo\.(stock|price)_.*")
     assert (source["trust_server_certificate"], source["heartbeat_interval_ms"]) == ("true", 10_000)
     assert format is not None
-    assert (format.settings["topic_prefix"], format.settings["schemas_enable"]) == ("acme", False)
-    assert (format.settings["decimal_handling_mode"], format.settings["tombstones_on_delete"]) == ("string", False)
+    assert (format.settings.topic_prefix, format.settings.schemas_enable) == ("acme", False)
+    assert (format.settings.decimal_handling_mode, format.settings.tombstones_on_delete) == ("string", False)
     assert sink.kafka["kafka.sasl.jaas.config"] == "set-kafka_sasl_jaas_config"
     assert (found.name, found.trigger) == ("acme", "500 milliseconds")
 
@@ -392,7 +392,7 @@ def test_connect_wraps_messages_unless_told_otherwise(tmp_path: Path, monkeypatc
         found = model(converted(tmp_path, properties), tmp_path, monkeypatch)
         format = found.targets[0].format
         assert format is not None
-        assert (format.settings["schemas_enable"], format.settings["key_schemas_enable"]) == wanted
+        assert (format.settings.schemas_enable, format.settings.key_schemas_enable) == wanted
 
 
 def test_converters_of_the_worker_are_told(tmp_path: Path) -> None:

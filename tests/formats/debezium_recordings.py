@@ -182,7 +182,7 @@ def encoded(data: Iterable[Mapping[str, Any]], schemas: Iterable[TableSchema] = 
     known = list(schemas)
     codecs = arrow_format("debezium_json", **options)
     assert isinstance(codecs, DebeziumJson)
-    given = codecs.settings["schema"]
+    given = codecs.settings.schema
     encoder = codecs.encoder(Facts(tables=tuple(known) if given is None else given.tables))
     encoder.check()
     changes = change_batch(_with_schema_rows(data, known))

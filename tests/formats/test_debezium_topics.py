@@ -13,7 +13,8 @@ import pytest
 from headrace.changes import Column, LogicalType, TableId, TableSchema
 from headrace.errors import OptionError
 from headrace.formats.convert import format_named
-from headrace.formats.debezium.topics import Substitution, pattern
+from headrace.formats.debezium.options import pattern
+from headrace.formats.debezium.topics import Substitution
 
 ID = Column("id", 1, LogicalType("int32"), "int identity", 10, 0, nullable=False, identity=True)
 TABLES = [

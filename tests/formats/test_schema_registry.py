@@ -12,8 +12,8 @@ from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 from confluent_kafka.schema_registry.error import SchemaRegistryError
 
 from headrace.errors import ConnectError, OptionError
-from headrace.formats.registry.client import REGISTRY_OPTIONS, Registry, SchemaRef, registry_given, registry_of
-from headrace.options import parse_options, redact
+from headrace.formats.registry.client import Registry, SchemaRef, registry_given
+from headrace.formats.registry.settings import RegistrySettings, registry_of
 from headrace_emulators.schema_registry.compatibility import problems
 from headrace_emulators.schema_registry.server import SchemaRegistryServer
 
@@ -42,7 +42,7 @@ def server() -> Iterator[SchemaRegistryServer]:
 
 def registry(url: Any, **more: str) -> Registry:
     given = {"registry": url, **IMPATIENT, **more}
-    return registry_of(parse_options(REGISTRY_OPTIONS, given, owner="the test"), "the test")
+    return registry_of(RegistrySettings.parse(given, owner="the test"), "the test")
 
 
 def by_id(*ids: int) -> list[SchemaRef]:
@@ -146,12 +146,11 @@ def test_credentials_reach_the_server_and_no_message() -> None:
         with pytest.raises(ConnectError, match="HTTP 401") as refusal:
             registry(server.url.replace("//", "//me:wr0ng@")).fetched(by_id(1))
         assert "wr0ng" not in str(refusal.value)
-        options = parse_options(
-            REGISTRY_OPTIONS,
+        options = RegistrySettings.parse(
             {"registry": server.url.replace("//", "//me:wr0ng@"), "registry.basic.auth.user.info": "me:s3cret"},
             owner="the test",
         )
-        shown = f"{options!r} {redact(dict(options))} {asked!r}"
+        shown = f"{options!r} {asked!r}"
         assert "wr0ng" not in shown and "s3cret" not in shown
 
 
@@ -181,12 +180,12 @@ def test_a_mapping_may_be_values_or_text_or_a_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize("given", ["nowhere.json", "[1]", "{", {"x": FIRST}, 5])
 def test_what_is_no_registry_is_refused(given: Any) -> None:
     with pytest.raises(OptionError, match="Option 'registry' can't be"):
-        parse_options(REGISTRY_OPTIONS, {"registry": given}, owner="the test")
+        RegistrySettings.parse({"registry": given}, owner="the test")
 
 
 def test_a_registry_is_asked_for_where_there_is_none() -> None:
     with pytest.raises(OptionError, match="Option 'registry' of the test is missing"):
-        registry_of(parse_options(REGISTRY_OPTIONS, {}, owner="the test"), "the test")
+        registry_of(RegistrySettings.parse({}, owner="the test"), "the test")
 
 
 @pytest.mark.parametrize(

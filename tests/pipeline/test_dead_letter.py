@@ -45,7 +45,6 @@ class Words(Format):
     """A message is `+ <key>`; `#` is no event; everything else can't be read."""
 
     name = "words"
-    options = ()
 
     def decode(self, messages: DataFrame) -> DataFrame:
         text = "cast(value as string)"
@@ -77,7 +76,7 @@ def topics(*names: str, pattern: str = "", on_error: str = "dead_letter", server
     named: dict[str, Any] = {"topics.pattern": pattern} if pattern else {"topics": list(names)}
     given = {"bootstrap.servers": servers, **named}
     settings = parse_options(KafkaTopics.options, given, owner="source")
-    return KafkaTopics(settings, {}, Words(parse_options((), {}, owner="format")), on_error)
+    return KafkaTopics(settings, {}, Words.of({}), on_error)
 
 
 def memory(name: str) -> Target:
@@ -97,7 +96,7 @@ class Run:
             "words",
             self.targets,
             self.board,
-            Words(parse_options((), {}, owner="format")).decode,
+            Words.of({}).decode,
             on_error=on_error,
             dead_letters=letters,
             keep=self.kept.__setitem__,

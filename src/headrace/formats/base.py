@@ -10,10 +10,10 @@ from headrace.errors import OptionError
 from headrace.formats.encoded_batch import EncodedBatch
 from headrace.formats.encoding import topic_for
 from headrace.formats.features import Feature
-from headrace.formats.given import given_schema
+from headrace.formats.given import GivenSchema, given_schema
 from headrace.formats.recognition import Evidence, Sample
-from headrace.options import OTHER_NAMES, Option
-from headrace.settings import Component
+from headrace.options import OTHER_NAMES
+from headrace.settings import Component, Settings, option
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -30,41 +30,33 @@ MESSAGE_DDL = ", ".join(
 )
 """What `encode` gives: Kafka's own columns (partition null: by key) and the change's position, by which sinks order."""
 
-ON_ERROR = Option(
-    "on_error",
-    str,
-    "What to do with a message that can't be read: `row` turns it into an `error` row, `fail` stops the query and "
-    "names the message, `drop` skips and counts it.",
-    default="row",
-    choices=("row", "fail", "drop"),
-)
 
-SCHEMA = Option(
-    "schema",
-    given_schema,
-    "The schema of the table: a Spark DDL string, a TableSchema or its JSON. Decoding then gives images as structs "
-    "of typed columns. A list of TableSchemas, for several tables, gives images as maps.",
-    default=None,
-    names=OTHER_NAMES,
-)
+class FormatSettings(Settings):
+    """What every format has."""
 
-KEYS = Option(
-    "keys",
-    list,
-    "The key columns, in key order, for messages that don't name them.",
-    default=(),
-    names=OTHER_NAMES,
-)
-
-COMMON = (ON_ERROR, SCHEMA, KEYS)
-"""The options that every format has."""
+    on_error: str = option(
+        "What to do with a message that can't be read: `row` turns it into an `error` row, `fail` stops the query "
+        "and names the message, `drop` skips and counts it.",
+        default="row",
+        choices=("row", "fail", "drop"),
+    )
+    schema: GivenSchema | None = option(
+        "The schema of the table: a Spark DDL string, a TableSchema or its JSON. Decoding then gives images as "
+        "structs of typed columns. A list of TableSchemas, for several tables, gives images as maps.",
+        kind=given_schema,
+        default=None,
+        names=OTHER_NAMES,
+    )
+    keys: tuple[str, ...] = option(
+        "The key columns, in key order, for messages that don't name them.",
+        default=(),
+        names=OTHER_NAMES,
+    )
 
 
-def topic_option(default: str = "${path}") -> Option:
+def topic_option(default: str = "${path}") -> str:
     """The option by which formats without a topic convention of their own name their topics."""
-    return Option(
-        "topic",
-        str,
+    return option(
         "Encoding: the topic of a row. `${database}`, `${schema}` and `${table}` stand for the parts of the "
         "table's name, `${path}` for the parts that it has, joined by dots.",
         default=default,
@@ -78,6 +70,7 @@ class Format(Component, ABC):
     """
 
     role: ClassVar[Literal["format"]] = "format"
+    settings: FormatSettings
     reads: ClassVar[frozenset[Feature]] = frozenset()
     """What decoding can give."""
     writes: ClassVar[frozenset[Feature]] = frozenset()

@@ -232,16 +232,16 @@ class ArrowFormat(Format):
     @property
     def needs_spark(self) -> bool:
         """Whether messages can't be decoded without a Spark session, by these options."""
-        given = self.settings["schema"]
+        given = self.settings.schema
         return given is not None and not given.several
 
     def prepare_decoding(self, look: Look) -> Facts:
         """What decoders need to know; runs on the driver."""
-        given = self.settings["schema"]
+        given = self.settings.schema
         if given is None:
             return Facts()
         if given.single:
-            return Facts(typed=given.only(self.settings["keys"]))
+            return Facts(typed=given.only(self.settings.keys))
         return Facts(tables=given.tables)
 
     def decode(self, messages: DataFrame) -> DataFrame:
@@ -265,7 +265,7 @@ class ArrowFormat(Format):
         Raises:
             FormatError: a message can't be read, and `on_error` is `fail`.
         """
-        mode, held = self.settings["on_error"], list(batches)
+        mode, held = self.settings.on_error, list(batches)
         for rows in run_codec(self.decoder(self.prepare_decoding(ArrowLook(held))), held):
             events = rows.filter(rows.column("op").is_valid())
             errors = pc.equal(events.column("op"), "error")
@@ -299,7 +299,7 @@ class ArrowFormat(Format):
         """What encoders need to know of change rows, and the columns that they read."""
         from pyspark.sql.functions import lit
 
-        given, keys = self.settings["schema"], self.settings["keys"]
+        given, keys = self.settings.schema, self.settings.keys
         if has_struct_images(changes):
             facts = Facts(typed=struct_schema(changes, given, keys))
             rows = changes.withColumn("has_types", lit(True))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from headrace import registry
 from headrace.changes.refusal import refusal
 from headrace.formats.base import Format
-from headrace.formats.given import GivenSchema, with_schema_rows
+from headrace.formats.given import with_schema_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -53,9 +53,8 @@ def read(format: Format, messages: DataFrame) -> DataFrame:
     So that what keeps tables knows them as if the messages had said them. A stream is decoded without.
     """
     rows = format.decode(messages)
-    # A format of a third party may have another option of that name, or none.
-    given = format.settings["schema"] if "schema" in set(format.settings) else None
-    if not isinstance(given, GivenSchema) or not given.several or not given.tables or rows.isStreaming:
+    given = format.settings.schema
+    if given is None or not given.several or not given.tables or rows.isStreaming:
         return rows
     return with_schema_rows(rows, given.tables)
 
@@ -74,8 +73,7 @@ def decoded(format: Format, messages: DataFrame) -> DataFrame:
         F.expr("count(error)").alias("errors"),
         F.expr("count_if(op is null)").alias("no_event"),
     )
-    # A format of a third party may not have declared the option.
-    mode = format.settings["on_error"] if "on_error" in set(format.settings) else "row"
+    mode = format.settings.on_error
     if mode == "drop":
         return counted.where("op <> 'error'")
     if mode == "fail":

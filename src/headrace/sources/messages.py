@@ -50,7 +50,7 @@ def not_encodable(format: Format) -> str | None:
         return f"format '{format.name}' is encoded by Spark"
     if not format.encodes_alone:
         return f"format '{format.name}' is prepared on the driver for each batch"
-    if format.settings["schema"] is not None:
+    if format.settings.schema is not None:
         return f"format '{format.name}' is given the option 'schema'"
     return None
 

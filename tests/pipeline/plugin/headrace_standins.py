@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from headrace.changes import Column, LogicalType, TableId, TableSchema, arrow_schema
 from headrace.errors import CaptureError, ConnectError, SinkError
-from headrace.formats.base import Format
+from headrace.formats.base import Format, FormatSettings
 from headrace.options import Option, folder
 from headrace.settings import Settings, option
 from headrace.sinks.base import BatchId, Sink
@@ -126,17 +126,23 @@ class FolderSource(Source):
         yield pa.RecordBatch.from_pylist(rows, schema=arrow_schema())
 
 
+class LinesSettings(FormatSettings):
+    """Where the messages go."""
+
+    prefix: str = option("Before every topic.", default="t")
+
+
 class LinesFormat(Format):
     """A message is `op key`."""
 
     name = "lines"
-    options = (Option("prefix", str, "Before every topic.", default="t"),)
+    settings: LinesSettings
     encoded: ClassVar[list[str]] = []
 
     def encode(self, changes: DataFrame) -> DataFrame:
-        self.encoded.append(self.settings["prefix"])
+        self.encoded.append(self.settings.prefix)
         return changes.selectExpr(
-            f"concat('{self.settings['prefix']}.', table.name) as topic",
+            f"concat('{self.settings.prefix}.', table.name) as topic",
             "cast(null as int) as partition",
             "cast(key_text as binary) as key",
             "cast(concat(op, ' ', key['id']) as binary) as value",

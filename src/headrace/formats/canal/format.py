@@ -6,7 +6,7 @@ import re
 import zoneinfo
 from typing import Any
 
-from headrace.formats.base import COMMON, topic_option
+from headrace.formats.base import FormatSettings, topic_option
 from headrace.formats.canal.decode import CanalDecoder
 from headrace.formats.canal.encode import CanalEncoder, EncodeSettings
 from headrace.formats.canal.recognise import recognise
@@ -14,7 +14,7 @@ from headrace.formats.canal.schemas import DecodeSettings
 from headrace.formats.codec import ArrowFormat, Facts
 from headrace.formats.features import Feature
 from headrace.formats.recognition import Evidence, Sample
-from headrace.options import Option
+from headrace.settings import option
 
 
 def time_zone(given: Any) -> str:
@@ -27,6 +27,41 @@ def time_zone(given: Any) -> str:
     except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError) as error:
         raise ValueError("it is not a time zone such as Asia/Shanghai or +08:00") from error
     return text
+
+
+class CanalSettings(FormatSettings):
+    """Of the format `canal_json`."""
+
+    dts_legacy_old: bool = option(
+        "Decoding: whether `data` holds the old row of an update and `old` the new one, as in Alibaba DTS instances "
+        "created before 2022-03-20. The messages themselves don't show it.",
+        default=False,
+    )
+    time_zone: str | None = option(
+        "The time zone of `timestamp` values, which Canal writes in the server's zone without naming it. With this "
+        "option they become instants, without it local timestamps.",
+        kind=time_zone,
+        default=None,
+        aliases=("server_time_zone",),
+    )
+    bytes: str = option(
+        "How bytes are written: `characters`, one per byte (ISO-8859-1), as Canal does, or `base64`, as Flink does.",
+        default="characters",
+        choices=("characters", "base64"),
+    )
+    flavour: str = option(
+        "Encoding: `native` writes as Canal does, `dts` as Alibaba DTS does: snapshot rows as INIT, all columns in "
+        "`old`, short DDL messages.",
+        default="native",
+        choices=("native", "dts"),
+    )
+    message_key: str = option(
+        "Encoding: `none`, as Canal does, which spreads the changes of a row over partitions; or `primary_key`: the "
+        "row's key as a JSON array of texts, which keeps them in one partition.",
+        default="none",
+        choices=("none", "primary_key"),
+    )
+    topic: str = topic_option()
 
 
 class CanalJson(ArrowFormat):
@@ -54,49 +89,7 @@ class CanalJson(ArrowFormat):
 
     name = "canal_json"
     numbered = True
-    options = (
-        *COMMON,
-        Option(
-            "dts_legacy_old",
-            bool,
-            "Decoding: whether `data` holds the old row of an update and `old` the new one, as in Alibaba DTS "
-            "instances created before 2022-03-20. The messages themselves don't show it.",
-            default=False,
-        ),
-        Option(
-            "time_zone",
-            time_zone,
-            "The time zone of `timestamp` values, which Canal writes in the server's zone without naming it. With "
-            "this option they become instants, without it local timestamps.",
-            default=None,
-            aliases=("server_time_zone",),
-        ),
-        Option(
-            "bytes",
-            str,
-            "How bytes are written: `characters`, one per byte (ISO-8859-1), as Canal does, or `base64`, as Flink "
-            "does.",
-            default="characters",
-            choices=("characters", "base64"),
-        ),
-        Option(
-            "flavour",
-            str,
-            "Encoding: `native` writes as Canal does, `dts` as Alibaba DTS does: snapshot rows as INIT, all "
-            "columns in `old`, short DDL messages.",
-            default="native",
-            choices=("native", "dts"),
-        ),
-        Option(
-            "message_key",
-            str,
-            "Encoding: `none`, as Canal does, which spreads the changes of a row over partitions; or "
-            "`primary_key`: the row's key as a JSON array of texts, which keeps them in one partition.",
-            default="none",
-            choices=("none", "primary_key"),
-        ),
-        topic_option(),
-    )
+    settings: CanalSettings
     reads = frozenset(
         (
             Feature.READ, Feature.TRUNCATE, Feature.TOMBSTONE, Feature.SCHEMA, Feature.DDL, Feature.HEARTBEAT,
@@ -131,11 +124,11 @@ class CanalJson(ArrowFormat):
         settings = self.settings
         return CanalDecoder(
             DecodeSettings(
-                legacy_old=settings["dts_legacy_old"],
-                zone=settings["time_zone"],
-                base64=settings["bytes"] == "base64",
-                keys=tuple(settings["keys"]),
-                given=None if settings["schema"] is None else facts.tables,
+                legacy_old=settings.dts_legacy_old,
+                zone=settings.time_zone,
+                base64=settings.bytes == "base64",
+                keys=settings.keys,
+                given=None if settings.schema is None else facts.tables,
                 typed=facts.typed,
             )
         )
@@ -146,10 +139,10 @@ class CanalJson(ArrowFormat):
         return CanalEncoder(
             facts,
             EncodeSettings(
-                dts=settings["flavour"] == "dts",
-                zone=settings["time_zone"],
-                base64=settings["bytes"] == "base64",
-                topic=settings["topic"],
-                with_key=settings["message_key"] == "primary_key",
+                dts=settings.flavour == "dts",
+                zone=settings.time_zone,
+                base64=settings.bytes == "base64",
+                topic=settings.topic,
+                with_key=settings.message_key == "primary_key",
             ),
         )

@@ -15,29 +15,37 @@ from headrace.formats.debezium.connect_fields import Opening
 from headrace.formats.debezium.decode import DebeziumDecoder
 from headrace.formats.debezium.encode import DebeziumEncoder
 from headrace.formats.debezium.format import DebeziumJson
-from headrace.formats.debezium.options import OPTIONS
+from headrace.formats.debezium.options import DebeziumJsonSettings, EventSettings
 from headrace.formats.debezium.recognise import recognise_avro
 from headrace.formats.recognition import Evidence, Sample
-from headrace.formats.registry.client import REGISTRY_OPTIONS, Registry, avro_given, registry_of
-from headrace.formats.registry.framing import FRAMING
+from headrace.formats.registry.client import Registry, avro_given
 from headrace.formats.registry.schemas import SchemaSource
+from headrace.formats.registry.settings import RegistrySettings, registry_of
 from headrace.formats.registry.subjects import Subject, Subjects
-from headrace.options import Option
+from headrace.settings import Settings, option
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Observation
 
 
-def _given_schema(side: str) -> Option:
-    return Option(
-        f"{side}_schema",
-        avro_given,
-        f"Framing `none`: the Avro schema of all {side}s, as JSON. Default: the schema in `registry`, if it has "
-        "exactly one."
-        if side == "value"
-        else "Framing `none`: the Avro schema of all keys, as JSON. Without it, keys are not read.",
+class GivenSchemas(Settings):
+    """The schemas of messages that name none."""
+
+    value_schema: str | None = option(
+        "Framing `none`: the Avro schema of all values, as JSON. Without it the only schema of `registry` is meant, "
+        "where that has one.",
+        kind=avro_given,
         default=None,
     )
+    key_schema: str | None = option(
+        "Framing `none`: the Avro schema of all keys, as JSON; without it keys are not read.",
+        kind=avro_given,
+        default=None,
+    )
+
+
+class DebeziumAvroSettings(RegistrySettings, GivenSchemas, EventSettings):
+    """Of the format `debezium_avro`."""
 
 
 class DebeziumAvro(ArrowFormat):
@@ -58,13 +66,7 @@ class DebeziumAvro(ArrowFormat):
     """
 
     name = "debezium_avro"
-    options = (
-        *REGISTRY_OPTIONS,
-        FRAMING,
-        _given_schema("value"),
-        _given_schema("key"),
-        *(option for option in OPTIONS if option.name not in ("schemas_enable", "key_schemas_enable")),
-    )
+    settings: DebeziumAvroSettings
     reads = DebeziumJson.reads
     writes = DebeziumJson.writes
     written_columns = DebeziumJson.written_columns
@@ -135,8 +137,8 @@ class DebeziumAvro(ArrowFormat):
             self._schemas()
 
     def _subjects(self) -> Subjects:
-        framing: str = self.settings["framing"]
-        bare = framing == "none" and self.settings["registry"] is None
+        framing = self.settings.framing
+        bare = framing == "none" and self.settings.registry is None
         return Subjects(framing, Registry() if bare else registry_of(self.settings, f"format '{self.name}'"))
 
     def topic_for(self, table: TableId, connector: str = "") -> str:
@@ -145,14 +147,18 @@ class DebeziumAvro(ArrowFormat):
 
     def _json(self) -> DebeziumJson:
         settings = self.settings
-        fit = {
-            name: "avro" if settings[name] in (None, "none") else settings[name]
-            for name in ("schema_name_adjustment_mode", "field_name_adjustment_mode")
-        }
-        return DebeziumJson(settings.replaced(schemas_enable=True, key_schemas_enable=True, **fit))
+        return DebeziumJson(
+            settings.to(
+                DebeziumJsonSettings,
+                schemas_enable=True,
+                key_schemas_enable=True,
+                schema_name_adjustment_mode="avro",
+                field_name_adjustment_mode="avro",
+            )
+        )
 
     def _schemas(self) -> SchemaSource:
         settings = self.settings
-        alone = settings["framing"] == "none" and settings["registry"] is None and settings["value_schema"] is not None
+        alone = settings.framing == "none" and settings.registry is None and settings.value_schema is not None
         registry = Registry() if alone else registry_of(settings, f"format '{self.name}'")
-        return SchemaSource.of(settings, registry)
+        return SchemaSource.of(settings, registry, key=settings.key_schema, value=settings.value_schema)

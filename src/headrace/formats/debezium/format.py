@@ -13,7 +13,7 @@ from headrace.formats.debezium.connect_fields import Opening, with_schema
 from headrace.formats.debezium.connectors import CONNECTORS, OTHER
 from headrace.formats.debezium.decode import DebeziumDecoder
 from headrace.formats.debezium.encode import DebeziumEncoder
-from headrace.formats.debezium.options import OPTIONS, field_rules, value_modes
+from headrace.formats.debezium.options import DebeziumJsonSettings, field_rules, value_modes
 from headrace.formats.debezium.payload import JsonConverter
 from headrace.formats.debezium.recognise import recognise_json
 from headrace.formats.debezium.schemas import DecodeSettings, given_table, given_tables
@@ -69,7 +69,7 @@ class DebeziumJson(ArrowFormat):
     """
 
     name = "debezium_json"
-    options = OPTIONS
+    settings: DebeziumJsonSettings
     reads = frozenset(Feature) - {Feature.CHANGED, Feature.KEY_CHANGE}
     writes = reads - {Feature.TOMBSTONE, Feature.MESSAGE}
     written_columns = (
@@ -93,22 +93,22 @@ class DebeziumJson(ArrowFormat):
         self.check(writes=True)
         settings = self.settings
         prefix = self._prefix()
-        shape = SHAPES[settings["shape"]]
-        key_schemas, given = settings["key_schemas_enable"], settings["schema"]
+        shape = SHAPES[settings.shape]
+        key_schemas, given = settings.key_schemas_enable, settings.schema
         writing = EncodeSettings(
             topics=topics(settings, shape),
             shape=shape,
-            forms=Forms.of(shape, prefix, settings["connector_version"]),
+            forms=Forms.of(shape, prefix, settings.connector_version),
             modes=replace(value_modes(settings), float_texts=float_texts),
-            schema_names=settings["schema_name_adjustment_mode"] or shape.schema_names,
+            schema_names=settings.schema_name_adjustment_mode or shape.schema_names,
             rules=field_rules(settings, shape),
-            value_schemas=settings["schemas_enable"],
-            key_schemas=settings["schemas_enable"] if key_schemas is None else key_schemas,
-            tombstones=settings["tombstones_on_delete"],
-            skipped=settings["skipped_operations"],
-            context=settings["context_headers"],
+            value_schemas=settings.schemas_enable,
+            key_schemas=settings.schemas_enable if key_schemas is None else key_schemas,
+            tombstones=settings.tombstones_on_delete,
+            skipped=settings.skipped_operations,
+            context=settings.context_headers,
             run_id=str(uuid.uuid5(uuid.NAMESPACE_URL, f"headrace:{prefix}")),
-            schema_changes=settings["include_schema_changes"],
+            schema_changes=settings.include_schema_changes,
             given=given is not None,
             single=given is not None and given.single,
         )
@@ -122,21 +122,21 @@ class DebeziumJson(ArrowFormat):
         """How messages are read, whatever their keys and values are written in."""
         settings = self.settings
         return DecodeSettings(
-            table_field=settings["key_field_name"],
-            binary=settings["binary_handling_mode"],
-            times=settings["time_precision_mode"],
-            placeholder=settings["unavailable_value_placeholder"],
-            heartbeats=settings["heartbeat_topics_prefix"],
-            unwrapped=settings["unwrapped_prefix"] if settings["unwrapped"] else None,
-            tombstone_as_delete=settings["tombstone_as_delete"],
-            keys=tuple(settings["keys"]),
+            table_field=settings.key_field_name,
+            binary=settings.binary_handling_mode,
+            times=settings.time_precision_mode,
+            placeholder=settings.unavailable_value_placeholder,
+            heartbeats=settings.heartbeat_topics_prefix,
+            unwrapped=settings.unwrapped_prefix if settings.unwrapped else None,
+            tombstone_as_delete=settings.tombstone_as_delete,
+            keys=settings.keys,
             tables=given_tables(settings, facts.tables) if self._has_tables else None,
             typed=None if facts.typed is None else given_table(settings, facts.typed),
         )
 
     @property
     def _has_tables(self) -> bool:
-        given = self.settings["schema"]
+        given = self.settings.schema
         return given is not None and given.several
 
     def prepare_decoding(self, look: Look) -> Facts:
@@ -155,7 +155,7 @@ class DebeziumJson(ArrowFormat):
         if not writes:
             return
         self._prefix()
-        shape, mode = SHAPES[self.settings["shape"]], self.settings["time_precision_mode"]
+        shape, mode = SHAPES[self.settings.shape], self.settings.time_precision_mode
         if mode not in shape.time_modes:
             raise OptionError(
                 f"Option 'time_precision_mode' can't be '{mode}' in shape {shape.name}.",
@@ -166,11 +166,11 @@ class DebeziumJson(ArrowFormat):
         """The topic of a table's events."""
         self._prefix()
         kind = next((one for one in CONNECTORS if one.name == connector), OTHER)
-        names = topics(self.settings, SHAPES[self.settings["shape"]])
+        names = topics(self.settings, SHAPES[self.settings.shape])
         return names.of(table, database=kind.database_in_topic)
 
     def _prefix(self) -> str:
-        prefix: str = self.settings["topic_prefix"]
+        prefix = self.settings.topic_prefix
         if not prefix:
             raise OptionError(
                 "Option 'topic_prefix' of format 'debezium_json' is missing.",

@@ -14,12 +14,11 @@ from typing import Any
 from headrace.changes import TableId, TableSchema
 from headrace.errors import OptionError
 from headrace.formats.debezium.connect_schemas import key_schema, row_schema
-from headrace.formats.debezium.options import field_rules, value_modes
+from headrace.formats.debezium.options import EventSettings, field_rules, value_modes
 from headrace.formats.debezium.shapes import SHAPES
 from headrace.formats.debezium.topics import topics
 from headrace.formats.debezium.types import FieldText, field_text, table_of
 from headrace.formats.debezium.values import INSTANT, FieldSpelling
-from headrace.options import Options
 
 Field = Mapping[str, Any]
 _COUNTED = {"connect": 3, "nanoseconds": 9}
@@ -229,21 +228,21 @@ def _id_of_name(name: str, topic: str) -> TableId:
     return TableId(database, schema, table)
 
 
-def given_table(settings: Options, schema: TableSchema, topic: str = "t") -> GivenTable:
+def given_table(settings: EventSettings, schema: TableSchema, topic: str = "t") -> GivenTable:
     """A structure, with the fields of its rows and keys as the options say that they stand on the wire."""
-    shape, modes = SHAPES[settings["shape"]], value_modes(settings)
+    shape, modes = SHAPES[settings.shape], value_modes(settings)
     rules = field_rules(settings, shape)
     fields = (make(schema, topic, modes, rules)["fields"] for make in (row_schema, key_schema))
     return GivenTable(schema, *fields)
 
 
-def given_tables(settings: Options, tables: Sequence[TableSchema]) -> GivenTables:
+def given_tables(settings: EventSettings, tables: Sequence[TableSchema]) -> GivenTables:
     """Structures by the topics of their tables.
 
     Raises:
         OptionError: two structures can't be told apart by their topics.
     """
-    prefix, names = settings["topic_prefix"], topics(settings, SHAPES[settings["shape"]])
+    prefix, names = settings.topic_prefix, topics(settings, SHAPES[settings.shape])
     found: dict[str, GivenTable] = {}
     whole: dict[str, TableSchema] = {}
     # Some connectors' topics do not carry the database.

@@ -6,43 +6,18 @@ Source: the topic naming and the transform ByLogicalTableRouter as Debezium's re
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from headrace.changes import TableId
 from headrace.errors import OptionError
+from headrace.formats.debezium.options import EventSettings
 from headrace.formats.debezium.shapes import EventShape, valid_topic
-from headrace.options import items
 
 _LEGAL_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _REFERENCE = re.compile(
     r"\\(?P<escaped>.)|\$(?:(?P<number>[0-9]+)|\{(?P<name>[A-Za-z][A-Za-z0-9]*)\})|(?P<plain>[^\\$])", re.S
 )
-
-
-def pattern(text: str) -> re.Pattern[str]:
-    """A regular expression as Debezium's options take it.
-
-    Named groups may be written `(?<name>...)`; `\\w`, `\\d` and `\\s` mean ASCII characters, as in Java.
-
-    Raises:
-        ValueError: it is none.
-    """
-    try:
-        return re.compile(re.sub(r"\(\?<(?![=!])", "(?P<", text), re.ASCII)
-    except re.error as error:
-        raise ValueError(f"it is not a regular expression ({error})") from error
-
-
-def patterns(given: Any) -> tuple[re.Pattern[str], ...]:
-    r"""A list of regular expressions with commas between (a comma inside one is written `\,`), blind to case.
-
-    Raises:
-        ValueError: one of them is none.
-    """
-    texts = [text.replace(r"\,", ",") for text in items(given, re.compile(r"(?<!\\),").split)]
-    return tuple(re.compile(pattern(text).pattern, re.ASCII | re.IGNORECASE) for text in texts)
 
 
 @dataclass(frozen=True)
@@ -179,30 +154,30 @@ class TopicNames:
         return valid_topic(self.prefix)
 
 
-def topics(settings: Mapping[str, Any], shape: EventShape) -> TopicNames:
+def topics(settings: EventSettings, shape: EventShape) -> TopicNames:
     """The topics as the format's options say.
 
     Raises:
         OptionError: options are missing or contradict another.
     """
-    prefix, delimiter = settings["topic_prefix"] or "", settings["topic_delimiter"]
-    if settings["transaction_topic"] and settings["topic_transaction"] != "transaction":
+    prefix, delimiter = settings.topic_prefix or "", settings.topic_delimiter
+    if settings.transaction_topic and settings.topic_transaction != "transaction":
         raise OptionError(
             "Options 'transaction_topic' and 'topic_transaction' of format 'debezium_json' can't both be given.",
             remedy="The first is the whole topic, the second its last part; keep one.",
         )
-    whole = (settings["transaction_topic"] or "").replace("${database.server.name}", prefix)
+    whole = (settings.transaction_topic or "").replace("${database.server.name}", prefix)
     return TopicNames(
         prefix=prefix,
         shape=shape,
         delimiter=delimiter,
-        transaction=valid_topic(whole or delimiter.join((prefix, settings["topic_transaction"]))),
-        heartbeat=valid_topic(delimiter.join((settings["heartbeat_topics_prefix"], prefix))),
+        transaction=valid_topic(whole or delimiter.join((prefix, settings.topic_transaction))),
+        heartbeat=valid_topic(delimiter.join((settings.heartbeat_topics_prefix, prefix))),
         route=_route(settings),
     )
 
 
-def _route(settings: Mapping[str, Any]) -> TopicRoute | None:
+def _route(settings: EventSettings) -> TopicRoute | None:
     topic = _substitution(settings, "topic_route_regex", "topic_route_replacement")
     identifier = _substitution(settings, "key_field_regex", "key_field_replacement")
     if topic is None:
@@ -212,11 +187,11 @@ def _route(settings: Mapping[str, Any]) -> TopicRoute | None:
                 remedy="Say which topics are routed, or leave it out.",
             )
         return None
-    return TopicRoute(topic, settings["key_field_name"] if settings["key_enforce_uniqueness"] else None, identifier)
+    return TopicRoute(topic, settings.key_field_name if settings.key_enforce_uniqueness else None, identifier)
 
 
-def _substitution(settings: Mapping[str, Any], regex: str, replacement: str) -> Substitution | None:
-    given = {name: settings[name] for name in (regex, replacement)}
+def _substitution(settings: EventSettings, regex: str, replacement: str) -> Substitution | None:
+    given = {name: settings.get(name) for name in (regex, replacement)}
     if all(value is None for value in given.values()):
         return None
     missing = [name for name, value in given.items() if value is None]

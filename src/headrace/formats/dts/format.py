@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.formats.base import COMMON, topic_option
+from headrace.formats.base import FormatSettings, topic_option
 from headrace.formats.codec import ArrowFormat, Facts
 from headrace.formats.dts.decode import DtsDecoder
 from headrace.formats.dts.encode import DtsEncoder, EncodeSettings
@@ -10,7 +10,23 @@ from headrace.formats.dts.recognise import recognise
 from headrace.formats.features import Feature
 from headrace.formats.given_tables import TableOptions
 from headrace.formats.recognition import Evidence, Sample
-from headrace.options import Option
+from headrace.settings import option
+
+
+class DtsSettings(FormatSettings):
+    """Of the format `dts_avro`."""
+
+    born_timestamp: bool = option(
+        "Encoding: whether records end with `bornTimestamp` (milliseconds), as newer writers write them.",
+        default=True,
+    )
+    message_key: str = option(
+        "Encoding: `none`, with partition 0 for all rows, as DTS does, which keeps the order across tables; or "
+        "`primary_key`: the row's key as a JSON array of texts, which spreads rows over partitions.",
+        default="none",
+        choices=("none", "primary_key"),
+    )
+    topic: str = topic_option("dts")
 
 
 class DtsAvro(ArrowFormat):
@@ -41,24 +57,7 @@ class DtsAvro(ArrowFormat):
 
     name = "dts_avro"
     numbered = True
-    options = (
-        *COMMON,
-        Option(
-            "born_timestamp",
-            bool,
-            "Encoding: whether records end with `bornTimestamp` (milliseconds), as newer writers write them.",
-            default=True,
-        ),
-        Option(
-            "message_key",
-            str,
-            "Encoding: `none`, with partition 0 for all rows, as DTS does, which keeps the order across tables; "
-            "or `primary_key`: the row's key as a JSON array of texts, which spreads rows over partitions.",
-            default="none",
-            choices=("none", "primary_key"),
-        ),
-        topic_option("dts"),
-    )
+    settings: DtsSettings
     reads = frozenset(
         (
             Feature.READ, Feature.TRUNCATE, Feature.TOMBSTONE, Feature.SCHEMA, Feature.DDL, Feature.EDGES,
@@ -84,7 +83,7 @@ class DtsAvro(ArrowFormat):
 
     def decoder(self, facts: Facts) -> DtsDecoder:
         """From records to change rows."""
-        return DtsDecoder(TableOptions(facts.tables, facts.typed, tuple(self.settings["keys"])))
+        return DtsDecoder(TableOptions(facts.tables, facts.typed, self.settings.keys))
 
     written_columns = (
         "op", "table", "key", "key_text", "before", "after", "before_absent", "after_absent", "position", "event_time",
@@ -94,5 +93,5 @@ class DtsAvro(ArrowFormat):
     def encoder(self, facts: Facts) -> DtsEncoder:
         """From change rows to records."""
         settings = self.settings
-        with_key = settings["message_key"] == "primary_key"
-        return DtsEncoder(facts, EncodeSettings(settings["topic"], settings["born_timestamp"], with_key))
+        with_key = settings.message_key == "primary_key"
+        return DtsEncoder(facts, EncodeSettings(settings.topic, settings.born_timestamp, with_key))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.formats.base import COMMON, topic_option
+from headrace.formats.base import FormatSettings, topic_option
 from headrace.formats.codec import ArrowFormat, Facts
 from headrace.formats.features import Feature
 from headrace.formats.given_tables import TableOptions
@@ -10,6 +10,12 @@ from headrace.formats.goldengate.decode import GoldenGateDecoder
 from headrace.formats.goldengate.encode import GoldenGateEncoder
 from headrace.formats.goldengate.recognise import recognise
 from headrace.formats.recognition import Evidence, Sample
+
+
+class OggSettings(FormatSettings):
+    """Of the format `ogg_json`."""
+
+    topic: str = topic_option()
 
 
 class OggJson(ArrowFormat):
@@ -26,7 +32,7 @@ class OggJson(ArrowFormat):
     """
 
     name = "ogg_json"
-    options = (*COMMON, topic_option())
+    settings: OggSettings
     reads = frozenset(
         (
             Feature.TRUNCATE, Feature.TOMBSTONE, Feature.BEFORE, Feature.WHOLE_BEFORE, Feature.ABSENT, Feature.KEY,
@@ -56,8 +62,8 @@ class OggJson(ArrowFormat):
 
     def decoder(self, facts: Facts) -> GoldenGateDecoder:
         """From messages to change rows."""
-        return GoldenGateDecoder(TableOptions(facts.tables, facts.typed, tuple(self.settings["keys"])))
+        return GoldenGateDecoder(TableOptions(facts.tables, facts.typed, self.settings.keys))
 
     def encoder(self, facts: Facts) -> GoldenGateEncoder:
         """From change rows to messages."""
-        return GoldenGateEncoder(facts, self.settings["topic"])
+        return GoldenGateEncoder(facts, self.settings.topic)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.formats.base import COMMON, topic_option
+from headrace.formats.base import FormatSettings, topic_option
 from headrace.formats.codec import ArrowFormat, Facts
 from headrace.formats.features import Feature
 from headrace.formats.given_tables import TableOptions
@@ -10,6 +10,12 @@ from headrace.formats.maxwell.decode import MaxwellDecoder
 from headrace.formats.maxwell.encode import MaxwellEncoder
 from headrace.formats.maxwell.recognise import recognise
 from headrace.formats.recognition import Evidence, Sample
+
+
+class MaxwellSettings(FormatSettings):
+    """Of the format `maxwell_json`."""
+
+    topic: str = topic_option("maxwell")
 
 
 class MaxwellJson(ArrowFormat):
@@ -31,7 +37,7 @@ class MaxwellJson(ArrowFormat):
     """
 
     name = "maxwell_json"
-    options = (*COMMON, topic_option("maxwell"))
+    settings: MaxwellSettings
     reads = frozenset(
         (
             Feature.READ, Feature.TOMBSTONE, Feature.DDL, Feature.BEFORE, Feature.WHOLE_BEFORE, Feature.ABSENT,
@@ -60,8 +66,8 @@ class MaxwellJson(ArrowFormat):
 
     def decoder(self, facts: Facts) -> MaxwellDecoder:
         """From messages to change rows."""
-        return MaxwellDecoder(TableOptions(facts.tables, facts.typed, tuple(self.settings["keys"])))
+        return MaxwellDecoder(TableOptions(facts.tables, facts.typed, self.settings.keys))
 
     def encoder(self, facts: Facts) -> MaxwellEncoder:
         """From change rows to messages."""
-        return MaxwellEncoder(facts, self.settings["topic"])
+        return MaxwellEncoder(facts, self.settings.topic)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from headrace.errors import OptionError
-from headrace.formats.base import COMMON, topic_option
+from headrace.formats.base import FormatSettings, topic_option
 from headrace.formats.codec import ArrowFormat, Facts, Look
 from headrace.formats.encoding import topic_for
 from headrace.formats.features import Feature
@@ -25,72 +26,61 @@ from headrace.formats.qlik.recognise import recognise_avro, recognise_json
 from headrace.formats.qlik.rows import EncodeSettings
 from headrace.formats.qlik.schemas import DecodeSettings
 from headrace.formats.recognition import Evidence, Sample
-from headrace.formats.registry.client import REGISTRY_OPTIONS, Registry, avro_given, registry_of
-from headrace.formats.registry.framing import FRAMING
+from headrace.formats.registry.client import Registry, avro_given
 from headrace.formats.registry.schemas import SchemaSource
-from headrace.options import OTHER_NAMES, Option
+from headrace.formats.registry.settings import RegistrySettings, registry_of
+from headrace.options import OTHER_NAMES
+from headrace.settings import option
 from headrace.wire.json_writer import to_text
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-DECODING = (
-    Option(
-        "mask_byte_order",
-        str,
-        "How to read changeMask and columnMask: `big`, a number with its most significant byte first; `little`, "
-        "the other way round; `auto`, as `little` if only that fits the message.",
+
+class QlikSettings(FormatSettings):
+    """What both forms of Qlik's messages have."""
+
+    mask_byte_order: str = option(
+        "How to read changeMask and columnMask: `big`, a number with its most significant byte first; `little`, the "
+        "other way round; `auto`, as `little` if only that fits the message.",
         default="big",
         choices=ORDERS,
-    ),
-    Option(
-        "metadata",
-        metadata_of,
-        "Metadata messages in addition to those among the messages: the text of one, a list of texts, or the path "
-        "of a file with one per line. A stream does not read metadata messages by itself.",
+    )
+    metadata: tuple[MetadataMessage, ...] = option(
+        "Metadata messages in addition to those among the messages: the text of one, a list of texts, or the path of "
+        "a file with one per line. A stream does not read metadata messages by itself.",
+        kind=metadata_of,
         default=(),
         names=OTHER_NAMES,
-    ),
-    Option(
-        "metadata_topic",
-        str,
-        "The Kafka topic of the metadata messages. Each call of `decode` (each batch inside `foreachBatch`) reads "
-        "it from the beginning. Needs `bootstrap_servers`.",
+    )
+    metadata_topic: str | None = option(
+        "The Kafka topic of the metadata messages. Each call of `decode` (each batch inside `foreachBatch`) reads it "
+        "from the beginning. Needs `bootstrap_servers`.",
         default=None,
-    ),
-    Option(
-        "bootstrap_servers",
-        str,
+    )
+    bootstrap_servers: str | None = option(
         "The brokers of `metadata_topic`, as host:port separated by commas.",
         default=None,
         aliases=("kafka.bootstrap.servers",),
-    ),
-)
-ENCODING = (
-    topic_option(),
-    Option(
-        "key",
-        str,
+    )
+    topic: str = topic_option()
+    key: str = option(
         "Encoding: the Kafka key: `primary_key` the row's key columns, `schema_table` the table's name, `none` no key.",
         default="primary_key",
         choices=("none", "schema_table", "primary_key"),
-    ),
-    Option(
-        "envelope",
-        bool,
-        "Encoding: whether messages have Qlik's envelope. Without it no metadata messages are written, and JSON "
-        "messages name their table in their headers.",
-        default=True,
-    ),
-    Option(
-        "external_schema_id",
-        bool,
+    )
+    external_schema_id: bool = option(
         "Encoding: whether headers have `externalSchemaId`, which shows readers that the schema has changed.",
         default=False,
-    ),
-    Option("server", str, "Encoding: the server in the lineage of metadata messages.", default="headrace"),
-    Option("task", str, "Encoding: the task in the lineage of metadata messages.", default="headrace"),
-)
+    )
+    server: str = option(
+        "Encoding: the server in the lineage of metadata messages.",
+        default="headrace",
+    )
+    task: str = option(
+        "Encoding: the task in the lineage of metadata messages.",
+        default="headrace",
+    )
 
 
 @dataclass(frozen=True)
@@ -108,6 +98,8 @@ class QlikFacts(Facts):
 
 class QlikFormat(ArrowFormat):
     """What both forms of Qlik's messages have in common."""
+
+    settings: QlikSettings
 
     reads = frozenset(
         (
@@ -130,7 +122,7 @@ class QlikFormat(ArrowFormat):
     @property
     def needs_spark(self) -> bool:
         """Whether messages can't be decoded without a Spark session, by these options."""
-        return super().needs_spark or self.settings["metadata_topic"] is not None
+        return super().needs_spark or self.settings.metadata_topic is not None
 
     def prepare_decoding(self, look: Look) -> QlikFacts:
         """All metadata that the options and the messages say; the messages' own wins.
@@ -140,12 +132,12 @@ class QlikFormat(ArrowFormat):
         """
         facts = super().prepare_decoding(look)
         own = _read(look.values_with(self.metadata_mark))
-        known = (*_read(self._of_topic(look)), *self.settings["metadata"], *own)
+        known = (*_read(self._of_topic(look)), *self.settings.metadata, *own)
         found = {metadata.schema_id: metadata for metadata in known}
         return QlikFacts(facts.tables, facts.typed, metadata=found)
 
     def _of_topic(self, look: Look) -> list[bytes]:
-        topic, servers = self.settings["metadata_topic"], self.settings["bootstrap_servers"]
+        topic, servers = self.settings.metadata_topic, self.settings.bootstrap_servers
         if topic is None:
             return []
         if servers is None:
@@ -163,9 +155,9 @@ class QlikFormat(ArrowFormat):
             lenient: whether a message may name metadata that is not known.
         """
         settings = self.settings
-        given = TableOptions(facts.tables, facts.typed, tuple(settings["keys"]))
+        given = TableOptions(facts.tables, facts.typed, settings.keys)
         known = facts.metadata if isinstance(facts, QlikFacts) else {}
-        return DecodeSettings(settings["mask_byte_order"], given, known, lenient)
+        return DecodeSettings(settings.mask_byte_order, given, known, lenient)
 
     written_columns = (
         "op", "table", "key", "before", "after", "changed", "before_absent", "after_absent", "position", "event_time",
@@ -191,28 +183,38 @@ class QlikFormat(ArrowFormat):
         return changes.withColumn("captured", changes["message"].isNull())
 
     @property
+    @abstractmethod
     def has_envelope(self) -> bool:
         """Whether messages are written in the envelope."""
-        return bool(self.settings["envelope"])
 
     def writing(self) -> EncodeSettings:
         """How messages are written."""
         settings = self.settings
         return EncodeSettings(
-            topic=settings["topic"],
-            metadata_topic=settings["metadata_topic"],
-            key=settings["key"],
+            topic=settings.topic,
+            metadata_topic=settings.metadata_topic,
+            key=settings.key,
             envelope=self.has_envelope,
-            server=settings["server"],
-            task=settings["task"],
-            little=settings["mask_byte_order"] == "little",
-            external_schema_id=settings["external_schema_id"],
+            server=settings.server,
+            task=settings.task,
+            little=settings.mask_byte_order == "little",
+            external_schema_id=settings.external_schema_id,
         )
 
 
 def _read(values: Sequence[bytes]) -> list[MetadataMessage]:
     found = (read_metadata(message_of_bytes(value)) for value in values)
     return [metadata for metadata in found if metadata is not None]
+
+
+class QlikJsonSettings(QlikSettings):
+    """Of the format `qlik_json`."""
+
+    envelope: bool = option(
+        "Encoding: whether messages have Qlik's envelope. Without it no metadata messages are written, and JSON "
+        "messages name their table in their headers.",
+        default=True,
+    )
 
 
 class QlikJson(QlikFormat):
@@ -245,8 +247,13 @@ class QlikJson(QlikFormat):
     """
 
     name = "qlik_json"
-    options = (*COMMON, *DECODING, *ENCODING)
+    settings: QlikJsonSettings
     metadata_mark = b"tableStructure"
+
+    @property
+    def has_envelope(self) -> bool:
+        """Whether messages are written in the envelope."""
+        return self.settings.envelope
 
     @classmethod
     def recognise(cls, message: Sample) -> Evidence | None:
@@ -261,6 +268,21 @@ class QlikJson(QlikFormat):
     def encoder(self, facts: Facts) -> QlikEncoder:
         """From change rows to messages."""
         return QlikEncoder(facts, self.writing())
+
+
+class QlikAvroSettings(RegistrySettings, QlikSettings):
+    """Of the format `qlik_avro`."""
+
+    value_schema: str | None = option(
+        "Framing `none`: the Avro schema, as JSON, of all values without an envelope.",
+        kind=avro_given,
+        default=None,
+    )
+    envelope: bool | None = option(
+        "Encoding: whether messages have Qlik's envelope, with metadata messages among them. Without it they are "
+        "framed as `confluent` with the ids of a registry, and so are keys; that is the default if `registry` is set.",
+        default=None,
+    )
 
 
 class QlikAvro(QlikFormat):
@@ -278,27 +300,7 @@ class QlikAvro(QlikFormat):
     """
 
     name = "qlik_avro"
-    options = (
-        *COMMON,
-        *REGISTRY_OPTIONS,
-        FRAMING,
-        Option(
-            "value_schema",
-            avro_given,
-            "Framing `none`: the Avro schema, as JSON, of all values without an envelope.",
-            default=None,
-        ),
-        *DECODING,
-        *(option for option in ENCODING if option.name != "envelope"),
-        Option(
-            "envelope",
-            bool,
-            "Encoding: whether messages have Qlik's envelope, with metadata messages among them. Without it they "
-            "are framed as `confluent` with the ids of a registry, and so are keys; that is the default if "
-            "`registry` is set.",
-            default=None,
-        ),
-    )
+    settings: QlikAvroSettings
     metadata_mark = MAGIC + bytes([4]) + b"MD"
 
     @classmethod
@@ -310,7 +312,7 @@ class QlikAvro(QlikFormat):
     def has_envelope(self) -> bool:
         """Whether messages are written in the envelope."""
         settings = self.settings
-        return bool(settings["registry"] is None if settings["envelope"] is None else settings["envelope"])
+        return settings.registry is None if settings.envelope is None else settings.envelope
 
     def prepare_decoding(self, look: Look) -> QlikFacts:
         """All metadata and schemas that the options and the messages say.
@@ -324,14 +326,14 @@ class QlikAvro(QlikFormat):
     def decoder(self, facts: Facts) -> QlikDecoder:
         """From messages to change rows."""
         reading, settings = self.reading(facts), self.settings
-        has_registry = settings["registry"] is not None or settings["value_schema"] is not None
+        has_registry = settings.registry is not None or settings.value_schema is not None
         reader = AvroReader(reading.metadata, facts.schemas or self._schemas(), has_registry=has_registry)
         return QlikDecoder(reading, reader, reader.described)
 
     def _schemas(self) -> SchemaSource:
         settings = self.settings
-        registry = Registry() if settings["registry"] is None else registry_of(settings, f"format '{self.name}'")
-        return SchemaSource.of(settings, registry)
+        registry = Registry() if settings.registry is None else registry_of(settings, f"format '{self.name}'")
+        return SchemaSource.of(settings, registry, value=settings.value_schema)
 
     def check(self, *, writes: bool) -> None:
         """Whether there is a topic, and a registry where messages are to be written without the envelope."""
@@ -343,9 +345,9 @@ class QlikAvro(QlikFormat):
         settings, owner = self.settings, f"format '{self.name}'"
         if self.has_envelope:
             return None
-        if settings["framing"] != "confluent":
+        if settings.framing != "confluent":
             raise OptionError(
-                f"Option 'framing' can't be '{settings['framing']}' when encoding {owner}.", remedy="Use confluent."
+                f"Option 'framing' can't be '{settings.framing}' when encoding {owner}.", remedy="Use confluent."
             )
         return registry_of(settings, owner)
 
@@ -361,8 +363,8 @@ class QlikAvro(QlikFormat):
         if registry is None:
             return facts
         schemas = (facts.typed,) if facts.typed is not None else facts.tables
-        task, template = self.settings["task"], self.settings["topic"]
-        external = self.settings["external_schema_id"]
+        task, template = self.settings.task, self.settings.topic
+        external = self.settings.external_schema_id
         values, keys = [], []
         for schema in schemas:
             topic = topic_for(template, schema.id)
@@ -370,7 +372,7 @@ class QlikAvro(QlikFormat):
                 registry.registered(f"{topic}-value", to_text(data_schema(schema, task, external=external))).id
             )
             text = to_text(key_schema(schema, task))
-            has_key = schema.key and self.settings["key"] == "primary_key"
+            has_key = schema.key and self.settings.key == "primary_key"
             keys.append(registry.registered(f"{topic}-key", text).id if has_key else None)
         return QlikFacts(facts.tables, facts.typed, registration=Registration(tuple(values), tuple(keys)))
 

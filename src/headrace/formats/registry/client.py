@@ -17,7 +17,7 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 from headrace.errors import ConnectError, OptionError
-from headrace.options import REDACTED, Option
+from headrace.options import REDACTED
 
 _APICURIO = re.compile(r"/apis/registry/v\d+/?$")
 _GUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -317,43 +317,3 @@ def _schema_text(schema: Any) -> str:
         # A schema may be the bare name of a primitive type.
         return json.dumps(schema)
     return schema
-
-
-REGISTRY_OPTIONS = (
-    Option(
-        "registry",
-        registry_given,
-        "The source of schemas: the address of a schema registry (`http://host:8081`; Apicurio's own interface if "
-        "it ends with `/apis/registry/v2`), or a mapping from id to Avro schema, its JSON, or a file with it.",
-        default=None,
-    ),
-    Option(
-        "registry.*",
-        str,
-        "Settings of confluent-kafka's SchemaRegistryClient, with the prefix `registry.`: "
-        "`registry.basic.auth.user.info`, `registry.ssl.ca.location`, `registry.max.retries`.",
-        default=None,
-    ),
-)
-"""The options of every format that needs schemas from elsewhere."""
-
-
-def registry_of(settings: Mapping[str, Any], owner: str) -> Registry:
-    """The registry that the options name.
-
-    Raises:
-        OptionError: none is given, or settings without an address.
-    """
-    found: Registry | None = settings["registry"]
-    more: Mapping[str, str] = settings["registry.*"] or {}
-    if found is None:
-        raise OptionError(
-            f"Option 'registry' of {owner} is missing.",
-            remedy="Set it to the address of a schema registry, or to a mapping from id to Avro schema.",
-        )
-    if not more:
-        return found
-    if found.url is None:
-        raise OptionError(f"Option '{next(iter(more))}' needs an address in 'registry'.", remedy="Leave it out.")
-    pairs = sorted((name[len("registry.") :].lower(), value) for name, value in more.items())
-    return Registry(found.url, {}, tuple(pairs))

@@ -27,23 +27,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.formats.registry.client import SchemaRef
-from headrace.options import Option
 from headrace.wire.spans import Array
 
 Side = Literal["key", "value"]
 SIDES: tuple[Side, ...] = ("key", "value")
 
 FRAMINGS = ("confluent", "confluent-header", "apicurio8", "apicurio-header", "none")
-
-FRAMING = Option(
-    "framing",
-    str,
-    "How a message names its Avro schema: `confluent` (00 and a 4-byte id before the datum), `confluent-header` (in "
-    "the headers `__key_schema_id` and `__value_schema_id`), `apicurio8` (00 and an 8-byte id), `apicurio-header` (in "
-    "the headers `apicurio.value.globalId` or `contentId`), `none` (not at all).",
-    default="confluent",
-    choices=FRAMINGS,
-)
 
 LONGEST = 9
 """How many bytes in front of a datum can name its schema."""

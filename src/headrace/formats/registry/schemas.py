@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -17,6 +17,7 @@ from headrace.errors import FormatError, HeadraceError
 from headrace.formats.registry.client import Registry, SchemaRef
 from headrace.formats.registry.connect_avro import WriterSchema, writer_schema
 from headrace.formats.registry.framing import LONGEST, SIDES, Framing, Side
+from headrace.formats.registry.settings import RegistrySettings
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -59,12 +60,13 @@ class SchemaSource:
     fetched: Mapping[SchemaRef, str | None] | None = None
 
     @classmethod
-    def of(cls, settings: Mapping[str, Any], registry: Registry) -> SchemaSource:
+    def of(
+        cls, settings: RegistrySettings, registry: Registry, *, key: str | None = None, value: str | None = None
+    ) -> SchemaSource:
         """As a format's options say. The only schema that a registry holds is that of values where none is given."""
-        key, value = settings.get("key_schema"), settings["value_schema"]
         if value is None and len(registry.schemas) == 1:
             value = next(iter(registry.schemas.values()))
-        return cls(Framing(settings["framing"], key is not None, value is not None), registry, key, value)
+        return cls(Framing(settings.framing, key is not None, value is not None), registry, key, value)
 
     def resolved(self, heads: Sequence[Head]) -> dict[Head, ResolvedSchema]:
         """What each head stands for.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.formats.base import COMMON, topic_option
+from headrace.formats.base import FormatSettings, topic_option
 from headrace.formats.codec import ArrowFormat, Facts
 from headrace.formats.features import Feature
 from headrace.formats.given_tables import TableOptions
@@ -12,10 +12,31 @@ from headrace.formats.recognition import Evidence, Sample
 from headrace.formats.shareplex.decode import SharePlexDecoder
 from headrace.formats.shareplex.encode import SIZE, EncodeSettings, SharePlexEncoder
 from headrace.formats.shareplex.recognise import recognise
-from headrace.options import Option
+from headrace.settings import option
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+
+class SharePlexSettings(FormatSettings):
+    """Of the format `shareplex_json`."""
+
+    pair_updates: bool = option(
+        "Whether UPDATE BEFORE and UPDATE AFTER messages become one update with both images, if one task reads both; "
+        "otherwise such an update has no old image.",
+        default=True,
+    )
+    binary: str = option(
+        "How bytes are written in the messages: `hex`, as Oracle writes them, or `base64`.",
+        default="hex",
+        choices=("hex", "base64"),
+    )
+    table_parts: int = option(
+        "Encoding: the maximum number of parts of a table's name, from the right, in `meta.table`.",
+        default=3,
+        minimum=1,
+    )
+    topic: str = topic_option()
 
 
 class SharePlexJson(ArrowFormat):
@@ -45,31 +66,7 @@ class SharePlexJson(ArrowFormat):
     """
 
     name = "shareplex_json"
-    options = (
-        *COMMON,
-        Option(
-            "pair_updates",
-            bool,
-            "Whether UPDATE BEFORE and UPDATE AFTER messages become one update with both images, if one task "
-            "reads both; otherwise such an update has no old image.",
-            default=True,
-        ),
-        Option(
-            "binary",
-            str,
-            "How bytes are written in the messages: `hex`, as Oracle writes them, or `base64`.",
-            default="hex",
-            choices=("hex", "base64"),
-        ),
-        Option(
-            "table_parts",
-            int,
-            "Encoding: the maximum number of parts of a table's name, from the right, in `meta.table`.",
-            default=3,
-            minimum=1,
-        ),
-        topic_option(),
-    )
+    settings: SharePlexSettings
     reads = frozenset(
         (
             Feature.TRUNCATE, Feature.TOMBSTONE, Feature.DDL, Feature.EDGES, Feature.BEFORE, Feature.WHOLE_BEFORE,
@@ -103,18 +100,16 @@ class SharePlexJson(ArrowFormat):
         given = TableOptions(
             facts.tables,
             facts.typed,
-            tuple(settings["keys"]),
-            hex=settings["binary"] == "hex",
+            settings.keys,
+            hex=settings.binary == "hex",
             messages_first=False,
         )
-        return SharePlexDecoder(given, pair=settings["pair_updates"])
+        return SharePlexDecoder(given, pair=settings.pair_updates)
 
     def encoder(self, facts: Facts) -> SharePlexEncoder:
         """From change rows to messages; their column `transaction_size` may be missing."""
         settings = self.settings
-        writing = EncodeSettings(
-            settings["topic"], settings["table_parts"], settings["binary"] == "hex", tuple(settings["keys"])
-        )
+        writing = EncodeSettings(settings.topic, settings.table_parts, settings.binary == "hex", settings.keys)
         return SharePlexEncoder(facts, writing)
 
     def with_counts(self, changes: DataFrame) -> DataFrame:
