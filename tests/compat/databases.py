@@ -12,7 +12,8 @@ from tests.support.captured_shop import Db2Database, OracleDatabase, SqlServerDa
 
 from headrace.sources.databases import Databases, Offsets
 from headrace.sources.reader import source_named
-from headrace.testing.captured_database import CapturedDatabase, Row
+from headrace.testing.captured_database import CapturedDatabase
+from headrace.testing.sources import Row
 
 HERE = Path(__file__).parent
 VERSIONS = sorted(folder.name for folder in HERE.iterdir() if (folder / "offsets").is_dir())
@@ -85,7 +86,7 @@ class Stream:
     def batch(self) -> list[Row]:
         """The rows of the next batch; none when there is nothing new."""
         from headrace.sources.base import Limit
-        from headrace.testing.captured_database import NOW
+        from headrace.testing.sources import NOW
 
         end = self.databases.advance(self.offsets, Limit(), NOW)
         if end == self.offsets:

@@ -25,8 +25,9 @@ from tests.compat.pipelines import kept, shop_pipeline, topic_pipeline
 
 from headrace import __version__
 from headrace.sources.signals import Signal
-from headrace.testing.captured_database import CapturedDatabase, Row
+from headrace.testing.captured_database import CapturedDatabase
 from headrace.testing.faults import InjectedFault
+from headrace.testing.sources import Row
 
 _PLAIN = "id int not null primary key, v varchar(20)"
 _SIGNALS = "id varchar(42) not null primary key, type varchar(32), data varchar(2048)"

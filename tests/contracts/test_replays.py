@@ -16,7 +16,8 @@ from headrace.sources.base import Limit, Slice
 from headrace.sources.change_tables.planner import Planner
 from headrace.sources.change_tables.slicing import Slicing
 from headrace.sources.offset import Offset
-from headrace.testing.captured_database import NOW, CapturedDatabase, Row, Run, replay
+from headrace.testing.captured_database import CapturedDatabase, Run, replay
+from headrace.testing.sources import NOW, Row
 
 T = "id int not null primary key, v varchar(20)"
 SERVERS = {

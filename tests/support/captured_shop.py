@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
-from headrace.testing.captured_database import CapturedDatabase, Row, Run
+from headrace.testing.captured_database import CapturedDatabase, Run
+from headrace.testing.sources import Row
 
 
 class SqlServerDatabase(CapturedDatabase):

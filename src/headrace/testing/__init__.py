@@ -3,8 +3,8 @@
     from headrace.testing import SinkContract
 
     class TestMySink(SinkContract):
-        def sink(self, tmp_path, **options): ...
-        def content(self, tmp_path): ...
+        def sink(self, folder): ...
+        def content(self, folder): ...
 
 pytest collects the subclass and runs the whole suite on it. `pip install 'headrace[testing]'` brings pytest and
 hypothesis, which nothing else of Headrace imports; `docs/write-your-own.md` has an example of each suite.
@@ -19,12 +19,18 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from headrace.testing.capture import CaptureContract as CaptureContract
     from headrace.testing.captured_database import CapturedDatabase as CapturedDatabase
+    from headrace.testing.formats import FormatContract as FormatContract
+    from headrace.testing.sinks import SinkContract as SinkContract
+    from headrace.testing.sources import SourceContract as SourceContract
     from headrace.testing.table_sinks import TableSinkContract as TableSinkContract
     from headrace.testing.table_sinks import TableTarget as TableTarget
 
 PLACES = {
     "CaptureContract": "headrace.testing.capture",
     "CapturedDatabase": "headrace.testing.captured_database",
+    "FormatContract": "headrace.testing.formats",
+    "SinkContract": "headrace.testing.sinks",
+    "SourceContract": "headrace.testing.sources",
     "TableSinkContract": "headrace.testing.table_sinks",
     "TableTarget": "headrace.testing.table_sinks",
 }

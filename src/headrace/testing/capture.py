@@ -15,8 +15,9 @@ from headrace.sources.base import Limit
 from headrace.sources.health import CaptureState
 from headrace.sources.offset import Offset
 from headrace.sources.signals import Signal
-from headrace.testing.captured_database import NOW, CapturedDatabase, data, image, replay
+from headrace.testing.captured_database import CapturedDatabase, data, image, replay
 from headrace.testing.contract import Contract
+from headrace.testing.sources import NOW
 
 T = "id int not null primary key, v varchar(20)"
 KEYS = [

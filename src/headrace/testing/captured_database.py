@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
-from headrace.sources.base import Limit
-from headrace.sources.offset import Offset
 from headrace.sources.reader import source_named
+from headrace.testing.sources import Row, SourceRun
 
-NOW = dt.datetime(2026, 11, 21, 12, 0, tzinfo=dt.UTC)
-Row = dict[str, Any]
 ENDS = ("last", "last_in_data_collection")
 """Marks of what ends a read of a whole table."""
 
@@ -109,49 +105,21 @@ class CapturedDatabase(ABC):
         return Run(self, **options)
 
 
-class Run:
-    """The source as Spark drives it: advance, plan, read, again; the offset goes through its JSON."""
+class Run(SourceRun):
+    """A run of a database's source with options."""
 
     def __init__(self, database: CapturedDatabase, **options: Any) -> None:
         self.options = {
             **database.options,
             **{name: str(value) for name, value in options.items()},
         }
-        self._name = database.source
-        self.source = source_named(self._name, self.options)
-        self.offset = Offset.nothing()
-        self.batches = 0
+        super().__init__(lambda: source_named(database.source, self.options))
 
     def restarted(self, **options: Any) -> Run:
         """The same place, read by a new process."""
         self.options |= {name: str(value) for name, value in options.items()}
-        self.source = source_named(self._name, self.options)
+        self.source = self._make()
         return self
-
-    def batch(self) -> list[Row]:
-        """The rows of the next batch; none when there is nothing new."""
-        end = self.source.advance(self.offset, Limit(), NOW)
-        if end == self.offset:
-            return []
-        end = Offset.from_json(json.loads(end.to_text()))
-        rows = self.rows(self.offset, end)
-        self.offset = end
-        self.batches += 1
-        return rows
-
-    def rows(self, start: Offset, end: Offset) -> list[Row]:
-        """The rows of a batch."""
-        slices = self.source.plan(start, end)
-        return [row for piece in slices for batch in self.source.read(piece) for row in batch.to_pylist()]
-
-    def all(self) -> list[Row]:
-        """The rows of all batches until there is nothing new."""
-        rows: list[Row] = []
-        while True:
-            before = self.offset
-            rows += self.batch()
-            if self.offset == before:
-                return rows
 
 
 def data(rows: Sequence[Row]) -> list[tuple[str, str, dict[str, Any]]]:

@@ -14,7 +14,8 @@ from headrace.sources.change_tables.connection import Denied
 from headrace.sources.db2.catalog import KeyColumn, unique_keys
 from headrace.sources.db2.connection import Db2Connection
 from headrace.sources.health import CaptureState
-from headrace.testing.captured_database import NOW, Run, data, image
+from headrace.testing.captured_database import Run, data, image
+from headrace.testing.sources import NOW
 
 VALUES = [
     ("SMALLINT", -7, "-7", "int16"),

@@ -1,0 +1,56 @@
+"""Each of our sources keeps the contract of any source."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.support.captured_shop import Db2Database, OracleDatabase, SqlServerDatabase
+
+from headrace.sources.base import Source
+from headrace.sources.reader import source_named
+from headrace.testing import CapturedDatabase, SourceContract
+
+
+class OurSource(SourceContract):
+    database: CapturedDatabase
+
+    def captured(self, folder: Path) -> CapturedDatabase:
+        raise NotImplementedError
+
+    @pytest.fixture(autouse=True)
+    def a_captured_table(self, tmp_path: Path) -> Iterator[None]:
+        self.database = self.captured(tmp_path / "server")
+        self.numbers = iter(range(100))
+        self.database.create("t", "id int not null primary key, v varchar(20)")
+        yield
+        self.database.close()
+
+    def source(self, folder: Path) -> Source:
+        return source_named(self.database.source, {**self.database.options, "tables": self.database.named("t")})
+
+    def commit(self, folder: Path, *values: str) -> None:
+        with self.database.transaction() as cursor:
+            for value in values:
+                sql = f"INSERT INTO {self.database.schema}.t VALUES (?, ?)"
+                cursor.execute(sql, (next(self.numbers), value))
+        self.database.capture()
+
+    def lose(self, folder: Path) -> None:
+        self.database.clean()
+
+
+class TestSqlServerSource(OurSource):
+    def captured(self, folder: Path) -> CapturedDatabase:
+        return SqlServerDatabase(folder)
+
+
+class TestDb2Source(OurSource):
+    def captured(self, folder: Path) -> CapturedDatabase:
+        return Db2Database(folder)
+
+
+class TestOracleSource(OurSource):
+    def captured(self, folder: Path) -> CapturedDatabase:
+        return OracleDatabase(folder)
