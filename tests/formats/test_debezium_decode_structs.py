@@ -157,12 +157,12 @@ def test_other_messages_of_the_topic() -> None:
     assert [row["op"] for row in rows[:4]] == ["tombstone", "heartbeat", "t", "begin"]
     assert rows[0]["key"] == {"id": "1"}
     assert [row["error"] for row in rows[4:]] == [
-        "The value of column 'id' is no int as the options say.",
+        "The value of column 'id' does not fit its type int in the options.",
         "The value is not JSON.",
         "The value is not JSON.",
         "The value is not UTF-8 text.",
-        "The value of column 'amount' is no decimal(10,2) as the options say.",
-        "The value of column 'seen' is no timestamp as the options say.",
+        "The value of column 'amount' does not fit its type decimal(10,2) in the options.",
+        "The value of column 'seen' does not fit its type timestamp in the options.",
         "The operation is not one of r, c, u, d, t, m.",
     ]
     assert all(row["message"]["value"] is not None for row in rows[4:])

@@ -125,7 +125,7 @@ SILENT = [
 @pytest.mark.parametrize("value", SILENT, ids=range(len(SILENT)))
 def test_what_shows_no_format_speaks_for_none(value: bytes | None) -> None:
     assert asked(Sample(value)) == {}
-    with pytest.raises(OptionError, match="None of 1 message shows the marks of a format"):
+    with pytest.raises(OptionError, match="None of 1 message has the marks of a known format"):
         detect([Sample(value)])
 
 
@@ -142,7 +142,7 @@ def test_two_formats_in_one_sample_are_refused_with_their_reasons() -> None:
     assert str(caught.value) == (
         "The format of 4 messages is not clear. Candidates: canal_json (1 message: an upper-case `type` beside `isDdl` "
         "and `es`); ogg_json (3 messages: an `op_type` of one letter beside `table` and `op_ts`). Choose one with "
-        "--format, and messages of one format."
+        "--format, and pass messages of one format only."
     )
 
 

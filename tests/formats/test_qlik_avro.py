@@ -73,7 +73,7 @@ def test_what_can_not_be_read_says_why() -> None:
         "The envelope can't be read",
         "The envelope is of type neither",
         "The envelope names no schema",
-        "The schema registry knows no schema",
+        "The schema registry has no schema",
         "The value does not begin",
     ]
     assert [str(found[n].error)[: len(w)] for n, w in enumerate(wanted) if w] == [w for w in wanted if w]

@@ -41,8 +41,8 @@ DAMAGES: dict[str, tuple[Callable[[Path], None], str]] = {
         "has an offset of batch 1 that can't be read",
     ),
     "another release": (line('{"version":99,"databases":{}}'), "version 99"),
-    "topics": (line('{"orders":{"0":5}}'), "reads topics, and the source is 'sqlserver'"),
-    "another database": (line(FOREIGN), "'db2:shop', and the source is 'sqlserver'"),
+    "topics": (line('{"orders":{"0":5}}'), "reads topics, but the source is 'sqlserver'"),
+    "another database": (line(FOREIGN), "'db2:shop', but the source is 'sqlserver'"),
     "two sources": (lambda folder: write_batch(folder, 1, SOUND, SOUND), "of 2 sources"),
     "an empty file": (whole("offsets/1", ""), "has offsets of batch 1 that can't be read"),
     "another version of the log": (
@@ -94,7 +94,7 @@ def test_a_checkpoint_of_topics_is_held_against_topics(tmp_path: Path) -> None:
     text = {"source": source, "sink": {"type": "memory"}, "pipeline": {"name": "p", "checkpoint": "./checkpoint"}}
     (tmp_path / "pipeline.yaml").write_text(json.dumps(text))
     for offset, sentence in (
-        (SOUND, "reads a database, and the source is 'kafka'"),
+        (SOUND, "reads a database, but the source is 'kafka'"),
         ('{"t":{"0":"5"}}', "has an offset of batch 0"),
         ('{"t":17}', "has an offset of batch 0"),
         ('{"t":{"0":5}}', "has a file 'headrace-topic-ids.json' that can't be read"),

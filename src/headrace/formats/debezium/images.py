@@ -21,7 +21,7 @@ from headrace.wire.spans import Array
 from headrace.wire.tape import Tape
 from headrace.wire.typed import TypedColumn
 
-MISFIT = "The value of column '{}' is no {} as the options say."
+MISFIT = "The value of column '{}' does not fit its type {} in the options."
 _NO_FIELDS = Fields((), (), ())
 
 
