@@ -59,7 +59,7 @@ REFUSED = [
     ('{"data":[{"id":"\\ud800"}],"type":"INSERT"}', "The value is not a JSON object of the Canal form."),
     ('{"data":[{"id":NaN}],"type":"INSERT"}', "The value is not a JSON object of the Canal form."),
     ('{"data":[{"id":"1"}]}', "The message has no type."),
-    (message("MERGE", [{"id": "1"}]), "The type MERGE is not known."),
+    (message("MERGE", [{"id": "1"}]), "Unknown type MERGE."),
     (message("INSERT", None), "The message has neither data nor old."),
     (message("UPDATE", None, [{"id": "1"}]), "The update has no data."),
     (message("INSERT", [{"id": "1"}, None]), "A row of the message is null."),

@@ -52,5 +52,5 @@ def test_tables_of_two_databases_are_never_taken_for_each_other(
 
 
 def test_two_structures_of_one_table_are_refused() -> None:
-    with pytest.raises(OptionError, match="two structures of table"):
+    with pytest.raises(OptionError, match="two schemas for table"):
         reader([NORTH, table("north", "dbo", "orders", "x")])

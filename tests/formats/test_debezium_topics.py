@@ -70,7 +70,7 @@ def test_replacements_are_those_of_java(regex: str, replacement: str, text: str,
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"topic.regex": "(", "topic.replacement": "x"}, "it is no regular expression"),
+        ({"topic.regex": "(", "topic.replacement": "x"}, "it is not a regular expression"),
         ({"topic.regex": "(a)"}, "'topic_route_replacement' of format 'debezium_json' is missing"),
         ({"topic.regex": "(a)", "topic.replacement": "$2"}, "refers to group 2, but the pattern has 1"),
         ({"topic.regex": "(a)", "topic.replacement": "${b}"}, "names the group 'b', which the pattern does not have"),
@@ -80,7 +80,7 @@ def test_replacements_are_those_of_java(regex: str, replacement: str, text: str,
         ({"topic.regex": ".*", "topic.replacement": "all", "key.field.name": "id"}, "has a column 'id' already"),
         ({"transaction.topic": "a", "topic.transaction": "b"}, "can't both be given"),
         ({"field.name.adjustment.mode": "upper"}, "'field_name_adjustment_mode' can't be 'upper'"),
-        ({"column.propagate.source.type": "dbo[.*"}, "it is no regular expression"),
+        ({"column.propagate.source.type": "dbo[.*"}, "it is not a regular expression"),
     ],
 )
 def test_routes_that_can_t_be_are_refused(options: dict[str, Any], message: str) -> None:

@@ -55,7 +55,7 @@ REFUSED = [
     ),
     ('{"type":"insert","data":{"id":"\\ud800"}}', "The value is not a JSON object of Maxwell's form."),
     ('{"data":{"id":1}}', "The message has no type."),
-    (message("replace", data={"id": 1}), "The type replace is not known."),
+    (message("replace", data={"id": 1}), "Unknown type replace."),
     (message("insert"), "The message has no data."),
 ]
 

@@ -46,7 +46,7 @@ REFUSED = [
     ('{"op_type":"I","after":{"id":1}} 1', "Unexpected data after the JSON object."),
     ('{"op_type":"I","after":{"id":1}}{"op_type":"I","after":{"id":2}}', "Unexpected data after the JSON object."),
     ('{"after":{"id":1}}', "The message has no op_type."),
-    (message("X", after={"id": 1}), "The operation X is not known."),
+    (message("X", after={"id": 1}), "Unknown operation X."),
     (message("I"), "The message has no image after the change."),
     (message("U", before={"id": 1}), "The message has no image after the change."),
     (message("D", after={"id": 1}), "The message has no image before the change."),

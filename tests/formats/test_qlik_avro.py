@@ -79,7 +79,7 @@ def test_what_can_not_be_read_says_why() -> None:
     assert [str(found[n].error)[: len(w)] for n, w in enumerate(wanted) if w] == [w for w in wanted if w]
     assert all(found[n].message.value == values[n] for n in (0, 2, 6))
     alone = by_offset(decoded([framed]))
-    assert alone[0].error.startswith("The message names a schema of a registry, and none is given")
+    assert alone[0].error.startswith("The message names a schema of a registry, and option 'registry' is not set")
 
 
 def test_metadata_is_found_in_the_batch_or_given(tmp_path: Path) -> None:

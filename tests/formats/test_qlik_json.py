@@ -85,7 +85,7 @@ MEANINGS: list[tuple[str, Any, Any]] = [
     ("big", data("DELETE", {"a": "1"}), ("d", {"a": "1"}, None, None)),
     ("big", data("DELETE", None, {"a": "1"}), ("d", {"a": "1"}, None, None)),
     ("big", None, ("tombstone", None, None, None)),
-    ("big", data("INSERT", {"a": "1"}, id="nobody"), "The metadata message of schema nobody is not known"),
+    ("big", data("INSERT", {"a": "1"}, id="nobody"), "The metadata message of schema nobody is unknown"),
     ("big", data("INSERT", {"a": "1"}, changeMask="XY"), "The changeMask is not hexadecimal"),
     ("big", data("INSERT", {"a": "1"}, columnMask="-1"), "The columnMask is not hexadecimal"),
     ("big", data("INSERT"), "The message has no data"),
@@ -171,7 +171,7 @@ def test_metadata_can_be_given(tmp_path: Path, way: str) -> None:
 def test_options_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     wrong = (
         ({"metadata": str(tmp_path / "absent.json")}, "can't be read"),
-        ({"metadata": '{"a": 1}'}, "no metadata message"),
+        ({"metadata": '{"a": 1}'}, "not a metadata message"),
         ({"metadata_topic": "m"}, "without 'bootstrap_servers'"),
         ({"mask_byte_order": "middle"}, "mask_byte_order"),
     )
