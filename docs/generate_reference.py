@@ -15,10 +15,11 @@ from headrace.changes.table_pattern import table_patterns
 from headrace.formats.features import Feature, lost
 from headrace.observe.server import parse_address
 from headrace.options import Option
-from headrace.pipeline import watch
-from headrace.pipeline.dead_letter import TABLE, TOPIC
-from headrace.pipeline.kafka_source import ON_ERROR, KafkaTopics
-from headrace.pipeline.shaping import routes, transforms
+from headrace.pipeline.dead_letter import LetterTableSettings, LetterTopicSettings
+from headrace.pipeline.kafka_source import KafkaTopics, OnErrorSettings
+from headrace.pipeline.shaping.routes import RoutedSinkSettings, RouteSettings
+from headrace.pipeline.shaping.transforms import TransformSettings, computed_columns
+from headrace.pipeline.watch import ObserveSettings
 
 FOLDER = Path(__file__).parent / "reference"
 _HEAD = """# Options
@@ -84,20 +85,20 @@ def options_page() -> str:
             parts.extend(_row(option) for option in owner.options)
         if kind == "source":
             parts.append(_ON_ERROR_HEAD)
-            parts.append(_row(ON_ERROR))
+            parts.extend(map(_row, OnErrorSettings.declared))
     parts.append(_LETTERS_HEAD)
-    parts.extend(_row(option) for option in (TOPIC, TABLE))
+    parts.extend(_row(option) for option in (*LetterTopicSettings.declared, *LetterTableSettings.declared))
     parts.append(_SHAPING_HEAD)
     for title, declared in (
-        ("`transforms` of a pipeline", transforms.OPTIONS),
-        ("`routes` of a sink", routes.OPTIONS),
-        ("A sink with routes", routes.SINK_OPTIONS),
+        ("`transforms` of a pipeline", TransformSettings.declared),
+        ("`routes` of a sink", RouteSettings.declared),
+        ("A sink with routes", RoutedSinkSettings.declared),
     ):
         parts.append(f"\n## {title}\n{_TABLE_HEAD}")
         parts.extend(_row(option) for option in declared)
     parts.append("\n## Section `observe` of a pipeline\n\nWho may watch a run.\n")
     parts.append(_TABLE_HEAD)
-    parts.extend(_row(option) for option in watch.OPTIONS)
+    parts.extend(_row(option) for option in ObserveSettings.declared)
     return "".join(parts)
 
 
@@ -130,7 +131,7 @@ PAGES = {FOLDER / "options.md": options_page, FOLDER / "formats.md": formats_pag
 _KINDS = {
     parse_address: "host:port",
     table_patterns: "patterns",
-    transforms.computed_columns: "mapping",
+    computed_columns: "mapping",
 }
 """Kinds whose function is not named for readers."""
 

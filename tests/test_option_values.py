@@ -13,16 +13,17 @@ from hypothesis import strategies as st
 from headrace import registry
 from headrace.errors import OptionError
 from headrace.options import OTHER_NAMES, Option, as_text, folder, items
-from headrace.pipeline import watch
 from headrace.pipeline.kafka_source import KafkaTopics
-from headrace.pipeline.shaping import routes, transforms
+from headrace.pipeline.shaping.routes import RoutedSinkSettings, RouteSettings
+from headrace.pipeline.shaping.transforms import TransformSettings
+from headrace.pipeline.watch import ObserveSettings
 
 EVERY = {
     **{f"{kind} {name}": registry.find(kind, name).options for kind in ("source", "format", "sink")
        for name in registry.built_in_names(kind)},
-    "transforms": transforms.OPTIONS,
-    "routes": (*routes.OPTIONS, *routes.SINK_OPTIONS),
-    "observe": watch.OPTIONS,
+    "transforms": TransformSettings.declared,
+    "routes": (*RouteSettings.declared, *RoutedSinkSettings.declared),
+    "observe": ObserveSettings.declared,
     "source kafka": KafkaTopics.options,
 }  # fmt: skip
 OPTIONS = [pytest.param(option, id=f"{owner}: {option.name}") for owner in EVERY for option in EVERY[owner]]

@@ -84,12 +84,17 @@ def test_settings_show_no_secret_and_do_not_change():
 
 def test_settings_of_another_class_have_the_values_of_the_options_that_both_have():
     settings = StoreSettings(path="x", user="me", rows=3)
-    assert settings.to(Login, password="p") == Login(user="me", password="p")
+    assert settings.cast_to(Login, password="p") == Login(user="me", password="p")
 
 
 def test_a_component_has_the_options_of_its_base():
     with pytest.raises(TypeError, match="The settings of Odd must be a kind of StoreSettings"):
         type("Odd", (Store,), {"__annotations__": {"settings": Login}})
+
+
+def test_an_option_hides_no_method():
+    with pytest.raises(TypeError, match="'get' of Odd is a method of Settings; give the field another name"):
+        type("Odd", (Settings,), {"__annotations__": {"get": str}, "get": option("When.")})
 
 
 def test_a_type_that_says_no_kind_needs_one():

@@ -101,6 +101,8 @@ class Settings:
             said = cls.__dict__.get(name)
             if not isinstance(said, Option):
                 continue
+            if hasattr(Settings, name):
+                raise TypeError(f"'{name}' of {cls.__name__} is a method of Settings; give the field another name.")
             found.pop(name, None)
             found[name] = replace(said, name=said.name or name, kind=said.kind or _kind(cls, name, annotation))
             setattr(cls, name, _field(said))
@@ -128,7 +130,7 @@ class Settings:
         """The value of an option by its name, for code that serves every component; `default` if there is none."""
         return getattr(self, self._fields[name]) if name in self._fields else default
 
-    def to(self, kind: type[Other], **values: Any) -> Other:
+    def cast_to(self, kind: type[Other], **values: Any) -> Other:
         """Settings of another class, with the values of the options that both have.
 
         Args:

@@ -16,7 +16,6 @@ from headrace.formats.base import Format
 from headrace.formats.messages import KAFKA_COLUMNS, kafka_columns
 from headrace.observe.messages import MessageCounts
 from headrace.observe.progress import ProgressBoard
-from headrace.options import parse_options
 from headrace.pipeline import load_pipeline
 from headrace.pipeline.batch import BatchWriter
 from headrace.pipeline.dead_letter import DeadLetters
@@ -75,7 +74,7 @@ def options(kind: type[Sink], **given: Any) -> Any:
 def topics(*names: str, pattern: str = "", on_error: str = "dead_letter", servers: str = "k:9092") -> KafkaTopics:
     named: dict[str, Any] = {"topics.pattern": pattern} if pattern else {"topics": list(names)}
     given = {"bootstrap.servers": servers, **named}
-    settings = parse_options(KafkaTopics.options, given, owner="source")
+    settings = KafkaTopics.parse(given)
     return KafkaTopics(settings, {}, Words.of({}), on_error)
 
 

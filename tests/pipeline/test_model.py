@@ -8,14 +8,16 @@ import pytest
 
 from headrace.changes import TableId
 from headrace.errors import OptionError
-from headrace.pipeline import load_pipeline, watch
+from headrace.pipeline import load_pipeline
 from headrace.pipeline.model import Model, read_model
-from headrace.pipeline.shaping import transforms
 from headrace.pipeline.shaping.routes import Destination
+from headrace.pipeline.shaping.transforms import TransformSettings
+from headrace.pipeline.watch import ObserveSettings
 
 SOURCE = "source: {type: folder, hostname: there}\n"
 SINKS = "sinks: [{type: list_changes, path: ./lake}]\n"
 RUN = "pipeline: {name: sales, checkpoint: ./state}\n"
+DOC = {option.name: option.doc for option in (*TransformSettings.declared, *ObserveSettings.declared)}
 
 
 def model(folder: Path, text: str) -> Model:
@@ -132,7 +134,7 @@ ERRORS = [
     (
         SOURCE + SINKS + RUN + "transforms: [{computed_columns: [a]}]",
         4,
-        "Option 'computed_columns' can't be ['a']: write {name: SQL expression}. See: " + transforms.COMPUTED.doc,
+        "Option 'computed_columns' can't be ['a']: write {name: SQL expression}. See: " + DOC["computed_columns"],
     ),
     (
         SOURCE + SINKS + RUN + "transforms: [{column.mask.hash.v2.SHA-256: [a]}]",
@@ -194,7 +196,7 @@ ERRORS = [
     (
         SOURCE + SINKS + RUN + "observe: {prometheus: here}",
         4,
-        "Option 'prometheus' can't be 'here': write 127.0.0.1:9464, or a port alone. See: " + watch.PROMETHEUS.doc,
+        "Option 'prometheus' can't be 'here': write 127.0.0.1:9464, or a port alone. See: " + DOC["prometheus"],
     ),
     ("", 1, "The file is empty. A pipeline has source, sinks and pipeline."),
     ("- a\n", 1, "A pipeline file is a mapping. Begin with `source:`, `sinks:` and `pipeline:`."),

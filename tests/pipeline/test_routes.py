@@ -9,11 +9,10 @@ import pytest
 
 from headrace.apply import profile
 from headrace.changes import TableId, TableSchema
+from headrace.changes.table_pattern import EVERY_TABLE
 from headrace.errors import OptionError, SchemaError
-from headrace.options import parse_options
 from headrace.pipeline.batch import shape
-from headrace.pipeline.shaping import routes
-from headrace.pipeline.shaping.routes import Route, Routes
+from headrace.pipeline.shaping.routes import Route, Routes, RouteSettings
 from headrace.pipeline.shaping.shape import Shaping
 from headrace.testing.change_history import Batch, schema_of, table
 
@@ -22,7 +21,7 @@ MYSQL = TableId("shop", "", "orders")
 
 
 def route(**given: Any) -> Route:
-    return Route.of(parse_options(routes.OPTIONS, given, owner="a route"))
+    return Route.of(RouteSettings.parse(given, owner="a route"))
 
 
 @pytest.mark.parametrize(
@@ -63,7 +62,7 @@ def test_which_tables_a_pattern_means(tables: Any, table: TableId, matches: bool
     ],
 )
 def test_names_by_a_template(to: str | None, table: TableId, name: TableId) -> None:
-    assert Route(routes.EVERY_TABLE, to, merge=to is not None).name(table) == name
+    assert Route(EVERY_TABLE, to, merge=to is not None).name(table) == name
 
 
 def test_the_first_route_that_matches_decides_and_the_rest_is_kept_or_left_out() -> None:
@@ -98,7 +97,7 @@ def test_the_first_route_that_matches_decides_and_the_rest_is_kept_or_left_out()
         (
             {"tables": "re:("},
             "Option 'tables' can't be 're:(': 're:(' is not a regular expression (missing ), unterminated subpattern "
-            f"at position 0). See: {routes.TABLES.doc}",
+            f"at position 0). See: {RouteSettings.declared[0].doc}",
         ),
     ],
 )

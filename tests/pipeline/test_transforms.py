@@ -19,10 +19,9 @@ from headrace.changes.table_pattern import table_patterns
 from headrace.errors import OptionError, SchemaError
 from headrace.options import parse_options
 from headrace.pipeline.batch import shape
-from headrace.pipeline.shaping import transforms
 from headrace.pipeline.shaping.routes import Route, Routes
 from headrace.pipeline.shaping.shape import Shaping
-from headrace.pipeline.shaping.transforms import Transform
+from headrace.pipeline.shaping.transforms import Transform, TransformSettings
 from headrace.sources.sqlserver.options import OPTIONS
 from headrace.sources.sqlserver.types import NativeType
 from headrace.sources.tables.masks import Masks
@@ -43,7 +42,7 @@ NO_STATUS = {name: value for name, value in OPEN.items() if name != "status"}
 
 def transform(**given: Any) -> Transform:
     named = {name.replace("__", "."): value for name, value in given.items()}
-    return Transform.of(parse_options(transforms.OPTIONS, named, owner="transform 1"), "transform 1")
+    return Transform.of(TransformSettings.parse(named, owner="transform 1"), "transform 1")
 
 
 def named(schema: TableSchema, table: str) -> TableSchema:

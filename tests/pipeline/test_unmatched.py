@@ -14,11 +14,11 @@ from tests.support.captured_shop import SqlServerDatabase, closing
 from headrace.changes import Column, LogicalType, TableId, TableSchema
 from headrace.errors import OptionError
 from headrace.observe.progress import ProgressBoard
-from headrace.options import Names, Options, parse_options
+from headrace.options import Names
 from headrace.pipeline import load_pipeline
 from headrace.pipeline.batch import BatchWriter
 from headrace.pipeline.check import Level, Verdict, check_file
-from headrace.pipeline.kafka_source import KafkaTopics
+from headrace.pipeline.kafka_source import KafkaTopicsSettings
 from headrace.pipeline.model import Model, read_model
 from headrace.pipeline.shaping.expressions import unknown_column
 from headrace.pipeline.unmatched import FeedPatterns, unmatched_in
@@ -127,9 +127,9 @@ def feed(folder: Path, *transforms: dict[str, object], fresh: bool = True, unmat
     return FeedPatterns(model(folder, transforms=list(transforms)).targets, of_topics(unmatched), fresh=fresh)
 
 
-def of_topics(unmatched: str) -> Options:
+def of_topics(unmatched: str) -> KafkaTopicsSettings:
     given = {"bootstrap.servers": "k:9092", "topics": ["t"], "unmatched_patterns": unmatched}
-    return parse_options(KafkaTopics.options, given, owner="source 'kafka'")
+    return KafkaTopicsSettings.parse(given, owner="source 'kafka'")
 
 
 def test_a_misspelt_column_stops_the_first_batch_of_a_feed_that_says_tables(

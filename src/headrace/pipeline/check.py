@@ -208,13 +208,13 @@ def _asked_broker(model: Model, topics: KafkaTopics) -> str:
             again = made_again(_kept_ids(model), topics.ids(jvm, _PATIENCE)())
         except Exception as error:
             raise ConnectError(
-                f"Kafka at {topics.settings['bootstrap_servers']} can't be asked for its topics ({reason_of(error)}).",
+                f"Kafka at {topics.settings.bootstrap_servers} can't be asked for its topics ({reason_of(error)}).",
                 remedy="Check the options of the source that begin with 'kafka.'.",
             ) from error
-    if again and topics.settings["fail_on_data_loss"]:
+    if again and topics.settings.fail_on_data_loss:
         raise loss(again)
-    found = trimmed(held) if topics.settings["starting_offsets"] == "earliest" and _is_new(model) else None
-    if found is not None and topics.settings["on_trimmed"] == "fail" and model.keeps_tables:
+    found = trimmed(held) if topics.settings.starting_offsets == "earliest" and _is_new(model) else None
+    if found is not None and topics.settings.on_trimmed == "fail" and model.keeps_tables:
         raise found
     of = "1 topic" if len(held) == 1 else f"{len(held):,} topics"
     worth_knowing = [error.message for error in (found, loss(again) if again else None) if error is not None]

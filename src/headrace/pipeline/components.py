@@ -11,11 +11,11 @@ from typing import Any, TypeVar
 from headrace import registry
 from headrace.errors import FileError, OptionError
 from headrace.formats.base import Format
-from headrace.options import Option, parse_options
+from headrace.options import Option
 from headrace.pipeline.kafka_source import KafkaTopics
 from headrace.pipeline.yaml_file import Document, Place
 from headrace.registry import did_you_mean
-from headrace.settings import Component
+from headrace.settings import Component, Settings
 from headrace.sinks.base import Sink
 from headrace.sources.base import Source
 
@@ -31,6 +31,7 @@ EXTRAS = {
 """Which extra of Headrace brings a package."""
 
 Made = TypeVar("Made")
+Parsed = TypeVar("Parsed", bound=Settings)
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]+:")
 
 
@@ -117,7 +118,7 @@ def sink_class(document: Document, section: dict[str, Any], place: Place) -> tup
 def make_sink(document: Document, kind: type[Sink], given: dict[str, Any], place: Place, name: str) -> Sink:
     """A sink made from its options."""
     given = with_folders(kind.options, given, document.path)
-    made: Sink = made_in(document, place, lambda: kind(parse_in(document, kind, given, place, f"sink '{name}'")))
+    made: Sink = made_in(document, place, lambda: kind(settings_in(document, kind, given, place, f"sink '{name}'")))
     return made
 
 
@@ -128,7 +129,7 @@ def make_format(document: Document, section: Any, place: Place) -> FormatSection
     kind = type_in(document, section, place, "format", registry.names("format"))
     found: type[Format] = class_named(document, "format", kind, (*place, "type"))
     given = {name: value for name, value in section.items() if name != "type"}
-    options = parse_in(document, found, given, place, f"format '{kind}'")
+    options = settings_in(document, found, given, place, f"format '{kind}'")
     # Not the settings' own text, which hides secrets: formats that differ in one are two.
     key = f"{kind} {[options.get(option.name) for option in found.options]!r}"
     return FormatSection(made_in(document, place, lambda: found(options)), key, given)
@@ -152,21 +153,20 @@ def class_named(document: Document, kind: str, name: str, place: Place) -> Any:
         raise document.error(place, error.message, error.remedy) from None
 
 
-def parse_in(
-    document: Document,
-    declared: tuple[Option, ...] | type[Component],
-    given: dict[str, Any],
-    place: Place,
-    owner: str,
-) -> Any:
+def parse_in(document: Document, kind: type[Parsed], given: dict[str, Any], place: Place, owner: str) -> Parsed:
     """The options that are given, checked; an error names the line of the option that it is about."""
     try:
-        if isinstance(declared, tuple):
-            return parse_options(declared, given, owner=owner)
-        return declared.parse(given, owner=owner)
+        return kind.parse(given, owner=owner)
     except OptionError as error:
-        options = declared if isinstance(declared, tuple) else declared.options
-        raise document.error(_option_place(error, options, given, place), error.message, error.remedy) from None
+        raise document.error(_option_place(error, kind.declared, given, place), error.message, error.remedy) from None
+
+
+def settings_in(document: Document, kind: type[Component], given: dict[str, Any], place: Place, owner: str) -> Any:
+    """As `parse_in`: the options of a source, format or sink."""
+    try:
+        return kind.parse(given, owner=owner)
+    except OptionError as error:
+        raise document.error(_option_place(error, kind.options, given, place), error.message, error.remedy) from None
 
 
 def _option_place(error: OptionError, declared: tuple[Option, ...], given: dict[str, Any], place: Place) -> Place:

@@ -25,24 +25,14 @@ from headrace.changes.row import CHANGE_ROW_DDL, spark_schema
 from headrace.changes.texts import canonical_text
 from headrace.changes.typed import literal
 from headrace.errors import SinkError
-from headrace.options import Option
 from headrace.pipeline.kafka_source import KafkaTopics
+from headrace.settings import Settings, option
 from headrace.sinks.base import BatchId, Sink
 from headrace.sinks.kafka.topics import topic_places
 from headrace.spark.local_rows import local_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-TOPIC = Option(
-    "topic",
-    str,
-    "For sinks that take messages: the topic of a dead letter, in which `${topic}` stands for the one it came from.",
-    default="${topic}.dead_letter",
-)
-TABLE = Option(
-    "table", str, "For sinks that take change rows: the table of dead letters, `name` or `schema.name`.", "dead_letter"
-)
 
 HEADER = "headrace.error."
 """What the names of the headers begin with that tell where a dead letter came from and why it is one."""
@@ -59,6 +49,25 @@ _COLUMNS = {
     "reason": ("string", "error"),
 }
 """The table of dead letters: each column's logical type, and Spark SQL for its value."""
+
+
+class LetterTopicSettings(Settings):
+    """Of the section `dead_letter`, beside a sink that takes messages."""
+
+    topic: str = option(
+        "For sinks that take messages: the topic of a dead letter, in which `${topic}` stands for the one it came "
+        "from.",
+        default="${topic}.dead_letter",
+    )
+
+
+class LetterTableSettings(Settings):
+    """Of the section `dead_letter`, beside a sink that takes change rows."""
+
+    table: str = option(
+        "For sinks that take change rows: the table of dead letters, `name` or `schema.name`.",
+        default="dead_letter",
+    )
 
 
 @dataclass(frozen=True)
@@ -102,7 +111,7 @@ class DeadLetters:
         id = self.schema.id
         if self.sink.takes == "changes":
             return self.sink.places(id)
-        found = {self.topic_of(topic) for topic in (*self.source.settings["topics"], *topics)}
+        found = {self.topic_of(topic) for topic in (*self.source.settings.topics, *topics)}
         names = found if "${topic}" in self.name else {self.name}
         return frozenset(place for name in names for place in self.sink.places(id, name)) | (
             self.sink.places() if self.sink.is_one_place else frozenset()
@@ -111,12 +120,12 @@ class DeadLetters:
     @property
     def go_by_topic(self) -> bool:
         """Whether their place depends on a topic that the file does not name."""
-        return self.sink.takes == "messages" and "${topic}" in self.name and not self.source.settings["topics"]
+        return self.sink.takes == "messages" and "${topic}" in self.name and not self.source.settings.topics
 
     def reads_itself(self, topic: str) -> bool:
         """Whether dead letters of a topic would come back as messages of the source."""
         target = self.topic_of(topic)
-        theirs = topic_places(self.source.settings["bootstrap_servers"], target)
+        theirs = topic_places(self.source.settings.bootstrap_servers, target)
         return self.source.reads(target) and bool(self.sink.places(self.schema.id, target) & theirs)
 
     def _refuse_circle(self, errors: DataFrame) -> None:

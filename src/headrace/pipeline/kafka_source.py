@@ -11,24 +11,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from headrace.errors import ConnectError, DataLossError, OptionError
 from headrace.formats.base import Format
-from headrace.options import OTHER_NAMES, Option, Options
+from headrace.options import OTHER_NAMES
+from headrace.settings import Component, Settings, option
 from headrace.sinks.kafka.topics import reason_of
 from headrace.spark.jars import KAFKA
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-ON_ERROR = Option(
-    "on_error",
-    str,
-    "What to do with a message that can't be read. `fail`: the run stops. `dead_letter`: the sink of the section "
-    "`dead_letter` keeps it. `row`: an `error` row for the sinks, of which tables and formats leave it out. `drop`: "
-    "nothing. With all but `fail` it is counted, and `headrace status` ends with 1 where no sink has it. By default "
-    "`dead_letter` where that section is there, `row` where a sink keeps such rows (`memory`), else `fail`.",
-    default=None,
-    choices=("row", "drop", "dead_letter", "fail"),
-)
-"""Given with a format that reads; a pipeline can do more with such messages than `headrace.decode`."""
 
 _TIMEOUT = 5.0
 _ISOLATION = "kafka.isolation.level"
@@ -47,7 +36,67 @@ class OffsetRange:
     end: int
 
 
-class KafkaTopics:
+class OnErrorSettings(Settings):
+    """Given with a format that reads; a pipeline can do more with such messages than `headrace.decode`."""
+
+    on_error: str | None = option(
+        "What to do with a message that can't be read. `fail`: the run stops. `dead_letter`: the sink of the section "
+        "`dead_letter` keeps it. `row`: an `error` row for the sinks, of which tables and formats leave it out. "
+        "`drop`: nothing. With all but `fail` it is counted, and `headrace status` ends with 1 where no sink has it. "
+        "By default `dead_letter` where that section is there, `row` where a sink keeps such rows (`memory`), else "
+        "`fail`.",
+        default=None,
+        choices=("row", "drop", "dead_letter", "fail"),
+    )
+
+
+class KafkaTopicsSettings(Settings):
+    """Of the source `kafka`."""
+
+    bootstrap_servers: str = option(
+        "The brokers to begin with: host:port, comma separated.",
+    )
+    topics: tuple[str, ...] = option(
+        "The topics to read, as a list. Give this or topics.pattern.",
+        default=(),
+        names=OTHER_NAMES,
+    )
+    topics_pattern: str = option(
+        "A regular expression (Java's) that topic names match as a whole.",
+        default="",
+    )
+    starting_offsets: str = option(
+        "Where a new checkpoint begins; the default `earliest` reads all that the topics hold.",
+        default="earliest",
+    )
+    on_trimmed: str = option(
+        "What a new checkpoint does that reads from `earliest` where the oldest messages of a topic are deleted "
+        "already, and a sink keeps tables: they would lack the rows that only those messages had. `fail` stops; "
+        "`continue` goes on with a warning, for a feed that has a snapshot of its tables.",
+        default="fail",
+        choices=("fail", "continue"),
+    )
+    max_offsets_per_trigger: int | None = option(
+        "How many messages a batch holds at most; by default all that there are.",
+        default=None,
+        minimum=1,
+    )
+    fail_on_data_loss: bool = option(
+        "Stop when messages that were not read yet are gone from Kafka, or when a topic was deleted and made again; "
+        "false goes on without them.",
+        default=True,
+    )
+    unmatched_patterns: str = option(
+        "What a new checkpoint does in the first batch that says tables, where a transform or sink names a column "
+        "that none of them has, and one has a column of almost that name: `fail` stops before the first row, `warn` "
+        "logs it. A name with `optional:` in front may stand for nothing. Other names that stand for nothing are "
+        "logged, because their tables may still come.",
+        default="fail",
+        choices=("fail", "warn"),
+    )
+
+
+class KafkaTopics(Component):
     """Topics that carry a change feed. Spark reads them itself, so this only says how, and where the end is.
 
     Options that begin with `kafka.` are settings of Kafka's consumer, handed on as they are. By default
@@ -56,65 +105,18 @@ class KafkaTopics:
     """
 
     jars: ClassVar[tuple[str, ...]] = (KAFKA,)
-    options: ClassVar[tuple[Option, ...]] = (
-        Option("bootstrap_servers", str, "The brokers to begin with: host:port, comma separated."),
-        Option(
-            "topics",
-            list,
-            "The topics to read, as a list. Give this or topics.pattern.",
-            default=(),
-            names=OTHER_NAMES,
-        ),
-        Option("topics_pattern", str, "A regular expression (Java's) that topic names match as a whole.", default=""),
-        Option(
-            "starting_offsets",
-            str,
-            "Where a new checkpoint begins; the default `earliest` reads all that the topics hold.",
-            default="earliest",
-        ),
-        Option(
-            "on_trimmed",
-            str,
-            "What a new checkpoint does that reads from `earliest` where the oldest messages of a topic are deleted "
-            "already, and a sink keeps tables: they would lack the rows that only those messages had. `fail` stops; "
-            "`continue` goes on with a warning, for a feed that has a snapshot of its tables.",
-            default="fail",
-            choices=("fail", "continue"),
-        ),
-        Option(
-            "max_offsets_per_trigger",
-            int,
-            "How many messages a batch holds at most; by default all that there are.",
-            default=None,
-            minimum=1,
-        ),
-        Option(
-            "fail_on_data_loss",
-            bool,
-            "Stop when messages that were not read yet are gone from Kafka, or when a topic was deleted and made "
-            "again; false goes on without them.",
-            default=True,
-        ),
-        Option(
-            "unmatched_patterns",
-            str,
-            "What a new checkpoint does in the first batch that says tables, where a transform or sink names a column "
-            "that none of them has, and one has a column of almost that name: `fail` stops before the first row, "
-            "`warn` logs it. A name with `optional:` in front may stand for nothing. Other names that stand for "
-            "nothing are logged, because their tables may still come.",
-            default="fail",
-            choices=("fail", "warn"),
-        ),
-    )
+    role = "source"
+    name = "kafka"
+    settings: KafkaTopicsSettings
 
     def __init__(
-        self, options: Options, client_settings: Mapping[str, str], format: Format, on_error: str = "row"
+        self, settings: KafkaTopicsSettings, client_settings: Mapping[str, str], format: Format, on_error: str = "row"
     ) -> None:
-        if bool(options["topics"]) == bool(options["topics_pattern"]):
+        super().__init__(settings)
+        if bool(settings.topics) == bool(settings.topics_pattern):
             raise OptionError(
                 "Source 'kafka' needs 'topics' or 'topics.pattern', and not both.", remedy="Name the topics to read."
             )
-        self.settings = options
         # A transaction that its producer rolled back did not happen.
         isolation = {} if _ISOLATION in map(str.lower, client_settings) else {_ISOLATION: "read_committed"}
         self.client_settings = {**isolation, **client_settings}
@@ -132,7 +134,7 @@ class KafkaTopics:
         Raises:
             ConnectError: none does.
         """
-        servers = [server.strip() for server in self.settings["bootstrap_servers"].split(",") if server.strip()]
+        servers = [server.strip() for server in self.settings.bootstrap_servers.split(",") if server.strip()]
         for server in servers:
             host, _, port = server.rpartition(":")
             if not host or not port.isdigit():
@@ -153,15 +155,15 @@ class KafkaTopics:
         """The messages as a streaming DataFrame of Kafka's columns."""
         reader = spark.readStream.format("kafka").option("includeHeaders", "true")
         settings = self.settings
-        reader = reader.option("kafka.bootstrap.servers", settings["bootstrap_servers"])
-        if settings["topics"]:
-            reader = reader.option("subscribe", ",".join(settings["topics"]))
+        reader = reader.option("kafka.bootstrap.servers", settings.bootstrap_servers)
+        if settings.topics:
+            reader = reader.option("subscribe", ",".join(settings.topics))
         else:
-            reader = reader.option("subscribePattern", settings["topics_pattern"])
-        reader = reader.option("startingOffsets", settings["starting_offsets"])
-        reader = reader.option("failOnDataLoss", str(settings["fail_on_data_loss"]).lower())
-        if settings["max_offsets_per_trigger"] is not None:
-            reader = reader.option("maxOffsetsPerTrigger", settings["max_offsets_per_trigger"])
+            reader = reader.option("subscribePattern", settings.topics_pattern)
+        reader = reader.option("startingOffsets", settings.starting_offsets)
+        reader = reader.option("failOnDataLoss", str(settings.fail_on_data_loss).lower())
+        if settings.max_offsets_per_trigger is not None:
+            reader = reader.option("maxOffsetsPerTrigger", settings.max_offsets_per_trigger)
         return reader.options(**self.client_settings).load()
 
     def head(self, spark: SparkSession) -> dict[str, dict[str, OffsetRange]]:
@@ -212,8 +214,7 @@ class KafkaTopics:
                 listed = admin.listTopics().namesToListings().get()
             except Py4JError as error:
                 raise ConnectError(
-                    f"Kafka at {self.settings['bootstrap_servers']} can't be asked for its topics "
-                    f"({reason_of(error)}).",
+                    f"Kafka at {self.settings.bootstrap_servers} can't be asked for its topics ({reason_of(error)}).",
                     remedy="Check the options of the source that begin with 'kafka.'.",
                 ) from error
             return {name: one.topicId().toString() for name, one in listed.items() if self.reads(name)}
@@ -226,14 +227,14 @@ class KafkaTopics:
             properties.setProperty(name, value)
         for name, value in self.client_settings.items():
             properties.setProperty(name.partition(".")[2], value)
-        properties.setProperty("bootstrap.servers", self.settings["bootstrap_servers"])
+        properties.setProperty("bootstrap.servers", self.settings.bootstrap_servers)
         return properties
 
     def reads(self, topic: str) -> bool:
         """Whether a topic is among those that are read, if it exists."""
-        if self.settings["topics"]:
-            return topic in self.settings["topics"]
-        return re.fullmatch(self.settings["topics_pattern"], topic) is not None
+        if self.settings.topics:
+            return topic in self.settings.topics
+        return re.fullmatch(self.settings.topics_pattern, topic) is not None
 
 
 def reached(offset: str | None, head: Mapping[str, Mapping[str, OffsetRange]]) -> bool:

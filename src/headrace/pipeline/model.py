@@ -37,7 +37,6 @@ from headrace.errors import FileError, OptionError
 from headrace.observe.checkpoint import local_path
 from headrace.observe.server import ListenAddress
 from headrace.options import Option, is_secret, secret_in_name, shown_name
-from headrace.pipeline import watch
 from headrace.pipeline.components import (
     FormatSection,
     SourceSection,
@@ -47,24 +46,26 @@ from headrace.pipeline.components import (
     make_format,
     make_sink,
     parse_in,
+    settings_in,
     sink_class,
     type_in,
     with_folders,
 )
-from headrace.pipeline.dead_letter import TABLE, TOPIC, DeadLetters
-from headrace.pipeline.kafka_source import ON_ERROR, KafkaTopics
+from headrace.pipeline.dead_letter import DeadLetters, LetterTableSettings, LetterTopicSettings
+from headrace.pipeline.kafka_source import KafkaTopics, KafkaTopicsSettings, OnErrorSettings
 from headrace.pipeline.sections import Sections, listed_sinks, read_sections
-from headrace.pipeline.shaping import routes, transforms
-from headrace.pipeline.shaping.routes import Route, Routes
+from headrace.pipeline.shaping.routes import Route, RoutedSinkSettings, Routes, RouteSettings
 from headrace.pipeline.shaping.shape import Shaping
-from headrace.pipeline.shaping.transforms import Transform
+from headrace.pipeline.shaping.transforms import Transform, TransformSettings
 from headrace.pipeline.shared_places import refuse_letters_in_a_sink, refuse_same_places
 from headrace.pipeline.target import Target
+from headrace.pipeline.watch import ObserveSettings
 from headrace.pipeline.yaml_file import Document, Place, hide, read_yaml
 from headrace.sinks.base import Sink
 from headrace.sources.base import Source
 
 Made = TypeVar("Made")
+[_ON_ERROR] = OnErrorSettings.declared
 _ANY_TABLE = TableId("database", "schema", "table")
 _TRIGGER = re.compile(r"(\d+) ?(ms|milliseconds?|s|seconds?|m|min|minutes?|h|hours?)")
 _UNITS = {"ms": "milliseconds", "s": "seconds", "m": "minutes", "h": "hours"}
@@ -141,7 +142,7 @@ def read_model(path: Path) -> Model:
         source=source,
         targets=targets,
         dead_letters=letters,
-        prometheus=_observe(document, sections.observe)["prometheus"],
+        prometheus=_observe(document, sections.observe).prometheus,
         hidden=tuple(dict.fromkeys([*document.filled, *_secrets(document.data)])),
     )
 
@@ -237,13 +238,13 @@ def _source(document: Document, sections: Sections, checkpoint: str) -> SourceSe
             raise document.error(place, "Source 'kafka' needs a format.", "Add format: {type: debezium_json}.")
         format, on_error = _on_error(document, format, (*place, "format"), sections)
         ours = {name: value for name, value in given.items() if not KafkaTopics.is_client_setting(name)}
-        if misplaced := next(filter(ON_ERROR.is_spelled, ours), None):
+        if misplaced := next(filter(_ON_ERROR.is_spelled, ours), None):
             raise document.error(
                 (*place, misplaced),
                 f"Source 'kafka' has no option '{misplaced}'.",
                 "It belongs to the source's format: format: {type: ..., on_error: ...}.",
             )
-        options = parse_in(document, KafkaTopics.options, ours, place, "source 'kafka'")
+        options = parse_in(document, KafkaTopicsSettings, ours, place, "source 'kafka'")
         clients = {name: str(value) for name, value in given.items() if KafkaTopics.is_client_setting(name)}
         try:
             made = make_format(document, format, (*place, "format")).format
@@ -259,7 +260,7 @@ def _source(document: Document, sections: Sections, checkpoint: str) -> SourceSe
         if option.in_other_names:
             given = _with_salt(document, option, given, place)
     given = with_folders(found.options, given, document.path, checkpoint)
-    options = parse_in(document, found, given, place, f"source '{kind}'")
+    options = settings_in(document, found, given, place, f"source '{kind}'")
     return SourceSection(kind, made_in(document, place, lambda: found(options)), given)
 
 
@@ -286,10 +287,10 @@ def _on_error(document: Document, section: Any, place: Place, sections: Sections
     otherwise = "dead_letter" if sections.dead_letter is not None else "row" if _errors_rest(sections) else "fail"
     if not isinstance(section, dict):
         return section, otherwise
-    named = [name for name in section if ON_ERROR.is_spelled(name)]
+    named = [name for name in section if _ON_ERROR.is_spelled(name)]
     given = {name: section[name] for name in named}
-    wanted = parse_in(document, (ON_ERROR,), given, place, f"format '{section.get('type')}'")
-    return {name: value for name, value in section.items() if name not in named}, wanted[ON_ERROR.name] or otherwise
+    wanted = parse_in(document, OnErrorSettings, given, place, f"format '{section.get('type')}'")
+    return {name: value for name, value in section.items() if name not in named}, wanted.on_error or otherwise
 
 
 def _errors_rest(sections: Sections) -> bool:
@@ -301,8 +302,8 @@ def _errors_rest(sections: Sections) -> bool:
     return False
 
 
-def _observe(document: Document, section: dict[str, Any] | None) -> Any:
-    return parse_in(document, watch.OPTIONS, section or {}, ("observe",), "section 'observe'")
+def _observe(document: Document, section: dict[str, Any] | None) -> ObserveSettings:
+    return parse_in(document, ObserveSettings, section or {}, ("observe",), "section 'observe'")
 
 
 def _dead_letters(
@@ -328,7 +329,9 @@ def _dead_letters(
     given = {name: value for name, value in section.items() if name != "type"}
     if "format" in given:
         raise document.error((*place, "format"), "Dead letters keep the bytes that came.", "Remove the format.")
-    letter, other = (TOPIC, TABLE) if found.takes == "messages" else (TABLE, TOPIC)
+    kinds = (LetterTopicSettings, LetterTableSettings)
+    ours, others = kinds if found.takes == "messages" else kinds[::-1]
+    [letter], [other] = ours.declared, others.declared
     if misplaced := next(filter(other.is_spelled, given), None):
         raise document.error(
             (*place, misplaced),
@@ -337,9 +340,9 @@ def _dead_letters(
         )
     own = {name: value for name, value in given.items() if letter.is_spelled(name)}
     sink = make_sink(document, found, {n: v for n, v in given.items() if n not in own}, place, kind)
-    name = parse_in(document, (letter,), own, place, "section 'dead_letter'")[letter.name]
+    name = parse_in(document, ours, own, place, "section 'dead_letter'").get(letter.name)
     letters = DeadLetters(kind, sink, source, name)
-    for topic in source.settings["topics"]:
+    for topic in source.settings.topics:
         if letters.reads_itself(topic):
             raise document.error(
                 place,
@@ -390,7 +393,7 @@ def _target(
     return Target(kind, sink, made.format, f"{made.key} {shaping.key}", label, shaping, made.options)
 
 
-_SHAPING = ("routes", "transforms", *(option.name for option in routes.SINK_OPTIONS))
+_SHAPING = ("routes", "transforms", *(option.name for option in RoutedSinkSettings.declared))
 
 
 def _shaping(
@@ -406,11 +409,10 @@ def _shaping(
     found = []
     listed = _mappings(document, section.get("routes"), (*place, "routes"), "{tables: dbo.orders, to: ...}")
     for number, (where, line) in enumerate(listed, 1):
-        settings = parse_in(document, routes.OPTIONS, line, where, f"route {number} of {label}")
+        settings = parse_in(document, RouteSettings, line, where, f"route {number} of {label}")
         found.append(made_in(document, where, partial(Route.of, settings)))
-    given = {option.name: section.get(option.name) for option in routes.SINK_OPTIONS}
-    settings = parse_in(document, routes.SINK_OPTIONS, given, place, label)
-    leave_out = settings[routes.UNROUTED.name] == "leave_out"
+    given = {option.name: section.get(option.name) for option in RoutedSinkSettings.declared}
+    leave_out = parse_in(document, RoutedSinkSettings, given, place, label).unrouted_tables == "leave_out"
     made: Routes = made_in(document, (*place, "routes"), lambda: Routes(tuple(found), leave_out))
     return Shaping((*shared, *own), made, label, kind.takes)
 
@@ -419,7 +421,7 @@ def _transforms(document: Document, listed: Any, place: Place, owner: str = "") 
     found = []
     for number, (where, section) in enumerate(_mappings(document, listed, place, "{tables: dbo.*, filter: ...}"), 1):
         label = f"transform {number}{owner}"
-        settings = parse_in(document, transforms.OPTIONS, section, where, label)
+        settings = parse_in(document, TransformSettings, section, where, label)
         found.append(made_in(document, where, partial(Transform.of, settings, label)))
     return tuple(found)
 

@@ -166,7 +166,7 @@ def plan_pipeline(model: Model, spark: SparkSession | None = None) -> PipelinePl
         encoding=Fusing.of(model).text if any(target.format is not None for target in model.targets) else "",
     )
     if isinstance(model.source, KafkaTopics):
-        topics = tuple(model.source.settings["topics"]) or (model.source.settings["topics_pattern"],)
+        topics = tuple(model.source.settings.topics) or (model.source.settings.topics_pattern,)
         begin: Mapping[str, Mapping[str, int]] = json.loads(line) if line else {}
         return replace(plan, source=f"kafka, read as {model.source.format.name}", topics=topics, begin=begin)
     offsets = (offsets_of(line) if line else None) or Offsets()

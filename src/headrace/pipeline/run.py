@@ -93,7 +93,7 @@ class RunningPipeline:
             if self._topic_ids is not None:
                 # Before an offset is planned, so that none is of a topic whose id is not kept.
                 self._topic_ids.confirm()
-            if topics is not None and self._planned is None and topics.settings["starting_offsets"] == "earliest":
+            if topics is not None and self._planned is None and topics.settings.starting_offsets == "earliest":
                 self._look_at_beginning(topics)
             if once:
                 self.finish_at_head()
@@ -108,7 +108,7 @@ class RunningPipeline:
             topics.ids(self._spark.sparkContext._jvm),
             self._checkpoint.topic_ids(),
             partial(self._checkpoint.keep, TOPIC_IDS),
-            fail_on_data_loss=topics.settings["fail_on_data_loss"],
+            fail_on_data_loss=topics.settings.fail_on_data_loss,
         )
 
     def _patterns_of(self, topics: KafkaTopics) -> FeedPatterns | None:
@@ -125,7 +125,7 @@ class RunningPipeline:
         found = trimmed(topics.head(self._spark))
         if found is None:
             return
-        if topics.settings["on_trimmed"] == "fail" and self._model.keeps_tables:
+        if topics.settings.on_trimmed == "fail" and self._model.keeps_tables:
             raise found
         _LOG.warning("%s", found.message)
 
@@ -169,8 +169,8 @@ class RunningPipeline:
                 source.head(self._spark),
                 offset,
                 self._checkpoint.committed_offset(),
-                newest_only=source.settings["starting_offsets"] == "latest",
-                fail_on_data_loss=source.settings["fail_on_data_loss"],
+                newest_only=source.settings.starting_offsets == "latest",
+                fail_on_data_loss=source.settings.fail_on_data_loss,
             )
         else:
             self._ending = DatabasesEnding(Databases(source), offset, self._planned)

@@ -15,7 +15,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from headrace.changes import TableId, TableSchema
 from headrace.changes.table_pattern import EVERY_TABLE, TablePattern, matching
 from headrace.errors import HeadraceError
-from headrace.options import Names, Options, bare, is_optional
+from headrace.options import Names, bare, is_optional
+from headrace.pipeline.kafka_source import KafkaTopicsSettings
 from headrace.pipeline.shaping.transforms import Transform
 from headrace.pipeline.target import Target
 from headrace.registry import did_you_mean
@@ -60,7 +61,7 @@ class FeedPatterns:
         fresh: whether nothing was read before; else other tables may have come, and what is found is only logged.
     """
 
-    def __init__(self, targets: Sequence[Target], settings: Options, *, fresh: bool) -> None:
+    def __init__(self, targets: Sequence[Target], settings: KafkaTopicsSettings, *, fresh: bool) -> None:
         self._targets = targets
         self._settings = settings
         self._fresh = fresh

@@ -12,20 +12,21 @@ from headrace.observe.page import HTML_TYPE, JSON_TYPE, page, seen
 from headrace.observe.progress import PipelineProgress
 from headrace.observe.prometheus import CONTENT_TYPE, prometheus_text, require_prometheus
 from headrace.observe.server import Answer, ListenAddress, WatchServer, parse_address
-from headrace.options import Option
+from headrace.settings import Settings, option
 
 _TEXT = "text/plain; charset=utf-8"
 
 
-PROMETHEUS = Option(
-    "prometheus",
-    parse_address,
-    "Where a run answers `GET /metrics` in Prometheus' text format: `127.0.0.1:9464`, or a port alone, which only this "
-    "machine reaches. Without it nothing listens. There is no login and no TLS, so name another address only where "
-    "others may read it.",
-    default=None,
-)
-OPTIONS = (PROMETHEUS,)
+class ObserveSettings(Settings):
+    """Of the section `observe`."""
+
+    prometheus: ListenAddress | None = option(
+        "Where a run answers `GET /metrics` in Prometheus' text format: `127.0.0.1:9464`, or a port alone, which "
+        "only this machine reaches. Without it nothing listens. There is no login and no TLS, so name another "
+        "address only where others may read it.",
+        kind=parse_address,
+        default=None,
+    )
 
 
 class Watch:

@@ -148,7 +148,7 @@ class DebeziumAvro(ArrowFormat):
     def _json(self) -> DebeziumJson:
         settings = self.settings
         return DebeziumJson(
-            settings.to(
+            settings.cast_to(
                 DebeziumJsonSettings,
                 schemas_enable=True,
                 key_schemas_enable=True,

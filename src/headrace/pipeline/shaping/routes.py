@@ -18,49 +18,50 @@ the messages themselves and the rows that say the table's structure.
 from __future__ import annotations
 
 import string
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from headrace.changes import TableId, TableSchema
 from headrace.changes.table_pattern import EVERY_TABLE, TablePattern, matching, table_patterns
 from headrace.errors import OptionError, SchemaError
-from headrace.options import Names, Option
+from headrace.options import Names
+from headrace.settings import Settings, option
 
 _PLACEHOLDERS = ("database", "schema", "table")
 
-TABLES = Option(
-    "tables",
-    table_patterns,
-    "The source tables, by name, shell glob or regular expression after `re:`, held against `schema.table` and "
-    "`database.schema.table` whatever the case.",
-    default=EVERY_TABLE,
-    names=Names("tables", "chooses"),
-)
-TO = Option(
-    "to",
-    str,
-    "The table's name in this sink: `table`, `schema.table` or `database.schema.table`, in which `{database}`, "
-    "`{schema}` and `{table}` stand for the source's. A name without a schema has none. By default the source's name.",
-    default=None,
-)
-MERGE = Option(
-    "merge",
-    bool,
-    "Whether several source tables may become one. They must have the same columns, types and key, and no key in "
-    "common.",
-    default=False,
-)
-OPTIONS = (TABLES, TO, MERGE)
-UNROUTED = Option(
-    "unrouted_tables",
-    str,
-    "What to do with tables that no route matches: `keep` passes them on under their own names, `leave_out` keeps them "
-    "from this sink.",
-    default="keep",
-    choices=("keep", "leave_out"),
-)
-SINK_OPTIONS = (UNROUTED,)
+
+class RouteSettings(Settings):
+    """Of one of a sink's routes."""
+
+    tables: tuple[TablePattern, ...] = option(
+        "The source tables, by name, shell glob or regular expression after `re:`, held against `schema.table` and "
+        "`database.schema.table` whatever the case.",
+        kind=table_patterns,
+        default=EVERY_TABLE,
+        names=Names("tables", "chooses"),
+    )
+    to: str | None = option(
+        "The table's name in this sink: `table`, `schema.table` or `database.schema.table`, in which `{database}`, "
+        "`{schema}` and `{table}` stand for the source's. A name without a schema has none. By default the source's "
+        "name.",
+        default=None,
+    )
+    merge: bool = option(
+        "Whether several source tables may become one. They must have the same columns, types and key, and no key in "
+        "common.",
+        default=False,
+    )
+
+
+class RoutedSinkSettings(Settings):
+    """Of a sink with routes, beside its own."""
+
+    unrouted_tables: str = option(
+        "What to do with tables that no route matches: `keep` passes them on under their own names, `leave_out` "
+        "keeps them from this sink.",
+        default="keep",
+        choices=("keep", "leave_out"),
+    )
 
 
 @dataclass(frozen=True)
@@ -100,9 +101,9 @@ class Route:
             )
 
     @classmethod
-    def of(cls, settings: Mapping[str, Any]) -> Route:
+    def of(cls, settings: RouteSettings) -> Route:
         """The route that the options say."""
-        return cls(settings[TABLES.name], settings[TO.name], settings[MERGE.name])
+        return cls(settings.tables, settings.to, settings.merge)
 
     def name(self, table: TableId) -> TableId:
         """The table's new name.

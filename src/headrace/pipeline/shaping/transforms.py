@@ -25,7 +25,8 @@ from typing import Any
 from headrace.changes import TableId
 from headrace.changes.table_pattern import EVERY_TABLE, TablePattern, matching, table_patterns
 from headrace.errors import OptionError
-from headrace.options import OTHER_NAMES, Names, Option, shown_name
+from headrace.options import OTHER_NAMES, Names, shown_name
+from headrace.settings import Settings, option
 from headrace.sources.tables.masks import FAMILIES, Mask, mask_of
 
 _CHOOSES, _PROTECTS = Names("columns", "chooses"), Names("columns", "protects")
@@ -47,74 +48,66 @@ def computed_columns(given: Any) -> tuple[tuple[str, str], ...]:
     return tuple((str(name), text.strip()) for name, text in given.items())
 
 
-TABLES = Option(
-    "tables",
-    table_patterns,
-    "The source tables, by name, shell glob or regular expression after `re:`, held against `schema.table` and "
-    "`database.schema.table` whatever the case. Where a table is named in full, columns that it lacks are an error.",
-    default=EVERY_TABLE,
-    names=Names("tables", "chooses"),
-)
-FILTER = Option(
-    "filter",
-    str,
-    "A predicate of Spark SQL over the row's columns; rows for which it is not true are left out. An update that makes "
-    "it true becomes a create, one that ends that becomes a delete.",
-    default=None,
-)
-COMPUTED = Option(
-    "computed_columns",
-    computed_columns,
-    "New columns, as a mapping of names to expressions of Spark SQL over the row's columns. A name that is there "
-    "already is replaced.",
-    default=(),
-    names=OTHER_NAMES,
-)
-INCLUDE = Option(
-    "include_columns",
-    list,
-    "The only columns that go on, beside those that this transform computes. The key's must be among them.",
-    default=(),
-    names=_CHOOSES,
-)
-EXCLUDE = Option(
-    "exclude_columns",
-    list,
-    "Columns that do not go on. None of the key.",
-    default=(),
-    names=_PROTECTS,
-)
-OPTIONS = (
-    TABLES,
-    FILTER,
-    COMPUTED,
-    INCLUDE,
-    EXCLUDE,
-    Option(
-        "column.mask.with.*",
-        list,
-        "`column.mask.with.<n>.chars`: character columns whose values become n asterisks. Null stays null.",
+class TransformSettings(Settings):
+    """Of one transform."""
+
+    tables: tuple[TablePattern, ...] = option(
+        "The source tables, by name, shell glob or regular expression after `re:`, held against `schema.table` and "
+        "`database.schema.table` whatever the case. Where a table is named in full, columns that it lacks are an "
+        "error.",
+        kind=table_patterns,
+        default=EVERY_TABLE,
+        names=Names("tables", "chooses"),
+    )
+    filter: str | None = option(
+        "A predicate of Spark SQL over the row's columns; rows for which it is not true are left out. An update that "
+        "makes it true becomes a create, one that ends that becomes a delete.",
         default=None,
+    )
+    computed_columns: tuple[tuple[str, str], ...] = option(
+        "New columns, as a mapping of names to expressions of Spark SQL over the row's columns. A name that is there "
+        "already is replaced.",
+        kind=computed_columns,
+        default=(),
+        names=OTHER_NAMES,
+    )
+    include_columns: tuple[str, ...] = option(
+        "The only columns that go on, beside those that this transform computes. The key's must be among them.",
+        default=(),
+        names=_CHOOSES,
+    )
+    exclude_columns: tuple[str, ...] = option(
+        "Columns that do not go on. None of the key.",
+        default=(),
         names=_PROTECTS,
-    ),
-    Option(
-        "column.mask.hash.*",
-        list,
+    )
+    column_mask_with: Mapping[str, tuple[str, ...]] = option(
+        "`column.mask.with.<n>.chars`: character columns whose values become n asterisks. Null stays null.",
+        name="column.mask.with.*",
+        kind=list,
+        default={},
+        names=_PROTECTS,
+    )
+    column_mask_hash: Mapping[str, tuple[str, ...]] = option(
         "`column.mask.hash.v2.<algorithm>`: character columns whose values become a salted hash in hex, cut to the "
         "column's length, the same as the source's option of that name makes. MD5, SHA-1, SHA-224, SHA-256, SHA-384 "
         "and SHA-512.",
-        default=None,
+        name="column.mask.hash.*",
+        kind=list,
+        default={},
         names=_PROTECTS,
-    ),
-    Option(
-        "column.truncate.to.*",
-        list,
+    )
+    column_truncate_to: Mapping[str, tuple[str, ...]] = option(
         "`column.truncate.to.<n>.chars`: character columns whose values keep their first n characters (code points).",
-        default=None,
+        name="column.truncate.to.*",
+        kind=list,
+        default={},
         names=_PROTECTS,
-    ),
-    Option("column_mask_salt", str, "The salt of hashes.", default=""),
-)
+    )
+    column_mask_salt: str = option(
+        "The salt of hashes.",
+        default="",
+    )
 
 
 @dataclass(frozen=True)
@@ -193,34 +186,34 @@ class Transform:
                 masked[column] = mask.option
 
     @classmethod
-    def of(cls, settings: Mapping[str, Any], label: str) -> Transform:
+    def of(cls, settings: TransformSettings, label: str) -> Transform:
         """The transform that the options say.
 
         Raises:
             OptionError: they contradict each other, or a mask is unknown.
         """
         masks = tuple(
-            ColumnMask(shown_name(name), columns, _mask(name, settings["column_mask_salt"]))
+            ColumnMask(shown_name(name), columns, _mask(name, settings.column_mask_salt))
             for family in FAMILIES
-            for name, columns in (settings[family] or {}).items()
+            for name, columns in settings.get(family).items()
         )
-        if settings["column_mask_salt"] and not any(mask.mask.kind == "hash" for mask in masks):
+        if settings.column_mask_salt and not any(mask.mask.kind == "hash" for mask in masks):
             raise OptionError("Option 'column_mask_salt' is for hashes only.", remedy="Remove it, or add a hash.")
         return cls(
             label=label,
-            tables=settings[TABLES.name],
-            filter=(settings[FILTER.name] or "").strip() or None,
-            computed=settings[COMPUTED.name],
+            tables=settings.tables,
+            filter=(settings.filter or "").strip() or None,
+            computed=settings.computed_columns,
             masks=masks,
-            include=settings[INCLUDE.name],
-            exclude=settings[EXCLUDE.name],
+            include=settings.include_columns,
+            exclude=settings.exclude_columns,
         )
 
     @property
     def named_columns(self) -> list[tuple[str, Names, tuple[str, ...]]]:
         """The options that name columns, what for, and the names."""
         masks = [(mask.option, _PROTECTS, mask.columns) for mask in self.masks]
-        lists = [(INCLUDE.name, _CHOOSES, self.include), (EXCLUDE.name, _PROTECTS, self.exclude)]
+        lists = [("include_columns", _CHOOSES, self.include), ("exclude_columns", _PROTECTS, self.exclude)]
         return [*masks, *lists]
 
     @property

@@ -16,6 +16,7 @@ from headrace.changes.table_pattern import TablePattern
 from headrace.errors import OptionError
 from headrace.options import Names, Options, bare, is_optional, shown_name
 from headrace.registry import did_you_mean
+from headrace.settings import Settings
 from headrace.sources.tables.columns import matching
 
 FAIL = "fail"
@@ -105,7 +106,7 @@ def unmatched(
     return found
 
 
-def require_matched(settings: Options, found: Iterable[Unmatched]) -> None:
+def require_matched(settings: Options | Settings, found: Iterable[Unmatched]) -> None:
     """Stop where something stands for nothing, or say so where the options ask for no more.
 
     Raises:
