@@ -31,14 +31,12 @@ from headrace.sources.change_tables.connection import Connection, MissingObject,
 from headrace.sources.change_tables.retention import require_still_retained
 from headrace.sources.change_tables.schema_history import SchemaHistory
 from headrace.sources.change_tables.signal_table import read_signals
-from headrace.sources.change_tables.snapshot_read import read_batch
+from headrace.sources.change_tables.snapshot_read import snapshot_rows
 from headrace.sources.health import CaptureState, Health
 from headrace.sources.offset import Offset
-from headrace.sources.rows import repeat, schema_batch
 from headrace.sources.signal_files import take_files
 from headrace.sources.signals import Signal, say, say_once, signal_table
-from headrace.sources.snapshots.ad_hoc import INCREMENTAL, AdHoc, Candidate, IncrementalChunk, Request
-from headrace.sources.tables.masks import Masks
+from headrace.sources.snapshots.ad_hoc import AdHoc, Candidate, IncrementalChunk, Request
 
 _LOG = logging.getLogger("headrace.sources")
 _PASSING = re.compile(r"deadlock|lock request time ?out", re.IGNORECASE)
@@ -240,25 +238,13 @@ def read_incremental(
     except MissingObject:
         say(f"Table '{table.id.path}' went away while its ad-hoc snapshot was read; the run goes on.")
         return
-    if chunk.opening:
-        yield schema_batch(table.schema, chunk.schema_position(commit), capture_time, connection.dialect.connector)
-    connector = connection.dialect.connector
-    masks = Masks.of(settings).of_table(table.schema, table.natives)
-    for texts, keep in zip(kept_rows, kept, strict=True):
-        if not keep.any():
-            continue
-        left = masks.apply([column.filter(pa.array(keep)) for column in texts])
-        count = len(left[0])
-        positions = repeat(chunk.position(commit).text, pa.string(), count)
-        yield read_batch(
-            connector,
-            table,
-            left,
-            commit,
-            repeat(INCREMENTAL, pa.string(), count),
-            positions,
-            capture_time,
-        )
+    left = (
+        [column.filter(pa.array(keep)) for column in texts]
+        for texts, keep in zip(kept_rows, kept, strict=True)
+        if keep.any()
+    )
+    rows = snapshot_rows(connection.dialect.connector, table, settings, capture_time)
+    yield from rows.of_increment(chunk, commit, left)
     faultpoints.reach("source.incremental.chunk")
 
 

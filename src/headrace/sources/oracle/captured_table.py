@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+import pyarrow as pa
+
 from headrace.changes import TableId, TableSchema
 from headrace.sources.batch_sizes import rows_per_fetch
 from headrace.sources.offset import Recent
@@ -50,6 +52,10 @@ class OracleTable:
         """Rows per fetch: fewer where rows are wide, and few where nothing bounds them."""
         width = sum(max(native.length or 0, _NUMBER_BYTES) for native in self.natives)
         return rows_per_fetch(width, large=any(native.large for native in self.natives), most=_MOST_ROWS)
+
+    def texts(self, batch: pa.RecordBatch) -> list[pa.Array]:
+        """What the driver fetched of its columns, as canonical texts."""
+        return [native.texts(batch.column(number)) for number, native in enumerate(self.natives)]
 
     def native(self, name: str) -> NativeType:
         """A column's declared type."""

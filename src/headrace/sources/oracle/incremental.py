@@ -23,7 +23,7 @@ from headrace.sources.offset import Offset
 from headrace.sources.oracle import scn, statements
 from headrace.sources.oracle.assembly import Assembly, own_rows
 from headrace.sources.oracle.captured_table import OracleTable, tables_of
-from headrace.sources.oracle.change_rows import CONNECTOR, ImageReader
+from headrace.sources.oracle.change_rows import ImageReader
 from headrace.sources.oracle.connection import Connection, OracleError
 from headrace.sources.oracle.ledger import Transaction
 from headrace.sources.oracle.snapshot_read import (
@@ -33,14 +33,13 @@ from headrace.sources.oracle.snapshot_read import (
     TOO_OLD,
     is_there,
     keys,
-    read_batch,
     readable,
+    snapshot_rows,
 )
 from headrace.sources.oracle.staging import Staging
-from headrace.sources.rows import repeat, schema_batch
 from headrace.sources.signal_files import take_files
 from headrace.sources.signals import Signal, say, say_once, signal_table
-from headrace.sources.snapshots.ad_hoc import INCREMENTAL, AdHoc, Candidate, IncrementalChunk, Request
+from headrace.sources.snapshots.ad_hoc import AdHoc, Candidate, IncrementalChunk, Request
 from headrace.sources.tables.masks import Masks
 
 COLUMNS = 3
@@ -254,14 +253,7 @@ def read_incremental(
         say(f"A chunk of table '{table.id.path}' is read as it is now, not as of SCN {scn.number(commit)}: {error}")
         batches = _rows(connection, table, chunk, None)
     faultpoints.reach("source.incremental.read")
-    if chunk.opening:
-        yield schema_batch(table.schema, chunk.schema_position(commit), capture_time, CONNECTOR)
-    masks = Masks.of(settings).of_table(table.schema, table.natives)
-    for texts in batches:
-        count = len(texts[0])
-        positions = repeat(chunk.position(commit).text, pa.string(), count)
-        marks = repeat(INCREMENTAL, pa.string(), count)
-        yield read_batch(table, masks.apply(texts), commit, marks, positions, capture_time)
+    yield from snapshot_rows(table, settings, capture_time).of_increment(chunk, commit, batches)
     faultpoints.reach("source.incremental.chunk")
 
 
@@ -271,5 +263,5 @@ def _rows(connection: Connection, table: OracleTable, chunk: IncrementalChunk, a
     given: dict[str, Any] = parameters if at is None else {**parameters, "scn": at}
     kept = Spool()
     for batch in connection.batches(sql, rows=table.batch_rows, **given):
-        kept.add([native.texts(batch.column(n)) for n, native in enumerate(table.natives)])
+        kept.add(table.texts(batch))
     return kept

@@ -9,29 +9,25 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from headrace import faultpoints
-from headrace.changes import Operation, Position
-from headrace.changes.key_text import key_texts
 from headrace.errors import CaptureError, DataLossError, HeadraceError
 from headrace.options import Options
-from headrace.sources.images import Images, constant_map
+from headrace.sources.images import constant_map
 from headrace.sources.offset import Key, TableProgress
 from headrace.sources.oracle import scn, statements
 from headrace.sources.oracle.captured_table import OracleTable
 from headrace.sources.oracle.change_rows import CONNECTOR
 from headrace.sources.oracle.connection import Connection, OracleError
-from headrace.sources.rows import change_batch, instants, repeat, schema_batch, table_column
 from headrace.sources.signals import say
-from headrace.sources.snapshots.chunks import Chunk, end_position, marks, untold_end
+from headrace.sources.snapshots.chunks import Chunk
 from headrace.sources.snapshots.select_overrides import SelectOverrides, failed
-from headrace.sources.tables.masks import Masks, TableMasks
+from headrace.sources.snapshots.snapshot_rows import SnapshotRows
+from headrace.sources.tables.masks import Masks
 
 TOO_OLD, CHANGED, NO_TABLE, NO_SCN = 1555, 1466, 942, 8181
 _NOT_DECLARED = 6550
-_SCHEMA_ORDER = "q"
 
 
 class MomentGone(Exception):
@@ -108,13 +104,13 @@ def more_chunks(
             return _whole(connection, table, progress, select, budget)
         return _more(connection, table, progress, settings["snapshot_chunk_rows"], budget)
     except OracleError as error:
-        raise _told(error, table, progress.commit) from error
+        raise _refusal(error, table, progress.commit) from error
 
 
 def _whole(
     connection: Connection, table: OracleTable, progress: TableProgress, select: str, budget: int
 ) -> TableProgress:
-    with _told_of(table, select), as_of(connection, scn.number(progress.commit)):
+    with _reporting(table, select), as_of(connection, scn.number(progress.commit)):
         empty = not connection.rows(statements.any_row_of_select(select))
     if empty:
         return replace(progress, done=True, empty=True)
@@ -122,7 +118,7 @@ def _whole(
 
 
 @contextmanager
-def _told_of(table: OracleTable, select: str | None) -> Iterator[None]:
+def _reporting(table: OracleTable, select: str | None) -> Iterator[None]:
     """Say of an error that it is that of the user's statement, where it does not come of the SCN."""
     try:
         yield
@@ -173,50 +169,40 @@ def read_chunk(
     Raises:
         DataLossError: it can't be read any more, and the mode or a table without a key does not allow another moment.
     """
-    yield schema_batch(table.schema, Position(chunk.commit, _SCHEMA_ORDER), capture_time, CONNECTOR)
-    said = False
+    rows = snapshot_rows(table, settings, capture_time)
+    yield rows.schema_of(chunk)
+    begun = False
     try:
-        for batch in _chunk_rows(connection, table, chunk, settings, capture_time):
-            said = True
+        for batch in rows.of_chunk(chunk, _texts(connection, table, chunk, settings), numbered=True):
+            begun = True
             yield batch
     except MomentGone as gone:
         mended = gone.is_mended_in(settings["snapshot_mode"]) and table.chunk_key and is_there(connection, table)
-        if said or not mended:
+        if begun or not mended:
             raise gone.error from gone
         say(f"{gone.error.message} A chunk of it is read as it is now.")
-        yield from _chunk_rows(connection, table, chunk, settings, capture_time, now=True)
+        yield from rows.of_chunk(chunk, _texts(connection, table, chunk, settings, now=True), numbered=True)
     faultpoints.reach("source.snapshot.chunk")
 
 
-def _chunk_rows(
-    connection: Connection,
-    table: OracleTable,
-    chunk: Chunk,
-    settings: Options,
-    capture_time: dt.datetime | None,
-    *,
-    now: bool = False,
-) -> Iterator[pa.RecordBatch]:
+def snapshot_rows(table: OracleTable, settings: Options, capture_time: dt.datetime | None) -> SnapshotRows:
+    """What makes change rows of a table's rows."""
     masks = Masks.of(settings).of_table(table.schema, table.natives)
-    row = 0
-    pending: list[pa.Array] | None = None
+
+    def sources(commit: str, count: int) -> pa.Array:
+        return constant_map({"connector": CONNECTOR, "scn": str(scn.number(commit))}, count)
+
+    return SnapshotRows(CONNECTOR, table.schema, masks, sources, capture_time)
+
+
+def _texts(
+    connection: Connection, table: OracleTable, chunk: Chunk, settings: Options, *, now: bool = False
+) -> Iterator[list[pa.Array]]:
     try:
         for batch in _rows(connection, table, chunk, settings, now=now):
-            # The last row of a chunk can carry a mark, so one batch is always held back.
-            if pending is not None:
-                yield _batch(table, chunk, masks, pending, row, capture_time, last=False)
-                row += len(pending[0])
-            pending = [native.texts(batch.column(n)) for n, native in enumerate(table.natives)]
-            faultpoints.reach("source.snapshot.batch")
+            yield table.texts(batch)
     except OracleError as error:
-        raise _told(error, table, chunk.commit) from error
-    if pending is not None:
-        yield _batch(table, chunk, masks, pending, row, capture_time, last=True)
-        row += len(pending[0])
-    end = untold_end(chunk, row)
-    if end is not None:
-        position = end_position(chunk.commit, chunk.ordinal, chunk.read)
-        yield schema_batch(table.schema, position, capture_time, CONNECTOR, snapshot=end)
+        raise _refusal(error, table, chunk.commit) from error
 
 
 def _rows(
@@ -228,7 +214,7 @@ def _rows(
         sql, parameters = statements.rows_in_range(table, chunk.lower, chunk.upper, now=now)
         yield from connection.batches(sql, rows=table.batch_rows, **parameters, **({} if now else {"scn": at}))
         return
-    with _told_of(table, select), nullcontext() if now else as_of(connection, at):
+    with _reporting(table, select), nullcontext() if now else as_of(connection, at):
         yield from connection.batches(statements.rows_of_select(table, select), rows=table.batch_rows)
 
 
@@ -238,7 +224,7 @@ def is_there(connection: Connection, table: OracleTable) -> bool:
     return {str(row[0]) for row in rows}.issuperset(column.name for column in table.schema.columns)
 
 
-def _told(error: OracleError, table: OracleTable, commit: str) -> OracleError | MomentGone:
+def _refusal(error: OracleError, table: OracleTable, commit: str) -> OracleError | MomentGone:
     if error.number == TOO_OLD:
         gone = DataLossError(
             f"What table {table.id.path} held at SCN {scn.number(commit)} is no longer in the undo (ORA-01555).",
@@ -253,65 +239,3 @@ def _told(error: OracleError, table: OracleTable, commit: str) -> OracleError | 
         )
         return MomentGone(changed, altered=True)
     return error
-
-
-def _batch(
-    table: OracleTable,
-    chunk: Chunk,
-    masks: TableMasks,
-    texts: list[pa.Array],
-    row: int,
-    capture_time: dt.datetime | None,
-    *,
-    last: bool,
-) -> pa.RecordBatch:
-    count = len(texts[0])
-    positions = pa.array([chunk.position(number).text for number in range(row, row + count)], pa.string())
-    return read_batch(
-        table,
-        masks.apply(texts),
-        chunk.commit,
-        pa.array(marks(chunk, row, count, last=last), pa.string()),
-        positions,
-        capture_time,
-    )
-
-
-def read_batch(
-    table: OracleTable,
-    texts: list[pa.Array],
-    commit: str,
-    marks: pa.Array,
-    positions: pa.Array,
-    capture_time: dt.datetime | None,
-) -> pa.RecordBatch:
-    """Rows that were read from the table itself.
-
-    Args:
-        table: whose they are.
-        texts: canonical text per column, masked already.
-        commit: the SCN at which they stand.
-        marks: the snapshot mark of each row.
-        positions: of each row.
-        capture_time: when the batch was planned.
-    """
-    count = len(texts[0])
-    rows = np.arange(count)
-    names = [column.name for column in table.schema.columns]
-    facts = {"connector": CONNECTOR, "scn": str(scn.number(commit))}
-    columns = {
-        "op": repeat(Operation.READ.value, pa.string(), count),
-        "table": table_column(table.id, count),
-        "after": Images(names, texts).maps(rows, count, rows),
-        "position": positions,
-        "event_time": instants(capture_time, count),
-        "capture_time": instants(capture_time, count),
-        "snapshot": marks,
-        "source": constant_map(facts, count),
-        "schema_id": repeat(table.schema.fingerprint, pa.string(), count),
-    }
-    if table.schema.key:
-        keys = [texts[names.index(name)] for name in table.schema.key]
-        columns["key"] = Images(table.schema.key, keys).maps(rows, count, rows)
-        columns["key_text"] = key_texts(keys)
-    return change_batch(count, columns)
