@@ -23,7 +23,7 @@ SCHEMA = TableSchema(
     TableId("x", "s", "t"), (Column("id", 1, LogicalType.parse("int32"), "int", nullable=False),), ("id",)
 )
 INSTANCE = CaptureInstance("s_t", None, (("id", 1),), True, 7)
-TABLE = CapturedTable(SCHEMA, (NativeType("int", 4, 10, 0),), INSTANCE, ("id",))
+TABLE = CapturedTable(SCHEMA, (NativeType("int", 4, 10, 0),), ("id",), instance=INSTANCE)
 CHUNK = Chunk("s.t", 0, 1, ("4",), None, "50", None, "last")
 CHUNK_JSON = {"table": "s.t", "ordinal": 0, "number": 1, "lower": ["4"], "upper": None, "commit": "50",
               "opening": None, "closing": "last", "read": 0}  # fmt: skip

@@ -123,7 +123,7 @@ def table_called(name):
     )
     schema = TableSchema(TableId("d", f"s {name}", name), columns, names[:2])
     ordinals = tuple((column, position) for position, column in enumerate(names, 1))
-    return CapturedTable(schema, natives, CaptureInstance(f"i {name}", None, ordinals, True, 7), names[:2])
+    return CapturedTable(schema, natives, names[:2], instance=CaptureInstance(f"i {name}", None, ordinals, True, 7))
 
 
 def built(name):

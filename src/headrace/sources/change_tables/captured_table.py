@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -12,6 +12,7 @@ from headrace.changes import TableId, TableSchema
 from headrace.errors import CaptureError
 from headrace.sources.batch_sizes import rows_per_fetch
 from headrace.sources.change_tables.native import NativeType, NativeTypes
+from headrace.sources.tables.source_table import SourceTable
 
 ARROW_ROWS = 32_768
 """The most rows per Arrow batch: large enough that Python's share is small."""
@@ -43,43 +44,20 @@ class CaptureInstance:
 
 
 @dataclass(frozen=True)
-class CapturedTable:
+class CapturedTable(SourceTable[NativeType]):
     """A source table as one of its capture instances shows it: the captured columns that the table still has.
 
     Args:
-        schema: its columns and key.
-        natives: the declared type per column.
         instance: the capture instance that is read.
-        chunk_key: the columns of a primary key or unique index by which a snapshot is cut into key ranges; empty for a
-            table that is read in one piece.
-        protected: the columns whose values the options keep back or change.
     """
 
-    schema: TableSchema
-    natives: tuple[NativeType, ...]
-    instance: CaptureInstance
-    chunk_key: tuple[str, ...] = ()
-    protected: tuple[str, ...] = ()
-
-    @property
-    def id(self) -> TableId:
-        """Where the table lives."""
-        return self.schema.id
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Its columns that are captured, those too whose values the options keep back."""
-        return tuple(dict.fromkeys([*(column.name for column in self.schema.columns), *self.protected]))
+    instance: CaptureInstance = field(kw_only=True)
 
     @property
     def batch_rows(self) -> int:
         """Rows per fetch: fewer where rows are wide, and few where nothing bounds them."""
         width = sum(native.width for native in self.natives)
         return rows_per_fetch(width, large=any(native.large for native in self.natives), most=ARROW_ROWS)
-
-    def native(self, name: str) -> NativeType:
-        """A column's declared type."""
-        return self.natives[[c.name for c in self.schema.columns].index(name)]
 
     def same_rows(self, other: CapturedTable) -> bool:
         """Whether rows are read alike: the same change table and the same schema."""
@@ -117,9 +95,11 @@ class CapturedTable:
         return cls(
             TableSchema.from_json(data["schema"]),
             tuple(types.native(*native) for native in data["natives"]),
-            CaptureInstance(name, None, tuple((n, o) for n, o in columns), has_command_id, object_id, before_images),
             tuple(data["chunk_key"]),
             tuple(data.get("protected", ())),
+            instance=CaptureInstance(
+                name, None, tuple((n, o) for n, o in columns), has_command_id, object_id, before_images
+            ),
         )
 
 

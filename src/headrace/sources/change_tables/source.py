@@ -35,14 +35,15 @@ from headrace.sources.change_tables.signal_table import insert_signal, require_s
 from headrace.sources.change_tables.slices import slice_of
 from headrace.sources.change_tables.slicing import Slicing
 from headrace.sources.change_tables.snapshot_read import schema_lock
-from headrace.sources.change_tables.table_rules import TableRules
 from headrace.sources.health import CaptureState, Health
 from headrace.sources.offset import Offset
 from headrace.sources.signal_files import has_files, signal_file
 from headrace.sources.signals import Signal, signal_table
 from headrace.sources.snapshots.ad_hoc import NO_ROW, AdHoc, Candidate, asked_tables, refused_filter
+from headrace.sources.snapshots.select_overrides import SelectOverrides
 from headrace.sources.stream_options import WHOLE_TABLES
 from headrace.sources.tables.lost import forgiven, is_named, uncaptured_tables
+from headrace.sources.tables.table_rules import TableRules
 from headrace.sources.tables.unlogged import Unlogged
 from headrace.sources.tables.unmatched import Unmatched, gone_table, unmatched
 
@@ -73,6 +74,7 @@ class ChangeTableSource(Source):
             )
         # Here only to say at once what can't be.
         TableRules.of(options)
+        SelectOverrides.of(options)
         self._names = tuple(databases) or tuple(n for n in map(str.strip, options["database"].split(",")) if n)
         if not self._names:
             raise OptionError("Option 'database' names no database.", remedy="Write a name between the commas.")

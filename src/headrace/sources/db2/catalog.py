@@ -17,12 +17,13 @@ from headrace.sources.change_tables import lsn
 from headrace.sources.change_tables.captured_table import CapturedTable, CaptureInstance
 from headrace.sources.change_tables.catalog import CatalogTable, SourceTable, choose
 from headrace.sources.change_tables.connection import Connection
-from headrace.sources.change_tables.table_rules import TableRules
+from headrace.sources.change_tables.table_rules import captured_table
 from headrace.sources.db2.advice import ADVICE
 from headrace.sources.db2.statements import ZOS, Statements
 from headrace.sources.db2.types import NativeType, constant_default
 from headrace.sources.tables.columns import say_left_out
 from headrace.sources.tables.keys import UniqueKey
+from headrace.sources.tables.table_rules import TableRules
 
 Place = tuple[str, str]
 Row = TypeVar("Row")
@@ -160,8 +161,8 @@ def _captured(
         found.append((_column(facts, len(found) + 1, native), native))
     if foreign:
         say_left_out(id.full_path, tuple(foreign), "values of such types are not captured")
-    return rules.table(
-        id, found, unique_keys(keys, {column.name for column, _ in found if column.nullable}), instance, comment
+    return captured_table(
+        rules, id, found, unique_keys(keys, {column.name for column, _ in found if column.nullable}), instance, comment
     )
 
 

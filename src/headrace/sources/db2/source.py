@@ -14,7 +14,6 @@ from headrace.sources.change_tables import lsn
 from headrace.sources.change_tables.catalog import CatalogTable
 from headrace.sources.change_tables.connection import Connection
 from headrace.sources.change_tables.source import ChangeTableSource
-from headrace.sources.change_tables.table_rules import TableRules
 from headrace.sources.db2.catalog import captured_tables
 from headrace.sources.db2.connection import Db2Connection
 from headrace.sources.db2.dialect import Db2
@@ -22,6 +21,7 @@ from headrace.sources.db2.health import HealthProbe
 from headrace.sources.db2.options import OPTIONS
 from headrace.sources.db2.permissions import missing_in_database
 from headrace.sources.db2.statements import ZOS, Statements
+from headrace.sources.tables.table_rules import TableRules
 
 
 class Db2Source(ChangeTableSource):

@@ -9,10 +9,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.changes import TableId, TableSchema
+from headrace.changes import TableSchema
 from headrace.sources.batch_sizes import rows_per_fetch
 from headrace.sources.offset import Recent
 from headrace.sources.oracle.types import NativeType
+from headrace.sources.tables.source_table import SourceTable
 from headrace.sources.tables.unmatched import TableColumns
 
 _MOST_ROWS = 10_000
@@ -20,32 +21,14 @@ _NUMBER_BYTES = 40
 
 
 @dataclass(frozen=True)
-class OracleTable:
+class OracleTable(SourceTable[NativeType]):
     """A captured table.
 
     Args:
-        schema: the schema.
-        natives: the declared type per column.
-        chunk_key: the columns by which a snapshot is cut into key ranges; empty for a table that is read in one piece.
-        protected: the columns whose values the options keep back or change.
         columns: all columns of the table, where the catalog was asked just now.
     """
 
-    schema: TableSchema
-    natives: tuple[NativeType, ...]
-    chunk_key: tuple[str, ...] = ()
-    protected: tuple[str, ...] = ()
     columns: tuple[str, ...] = field(default=(), compare=False)
-
-    @property
-    def id(self) -> TableId:
-        """Where the table lives."""
-        return self.schema.id
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Its columns, those too whose values the options keep back."""
-        return tuple(dict.fromkeys([*(column.name for column in self.schema.columns), *self.protected]))
 
     @property
     def batch_rows(self) -> int:
@@ -56,10 +39,6 @@ class OracleTable:
     def texts(self, batch: pa.RecordBatch) -> list[pa.Array]:
         """What the driver fetched of its columns, as canonical texts."""
         return [native.texts(batch.column(number)) for number, native in enumerate(self.natives)]
-
-    def native(self, name: str) -> NativeType:
-        """A column's declared type."""
-        return self.natives[[c.name for c in self.schema.columns].index(name)]
 
     def to_json(self) -> dict[str, Any]:
         """JSON values; not to be changed, because the slices of a batch share them."""

@@ -17,7 +17,7 @@ from headrace.sources.oracle import statements
 from headrace.sources.oracle.captured_table import OracleTable
 from headrace.sources.oracle.connection import Connection
 from headrace.sources.oracle.database_state import DatabaseState
-from headrace.sources.oracle.table_rules import TableRules
+from headrace.sources.oracle.table_rules import OracleTableRules
 from headrace.sources.oracle.types import NativeType
 from headrace.sources.tables.keys import UniqueKey
 
@@ -130,7 +130,7 @@ def captured_tables(
         CaptureError: a named table is not there, or there is none at all (where `strict`).
     """
     selection = Selection(settings)
-    rules = TableRules(settings)
+    rules = OracleTableRules(settings)
     names = choose(connection, settings)
     found, chosen = list(names.found), list(names.tables)
     if strict:
@@ -160,7 +160,7 @@ def captured_tables(
     return tables
 
 
-def _table(connection: Connection, id: TableId, rules: TableRules, *, lobs: bool) -> OracleTable:
+def _table(connection: Connection, id: TableId, rules: OracleTableRules, *, lobs: bool) -> OracleTable:
     columns: list[tuple[Column, NativeType]] = []
     names: list[str] = []
     left_out = []

@@ -39,7 +39,7 @@ from headrace.sources.oracle.range_index import RangeIndex
 from headrace.sources.oracle.scn import ScnRange
 from headrace.sources.oracle.snapshot_read import MomentGone, more_chunks, readable
 from headrace.sources.oracle.staging import Staging
-from headrace.sources.oracle.table_rules import TableRules
+from headrace.sources.oracle.table_rules import OracleTableRules
 from headrace.sources.signals import Signal
 from headrace.sources.snapshots.ad_hoc import AdHoc
 from headrace.sources.snapshots.chunks import snapshot_finished
@@ -107,7 +107,7 @@ class OraclePlanner:
         self._restarted = restarted
         self._again = again
         self._in_redo = settings["log_mining_strategy"] == dictionary.IN_REDO
-        self._rules = TableRules(settings)
+        self._rules = OracleTableRules(settings)
         self._ad_hoc = AdHocPlanner(lambda: connect(settings["pdb"]), settings, self.database)
         self._deliveries = DeliveryPlanner(lambda: connect(settings["pdb"]), settings, self.database)
 

@@ -53,7 +53,7 @@ from headrace.sources.oracle.slices import (
     read_slice,
 )
 from headrace.sources.oracle.staging import Staging
-from headrace.sources.oracle.table_rules import TableRules
+from headrace.sources.oracle.table_rules import OracleTableRules
 from headrace.sources.signal_files import has_files, signal_file
 from headrace.sources.signals import Signal
 from headrace.sources.snapshots.ad_hoc import NO_ROW, AdHoc, Candidate, asked_tables, refused_filter
@@ -80,7 +80,7 @@ class OracleSource(Source):
         super().__init__(options)
         # Here only to say at once what can't be.
         Selection(options)
-        TableRules(options)
+        OracleTableRules(options)
         SelectOverrides.of(options)
         self._planned = False
         self._again = options["snapshot_mode"] == "always"

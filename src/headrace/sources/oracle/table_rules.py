@@ -5,35 +5,35 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 
 from headrace.changes import Column, TableId, TableSchema
 from headrace.errors import OptionError
 from headrace.options import Options, shown_name
 from headrace.sources.oracle.captured_table import OracleTable
 from headrace.sources.oracle.types import NativeType
-from headrace.sources.tables.columns import ColumnFilter
-from headrace.sources.tables.keys import UniqueKey, choose_keys
-from headrace.sources.tables.masks import FAMILIES, Masks
+from headrace.sources.tables.keys import UniqueKey
+from headrace.sources.tables.masks import FAMILIES
+from headrace.sources.tables.source_table import SourceTable
+from headrace.sources.tables.table_rules import TableRules, numbered
 
 _SHAPING = ("column_include_list", "column_exclude_list", "message_key_columns", "signal_data_collection", *FAMILIES)
 
 
-class TableRules:
-    """The options that shape tables, checked once.
+class OracleTableRules:
+    """The rules of one source.
 
     Args:
         settings: the source's options.
+
+    Attributes:
+        digest: another one where tables may look different; empty without options that change them.
 
     Raises:
         OptionError: options contradict each other, or one of them is malformed.
     """
 
     def __init__(self, settings: Options) -> None:
-        self._columns = ColumnFilter.of(settings)
-        self._keys = settings["message_key_columns"]
-        self._masks = Masks.of(settings)
-        self._whole = settings["signal_data_collection"].strip().casefold()
+        self._rules = TableRules.of(settings)
         given = {name: settings[name] for name in _SHAPING if settings[name]}
         # Names of hashes have their salt in them.
         given |= {name: {shown_name(n): p for n, p in given[name].items()} for name in FAMILIES if name in given}
@@ -46,85 +46,53 @@ class TableRules:
             )
         text = json.dumps(given, sort_keys=True)
         self.digest = hashlib.sha256(text.encode()).hexdigest()[:12] if given else ""
-        """Another one where tables may have another shape; empty where nothing was asked for."""
 
     def table(
         self, id: TableId, columns: Sequence[tuple[Column, NativeType]], keys: Sequence[UniqueKey]
     ) -> OracleTable:
-        """A table as it is captured.
-
-        Key columns are kept whatever the lists say, because a row without its key names nobody.
+        """A captured table.
 
         Args:
-            id: where the table lives.
+            id: where it lives.
             columns: its columns of types that can be captured.
             keys: primary key and unique constraints whose columns are among these and never NULL, preferred ones first.
 
         Raises:
-            CaptureError: the key can't be as asked.
-            OptionError: no column is left, or a mask can't be done as asked.
+            CaptureError: the key can't be as the options say.
+            OptionError: no column is left, or a mask can't be applied.
         """
-        chosen = choose_keys(id, [column for column, _ in columns], keys, self._keys)
-        kept = [(c, n) for c, n in columns if c.name in chosen.message or self._keeps(id, c.name)]
-        if columns and not kept:
-            raise OptionError(
-                f"No column of table '{id.path}' is left to capture.",
-                remedy="Look at 'column_include_list', 'column_exclude_list' and the types of its columns.",
-            )
-        names = [column.name for column, _ in kept]
-        table = self._shaped(id, kept, chosen.message, chosen.chunk(names), chosen.primary_of(names))
-        return replace(table, protected=self._protected(table, [column.name for column, _ in columns]))
+        return _oracle_table(self._rules.chosen(id, columns, keys))
 
     def reshaped(self, known: OracleTable, found: OracleTable) -> OracleTable:
-        """A table that was shaped by other options, as these shape it.
+        """A table that was captured under other options, as these change it.
 
-        What the log says of it is still to be read by the schema that it had there: so a column that is known stays
+        Its changes in the log are still to be read by the schema that it had there: so a column that is known stays
         as it was, unless it is not wanted any more, and others come in.
 
         Args:
             known: as the offset has it.
-            found: as the server's catalog shows it now, shaped by these options.
+            found: as the server's catalog shows it now, under these options.
         """
         now = {column.name: column for column in found.schema.columns}
         old = {column.name for column in known.schema.columns}
         kept = [
             (now.get(column.name, column) if _native(found, column.name) == native else column, native)
             for column, native in zip(known.schema.columns, known.natives, strict=True)
-            if column.name in found.schema.key or self._keeps(known.id, column.name)
+            if column.name in found.schema.key or self._rules.keeps(known.id, column.name)
         ]
         fresh = zip(found.schema.columns, found.natives, strict=True)
         kept += [(column, native) for column, native in fresh if column.name not in old]
-        names = {column.name for column, _ in kept}
-        keyed = found.schema if names.issuperset(found.schema.key) else known.schema
-        chunk_key = known.chunk_key if names.issuperset(known.chunk_key) else ()
-        table = self._shaped(known.id, kept, keyed.key, chunk_key, keyed.primary_key)
-        return replace(table, protected=self._protected(table, [*table.names, *found.columns]))
-
-    def _protected(self, table: OracleTable, columns: Sequence[str]) -> tuple[str, ...]:
-        """The columns whose values the options keep back or change."""
-        masked = self._masks.of_table(table.schema, table.natives).changes
-        names = {table.schema.columns[place].name for place, _, _ in masked}
-        there = table.names
-        hidden = (name for name in columns if name in names or self._columns.hides(table.id, name, there))
-        return tuple(dict.fromkeys(hidden))
-
-    def _keeps(self, id: TableId, column: str) -> bool:
-        # The signal table's columns are known by their place, so no list makes it smaller.
-        return self._whole in (id.path.casefold(), id.full_path.casefold()) or self._columns.keeps(id, column)
-
-    def _shaped(
-        self,
-        id: TableId,
-        kept: Sequence[tuple[Column, NativeType]],
-        key: tuple[str, ...],
-        chunk: tuple[str, ...],
-        primary: tuple[str, ...] | None,
-    ) -> OracleTable:
-        columns = tuple(replace(column, position=place) for place, (column, _) in enumerate(kept, 1))
+        names = [column.name for column, _ in kept]
+        keyed = found.schema if set(names).issuperset(found.schema.key) else known.schema
+        chunk_key = known.chunk_key if set(names).issuperset(known.chunk_key) else ()
+        schema = TableSchema(known.id, numbered(kept), keyed.key, primary_key=keyed.primary_key)
         natives = tuple(native for _, native in kept)
-        schema = self._masks.described(TableSchema(id, columns, key, primary_key=primary), natives)
-        table = OracleTable(schema, natives, chunk)
-        return table if all(table.native(name).chunks for name in chunk) else replace(table, chunk_key=())
+        return _oracle_table(self._rules.described(schema, natives, chunk_key, [*names, *found.columns]))
+
+
+def _oracle_table(table: SourceTable[NativeType]) -> OracleTable:
+    cuts = all(table.native(name).chunks for name in table.chunk_key)
+    return OracleTable(table.schema, table.natives, table.chunk_key if cuts else (), table.protected)
 
 
 def _native(table: OracleTable, name: str) -> NativeType | None:

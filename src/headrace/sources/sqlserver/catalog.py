@@ -17,12 +17,13 @@ from headrace.sources.change_tables import lsn
 from headrace.sources.change_tables.captured_table import CapturedTable, CaptureInstance
 from headrace.sources.change_tables.catalog import CatalogTable, SourceTable, choose
 from headrace.sources.change_tables.connection import Connection
-from headrace.sources.change_tables.table_rules import TableRules
+from headrace.sources.change_tables.table_rules import captured_table
 from headrace.sources.sqlserver import statements
 from headrace.sources.sqlserver.advice import ADVICE
 from headrace.sources.sqlserver.types import NativeType, constant_default
 from headrace.sources.tables.columns import say_left_out
 from headrace.sources.tables.keys import UniqueKey
+from headrace.sources.tables.table_rules import TableRules
 
 ColumnIds = frozenset[tuple[str, int]]
 Row = TypeVar("Row")
@@ -125,7 +126,7 @@ def _captured(
         found.append((_column(facts, len(found) + 1, native), native))
     if foreign:
         say_left_out(id.full_path, tuple(foreign), "values of such types are not captured")
-    return rules.table(id, found, _unique_keys(keys, names_by_id), instance, comment)
+    return captured_table(rules, id, found, _unique_keys(keys, names_by_id), instance, comment)
 
 
 def _native(facts: ColumnFacts) -> NativeType:

@@ -12,7 +12,6 @@ from headrace.sources.change_tables import lsn
 from headrace.sources.change_tables.catalog import CatalogTable
 from headrace.sources.change_tables.connection import Connection
 from headrace.sources.change_tables.source import ChangeTableSource
-from headrace.sources.change_tables.table_rules import TableRules
 from headrace.sources.sqlserver import statements
 from headrace.sources.sqlserver.catalog import captured_tables
 from headrace.sources.sqlserver.connection import SqlServerConnection
@@ -20,6 +19,7 @@ from headrace.sources.sqlserver.dialect import SqlServer
 from headrace.sources.sqlserver.health import HealthProbe
 from headrace.sources.sqlserver.options import OPTIONS
 from headrace.sources.sqlserver.permissions import missing_in_database
+from headrace.sources.tables.table_rules import TableRules
 
 
 class SqlServerSource(ChangeTableSource):
