@@ -8,11 +8,11 @@ from headrace import registry
 from headrace.errors import CaptureError, ConnectError, OptionError
 from headrace.sources.change_tables.connection import (
     Denied,
-    LostConnection,
     MissingObject,
     PassingRefusal,
     StatementError,
 )
+from headrace.sources.connection import LostConnection
 from headrace.sources.db2.connection import Db2Connection, written
 from headrace.sources.db2.dialect import Db2
 from headrace.sources.db2.driver import connection_string

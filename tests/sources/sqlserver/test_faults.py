@@ -19,7 +19,8 @@ from tests.sources.sqlserver.test_source import NOW, Run, clean, create, data, r
 from headrace.errors import CaptureError, DataLossError, PositionMismatch
 from headrace.sources.base import Limit
 from headrace.sources.change_tables import lsn
-from headrace.sources.change_tables.connection import LostConnection, StatementError
+from headrace.sources.change_tables.connection import StatementError
+from headrace.sources.connection import LostConnection
 from headrace_emulators.sqlserver import EmulatedServer
 
 CUT = DriverError("Communication link failure", "TCP Provider: Error code 0x2746")

@@ -9,6 +9,7 @@ from headrace.options import Options
 from headrace.sources.change_tables.captured_table import CapturedTable, named_texts
 from headrace.sources.change_tables.connection import Connection, MissingObject, StatementError
 from headrace.sources.offset import Key, TableProgress
+from headrace.sources.snapshots.chunks import with_bounds
 from headrace.sources.snapshots.select_overrides import SelectOverrides, failed
 
 IN_ONE_SESSION = ("exclusive", "snapshot")
@@ -76,12 +77,7 @@ def _more(
         return replace(progress, done=True, empty=True)
     last = greatest[0]
     found = keys(connection, table, *connection.statements.chunk_bounds(table, key, progress.lower, last, rows, budget))
-    done = len(found) < budget
-    bounds: tuple[Key | None, ...] = (*found, last) if done else tuple(found)
-    if bounds == (last,) and progress.chunk == 0:
-        # One chunk is the whole table: no bound is needed, and the server reads it in the way it likes best.
-        bounds = (None,)
-    return replace(progress, last=last, bounds=bounds, done=done)
+    return with_bounds(progress, found, last, budget)
 
 
 def keys(connection: Connection, table: CapturedTable, sql: str, parameters: Sequence[object]) -> list[Key]:

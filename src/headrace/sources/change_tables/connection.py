@@ -14,16 +14,17 @@ from typing import Any
 import pyarrow as pa
 
 from headrace import registry
-from headrace.errors import CaptureError, ConnectError, HeadraceError
+from headrace.errors import CaptureError, HeadraceError
 from headrace.sources.batch_sizes import sized
 from headrace.sources.change_tables.captured_table import ARROW_ROWS
 from headrace.sources.change_tables.dialect import Dialect
 from headrace.sources.change_tables.statements import Statements
+from headrace.sources.connection import DriverConnection
 
 _LOG = logging.getLogger("headrace.sources")
 
 
-class Connection(ABC):
+class Connection(DriverConnection, ABC):
     """A connection to one database of a server. Not shared between threads and never pickled.
 
     Args:
@@ -33,11 +34,10 @@ class Connection(ABC):
     """
 
     def __init__(self, driver: str, settings: Mapping[str, Any], dialect: Dialect) -> None:
+        super().__init__(settings)
         self.dialect = dialect
         self._where = f"{settings['hostname']}{':' + settings['port'] if settings.get('port') else ''}"
         self._database = settings["database"]
-        self._user = settings.get("user") or ""
-        self._secrets = [s for s in (settings.get("password"),) if s]
         self._patience = int(settings.get("query_timeout_ms") or 0)
         connect = registry.find("driver", driver)
         try:
@@ -115,19 +115,6 @@ class Connection(ABC):
         # Whole seconds are all that drivers know.
         connection.timeout = -(-milliseconds // 1000)
 
-    def close(self) -> None:
-        """Close the connection; a connection that is broken already is as good as closed."""
-        try:
-            self._connection.close()
-        except Exception as error:
-            _LOG.debug("A connection could not be closed in order: %s", self._clean(error))
-
-    def __enter__(self) -> Connection:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     @contextmanager
     def _cursor(self, sql: str, parameters: Sequence[object], *, patient: bool = False) -> Iterator[Any]:
         try:
@@ -153,12 +140,6 @@ class Connection(ABC):
                 # The connection broke or was closed before; what happened is said already.
                 _LOG.debug("A cursor could not be closed in order: %s", self._clean(error))
 
-    def _clean(self, error: Exception) -> str:
-        text = " ".join(str(error).split())
-        for secret in self._secrets:
-            text = text.replace(secret, "***")
-        return text
-
     @abstractmethod
     def _connect_error(self, error: Exception) -> HeadraceError:
         """What a driver raised when it was to connect, in our own words."""
@@ -166,10 +147,6 @@ class Connection(ABC):
     @abstractmethod
     def _statement_error(self, error: Exception) -> HeadraceError:
         """What a driver raised when a statement was sent or its result fetched, in our own words."""
-
-
-class LostConnection(ConnectError):
-    """The server is not there, or is no longer: it may be in a moment."""
 
 
 class StatementError(CaptureError):

@@ -33,10 +33,18 @@ from headrace.sources.change_tables.schema_history import SchemaHistory
 from headrace.sources.change_tables.signal_table import read_signals
 from headrace.sources.change_tables.snapshot_read import snapshot_rows
 from headrace.sources.health import CaptureState, Health
-from headrace.sources.offset import Offset
+from headrace.sources.offset import Key, Offset
 from headrace.sources.signal_files import take_files
 from headrace.sources.signals import Signal, say, say_once, signal_table
-from headrace.sources.snapshots.ad_hoc import AdHoc, Candidate, IncrementalChunk, Request
+from headrace.sources.snapshots.ad_hoc import (
+    AdHoc,
+    Candidate,
+    IncrementalChunk,
+    Request,
+    RequestEnds,
+    RequestWaits,
+    further_requests,
+)
 
 _LOG = logging.getLogger("headrace.sources")
 _PASSING = re.compile(r"deadlock|lock request time ?out", re.IGNORECASE)
@@ -117,51 +125,34 @@ class AdHocPlanner:
             if not state.stalled:
                 say(f"Ad-hoc snapshots wait, because no change is captured: {stalled}")
             return replace(state, stalled=True)
-        requests: list[Request] = []
-        held = False
-        for request in state.requests:
-            # A table that lags behind has no state at the batch's end that rows could be stamped with.
-            held = held or request.table in end.tables
-            if held or not budget:
-                requests.append(request)
-                continue
-            history = histories.get(request.table)
-            if history is None:
-                _ended(request, "it is not captured any more")
-                continue
-            try:
-                moved = self._moved(request, history.newest, budget)
-            except CaptureError as error:
-                if not self._refused(error):
-                    held = True
-                    requests.append(request)
-                    continue
-                _ended(request, error.message)
-                continue
-            budget -= len(moved.bounds)
-            held = not moved.done
-            requests.append(moved)
-        return replace(state, stalled=False).with_requests(tuple(requests))
-
-    def _moved(self, request: Request, table: CapturedTable, budget: int) -> Request:
-        """A request with up to `budget` further chunks; their bounds are keys that the server found."""
-        key, sql, statements = table.chunk_key, request.filter, self._connection.statements
-        if not key or request.key not in ((), key):
-            raise CaptureError("its key is not what it was when the snapshot began; ask for it again.")
-        last = request.last
-        if last is None:
-            found = keys(self._connection, table, *statements.greatest_key(table, key, condition=sql))
-            if not found:
-                return replace(request, key=key, done=True)
-            last = found[0]
-        rows = self._settings["incremental_snapshot_chunk_size"]
-        bounds = keys(
-            self._connection,
-            table,
-            *statements.chunk_bounds(table, key, request.lower, last, rows, budget, condition=sql),
+        requests = further_requests(
+            state.requests, budget, lambda request, most: self._further(request, end, histories, most)
         )
-        done = len(bounds) < budget
-        return replace(request, key=key, last=last, bounds=(*bounds, last) if done else tuple(bounds), done=done)
+        return replace(state, stalled=False).with_requests(requests)
+
+    def _further(self, request: Request, end: Offset, histories: Mapping[str, SchemaHistory], budget: int) -> Request:
+        if request.table in end.tables:
+            # A table that lags behind has no state at the batch's end that rows could be stamped with.
+            raise RequestWaits
+        history = histories.get(request.table)
+        if history is None:
+            raise RequestEnds("it is not captured any more")
+        table, condition, statements = history.newest, request.filter, self._connection.statements
+        key, rows = table.chunk_key, self._settings["incremental_snapshot_chunk_size"]
+
+        def bounds(last: Key) -> list[Key]:
+            statement = statements.chunk_bounds(table, key, request.lower, last, rows, budget, condition=condition)
+            return keys(self._connection, table, *statement)
+
+        def greatest() -> list[Key]:
+            return keys(self._connection, table, *statements.greatest_key(table, key, condition=condition))
+
+        try:
+            return request.further(key, budget, greatest, bounds)
+        except CaptureError as error:
+            if not self._refused(error):
+                raise RequestWaits from error
+            raise RequestEnds(error.message) from error
 
     def _refused(self, error: CaptureError) -> bool:
         """Whether the server refused a statement for good; false when it may go through the next time.
@@ -185,10 +176,6 @@ class AdHocPlanner:
         behind = health.behind_seconds or 0.0
         late = health.state is CaptureState.LAGGING and behind > self._settings["capture_timeout_seconds"] / 2
         return health.sentence if late or health.state is CaptureState.NOT_CAPTURING else ""
-
-
-def _ended(request: Request, why: str) -> None:
-    say(f"The ad-hoc snapshot of table '{request.table}' ends after {request.chunk} chunks: {why}")
 
 
 def read_incremental(

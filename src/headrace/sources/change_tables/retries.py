@@ -18,7 +18,8 @@ import pyarrow.compute as pc
 from headrace.changes import Operation
 from headrace.errors import HeadraceError
 from headrace.options import Options
-from headrace.sources.change_tables.connection import LostConnection, PassingRefusal
+from headrace.sources.change_tables.connection import PassingRefusal
+from headrace.sources.connection import LostConnection
 
 _PASSING = (LostConnection, PassingRefusal)
 _LOG = logging.getLogger("headrace.sources")

@@ -16,11 +16,11 @@ from headrace.errors import CaptureError, ConnectError, HeadraceError
 from headrace.sources.change_tables.connection import (
     Connection,
     Denied,
-    LostConnection,
     MissingObject,
     PassingRefusal,
     StatementError,
 )
+from headrace.sources.connection import LostConnection
 from headrace.sources.db2.dialect import Db2
 
 _CODE = re.compile(r"SQLCODE=(-?\d+)")

@@ -1,4 +1,4 @@
-"""One connection to an Oracle database, with errors in Headrace's words."""
+"""One connection to an Oracle database, and what its errors mean."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pyarrow as pa
 from headrace import registry
 from headrace.errors import CaptureError, ConnectError, HeadraceError
 from headrace.sources.batch_sizes import sized
+from headrace.sources.connection import DriverConnection, LostConnection
 
 ARROW_ROWS = 10_000
 _NUMBER = re.compile(r"\b(?:ORA|DPY|DPI)-(\d{4,5})")
@@ -26,17 +27,13 @@ class OracleError(CaptureError):
     """The server refused a statement.
 
     Attributes:
-        number: the number after `ORA-`; 0 where the driver tells none.
+        number: the number after `ORA-`; 0 where the driver gives none.
     """
 
     number = 0
 
 
-class LostConnection(ConnectError):
-    """The server is not there, or is no longer: it may be in a moment."""
-
-
-class Connection:
+class Connection(DriverConnection):
     """A connection. Not shared between threads and never pickled.
 
     Args:
@@ -46,8 +43,7 @@ class Connection:
 
     def __init__(self, driver: str, settings: Mapping[str, Any]) -> None:
         self._where = settings.get("dsn") or f"{settings['hostname']}/{settings['database']}"
-        self._secrets = [s for s in (settings.get("password"),) if s]
-        self._user = settings.get("user") or ""
+        super().__init__(settings)
         connect = registry.find("driver", driver)
         try:
             self._connection = connect(settings)
@@ -55,7 +51,7 @@ class Connection:
         except HeadraceError:
             raise
         except Exception as error:
-            raise self._told(error) from None
+            raise self._error(error) from None
 
     def rows(self, sql: str, **parameters: Any) -> list[tuple[Any, ...]]:
         """All rows of a small result.
@@ -68,7 +64,7 @@ class Connection:
         try:
             return [tuple(row) for row in cursor.fetchall()]
         except Exception as error:
-            raise self._told(error) from error
+            raise self._error(error) from error
         finally:
             cursor.close()
 
@@ -86,7 +82,7 @@ class Connection:
         try:
             self._connection.commit()
         except Exception as error:
-            raise self._told(error) from error
+            raise self._error(error) from error
 
     def batches(self, sql: str, *, rows: int = ARROW_ROWS, **parameters: Any) -> Iterator[pa.RecordBatch]:
         """A large result as Arrow batches of a bounded size, streamed; `rows` is how many are fetched at once."""
@@ -97,20 +93,7 @@ class Connection:
         except (HeadraceError, GeneratorExit):
             raise
         except Exception as error:
-            raise self._told(error) from error
-
-    def close(self) -> None:
-        """Close; a connection that is broken already is as good as closed."""
-        try:
-            self._connection.close()
-        except Exception as error:
-            _LOG.debug("A connection could not be closed in order: %s", self._clean(error))
-
-    def __enter__(self) -> Connection:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+            raise self._error(error) from error
 
     def _executed(self, sql: str, parameters: Mapping[str, Any]) -> Any:
         try:
@@ -118,15 +101,9 @@ class Connection:
             cursor.execute(sql, dict(parameters))
             return cursor
         except Exception as error:
-            raise self._told(error) from error
+            raise self._error(error) from error
 
-    def _clean(self, error: Exception) -> str:
-        text = " ".join(str(error).split())
-        for secret in self._secrets:
-            text = text.replace(secret, "***")
-        return text
-
-    def _told(self, error: Exception) -> HeadraceError:
+    def _error(self, error: Exception) -> HeadraceError:
         text = self._clean(error)
         found = _NUMBER.search(text)
         number = int(found[1]) if found else 0

@@ -19,7 +19,7 @@ from headrace import faultpoints
 from headrace.errors import CaptureError
 from headrace.options import Options
 from headrace.sources.batch_sizes import Spool
-from headrace.sources.offset import Offset
+from headrace.sources.offset import Key, Offset
 from headrace.sources.oracle import scn, statements
 from headrace.sources.oracle.assembly import Assembly, own_rows
 from headrace.sources.oracle.captured_table import OracleTable, tables_of
@@ -39,7 +39,15 @@ from headrace.sources.oracle.snapshot_read import (
 from headrace.sources.oracle.staging import Staging
 from headrace.sources.signal_files import take_files
 from headrace.sources.signals import Signal, say, say_once, signal_table
-from headrace.sources.snapshots.ad_hoc import AdHoc, Candidate, IncrementalChunk, Request
+from headrace.sources.snapshots.ad_hoc import (
+    AdHoc,
+    Candidate,
+    IncrementalChunk,
+    Request,
+    RequestEnds,
+    RequestWaits,
+    further_requests,
+)
 from headrace.sources.tables.masks import Masks
 
 COLUMNS = 3
@@ -110,58 +118,36 @@ class AdHocPlanner:
         if not state.requests or state.paused or end.tables:
             return state
         tables = tables_of(end.schemas)
-        requests: list[Request] = []
-        held = False
         with self._connect() as connection:
-            for request in state.requests:
-                if held or not budget:
-                    requests.append(request)
-                    continue
+
+            def further(request: Request, most: int) -> Request:
                 table = tables.get(request.table)
                 if table is None:
-                    _ended(request, "it is not captured any more")
-                    continue
-                try:
-                    moved = self._moved(connection, request, table, end.commit, budget)
-                except OracleError as error:
-                    if error.number in _MOMENT_GONE:
-                        # The stream is too far behind, or the table was altered since: both pass when it moves on.
-                        say_once(f"The ad-hoc snapshot of table '{request.table}' waits: {error.message}")
-                        held = True
-                        requests.append(request)
-                        continue
-                    _ended(request, error.message)
-                    continue
-                except CaptureError as error:
-                    _ended(request, error.message)
-                    continue
-                budget -= len(moved.bounds)
-                held = not moved.done
-                requests.append(moved)
-        return state.with_requests(tuple(requests))
+                    raise RequestEnds("it is not captured any more")
+                return self._further(connection, request, table, scn.number(end.commit), most)
 
-    def _moved(self, connection: Connection, request: Request, table: OracleTable, commit: str, budget: int) -> Request:
-        """A request with up to `budget` further chunks; their bounds are keys that the server found."""
-        key, condition, at = table.chunk_key, request.filter, scn.number(commit)
-        if not key or request.key not in ((), key):
-            raise CaptureError("its key is not what it was when the snapshot began; ask for it again.")
-        last = request.last
-        if last is None:
-            found = keys(connection, table, statements.greatest_key(table, condition), {"scn": at})
-            if not found:
-                return replace(request, key=key, done=True)
-            last = found[0]
-        rows = self._settings["incremental_snapshot_chunk_size"]
-        sql, parameters = statements.chunk_bounds(table, request.lower, rows, budget, last=last, condition=condition)
-        bounds = keys(connection, table, sql, {**parameters, "scn": at})
-        if bounds and bounds[-1] == last:
-            return replace(request, key=key, last=last, bounds=tuple(bounds), done=True)
-        done = len(bounds) < budget
-        return replace(request, key=key, last=last, bounds=(*bounds, last) if done else tuple(bounds), done=done)
+            return state.with_requests(further_requests(state.requests, budget, further))
 
+    def _further(self, connection: Connection, request: Request, table: OracleTable, at: int, budget: int) -> Request:
+        rows, condition = self._settings["incremental_snapshot_chunk_size"], request.filter
 
-def _ended(request: Request, why: str) -> None:
-    say(f"The ad-hoc snapshot of table '{request.table}' ends after {request.chunk} chunks: {why}")
+        def bounds(last: Key) -> list[Key]:
+            sql, parameters = statements.chunk_bounds(
+                table, request.lower, rows, budget, last=last, condition=condition
+            )
+            return keys(connection, table, sql, {**parameters, "scn": at})
+
+        def greatest() -> list[Key]:
+            return keys(connection, table, statements.greatest_key(table, condition), {"scn": at})
+
+        try:
+            return request.further(table.chunk_key, budget, greatest, bounds)
+        except CaptureError as error:
+            if not isinstance(error, OracleError) or error.number not in _MOMENT_GONE:
+                raise RequestEnds(error.message) from error
+            # The stream is too far behind, or the table was altered since: both pass when it moves on.
+            say_once(f"The ad-hoc snapshot of table '{request.table}' waits: {error.message}")
+            raise RequestWaits from error
 
 
 def require_signal_table(name: str, database: str, tables: Mapping[str, OracleTable]) -> OracleTable:

@@ -21,7 +21,7 @@ from headrace.sources.oracle.captured_table import OracleTable
 from headrace.sources.oracle.change_rows import CONNECTOR
 from headrace.sources.oracle.connection import Connection, OracleError
 from headrace.sources.signals import say
-from headrace.sources.snapshots.chunks import Chunk
+from headrace.sources.snapshots.chunks import Chunk, with_bounds
 from headrace.sources.snapshots.select_overrides import SelectOverrides, failed
 from headrace.sources.snapshots.snapshot_rows import SnapshotRows
 from headrace.sources.tables.masks import Masks
@@ -139,13 +139,7 @@ def _more(connection: Connection, table: OracleTable, progress: TableProgress, r
     last = progress.last or keys(connection, table, statements.greatest_key(table), {"scn": at})[0]
     sql, parameters = statements.chunk_bounds(table, progress.lower, rows, budget)
     found = keys(connection, table, sql, {**parameters, "scn": at})
-    done = len(found) < budget or found[-1] == last
-    bounds: tuple[Key | None, ...] = tuple(found) if found and found[-1] == last else (*found, last)
-    if not done:
-        bounds = tuple(found)
-    if bounds == (last,) and progress.chunk == 0:
-        bounds = (None,)
-    return replace(progress, last=last, bounds=bounds, done=done)
+    return with_bounds(progress, found, last, budget)
 
 
 def keys(connection: Connection, table: OracleTable, sql: str, parameters: dict[str, object]) -> list[Key]:

@@ -1,4 +1,4 @@
-"""Ad-hoc snapshots: which tables were asked for, how far each is read, and what signals change in that. Pure.
+"""Ad-hoc snapshots: which tables were asked for, how far each is read, and what signals change in that. No database.
 
 The state stands in the offset, so that a restart goes on at the chunk where the run stopped, and a replay reads the
 same key ranges. Tables are read one after another, in the order in which they were asked for.
@@ -27,7 +27,9 @@ from headrace.sources.signals import (
     chosen,
     names,
     parse_signal,
+    say,
 )
+from headrace.sources.snapshots.chunks import next_bounds
 
 NO_ROW = "1 = 0 AND ({filter}\n)"
 """A predicate with which a server reads a filter of the user's and no row."""
@@ -147,6 +149,14 @@ class IncrementalChunk:
         return f"{order_of_read(self.read)}{_ORDER}{self.request:08x}:{self.number:08x}"
 
 
+class RequestWaits(Exception):
+    """A request can't go on now, but may with a later batch."""
+
+
+class RequestEnds(Exception):
+    """A request can't go on; the message says why."""
+
+
 @dataclass(frozen=True)
 class Request:
     """One table that was asked for, and how far it is read.
@@ -181,6 +191,35 @@ class Request:
     def behind(self) -> Request:
         """The same place, seen from a batch that holds no chunk of this table."""
         return replace(self, chunk=self.chunk + len(self.bounds), lower=self.reach, bounds=())
+
+    def further(
+        self,
+        key: tuple[str, ...],
+        budget: int,
+        greatest: Callable[[], Sequence[Key]],
+        bounds: Callable[[Key], Sequence[Key]],
+    ) -> Request:
+        """The request with its next chunks; their bounds are keys that the server found.
+
+        Args:
+            key: the key columns of the table now.
+            budget: how many chunks at the most.
+            greatest: asks for the table's last key; none where no row is read.
+            bounds: asks for the keys at which chunks end, up to the last one.
+
+        Raises:
+            RequestEnds: the table has no key any more, or another one.
+        """
+        if not key or self.key not in ((), key):
+            raise RequestEnds("its key is not what it was when the snapshot began; ask for it again.")
+        last = self.last
+        if last is None:
+            found = greatest()
+            if not found:
+                return replace(self, key=key, done=True)
+            last = found[0]
+        upper, done = next_bounds(bounds(last), last, budget)
+        return replace(self, key=key, last=last, bounds=upper, done=done)
 
     def chunks(self, read: int = 0) -> Iterator[IncrementalChunk]:
         """The chunks of the batch that ends here, after as many reads of tables."""
@@ -218,6 +257,38 @@ class Request:
             bounds=tuple(tuple(bound) for bound in data["bounds"]),
             done=data["done"],
         )
+
+
+def further_requests(
+    requests: Iterable[Request], budget: int, further: Callable[[Request, int], Request]
+) -> tuple[Request, ...]:
+    """Requests with up to `budget` further chunks, tables one after another; those that end are left out, and said.
+
+    Args:
+        requests: in the order in which they were made.
+        budget: how many chunks a batch may hold.
+        further: gives a request with so many further chunks. It raises `RequestWaits` to hold all requests from this
+            one on, and `RequestEnds` to end this one.
+    """
+    found: list[Request] = []
+    held = False
+    for request in requests:
+        if held or not budget:
+            found.append(request)
+            continue
+        try:
+            moved = further(request, budget)
+        except RequestWaits:
+            held = True
+            found.append(request)
+            continue
+        except RequestEnds as reason:
+            say(f"The ad-hoc snapshot of table '{request.table}' ends after {request.chunk} chunks: {reason}")
+            continue
+        budget -= len(moved.bounds)
+        held = not moved.done
+        found.append(moved)
+    return tuple(found)
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,12 @@ same ranges, and a killed run goes on at the first chunk that no batch has deliv
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from headrace.changes.position import Position, order_of_read
-from headrace.sources.offset import Key, Offset, key_of
+from headrace.sources.offset import Key, Offset, TableProgress, key_of
 
 FIRST = "first"
 FIRST_OF_TABLE = "first_in_data_collection"
@@ -88,6 +88,28 @@ def plan_chunks(start: Offset, end: Offset) -> list[Chunk]:
     if chunks and start.initial and not end.initial:
         chunks[-1] = _marked(chunks[-1], closing=LAST)
     return chunks
+
+
+def next_bounds(found: Sequence[Key], last: Key, budget: int) -> tuple[tuple[Key, ...], bool]:
+    """The upper keys of the next chunks of a table, and whether the table ends with them.
+
+    Args:
+        found: the keys at which chunks end, up to the last one; the server's answer.
+        last: the table's last key.
+        budget: how many keys were asked for, at least one.
+    """
+    if found and found[-1] == last:
+        return tuple(found), True
+    return ((*found, last), True) if len(found) < budget else (tuple(found), False)
+
+
+def with_bounds(progress: TableProgress, found: Sequence[Key], last: Key, budget: int) -> TableProgress:
+    """A table's snapshot with its next chunks; the arguments are those of `next_bounds`."""
+    bounds, done = next_bounds(found, last, budget)
+    if bounds == (last,) and progress.chunk == 0:
+        # One chunk is the whole table: it needs no bound, and the server reads it in the way it likes best.
+        return replace(progress, last=last, bounds=(None,), done=done)
+    return replace(progress, last=last, bounds=bounds, done=done)
 
 
 def found_empty(start: Offset, end: Offset) -> list[tuple[str, Position]]:

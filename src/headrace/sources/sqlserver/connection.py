@@ -10,11 +10,11 @@ from headrace.errors import ConnectError, HeadraceError
 from headrace.sources.change_tables.connection import (
     Connection,
     Denied,
-    LostConnection,
     MissingObject,
     PassingRefusal,
     StatementError,
 )
+from headrace.sources.connection import LostConnection
 from headrace.sources.sqlserver import statements
 from headrace.sources.sqlserver.dialect import SqlServer
 
