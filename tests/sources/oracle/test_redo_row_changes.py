@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.sources.oracle.redo_statements import Cell, Change, Style, changes, names, quoted, rendered, styles, texts
 
-from headrace.sources.oracle.redo import RedoRow, RedoSyntaxError, Shape, parse, parse_many
+from headrace.sources.oracle.redo import RedoRow, RedoShape, RedoSyntaxError, parse, parse_many
 from headrace.sources.oracle.redo.parser import forget_shapes, parse_afresh
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "oracle_redo"
@@ -140,7 +140,7 @@ def test_a_shape_says_which_texts_are_calls_and_which_nulls_are_unknown() -> Non
     )
     assert isinstance(row, RedoRow)
     calls = (frozenset("AC"), frozenset("BCD"))
-    assert row.shape == Shape(("A", "B", "C", "D"), *calls, unsupported=frozenset("CE"))
+    assert row.shape == RedoShape(("A", "B", "C", "D"), *calls, unsupported=frozenset("CE"))
     assert row.before is not None and row.before["F"] == row.before["C"] == "HEXTORAW('0a')"
 
 

@@ -17,10 +17,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.changes import Operation
 from headrace.errors import CaptureError
 from headrace.options import Options
 from headrace.sources.oracle.ledger import Transaction
-from headrace.sources.oracle.redo import RedoPiece, RedoRow, RedoSyntaxError, Shape, parse
+from headrace.sources.oracle.redo import RedoPiece, RedoRow, RedoShape, RedoSyntaxError, parse
 from headrace.sources.oracle.redo_codes import (
     CHANGES,
     DDL,
@@ -37,11 +38,11 @@ _REMEDY = (
     "Take a new snapshot, or set 'unreadable_changes' to warn. Where tables are altered, 'log_mining_strategy' "
     "redo_log_catalog reads such changes from its start on."
 )
-_OPERATIONS = {INSERT: "c", DELETE: "d", UPDATE: "u"}
+_OPERATIONS = {INSERT: Operation.CREATE, DELETE: Operation.DELETE, UPDATE: Operation.UPDATE}
 _UNDONE_AT_ONCE = 500_000
 _UNREADABLE = 2
 """The status of a row that LogMiner has no whole statement for."""
-_PIECES_ONLY = Shape(changed=("",))
+_PIECES_ONLY = RedoShape(changed=("",))
 """The shape of an update of which only pieces are known, by identity."""
 _LOG = logging.getLogger("headrace.sources")
 Read = Callable[[Sequence[str] | None], Iterator[pa.RecordBatch]]
@@ -88,7 +89,7 @@ class Event:
     """One change of one row, or a truncate.
 
     Args:
-        op: `c`, `u`, `d` or `t`.
+        op: create, update, delete or truncate.
         path: `schema.table`.
         row: the parsed statement; null for a truncate.
         scn, rs_id, ssn, thread, row_id, user, sql: of its record.
@@ -96,7 +97,7 @@ class Event:
         lost: columns whose value can't be known.
     """
 
-    op: str
+    op: Operation
     path: str
     row: RedoRow | None
     scn: int
@@ -220,7 +221,7 @@ class Assembly:
             path = mined.path
             if path in self._tables and (mined.sql or "").lstrip().upper().startswith("TRUNCATE"):
                 yield from self._released()
-                yield self._event("t", path, None, mined)
+                yield self._event(Operation.TRUNCATE, path, None, mined)
         elif code == UNSUPPORTED:
             if mined.path in self._tables:
                 self._refuse(mined, "LogMiner can't print it")
@@ -243,7 +244,7 @@ class Assembly:
             yield from self._released()
             key = dict(piece.after or {})
             row = RedoRow("update", piece.schema, piece.table or "", key, dict(key), _PIECES_ONLY)
-            held = self._held = self._event("u", f"{piece.schema}.{piece.table}", row, mined)
+            held = self._held = self._event(Operation.UPDATE, f"{piece.schema}.{piece.table}", row, mined)
         after = held.row.after if held.row is not None else None
         fresh = after is not None and piece.lob_column in after
         kind = "document" if piece.op in ("xml_begin", "ext_string_begin") else piece.lob_kind or "clob"
@@ -298,7 +299,7 @@ class Assembly:
             return None
         return piece if isinstance(piece, RedoPiece) else None
 
-    def _event(self, op: str, path: str, row: RedoRow | None, mined: MinedRow) -> Event:
+    def _event(self, op: Operation, path: str, row: RedoRow | None, mined: MinedRow) -> Event:
         sql = mined.sql or ""
         return Event(op, path, row, mined.scn, mined.rs_id, mined.ssn, mined.thread, mined.row_id, mined.user, sql)
 

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace import faultpoints
+from headrace.changes import Operation
 from headrace.errors import CaptureError
 from headrace.options import Options
 from headrace.sources.batch_sizes import Spool
@@ -23,9 +24,9 @@ from headrace.sources.offset import Key, Offset
 from headrace.sources.oracle import scn, statements
 from headrace.sources.oracle.assembly import Assembly, own_rows
 from headrace.sources.oracle.captured_table import OracleTable, tables_of
-from headrace.sources.oracle.change_rows import ImageReader
 from headrace.sources.oracle.connection import Connection, OracleError
 from headrace.sources.oracle.ledger import Transaction
+from headrace.sources.oracle.row_images import ImageReader
 from headrace.sources.oracle.snapshot_read import (
     CHANGED,
     NO_SCN,
@@ -207,8 +208,8 @@ def signals_of(
             continue
         part = replace(transaction, rows=rows, undo=undo)
         for event in Assembly(part, read, frozenset([table.id.path]), settings).events():
-            if event.op == "c":
-                image: Mapping[str, str | None] = dict(reader.images(event)["after"])  # type: ignore[call-overload]
+            if event.op is Operation.CREATE:
+                image = dict(reader.images(event).after or [])
                 id, kind, data = (image.get(name) for name in names)
                 found.append(Signal(id or "", kind or "", data))
     return found

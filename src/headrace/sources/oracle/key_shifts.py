@@ -10,20 +10,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
+from headrace.changes import Operation
 from headrace.errors import CaptureError
+from headrace.sources.offset import Key
 from headrace.sources.oracle.assembly import Event
 
 _HELD = 20_000
 """How many updates are looked at together."""
 _NO_ROW = "A" * 18
 _REMEMBERED = 5_000_000
-Key = tuple[str | None, ...]
 _STAYS: Key = ()
-Keys = Callable[[Event], tuple[Key, Key] | None]
+KeyChange = Callable[[Event], tuple[Key, Key] | None]
 """The keys before and after an update; null when it does not change the key."""
 
 
-def in_free_order(events: Iterator[Event], keys: Keys) -> Iterator[tuple[Event, Event, int]]:
+def in_free_order(events: Iterator[Event], keys: KeyChange) -> Iterator[tuple[Event, Event, int]]:
     """Events in an order in which keys are free when they are taken, each with the event at whose place it stands.
 
     A number tells events at one place apart; it is zero for an event at its own place.
@@ -40,10 +41,10 @@ def in_free_order(events: Iterator[Event], keys: Keys) -> Iterator[tuple[Event, 
     rows: set[str] = set()
     taken: set[int] = set()
     for event in events:
-        change = keys(event) if event.op == "u" else None
+        change = keys(event) if event.op is Operation.UPDATE else None
         row = event.row_id
         # A statement touches a row once, and between rows whose keys it changes others whose keys stay what they are.
-        goes_on = event.op == "u" and row not in (None, _NO_ROW) and (change is not None or bool(run))
+        goes_on = event.op is Operation.UPDATE and row not in (None, _NO_ROW) and (change is not None or bool(run))
         if run and (not goes_on or run[0][0].path != event.path or row in rows):
             yield from _ordered(run)
             run, rows, taken = [], set(), set()
@@ -123,9 +124,9 @@ def _free_order(waits: list[int | None]) -> tuple[list[int], list[list[int]]]:
 
 def _leaving(event: Event) -> Event:
     assert event.row is not None
-    return replace(event, op="d", row=event.row._replace(op="delete", after=None), values={}, lost=set())
+    return replace(event, op=Operation.DELETE, row=event.row._replace(op="delete", after=None), values={}, lost=set())
 
 
 def _taking(event: Event) -> Event:
     assert event.row is not None
-    return replace(event, op="c", row=event.row._replace(op="insert", before=None))
+    return replace(event, op=Operation.CREATE, row=event.row._replace(op="insert", before=None))

@@ -13,7 +13,7 @@ a cache of statement shapes.
 
 from headrace.sources.oracle.redo.error import RedoSyntaxError
 from headrace.sources.oracle.redo.parser import parse, parse_many
-from headrace.sources.oracle.redo.row import RedoPiece, RedoRow, Shape
+from headrace.sources.oracle.redo.row import RedoPiece, RedoRow, RedoShape
 from headrace.sources.oracle.redo.unistr import unistr_text
 
-__all__ = ["RedoPiece", "RedoRow", "RedoSyntaxError", "Shape", "parse", "parse_many", "unistr_text"]
+__all__ = ["RedoPiece", "RedoRow", "RedoShape", "RedoSyntaxError", "parse", "parse_many", "unistr_text"]

@@ -8,7 +8,7 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 from headrace.sources.oracle.redo.error import placed
-from headrace.sources.oracle.redo.row import RedoPiece, RedoRow, Shape
+from headrace.sources.oracle.redo.row import RedoPiece, RedoRow, RedoShape
 
 # What makes a row of a statement's parts, which it uses up. The second argument: whether literals have doubled quotes.
 RowPlan = Callable[[list[Any], bool], RedoRow]
@@ -18,7 +18,7 @@ _Picker = Callable[[list[Any]], Sequence[Any]]
 _new = tuple.__new__
 
 
-class Slice(NamedTuple):
+class PrintedPart(NamedTuple):
     """A piece of the statement as printed: a head, the literals `first` to `last` with what is between, a tail."""
 
     head: str
@@ -30,7 +30,7 @@ class Slice(NamedTuple):
 class Call(NamedTuple):
     """A function call, or several joined by `||`, which are printed with one blank on each side of it."""
 
-    slices: tuple[Slice, ...]
+    slices: tuple[PrintedPart, ...]
 
     def constant(self) -> str | None:
         """The call as printed when no literal is in it."""
@@ -142,7 +142,7 @@ def picker(places: Sequence[int]) -> _Picker:
 
 
 def insert_rows(
-    schema: str | None, table: str, names: tuple[str, ...], places: Sequence[int], values: Values, shape: Shape
+    schema: str | None, table: str, names: tuple[str, ...], places: Sequence[int], values: Values, shape: RedoShape
 ) -> RowPlan:
     """Return what makes inserts of parts."""
     pick, fill = picker(places), values.filler()
@@ -160,7 +160,7 @@ def insert_rows(
 
 
 def delete_rows(
-    schema: str | None, table: str, names: tuple[str, ...], places: Sequence[int], values: Values, shape: Shape
+    schema: str | None, table: str, names: tuple[str, ...], places: Sequence[int], values: Values, shape: RedoShape
 ) -> RowPlan:
     """Return what makes deletes of parts."""
     pick, fill = picker(places), values.filler()
@@ -183,7 +183,7 @@ def update_rows(
     places: Sequence[int],
     sets: tuple[tuple[str, int], ...],
     values: Values,
-    shape: Shape,
+    shape: RedoShape,
 ) -> RowPlan:
     """Return what makes updates of parts; `sets` are the columns of SET with the places of their values."""
     pick, fill = picker(places), values.filler()

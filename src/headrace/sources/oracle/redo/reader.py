@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, NoReturn
 
 from headrace.sources.oracle.redo.error import Unexpected
-from headrace.sources.oracle.redo.plan import Call, Slice
+from headrace.sources.oracle.redo.plan import Call, PrintedPart
 from headrace.sources.oracle.redo.tokens import Token, tokens_of
 
 # The hidden column of row archival: no column of the table.
@@ -227,7 +227,7 @@ class Reader:
             if self.kind == "literal":
                 place = 2 * self._text_of[self._next] + 1
                 places.append(place)
-                slices.append(Slice("N" if national else "", place, place))
+                slices.append(PrintedPart("N" if national else "", place, place))
                 self._next += 1
             elif self.kind == "word" or (self.kind == "name" and self._tokens[self._next + 1].kind in (".", "(")):
                 slices.append(self._call(start))
@@ -247,7 +247,7 @@ class Reader:
         self._next += 1
         return True
 
-    def _call(self, start: int) -> Slice:
+    def _call(self, start: int) -> PrintedPart:
         self.path("a function")
         self.take("(", "a value, or ( after a function")
         depth = 1
@@ -259,5 +259,5 @@ class Reader:
         first, last = self._text_of[start], self._text_of[self._next - 1]
         lead, end = self._tokens[start].lead, self._tokens[self._next - 1].end
         if first == last:
-            return Slice(self._texts[first][lead:end])
-        return Slice(self._texts[first][lead:], 2 * first + 1, 2 * last - 1, self._texts[last][:end])
+            return PrintedPart(self._texts[first][lead:end])
+        return PrintedPart(self._texts[first][lead:], 2 * first + 1, 2 * last - 1, self._texts[last][:end])

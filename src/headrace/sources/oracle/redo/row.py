@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 
-class Shape(NamedTuple):
+class RedoShape(NamedTuple):
     """What a statement says besides its values; statements that differ in their literals alone share it.
 
     Attributes:
@@ -42,7 +42,7 @@ class RedoRow(NamedTuple):
     table: str
     before: dict[str, str | None] | None
     after: dict[str, str | None] | None
-    shape: Shape
+    shape: RedoShape
 
 
 class RedoPiece(NamedTuple):

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from headrace.sources.oracle.redo.plan import RowPlan, Values, delete_rows, insert_rows, update_rows
 from headrace.sources.oracle.redo.reader import HIDDEN, Column, Reader, Table, Value
-from headrace.sources.oracle.redo.row import Shape
+from headrace.sources.oracle.redo.row import RedoShape
 
 _DOCUMENT = re.compile(r"XMLTYPE\s*\(\s*:\w+\s*\)", re.IGNORECASE)
 
@@ -62,7 +62,7 @@ def insert_plan(reader: Reader, parts: int) -> RowPlan:
     columns = columns_of(reader, columns)
     values = Values(parts)
     image, places = image_of(columns, values)
-    shape = Shape(after_calls=_named(columns, "call"), unsupported=_named(columns, "unsupported"))
+    shape = RedoShape(after_calls=_named(columns, "call"), unsupported=_named(columns, "unsupported"))
     return insert_rows(table.schema, table.name, image, places, values, shape)
 
 
@@ -74,7 +74,7 @@ def delete_plan(reader: Reader, parts: int) -> RowPlan:
     reader.end()
     values = Values(parts)
     image, places = image_of(columns, values)
-    shape = Shape(before_calls=_named(columns, "call"), unsupported=_named(columns, "unsupported"))
+    shape = RedoShape(before_calls=_named(columns, "call"), unsupported=_named(columns, "unsupported"))
     return delete_rows(table.schema, table.name, image, places, values, shape)
 
 
@@ -122,7 +122,7 @@ def update_plan(reader: Reader, parts: int) -> RowPlan | None:
     known = [column for column in sets if column.value.kind != "unsupported"]
     set_names, set_places = image_of(known, values)
     before_calls = _named(columns, "call")
-    shape = Shape(
+    shape = RedoShape(
         tuple(column.name for column in sets),
         before_calls,
         before_calls - frozenset(set_names) | _named(sets, "call"),
