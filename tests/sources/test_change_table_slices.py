@@ -10,8 +10,8 @@ import pytest
 from headrace.changes import Column, LogicalType, Operation, Position, TableId, TableSchema
 from headrace.sources.change_tables import slices
 from headrace.sources.change_tables.captured_table import CapturedTable, CaptureInstance
-from headrace.sources.change_tables.notices import Notice
 from headrace.sources.change_tables.schema_history import Window
+from headrace.sources.notices import Notice
 from headrace.sources.snapshots.ad_hoc import IncrementalChunk
 from headrace.sources.snapshots.chunks import Chunk
 from headrace.sources.sqlserver.dialect import SqlServer

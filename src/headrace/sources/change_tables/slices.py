@@ -23,11 +23,12 @@ from headrace.sources.change_tables.connection import Connection, MissingObject
 from headrace.sources.change_tables.dialect import Dialect
 from headrace.sources.change_tables.incremental import read_incremental
 from headrace.sources.change_tables.native import NativeTypes
-from headrace.sources.change_tables.notices import Notice, lost, notice_batch, switched_off
+from headrace.sources.change_tables.notices import lost, switched_off
 from headrace.sources.change_tables.schema_history import Window
 from headrace.sources.change_tables.snapshot_read import read_chunk, read_session
 from headrace.sources.change_tables.transactions import read_transactions
 from headrace.sources.change_tables.windows import commit_times
+from headrace.sources.notices import Notice, notice_batch
 from headrace.sources.offset import time_of, time_text
 from headrace.sources.rows import schema_batch
 from headrace.sources.snapshots.ad_hoc import INCREMENTAL, IncrementalChunk

@@ -18,7 +18,7 @@ from headrace.sources.base import Slice
 from headrace.sources.change_tables import chunks, lsn
 from headrace.sources.change_tables.captured_table import CapturedTable
 from headrace.sources.change_tables.connection import Connection, MissingObject
-from headrace.sources.change_tables.notices import SWITCHED_OFF, Notice, say_switched_off
+from headrace.sources.change_tables.notices import SWITCHED_OFF, say_switched_off
 from headrace.sources.change_tables.retention import Retention, require_retained
 from headrace.sources.change_tables.schema_history import Window, schema_histories
 from headrace.sources.change_tables.server_clock import CommitClock
@@ -31,6 +31,7 @@ from headrace.sources.change_tables.slices import (
     StreamSlice,
     TransactionsSlice,
 )
+from headrace.sources.notices import Notice
 from headrace.sources.offset import Offset
 from headrace.sources.snapshots.ad_hoc import AdHoc
 from headrace.sources.snapshots.chunks import LAST_OF_TABLE, found_empty, plan_chunks

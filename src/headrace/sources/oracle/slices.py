@@ -18,6 +18,7 @@ from headrace.changes import Position
 from headrace.errors import DataLossError
 from headrace.options import Options
 from headrace.sources.base import Slice
+from headrace.sources.notices import notice_batch
 from headrace.sources.offset import time_of, time_text
 from headrace.sources.oracle.captured_table import OracleTable, owners_and_names
 from headrace.sources.oracle.change_rows import CONNECTOR
@@ -27,7 +28,7 @@ from headrace.sources.oracle.definitions import Definition
 from headrace.sources.oracle.incremental import read_incremental
 from headrace.sources.oracle.ledger import Transaction
 from headrace.sources.oracle.mining import mine
-from headrace.sources.oracle.notices import definition_row, gap_row, heartbeat_row
+from headrace.sources.oracle.notices import definition_notice, gap, heartbeat
 from headrace.sources.oracle.scn import ScnRange
 from headrace.sources.oracle.snapshot_read import read_chunk
 from headrace.sources.oracle.staging import Staging
@@ -266,7 +267,7 @@ class GapsSlice(OracleSlice):
     def rows(self, connect: Connect, settings: Options) -> Iterator[pa.RecordBatch]:
         """One row for each table."""
         for path, (after, upto) in sorted(self.gaps.items()):
-            yield gap_row(self.database, path, after, upto, self.capture_time)
+            yield notice_batch([gap(self.database, path, after, upto)], self.capture_time)
 
 
 @dataclass(frozen=True)
@@ -299,7 +300,7 @@ class HeartbeatSlice(OracleSlice):
 
     def rows(self, connect: Connect, settings: Options) -> Iterator[pa.RecordBatch]:
         """The heartbeat."""
-        yield heartbeat_row(self.commit, self.commit_time, self.capture_time)
+        yield notice_batch([heartbeat(self.commit, self.commit_time)], self.capture_time)
 
 
 @dataclass(frozen=True)
@@ -371,7 +372,8 @@ class SchemasSlice(OracleSlice):
         for table in self.changed:
             yield schema_batch(table.schema, Position(self.after, _SCHEMA_ORDER), self.capture_time, CONNECTOR)
         for applied in self.definitions:
-            yield definition_row(applied.definition, applied.database, applied.table, self.capture_time)
+            notice = definition_notice(applied.definition, applied.database, applied.table)
+            yield notice_batch([notice], self.capture_time)
 
 
 @dataclass(frozen=True)
