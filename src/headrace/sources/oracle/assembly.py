@@ -163,7 +163,7 @@ class Assembly:
 
     Args:
         transaction: it.
-        read: reads its rows from staging, as often as it is asked.
+        read: reads its rows from staging; it is called several times.
         tables: paths of the captured tables.
         settings: the source's options.
     """
@@ -287,7 +287,7 @@ class Assembly:
             self._refuse(mined, str(error))
             return None
         if not isinstance(row, RedoRow):
-            self._refuse(mined, "its statement is no row change")
+            self._refuse(mined, "its statement is not a row change")
             return None
         return self._event(_OPERATIONS[mined.code], path, row, mined)
 

@@ -1,4 +1,4 @@
-"""Where a snapshot and the stream behind it begin."""
+"""Where a snapshot and the stream after it begin."""
 
 from __future__ import annotations
 
@@ -78,6 +78,6 @@ def keep_dictionary_new(root: Connection, settings: Options) -> None:
 
 
 def behind_new_dictionary(root: Connection, settings: Options) -> int:
-    """The SCN from which on can be mined whatever was lost: behind a dictionary that is written now."""
+    """The SCN from which the log can be mined, no matter what was lost: the end of a dictionary that is written now."""
     dictionary.write(root)
     return dictionary.dictionaries(archived(root, settings))[-1][1].next - 1

@@ -25,7 +25,7 @@ class OracleTable(SourceTable[NativeType]):
     """A captured table.
 
     Args:
-        columns: all columns of the table, where the catalog was asked just now.
+        columns: all columns of the table, where it comes from the catalog.
     """
 
     columns: tuple[str, ...] = field(default=(), compare=False)
@@ -68,7 +68,7 @@ _TABLES: Recent[dict[str, OracleTable]] = Recent()
 
 
 def tables_of(schemas: Mapping[str, Any]) -> dict[str, OracleTable]:
-    """The tables of an offset by path; not to be changed, because it is kept for the next who asks."""
+    """The tables of an offset by path; not to be changed, because it is cached."""
     return _TABLES.of(schemas, lambda: {path: OracleTable.from_json(data) for path, data in schemas.items()})
 
 

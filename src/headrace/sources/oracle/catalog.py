@@ -1,4 +1,4 @@
-"""What the server's catalog says: which tables are captured, and how they look."""
+"""The server's catalog: which tables are captured, and how they look."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def captured_tables(
 
     Args:
         connection: to the database.
-        database: the name that its tables are told under.
+        database: its name.
         settings: the source's options.
         strict: whether it is an error that a named table is not there, or that there is none at all.
         known: tables (`owner.name`) that need not be there all the same, because they were captured once.

@@ -42,7 +42,7 @@ class _ChangeRow:
         op, position, event_time, source: as in change rows.
         table: the captured table; null for a begin or end.
         images: of the changed row.
-        transaction: the place in the transaction; null where that is not asked for.
+        transaction: the place in the transaction; null without `provide_transaction_metadata`.
     """
 
     op: Operation

@@ -1,4 +1,4 @@
-"""What the server says of the database as a whole."""
+"""The state of the database as a whole."""
 
 from __future__ import annotations
 

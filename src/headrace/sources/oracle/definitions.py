@@ -38,7 +38,7 @@ class Definition:
         user: who ran it; null when not known.
         time: when it was committed, by the server's clock.
         zone: the offset of that clock.
-        change: what it means for the stream where its first word says something else: `CREATE` takes a table in,
+        change: what it means for the stream where that is not its first word: `CREATE` takes a table in,
             `DROP` leaves one out; null otherwise.
     """
 
@@ -79,7 +79,7 @@ def definitions_of(
 
     Args:
         ledger: the transactions of the ranges.
-        indexes: what the mined ranges say.
+        indexes: what the mined ranges hold.
         selection: which tables the options mean.
         after: commits after this SCN.
         upto: commits up to and with this one.
@@ -118,7 +118,7 @@ class TablesAfter:
         fresh: tables that came in with rows that the log does not have: they existed, and were not captured or not
             whole.
         recreated: tables that were dropped, and created again under their name.
-        applied: the definitions, with `change` where it is not what their first word says.
+        applied: the definitions, with `change` where that is not their first word.
     """
 
     def __init__(self, known: Iterable[str], schemas: Mapping[str, Any], uncaptured: Collection[str] = ()) -> None:
@@ -158,8 +158,8 @@ class TablesAfter:
                     self.partial.add(path)
             if (moved := _PARTITION.match(sql)) is not None:
                 say_once(
-                    f"A partition of table '{path}' was changed as a whole ({moved[1]} PARTITION): no change says "
-                    f"which rows came or went. {read_again(path)}"
+                    f"A partition of table '{path}' was changed as a whole ({moved[1]} PARTITION): no change in the "
+                    f"log has the rows that came or went. {read_again(path)}"
                 )
             table = found.get(path)
             if table is None:

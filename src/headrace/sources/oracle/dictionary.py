@@ -1,4 +1,4 @@
-"""A dictionary in the redo logs: LogMiner reads it and follows the definitions behind it, so that it knows the names
+"""A dictionary in the redo logs: LogMiner reads it and follows the definitions after it, so that it knows the names
 that tables had when they were changed.
 
 It has to be whole, and in archived logs from before the first SCN that is mined; all logs since have to be there. So
@@ -72,7 +72,7 @@ def write(root: Connection) -> None:
 
 
 def is_old(archived: Sequence[LogFile], most: int) -> bool:
-    """Whether more than so many logs were filled since the newest whole dictionary, or there is none."""
+    """Whether there is no whole dictionary, or more than so many logs were filled since the newest."""
     found = dictionaries(archived)
     if not found:
         return True

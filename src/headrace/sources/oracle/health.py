@@ -1,8 +1,8 @@
-"""What the database says of its log, and staging of how far it was mined.
+"""The state of the database's log, and how far it was mined.
 
 A change is in the log when it is committed, so nothing can be late on the server's side but the log itself. What waits
-is known as far as it was mined; nothing is mined to answer a question. How long logs are kept is not said anywhere,
-since backups decide it: once some were deleted, it is how far back those reach that are there.
+is known as far as it was mined; nothing is mined to answer a question. How long logs are kept is not
+configured anywhere, since backups decide it: once some were deleted, it is how far back the others reach.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from headrace.sources.oracle.staging import Staging
 
 
 class HealthProbe:
-    """Asks one database how its log is. Runs in the driver.
+    """Examines the log of one database. Runs in the driver.
 
     Args:
         connect: opens a connection; with the pluggable database's name when that is to be its container.
@@ -114,7 +114,7 @@ class HealthProbe:
 
     @staticmethod
     def _kept(connection: Connection, now: dt.datetime | None, zone: str) -> float | None:
-        """For how long logs are kept, in seconds; null while none was deleted, or there is none."""
+        """For how long logs are kept, in seconds; null while none was deleted, or none exists."""
         oldest, deleted = connection.rows(statements.OLDEST_LOGS)[0]
         if not int(deleted):
             return None

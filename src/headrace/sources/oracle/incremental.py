@@ -1,6 +1,6 @@
 """Ad-hoc snapshots beside the stream, without a write to the source.
 
-A chunk is read as of the SCN at which its batch ends, and stands behind everything of that SCN: changes up to it come
+A chunk is read as of the SCN at which its batch ends, and comes after everything of that SCN: changes up to it come
 before the rows, those after it follow. So nothing has to be compared, and a chunk has the table as it was at one
 moment. The chunks of one table are read at different moments, each at that of its batch.
 """
@@ -54,7 +54,7 @@ from headrace.sources.tables.masks import Masks
 COLUMNS = 3
 """A signal table's columns: id, type and data, whatever their names."""
 _MOMENT_GONE = frozenset((TOO_OLD, CHANGED, NO_SCN))
-"""Refusals to read a table as it was at an SCN, which say nothing of it as it is."""
+"""Refusals to read a table as it was at an SCN, which do not mean that it can't be read as it is now."""
 
 
 class AdHocPlanner:
@@ -99,7 +99,7 @@ class AdHocPlanner:
         return state.take(found, tables, say, at=end.commit)
 
     def blocking(self, state: AdHoc, end: Offset) -> tuple[AdHoc, list[str]]:
-        """The state without the blocking snapshots that can begin behind the batch, and their tables.
+        """The state without the blocking snapshots that can begin after the batch, and their tables.
 
         One whose table was altered after the batch's end waits until the stream is there.
         """
@@ -245,7 +245,7 @@ def read_incremental(
 
 
 def _rows(connection: Connection, table: OracleTable, chunk: IncrementalChunk, at: int | None) -> Spool:
-    """A chunk's rows, all of them, so that a refusal in their midst leaves nothing half said."""
+    """A chunk's rows, all of them, so that a refusal halfway leaves no partial result."""
     sql, parameters = statements.rows_in_range(table, chunk.lower, chunk.upper, condition=chunk.filter, now=at is None)
     given: dict[str, Any] = parameters if at is None else {**parameters, "scn": at}
     kept = Spool()

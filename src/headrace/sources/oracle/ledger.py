@@ -1,4 +1,4 @@
-"""Which transactions are open, and which were committed when: what the indexes of mined ranges say together.
+"""Which transactions are open, and which were committed when: the indexes of mined ranges together.
 
 Pure; no database. A transaction's rows may lie in any number of ranges; it is known here by counts and by the ranges
 that hold its rows.
@@ -178,7 +178,7 @@ class Ledger:
 def of_ranges(
     known: Mapping[str, OpenTransaction], ranges: Iterable[tuple[ScnRange, RangeIndex]], left_out: Iterable[str] = ()
 ) -> Ledger:
-    """What some ranges say together."""
+    """The transactions of some ranges together."""
     ledger = Ledger(known, left_out)
     for scns, index in ranges:
         ledger.take(scns, index)

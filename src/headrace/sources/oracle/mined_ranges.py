@@ -33,7 +33,7 @@ class MinedRanges:
 
     Args:
         settings: the source's options.
-        mine: mines a range, or says what is known of it already.
+        mine: the index of a range, which is mined where that is not known.
         staging: where mined ranges of tables of these schemas are.
         ahead: ranges that this process mined beyond the last offset, in order; it is kept.
         restarted: whether this process has planned no batch yet.
@@ -55,7 +55,7 @@ class MinedRanges:
         self._restarted = restarted
 
     def mined(self, scns: ScnRange) -> None:
-        """A range was mined behind all others."""
+        """A range was mined after all others."""
         self._ahead.append(scns)
 
     def forget_up_to(self, mined: int) -> None:

@@ -253,7 +253,7 @@ def _whole_numbers(column: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _changes(batches: Iterator[pa.RecordBatch], index: RangeIndex) -> Iterator[pa.RecordBatch]:
-    """The rows that carry changes; what the others say goes into the index."""
+    """The rows that carry changes; the others go into the index."""
     for batch in batches:
         rows = index.take(batch)
         if rows.num_rows:

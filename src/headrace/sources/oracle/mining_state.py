@@ -26,7 +26,7 @@ class MiningState:
         mining: ranges that tasks of the batch mine.
         open: open transactions, by id.
         newest_commits: the newest delivered commits of each redo thread: `scn:thread:xid`.
-        window: the ranges that say what is in the batch.
+        window: the ranges whose transactions are in the batch.
         definitions: the definitions of captured tables that take effect in the batch.
     """
 

@@ -1,4 +1,4 @@
-"""What the Oracle source says in rows that are no data: gaps, heartbeats and definitions."""
+"""The notices of the Oracle source: gaps, heartbeats and definitions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _HEARTBEAT_ORDER = "z"
 
 
 def gap(database: str, path: str, after: str, upto: str) -> Notice:
-    """Says that changes of a table are lost."""
+    """Reports that changes of a table are lost."""
     low, high = scn.number(after) + 1, scn.number(upto)
     return Notice(
         Operation.GAP,
@@ -33,7 +33,7 @@ def gap(database: str, path: str, after: str, upto: str) -> Notice:
 
 
 def heartbeat(commit: str, time: dt.datetime | None) -> Notice:
-    """Says how far the source was read."""
+    """Reports how far the source was read."""
     facts = {"connector": CONNECTOR, "commit_scn": str(scn.number(commit))}
     return Notice(Operation.HEARTBEAT, Position(commit, _HEARTBEAT_ORDER), facts, event_time=time)
 

@@ -76,7 +76,7 @@ class OraclePlanner:
         connect: opens connections; with the pluggable database's name when that is to be its container.
         settings: the source's options.
         identity: `Offset.source`.
-        mine: mines a range, or says what is known of it already.
+        mine: the index of a range, which is mined where that is not known.
         upper: the SCN up to which the log is complete.
         staging: where mined ranges of tables of these schemas are.
         ahead: ranges that this process mined beyond the last offset, in order; it is added to.
@@ -297,7 +297,7 @@ class OraclePlanner:
         """Where it goes on when redo logs with changes after `start` are gone.
 
         Raises:
-            DataLossError: the options do not say to go on, or nothing would be better behind it.
+            DataLossError: the options do not say to go on, or going on would not help.
         """
         if self._settings["snapshot_mode"] == "when_needed":
             return self._begun_again(start, error)
@@ -372,7 +372,7 @@ class OraclePlanner:
             # What is mined of a range depends on the tables: it is mined again with those that are new.
             indexes, ledger = self._mined(log, state, end.schemas)
         state = self._state_at(end, state, log, indexes, ledger, delivery.definitions)
-        # Of all commits, also those without captured changes: one to the flush table says how far an idle database was
+        # Of all commits, also those without captured changes: one to the flush table shows how far an idle database was
         # read.
         times = [instant(t.time, t.zone) for t in ledger.committed if t.commit is not None and t.commit <= commit]
         time = max((t for t in times if t is not None), default=start.commit_time)

@@ -165,10 +165,10 @@ class RangeIndex:
         )
 
     def take(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Note what a batch of mined rows says; gives those that carry changes.
+        """Take in a batch of mined rows; gives those that carry changes.
 
         Raises:
-            DataLossError: LogMiner says that SCNs are missing.
+            DataLossError: LogMiner reports missing SCNs.
         """
         codes = batch.column("code")
         control = pc.is_in(codes, value_set=pa.array(CONTROL, codes.type))
@@ -223,7 +223,7 @@ class RangeIndex:
         self.rows += rows.num_rows
 
     def of_transactions(self, xids: Collection[str]) -> RangeIndex:
-        """What it says of some transactions."""
+        """What it holds of some transactions."""
         transactions = {xid: mined for xid, mined in self.transactions.items() if xid in xids}
         definitions = [definition for definition in self.definitions if definition.xid in xids]
         rows = sum(mined.rows for mined in transactions.values())
@@ -231,7 +231,7 @@ class RangeIndex:
 
 
 def joined_index(indexes: Sequence[RangeIndex]) -> RangeIndex | None:
-    """The index of a range that is made of others, oldest first; null where one index can't say it.
+    """The index of a range that is made of others, oldest first; null where one index can't hold it.
 
     That is where a transaction ends in one and its id is used again in a later one: an index knows an id once.
     """

@@ -7,7 +7,7 @@ DDL, START, COMMIT, MARKER, MISSING, ROLLBACK = 5, 6, 7, 27, 34, 36
 UNSUPPORTED = 255
 CHANGES = frozenset((INSERT, DELETE, UPDATE))
 CONTROL = (START, COMMIT, MARKER, MISSING, ROLLBACK)
-"""What begins and ends transactions; a marker says that one is a replication's."""
+"""What begins and ends transactions; a marker means that one is a replication's."""
 VALUE_BEGINS = frozenset((9, 68, 91))
 VALUE_WRITES = frozenset((10, 70, 92))
 VALUE_ENDS = frozenset((71, 93))

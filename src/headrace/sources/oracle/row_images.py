@@ -28,10 +28,10 @@ RowImage = list[tuple[str, str | None]]
 
 @dataclass(slots=True)
 class RowImages:
-    """What a change says of its row.
+    """The images of a changed row.
 
     Args:
-        before, after: the row; null where there was or is none.
+        before, after: the row; null before an insert and after a delete.
         key: its key; null without one.
         key_text: the key as one text.
         changed: the columns that an update sets; null for other changes.
@@ -91,7 +91,7 @@ class ImageReader:
             missing = next((name for name in self._key if name not in image), None)
             if missing is not None:
                 raise CaptureError(
-                    f"A change of table {self._path} does not say the key column '{missing}' (SCN {event.scn}).",
+                    f"A change of table {self._path} lacks the key column '{missing}' (SCN {event.scn}).",
                     remedy=f"Run ALTER TABLE {self._path} ADD SUPPLEMENTAL LOG DATA (ALL) COLUMNS, and take a new "
                     "snapshot.",
                 )
@@ -141,7 +141,7 @@ class ImageReader:
                 continue
             text = texts[name]
             if is_large and not large and event.op is not Operation.CREATE:
-                # What is said of a large value before a change is never the value.
+                # What is printed of a large value before a change is never the value.
                 continue
             if is_document and text is None and event.op is Operation.UPDATE:
                 found.append((name, None))
@@ -175,7 +175,7 @@ def _large(value: str | bytes | None) -> str | None:
 
 @lru_cache(maxsize=1024)
 def _plain_reader(native: NativeType) -> Callable[[str | None], str | None]:
-    """Reads a literal of a type; most are what they stand for."""
+    """Reads a literal of a type; most are their value."""
     if native.logical.kind in ("string", "xml"):
         return lambda text: text or None
     decode = native.decoder()

@@ -116,7 +116,7 @@ class MiningSlice(OracleSlice):
             try:
                 mine(lambda: connect(""), self.scns, owners_and_names(self.table_paths), settings, staging)
             except DataLossError as error:
-                # It has no rows. The planner of the next batch misses the range, and does what the options say.
+                # It has no rows. The planner of the next batch misses the range, and follows the options.
                 _LOG.warning("%s", error)
         yield from ()
 
@@ -240,7 +240,7 @@ class IncrementalSlice(OracleSlice):
 
 @dataclass(frozen=True)
 class GapsSlice(OracleSlice):
-    """Says which changes are lost.
+    """Reports which changes are lost.
 
     Args:
         database: whose.
@@ -272,7 +272,7 @@ class GapsSlice(OracleSlice):
 
 @dataclass(frozen=True)
 class HeartbeatSlice(OracleSlice):
-    """Says how far the source was read.
+    """Reports how far the source was read.
 
     Args:
         commit: up to which commit.
@@ -333,7 +333,7 @@ class AppliedDefinition:
 
 @dataclass(frozen=True)
 class SchemasSlice(OracleSlice):
-    """Says how tables look, and carries definitions.
+    """Announces schemas and definitions.
 
     Args:
         changed: the tables that have changes in the batch.

@@ -34,7 +34,7 @@ class MomentGone(Exception):
     """What a table held at the snapshot's SCN can't be read any more.
 
     Args:
-        error: what the user is told where nothing else helps.
+        error: the error for the user where nothing else helps.
         altered: whether a definition is in the way, and not that the undo is gone.
     """
 
@@ -55,7 +55,7 @@ def readable(connection: Connection, table: OracleTable, commit: str, *, waits: 
         connection: to its database.
         table: it.
         commit: the SCN.
-        waits: whether it is asked again later, so that undo that is gone is no error.
+        waits: whether the caller tries again later, so that missing undo is not an error.
     """
     try:
         connection.rows(statements.any_row(table), scn=scn.number(commit))
@@ -79,7 +79,7 @@ def as_of(connection: Connection, at: int) -> Iterator[None]:
         if error.number != _NOT_DECLARED:
             raise
         raise CaptureError(
-            "A statement of one's own is read as of the snapshot's SCN, which the user may not ask for: "
+            "The user may not read a SELECT of 'snapshot_select_statement_overrides' as of the snapshot's SCN: "
             f"{error.message}",
             remedy="Run as SYS: GRANT EXECUTE ON DBMS_FLASHBACK TO the user.",
         ) from error
@@ -92,7 +92,7 @@ def as_of(connection: Connection, at: int) -> Iterator[None]:
 def more_chunks(
     connection: Connection, table: OracleTable, progress: TableProgress, settings: Options, budget: int
 ) -> TableProgress:
-    """A table's snapshot with up to `budget` further chunks; one whose rows a statement of the user's gives has one.
+    """A table's snapshot with up to `budget` further chunks; one that the user's own SELECT reads has one.
 
     Raises:
         MomentGone: what the table held at the snapshot's SCN can't be read any more.
@@ -119,7 +119,7 @@ def _whole(
 
 @contextmanager
 def _reporting(table: OracleTable, select: str | None) -> Iterator[None]:
-    """Say of an error that it is that of the user's statement, where it does not come of the SCN."""
+    """Raise errors of the user's own SELECT as such, unless the SCN is their reason."""
     try:
         yield
     except OracleError as error:

@@ -78,7 +78,7 @@ class OracleSource(Source):
 
     def __init__(self, options: Options) -> None:
         super().__init__(options)
-        # Here only to say at once what can't be.
+        # Only to find errors at once.
         Selection(options)
         OracleTableRules(options)
         SelectOverrides.of(options)
@@ -109,7 +109,7 @@ class OracleSource(Source):
         return [table.schema for table in tables_of(offset.schemas).values()]
 
     def unmatched(self, offset: Offset) -> Sequence[Unmatched]:
-        """What stands for none of the tables that are captured now, nor for one that was captured before."""
+        """Names that match no table that is captured now or was captured before."""
         if not has_names(self.settings):
             return ()
         with self._connect(self.settings["pdb"]) as connection:
@@ -131,7 +131,7 @@ class OracleSource(Source):
         self._connect(self.settings["pdb"]).close()
 
     def missing_permissions(self) -> Sequence[MissingPermission]:
-        """What the user may not read; whether he may run LogMiner is not asked."""
+        """What the user may not read; LogMiner itself is not tried."""
         user = self.settings["user"] or "?"
         with self._connect("") as root:
             missing = list(missing_on_views(root, user))
@@ -171,10 +171,10 @@ class OracleSource(Source):
 
     def advance(self, start: Offset, limit: Limit, now: dt.datetime) -> Offset:
         """Where the next batch ends: more snapshot chunks, or the commits of the ranges that are mined."""
-        # Here only to say at once that it is not named.
+        # Only to find out at once that it is missing.
         self._staging({}, "")
         if start.initial:
-            # The snapshot that `always` asks for at this start is under way.
+            # The snapshot of mode `always` at this start is under way.
             self._again = False
         end = self._planner(start, restarted=not self._planned).advance(start, limit, now)
         self._planned = True
@@ -252,7 +252,7 @@ class OracleSource(Source):
         return health if offset is None else replace(health, uncaptured=self._uncaptured(offset))
 
     def _uncaptured(self, offset: Offset) -> tuple[str, ...]:
-        """The known tables that are not captured now; those that a run has found where nobody can be asked."""
+        """The known tables that are not captured now; those that a run has found where the server can't be reached."""
         try:
             with self._connect(self.settings["pdb"]) as connection:
                 chosen = choose(connection, self.settings)
@@ -280,7 +280,7 @@ class OracleSource(Source):
                     raise refused_filter(id, error.message) from error
 
     def signal(self, signal: Signal) -> Sequence[str]:
-        """Ask by a row in the signal table; by a file where there is none."""
+        """Insert a row into the signal table; write a file where there is none."""
         if self.settings["signal_data_collection"]:
             return [self._insert(signal)]
         return [f"file {signal_file(self.settings['signal_path'], signal)}"]
@@ -330,7 +330,7 @@ class OracleSource(Source):
         return Staging(self.settings["staging_location"], self._mark(schemas, resetlogs))
 
     def _index(self, scns: ScnRange, schemas: Mapping[str, Any], resetlogs: str) -> RangeIndex:
-        """What a range says; it is mined where it is not there."""
+        """What a range holds; it is mined where staging lacks it."""
         mark = self._mark(schemas, resetlogs)
         key = (scns, "\n".join(mark))
         found = self._indexes.get(key)

@@ -128,14 +128,14 @@ class Staging:
     def merged(
         self, ranges: Sequence[ScnRange], xids: Collection[str], indexes: Sequence[RangeIndex]
     ) -> ScnRange | None:
-        """Make one range that holds what others have of some transactions; null where one index can't say it.
+        """Make one range that holds what others have of some transactions; null where one index can't hold it.
 
         The others stay: an offset may name them still.
 
         Args:
             ranges: oldest first; there may be SCNs between them in which these transactions have nothing.
             xids: the transactions, which ended in none of the ranges.
-            indexes: what each range says.
+            indexes: what each range holds.
         """
         own = [index.of_transactions(xids) for index in indexes]
         index = joined_index(own)

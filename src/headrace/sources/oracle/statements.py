@@ -154,13 +154,13 @@ def table_name(table: OracleTable) -> str:
 
 
 def insert(table: OracleTable, columns: Sequence[str]) -> str:
-    """One row into a table of the user's; values are :v0, :v1 and so on."""
+    """One row into the signal table; values are :v0, :v1 and so on."""
     places = ", ".join(f":v{number}" for number in range(len(columns)))
     return f"INSERT INTO {table_name(table)} ({', '.join(map(quoted, columns))}) VALUES ({places})"
 
 
 FLASH_BACK = "BEGIN SYS.DBMS_FLASHBACK.ENABLE_AT_SYSTEM_CHANGE_NUMBER(QUERY_SCN => :scn); END;"
-"""From now on the session reads what was there at an SCN, whatever its statements name."""
+"""From now on the session reads all tables as of an SCN."""
 FLASH_FORWARD = "BEGIN SYS.DBMS_FLASHBACK.DISABLE; END;"
 
 

@@ -33,12 +33,12 @@ _MOMENT = re.compile(r"\s*(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)(?:\.(\d*))?\s*(Z
 
 
 class Unreadable(ValueError):
-    """A printed value is not of the form that its type is printed in. Says nothing of the value."""
+    """A printed value is not of the form that its type is printed in. It does not contain the value."""
 
 
 @dataclass(frozen=True)
 class NativeType:
-    """A column's declared type as `ALL_TAB_COLUMNS` tells it.
+    """A column's declared type as `ALL_TAB_COLUMNS` has it.
 
     Args:
         name: `DATA_TYPE`, such as `NUMBER` or `TIMESTAMP(6) WITH TIME ZONE`.
@@ -54,7 +54,7 @@ class NativeType:
 
     @cached_property
     def family(self) -> str:
-        """The name without what stands in parentheses."""
+        """The name without its parentheses."""
         return re.sub(r"\(\d+\)", "", self.name)
 
     @property
@@ -218,7 +218,7 @@ class NativeType:
         return self.decoded([text])[0]
 
     def _argument(self, call: str) -> str:
-        """What a call stands for, as text."""
+        """The value of a call, as text."""
         national = unistr_text(call)
         if national is not None:
             return national

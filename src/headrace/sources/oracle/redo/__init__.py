@@ -1,4 +1,4 @@
-"""What LogMiner's SQL_REDO says: one statement's text in, one row change or one piece of a large value out.
+"""Reads LogMiner's SQL_REDO: one statement's text in, one row change or one piece of a large value out.
 
     from headrace.sources.oracle.redo import parse
 

@@ -43,10 +43,10 @@ def _begin_plan(locator: Locator, parts: int) -> PiecePlan:
 def xml_write(sql: str) -> RedoPiece | None:
     """`XML_REDO := ..`, a piece of a document; None if the statement is another.
 
-    A piece is cut anywhere, so its text follows no rule but that of its quotes: doubled, unless one stands alone.
+    A piece is cut anywhere, so its text follows no rule but that of its quotes: doubled, unless one is alone.
 
     Raises:
-        RedoSyntaxError: what follows is no literal, no HEXTORAW and not NULL.
+        RedoSyntaxError: what follows is neither a literal nor HEXTORAW nor NULL.
     """
     start = _START.match(sql)
     if start is None:

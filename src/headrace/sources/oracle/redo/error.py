@@ -11,11 +11,11 @@ from headrace.errors import FormatError
 class RedoSyntaxError(FormatError):
     """A redo text is not one of the statements that LogMiner prints.
 
-    The message says where and what was expected there, never what stands there: redo holds the values of rows.
+    The message has the place and what was expected there, never the text itself: redo holds the values of rows.
 
     Args:
         position: characters before the place that could not be read; 0 is the start.
-        expected: what should stand there.
+        expected: what should be there.
     """
 
     def __init__(self, position: int, expected: str) -> None:
@@ -28,7 +28,7 @@ class RedoSyntaxError(FormatError):
 
 
 class Unexpected(Exception):
-    """What `RedoSyntaxError` becomes of, where only a text between two literals and a position in it are known."""
+    """A `RedoSyntaxError` of which only a text between two literals, and a position in it, are known."""
 
     def __init__(self, text: int, position: int, expected: str) -> None:
         super().__init__(expected)

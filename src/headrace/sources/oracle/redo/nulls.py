@@ -21,11 +21,11 @@ def with_null_slots(texts: tuple[str, ...]) -> tuple[tuple[str, ...], Callable[[
     """Give every NULL that is a whole value of its own a literal's place.
 
     Args:
-        texts: what stands between the literals of a statement.
+        texts: the texts between the literals of a statement.
 
     Returns:
         The texts of a statement with literals in place of the NULLs, and what makes its parts out of the parts of the
-        statement; None when there is no NULL, or no row change.
+        statement; None without NULL, and for what is not a row change.
     """
     if "NULL" not in "".join(texts).upper():
         return None
@@ -60,7 +60,7 @@ def null_pieces(text: str, inserts: bool, depth: int, clause: bool, last: bool) 
     """Cut one text at its NULLs.
 
     Args:
-        text: what stands between two literals.
+        text: the text between two literals.
         inserts: whether the statement is an insert.
         depth: how many parentheses are open before the text.
         clause: whether VALUES or WHERE has come before it.

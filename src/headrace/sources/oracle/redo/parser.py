@@ -43,7 +43,7 @@ def parse(sql: str, *, relaxed_quotes: bool = False) -> RedoRow | RedoPiece:
     """
     parts = sql.split("'")
     plan = _plans.get(tuple(parts[::2]))
-    # An even number of parts is a literal that does not end behind texts that are known.
+    # An even number of parts means that the texts are known, but the last literal does not end.
     if plan is not None and len(parts) & 1:
         return plan(parts, False)
     return _planned(sql, relaxed_quotes)
@@ -54,8 +54,8 @@ def parse_many(
 ) -> Iterator[RedoRow | RedoPiece | RedoSyntaxError]:
     """Read redo statements one after another, in their order.
 
-    As `parse` for each, but the error of a statement stands in its place, so that it does not cost the others. Each is
-    read when it is asked for and none is kept: rows that are used at once stay in the processor's cache.
+    As `parse` for each, but the error of a statement takes its place, so that the others are not lost. Each is
+    read on demand and none is kept: rows that are used at once stay in the processor's cache.
     """
     plan_of = _plans.get
     for sql in statements:
@@ -124,7 +124,7 @@ def _read(parts: list[str]) -> RedoRow | RedoPiece:
 
 
 def _kept_plan(texts: tuple[str, ...]) -> RowPlan | None:
-    """The plan of a new shape, kept for the statements to come; None if it is no row change.
+    """The plan of a new shape, kept for the statements to come; None if it is not a row change.
 
     What writes large values has offsets in its shape, which is not met again. A shape with a quote in it could be met
     again by mistake: where that quote begins or ends a literal.

@@ -53,7 +53,7 @@ class Call(NamedTuple):
 
 
 class Values:
-    """Where the values of a statement are: its own parts, followed by what it says outside of literals.
+    """Where the values of a statement are: its own parts, followed by values outside of literals.
 
     Args:
         parts: how many parts the statement has.

@@ -31,7 +31,7 @@ class Value(NamedTuple):
 
 
 class Table(NamedTuple):
-    """The table of a statement, and the names that may stand before a column."""
+    """The table of a statement, and the names that may precede a column."""
 
     schema: str | None
     name: str
@@ -39,7 +39,7 @@ class Table(NamedTuple):
 
 
 class Column(NamedTuple):
-    """A column with its value; `pseudo` for ROWID, which is none."""
+    """A column with its value; `pseudo` for ROWID, which is not a column."""
 
     name: str
     value: Value
@@ -50,7 +50,7 @@ class Reader:
     """The tokens of one statement, read from left to right.
 
     Args:
-        texts: what stands between the statement's literals.
+        texts: the texts between the statement's literals.
         binds: whether values may be bind variables.
     """
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class RedoShape(NamedTuple):
-    """What a statement says besides its values; statements that differ in their literals alone share it.
+    """A statement without its values; statements that differ in their literals alone share it.
 
     Attributes:
         changed: the columns that an update sets, in its order.

@@ -79,7 +79,7 @@ def delete_plan(reader: Reader, parts: int) -> RowPlan:
 
 
 class Update(NamedTuple):
-    """What an update says: its table, the columns of SET and those of WHERE."""
+    """An update: its table, the columns of SET and those of WHERE."""
 
     table: Table
     sets: list[Column]

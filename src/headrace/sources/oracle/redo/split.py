@@ -1,10 +1,10 @@
 """Cuts a statement at its literals: text, literal, text, literal, ..., text.
 
 The texts between the literals are the statement's shape; LogMiner prints the same few again and again. Every cut has
-an odd number of parts; literals stand at the odd places, without their outer quotes and with inner quotes still
+an odd number of parts; literals are at the odd places, without their outer quotes and with inner quotes still
 doubled, so that the parts joined by `'` are the statement.
 
-Cutting at every quote is right unless a quote stands in a quoted name or in a comment. Then a text has a name or a
+Cutting at every quote is right unless a quote is in a quoted name or in a comment. Then a text has a name or a
 comment that does not end, which the grammar refuses, and `at_literals` cuts again, slowly and exactly.
 """
 
@@ -31,7 +31,7 @@ def at_quotes(sql: str) -> list[str]:
         raise RedoSyntaxError(sql.rindex("'"), _UNCLOSED)
     if "" not in parts[2:-2:2]:
         return parts
-    # Between two quotes nothing stands, so they are one inside a literal: no statement has two literals side by side.
+    # Two quotes without a text between them are one inside a literal: no statement has two literals side by side.
     whole = parts[:1]
     literal: list[str] = []
     last = len(parts) - 2

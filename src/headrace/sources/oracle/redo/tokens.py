@@ -1,4 +1,4 @@
-"""The tokens of a text that stands between two literals."""
+"""The tokens of a text between two literals."""
 
 from __future__ import annotations
 
