@@ -63,38 +63,23 @@ for _name, _sql, _type in (
     ("CURRENT_TIMEZONE", "'(UTC) Coordinated Universal Time'", SYSNAME),
     ("CURRENT_TIMEZONE_ID", "'UTC'", SYSNAME),
     ("NEWID", "tsql_newid()", GUID),
-    ("NEWSEQUENTIALID", "tsql_newid()", GUID),
     ("LEN", "tsql_len({0})", INT),
-    ("FLOOR", "CAST(FLOOR({0}) AS INTEGER)", None),
-    ("CEILING", "CAST(CEIL({0}) AS INTEGER)", None),
-    ("POWER", "tsql_power({0}, {1})", FLOAT),
-    ("SQRT", "SQRT({0})", FLOAT),
     ("SIGN", "SIGN({0})", INT),
     ("ROW_NUMBER", "ROW_NUMBER()", BIGINT),
-    ("RANK", "RANK()", BIGINT),
-    ("DENSE_RANK", "DENSE_RANK()", BIGINT),
-    ("NTILE", "NTILE({0})", BIGINT),
     ("QUOTENAME", "tsql_quotename({0})", SqlType("nvarchar", 258)),
     ("SUSER_SNAME", "tsql_user()", SYSNAME),
-    ("SUSER_NAME", "tsql_user()", SYSNAME),
-    ("ORIGINAL_LOGIN", "tsql_user()", SYSNAME),
-    ("USER_NAME", "tsql_user()", SYSNAME),
     ("CURRENT_USER", "tsql_user()", SYSNAME),
     ("SERVERPROPERTY", "tsql_server_property({0})", None),
     ("ERROR_NUMBER", "tsql_error('number')", INT),
     ("ERROR_MESSAGE", "tsql_error('message')", NVARCHAR_MAX),
     ("ERROR_LINE", "tsql_error('line')", INT),
-    ("HOST_NAME", "'emulator'", SYSNAME),
     ("SCOPE_IDENTITY", "tsql_last_identity()", SqlType("decimal", 0, 38, 0)),
     ("@@IDENTITY", "tsql_last_identity()", SqlType("decimal", 0, 38, 0)),
     ("@@VERSION", "tsql_server_property('Version')", SqlType("nvarchar", 300)),
-    ("@@SERVERNAME", "tsql_server_property('ServerName')", SYSNAME),
     ("@@TRANCOUNT", "tsql_transactions()", INT),
     ("@@ROWCOUNT", "tsql_rowcount()", INT),
-    ("@@SPID", "51", SqlType("smallint")),
     ("OBJECT_ID", f"(SELECT o.object_id FROM {_OBJECT} WHERE {_PATH})", INT),
     ("SCHEMA_ID", '(SELECT schema_id FROM "sys.schemas" WHERE name = {0})', INT),
-    ("TYPE_NAME", '(SELECT name FROM "sys.types" WHERE user_type_id = {0})', SYSNAME),
     ("FN_CDC_INCREMENT_LSN", "tsql_step_lsn({0}, 1)", LSN),
     ("FN_CDC_DECREMENT_LSN", "tsql_step_lsn({0}, -1)", LSN),
     ("FN_CDC_GET_MAX_LSN", _MAPPING.format("MAX(start_lsn)", ""), LSN),
@@ -110,7 +95,6 @@ for _name, _sql, _type in (
      ' c.object_id'
      " WHERE t.capture_instance = {0} AND c.column_name = {1})", INT),
     ("TODATETIMEOFFSET", "tsql_todatetimeoffset({0}, {1})", DATETIMEOFFSET),
-    ("SWITCHOFFSET", "tsql_switchoffset({0}, {1})", DATETIMEOFFSET),
 ):  # fmt: skip
     _simple(_name, _sql, _type)
 
@@ -199,7 +183,7 @@ def _one_text(name: str, sql: str) -> None:
 for _name, _sql in (
     ("UPPER", "tsql_upper({0})"), ("LOWER", "tsql_lower({0})"), ("LTRIM", "LTRIM({0}, ' ')"), ("RTRIM",
      "RTRIM({0}, ' ')"),
-    ("TRIM", "TRIM({0}, ' ')"), ("REVERSE", "tsql_reverse({0})"),
+    ("TRIM", "TRIM({0}, ' ')"),
 ):  # fmt: skip
     _one_text(_name, _sql)
 
@@ -225,12 +209,6 @@ def _cut(t: ExpressionTranslator, arguments: list[exp.Expression], scope: Scope)
             f"tsql_replicate({first.sql}, {values[1].sql})", SqlType(declared.name if declared else "varchar", -1)
         )
     raise t.unknown(name)
-
-
-@_named("CHARINDEX")
-def _charindex(t: ExpressionTranslator, arguments: list[exp.Expression], scope: Scope) -> Value:
-    values = [t.expression(a, scope).sql for a in arguments]
-    return Value(f"tsql_charindex({values[0]}, {values[1]}, {values[2] if len(values) > 2 else '1'})", INT)
 
 
 @_named("CONCAT")
@@ -284,12 +262,10 @@ def _dateadd(t: ExpressionTranslator, arguments: list[exp.Expression], scope: Sc
     return Value(sql, declared)
 
 
-@_named("DATEDIFF", "DATEDIFF_BIG")
+@_named("DATEDIFF")
 def _datediff(t: ExpressionTranslator, arguments: list[exp.Expression], scope: Scope) -> Value:
     start, end = (t.expression(a, scope).sql for a in arguments[1:])
-    return Value(
-        f"tsql_datediff({_unit_of(t, arguments[0])}, {start}, {end})", INT if t.called == "DATEDIFF" else BIGINT
-    )
+    return Value(f"tsql_datediff({_unit_of(t, arguments[0])}, {start}, {end})", INT)
 
 
 @_named("OBJECT_NAME", "OBJECT_SCHEMA_NAME")
@@ -319,22 +295,6 @@ def _database(t: ExpressionTranslator, arguments: list[exp.Expression], scope: S
 @_named("HAS_PERMS_BY_NAME")
 def _has_permission(t: ExpressionTranslator, arguments: list[exp.Expression], scope: Scope) -> Value:
     return Value(f"tsql_permitted({', '.join(t.expression(a, scope).sql for a in arguments[:3])})", INT)
-
-
-@_named("IS_MEMBER", "IS_ROLEMEMBER", "IS_SRVROLEMEMBER")
-def _member(t: ExpressionTranslator, arguments: list[exp.Expression], scope: Scope) -> Value:
-    return Value("tsql_role()", INT)
-
-
-@_named("LAG", "LEAD", "FIRST_VALUE", "LAST_VALUE")
-def _neighbour(t: ExpressionTranslator, arguments: list[exp.Expression], scope: Scope) -> Value:
-    values = [t.expression(a, scope) for a in arguments]
-    return Value(f"{t.called}({', '.join(v.sql for v in values)})", values[0].type)
-
-
-@_named("DATABASEPROPERTYEX")
-def _database_property(t: ExpressionTranslator, arguments: list[exp.Expression], scope: Scope) -> Value:
-    return Value(f"tsql_server_property({t.expression(arguments[1], scope).sql})")
 
 
 @_named("FN_CDC_MAP_TIME_TO_LSN")

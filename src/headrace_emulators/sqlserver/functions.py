@@ -247,16 +247,6 @@ def _to_offset(value: Any, zone: Any) -> Any:
     return f"{str(value)[:27]} {text}"
 
 
-def _switch_offset(value: Any, zone: Any) -> Any:
-    if value is None or zone is None:
-        return None
-    minutes = int(zone) if not isinstance(zone, str) else temporal.parse(f"00:00 {zone}")[2] or 0
-    days, ticks = temporal.instant(str(value))
-    moved = days * temporal.DAY + ticks + minutes * 600_000_000
-    scale = len(str(value).split(" ")[1].partition(".")[2])
-    return temporal.to_text((moved // temporal.DAY, moved % temporal.DAY, minutes), "datetimeoffset", scale)
-
-
 def _object_path(name: Any) -> Any:
     if name is None:
         return None
@@ -285,20 +275,10 @@ def _quote_name(name: Any) -> Any:
     return None if name is None else "[" + str(name).replace("]", "]]") + "]"
 
 
-def _sign_checked_power(a: Any, b: Any) -> Any:
-    return None if a is None or b is None else a**b
-
-
 def _replace(text: Any, old: Any, new: Any) -> Any:
     if text is None or old is None or new is None:
         return None
     return re.sub(re.escape(old), lambda _: new, text, flags=re.IGNORECASE) if old else text
-
-
-def _position(part: Any, text: Any, start: Any) -> Any:
-    if part is None or text is None:
-        return None
-    return str(text).casefold().find(str(part).casefold(), max(int(start or 1) - 1, 0)) + 1
 
 
 def _clr(kind: str, name: str, value: Any) -> Any:
@@ -325,14 +305,11 @@ SCALARS: tuple[tuple[str, int, Callable[..., Any]], ...] = (
     ("tsql_dateadd", 5, _date_add),
     ("tsql_datediff", 3, _date_diff),
     ("tsql_todatetimeoffset", 2, _to_offset),
-    ("tsql_switchoffset", 2, _switch_offset),
     ("tsql_object_path", 1, _object_path),
     ("tsql_step_lsn", 2, _step_lsn),
     ("tsql_check_range", 5, _check_range),
     ("tsql_quotename", 1, _quote_name),
-    ("tsql_power", 2, _sign_checked_power),
     ("tsql_replace", 3, _replace),
-    ("tsql_charindex", 3, _position),
     ("tsql_clr", 3, _clr),
     ("tsql_clr_of", 3, _clr_of),
 )
