@@ -19,7 +19,7 @@ _SERVICES = ("start", "stop", "status", "reinit", "prune", "suspend", "resume")
 def capture(storage: Db2Storage, max_transactions: int | None = None) -> int:
     """Move committed transactions into the change tables: whole ones, in commit order.
 
-    The global row says how far the log was read, also where nothing was found.
+    The global row holds how far the log was read, also when nothing was found.
 
     Args:
         storage: a connection of its own.
@@ -51,7 +51,7 @@ def capture(storage: Db2Storage, max_transactions: int | None = None) -> int:
 
 def _move(storage: Db2Storage, last: int) -> None:
     execute = storage.sqlite.execute
-    told = set()
+    moved = set()
     for cd_owner, cd_table in execute(
         f"SELECT CD_OWNER, CD_TABLE FROM {quoted(REGISTER)} WHERE GLOBAL_RECORD = 'N'"
     ).fetchall():
@@ -70,7 +70,7 @@ def _move(storage: Db2Storage, last: int) -> None:
         ).fetchone()
         if newest is None:
             continue
-        told |= {
+        moved |= {
             row[0]
             for row in execute(f'SELECT DISTINCT "emulator tran" FROM {waiting} WHERE "emulator tran" <= ?', (last,))
         }
@@ -86,7 +86,7 @@ def _move(storage: Db2Storage, last: int) -> None:
             f"UPDATE {quoted(REGISTER)} SET CD_NEW_SYNCHPOINT = ? WHERE CD_OWNER = ? AND CD_TABLE = ?",
             (newest, cd_owner, cd_table),
         )
-    for number in sorted(told):
+    for number in sorted(moved):
         execute(
             f"INSERT INTO {quoted(UOW)} SELECT SUBSTR(commit_lsn, -10), commit_lsn, commit_time, 'EMULATOR',"
             " 'DB2INST1',"
@@ -167,7 +167,7 @@ class CaptureProgram(CaptureThread[Db2Storage]):
         self._max = max_transactions
 
     def look(self, storage: Db2Storage) -> None:
-        """One look at the log, where nobody suspended the program."""
+        """One look at the log, unless the program is suspended."""
         if storage.state("capture", "running") != "running":
             return
         try:

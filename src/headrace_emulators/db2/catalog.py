@@ -1,4 +1,4 @@
-"""The tables of a database as the emulator knows them, and as SYSCAT and SYSIBM tell them."""
+"""The tables of a database as the emulator knows them, and as SYSCAT and SYSIBM show them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Column:
     """A column of a table.
 
     Args:
-        name: as the catalog tells it.
+        name: as the catalog spells it.
         type: its declared type.
         nullable: whether it may be NULL.
         default: its DEFAULT as it was written; null without one.
@@ -135,14 +135,14 @@ class Catalog:
         self._sqlite.execute(
             'INSERT OR REPLACE INTO "emulator.tables" VALUES (?, ?, ?)', (table.schema, table.name, table.to_text())
         )
-        self._tell(table, now)
+        self._describe(table, now)
         self.forget()
 
     def drop(self, table: Table) -> None:
         """Forget a table."""
         place = (table.schema, table.name)
         self._sqlite.execute('DELETE FROM "emulator.tables" WHERE schema = ? AND name = ?', place)
-        self._untell(table)
+        self._undescribe(table)
         self.forget()
 
     def altered(self, table: Table, now: str, **facts: object) -> Table:
@@ -151,7 +151,7 @@ class Catalog:
         self.save(made, now)
         return made
 
-    def _untell(self, table: Table) -> None:
+    def _undescribe(self, table: Table) -> None:
         # Uses of an index are found by the index, so they go first.
         for name in ("INDEXCOLUSE", "INDEXES", "COLUMNS", "TABLES"):
             which = "TABSCHEMA = ? AND TABNAME = ?"
@@ -159,13 +159,13 @@ class Catalog:
                 which = f'(INDSCHEMA, INDNAME) IN (SELECT INDSCHEMA, INDNAME FROM "SYSCAT.INDEXES" WHERE {which})'
             self._sqlite.execute(f'DELETE FROM "SYSCAT.{name}" WHERE {which}', (table.schema, table.name))
 
-    def _tell(self, table: Table, now: str) -> None:
+    def _describe(self, table: Table, now: str) -> None:
         if table.schema in SYSTEM:
             return
         known = self._sqlite.execute(
             'SELECT CREATE_TIME FROM "SYSCAT.TABLES" WHERE TABSCHEMA = ? AND TABNAME = ?', (table.schema, table.name)
         ).fetchone()
-        self._untell(table)
+        self._undescribe(table)
         capture = "Y" if table.captured else "N"
         self._sqlite.execute(
             'INSERT INTO "SYSCAT.TABLES" VALUES (?, ?, ?, ?, ?, ?, -1, ?, ?, NULL, 0)',
@@ -174,8 +174,9 @@ class Catalog:
         for number, column in enumerate(table.columns):
             self._sqlite.execute(
                 f'INSERT INTO "SYSCAT.COLUMNS" VALUES ({", ".join("?" * 13)})',
-                (table.schema, table.name, column.name, number, *column.type.told, "Y" if column.nullable else "N",
-                 column.default, "Y" if column.identity else "N", column.identity or " ", None),
+                (table.schema, table.name, column.name, number, *column.type.catalogued,
+                 "Y" if column.nullable else "N", column.default, "Y" if column.identity else "N",
+                 column.identity or " ", None),
             )  # fmt: skip
         for number, key in enumerate(table.keys, 1):
             self._sqlite.execute(
@@ -202,4 +203,4 @@ CREATE TABLE SYSCAT.INDEXCOLUSE (INDSCHEMA VARCHAR(128) NOT NULL, INDNAME VARCHA
   COLNAME VARCHAR(128) NOT NULL, COLSEQ SMALLINT NOT NULL);
 CREATE TABLE SYSIBM.SYSDUMMY1 (IBMREQD CHAR(1) NOT NULL);
 """
-"""What is known of the catalog here: of each view the columns that capture asks for."""
+"""What is known of the catalog here: of each view the columns that capture reads."""

@@ -33,7 +33,7 @@ class Definitions:
             Error: as a server would answer.
         """
         if reader.accept("CREATE", "SCHEMA"):
-            # Schemas are what tables say.
+            # A schema exists as soon as a table names it.
             reader.name()
         elif reader.accept("CREATE", "TABLE"):
             self.create(self._draft(reader, *reader.path(schema)))
@@ -56,7 +56,7 @@ class Definitions:
         self._catalog.save(self._draft(reader, *reader.path("SYSIBM")), self._now())
 
     def table(self, schema: str, name: str) -> Table:
-        """A table that is there; raises SQL0204N."""
+        """A table by its name; raises SQL0204N without one."""
         found = self._catalog.find(schema, name)
         if found is None:
             raise undefined(f"{schema}.{name}")
@@ -172,7 +172,7 @@ class Definitions:
         default = ""
         if column.default is not None:
             if not column.default.lstrip("-").replace(".", "").isdigit() and not column.default.startswith("'"):
-                raise not_emulated("adding a column with a default that is no constant")
+                raise not_emulated("adding a column with a default that is not a constant")
             default = f" DEFAULT {column.default}"
         null = "" if column.nullable else " NOT NULL"
         self._sqlite.execute(

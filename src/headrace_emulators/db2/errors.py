@@ -28,7 +28,7 @@ class OperationalError(DatabaseError):
 
 
 class ProgrammingError(DatabaseError):
-    """The statement is wrong, or names what is not there."""
+    """The statement is wrong, or names something that does not exist."""
 
 
 class DataError(DatabaseError):
@@ -84,7 +84,7 @@ def not_convertible(value: object, kind: str) -> DataError:
 
 def bad_moment(value: object) -> DataError:
     """SQL0180N."""
-    return DataError(-180, "22007", f'The string "{str(value)[:40]}" is no date, time or timestamp.')
+    return DataError(-180, "22007", f'The string "{str(value)[:40]}" is not a date, time or timestamp.')
 
 
 def null_refused(column: str) -> IntegrityError:

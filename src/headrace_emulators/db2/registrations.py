@@ -76,7 +76,7 @@ class Registrations:
         self.add(owner, table) if name == "ADDTABLE" else self.remove(owner, table)
 
     def add(self, owner: str, name: str) -> None:
-        """Register a table: its change table is made and it is inactive until somebody activates it."""
+        """Register a table: makes its change table; the registration is inactive until its STATE is set to A."""
         storage = self._storage
         source = storage.definitions.table(owner, name)
         odd = next((c.name for c in source.columns if c.type.name == "BOOLEAN"), None)

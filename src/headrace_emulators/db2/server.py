@@ -1,4 +1,4 @@
-"""An emulated Db2 as tests and demos steer it: databases, logins, transactions, and when capture happens."""
+"""An emulated Db2 as tests and demos control it: databases, logins, transactions, and when capture happens."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class EmulatedDb2(ServerDirectory):
         """Make a database that is set up for SQL Replication.
 
         Args:
-            name: must not be there yet.
+            name: must not exist yet.
             clock: gives transaction times, naive and in UTC.
             lsn_bytes: 16, or 10 as in old releases.
             zone_minutes: how far the server's clock is ahead of UTC.
@@ -74,7 +74,7 @@ class EmulatedDb2(ServerDirectory):
         return database
 
     def database(self, name: str, *, clock: Clock = utc_now) -> EmulatedDb2Database:
-        """A database that is there; raises OperationalError (SQL1013N) when it is not."""
+        """An existing database; raises OperationalError (SQL1013N) without one."""
         path = files.find(self.directory, name)
         if path is None:
             raise OperationalError(-1013, "42705", f'The database name "{name}" could not be found.')
@@ -121,9 +121,9 @@ class EmulatedDb2Database(DatabaseHandle[Db2Session, Cursor]):
             schema: its schema.
             table: its name.
             active: whether it is captured from now on.
-            split_updates: whether an update is a D and an I row; otherwise one U row.
-            before_prefix: what stands before the names of columns that hold values before an update.
-            before_columns: which columns have such a one; null for all.
+            split_updates: whether an update is a D and an I row instead of one U row.
+            before_prefix: the prefix of the names of columns that hold values before an update.
+            before_columns: which columns have one; null for all.
         """
         self.execute(f"CALL ASNCDC.ADDTABLE({_constant(schema)}, {_constant(table)})")
         which = f"WHERE SOURCE_OWNER = {_constant(schema)} AND SOURCE_TABLE = {_constant(table)}"

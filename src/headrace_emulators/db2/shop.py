@@ -98,7 +98,7 @@ class Shop(SqlShop[EmulatedDb2Database]):
     def _renumber_lines(self, cursor: Cursor) -> None:
         if self.stock.lines:
             order = self.any_order()
-            # From the last line on, so that no key is there twice in between.
+            # From the last line on, so that no two rows have one key in between.
             for line in range(self.stock.lines[order], 0, -1):
                 sql = "UPDATE {} SET line = ? WHERE order_id = ? AND line = ?"
                 self.run(cursor, "order_lines", "update", sql, line + _MAX_LINE, order, line)

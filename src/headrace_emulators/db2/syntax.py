@@ -102,7 +102,7 @@ class Reader:
         return self._at >= len(self._tokens)
 
     def word(self, ahead: int = 0) -> str:
-        """A word to come in capitals; what stands in quotes is none."""
+        """A word to come in capitals; text in quotes is not a word."""
         place = self._at + ahead
         if place >= len(self._tokens):
             return ""

@@ -1,4 +1,4 @@
-"""Db2's data types: how they are declared, told in the catalog, kept in SQLite and given to the driver."""
+"""Db2's data types: how they are declared, shown in the catalog, kept in SQLite and given to the driver."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Db2Type:
     """A declared type.
 
     Args:
-        name: as the catalog tells it, in capitals.
+        name: as the catalog spells it, in capitals.
         length: characters, bytes or digits.
         scale: digits after the point, or of a second.
         bits: FOR BIT DATA.
@@ -80,8 +80,8 @@ class Db2Type:
         return f"TEXT COLLATE {'db2_number' if self.numeric else 'db2_text'}"
 
     @property
-    def told(self) -> tuple[str, int, int, int]:
-        """TYPENAME, LENGTH, SCALE and CODEPAGE, as SYSCAT.COLUMNS tells them."""
+    def catalogued(self) -> tuple[str, int, int, int]:
+        """TYPENAME, LENGTH, SCALE and CODEPAGE, as SYSCAT.COLUMNS has them."""
         codepage = 0 if self.binary or self.name not in _TEXTS else 1200 if "GRAPHIC" in self.name else 1208
         length = self.length
         if self.name in _INTEGERS:
@@ -118,7 +118,7 @@ def parse_type(text: str) -> Db2Type:
     """Read a declaration such as `DECIMAL(10,2)` or `VARCHAR(16) FOR BIT DATA`.
 
     Raises:
-        ProgrammingError: there is no such type (SQL0104N).
+        ProgrammingError: Db2 has no such type (SQL0104N).
     """
     found = _DECLARATION.fullmatch(text)
     name = " ".join(found[1].upper().split()) if found else ""

@@ -1,4 +1,4 @@
-"""The catalog as Db2 for z/OS tells it: SYSIBM's tables of the same facts, under that platform's names of types."""
+"""The catalog as Db2 for z/OS shows it: SYSIBM's tables of the same facts, under that platform's names of types."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CREATE TABLE SYSIBM.SYSINDEXES (CREATOR VARCHAR(128) NOT NULL, NAME VARCHAR(128)
 CREATE TABLE SYSIBM.SYSKEYS (IXCREATOR VARCHAR(128) NOT NULL, IXNAME VARCHAR(128) NOT NULL,
   COLNAME VARCHAR(128) NOT NULL, COLSEQ SMALLINT NOT NULL)
 """
-"""What is known of them here: the columns that capture asks for."""
+"""The emulator knows the columns that capture reads."""
 
 ZOS_VIEWS = (
     'CREATE VIEW "SYSIBM.SYSTABLES" AS SELECT TABSCHEMA AS CREATOR, TABNAME AS NAME, TYPE, CAST(CARD AS REAL) AS CARDF,'

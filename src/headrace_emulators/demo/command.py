@@ -41,7 +41,7 @@ class Source(StrEnum):
 
 
 class Interrupted(Exception):
-    """The user asked for the end before the demo had reached it."""
+    """The user interrupted the demo."""
 
 
 class Timings:
@@ -124,17 +124,17 @@ def _play(
     files = write_pipelines(folder, database, bootstrap, source)
     pipelines = [load_pipeline(file) for file in files]
     spark = session_for(pipelines, debug, short_lived=True)
-    with interruption() as asked:
+    with interruption() as interrupted:
         while not workload.ready:
-            _look(asked)
+            _look(interrupted)
         timings.end("setup")
-        out.print(f"Database {database} is there; from now on it is changed {rate:g} times a second.")
+        out.print(f"Database {database} is ready; from now on it changes {rate:g} times a second.")
         workload.change()
         runs: list[RunningPipeline] = []
         cleanup.callback(lambda: [run.stop(0) for run in runs if run.active])
         for pipeline in pipelines:
             runs.append(pipeline.start(spark))
-        _stream(out, runs, workload, asked, timings, seconds)
+        _stream(out, runs, workload, interrupted, timings, seconds)
     from headrace_emulators.demo.comparison import compare
 
     found = compare(workload.file, folder / LAKE)
@@ -152,7 +152,7 @@ def _stream(
     out: Console,
     runs: list[RunningPipeline],
     workload: Workload,
-    asked: Interruption,
+    interrupted: Interruption,
     timings: Timings,
     seconds: float,
 ) -> None:
@@ -164,7 +164,7 @@ def _stream(
 
         def until(ended: Callable[[], bool]) -> None:
             while not ended():
-                _look(asked)
+                _look(interrupted)
                 for run in runs:
                     # An error of any of them is raised here.
                     run.wait(0)
@@ -186,7 +186,7 @@ def _stream(
     timings.end("drain")
 
 
-def _look(asked: Interruption) -> None:
+def _look(interrupted: Interruption) -> None:
     """Let a moment pass, or stop the demo when the user wants that."""
-    if asked.requested.wait(_LOOK_SECONDS):
+    if interrupted.requested.wait(_LOOK_SECONDS):
         raise Interrupted

@@ -31,7 +31,7 @@ _SIDE = "source minus mirror"
 _INTERNAL = re.compile(r"(cdc|sys|emulator|sqlite)[._]")
 _ESCAPE = re.compile(r"[^A-Za-z0-9_.\-]")
 _SOURCE_ZONED = r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d+)? [+-]\d\d:\d\d$"
-# A message counts nanoseconds and does not say that the column had only seven digits; no digit is left out of account.
+# A message counts nanoseconds, also of a column with only seven digits; every digit is compared.
 _TICKS = r"^(\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d\.\d{7}$"
 _NANOSECONDS = r"^(\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d\.\d{9}$"
 _MIRROR_ZONED = r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)$"
@@ -56,12 +56,12 @@ class Difference:
     def __str__(self) -> str:
         if not self.key:
             return f"{self.table}: {self.what}"
-        told = {
+        sentences = {
             "lost": "is in the source and not in the mirror",
             "extra": "is in the mirror and not in the source",
             "changed": f"differs in {', '.join(self.columns)}",
         }
-        return f"{self.table} {self.key} {told[self.what]}"
+        return f"{self.table} {self.key} {sentences[self.what]}"
 
 
 @dataclass
@@ -114,10 +114,10 @@ def compare(
         tables: `schema.name` of the tables to compare; by default all user tables of the source.
 
     Raises:
-        FileNotFoundError: there is no such source file.
+        FileNotFoundError: the source file does not exist.
     """
     if not source.is_file():
-        raise FileNotFoundError(f"there is no source file {source}")
+        raise FileNotFoundError(f"The source file {source} does not exist.")
     database = sqlite3.connect(f"file:{quote(str(source.absolute()))}?mode=ro", uri=True)
     try:
         names = list(tables) if tables is not None else _user_tables(database)
@@ -182,7 +182,7 @@ def _is_db2(database: sqlite3.Connection) -> bool:
 
 
 def _has_catalog(database: sqlite3.Connection) -> bool:
-    """Whether the file is an emulated database, which says what is captured, and not just tables."""
+    """Whether the file is an emulated database, with a catalog of what is captured, and not just tables."""
     wanted = ("cdc.change_tables", "sys.objects", "sys.schemas", "sys.indexes", "sys.index_columns", "sys.columns")
     found = {name for (name,) in database.execute("SELECT name FROM sqlite_master")}
     return found.issuperset(wanted)
@@ -316,7 +316,7 @@ def _all_match(texts: pa.Array | pa.ChunkedArray, pattern: str) -> bool:
 
 
 def _shortest(texts: Any) -> Any:
-    """Zoned times without zeros at the end of the fraction: a message does not say how many digits its column has."""
+    """Zoned times without zeros at the end of the fraction: messages don't know how many digits a column has."""
     texts = pc.replace_substring_regex(texts, r"(\.\d*?)0+(Z|[+-]\d\d:\d\d)$", r"\1\2")
     return pc.replace_substring_regex(texts, r"\.(Z|[+-]\d\d:\d\d)$", r"\1")
 

@@ -19,10 +19,10 @@ _HEADER = "# Written by headrace demo; a pipeline like any other. Relative paths
 
 
 def make_folder(given: Path | None) -> Path:
-    """The folder to use, made if it is not there.
+    """The folder to use, made unless it exists.
 
     Args:
-        given: the user's wish; by default the first of `headrace-demo`, `headrace-demo-2`, ... that is not there yet.
+        given: the user's wish; by default the first of `headrace-demo`, `headrace-demo-2`, ... that does not exist yet.
 
     Raises:
         OptionError: the folder holds something already, or can't be made.
@@ -50,7 +50,7 @@ def write_pipelines(folder: Path, database: str, bootstrap: str | None, kind: st
         "database": database,
     }
     if kind == "db2":
-        # The emulated server can't say its zone.
+        # The emulated server can't tell its time zone.
         source |= {"driver": "db2-emulator", "server.timezone": "UTC"}
     if kind == "oracle":
         source |= {
@@ -83,7 +83,7 @@ def write_pipelines(folder: Path, database: str, bootstrap: str | None, kind: st
 
 
 def next_commands(folder: Path, pipelines: list[Path], source_file: Path, table: str) -> list[tuple[str, str]]:
-    """What a user may try now: a word and a command, all of which work as they stand."""
+    """What a user may try now: a word and a command, which works as it is."""
     lake = folder / LAKE
     schema, _, name = table.partition(".")
     read = f"from deltalake import DeltaTable; print(DeltaTable({str(lake / schema / name)!r}).to_pyarrow_table())"

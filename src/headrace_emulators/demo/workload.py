@@ -70,7 +70,7 @@ class Workload:
 
     @property
     def ready(self) -> bool:
-        """Whether the database is there with its history; raises `WorkloadError` when it could not be made."""
+        """Whether the database exists with its history; raises `WorkloadError` when it could not be made."""
         self.check()
         return "file" in self._seen
 
@@ -115,7 +115,7 @@ class Workload:
             self._process.stdin.write(word + "\n")
             self._process.stdin.flush()
         except BrokenPipeError:
-            # Why it ended stands in its answers.
+            # Its answers have the reason.
             self.check()
 
     def _listen(self) -> None:
@@ -152,13 +152,13 @@ def _oracle(folder: Path, seed: int, rate: float, stop: threading.Event) -> None
     from headrace_emulators.oracle.shop import OWNER, OracleShop
 
     shop = OracleShop.create(folder, seed)
-    told = folder / "rows.sqlite"
-    _answer(file=str(told))
+    rows = folder / "rows.sqlite"
+    _answer(file=str(rows))
     if sys.stdin.readline() != "change\n":
         return
     threading.Thread(target=_listen_for_end, args=(stop,), daemon=True).start()
     shop.replay(stop, rate=rate)
-    shop.database.publish(told, OWNER)
+    shop.database.publish(rows, OWNER)
     _answer(transactions=shop.transactions)
     sys.stdin.read()
 
@@ -170,7 +170,7 @@ def _listen_for_end(stop: threading.Event) -> None:
 
 
 def main(arguments: list[str]) -> None:
-    """The child's side: make the database, then change and capture it as the parent says."""
+    """The child's side: make the database, then change and capture it as the parent commands."""
     folder, name, seed, rate, source = arguments
     stop = threading.Event()
     if source == "oracle":

@@ -1,4 +1,4 @@
-"""The database files of a server's directory: which databases are there, and under which names."""
+"""The database files of a server's directory: which databases it has, and their names."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from pathlib import Path
 
 SUFFIX = ".sqlite"
 _NAMES = "databases.json"
-"""Names of databases whose files are called otherwise; lies beside the files."""
+"""Names of databases that differ from their files' names; a file beside them."""
 
 
 def databases(directory: Path) -> dict[str, Path]:
-    """The databases of a server, by name. A database is called like its file unless it was given another name."""
+    """The databases of a server, by name. A database has its file's name unless it was given another one."""
     found = {path.stem: path for path in directory.glob(f"*{SUFFIX}")}
     for name, file in _given(directory).items():
         path = directory / file
@@ -32,7 +32,7 @@ def name_of(path: Path) -> str:
 
 
 def give_name(path: Path, name: str) -> None:
-    """Call the database of a file otherwise than the file."""
+    """Give the database of a file a name that differs from the file's."""
     names = {n: file for n, file in _given(path.parent).items() if file != path.name and n.lower() != name.lower()}
     if name != path.stem or path.suffix != SUFFIX:
         names[name] = path.name

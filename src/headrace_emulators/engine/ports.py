@@ -9,7 +9,7 @@ _OURS = range(20_000, 32_768)
 
 
 def free_ports(count: int) -> list[int]:
-    """Different ports of the loopback that nobody listens on now.
+    """Different ports of the loopback that no process listens on now.
 
     They lie below those that systems give to outgoing connections: one of these may be in use before a server that
     takes seconds to start has bound it.

@@ -177,7 +177,7 @@ class SqlShop(Workload[Database]):
             yield not undone
 
     def run(self, cursor: Cursor, table: str, operation: str, sql: str, *parameters: object) -> int:
-        """Run a change of a table, which stands in the SQL as `{}`, and count its rows."""
+        """Run a change of a table, which the SQL names as `{}`, and count its rows."""
         return self.change(cursor, table, operation, sql.format(f"{self.schema}.{table}"), *parameters)
 
     def insert(self, cursor: Cursor, table: str, **values: object) -> None:

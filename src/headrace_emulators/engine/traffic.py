@@ -24,7 +24,7 @@ class Cursor(Protocol):
 
 
 class DemoDatabase(Protocol):
-    """A database that is captured, as a demo steers it."""
+    """A database that is captured, as a demo controls it."""
 
     @property
     def path(self) -> Path:
@@ -65,10 +65,10 @@ class Workload(ABC, Generic[Database]):
 
     @abstractmethod
     def steps(self) -> Iterator[bool]:
-        """Do one transaction per item; the item tells whether it was committed."""
+        """Do one transaction per item; the item is whether it was committed."""
 
     def step(self) -> bool:
-        """Do the next transaction; false when there are no more."""
+        """Do the next transaction; false at the end."""
         if self._steps is None:
             self._steps = self.steps()
         committed = next(self._steps, None)

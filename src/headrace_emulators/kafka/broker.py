@@ -69,7 +69,7 @@ class KafkaBroker:
     Args:
         folder: where settings, data and the log go; created when missing, used again when it holds a broker's data.
         start_timeout: seconds to wait until the broker answers.
-        settings: further settings of the broker, by Kafka's names; they win over ours. Kept with the folder.
+        settings: further settings of the broker, by Kafka's names; they win over the emulator's. Kept with the folder.
     """
 
     def __init__(
@@ -144,7 +144,7 @@ class KafkaBroker:
         """Prepare the data folder and write the settings, with free ports; they appear last, as the mark of success."""
         broker, controller = free_ports(2)
         text = _SERVER.format(broker=broker, controller=controller, data=self.folder / "data")
-        # Of a setting that is there twice Java takes the last.
+        # Java takes the last of a setting that occurs twice.
         text += "".join(f"{name}={value}\n" for name, value in self._given.items())
         draft = self._settings.with_suffix(".draft")
         draft.write_text(text)
@@ -184,7 +184,7 @@ class KafkaBroker:
         ]
 
     def _wait_until_ready(self, printed_before: int) -> None:
-        """Wait until this process says that it started and answers; one that ends meanwhile is an error at once."""
+        """Wait until this process reports that it started and answers; its end is an error at once."""
         assert self._process is not None
         deadline = time.monotonic() + self._start_timeout
         while time.monotonic() < deadline:

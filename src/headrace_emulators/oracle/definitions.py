@@ -111,21 +111,21 @@ def _add_column(connection: sqlite3.Connection, number: int, place: int, text: s
     if match is None:
         raise NotSupportedError(f"column {text}")
     name, rest = _folded(match["name"]), match["type"]
-    told: dict[str, str] = {}
+    found: dict[str, str] = {}
     for word, pattern in _CONSTRAINTS:
         while hit := pattern.search(rest):
-            told[word] = (hit.groupdict().get("value") or "") if word == "default" else word
+            found[word] = (hit.groupdict().get("value") or "") if word == "default" else word
             rest = rest[: hit.start()] + rest[hit.end() :]
     kind: Declared = declared(rest.replace(" ON NULL", ""))
-    nullable = not ({"not null", "primary", "identity"} & set(told))
+    nullable = not ({"not null", "primary", "identity"} & set(found))
     connection.execute(
         'INSERT INTO "sys.columns" VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)',
-        (number, place, name, kind.name, kind.length, kind.precision, kind.scale, nullable, told.get("default"),
-         "identity" in told),
+        (number, place, name, kind.name, kind.length, kind.precision, kind.scale, nullable, found.get("default"),
+         "identity" in found),
     )  # fmt: skip
     connection.execute(f'ALTER TABLE "data.{number}" ADD COLUMN {_quoted(name)} {kind.storage}')
     for word, letter in (("primary", "P"), ("unique", "U")):
-        if word in told:
+        if word in found:
             _add_key(connection, number, f"SYS_C{number}{letter}{place}", letter, [name])
 
 

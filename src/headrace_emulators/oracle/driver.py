@@ -29,7 +29,7 @@ def connect(settings: Mapping[str, Any]) -> Connection:
             such as `instance:2`.
 
     Raises:
-        DatabaseError: there is no such folder or database.
+        DatabaseError: the folder or database does not exist.
     """
     directory = Path(str(settings["hostname"]))
     if not directory.is_dir():
@@ -96,7 +96,7 @@ class Cursor(driver.Cursor):
 
     @property
     def description(self) -> list[tuple[Any, ...]] | None:
-        """One tuple per column; null when there is no result."""
+        """One tuple per column; null without a result."""
         return [(name, None, None, None, None, None, True) for name in self._result.columns] or None
 
     @property
@@ -118,5 +118,5 @@ def _column(values: tuple[Any, ...]) -> pa.Array:
 
 
 def scripted(connection: Connection, **values: Any) -> None:
-    """What the next records of a connection say, in scenarios that fix it."""
+    """Prescribe what the next records of a connection contain."""
     connection.session.script = Scripted(**values)

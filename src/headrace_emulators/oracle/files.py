@@ -100,7 +100,7 @@ def create(path: Path) -> None:
 
 
 def opened(path: Path) -> sqlite3.Connection:
-    """A connection to the file, in which each statement is by itself unless one says BEGIN."""
+    """A connection to the file, in which each statement is a transaction of its own until BEGIN."""
     connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
     connection.execute("PRAGMA synchronous = OFF")
     connection.create_collation("ORACLE_NUMBER", _compared)

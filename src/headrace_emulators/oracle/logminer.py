@@ -187,7 +187,7 @@ class LogMiner:
         """Make the views that this session sees.
 
         Raises:
-            DatabaseError: rows are asked for and mining was not started.
+            DatabaseError: rows are queried and mining was not started.
         """
         execute = self._connection.execute
         execute('CREATE TEMP TABLE IF NOT EXISTS "V$LOGMNR_LOGS" (FILENAME TEXT, "THREAD_ID" INTEGER, seq INTEGER)')

@@ -14,7 +14,7 @@ ONLINE_LOGS = 3
 
 @dataclass
 class Scripted:
-    """What the records of a session are to say, in scenarios that fix it."""
+    """What the records of a session contain, in scenarios that prescribe it."""
 
     scn: int | None = None
     time: str | None = None

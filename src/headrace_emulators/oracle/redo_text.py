@@ -14,7 +14,7 @@ from typing import Any
 from headrace_emulators.oracle.types import NATIONAL, Declared, plain
 
 INLINE_BYTES = 3964
-"""A LOB of up to so many bytes stands in the row, and so in the statement."""
+"""A LOB of up to so many bytes is in the row, and so in the statement."""
 PIECE = 1000
 """Characters or bytes of a LOB that one piece writes."""
 Columns = Sequence[tuple[str, Declared]]
@@ -55,7 +55,7 @@ def out_of_row(kind: Declared, value: Any) -> bool:
 
 
 def printed(kind: Declared, value: Any) -> str:
-    """A value as it stands in a statement."""
+    """A value as a statement has it."""
     if value is None:
         return "NULL"
     family = kind.family

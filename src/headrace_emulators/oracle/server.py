@@ -1,4 +1,4 @@
-"""An emulated Oracle database as demos and tests steer it: make it, connect to it, switch its logs, lose them."""
+"""An emulated Oracle database as demos and tests control it: make it, connect to it, switch its logs, lose them."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class EmulatedOracle:
 
     @property
     def settings(self) -> dict[str, str]:
-        """What a source has to be told to read this database."""
+        """What a source needs to read this database."""
         return {"driver": "oracle-emulator", "hostname": str(self.directory), "database": self.name}
 
     def connect(self, user: str = "SHOP", *, instance: int = 1) -> Connection:

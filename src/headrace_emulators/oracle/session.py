@@ -487,7 +487,7 @@ class Session:
         """Undo what came after a savepoint.
 
         Raises:
-            DatabaseError: there is no such savepoint.
+            DatabaseError: the savepoint does not exist.
         """
         place = self._savepoints.get(savepoint.upper())
         if place is None:

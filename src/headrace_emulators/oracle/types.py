@@ -47,7 +47,7 @@ class Declared:
 
     @cached_property
     def family(self) -> str:
-        """The name without what stands in parentheses."""
+        """The name without its parentheses."""
         return re.sub(r"\(\d+\)", "", self.name)
 
     @property

@@ -1,4 +1,4 @@
-"""Apicurio's own HTTP interface (version 2), as far as its converters and serializers 2.x ask it."""
+"""Apicurio's own HTTP interface (version 2), as far as its converters and serializers 2.x use it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def answer(
     """The answer as JSON values; header names come in lower case.
 
     Raises:
-        RegistryRefusal: what was asked for is not there or not allowed.
+        RegistryRefusal: the request names something unknown, or is not allowed.
     """
     match method, path:
         case "GET", ["system", "info"]:

@@ -29,7 +29,7 @@ class _Invalid(Exception):
 def problems(reader: Any, writer: Any = None) -> list[str]:
     """Why data of `writer` can't be read with `reader` (both parsed JSON); empty if it can.
 
-    Without a writer: why the reader is no Avro schema.
+    Without a writer: why the reader is not an Avro schema.
     """
     try:
         own = _Names(reader)
@@ -76,7 +76,7 @@ class _Names:
             return {"type": "map", "values": self._resolved(schema.get("values"), namespace)}
         name = schema.get("name")
         if not isinstance(name, str) or not _NAME.fullmatch(name):
-            raise _Invalid(f"{name!r} is no name")
+            raise _Invalid(f"{name!r} is not a name")
         inner = schema.get("namespace", namespace) if "." not in name else name.rpartition(".")[0]
         full = name if "." in name or not inner else f"{inner}.{name}"
         if full in self.named:
@@ -99,9 +99,9 @@ class _Names:
         for field in given:
             name = field.get("name") if isinstance(field, Mapping) else None
             if not isinstance(name, str) or not _NAME.fullmatch(name) or "." in name:
-                raise _Invalid(f"{name!r} is no name of a field")
+                raise _Invalid(f"{name!r} is not a name of a field")
             if any(name == other["name"] for other in fields):
-                raise _Invalid(f"the field {name!r} is there twice")
+                raise _Invalid(f"the field {name!r} occurs twice")
             kind = self._resolved(field.get("type"), namespace)
             made = {"name": name, "type": kind, "aliases": field.get("aliases") or []}
             fields.append(made | ({"default": field["default"]} if "default" in field else {}))

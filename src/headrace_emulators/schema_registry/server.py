@@ -10,7 +10,7 @@ memory and listens on 127.0.0.1 only.
 |---|---|
 | `/subjects`, `/schemas`, `/config`, `/compatibility`, `/mode`, `/contexts` | Confluent's |
 | the same below `/apis/ccompat/v6` and `/apis/ccompat/v7` | Apicurio's stand-in for Confluent's |
-| `/apis/registry/v2` (`groups`, `ids`, `search`, `system/info`) | Apicurio's own, what its converters 2.x ask |
+| `/apis/registry/v2` (`groups`, `ids`, `search`, `system/info`) | Apicurio's own, what its converters 2.x use |
 
 As in Apicurio, a content has one id (`contentId`, which is Confluent's id too) and every version of an artifact a
 `globalId` of its own. Avro only; subjects are the artifacts of the group `default`.
@@ -41,7 +41,7 @@ class SchemaRegistryServer:
 
     Args:
         port: 0 takes a free one, which stays the same when the server is started again.
-        user_info: `user:password` that every request must carry; null asks for none.
+        user_info: `user:password` that every request must carry; null for none.
         level: the compatibility that new versions must have where nothing else is set (Confluent's default).
 
     Attributes:
@@ -152,10 +152,14 @@ class SchemaRegistryServer:
                 found = confluent(self.store, method, names, query, body)
             return 200, json.dumps(found).encode(), "application/json" if own else _CONFLUENT_JSON
         except RegistryRefusal as refusal:
-            said: dict[str, Any] = {"error_code": refusal.code, "message": refusal.message}
+            answer: dict[str, Any] = {"error_code": refusal.code, "message": refusal.message}
             if own:
-                said = {"error_code": refusal.status, "message": refusal.message, "name": apicurio.error_name(refusal)}
-            return refusal.status, json.dumps(said).encode(), "application/json" if own else _CONFLUENT_JSON
+                answer = {
+                    "error_code": refusal.status,
+                    "message": refusal.message,
+                    "name": apicurio.error_name(refusal),
+                }
+            return refusal.status, json.dumps(answer).encode(), "application/json" if own else _CONFLUENT_JSON
 
     def _check(self, headers: Mapping[str, str]) -> None:
         if self._user_info is None:
@@ -170,7 +174,7 @@ def confluent(store: SchemaStore, method: str, path: list[str], query: Mapping[s
     """The answer of Confluent's interface, as JSON values.
 
     Raises:
-        RegistryRefusal: what was asked for is not there or not allowed.
+        RegistryRefusal: the request names something unknown, or is not allowed.
     """
     if not path:
         return {}
@@ -291,8 +295,8 @@ def _compatibility(
     match method, path:
         case "POST", ["subjects", name, "versions", *wanted]:
             wrong = store.compatible(name, _schema(body), wanted[0] if wanted else None)
-            said: dict[str, Any] = {"is_compatible": not wrong}
-            return said | ({"messages": wrong} if query.get("verbose", "false").lower() == "true" else {})
+            answer: dict[str, Any] = {"is_compatible": not wrong}
+            return answer | ({"messages": wrong} if query.get("verbose", "false").lower() == "true" else {})
     raise RegistryRefusal(405, "HTTP 405 Method Not Allowed")
 
 
@@ -310,7 +314,7 @@ def main() -> None:
     """Run `python -m headrace_emulators.schema_registry.server`."""
     parser = argparse.ArgumentParser(prog="python -m headrace_emulators.schema_registry.server", description=__doc__)
     parser.add_argument("--port", type=int, default=8081, help="the port on 127.0.0.1 (0: a free one)")
-    parser.add_argument("--level", default="BACKWARD", help="the compatibility asked for where none is set")
+    parser.add_argument("--level", default="BACKWARD", help="the compatibility level of subjects without one")
     given = parser.parse_args()
     with SchemaRegistryServer(given.port, level=given.level) as server:
         print(f"A schema registry listens on {server.url}; end it with Ctrl-C.", flush=True)

@@ -19,7 +19,7 @@ GROUP = "default"
 
 
 class RegistryRefusal(Exception):
-    """What the registry answers in place of what was asked.
+    """An error that the registry answers.
 
     Args:
         code: Confluent's error code; its first three digits are the HTTP status.
@@ -59,7 +59,7 @@ def canonical(schema: str) -> str:
     """The text by which two schemas are the same: JSON without spaces, in the given order.
 
     Raises:
-        RegistryRefusal: it is no Avro schema.
+        RegistryRefusal: it is not an Avro schema.
     """
     try:
         parsed = json.loads(schema)
@@ -125,7 +125,7 @@ class SchemaStore:
             return version
 
     def compatible(self, subject: str, schema: str, version: str | None) -> list[str]:
-        """Why the schema does not go with a version of the subject (or with what its level asks for); empty if it does.
+        """Why the schema does not go with a version of the subject (or with what its level requires); empty if it does.
 
         Raises:
             RegistryRefusal: 40401, 40402 or 42201.

@@ -2,7 +2,7 @@
 
 Readers reach it as a driver, `headrace_emulators.sqlserver.driver:connect`, and send it the T-SQL that a real server
 gets.
-Demos and tests steer it from here: they make databases, write to them, and decide when capture runs.
+Demos and tests control it from here: they make databases, write to them, and decide when capture runs.
 """
 
 from __future__ import annotations

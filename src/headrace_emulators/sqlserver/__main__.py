@@ -53,7 +53,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "database_file",
         metavar="DATABASE_FILE",
-        help="the file of the database, made when it is not there; without a suffix it gets .sqlite; with --database it"
+        help="the file of the database, made unless it exists; without a suffix it gets .sqlite; with --database it"
         " may be a folder",
     )
     parser.add_argument("scripts", metavar="script.sql", nargs="*", help="in UTF-8 or UTF-16; they run in this order")

@@ -307,7 +307,7 @@ class Alterations:
                     " is not permitted.",
                     15335,
                 )
-            # The statements of triggers name the columns, so they are made anew.
+            # The statements of triggers name the columns, so they are made again.
             change_log.drop_triggers(self._connection, table)
             self._connection.execute(
                 f"ALTER TABLE {quoted(table.path)} RENAME COLUMN {quoted(column.name)} TO {quoted(new)}"

@@ -17,7 +17,7 @@ from headrace_emulators.sqlserver.types import BIGINT, FLOAT, NVARCHAR_MAX, SqlT
 
 
 def inferred(values: list[Any]) -> SqlType:
-    """The type of a column that no declaration tells, from its values."""
+    """The type of a column without a declared one, from its values."""
     for value in values:
         if isinstance(value, int):
             return BIGINT
@@ -53,7 +53,7 @@ def column(values: list[Any] | tuple[Any, ...], declared: SqlType) -> pa.Array:
 
 
 class ArrowStream:
-    """Batches of a result, read as they are asked for.
+    """Batches of a result, read on demand.
 
     Args:
         columns: names and types.

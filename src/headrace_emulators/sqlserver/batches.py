@@ -37,7 +37,7 @@ class Batch:
 
 
 def batches(script: str) -> list[Batch]:
-    """The batches of a script, which lines that say GO end. Empty ones are left out."""
+    """The batches of a script, which end at lines with GO, without empty ones."""
     found: list[Batch] = []
     lines: list[str] = []
     start = 1
@@ -82,7 +82,7 @@ class Choice:
     Args:
         condition: its text.
         yes: what runs when it holds.
-        no: what runs otherwise.
+        no: what runs else.
         line: where it begins in its batch.
     """
 
@@ -120,7 +120,7 @@ Statement = Simple | Block | Choice | Loop | Attempt
 
 @lru_cache(maxsize=1024)
 def statements(batch: str) -> Block:
-    """The statements of a batch. A new one begins where a word stands that only begins statements.
+    """The statements of a batch. A new one begins at each word that can only begin a statement.
 
     Raises:
         ProgrammingError: a block that does not end, or the like (error 102).

@@ -46,8 +46,8 @@ def capture(storage: SqlServerStorage, max_transactions: int | None = None) -> i
 def scan_if_idle(storage: SqlServerStorage) -> None:
     """Note the empty scan of the capture job that a database has whose catalog of capture a script wrote by hand.
 
-    A server's job looks at the log every few seconds. Such a database has no job here, unless somebody runs
-    `CaptureJob`, so the scan is made when somebody asks for it; but only where nothing waits to be captured.
+    A server's job looks at the log every few seconds. Such a database has no job here, unless a thread runs
+    `CaptureJob`, so the scan is made when scans are queried, but only if nothing waits to be captured.
     """
     waiting = storage.sqlite.execute('SELECT 1 FROM "emulator.transactions" LIMIT 1').fetchone()
     if waiting is None and not storage.state("capture_job") and storage.state("agent") == "4":
@@ -200,7 +200,7 @@ class CaptureJob(CaptureThread[SqlServerStorage]):
         self._last = time.monotonic()
 
     def look(self, storage: SqlServerStorage) -> None:
-        """One scan of the log, where neither the job nor the Agent is stopped."""
+        """One scan of the log, unless the job or the Agent is stopped."""
         if not self._running(storage):
             return
         try:

@@ -288,7 +288,7 @@ def create_triggers(connection: sqlite3.Connection, catalog: Catalog, table: Tab
 
 
 def _differs(column: str) -> str:
-    # Compared byte by byte: a change of case is a change, whatever the collation says.
+    # Compared byte by byte: a change of case is a change, under every collation.
     return f"(OLD.{quoted(column)} COLLATE BINARY IS NOT NEW.{quoted(column)})"
 
 
@@ -316,7 +316,7 @@ def _half(instance: Instance, image: str, operation: int) -> str:
     for name, ordinal, _ in instance.columns:
         words.setdefault((ordinal - 1) // 32, []).append(f"{_differs(name)} * {1 << ((ordinal - 1) % 32)}")
     mask = ", ".join(" + ".join(words.get(i, ["0"])) for i in range(max(words) + 1))
-    # An update that leaves all columns of this instance alone is no change for it, though another instance may want it.
+    # An update that leaves all columns of this instance alone is a change for other instances at most.
     changed = " OR ".join(_differs(name) for name, _, _ in instance.columns)
     return (
         f"INSERT INTO {instance.pending} ({pending_columns(instance)}) SELECT cdc_number(), cdc_seqval(), {operation},"

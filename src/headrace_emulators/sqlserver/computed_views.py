@@ -79,7 +79,7 @@ class ComputedViews:
 
     def _rows_of_partitions(self) -> Iterator[tuple[object, ...]]:
         for number, index, count in self._counts():
-            # All rows are in the first; a test says how many there are.
+            # All rows are in the first; a test sets how many partitions a table has.
             for partition in range(1, int(self._storage.state(f"partitions.{number}", "1")) + 1):
                 yield (number * 256 + index, number, index, partition, count if partition == 1 else 0)
 
@@ -113,7 +113,7 @@ class ComputedViews:
 
 
 def _settings(path: Path) -> dict[str, object]:
-    """What a database's file says of it, and whether it is enabled for capture."""
+    """The settings in a database's file, and whether it is enabled for capture."""
     other = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
     try:
         state: dict[str, object] = dict(other.execute('SELECT name, value FROM "emulator.state"').fetchall())

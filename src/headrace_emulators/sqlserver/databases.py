@@ -17,7 +17,7 @@ _OPTIONS = frozenset(("ALLOW_SNAPSHOT_ISOLATION", "READ_COMMITTED_SNAPSHOT"))
 
 
 def create_file(path: Path, now: str) -> None:
-    """Make an empty database in a file that is not there yet.
+    """Make an empty database in a file that does not exist yet.
 
     Args:
         path: the file.

@@ -97,7 +97,7 @@ class Definitions:
             columns: in order.
             keys: constraints; the columns of a primary key become NOT NULL.
             rules: conditions and foreign keys, which the catalog does not list.
-            shipped: made by the server itself, which `is_ms_shipped` tells.
+            shipped: made by the server itself, as `is_ms_shipped` shows.
 
         Returns:
             Its object id.
@@ -120,7 +120,7 @@ class Definitions:
             if draft.computed is not None:
                 draft.type = self._computed_type(draft.computed, infos, path) or SqlType("nvarchar", -1)
                 del info
-        # The view of tables needs this one before capture is enabled, so it is there already, empty and not in the
+        # The view of tables needs this one before capture is enabled, so it exists already, empty and not in the
         # catalog.
         if path.lower() == "cdc.change_tables":
             self._connection.execute('DROP TABLE "cdc.change_tables"')
@@ -228,7 +228,7 @@ class Definitions:
         self._connection.execute(f"CREATE {word} {quoted(f'{path}.{name}')} ON {quoted(path)} ({columns})")
 
     def describe(self, object_id: int, number: int, draft: ColumnDraft) -> None:
-        """Write down what the catalog says of a column."""
+        """Write a column's rows of the catalog."""
         default_id = 0
         if draft.default is not None:
             name = draft.default_name or f"DF__{draft.name}__{self._next_object():08X}"
@@ -277,7 +277,7 @@ class Definitions:
         )
 
     def new_object(self, name: str, schema: str, kind: str, words: str) -> int:
-        """Make an object that is no table and gives its id; raises error 2714 when the name is taken."""
+        """Make an object other than a table and give its id; raises error 2714 when the name is taken."""
         schema_id = self._schema_id(schema)
         if self._connection.execute(
             'SELECT 1 FROM "sys.objects" WHERE schema_id = ? AND name = ?', (schema_id, name)
@@ -320,7 +320,7 @@ class Definitions:
         self.create_schema(name)
 
     def create_schema(self, name: str) -> None:
-        """Make a schema; raises error 2714 when it is there."""
+        """Make a schema; raises error 2714 if it exists."""
         if self._connection.execute('SELECT 1 FROM "sys.schemas" WHERE name = ?', (name,)).fetchone():
             raise ProgrammingError(f"There is already an object named '{name}' in the database.", 2714)
         (number,) = self._connection.execute('SELECT MAX(schema_id) + 1 FROM "sys.schemas"').fetchone()
@@ -417,7 +417,7 @@ class Definitions:
         self.create_index(table, key)
 
     def create_index(self, table: TableInfo, key: KeyDraft) -> None:
-        """Make an index that is no constraint."""
+        """Make an index other than a constraint's."""
         if key.clustered:
             self._connection.execute(
                 'DELETE FROM "sys.indexes" WHERE object_id = ? AND index_id = 0', (table.object_id,)
@@ -455,7 +455,7 @@ class Definitions:
         return table
 
     def drop_table(self, table: TableInfo) -> None:
-        """Drop a table with everything the catalog says of it."""
+        """Drop a table with its rows of the catalog."""
         self._connection.execute(f"DROP TABLE {quoted(table.path)}")
         for path in (
             "sys.columns",

@@ -85,7 +85,7 @@ def parse(text: str) -> exp.Expression:
     """One statement as a tree. Callers do not change it.
 
     Raises:
-        ProgrammingError: it is no T-SQL that sqlglot knows.
+        ProgrammingError: sqlglot does not know it as T-SQL.
     """
     try:
         trees = _DIALECT.parse(text)

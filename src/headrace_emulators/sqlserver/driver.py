@@ -143,7 +143,7 @@ class Cursor(driver.Cursor):
 
     @property
     def description(self) -> list[tuple[Any, ...]] | None:
-        """Name, Python type, null, size, precision, scale and nullability per column; null when there is no result."""
+        """Name, Python type, null, size, precision, scale and nullability per column; null without a result."""
         if self._result is None or not self._result.columns:
             return None
         return [_described(c) for c in self._result.columns]
@@ -159,7 +159,7 @@ class Cursor(driver.Cursor):
         return None if row is None else row[0]
 
     def arrow_reader(self, batch_size: int = 8192) -> pa.RecordBatchReader:
-        """The result as a stream of Arrow batches; rows are read as they are asked for."""
+        """The result as a stream of Arrow batches; rows are read on demand."""
         result = self._queried()
         return ArrowStream(result.columns, result.rows, batch_size).reader()
 
@@ -196,10 +196,10 @@ def _described(column: Output) -> tuple[Any, ...]:
 
 
 def run_script(connection: Connection, text: str) -> None:
-    """Run a script whose batches are apart by lines that say GO.
+    """Run a script whose batches end at lines with GO.
 
     Raises:
-        Error: as a server would answer; its `line` is counted from the first line of the script.
+        Error: as a server would answer; its `line` counts from the first line of the script.
     """
     for batch in batches(text):
         for _ in range(batch.times):

@@ -8,7 +8,7 @@ class Error(Exception):
 
     Args:
         message: the sentence a server would send.
-        number: SQL Server's error number; 0 when the emulator itself can't do what was asked.
+        number: SQL Server's error number; 0 when the emulator itself can't do it.
     """
 
     def __init__(self, message: str, number: int = 0) -> None:
@@ -55,12 +55,12 @@ def not_emulated(what: str, statement: str) -> NotSupportedError:
 
 
 def invalid_object(name: str) -> ProgrammingError:
-    """A table, view or function that is not there."""
+    """A table, view or function that does not exist."""
     return ProgrammingError(f"Invalid object name '{name}'.", 208)
 
 
 def no_database(name: str) -> ProgrammingError:
-    """A database that is not on the server."""
+    """A database that the server does not have."""
     return ProgrammingError(f"Database '{name}' does not exist. Make sure that the name is entered correctly.", 911)
 
 
@@ -70,7 +70,7 @@ def invalid_column(name: str) -> ProgrammingError:
 
 
 def syntax_error(near: str) -> ProgrammingError:
-    """Text that is no T-SQL."""
+    """Text that is not T-SQL."""
     return ProgrammingError(f"Incorrect syntax near '{near}'.", 102)
 
 
@@ -85,7 +85,7 @@ def overflow(target: str) -> DataError:
 
 
 def bad_date(target: str) -> DataError:
-    """A text that is no date or time, or one outside of its type."""
+    """A text that is not a date or time, or a date or time outside of its type."""
     return DataError(f"Conversion failed when converting date and/or time from character string ({target}).", 241)
 
 

@@ -289,7 +289,7 @@ class ExpressionTranslator(ABC):
         number = 0
         if style is not None:
             if not isinstance(style, exp.Literal):
-                raise self.unknown("a CONVERT style that is no number")
+                raise self.unknown("a CONVERT style that is not a number")
             number = int(style.name)
         target = data_type(node.this, self.statement)
         return cast(self.expression(node.expression, scope), target, number, safe=bool(node.args.get("safe")))

@@ -56,12 +56,12 @@ def run_batch(state: BatchState, run: Run, text: str, values: Sequence[object]) 
 
     Args:
         state: of the connection.
-        run: runs one statement that is no control of flow.
+        run: runs one statement that does not control the flow.
         text: the batch.
         values: one for each `?`, in order.
 
     Raises:
-        Error: as a server would answer; `statement` and `line` tell where in the batch.
+        Error: as a server would answer; `statement` and `line` are the place in the batch.
     """
     outer, state.variables = state.variables, Variables()
     batch = _Batch(state, run, list(values))
@@ -129,7 +129,7 @@ class _Batch:
             self.block(attempt.body)
         except Error as error:
             if error.number == 0:
-                # What the emulator itself can't do is never caught: a script would go on as if it were the server's.
+                # What the emulator can't do is never caught: a script would take it for an error of the server.
                 raise
             before, self._state.caught = self._state.caught, error
             try:

@@ -300,7 +300,7 @@ def _has_permission(t: ExpressionTranslator, arguments: list[exp.Expression], sc
 @_named("FN_CDC_MAP_TIME_TO_LSN")
 def _time_to_lsn(t: ExpressionTranslator, arguments: list[exp.Expression], scope: Scope) -> Value:
     if not isinstance(arguments[0], exp.Literal | exp.National):
-        raise t.unknown("fn_cdc_map_time_to_lsn with an operator that is no constant")
+        raise t.unknown("fn_cdc_map_time_to_lsn with an operator that is not a constant")
     operators = {
         "largest less than": ("MAX", "<"), "largest less than or equal": ("MAX", "<="),
         "smallest greater than": ("MIN", ">"), "smallest greater than or equal": ("MIN", ">="),

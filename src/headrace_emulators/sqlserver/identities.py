@@ -11,7 +11,7 @@ from headrace_emulators.sqlserver.errors import ProgrammingError
 class Identities:
     """The identity numbers that one connection gives.
 
-    A function called inside a statement may not ask SQLite itself, so the state is read before the statement and kept
+    A function called inside a statement may not query SQLite, so the state is read before the statement and kept
     after it.
 
     Args:
@@ -71,5 +71,5 @@ class Identities:
             )
 
     def forget(self) -> None:
-        """A rollback: what was learnt no longer holds."""
+        """A rollback: forget the numbers that were read."""
         self._states.clear()

@@ -10,7 +10,7 @@ def to_bytes(lsn: bytes | str) -> bytes:
     """Ten bytes of `00000027:00000758:0005`, of hex digits with or without `0x`, or of themselves.
 
     Raises:
-        ValueError: it is no LSN.
+        ValueError: it is not an LSN.
     """
     if isinstance(lsn, str):
         lsn = bytes.fromhex(lsn.replace(":", "").removeprefix("0x"))

@@ -1,4 +1,4 @@
-"""CREATE FUNCTION, TRIGGER, PROCEDURE and VIEW: only those that stand for capture itself, which the emulator has."""
+"""CREATE FUNCTION, TRIGGER, PROCEDURE and VIEW: only those that do what the emulator's own capture does."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def is_module(words: str) -> bool:
 def create_module(storage: SqlServerStorage, statement: str) -> None:
     """Take over the modules that a catalog of capture written by hand brings along.
 
-    The functions `cdc.fn_cdc_get_all_changes_<instance>` and `..._net_changes_...` are there for each instance anyway.
+    The functions `cdc.fn_cdc_get_all_changes_<instance>` and `..._net_changes_...` exist for each instance anyway.
     A trigger that writes rows of change tables does what the capture job does; the capture instance of its own table is
     logged from now on instead, and `capture` writes the rows.
 

@@ -1,4 +1,4 @@
-"""Who may read what: GRANT, DENY and REVOKE of SELECT, and error 229 for the one who may not."""
+"""Permissions to read: GRANT, DENY and REVOKE of SELECT, and error 229 for logins without one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Permissions:
     """What the login of one connection may do.
 
     Every login may read everything at first, as a member of db_datareader may. A DENY takes that away, and a REVOKE
-    undoes the DENY. A REVOKE without a DENY takes reading away too: it stands for the end of that membership as far as
+    undoes the DENY. A REVOKE without a DENY takes reading away too: it ends that membership as far as
     the object goes. A GRANT gives it back. `sa` is never refused.
 
     Args:
@@ -99,7 +99,7 @@ class Permissions:
                 )
 
     def allowed(self, securable: str | None, kind: str | None, permission: str | None) -> int:
-        """HAS_PERMS_BY_NAME; asked while a statement runs, so it answers from what was read before it."""
+        """HAS_PERMS_BY_NAME; SQLite calls it while a statement runs, so it answers from what was read before."""
         if str(permission or "").upper() not in ("SELECT", "CONTROL"):
             return 1
         parts = [p.strip("[] ").lower() for p in str(securable or "").split(".")]

@@ -75,7 +75,7 @@ class QueryTranslator(ExpressionTranslator):
         return Value(f"tsql_next_value({text_literal(key)})", SqlType("bigint"))
 
     def variable(self, name: str) -> Value:
-        """A variable of the batch; raises error 137 when nobody declared it."""
+        """A variable of the batch; raises error 137 unless it is declared."""
         declared = self._declaration(name)
         if name.lower() not in self._variables:
             self._variables.append(name.lower())

@@ -21,8 +21,8 @@ class AliasType:
 
     Args:
         number: its user_type_id.
-        base: what it stands for.
-        nullable: whether its columns may be NULL unless they say otherwise.
+        base: the type that it is another name for.
+        nullable: whether its columns may be NULL unless they are declared otherwise.
     """
 
     number: int
@@ -170,7 +170,7 @@ class StatementReader:
 
     @property
     def mark(self) -> int:
-        """Where the reader stands."""
+        """The place that the reader has reached."""
         return self._at
 
     def constant(self) -> object:

@@ -18,10 +18,10 @@ class Value:
 
     Args:
         sql: its SQLite text.
-        type: its T-SQL type; null when only the value itself can tell.
+        type: its T-SQL type; null where it depends on the value.
         bare: it is a column whose order of values SQLite knows.
         literal: it is a constant or parameter, which takes on the type of what it is compared with.
-        collation: the SQLite collation that the statement asks for.
+        collation: the SQLite collation that the statement names.
     """
 
     sql: str
@@ -96,7 +96,7 @@ class Scope:
         return any(r.alias.lower() == alias.lower() for r in self.relations)
 
     def star(self, alias: str = "") -> Sequence[tuple[str, Value]]:
-        """What `*` or `alias.*` stands for.
+        """The columns of `*` or `alias.*`.
 
         Raises:
             ProgrammingError: no table has this alias (107).

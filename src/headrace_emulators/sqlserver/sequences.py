@@ -91,7 +91,7 @@ def _row(storage: SqlServerStorage, schema: str, name: str) -> tuple[int, ...] |
 class Sequences:
     """The numbers that one connection takes from sequences. Taken numbers do not come back with a rollback.
 
-    A function called inside a statement may not ask SQLite itself, so the state is read before the statement and kept
+    A function called inside a statement may not query SQLite, so the state is read before the statement and kept
     after it.
 
     Args:
@@ -103,7 +103,7 @@ class Sequences:
         self._states: dict[str, list[int]] = {}
 
     def find(self, schema: str, name: str) -> str:
-        """The key of a sequence for `next`; raises error 208 when it is not there."""
+        """The key of a sequence for `next`; raises error 208 without one."""
         if _row(self._storage, schema, name) is None:
             raise invalid_object(f"{schema}.{name}")
         return f"{schema}.{name}".lower()

@@ -1,4 +1,4 @@
-"""An emulated server as tests and demos steer it: databases, logins, transactions, and when capture happens."""
+"""An emulated server as tests and demos control it: databases, logins, transactions, and when capture happens."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class EmulatedServer(ServerDirectory):
         """Make a database.
 
         Args:
-            name: must not be there yet.
+            name: must not exist yet.
             enable_cdc: run sys.sp_cdc_enable_db in it.
             clock: gives transaction times, naive and in UTC.
 
@@ -49,14 +49,14 @@ class EmulatedServer(ServerDirectory):
         return database
 
     def database(self, name: str, *, clock: Clock = utc_now) -> EmulatedDatabase:
-        """A database that is there; raises OperationalError (4060) when it is not."""
+        """An existing database; raises OperationalError (4060) without one."""
         path = files.find(self.directory, name)
         if path is None:
             raise OperationalError(f'Cannot open database "{name}" requested by the login. The login failed.', 4060)
         return EmulatedDatabase(path, clock=clock)
 
     def open_file(self, file: str, name: str | None = None, *, clock: Clock = utc_now) -> EmulatedDatabase:
-        """A database by its file in the directory, made when it is not there.
+        """A database by its file in the directory, made unless it exists.
 
         Args:
             file: the file's name.
@@ -65,7 +65,7 @@ class EmulatedServer(ServerDirectory):
 
         Raises:
             ProgrammingError: another file has that name already (1801).
-            ValueError: the file is there and no database of the emulator.
+            ValueError: the file exists and is not a database of the emulator.
         """
         path = self.directory / file
         wanted = name or path.stem
@@ -75,13 +75,15 @@ class EmulatedServer(ServerDirectory):
         if not path.exists():
             create_file(path, temporal.to_text(temporal.parse(temporal.of_datetime(clock())), "datetime", 3))
         elif not is_database(path):
-            raise ValueError(f"{path} is no database of the emulator. Name another file, or one that is not there yet.")
+            raise ValueError(
+                f"{path} is not a database of the emulator. Name another file, or one that does not exist yet."
+            )
         if wanted != files.name_of(path) or path.suffix != files.SUFFIX:
             files.give_name(path, wanted)
         return EmulatedDatabase(path, clock=clock)
 
     def set_agent(self, *, running: bool) -> None:
-        """Start or stop SQL Server Agent, for all databases: what sys.dm_server_services says, and the capture jobs."""
+        """Start or stop SQL Server Agent for all databases: its row of sys.dm_server_services, and the capture jobs."""
         for path in files.databases(self.directory).values():
             storage = SqlServerStorage(path)
             try:
@@ -137,7 +139,7 @@ class EmulatedDatabase(DatabaseHandle[SqlServerSession, Cursor]):
         """From now on log what statements change in tables whose capture instances a script wrote by hand.
 
         Until then those tables are changed without any trace, as the rows of their change tables come from the script
-        too. What `capture` finds in the log afterwards is appended to them, with LSNs above all that are there.
+        too. What `capture` finds in the log afterwards is appended to them, with LSNs above all others.
 
         Args:
             instances: which ones; all that no log is kept for yet when none is given.

@@ -26,8 +26,8 @@ class Translation:
         read: tables it reads.
         written: the table it changes.
         computed: names of system views whose rows are made before it runs.
-        stable: whether its table hints ask that nothing changes until the transaction ends.
-        shared: whether they ask so by shared locks that are kept.
+        stable: whether its table hints keep what it read as it is until the transaction ends.
+        shared: whether they do so by shared locks that are kept.
         sets_identity: whether it gives the identity column a value itself.
         assigned: the columns an UPDATE assigns.
         variables: the variables whose values follow the parameters, in order.

@@ -23,7 +23,7 @@ class Kind:
         affinity: how SQLite declares the column.
         rank: data type precedence; in a comparison the lower rank is converted to the higher.
         bytes: fixed length, 0 where it depends.
-        digits: precision as sys.columns tells it, 0 where it depends.
+        digits: precision as sys.columns shows it, 0 where it depends.
         user: the number of the type itself, where types share a system_type_id.
     """
 
@@ -151,7 +151,7 @@ class SqlType:
 
     @property
     def max_length(self) -> int:
-        """Bytes, as sys.columns tells it."""
+        """Bytes, as sys.columns shows them."""
         if self.name in _SIZED:
             return self.length * 2 if self.wide and self.length > 0 else self.length
         if self.name in ("decimal", "numeric"):
@@ -163,7 +163,7 @@ class SqlType:
 
     @property
     def shown_precision(self) -> int:
-        """Precision, as sys.columns tells it."""
+        """Precision, as sys.columns shows it."""
         base = {"time": 8, "datetime2": 19, "datetimeoffset": 26}.get(self.name)
         if base is not None:
             return base + (self.scale + 1 if self.scale else 0)
@@ -171,7 +171,7 @@ class SqlType:
 
     @property
     def shown_scale(self) -> int:
-        """Scale, as sys.columns tells it."""
+        """Scale, as sys.columns shows it."""
         return 3 if self.name == "datetime" else self.scale
 
     @property
@@ -202,7 +202,7 @@ _COLLATION = re.compile(
 
 
 def check_collation(name: str) -> None:
-    """Refuse a name that is no collation (error 448)."""
+    """Refuse an unknown collation (error 448)."""
     if _COLLATION.fullmatch(name) is None:
         raise ProgrammingError(f"Invalid collation '{name}'.", 448)
 
@@ -212,8 +212,8 @@ def sqlite_collation(name: str, *, wide: bool) -> str:
     """The SQLite collation for one of SQL Server's.
 
     Args:
-        name: of `_BIN` and `_BIN2` the order is that of codes; of others case and accents count as the name says.
-        wide: whether characters are Unicode; otherwise codes are those of the code page.
+        name: of `_BIN` and `_BIN2` the order is that of codes; of others case and accents count as the name has it.
+        wide: whether characters are Unicode; else codes are those of the code page.
     """
     upper = name.upper()
     if "_BIN" in upper:
@@ -229,7 +229,7 @@ CASE_SENSITIVE = frozenset((
     "emulator_codes", "emulator_code_page", "emulator_sql_cs_as", "emulator_sql_cs_ai", "emulator_words_cs_as",
     "emulator_words_cs_ai",
 ))  # fmt: skip
-"""SQLite collations that tell upper from lower case."""
+"""SQLite collations that distinguish upper from lower case."""
 
 
 @lru_cache(maxsize=4096)

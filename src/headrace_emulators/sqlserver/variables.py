@@ -28,7 +28,7 @@ class Variables:
         return bool(self._known)
 
     def declare(self, name: str, declared: SqlType) -> None:
-        """Make a variable; raises error 134 when it is there."""
+        """Make a variable; raises error 134 if it exists."""
         if name.lower() in self._known:
             raise ProgrammingError(
                 f"The variable name '@{name}' has already been declared. Variable names must be unique within a query"
@@ -38,7 +38,7 @@ class Variables:
         self._known[name.lower()] = Variable(declared)
 
     def find(self, name: str) -> Variable:
-        """A variable; raises error 137 when nobody declared it."""
+        """A variable; raises error 137 unless it is declared."""
         found = self._known.get(name.lower())
         if found is None:
             raise ProgrammingError(f'Must declare the scalar variable "@{name}".', 137)

@@ -110,7 +110,7 @@ def test_an_error_names_script_line_and_statement(tmp_path: Path, capsys: pytest
     assert main([str(tmp_path)]) == 2
     (tmp_path / "other.sqlite").write_text("no database")
     assert main([str(tmp_path / "other.sqlite")]) == 2
-    assert "is no database of the emulator" in capsys.readouterr().err
+    assert "is not a database of the emulator" in capsys.readouterr().err
     with pytest.raises(SystemExit) as stopped:
         main(["--help"])
     assert stopped.value.code == 0 and "DATABASE_FILE" in capsys.readouterr().out
