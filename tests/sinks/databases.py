@@ -87,7 +87,7 @@ class Running:
         database = self.at
         with closing(database.connect()) as connection:
             name = database.default_schema(connection)
-            return dict(database.structure(connection, TableName(name, table)).types)
+            return dict(database.target_schema(connection, TableName(name, table)).types)
 
     def content(self, table: str, position: str = "_headrace_position") -> list[tuple[Any, ...]]:
         # A driver would parse JSON, whose text is what is looked at.

@@ -15,7 +15,7 @@ from tests.sinks.databases import Running
 from headrace.changes import TableSchema
 from headrace.sinks.base import BatchId
 from headrace.sinks.jdbc.dialect import Mirror, TableName
-from headrace.sinks.jdbc.target import Progress, StagedBatch, TargetPlan, TargetTables
+from headrace.sinks.jdbc.target import MirrorPlan, StagedBatch, TargetProgress, TargetTables
 
 _ARROW = {"int16": pa.int16(), "int32": pa.int32(), "int64": pa.int64(), "float32": pa.float32(), "bytes": pa.binary()}
 POSITION = "_headrace_position"
@@ -67,12 +67,12 @@ class Target:
         tables = TargetTables(database, TableName(schema, "_headrace_progress"))
         return tables, Mirror(TableName(schema, self.name), self.schema, POSITION)
 
-    def plan(self, number: int = 0, owner: str = "p", takeover: bool = False) -> TargetPlan:
+    def plan(self, number: int = 0, owner: str = "p", takeover: bool = False) -> MirrorPlan:
         with closing(self.running.at.connect()) as connection:
             tables, mirror = self.tables(connection)
             return tables.plan(connection, mirror, BatchId(owner, "c", number), takeover=takeover)
 
-    def progress(self) -> Progress | None:
+    def progress(self) -> TargetProgress | None:
         with closing(self.running.at.connect()) as connection:
             tables, mirror = self.tables(connection)
             return tables.read(connection, mirror.name)

@@ -20,7 +20,7 @@ from headrace.sinks.lake.delta.table import DeltaTable, escaped
 from headrace.sinks.lake.iceberg.table import IcebergTable
 from headrace.sinks.lake.options import LakeSettings
 from headrace.sinks.lake.sink import LakeSink, explained, session_for
-from headrace.sinks.lake.table import LakeTable, Shape
+from headrace.sinks.lake.table import LakeTable, TargetLayout
 from headrace.sinks.table_sink import given_steps
 
 if TYPE_CHECKING:
@@ -251,18 +251,18 @@ class _Flat:
         self._position = sink.settings.position_column
 
     def write(self, df: DataFrame) -> None:
-        """Look at the target, bring it into shape, and commit."""
+        """Look at the target, bring it into layout, and commit."""
         changes, settings = self._changes, self._sink.settings
         target = self._sink.target(session_for(df.sparkSession, lake_merge.SMALL + 1), TableId("", "", ""))
         source = target.place
         columns = tuple(TargetColumn(name, kind) for name, kind in changes.columns)
         sequence = TargetColumn(self._position, changes.sequence, "Headrace: place of the row's last change")
         own = {"2": lake_history.columns(changes.sequence), "1": (sequence,), "append": (sequence, _DELETED)}
-        shape = Shape(source, columns, changes.key, own[self._stored_as], stored_as=self._stored_as)
+        layout = TargetLayout(source, columns, changes.key, own[self._stored_as], stored_as=self._stored_as)
         steps = given_steps(settings)(TableId("", "", ""))
         with explained(source, target):
             plan = target.plan(
-                shape,
+                layout,
                 self._batch,
                 takeover=settings.takeover,
                 behavior=settings.schema_change_behavior,

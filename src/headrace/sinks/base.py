@@ -55,7 +55,7 @@ def offsets_hash(text: str) -> str:
 
 
 @dataclass(frozen=True)
-class Mark:
+class LastBatch:
     """What a target says of the last batch of an owner that it has.
 
     Args:

@@ -12,7 +12,7 @@ from headrace.errors import SinkError
 from headrace.options import folder
 from headrace.permissions import Permissions
 from headrace.settings import Settings, option
-from headrace.sinks.base import BatchId, Mark, Sink
+from headrace.sinks.base import BatchId, LastBatch, Sink
 from headrace.sinks.folder import Folder, absolute, folder_identity, folder_permissions, refuse_read_only
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class FilesSink(Sink):
             folder = Folder(rows.sparkSession, base)
             self._own(folder, batch)
             kept = folder.read(f"{name}/{OFFSETS_FILE}")
-            Mark(batch.number, kept or batch.offsets).covers(batch, f"the folder {self.settings.path}/{name}")
+            LastBatch(batch.number, kept or batch.offsets).covers(batch, f"the folder {self.settings.path}/{name}")
             faultpoints.reach("sink.files.before_commit")
             # Spark's hidden prefix keeps readers away from the draft.
             lines(rows).write.mode("overwrite").text(draft)

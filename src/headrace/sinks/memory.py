@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from headrace.changes.table import TableId
 from headrace.settings import Settings, option
-from headrace.sinks.base import BatchId, Mark, Sink
+from headrace.sinks.base import BatchId, LastBatch, Sink
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -55,7 +55,7 @@ class MemorySink(Sink):
             ours = [kept for kept in _kept.get(name, {}) if (kept.owner, kept.sink) == (batch.owner, batch.sink)]
             same = next((kept for kept in ours if kept.number == batch.number), None)
             newest = same or max(ours, key=lambda kept: kept.number, default=None)
-            if newest is not None and Mark(newest.number, newest.offsets).covers(batch, f"memory '{name}'"):
+            if newest is not None and LastBatch(newest.number, newest.offsets).covers(batch, f"memory '{name}'"):
                 return
         found = rows.orderBy("position").collect()
         with _lock:

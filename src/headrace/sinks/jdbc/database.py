@@ -28,7 +28,7 @@ _LOADED_AT_ONCE = 4 << 20
 
 
 @dataclass(frozen=True)
-class Structure:
+class TargetSchema:
     """What the catalog says of a table; no columns where there is none.
 
     Args:
@@ -77,7 +77,7 @@ class Database(ABC):
         """Whether the schema is there."""
 
     @abstractmethod
-    def structure(self, connection: Any, name: TableName) -> Structure:
+    def target_schema(self, connection: Any, name: TableName) -> TargetSchema:
         """Ask the catalog for a table."""
 
     @abstractmethod

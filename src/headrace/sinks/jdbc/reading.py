@@ -29,7 +29,7 @@ def mirrored_rows(
     Lazy: each action reads the table anew, by one connection of one executor.
     """
     with database.connected(schema.id, name) as connection:
-        types = database.structure(connection, name).types
+        types = database.target_schema(connection, name).types
     if not types:
         return None
     there = {database.dialect.folded(column) for column in types}

@@ -38,7 +38,7 @@ from headrace.sinks.jdbc.dialect import Mirror, TableName
 from headrace.sinks.jdbc.mariadb.dialect import MariaDb
 from headrace.sinks.jdbc.postgresql.dialect import Postgres
 from headrace.sinks.jdbc.reading import as_compared, mirrored_rows
-from headrace.sinks.jdbc.target import StagedBatch, TargetPlan, TargetTables, names_in
+from headrace.sinks.jdbc.target import MirrorPlan, StagedBatch, TargetTables, names_in
 from headrace.sinks.table_sink import WRONG_VALUE, TableSettings, given_steps, rows_left_by, side_by_side
 
 if TYPE_CHECKING:
@@ -232,7 +232,7 @@ class JdbcSink(Sink):
 
     def _look(
         self, tables: Sequence[TableProfile], batch: BatchId
-    ) -> tuple[TargetTables, list[tuple[TableProfile, TargetPlan]]]:
+    ) -> tuple[TargetTables, list[tuple[TableProfile, MirrorPlan]]]:
         """Look at every target before the first is touched, then claim those that are new."""
         first = tables[0].id
         with self.database.connected(first, TableName("", first.path)) as connection:
@@ -259,7 +259,7 @@ class JdbcSink(Sink):
         return targets, works
 
     def _bring(
-        self, rows: DataFrame, table: TableProfile, plan: TargetPlan, targets: TargetTables, batch: BatchId
+        self, rows: DataFrame, table: TableProfile, plan: MirrorPlan, targets: TargetTables, batch: BatchId
     ) -> None:
         names = {column.name for column in plan.mirror.source.columns}
         table = table.selecting(names.__contains__).emptying

@@ -18,9 +18,9 @@ from headrace.apply.column_names import Step, renames_in_order
 from headrace.changes.table import Column
 from headrace.changes.types import LogicalType
 from headrace.errors import SchemaError, SinkError
-from headrace.sinks.base import BatchId, Mark
+from headrace.sinks.base import BatchId, LastBatch
 from headrace.sinks.evolution import KEEPING, RENAMING, Evolution, TargetColumn, evolution, key_before, known_names
-from headrace.sinks.jdbc.database import Database, Structure
+from headrace.sinks.jdbc.database import Database, TargetSchema
 from headrace.sinks.jdbc.dialect import BATCH_OFFSETS, POSITION, Mirror, TableName
 from headrace.sinks.jdbc.widening import holds
 
@@ -30,7 +30,7 @@ _AWAY = "Move the target away and take a new snapshot."
 
 
 @dataclass(frozen=True)
-class Progress:
+class TargetProgress:
     """What the progress table says of a target: who writes it, and the last batch that it has.
 
     Args:
@@ -49,19 +49,19 @@ class Progress:
     offsets: str | None = None
 
     def covers(self, batch: BatchId, place: str) -> bool:
-        """Whether the target has a batch; see `Mark`."""
+        """Whether the target has a batch; see `LastBatch`."""
         if self.batch is None:
             return False
         number, hash, sink = (*(self.offsets or "").split(" "), "", "")[:3]
         if number != str(self.batch):
-            return Mark(self.batch).covers(batch, place)
+            return LastBatch(self.batch).covers(batch, place)
         # What another sink of the pipeline wrote says nothing of this one's batch.
         other = sink and batch.sink and sink != batch.sink
-        return not other and Mark(self.batch, hash).covers(batch, place)
+        return not other and LastBatch(self.batch, hash).covers(batch, place)
 
 
 @dataclass(frozen=True)
-class TargetPlan:
+class MirrorPlan:
     """What has to be done to a target before a batch's data. Nothing was done yet.
 
     Args:
@@ -81,7 +81,7 @@ class TargetPlan:
     mirror: Mirror
     exists: bool
     has_schema: bool
-    progress: Progress | None
+    progress: TargetProgress | None
     add: tuple[Column, ...] = ()
     widen: tuple[Column, ...] = ()
     drop: tuple[str, ...] = ()
@@ -136,7 +136,7 @@ class TargetTables:
         takeover: bool,
         behavior: str = "add",
         steps: tuple[Step, ...] = (),
-    ) -> TargetPlan:
+    ) -> MirrorPlan:
         """Compare a target with the source's structure. Changes nothing.
 
         Args:
@@ -154,14 +154,14 @@ class TargetTables:
         database, source = self.database, mirror.source
         database.dialect.refuse_names(mirror)
         has_schema = database.has_schema(connection, mirror.name.schema)
-        found = database.structure(connection, mirror.name)
+        found = database.target_schema(connection, mirror.name)
         progress = self.read(connection, mirror.name)
         exists = bool(found.types)
         known = self._known_names(mirror, found.types, () if behavior in KEEPING else steps)
         key = key_before(source.key, known)
         if not source.columns:
             if not known or progress is None or behavior not in RENAMING:
-                return TargetPlan(mirror, exists, has_schema, progress)
+                return MirrorPlan(mirror, exists, has_schema, progress)
             self._refuse_stranger(mirror, progress, batch.owner, takeover, {progress.key_columns})
             plan = _names_only(mirror, has_schema, progress, known, folded=database.dialect.folded)
             new = tuple(Column(name, place, LogicalType("string")) for place, (_, name) in enumerate(plan.rename))
@@ -171,7 +171,7 @@ class TargetTables:
             self._refuse_stranger(mirror, progress, batch.owner, takeover, {key_names(source.key), key_names(key)})
         claim = progress is None or (progress.owner, progress.key_columns) != (batch.owner, key_names(source.key))
         if not exists:
-            return TargetPlan(mirror, False, has_schema, progress, claim=claim)
+            return MirrorPlan(mirror, False, has_schema, progress, claim=claim)
         self._refuse_other_key(mirror, found, key)
         changes = self._differences(mirror, found.types, behavior, steps)
         columns = {column.name: column for column in (*source.columns, POSITION)}
@@ -181,13 +181,13 @@ class TargetTables:
         add = tuple(columns[column.name] for column in changes.add)
         widen = tuple(columns[column.name] for column in changes.widen)
         done = not claim and progress is not None and progress.covers(batch, self._place(mirror.name))
-        return TargetPlan(
+        return MirrorPlan(
             mirror, True, has_schema, progress, add, widen, changes.drop, changes.rename, claim=claim, done=done
         )
 
-    def read(self, connection: Any, name: TableName) -> Progress | None:
+    def read(self, connection: Any, name: TableName) -> TargetProgress | None:
         """What the progress table says of a target."""
-        columns = self.database.structure(connection, self.progress).types
+        columns = self.database.target_schema(connection, self.progress).types
         if not columns:
             return None
         self._told_offsets = BATCH_OFFSETS in columns
@@ -197,9 +197,9 @@ class TargetTables:
             f"FROM {self.database.dialect.table(self.progress)} WHERE target = %s",
             (self.database.dialect.table(name),),
         )
-        return Progress(*lines[0]) if lines else None
+        return TargetProgress(*lines[0]) if lines else None
 
-    def begin(self, connection: Any, plans: Sequence[TargetPlan], batch: BatchId) -> None:
+    def begin(self, connection: Any, plans: Sequence[MirrorPlan], batch: BatchId) -> None:
         """Do first, for all targets of a batch, what writers side by side would get into each other's way with.
 
         That is the progress table, schemas, and writing down whose the targets are. Repeatable. A table without an
@@ -208,7 +208,7 @@ class TargetTables:
         database, dialect = self.database, self.database.dialect
         schemas = {plan.mirror.name.schema for plan in plans if not plan.has_schema}
         claims = [plan.mirror for plan in plans if plan.claim]
-        if claims and not database.structure(connection, self.progress).types:
+        if claims and not database.target_schema(connection, self.progress).types:
             if not database.has_schema(connection, self.progress.schema):
                 schemas.add(self.progress.schema)
             database.run(connection, map(dialect.create_schema, sorted(schemas)))
@@ -230,7 +230,7 @@ class TargetTables:
 
     def _tell_offsets(self, connection: Any) -> None:
         """Give a progress table of an earlier release its column for offsets."""
-        if BATCH_OFFSETS in self.database.structure(connection, self.progress).types:
+        if BATCH_OFFSETS in self.database.target_schema(connection, self.progress).types:
             return
         statement = self.database.dialect.add_batch_offsets(self.progress)
         try:
@@ -246,7 +246,7 @@ class TargetTables:
     def _place(self, name: TableName) -> str:
         return f"{name} of {self.database.address}"
 
-    def prepare(self, connection: Any, plan: TargetPlan) -> None:
+    def prepare(self, connection: Any, plan: MirrorPlan) -> None:
         """Create or evolve the target as planned. Repeatable; no data is touched."""
         database, mirror = self.database, plan.mirror
         dialect = database.dialect
@@ -269,7 +269,7 @@ class TargetTables:
             database.run(connection, dialect.add_column(mirror, column))
         connection.commit()
 
-    def write(self, connection: Any, plan: TargetPlan, batch: BatchId, load: Callable[[], StagedBatch] | None) -> bool:
+    def write(self, connection: Any, plan: MirrorPlan, batch: BatchId, load: Callable[[], StagedBatch] | None) -> bool:
         """Bring a target up to a batch: its structure, the staging table, and the one transaction of its data.
 
         A staging table that a failure left behind is dropped by the next attempt.
@@ -334,7 +334,7 @@ class TargetTables:
             connection.rollback()
             raise self._not_owned(mirror.name, lines[0][0] if lines else None, batch.owner)
         try:
-            covered = Progress(*lines[0]).covers(batch, self._place(mirror.name))
+            covered = TargetProgress(*lines[0]).covers(batch, self._place(mirror.name))
         except SinkError:
             connection.rollback()
             raise
@@ -422,7 +422,7 @@ class TargetTables:
             )
 
     def _refuse_stranger(
-        self, mirror: Mirror, progress: Progress | None, owner: str, takeover: bool, keys: set[str]
+        self, mirror: Mirror, progress: TargetProgress | None, owner: str, takeover: bool, keys: set[str]
     ) -> None:
         source, where = mirror.source, f"{mirror.name} of {self.database.address}"
         if progress is not None and progress.source_table != source.id.full_path:
@@ -447,7 +447,7 @@ class TargetTables:
             remedy="Set the sink's option 'takeover' to true if it may be taken over, or choose another 'table_name'.",
         )
 
-    def _refuse_other_key(self, mirror: Mirror, found: Structure, key: tuple[str, ...]) -> None:
+    def _refuse_other_key(self, mirror: Mirror, found: TargetSchema, key: tuple[str, ...]) -> None:
         where = f"{mirror.name} of {self.database.address}"
         if mirror.source.key and found.key != frozenset(key):
             raise SchemaError(
@@ -512,18 +512,18 @@ def names_in(key_columns: str) -> tuple[str, ...]:
 def _names_only(
     mirror: Mirror,
     has_schema: bool,
-    progress: Progress,
+    progress: TargetProgress,
     known: Mapping[str, str | None],
     *,
     folded: Callable[[str], str],
-) -> TargetPlan:
+) -> MirrorPlan:
     """What statements about names mean for a target, without more; columns go only where another gets their name."""
     renames = {old: new for old, new in known.items() if new is not None}
     taken = {folded(new) for new in renames.values()}
     drop = tuple(name for name, new in known.items() if new is None and folded(name) in taken)
     key = tuple(name.replace('""', '"') for name in _KEY_NAME.findall(progress.key_columns))
     now = key_names(tuple(renames.get(name, name) for name in key))
-    return TargetPlan(
+    return MirrorPlan(
         mirror,
         True,
         has_schema,

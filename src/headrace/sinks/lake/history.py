@@ -19,7 +19,7 @@ from headrace.changes.typed import literal, quote
 from headrace.sinks.base import BatchId
 from headrace.sinks.evolution import TargetColumn
 from headrace.sinks.lake.merge import Values, merge_folded, seen_by
-from headrace.sinks.lake.table import LakeTable, Shape
+from headrace.sinks.lake.table import LakeTable, TargetLayout
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -315,9 +315,11 @@ def _keep(beside: LakeTable, kept: DataFrame, work: History, batch: BatchId | No
         TargetColumn(_WHOLE, "boolean"),
     )
     columns = tuple(TargetColumn(c.name, c.type) for c in work.columns)
-    shape = Shape(work.source, columns, work.values.key, own, "Headrace: what the history does not show", UNSEEN)
+    layout = TargetLayout(
+        work.source, columns, work.values.key, own, "Headrace: what the history does not show", UNSEEN
+    )
     plan = beside.plan(
-        shape,
+        layout,
         batch,
         takeover=True,
         behavior="lenient",

@@ -31,7 +31,7 @@ from headrace.sinks.evolution import KEEPING, RENAMING, TargetColumn, changes_to
 from headrace.sinks.lake import history as lake_history
 from headrace.sinks.lake import merge as lake_merge
 from headrace.sinks.lake.options import LakeSettings, refuse_contradictions, tracked, written
-from headrace.sinks.lake.table import LakeTable, Shape, TargetMoved, TargetPlan
+from headrace.sinks.lake.table import LakePlan, LakeTable, TargetLayout, TargetMoved
 from headrace.sinks.table_sink import WRONG_VALUE, given_steps, rows_left_by, side_by_side
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class _Work:
 
     table: TableProfile
     target: LakeTable
-    plan: TargetPlan
+    plan: LakePlan
 
 
 class LakeSink(Sink):
@@ -177,7 +177,7 @@ class LakeSink(Sink):
             )
         # A truncate is a row of a change log too, and has no key.
         never_null = {c.name for c in schema.key_columns if not c.nullable and stored_as != "append"}
-        shape = Shape(
+        layout = TargetLayout(
             source=schema.id.full_path,
             columns=tuple(
                 TargetColumn(c.name, c.logical.spark_type, c.comment, c.name not in never_null) for c in schema.columns
@@ -189,7 +189,7 @@ class LakeSink(Sink):
         )
         with explained(table.id.full_path, target):
             plan = target.plan(
-                shape,
+                layout,
                 batch,
                 takeover=self.settings.takeover,
                 behavior=self.settings.schema_change_behavior,

@@ -36,7 +36,7 @@ class TargetMoved(SinkError):
 
 
 @dataclass(frozen=True)
-class Shape:
+class TargetLayout:
     """How a target must look.
 
     Args:
@@ -62,11 +62,11 @@ class Shape:
 
 
 @dataclass(frozen=True)
-class TargetPlan:
+class LakePlan:
     """What has to be done to a target before a batch's data, and how the data goes in. Nothing was done yet.
 
     Args:
-        shape: how the target must look.
+        layout: how the target must look.
         exists: whether the table is there.
         append: the rows are new for certain, so that they need not be merged.
         done: the target has the batch already.
@@ -74,7 +74,7 @@ class TargetPlan:
         evolution: what becomes of columns that differ.
     """
 
-    shape: Shape
+    layout: TargetLayout
     exists: bool
     append: bool
     done: bool
@@ -125,7 +125,7 @@ class LakeTable(ABC):
         """Whether the table has this batch already, as far as can be told before the commit."""
 
     @abstractmethod
-    def create(self, shape: Shape, properties: Mapping[str, str]) -> None:
+    def create(self, layout: TargetLayout, properties: Mapping[str, str]) -> None:
         """Create the table, empty; harmless where it is there."""
 
     @abstractmethod
@@ -163,7 +163,7 @@ class LakeTable(ABC):
 
     def plan(
         self,
-        shape: Shape,
+        layout: TargetLayout,
         batch: BatchId | None,
         *,
         takeover: bool,
@@ -173,14 +173,14 @@ class LakeTable(ABC):
         first_read_ends: bool,
         append_only: bool,
         steps: tuple[Step, ...] = (),
-    ) -> TargetPlan:
+    ) -> LakePlan:
         """Compare the target with what the batch needs. Changes nothing.
 
         Rows are appended while the table was created by this owner and holds rows of its first snapshot only, and
         always with `append_only`. The phase is over before the first other row is written.
 
         Args:
-            shape: how the target must look.
+            layout: how the target must look.
             batch: who writes; without one anybody may.
             takeover: whether the target may be another's.
             behavior: what becomes of structures that differ (see `evolution`).
@@ -194,9 +194,9 @@ class LakeTable(ABC):
             SinkError: another pipeline or checkpoint, or another source table, has this target.
             SchemaError: the target can't carry the structure.
         """
-        self._refuse_names(shape)
+        self._refuse_names(layout)
         owner = batch.owner if batch is not None else None
-        identity = {KEY: shape.key_names, SOURCE_TABLE: shape.source, STORED_AS: shape.stored_as}
+        identity = {KEY: layout.key_names, SOURCE_TABLE: layout.source, STORED_AS: layout.stored_as}
         if owner is not None:
             identity[OWNER] = owner
         exists = self.exists
@@ -204,22 +204,22 @@ class LakeTable(ABC):
         if exists:
             properties = self.properties()
             steps = () if behavior in KEEPING else steps
-            have, own = self.types(), frozenset(column.name for column in shape.own)
-            known = known_names(have, [c.name for c in shape.columns], own=own, steps=steps, source=shape.source)
-            keys = {shape.key_names, key_names(key_before(shape.key, known))}
-            self._refuse_stranger(properties, shape, owner, takeover, keys)
+            have, own = self.types(), frozenset(column.name for column in layout.own)
+            known = known_names(have, [c.name for c in layout.columns], own=own, steps=steps, source=layout.source)
+            keys = {layout.key_names, key_names(key_before(layout.key, known))}
+            self._refuse_stranger(properties, layout, owner, takeover, keys)
             columns = tuple(
                 TargetColumn(c.name, self.column_type(c.type), c.comment, c.nullable)
-                for c in (*shape.columns, *shape.own)
+                for c in (*layout.columns, *layout.own)
             )
             changes = evolution(
                 have,
                 columns,
-                key=shape.key,
+                key=layout.key,
                 own=own,
                 behavior=behavior,
                 widens=self.widens,
-                source=shape.source,
+                source=layout.source,
                 target=f"the {self.label}",
                 steps=steps,
             )
@@ -233,12 +233,12 @@ class LakeTable(ABC):
             change[PHASE] = INITIAL if owner is not None else STREAMING
         elif OWNER in change:
             change[PHASE] = STREAMING
-        named = changes.add if exists else (*shape.columns, *shape.own)
+        named = changes.add if exists else (*layout.columns, *layout.own)
         needed = self.properties_for(changes, named)
         change.update({name: value for name, value in needed.items() if properties.get(name) != value})
-        done = exists and batch is not None and OWNER not in change and self.has(batch, shape.source)
-        return TargetPlan(
-            shape,
+        done = exists and batch is not None and OWNER not in change and self.has(batch, layout.source)
+        return LakePlan(
+            layout,
             exists,
             append=append_only or (initial and first_read),
             done=done,
@@ -256,7 +256,7 @@ class LakeTable(ABC):
         final: list[str] | None = None,
         stored_as: str,
         takeover: bool,
-    ) -> TargetPlan | None:
+    ) -> LakePlan | None:
         """What statements about names mean for a target that is there, without more; None for nothing.
 
         Columns are dropped only where another gets their name.
@@ -267,7 +267,7 @@ class LakeTable(ABC):
             owner: who writes; None for anybody.
             own: names of our columns.
             final: the source's columns now; None where they are not known.
-            stored_as: see `Shape`.
+            stored_as: see `TargetLayout`.
             takeover: whether the target may be another's.
 
         Raises:
@@ -280,17 +280,17 @@ class LakeTable(ABC):
             return None
         properties = self.properties()
         key = _names_in(properties.get(KEY, ""))
-        shape = Shape(source, (), tuple(renames.get(name, name) for name in key), (), stored_as=stored_as)
-        self._refuse_stranger(properties, shape, owner, takeover, {shape.key_names, properties.get(KEY, "")})
+        layout = TargetLayout(source, (), tuple(renames.get(name, name) for name in key), (), stored_as=stored_as)
+        self._refuse_stranger(properties, layout, owner, takeover, {layout.key_names, properties.get(KEY, "")})
         taken = {new.lower() for new in renames.values()}
         drop = tuple(name for name, new in names.items() if new is None and name.lower() in taken)
         changes = Evolution(drop=drop, rename=tuple(renames_in_order(renames)))
         new_names = tuple(TargetColumn(new, "") for new in renames.values())
-        change = {KEY: shape.key_names} | dict(self.properties_for(changes, new_names))
+        change = {KEY: layout.key_names} | dict(self.properties_for(changes, new_names))
         change = {name: value for name, value in change.items() if properties.get(name) != value}
-        return TargetPlan(shape, True, append=False, done=False, set=change, evolution=changes)
+        return LakePlan(layout, True, append=False, done=False, set=change, evolution=changes)
 
-    def prepare(self, plan: TargetPlan, *, properties: Mapping[str, str]) -> None:
+    def prepare(self, plan: LakePlan, *, properties: Mapping[str, str]) -> None:
         """Create or evolve the target as planned. Repeatable; no data is touched.
 
         Args:
@@ -298,7 +298,7 @@ class LakeTable(ABC):
             properties: further table properties of a new table.
         """
         if not plan.exists:
-            self.create(plan.shape, {**properties, **plan.set})
+            self.create(plan.layout, {**properties, **plan.set})
             return
         if plan.set:
             pairs = ", ".join(f"{literal(name)} = {literal(value)}" for name, value in plan.set.items())
@@ -314,44 +314,44 @@ class LakeTable(ABC):
             columns = ", ".join(column_ddl(column, nullable=True) for column in plan.evolution.add)
             self.session.sql(f"alter table {self.sql_name} add columns ({columns})")
 
-    def _refuse_names(self, shape: Shape) -> None:
-        own = {column.name.lower() for column in shape.own}
+    def _refuse_names(self, layout: TargetLayout) -> None:
+        own = {column.name.lower() for column in layout.own}
         seen: dict[str, str] = {}
-        for column in shape.columns:
+        for column in layout.columns:
             twin = seen.setdefault(column.name.lower(), column.name)
             if column.name.lower() in own:
                 raise SchemaError(
-                    f"Table {shape.source} has a column '{column.name}', which is Headrace's own in a mirror.",
+                    f"Table {layout.source} has a column '{column.name}', which is Headrace's own in a mirror.",
                     remedy="Set the sink's option 'position_column' to another name, or leave the column out.",
                 )
             if twin != column.name:
                 raise SchemaError(
-                    f"Columns '{twin}' and '{column.name}' of table {shape.source} differ only in case; "
+                    f"Columns '{twin}' and '{column.name}' of table {layout.source} differ only in case; "
                     f"{self.title} can't hold both.",
                     remedy="Leave one of them out of the capture.",
                 )
 
     def _refuse_stranger(
-        self, properties: Mapping[str, str], shape: Shape, owner: str | None, takeover: bool, keys: set[str]
+        self, properties: Mapping[str, str], layout: TargetLayout, owner: str | None, takeover: bool, keys: set[str]
     ) -> None:
         known = properties.get(SOURCE_TABLE)
-        if known is not None and known != shape.source:
+        if known is not None and known != layout.source:
             raise SinkError(
-                f"The {self.label} mirrors {known}, not {shape.source}.",
+                f"The {self.label} mirrors {known}, not {layout.source}.",
                 remedy="Give each source table a target of its own.",
             )
-        key = properties.get(KEY, shape.key_names)
+        key = properties.get(KEY, layout.key_names)
         # A log that began with a truncate did not know the key, and does not need it.
-        if key not in keys and (key or shape.stored_as != "append"):
+        if key not in keys and (key or layout.stored_as != "append"):
             raise SchemaError(
-                f"The key of table {shape.source} is ({shape.key_names}) now, "
+                f"The key of table {layout.source} is ({layout.key_names}) now, "
                 f"but the {self.label} was kept by ({key}).",
                 remedy="Move the target away and take a new snapshot.",
             )
         stored_as = properties.get(STORED_AS, "1")
-        if known is not None and stored_as != shape.stored_as:
+        if known is not None and stored_as != layout.stored_as:
             raise SinkError(
-                f"The {self.label} is stored as SCD type {stored_as}, not {shape.stored_as}.",
+                f"The {self.label} is stored as SCD type {stored_as}, not {layout.stored_as}.",
                 remedy="Choose another target, or move this one away and take a new snapshot.",
             )
         current = properties.get(OWNER)

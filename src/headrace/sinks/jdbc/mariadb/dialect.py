@@ -12,7 +12,7 @@ from headrace.changes.types import LogicalType
 from headrace.errors import ConnectError, HeadraceError, OptionError, SinkError
 from headrace.permissions import MissingPermission
 from headrace.sinks.jdbc.address import Address
-from headrace.sinks.jdbc.database import Database, Structure, Troubles
+from headrace.sinks.jdbc.database import Database, TargetSchema, Troubles
 from headrace.sinks.jdbc.dialect import BATCH_OFFSETS, Dialect, Mirror, TableName
 from headrace.sinks.jdbc.mariadb.permissions import missing_in_mariadb
 from headrace.sinks.jdbc.text import Spelling
@@ -289,7 +289,7 @@ class MariaDb(Database):
         """Whether the database is there."""
         return bool(self.ask(connection, "SELECT 1 FROM information_schema.schemata WHERE schema_name = %s", (schema,)))
 
-    def structure(self, connection: Any, name: TableName) -> Structure:
+    def target_schema(self, connection: Any, name: TableName) -> TargetSchema:
         """Columns with types without display widths, the primary key, and other unique indexes."""
         place = (name.schema, name.name)
         columns = self.ask(
@@ -304,7 +304,7 @@ class MariaDb(Database):
             "WHERE table_schema = %s AND table_name = %s AND non_unique = 0",
             place,
         )
-        return Structure(
+        return TargetSchema(
             {column: _plain(kind) for column, kind in columns},
             frozenset(column for index, column in unique if index == "PRIMARY"),
             tuple(sorted({index for index, _ in unique if index != "PRIMARY"})),

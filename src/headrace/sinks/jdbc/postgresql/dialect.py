@@ -11,7 +11,7 @@ from headrace.changes.types import LogicalType
 from headrace.errors import ConnectError, HeadraceError, SinkError
 from headrace.permissions import MissingPermission
 from headrace.sinks.jdbc.address import Address
-from headrace.sinks.jdbc.database import Database, Structure, Troubles
+from headrace.sinks.jdbc.database import Database, TargetSchema, Troubles
 from headrace.sinks.jdbc.dialect import BATCH_OFFSETS, Dialect, Mirror, TableName
 from headrace.sinks.jdbc.postgresql.permissions import missing_in_postgresql
 from headrace.sinks.jdbc.text import Spelling
@@ -231,7 +231,7 @@ class Postgres(Database):
         """Whether the schema is there."""
         return bool(self.ask(connection, "SELECT 1 FROM pg_namespace WHERE nspname = %s", (schema,)))
 
-    def structure(self, connection: Any, name: TableName) -> Structure:
+    def target_schema(self, connection: Any, name: TableName) -> TargetSchema:
         """Columns with types as PostgreSQL spells them, and the primary key."""
         of_table = "c.relname = %s AND c.relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = %s)"
         columns = self.ask(
@@ -246,7 +246,7 @@ class Postgres(Database):
             f"ON a.attrelid = c.oid AND a.attnum = ANY (i.indkey) WHERE {of_table} AND i.indisprimary",
             (name.name, name.schema),
         )
-        return Structure(dict(columns), frozenset(line[0] for line in key))
+        return TargetSchema(dict(columns), frozenset(line[0] for line in key))
 
     def missing_permissions(
         self, connection: Any, mirrors: Sequence[TableName], progress: TableName

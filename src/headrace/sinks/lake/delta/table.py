@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from headrace.changes.table import TableId
 from headrace.changes.typed import quote
-from headrace.sinks.base import BatchId, Mark
+from headrace.sinks.base import BatchId, LastBatch
 from headrace.sinks.evolution import Evolution, TargetColumn, holds_spark
-from headrace.sinks.lake.table import LakeTable, Shape
+from headrace.sinks.lake.table import LakeTable, TargetLayout
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -116,20 +116,20 @@ class DeltaTable(LakeTable):
         names = {_application(batch, source, sink): True for sink in (batch.sink, "")}
         for name, told in {**names, _untold(batch, source): False}.items():
             version = kept.get(name)
-            if version.isDefined() and _mark(int(version.get()), batch, told).covers(batch, f"the {self.label}"):
+            if version.isDefined() and _last_batch(int(version.get()), batch, told).covers(batch, f"the {self.label}"):
                 return True
         return False
 
-    def create(self, shape: Shape, properties: Mapping[str, str]) -> None:
+    def create(self, layout: TargetLayout, properties: Mapping[str, str]) -> None:
         """Create the table with the source's comments; every column may be null."""
         from delta.tables import DeltaTable as Deltas
 
         table = Deltas.createIfNotExists(self.session)
         table = table.tableName(self._place) if self._named else table.location(self._place)
-        for column in (*shape.columns, *shape.own):
+        for column in (*layout.columns, *layout.own):
             table = table.addColumn(column.name, column.type, comment=column.comment)
-        if shape.comment:
-            table = table.comment(shape.comment)
+        if layout.comment:
+            table = table.comment(layout.comment)
         for name, value in properties.items():
             table = table.property(name, value)
         table.execute()
@@ -169,12 +169,12 @@ def _version(batch: BatchId) -> int:
     return batch.number << _HASH_BITS | int(batch.offsets[:8], 16) if batch.offsets else batch.number
 
 
-def _mark(version: int, batch: BatchId, told: bool) -> Mark:
+def _last_batch(version: int, batch: BatchId, told: bool) -> LastBatch:
     """What the number says that Delta keeps; `told` is whether offsets are in it."""
     if not told:
-        return Mark(version)
+        return LastBatch(version)
     number, digits = version >> _HASH_BITS, f"{version & (1 << _HASH_BITS) - 1:08x}"
-    return Mark(number, batch.offsets if batch.offsets[:8] == digits else digits)
+    return LastBatch(number, batch.offsets if batch.offsets[:8] == digits else digits)
 
 
 def needs_mapping(name: str) -> bool:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from headrace import faultpoints
 from headrace.changes.typed import literal, quote
 from headrace.errors import SinkError
-from headrace.sinks.base import BatchId, Mark
+from headrace.sinks.base import BatchId, LastBatch
 from headrace.sinks.evolution import Evolution, TargetColumn
 from headrace.sinks.lake.iceberg.branch import Branch
-from headrace.sinks.lake.table import LakeTable, Shape, TargetPlan, column_ddl
+from headrace.sinks.lake.table import LakePlan, LakeTable, TargetLayout, column_ddl
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -63,10 +63,10 @@ class IcebergTable(LakeTable):
         """A table of ours in the same namespace."""
         return IcebergTable(self.session, (*self._parts[:-1], self._parts[-1] + suffix))
 
-    def plan(self, shape: Shape, batch: BatchId | None, **how: Any) -> TargetPlan:
+    def plan(self, layout: TargetLayout, batch: BatchId | None, **how: Any) -> LakePlan:
         """Compare the target with what the batch needs, and note where it stands before anything is read from it."""
         self._base = self._snapshot() if batch is not None and self.exists else None
-        return super().plan(shape, batch, **how)
+        return super().plan(layout, batch, **how)
 
     def commit(self, batch: BatchId | None, source: str, work: Callable[[], None]) -> None:
         """Do the work on a branch, and publish it where the table still stands as `plan` found it.
@@ -128,22 +128,22 @@ class IcebergTable(LakeTable):
             said = snapshot.summary()
             whose = (said.get(OWNER), said.get(TARGET)) == (batch.owner, source)
             if whose and (not batch.sink or (said.get(SINK) or "") in ("", batch.sink)):
-                return Mark(int(said.get(BATCH)), said.get(OFFSETS) or "").covers(batch, f"the {self.label}")
+                return LastBatch(int(said.get(BATCH)), said.get(OFFSETS) or "").covers(batch, f"the {self.label}")
             parent = snapshot.parentId()
             snapshot = None if parent is None else table.snapshot(parent)
         return False
 
-    def create(self, shape: Shape, properties: Mapping[str, str]) -> None:
+    def create(self, layout: TargetLayout, properties: Mapping[str, str]) -> None:
         """Create the table with the source's comments, and its key as identifier fields where it has no NULL."""
-        columns = ", ".join(column_ddl(column, nullable=False) for column in (*shape.columns, *shape.own))
+        columns = ", ".join(column_ddl(column, nullable=False) for column in (*layout.columns, *layout.own))
         pairs = ", ".join(f"{literal(name)} = {literal(value)}" for name, value in properties.items())
-        comment = f" comment {literal(shape.comment)}" if shape.comment else ""
+        comment = f" comment {literal(layout.comment)}" if layout.comment else ""
         self.session.sql(
             f"create table if not exists {self.sql_name} ({columns}) using iceberg{comment} tblproperties ({pairs})"
         )
-        required = {column.name for column in shape.columns if not column.nullable}
-        if shape.key and required.issuperset(shape.key):
-            names = ", ".join(quote(name) for name in shape.key)
+        required = {column.name for column in layout.columns if not column.nullable}
+        if layout.key and required.issuperset(layout.key):
+            names = ", ".join(quote(name) for name in layout.key)
             self.session.sql(f"alter table {self.sql_name} set identifier fields {names}")
 
     def column_type(self, kind: str) -> str:
