@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Mapping
-from dataclasses import FrozenInstanceError, replace
+from dataclasses import FrozenInstanceError
 
 import pytest
 
@@ -78,7 +78,7 @@ def test_settings_show_no_secret_and_do_not_change():
     assert "'path': 'x'" in repr(settings)
     with pytest.raises(FrozenInstanceError):
         settings.path = "y"  # type: ignore[misc]
-    assert replace(settings, path="y").password == "geheim"
+    assert settings.replaced(path="y").password == "geheim"
     assert pickle.loads(pickle.dumps(settings)) == settings
 
 

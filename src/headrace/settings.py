@@ -82,7 +82,7 @@ class Settings:
     """The options of one component, checked; a frozen dataclass whose fields are the options.
 
     A subclass is made a dataclass by itself. It has the options of its bases, in their order, then its own; one that is
-    declared again moves to its new place. `dataclasses.replace` gives the same settings with other values.
+    declared again moves to its new place.
 
     Attributes:
         declared: the options, in order.
@@ -129,6 +129,10 @@ class Settings:
     def get(self, name: str, default: Any = None) -> Any:
         """The value of an option by its name, for code that serves every component; `default` if there is none."""
         return getattr(self, self._fields[name]) if name in self._fields else default
+
+    def replaced(self, **values: Any) -> Self:
+        """The same settings with other values for some fields."""
+        return type(self)(**{**vars(self), **values})
 
     def cast_to(self, kind: type[Other], **values: Any) -> Other:
         """Settings of another class, with the values of the options that both have.

@@ -13,7 +13,7 @@ import yaml
 from headrace import registry
 from headrace.changes import TableSchema
 from headrace.errors import HeadraceError, OptionError
-from headrace.options import Option, is_secret, parse_options
+from headrace.options import Option, is_secret
 from headrace.pipeline.components import find_kind, missing_package
 from headrace.pipeline.kafka_source import KafkaTopics
 from headrace.registry import did_you_mean
@@ -119,7 +119,7 @@ def new_file(
         lines += [f"  {line}" for line in _reading(format)]
     else:
         # Here only to say at once what can't be.
-        parse_options(declared, filled, owner=f"source '{source}'")
+        _kind("source", source).parse(filled)
         lines += list(_tables(source, filled, password_variable, notes, ask=ask and _is_known(source, given)))
     lines += _offered("source", source, declared, filled, "  ")
     kinds = [_kind("sink", sink) for sink in sinks]

@@ -89,7 +89,7 @@ def _read_whole_tables(model: Model, spark: SparkSession, folder: Path) -> DataF
     source = model.source
     options = dict(model.source_options)
     if isinstance(source, KafkaTopics):
-        settings = replace(source.settings, starting_offsets="earliest")
+        settings = source.settings.replaced(starting_offsets="earliest")
         source = KafkaTopics(settings, source.client_settings, source.format, source.on_error)
     else:
         # A source that takes no snapshots gives its whole log from the beginning instead.

@@ -25,7 +25,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from headrace import registry
 from headrace.changes import CHANGE_ROW_DDL, TableSchema
 from headrace.errors import OptionError
-from headrace.options import Option, parse_options
+from headrace.settings import Settings, option
 from headrace.sources.base import Limit, Slice, Source
 from headrace.sources.databases import Databases, Heads, Offsets
 from headrace.sources.messages import Messages
@@ -38,19 +38,6 @@ if TYPE_CHECKING:
 
 _SPARK_OPTIONS = frozenset(("path",))
 _FORMAT, _COUNTS, _LINES = "format", "counts", "lines"
-_PARALLEL = Option(
-    "parallelism",
-    int,
-    "By how many tasks the tables of a range of commits are read at the most.",
-    default=None,
-    minimum=1,
-)
-_NUMBERS = Option(
-    "serial_numbers",
-    bool,
-    "Whether each change has a serial number in `source['id']`, as messages of Canal and DTS say it.",
-    default=False,
-)
 _EVERYTHING = Limit(commits=2**31 - 1, chunks=2**31 - 1)
 _NOMINAL_ROWS = 1_000_000
 
@@ -119,6 +106,20 @@ def _of_format(name: str) -> bool:
     return name.lower() == _FORMAT or name.lower().startswith(f"{_FORMAT}.")
 
 
+class ReadingSettings(Settings):
+    """Of every reader, beside its source's."""
+
+    parallelism: int | None = option(
+        "By how many tasks the tables of a range of commits are read at the most.",
+        default=None,
+        minimum=1,
+    )
+    serial_numbers: bool = option(
+        "Whether each change has a serial number in `source['id']`, as messages of Canal and DTS say it.",
+        default=False,
+    )
+
+
 @dataclass(frozen=True)
 class Reading:
     """What a user asks a reader for.
@@ -148,8 +149,8 @@ class Reading:
         own = {name: value for name, value in options.items() if not _of_format(name)}
         named = {name.lower(): value for name, value in options.items() if _of_format(name)}
         ours = {name: own.pop(name) for name in list(own) if _of_reader(name)}
-        settings = parse_options((_PARALLEL, _NUMBERS), ours, owner=f"source '{source}'")
-        parallelism, numbers = settings["parallelism"] or os.cpu_count() or 1, settings["serial_numbers"]
+        settings = ReadingSettings.parse(ours, owner=f"source '{source}'")
+        parallelism, numbers = settings.parallelism or os.cpu_count() or 1, settings.serial_numbers
         if not named:
             return cls(source, own, None, parallelism, numbers)
         format = named.pop(_FORMAT, None)

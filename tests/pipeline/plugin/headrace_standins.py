@@ -18,7 +18,7 @@ import pyarrow as pa
 from headrace.changes import Column, LogicalType, TableId, TableSchema, arrow_schema
 from headrace.errors import CaptureError, ConnectError, SinkError
 from headrace.formats.base import Format, FormatSettings
-from headrace.options import Option, folder
+from headrace.options import folder
 from headrace.settings import Settings, option
 from headrace.sinks.base import BatchId, Sink
 from headrace.sinks.table_sink import rows_left_by
@@ -38,32 +38,51 @@ def commit_changes(folder: Path, number: int, changes: list[tuple[str, str, str]
     draft.replace(folder / f"{number:04}.json")
 
 
+class FolderSettings(Settings):
+    """Where the commits lie, and how they are read."""
+
+    hostname: str = option(
+        "The folder.",
+    )
+    tables: tuple[str, ...] = option(
+        "The tables.",
+        default=(),
+    )
+    password: str = option(
+        "A password.",
+        default="",
+    )
+    schema_rows: bool = option(
+        "Whether each commit begins with its table's structure.",
+        default=False,
+    )
+    commits_per_batch: int = option(
+        "How many commits a batch holds.",
+        default=1,
+        minimum=1,
+    )
+
+
 class FolderSource(Source):
     """Commits are files."""
 
     name = "folder"
-    options = (
-        Option("hostname", str, "The folder."),
-        Option("tables", list, "The tables.", default=()),
-        Option("password", str, "A password.", default=""),
-        Option("schema_rows", bool, "Whether each commit begins with its table's structure.", default=False),
-        Option("commits_per_batch", int, "How many commits a batch holds.", default=1, minimum=1),
-    )
+    settings: FolderSettings
 
     @property
     def _folder(self) -> Path:
-        return Path(self.settings["hostname"])
+        return Path(self.settings.hostname)
 
     def _commits(self) -> list[str]:
         if not self._folder.is_dir():
             raise ConnectError(f"The server '{self._folder}' can't be reached.", remedy="Start it.")
-        if self.settings["password"] == "wrong":
+        if self.settings.password == "wrong":
             raise ConnectError("The server refused the login with wrong.", remedy="Check user and password.")
         return sorted(file.stem for file in self._folder.glob("*.json"))
 
     def tables(self, known: Collection[str] = ()) -> Sequence[TableSchema]:
         self._commits()
-        if "dbo.none" in self.settings["tables"]:
+        if "dbo.none" in self.settings.tables:
             raise CaptureError("Table 'dbo.none' is not set up for capture.", remedy="Enable it.")
         return [self._table()]
 
@@ -77,7 +96,7 @@ class FolderSource(Source):
     def advance(self, start: Offset, limit: Limit, now: dt.datetime) -> Offset:
         if (self._folder / "broken").exists():
             raise CaptureError("Table 'dbo.a' is no longer captured.", remedy="Enable it again.")
-        after = [c for c in self._commits() if c > start.commit][: self.settings["commits_per_batch"]]
+        after = [c for c in self._commits() if c > start.commit][: self.settings.commits_per_batch]
         if not after:
             return start if start.commit else Offset(source="folder", commit="0000", initial=False)
         return Offset(source="folder", commit=after[-1], commit_time=now, capture_time=now, initial=False)
@@ -89,7 +108,7 @@ class FolderSource(Source):
         commit = slice.details["commit"]
         schema = self._table()
         rows: list[dict[str, Any]] = []
-        if self.settings["schema_rows"]:
+        if self.settings.schema_rows:
             rows.append(
                 dict.fromkeys(arrow_schema().names)
                 | {

@@ -7,7 +7,6 @@ import socket
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from headrace import faultpoints
@@ -148,7 +147,7 @@ class KafkaSink(Sink):
                 remedy="Give both, or neither.",
             )
         hidden = {name: _Hidden(value) if name.lower() == _PEM_KEY else value for name, value in given.items()}
-        super().__init__(replace(settings, kafka=hidden))
+        super().__init__(settings.replaced(kafka=hidden))
         self._known: Mapping[str, Topic] = {}
         self._asked = -_FRESH_SECONDS
         self._settled = False

@@ -125,7 +125,7 @@ def require_matched(settings: Options | Settings, found: Iterable[Unmatched]) ->
 def _named(settings: Options) -> Iterator[tuple[str, Names, str]]:
     """Each name or pattern of each option, with the option that holds it."""
     for option in settings.declared:
-        value = settings[option.name]
+        value = settings.get(option.name)
         if option.names is None or option.names.what == "nothing" or not value:
             continue
         if option.prefix is not None and option.names.what == "tables":
