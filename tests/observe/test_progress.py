@@ -156,7 +156,7 @@ def test_nothing_yet() -> None:
 STOPPED = Health(
     CaptureState.NOT_CAPTURING,
     "SQL Server Agent is stopped.",
-    asked=NOON + dt.timedelta(seconds=60),
+    checked=NOON + dt.timedelta(seconds=60),
     captured_until=NOON + dt.timedelta(seconds=20),
 )
 

@@ -11,8 +11,8 @@ from headrace.sources.snapshots.ad_hoc import AdHoc, Request
 
 NOON = dt.datetime(2024, 5, 1, 12, tzinfo=dt.UTC)
 LEVEL = Offset(source="s", commit="05", commit_time=NOON - dt.timedelta(hours=1), initial=False, known=("dbo.a",))
-WELL = Health(CaptureState.CAPTURING, asked=NOON, captured_until=NOON)
-STOPPED = Health(CaptureState.NOT_CAPTURING, asked=NOON, captured_until=NOON - dt.timedelta(minutes=3))
+WELL = Health(CaptureState.CAPTURING, checked=NOON, captured_until=NOON)
+STOPPED = Health(CaptureState.NOT_CAPTURING, checked=NOON, captured_until=NOON - dt.timedelta(minutes=3))
 
 
 def lag(offset: Offset, head: str | None, health: Health | None) -> float | None:
@@ -25,20 +25,20 @@ def test_lag_is_zero_when_level_however_old_the_last_commit() -> None:
 
 
 def test_lag_is_the_age_of_the_first_change_that_waits() -> None:
-    waiting = Health(CaptureState.CAPTURING, asked=NOON, waiting_since=NOON - dt.timedelta(seconds=20))
+    waiting = Health(CaptureState.CAPTURING, checked=NOON, waiting_since=NOON - dt.timedelta(seconds=20))
     assert lag(LEVEL, "06", waiting) == 20
     # A source that does not say what waits: since the last commit that is there.
     assert lag(LEVEL, "06", WELL) == 3600
 
 
 def test_lag_counts_from_where_it_is_known_that_nothing_waits() -> None:
-    quiet = Health(CaptureState.CAPTURING, asked=NOON, quiet_until=NOON - dt.timedelta(seconds=5))
+    quiet = Health(CaptureState.CAPTURING, checked=NOON, quiet_until=NOON - dt.timedelta(seconds=5))
     assert lag(LEVEL, "06", quiet) == 5
 
 
 def test_lag_of_a_snapshot_counts_from_where_it_began() -> None:
     begun = Offset(source="s", commit="05", commit_time=NOON - dt.timedelta(minutes=9), known=("dbo.a",))
-    waiting = Health(CaptureState.CAPTURING, asked=NOON, waiting_since=NOON - dt.timedelta(seconds=20))
+    waiting = Health(CaptureState.CAPTURING, checked=NOON, waiting_since=NOON - dt.timedelta(seconds=20))
     assert lag(begun, "05", waiting) == 540
 
 

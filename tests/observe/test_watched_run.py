@@ -86,7 +86,7 @@ def test_a_stopped_agent_is_seen_within_a_heartbeat(spark: SparkSession, tmp_pat
 
                 def is_seen(told: PipelineProgress) -> bool:
                     assert told.health is not None
-                    looks.add(told.health.asked)
+                    looks.add(told.health.checked)
                     return told.health.state is CaptureState.NOT_CAPTURING
 
                 told = progress_when(running.progress, is_seen)

@@ -64,7 +64,7 @@ def written(folder: Path, **sections: Any) -> Path:
         ({"format": {**CANAL, "schema": "id int"}}, "format 'canal_json' is given the option 'schema'"),
         (
             {"source": {"type": "oracle", "driver": "emulator", "hostname": "./server", "database": "shop"}},
-            "source 'oracle' learns structures while it reads",
+            "source 'oracle' learns schemas while it reads",
         ),
         (
             {

@@ -22,7 +22,7 @@ from headrace.sources.snapshots.chunks import (
     end_position,
     mark,
     plan_chunks,
-    untold_end,
+    unmarked_end,
 )
 
 C = "00000027:00000758:0005"
@@ -128,6 +128,6 @@ def test_a_later_read_of_the_same_commit_is_after_all_that_earlier_ones_brought(
 )
 def test_the_end_of_a_table_is_told_by_itself_where_no_row_says_it(opening, closing, count, told):
     chunk = Chunk("a", 0, 0, None, None, C, opening, closing)
-    assert untold_end(chunk, count) == told
+    assert unmarked_end(chunk, count) == told
     marked = [mark(chunk, first=n == 0, last=n == count - 1) for n in range(count)]
     assert closing is None or closing in [*marked, told]

@@ -189,7 +189,7 @@ def _lag(name: str, offset: Offset, head: str | None, health: Health | None, now
         since = max(since, health.quiet_until)
     if since is None:
         return None
-    clock = health.asked if health is not None and health.asked is not None else now
+    clock = health.checked if health is not None and health.checked is not None else now
     return max(late, (clock - since).total_seconds())
 
 

@@ -62,7 +62,7 @@ def _reason(model: Model) -> str:
     if isinstance(model.source, KafkaTopics):
         return "the source is Kafka"
     if not Databases(model.source).knows_schemas:
-        return f"source '{model.source_type}' learns structures while it reads"
+        return f"source '{model.source_type}' learns schemas while it reads"
     first = model.targets[0]
     for target in model.targets:
         if target.format is None:

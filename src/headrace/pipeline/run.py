@@ -263,7 +263,7 @@ class RunningPipeline:
             return False
         ends = [_offsets(self._checkpoint.offset(number)) for number in (batch - 1, batch)]
         return any(
-            offsets is None or any(not of.is_level or of.is_asked_for_more for of in offsets.databases.values())
+            offsets is None or any(not of.is_level or of.has_open_requests for of in offsets.databases.values())
             for offsets in ends
         )
 

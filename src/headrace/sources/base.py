@@ -100,8 +100,8 @@ class Source(Component, ABC):
         """
 
     def schemas(self, offset: Offset) -> Sequence[TableSchema]:
-        """The schemas that rows before `offset` had, as far as it tells; those of a table oldest first. Runs in the
-        driver; asks nobody.
+        """The schemas that rows before `offset` had, as far as it knows them; those of a table oldest first. Runs in
+        the driver; asks nobody.
         """
         return ()
 
@@ -165,7 +165,7 @@ class Source(Component, ABC):
     def head(self) -> str:
         """The newest complete commit that the log offers, in the form of `Offset.commit`. Runs in the driver.
 
-        A run that should end (`--once`) ends when its offset has reached what this said at its start, and nothing else
+        A run that should end (`--once`) ends when its offset has reached what this gave at its start, and nothing else
         is left to do.
         """
 
@@ -218,7 +218,7 @@ class Source(Component, ABC):
         """Whether the source still captures, up to when, and how long what it captured is kept. Runs in the driver.
 
         Asked every few seconds beside the batches, so it is cheap and holds nothing that a batch may wait for. Raises
-        no `HeadraceError`: a source that can't be asked is in the state `unknown`, and says why.
+        no `HeadraceError`: a source that can't be asked is in the state `unknown`, with the reason.
 
         Args:
             offset: what is in all sinks; without it nothing is known of what waits.
@@ -239,7 +239,7 @@ class Source(Component, ABC):
     def signal(self, signal: Signal) -> Sequence[str]:
         """Ask the stream that reads this source for something; gives the places where the signal was left.
 
-        Runs where `headrace signal` does. What can't be done any more when the stream reads it is said there.
+        Runs where `headrace signal` does. The stream reports what can't be followed any more.
 
         Raises:
             OptionError: the source takes no signals, or none is set up.

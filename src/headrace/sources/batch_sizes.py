@@ -17,7 +17,7 @@ _IN_MEMORY = 32 * 1024 * 1024
 
 
 def rows_per_fetch(width: int, *, large: bool, most: int) -> int:
-    """How many rows a driver is asked for at once.
+    """How many rows a driver fetches at once.
 
     Args:
         width: bytes of a row at the most.

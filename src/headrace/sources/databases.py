@@ -81,7 +81,7 @@ class Offsets:
 
     def finished(self, heads: Heads) -> bool:
         """Whether everything is delivered up to these commits, ad-hoc snapshots that nothing holds up too."""
-        return self.reached(heads) and not any(self.of(name).is_asked_for_more for name in heads)
+        return self.reached(heads) and not any(self.of(name).has_open_requests for name in heads)
 
     def merged(self) -> Offset:
         """One offset that says the same for displays: the oldest times, and every table that lags behind.
@@ -147,8 +147,8 @@ class Databases:
     def unmatched(self, offsets: Offsets) -> Sequence[Unmatched]:
         """The names and patterns of the options that stand for nothing in any database, as each was seen last."""
         first, *others = [source.unmatched(offsets.of(name)) for name, source in self._sources.items()]
-        said = [{(one.option, one.text) for one in other} for other in others]
-        return [one for one in first if all((one.option, one.text) in other for other in said)]
+        elsewhere = [{(one.option, one.text) for one in other} for other in others]
+        return [one for one in first if all((one.option, one.text) in other for other in elsewhere)]
 
     def head(self) -> Heads:
         """The newest complete commit of each database."""

@@ -29,28 +29,28 @@ class Health:
         state: whether it captures.
         sentence: the same in words; empty for a source that can't say.
         remedy: what to do about it; empty when all is well.
-        asked: what the source's clock showed when it was asked.
+        checked: what the source's clock showed when it was asked.
         captured_until: everything that was committed before this can be read; null when unknown.
         waiting_since: when the oldest change was committed that is captured and not in all sinks yet; null when there
-            is none, or when nobody said how far the sinks are.
+            is none, or when it is not known how far the sinks are.
         quiet_until: nothing waits that was committed before this; null where the source does not say, or where its
             head stands still while nothing is committed.
         waiting_commits: how many captured commits are not in all sinks yet; not all are counted where they are very
-            many. Null when nobody said how far the sinks are, or where commits can't be counted.
+            many. Null when it is not known how far the sinks are, or where commits can't be counted.
         retention_seconds: how long a captured change is kept; null when unknown or for ever.
         headroom_seconds: how long until the source may delete a change that is not in all sinks yet, at all its tables;
             the whole retention when nothing waits, zero or less when it may happen at any moment.
         lost: tables of which needed changes are deleted already.
         uncaptured: tables that were captured, that the options still mean, and that are not captured now.
-        log_used_bytes: how much of the source's own log is in use; asked only while capture is not well, because what
+        log_used_bytes: how much of the source's own log is in use; read only while capture is not well, because what
             is not captured stays there.
-        not_seen: what could not be asked, with the permission that it needs.
+        not_seen: what could not be read, with the permission that it needs.
     """
 
     state: CaptureState = CaptureState.UNKNOWN
     sentence: str = ""
     remedy: str = ""
-    asked: dt.datetime | None = None
+    checked: dt.datetime | None = None
     captured_until: dt.datetime | None = None
     waiting_since: dt.datetime | None = None
     quiet_until: dt.datetime | None = None
@@ -65,9 +65,9 @@ class Health:
     @property
     def behind_seconds(self) -> float | None:
         """How long ago everything was captured, by the source's own clock."""
-        if self.asked is None or self.captured_until is None:
+        if self.checked is None or self.captured_until is None:
             return None
-        return max(0.0, (self.asked - self.captured_until).total_seconds())
+        return max(0.0, (self.checked - self.captured_until).total_seconds())
 
     @property
     def at_risk(self) -> bool:
@@ -103,7 +103,7 @@ def combined(healths: Mapping[str, Health]) -> Health:
     return replace(
         worst,
         sentence=f"Database '{name}': {worst.sentence}" if worst.sentence else "",
-        asked=furthest.asked,
+        checked=furthest.checked,
         captured_until=furthest.captured_until,
         waiting_since=min((h.waiting_since for h in healths.values() if h.waiting_since is not None), default=None),
         waiting_commits=sum(waiting) if waiting else None,

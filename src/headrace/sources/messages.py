@@ -83,7 +83,7 @@ class Messages:
                 f"A source can't give messages of format '{name}': {reason}.",
                 remedy="Read change rows, and encode them with headrace.encode inside foreachBatch.",
             )
-        # What is malformed in the options is said here, and not by a task.
+        # Malformed options are reported here, and not by a task.
         format.check(writes=True)
         return cls(format, counted, lines)
 
@@ -147,10 +147,10 @@ def _counts(
     size: int,
 ) -> pa.RecordBatch:
     nothing = {"out_of_range": 0, "first": "", "bytes": 0}
-    told: list[dict[str, Any]] = [
+    listed: list[dict[str, Any]] = [
         {"table_path": key[0], "op": key[1], "rows": number, "newest": newest, **nothing}
         for key, (number, newest) in counts.items()
     ]
-    told[0] |= {"out_of_range": lost.values, "first": lost.first, "bytes": size}
-    made = [pa.nulls(len(told), field.type) for field in columns]
-    return pa.RecordBatch.from_arrays([*made, pa.array(told, _COUNTED)], names=[*columns.names, "counted"])
+    listed[0] |= {"out_of_range": lost.values, "first": lost.first, "bytes": size}
+    made = [pa.nulls(len(listed), field.type) for field in columns]
+    return pa.RecordBatch.from_arrays([*made, pa.array(listed, _COUNTED)], names=[*columns.names, "counted"])

@@ -100,8 +100,8 @@ class Offset:
         schemas: how each known table is read, in the source's own words (JSON values).
         heartbeat: when the last heartbeat was planned; null without heartbeats.
         gaps: changes that the batch that ends here does not have, because they were lost: for each table the commits
-            after which and before which. Only where the user said that losing is better than stopping.
-        ad_hoc: the ad-hoc snapshots that were asked for, in the words of
+            after which and before which. Only where the options prefer losing to stopping.
+        ad_hoc: the ad-hoc snapshots that were requested, in the words of
             `headrace.sources.snapshots.ad_hoc` (JSON values).
         uncaptured: tables that were captured, that the options still mean, and that are not captured now; each with the
             commit up to which its changes are delivered.
@@ -180,7 +180,7 @@ class Offset:
         return not self.initial and all(p.done and p.commit >= self.commit for p in self.tables.values())
 
     @property
-    def is_asked_for_more(self) -> bool:
+    def has_open_requests(self) -> bool:
         """Whether an ad-hoc snapshot has something left to read that nothing holds up."""
         return bool(self.ad_hoc.get("running", False))
 
@@ -261,7 +261,7 @@ def time_of(text: str | None) -> dt.datetime | None:
 class Recent(Generic[Made]):
     """What was made of the last few objects, known by their identity: for objects that are large and never change.
 
-    An idle source is asked every second, with the offset that it gave the second before.
+    An idle source is polled every second, with the offset that it gave the second before.
     """
 
     def __init__(self, size: int = 16) -> None:

@@ -75,18 +75,18 @@ def schema_batch(
 def with_fact(rows: pa.RecordBatch, name: str, texts: pa.Array) -> pa.RecordBatch:
     """Change rows with one fact more in `source`, which is the last; rows whose text is null stay as they are."""
     place = rows.schema.get_field_index("source")
-    source, told = rows.column(place), texts.is_valid().to_numpy(zero_copy_only=False)
+    source, given = rows.column(place), texts.is_valid().to_numpy(zero_copy_only=False)
     ends = source.offsets.to_numpy()
     begin, count = int(ends[0]), int(ends[-1] - ends[0])
-    offsets = offsets_of(np.diff(ends) + told)
+    offsets = offsets_of(np.diff(ends) + given)
     is_new = np.zeros(offsets[-1], bool)
-    is_new[offsets[1:][told] - 1] = True
+    is_new[offsets[1:][given] - 1] = True
     names = np.cumsum(~is_new) - 1
     values = names.copy()
     names[is_new] = count
-    values[is_new] = count + np.flatnonzero(told)
+    values[is_new] = count + np.flatnonzero(given)
     keys = pa.concat_arrays([source.keys.slice(begin, count), pa.array([name])]).take(pa.array(names))
     items = pa.concat_arrays([source.items.slice(begin, count), texts]).take(pa.array(values))
-    present = told | source.is_valid().to_numpy(zero_copy_only=False)
+    present = given | source.is_valid().to_numpy(zero_copy_only=False)
     facts = map_array(offsets, keys, items, present).cast(source.type)
     return rows.set_column(place, rows.schema.field(place), facts)

@@ -26,7 +26,7 @@ TYPES = (EXECUTE, STOP, PAUSE, RESUME, LOG, SCHEMA_CHANGES)
 SENT = tuple(type for type in TYPES if type != SCHEMA_CHANGES)
 """Those that are worth sending."""
 KINDS = ("incremental", "blocking")
-"""How a snapshot can be asked for."""
+"""How a snapshot can be requested."""
 _WATERMARKS = ("snapshot-window-open", "snapshot-window-close")
 """Rows that other programs write into the same table for their own sake."""
 _CORRECT = "Correct it and send it again."
@@ -94,7 +94,7 @@ class StopSnapshot:
 
 @dataclass(frozen=True)
 class PauseSnapshot:
-    """Read no further chunk until told to go on."""
+    """Read no further chunk until a signal resumes."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ class LogMessage:
 
 @dataclass(frozen=True)
 class SchemaChanges:
-    """A schema told by hand, which a source that reads the catalog does not need."""
+    """A schema given by hand, which a source that reads the catalog does not need."""
 
 
 @dataclass(frozen=True)
@@ -155,7 +155,7 @@ def parse_signal(signal: Signal) -> Meaning:
 def names(pattern: str, table: TableId) -> bool:
     """Whether a name or anchored regular expression means a table, with its database or without; case does not matter.
 
-    What is no valid expression is only a name.
+    What is not a valid expression is only a name.
     """
     paths = (table.full_path, table.path)
     if any(pattern.strip().casefold() == path.casefold() for path in paths):
@@ -228,7 +228,7 @@ def signal_table(name: str, database: str, paths: Iterable[str]) -> str | None:
 
     Args:
         name: `schema.table` or `database.schema.table`.
-        database: the database that is asked about.
+        database: the database in question.
         paths: its captured tables.
     """
     wanted = name.strip().casefold()
@@ -275,7 +275,7 @@ def _texts(signal: Signal, data: Mapping[str, Any], name: str) -> tuple[str, ...
     if given is None:
         return None
     if not isinstance(given, list) or not all(isinstance(item, str) for item in given):
-        raise _unreadable(signal, f"has '{name}' that is no list of texts", f'Send {{"{name}": ["schema.table"]}}.')
+        raise _unreadable(signal, f"has '{name}' that is not a list of texts", f'Send {{"{name}": ["schema.table"]}}.')
     return tuple(item for item in given if item.strip())
 
 

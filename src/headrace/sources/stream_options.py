@@ -92,7 +92,7 @@ SIGNALS: tuple[Option, ...] = (
         aliases=("incremental.snapshot.chunk.size",),
     ),
 )
-"""How a running stream is asked for something."""
+"""How a running stream receives requests."""
 COLUMNS: tuple[Option, ...] = (
     Option(
         "column_include_list",

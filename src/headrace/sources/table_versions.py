@@ -71,9 +71,9 @@ def with_versions(batches: Iterable[pa.RecordBatch], versions: Mapping[str, int]
             yield batch
             continue
         is_schema = pc.equal(batch.column("op"), Operation.SCHEMA.value)
-        said = pa.array([str(version) for version in versions.values()], pa.string())
+        texts = pa.array([str(version) for version in versions.values()], pa.string())
         place = pc.index_in(batch.column("schema_id"), pa.array(list(versions), pa.string()))
-        yield with_fact(batch, FACT, pc.if_else(is_schema, said.take(place), None))
+        yield with_fact(batch, FACT, pc.if_else(is_schema, texts.take(place), None))
 
 
 def _behind(known: list[str], schemas: list[str]) -> list[str]:

@@ -44,7 +44,7 @@ def ask(session, type="execute-snapshot", id="s1", **data):
 def finished(run):
     """The rows of all batches until nothing is asked for and the log is at its end."""
     rows = run.until_level()
-    while run.offset.is_asked_for_more or run.source.has_signals(run.offset):
+    while run.offset.has_open_requests or run.source.has_signals(run.offset):
         rows += run.batch()
     return rows
 
@@ -179,7 +179,7 @@ def test_a_killed_run_goes_on_at_the_chunk_where_it_stopped(database, session):
     rows = []
     for _ in range(20):
         rows += run.restarted().batch()
-        if not run.offset.is_asked_for_more and read(rows):
+        if not run.offset.has_open_requests and read(rows):
             break
     assert read(rows) == [str(id) for id in range(ROWS)]
 

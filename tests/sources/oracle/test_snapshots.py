@@ -101,7 +101,7 @@ def test_when_needed_reads_again_what_is_no_longer_in_the_undo_behind_the_change
         ("c", "CUSTOMERS", row(4)),
         *(("r", "CUSTOMERS", row(id)) for id in (2, 3, 4)),
     ]
-    assert (run.offset.is_level, run.offset.is_asked_for_more) == (True, False)
+    assert (run.offset.is_level, run.offset.has_open_requests) == (True, False)
 
 
 @pytest.mark.parametrize("select", [None, "SELECT * FROM SHOP.CUSTOMERS"], ids=["a table", "a statement"])

@@ -191,7 +191,7 @@ def test_every_row_is_read_once_chunk_by_chunk_and_then_the_source_rests(databas
         told = [r["table"]["name"] for r in batch if r["op"] == "schema"]
         assert all(r["table"]["name"] in told for r in batch if r["op"] == "r")
     assert run.batch() is None
-    assert not run.offset.is_asked_for_more
+    assert not run.offset.has_open_requests
 
 
 def test_rows_stand_after_the_signal_and_everything_of_its_commit(database, gates):
@@ -576,7 +576,7 @@ def test_no_chunk_is_planned_while_nothing_is_captured_and_that_is_said_once(dat
     assert run.batch() is None
     assert len([m for m in caplog.messages if "Ad-hoc snapshots wait" in m]) == 1
     # What is waiting does not keep a run from ending when everything that is captured is there.
-    assert not run.offset.is_asked_for_more
+    assert not run.offset.has_open_requests
     server.set_agent(running=True)
     assert len(read_again(run.all(), "id")) == 4
 

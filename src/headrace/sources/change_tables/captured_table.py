@@ -120,7 +120,7 @@ def column_texts(
         first: how many others.
 
     Raises:
-        CaptureError: a column came in a form that can't be what it is declared as. Its values are not told.
+        CaptureError: a column came in a form that can't be what it is declared as. The error doesn't show its values.
     """
     found = []
     for number, (column, native) in enumerate(zip(schema.columns, natives, strict=True)):
@@ -129,7 +129,7 @@ def column_texts(
 
 
 def named_texts(table: CapturedTable, names: Sequence[str], batch: pa.RecordBatch) -> list[pa.Array]:
-    """The same of some columns of a table, in the order in which they were asked for."""
+    """The same for some columns of a table, in the given order."""
     return [_texts(table.id, name, table.native(name), batch.column(number)) for number, name in enumerate(names)]
 
 

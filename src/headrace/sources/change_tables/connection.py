@@ -1,4 +1,4 @@
-"""One way to reach a server: statements, Arrow reads, and errors in our own words.
+"""One way to reach a server: statements, Arrow reads, and errors as our own sentences.
 
 The password is used here and stands in no error: driver messages are passed on without connection strings.
 """
@@ -137,7 +137,7 @@ class Connection(DriverConnection, ABC):
             try:
                 cursor.close()
             except Exception as error:
-                # The connection broke or was closed before; what happened is said already.
+                # The connection broke or was closed before; the failure is already reported.
                 _LOG.debug("A cursor could not be closed in order: %s", self._clean(error))
 
     @abstractmethod

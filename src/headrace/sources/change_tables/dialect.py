@@ -32,7 +32,7 @@ class ChangeReader(Protocol):
 
 @dataclass(frozen=True)
 class Advice:
-    """What a user is told to do, in the server's own words.
+    """Advice to the user, in the server's own words.
 
     Args:
         capture: how a table is set up for capture.
@@ -102,7 +102,7 @@ class Dialect(NativeTypes, Protocol):
         """What to run so that a user may read the changes of a capture instance, as a sentence."""
 
     def zone(self, server: Queries, local: dt.datetime, minutes: int) -> str | None:
-        """The time zone that the server says; null when it can't, or when its clock is not in it."""
+        """The time zone that the server reports; null when it can't, or when its clock is not in it."""
 
     def changes(
         self, server: Queries, window: Window, settings: Options | None, *, rows: int

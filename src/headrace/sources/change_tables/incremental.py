@@ -65,7 +65,7 @@ class AdHocPlanner:
         self._settings = settings
         self._health = health
 
-    def asked(self, start: Offset, commit: str, histories: Mapping[str, SchemaHistory]) -> AdHoc:
+    def requested(self, start: Offset, commit: str, histories: Mapping[str, SchemaHistory]) -> AdHoc:
         """The state after the signals of the commits (start, commit] and of the files that came since.
 
         Args:
@@ -75,8 +75,8 @@ class AdHocPlanner:
         """
         state = AdHoc.from_json(start.ad_hoc).behind()
         signals = self._rows(start, commit, histories)
-        files, asked = take_files(self._settings["signal_path"], state.files, say)
-        signals += asked
+        files, from_files = take_files(self._settings["signal_path"], state.files, say)
+        signals += from_files
         state = replace(state, files=files)
         tables = [Candidate(history.newest.id, history.newest.chunk_key) for history in histories.values()]
         return state.take(signals, tables, say, at=commit)

@@ -1,4 +1,4 @@
-"""What the source asks of a column's declared type, whatever the server."""
+"""What the source needs to know of a column's declared type, whatever the server."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from headrace.changes.types import LogicalType
 
 
 class NativeType(Protocol):
-    """A column's declared type as a server's catalog tells it; immutable, and compared by value."""
+    """A column's declared type as a server's catalog has it; immutable, and compared by value."""
 
     @property
     def name(self) -> str:
@@ -41,7 +41,7 @@ class NativeType(Protocol):
         """The parameter for a bound value, of the column's own type."""
 
     def projection(self, expression: str) -> str:
-        """How an expression of this type is asked for."""
+        """How an expression of this type is selected."""
 
     def bound(self, text: str) -> object:
         """A canonical text as the parameter of `marker`."""

@@ -165,9 +165,10 @@ class Planner:
             # The stream of a table that lags goes on from where it is.
             reached = {path: progress.commit for path, progress in start.tables.items()}
             lagging = {path: self._begin(path, reached.get(path, start.commit), start.reads + 1) for path in known}
-        settled = asked = AdHoc.from_json(start.ad_hoc).behind()
+        settled = requests = AdHoc.from_json(start.ad_hoc).behind()
         if not initial:
-            asked, begun = self._ad_hoc.blocking(self._ad_hoc.asked(start, commit, histories), start, histories)
+            requested = self._ad_hoc.requested(start, commit, histories)
+            requests, begun = self._ad_hoc.blocking(requested, start, histories)
             lagging |= {path: self._begin(path, start.commit, start.reads + 1) for path in begun}
         for path in fresh:
             lagging[path] = self._taken_in(path, start)
@@ -185,10 +186,11 @@ class Planner:
             gaps=gaps,
             uncaptured=uncaptured,
         )
-        asked = self._ad_hoc.more(asked, end, histories, limit.chunks or self._settings["snapshot_chunks_per_batch"])
-        if end == replace(start, tables=lagging) and not catching_up and asked == settled:
+        budget = limit.chunks or self._settings["snapshot_chunks_per_batch"]
+        requests = self._ad_hoc.more(requests, end, histories, budget)
+        if end == replace(start, tables=lagging) and not catching_up and requests == settled:
             return start
-        return replace(end, schemas=self._still_needed(start, end, histories), ad_hoc=asked.to_json())
+        return replace(end, schemas=self._still_needed(start, end, histories), ad_hoc=requests.to_json())
 
     def _lagging(self, start: Offset, commit: str, *, streaming: bool) -> tuple[dict[str, TableProgress], bool]:
         """The tables that this batch does not bring up to the others, and whether it does so with any."""
@@ -230,7 +232,7 @@ class Planner:
             if commit == start.commit:
                 return commit
         quiet = self._connection.dialect.is_quiet(self._connection, start.commit, commit, oldest)
-        # What is asked of a table that was read further than the stream waits for the stream.
+        # What was requested for a table that was read further than the stream waits for the stream.
         further = any(progress.commit > start.commit for progress in start.tables.values())
         if quiet and start.commit_time is not None and start.is_level and not further:
             at = self._commit_time(commit, start.clock)
@@ -385,9 +387,9 @@ class Planner:
             oldest = oldest_needed(self._catalog[path], instance)
             if oldest is None or self._retention.holds(after, oldest):
                 continue
-            said = start.gaps.get(path)
-            if said is not None and said[1] == oldest:
-                gaps[path] = said
+            announced = start.gaps.get(path)
+            if announced is not None and announced[1] == oldest:
+                gaps[path] = announced
                 continue
             try:
                 require_retained(self._connection, self._catalog[path].id, after, oldest)
@@ -401,10 +403,10 @@ class Planner:
         return gaps
 
     def _uncaptured(self, start: Offset) -> dict[str, str]:
-        """The tables that are not captured any more; each is said when it is found, and again after a restart."""
+        """The tables that are not captured any more; each is reported when it is found, and again after a restart."""
         found = uncaptured_tables(start, self._catalog, self._means)
-        said = () if self._restarted else start.uncaptured
-        say_uncaptured(found, said, self._settings, self._connection.dialect.advice.enable)
+        reported = () if self._restarted else start.uncaptured
+        say_uncaptured(found, reported, self._settings, self._connection.dialect.advice.enable)
         return found
 
     def _gaps_of_returned(

@@ -2,7 +2,7 @@
 another history behind the same name.
 
 Runs in the driver, before a window of commits is planned. A server that keeps the times of all places in its log is
-asked for the time of the commit that was delivered last. Of another one the offset keeps a mark: the last captured
+queried for the time of the commit that was delivered last. Of another one the offset keeps a mark: the last captured
 transaction with its time, and the table that it was in.
 """
 

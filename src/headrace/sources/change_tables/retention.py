@@ -22,7 +22,7 @@ def oldest_needed(table: CatalogTable, window: Window | None) -> str | None:
 
 
 def require_still_retained(connection: Connection, table: CapturedTable, after: str) -> None:
-    """Every change of the table after a commit is still in its change table, asked of the server now.
+    """Every change of the table after a commit is still in its change table, according to the server now.
 
     Raises:
         DataLossError: some may have been cleaned.

@@ -27,7 +27,7 @@ _Answer = TypeVar("_Answer")
 
 
 class Retries:
-    """How often, and after which pauses, a question to a server is asked again.
+    """How often, and after which pauses, a query is repeated.
 
     Args:
         limit: the most attempts after the first; negative for no bound.
@@ -50,7 +50,7 @@ class Retries:
         )
 
     def call(self, ask: Callable[[], _Answer]) -> _Answer:
-        """What a question gives, asked again as long as its failures pass.
+        """The answer to a query, which is repeated as long as its failures pass.
 
         Args:
             ask: opens what connections it needs, and can be called again after it failed.
@@ -116,16 +116,16 @@ class _Given:
         self.rows = 0
         self.upto: str | None = None
         """The position of the last row of data."""
-        self._said: set[tuple[str, str, str]] = set()
+        self._announced: set[tuple[str, str, str]] = set()
 
     def add(self, batch: pa.RecordBatch, known: str | None) -> pa.RecordBatch:
         """The rows of a batch that earlier attempts, which came to the position `known`, did not give."""
         op = batch.column("op")[0].as_py()
         if op in (Operation.SCHEMA.value, Operation.GAP.value):
-            # Single rows that are said before or after the data, whatever their position.
-            said = (op, str(batch.column("table")[0].as_py()), str(batch.column("position")[0].as_py()))
-            fresh = batch.slice(0, 0) if said in self._said else batch
-            self._said.add(said)
+            # Single rows that come before or after the data, whatever their position.
+            announced = (op, str(batch.column("table")[0].as_py()), str(batch.column("position")[0].as_py()))
+            fresh = batch.slice(0, 0) if announced in self._announced else batch
+            self._announced.add(announced)
         else:
             position = batch.column("position")
             fresh = batch if known is None else batch.filter(pc.greater(position, known))

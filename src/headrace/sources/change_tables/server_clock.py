@@ -37,7 +37,7 @@ class ServerZone:
     def __init__(self, settings: Options) -> None:
         self._database = settings["database"]
         self._known: str | None = settings["server_timezone"] or None
-        self._asked = False
+        self._queried = False
 
     def now(self, connection: Connection) -> tuple[str, dt.datetime]:
         """The zone, and the server's time as an instant."""
@@ -53,7 +53,7 @@ class ServerZone:
 
     def known(self, connection: Connection) -> str | None:
         """The zone's IANA name, or the offset that the user says; null for a server that can't say its zone."""
-        if self._known is None and not self._asked:
+        if self._known is None and not self._queried:
             self._zone(connection, *self._time(connection))
         return self._known
 
@@ -62,9 +62,9 @@ class ServerZone:
         return local, int(minutes or 0)
 
     def _zone(self, connection: Connection, local: dt.datetime, minutes: int) -> str:
-        if self._known is None and not self._asked:
+        if self._known is None and not self._queried:
             self._known = connection.dialect.zone(connection, local, minutes)
-            self._asked = True
+            self._queried = True
             if self._known is None:
                 _say_once(
                     f"The server of database '{self._database}' does not say its time zone, so its present offset from "

@@ -60,7 +60,7 @@ def read_signals(connection: Connection, windows: Iterable[Window]) -> list[Sign
                 rows = zip(*(column.to_pylist() for column in columns), strict=True)
                 found += [Signal(id or "", type or "", data) for id, type, data in rows]
         except MissingObject:
-            # Its capture was switched off since the batch was planned, which is said for every table alike.
+            # Its capture was switched off since the batch was planned, which is reported for every table alike.
             continue
     return found
 

@@ -1,7 +1,7 @@
 """Which slices make a batch: announcements, snapshot chunks, and windows of commits of the tables that changed.
 
 Tables without a change in their window cost nothing but their share of one query. What is read, and how, stands in the
-offsets; the server is only asked which change tables have rows, where long windows can be cut, and for the last event
+offsets; the server only has to say which change tables have rows, where long windows can be cut, and for the last event
 before a schema changed.
 """
 
@@ -97,7 +97,7 @@ class Slicing:
         return [SnapshotSlice(table, chunk, self._end.capture_time) for table, chunk in pieces]
 
     def _requested(self) -> list[ChangeTableSlice]:
-        """The chunks of ad-hoc snapshots; those of an offset that says nothing new were read by an earlier batch."""
+        """The chunks of ad-hoc snapshots; those of an offset with nothing new were read by an earlier batch."""
         if self._end.ad_hoc == self._start.ad_hoc:
             return []
         commit, capture_time = self._end.commit, self._end.capture_time
@@ -140,8 +140,8 @@ class Slicing:
     def _read_from(self, windows: list[Window]) -> list[Window]:
         """The windows that have changes.
 
-        A change table that was cleaned, or made again under its name, looks as if nothing had changed. So what is there
-        is asked before and after the question which tables changed, until both answers are the same.
+        A change table that was cleaned, or recreated under its name, looks as if nothing had changed. So what is there
+        is read before and after the query for tables that changed, until both answers are the same.
         """
         there = self._there() if windows else {}
         while True:
@@ -167,7 +167,7 @@ class Slicing:
     def _present(self, windows: list[Window], there: Mapping[int, str | None]) -> list[Window]:
         """The windows whose change table is still there, and what is left of those that were cleaned.
 
-        What went since the batch was planned is refused, or said to be lost.
+        What went since the batch was planned is refused, or reported as lost.
         """
         found = []
         for window in windows:
@@ -220,7 +220,7 @@ class Slicing:
     def _together(self, windows: list[Window]) -> list[TransactionsSlice]:
         """All tables' windows by the same commit ranges, so that transactions stay whole.
 
-        They are cut where a schema changes, so that it can be told between two slices.
+        They are cut where a schema changes, so that the change can be announced between two slices.
         """
         if not windows:
             return []

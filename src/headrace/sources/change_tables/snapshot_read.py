@@ -33,7 +33,7 @@ _LOG = logging.getLogger("headrace.sources")
 def read_chunk(
     connection: Connection, table: CapturedTable, chunk: Chunk, settings: Options, capture_time: dt.datetime | None
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of one chunk, with the table's schema first. A table that went away has none, which is said."""
+    """The rows of one chunk, with the table's schema first. A table that went away has none, which is logged."""
     if _by_itself(table, settings):
         yield from _rows(connection, table, chunk, settings, capture_time)
         return

@@ -39,7 +39,7 @@ from headrace.sources.health import CaptureState, Health
 from headrace.sources.offset import Offset
 from headrace.sources.signal_files import has_files, signal_file
 from headrace.sources.signals import Signal, signal_table
-from headrace.sources.snapshots.ad_hoc import NO_ROW, AdHoc, Candidate, asked_tables, refused_filter
+from headrace.sources.snapshots.ad_hoc import NO_ROW, AdHoc, Candidate, refused_filter, requested_tables
 from headrace.sources.snapshots.select_overrides import SelectOverrides
 from headrace.sources.stream_options import WHOLE_TABLES
 from headrace.sources.tables.lost import forgiven, is_named, uncaptured_tables
@@ -166,9 +166,9 @@ class ChangeTableSource(Source):
 
     def advance(self, start: Offset, limit: Limit, now: dt.datetime) -> Offset:
         """Where the next batch ends: more snapshot chunks, a window of commits, or both."""
-        return Retries.of(self.settings).call(lambda: self._asked(start, limit, now))
+        return Retries.of(self.settings).call(lambda: self._advanced(start, limit, now))
 
-    def _asked(self, start: Offset, limit: Limit, now: dt.datetime) -> Offset:
+    def _advanced(self, start: Offset, limit: Limit, now: dt.datetime) -> Offset:
         with self._asking() as connection:
             catalog = self._known_catalog(connection, strict=start.is_nothing)
             if not start.is_nothing:
@@ -265,7 +265,7 @@ class ChangeTableSource(Source):
                 catalog = source._read_catalog(connection, strict=False)
             found |= {table.newest.id: (source, table.newest) for table in catalog.values()}
         candidates = [Candidate(id, table.chunk_key) for id, (_, table) in found.items()]
-        for id, filter in asked_tables(signal, candidates):
+        for id, filter in requested_tables(signal, candidates):
             source, table = found[id]
             with source._asking() as connection:
                 where = NO_ROW.format(filter=filter)
@@ -299,7 +299,7 @@ class ChangeTableSource(Source):
 
     @contextmanager
     def _asking(self) -> Iterator[Connection]:
-        """A connection to ask by; what is missing because the database is not set up is said so.
+        """A connection for questions. If the database is not set up for capture, the error says so.
 
         Raises:
             CaptureError: it is not.

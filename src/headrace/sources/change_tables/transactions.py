@@ -30,7 +30,7 @@ from headrace.sources.images import Images
 from headrace.sources.rows import change_batch, repeat
 
 _END_ORDER = "e"
-"""Order of END in its commit: after the hex digits of every change, before whatever is said of the commit."""
+"""Order of END in its commit: after the hex digits of every change, before announcements about the commit."""
 _LEAST_ROWS = 1024
 
 
@@ -43,7 +43,7 @@ def read_transactions(
 ) -> Iterator[pa.RecordBatch]:
     """The changes of a range of whole commits over several tables.
 
-    A table whose change table went away has a row that says so, and none of its changes or some of them.
+    A table whose change table went away has a row that reports it, and none of its changes or some of them.
 
     Raises:
         DataLossError: changes were cleaned, or went with their change table, before they were read, and the options do

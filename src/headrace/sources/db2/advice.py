@@ -1,4 +1,4 @@
-"""What a user of Db2 is told to do."""
+"""Advice to users of Db2."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Rows of a change table become change rows, whole Arrow batches at a time.
 
 An update is a D row and the I row that follows it in the same transaction, where both have the same key: a delete of
-one row beside an insert of another is not an update. An update that changes the key is told as a delete and a create,
+one row beside an insert of another is not an update. An update that changes the key becomes a delete and a create,
 which is what it becomes anyway. Where updates are captured as U rows, the image of the row before has the columns that
 were registered with before-image columns; there is none without such columns.
 """
@@ -201,7 +201,7 @@ class ChangeReader:
         added = last[updates] - 1
         picks = rows.copy()
         picks[added] += count
-        # A column without one keeps its place, and is told to be absent.
+        # A column without one keeps its place, and is marked absent.
         halves = dict(zip(self._before_columns, befores, strict=True))
         widened = [pa.concat_arrays([text, halves.get(i, text)]).take(pa.array(picks)) for i, text in enumerate(texts)]
         absent: np.ndarray | None = None

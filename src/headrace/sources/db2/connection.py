@@ -1,6 +1,6 @@
 """Connections to Db2: how statements and rows pass the driver, and what its errors mean.
 
-The driver binds bytes as text of some sort and fetches rows as Python values. So LSNs and whole numbers of ours stand
+The driver binds bytes as text of some sort and fetches rows as Python values. So LSNs and our own whole numbers stand
 in the statement as constants, and Arrow columns are made of what was fetched.
 """
 
@@ -55,7 +55,7 @@ class Db2Connection(Connection):
         try:
             self._connection.rollback()
         except Exception as error:
-            # The server ended it itself, and said why.
+            # The server ended it itself, and reported why.
             raise self._statement_error(error) from error
         self._switch(True)
 
@@ -131,7 +131,7 @@ def written(sql: str, parameters: Sequence[object]) -> tuple[str, list[object]]:
     """A statement with its bytes and whole numbers as constants, and the parameters that are left.
 
     What a FOR BIT DATA column is compared with has to be FOR BIT DATA itself, which a constant is and a bound value is
-    not, and an index is used for both. Question marks in texts, names and comments are none of ours.
+    not, and an index is used for both. Question marks in texts, names and comments are not parameters.
 
     Raises:
         CaptureError: there are not as many parameters as markers.

@@ -1,6 +1,6 @@
 """What SQL Replication's control tables say of the Capture program.
 
-Everything is asked by a connection of its own, so no batch waits for it.
+Everything is read over a connection of its own, so no batch waits for it.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class HealthProbe:
         clock = CommitClock(connection, zone)
         commit, time, _ = connection.row(self._statements.GLOBAL_RECORD) or (None, None, None)
         until = None if commit is None else clock.end(lsn.read(commit), time)
-        health = replace(self._judged(connection, now, until), asked=now, captured_until=until)
+        health = replace(self._judged(connection, now, until), checked=now, captured_until=until)
         try:
             kept = connection.value(self._statements.RETENTION)
         except CaptureError:
@@ -106,9 +106,9 @@ class HealthProbe:
             commits = int(connection.value(self._statements.TRANSACTIONS_AFTER, (lsn.to_bytes(delivered),)))
         lost = self._lost(connection, offset)
         health = replace(health, waiting_since=waiting, waiting_commits=commits, lost=lost)
-        if health.retention_seconds is None or health.asked is None:
+        if health.retention_seconds is None or health.checked is None:
             return health
-        used = 0.0 if waiting is None else max(0.0, (health.asked - waiting).total_seconds())
+        used = 0.0 if waiting is None else max(0.0, (health.checked - waiting).total_seconds())
         return replace(health, headroom_seconds=0.0 if health.lost else health.retention_seconds - used)
 
     def _lost(self, connection: Connection, offset: Offset) -> tuple[str, ...]:

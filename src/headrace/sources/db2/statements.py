@@ -2,7 +2,7 @@
 
 Only `headrace.sources.change_tables.key_ranges`, which spells what servers spell alike, holds SQL besides.
 
-Identifiers are always quoted, and what users give is always bound. LSNs are asked for in hexadecimal digits and given
+Identifiers are always quoted, and what users give is always bound. LSNs are selected as hexadecimal digits and given
 as bytes, which become constants on the way (`headrace.sources.db2.connection`). What differs between the platforms is
 the catalog: SYSCAT on Linux, UNIX and Windows, SYSIBM on z/OS.
 """

@@ -1,7 +1,7 @@
-"""Db2's types: what they mean, how they are asked for, and how their defaults are read.
+"""Db2's types: what they mean, how they are selected, and how their defaults are read.
 
-Most are asked for as text in our canonical spelling: the driver cuts timestamps at microseconds, has had defects with
-binary columns and with DECFLOAT, and tells XML from nothing. The server's own conversions are exact.
+Most are selected as text in our canonical spelling: the driver cuts timestamps at microseconds, has had defects with
+binary columns and with DECFLOAT, and can't tell XML from other text. The server's own conversions are exact.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _NAMES_ON_ZOS = {
 
 @dataclass(frozen=True)
 class NativeType:
-    """A column's declared type as the catalog tells it.
+    """A column's declared type as the catalog has it.
 
     Args:
         name: base type name in capitals, as SYSCAT.COLUMNS spells it.
@@ -47,7 +47,7 @@ class NativeType:
 
     @classmethod
     def of_zos(cls, name: str, size: int, scale: int, bits: bool) -> NativeType:
-        """The type as SYSIBM.SYSCOLUMNS tells it."""
+        """The type as SYSIBM.SYSCOLUMNS has it."""
         name = _NAMES_ON_ZOS.get(name, name)
         if name == "FLOAT":
             name = "REAL" if size == 4 else "DOUBLE"
@@ -79,7 +79,7 @@ class NativeType:
 
     @property
     def length(self) -> int | None:
-        """How Debezium tells it: precision of numbers, characters or bytes of texts."""
+        """What Debezium reports: precision of numbers, characters or bytes of texts."""
         if self.name == "DECIMAL" or self.name in _TEXTS or self.binary:
             return self.size
         if self.name == "DECFLOAT":
@@ -88,7 +88,7 @@ class NativeType:
 
     @property
     def shown_scale(self) -> int | None:
-        """How Debezium tells it: of decimals and timestamps."""
+        """What Debezium reports: of decimals and timestamps."""
         return self.scale if self.name in ("DECIMAL", "TIMESTAMP") else None
 
     @property
@@ -100,7 +100,7 @@ class NativeType:
 
     @property
     def shown_name(self) -> str:
-        """The name as the driver of JDBC tells it."""
+        """The name that the JDBC driver reports."""
         name = {"CHARACTER": "CHAR"}.get(self.name, self.name)
         return f"{name} () FOR BIT DATA" if self.bits and self.name in _TEXTS else name
 
@@ -123,7 +123,7 @@ class NativeType:
         return _LARGE_BYTES if self.name in _LOBS else max(self.size, 8)
 
     def projection(self, expression: str) -> str:
-        """How an expression of this type is asked for."""
+        """How an expression of this type is selected."""
         if self.binary:
             if self.name == "BLOB":
                 return expression
@@ -237,14 +237,14 @@ def _plain(values: pa.Array) -> pa.Array:
     """DECFLOAT values without exponents.
 
     Raises:
-        ValueError: a value is no finite number, which has no canonical text.
+        ValueError: a value is not a finite number, which has no canonical text.
     """
     encoded = pc.dictionary_encode(values.cast(pa.string()))
     words = []
     for text in encoded.dictionary.to_pylist():
         number = Decimal(text.strip())
         if not number.is_finite():
-            raise ValueError("a DECFLOAT that is no finite number")
+            raise ValueError("a DECFLOAT that is not a finite number")
         words.append(format(number, "f"))
     return pa.array(words, pa.string()).take(encoded.indices)
 

@@ -66,11 +66,11 @@ class HealthProbe:
         kept = self._kept(connection, now, str(zone))
         reason = no_capture(connection)
         if reason is not None:
-            return Health(CaptureState.NOT_CAPTURING, reason.message, reason.remedy, asked=now)
+            return Health(CaptureState.NOT_CAPTURING, reason.message, reason.remedy, checked=now)
         return Health(
             CaptureState.CAPTURING,
             f"Database '{name}' archives its log and logs what is needed.",
-            asked=now,
+            checked=now,
             retention_seconds=kept,
         )
 
@@ -125,9 +125,9 @@ class HealthProbe:
     @staticmethod
     def _headroom(health: Health, until: dt.datetime | None) -> float | None:
         """How long until logs may go that were not mined: what was mined is in staging."""
-        if health.retention_seconds is None or health.asked is None or until is None:
+        if health.retention_seconds is None or health.checked is None or until is None:
             return None
-        return max(0.0, health.retention_seconds - max(0.0, (health.asked - until).total_seconds()))
+        return max(0.0, health.retention_seconds - max(0.0, (health.checked - until).total_seconds()))
 
     @staticmethod
     def _unmined(connection: Connection, reached: int) -> ScnRange:

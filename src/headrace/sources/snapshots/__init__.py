@@ -1,1 +1,1 @@
-"""Snapshots: which rows are read, in which chunks, and which ones are asked for while a stream runs."""
+"""Snapshots: which rows are read, in which chunks, and which ones are requested while a stream runs."""

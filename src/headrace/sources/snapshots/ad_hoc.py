@@ -1,7 +1,7 @@
-"""Ad-hoc snapshots: which tables were asked for, how far each is read, and what signals change in that. No database.
+"""Ad-hoc snapshots: which tables were requested, how far each is read, and what signals change in that. No database.
 
 The state stands in the offset, so that a restart goes on at the chunk where the run stopped, and a replay reads the
-same key ranges. Tables are read one after another, in the order in which they were asked for.
+same key ranges. Tables are read one after another, in the order of the requests.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Candidate:
     key: tuple[str, ...]
 
 
-def asked_tables(signal: Signal, tables: Sequence[Candidate]) -> list[tuple[TableId, str]]:
+def requested_tables(signal: Signal, tables: Sequence[Candidate]) -> list[tuple[TableId, str]]:
     """The tables of which a signal wants only some rows, each with its filter.
 
     Args:
@@ -132,7 +132,7 @@ class IncrementalChunk:
         return Position(commit, self._order, f"{0:08x}")
 
     def schema_position(self, commit: str) -> Position:
-        """Where the table's schema is told: before the rows."""
+        """Where the table's schema is announced: before the rows."""
         return Position(commit, self._order)
 
     def to_json(self) -> dict[str, Any]:
@@ -159,7 +159,7 @@ class RequestEnds(Exception):
 
 @dataclass(frozen=True)
 class Request:
-    """One table that was asked for, and how far it is read.
+    """One table that was requested, and how far it is read.
 
     Args:
         table: `schema.name`.
@@ -333,7 +333,7 @@ class AdHoc:
     def take(
         self, signals: Iterable[Signal], tables: Sequence[Candidate], say: Callable[[str], None], *, at: str = ""
     ) -> AdHoc:
-        """The state after signals, in their order. One that can't be followed is said and changes nothing.
+        """The state after signals, in their order. One that can't be followed is logged and changes nothing.
 
         Args:
             signals: as they were sent.
@@ -424,7 +424,7 @@ class AdHoc:
         return replace(left, blocking=tuple(path for path in self.blocking if path not in stopped))
 
     def to_json(self) -> dict[str, Any]:
-        """JSON values; nothing at all where nothing was ever asked for."""
+        """JSON values; nothing at all where nothing was ever requested."""
         if self == AdHoc():
             return {}
         return {

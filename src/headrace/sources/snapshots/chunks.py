@@ -113,7 +113,7 @@ def with_bounds(progress: TableProgress, found: Sequence[Key], last: Key, budget
 
 
 def found_empty(start: Offset, end: Offset) -> list[tuple[str, Position]]:
-    """The tables whose snapshot the batch (start, end] completes without a row, and where the end is told."""
+    """The tables whose snapshot the batch (start, end] completes without a row, and where the end is announced."""
     return [
         (table, end_position(end.tables[table].commit, ordinal, end.tables[table].read))
         for ordinal, table in enumerate(end.known)
@@ -167,7 +167,7 @@ def mark(chunk: Chunk, *, first: bool, last: bool) -> str:
     return BETWEEN
 
 
-def untold_end(chunk: Chunk, count: int) -> str | None:
+def unmarked_end(chunk: Chunk, count: int) -> str | None:
     """The mark of the end of a table's snapshot where no row of its last chunk carries it; else null.
 
     Args:

@@ -15,7 +15,7 @@ from headrace.changes.key_text import key_texts
 from headrace.sources.images import Images
 from headrace.sources.rows import change_batch, instants, repeat, schema_batch, table_column
 from headrace.sources.snapshots.ad_hoc import INCREMENTAL, IncrementalChunk
-from headrace.sources.snapshots.chunks import Chunk, end_position, marks, untold_end
+from headrace.sources.snapshots.chunks import Chunk, end_position, marks, unmarked_end
 from headrace.sources.tables.masks import TableMasks
 
 _SCHEMA_ORDER = "q"
@@ -69,7 +69,7 @@ class SnapshotRows:
         if pending is not None:
             yield self._of_chunk(chunk, pending, row, numbered=numbered, last=True)
             row += len(pending[0])
-        end = untold_end(chunk, row)
+        end = unmarked_end(chunk, row)
         if end is not None:
             position = end_position(chunk.commit, chunk.ordinal, chunk.read)
             yield schema_batch(self.schema, position, self.capture_time, self.connector, snapshot=end)

@@ -1,4 +1,4 @@
-"""What a user of SQL Server is told to do."""
+"""Advice to users of SQL Server."""
 
 from __future__ import annotations
 

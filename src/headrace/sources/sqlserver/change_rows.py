@@ -1,7 +1,7 @@
 """Rows of a change table become change rows, whole Arrow batches at a time.
 
 One row of operation 1 or 2 is one event. A row 3 and the row 4 of the same command are one update. Columns that a
-change leaves out because they are large and did not change are absent, told from NULL by the update mask.
+change leaves out because they are large and did not change are absent, which the update mask distinguishes from NULL.
 """
 
 from __future__ import annotations

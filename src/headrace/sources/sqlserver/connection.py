@@ -21,7 +21,7 @@ from headrace.sources.sqlserver.dialect import SqlServer
 _INVALID_OBJECT = re.compile(r"Invalid object name '([^']+)'", re.IGNORECASE)
 _DENIED = re.compile(r"(\w+) permission was denied on the object '(.+)', database '.+', schema '(.+)'", re.IGNORECASE)
 _TIMED_OUT = re.compile(r"(?<!connection )(?<!login )timeout expired", re.IGNORECASE)
-# The driver tells no error numbers, so what it says has to do; the words before `DDBC Error` follow the SQLSTATE.
+# The driver reports no error numbers, so its words have to do; the words before `DDBC Error` follow the SQLSTATE.
 _BROKEN = re.compile(
     "communication link failure|connection timeout expired|connection not open|connection failure during"
     "|connection is (?:broken|closed|not open)|(?:tcp|ssl) provider|transport-level error|forcibly closed"

@@ -72,7 +72,7 @@ class SqlServer:
         return [
             Unlogged(
                 f"{schema}.{name}",
-                "ALTER TABLE ... SWITCH moves rows into partitions of it or out of them, and no change tells that.",
+                "ALTER TABLE ... SWITCH moves rows into partitions of it or out of them, and no change records that.",
                 "Capture it with @allow_partition_switch = 0, or read it again after a SWITCH.",
             )
             for schema, name in server.rows(statements.SWITCHABLE)

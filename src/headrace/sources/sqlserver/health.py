@@ -1,7 +1,7 @@
 """What SQL Server says of its capture job, its clean-up job and SQL Server Agent.
 
-Everything is asked of system views, by a connection of its own, so no batch waits for it. What the login may not see is
-left unknown and reported with the permission that it needs; it is asked again only after a while.
+Everything is read from system views, over a connection of its own, so no batch waits for it. What the login may not see
+is left unknown and reported with the permission that it needs; it is requested again only after a while.
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ class _Questions:
         if scan is not None and scan.empty and scan.ended is not None:
             until = max(scan.ended, marked or scan.ended)
         state, sentence, remedy = self._judged(now, until, agent, scan, jobs)
-        health = Health(state, sentence, remedy, asked=now, captured_until=until)
+        health = Health(state, sentence, remedy, checked=now, captured_until=until)
         if health.is_late:
             health = replace(health, log_used_bytes=self._log_used())
         if jobs is not None:
@@ -256,9 +256,9 @@ class _Questions:
         lost = self._lost(offset, delivered)
         health = replace(health, waiting_since=waiting, waiting_commits=commits, lost=lost)
         kept = health.retention_seconds
-        if kept is None or health.asked is None:
+        if kept is None or health.checked is None:
             return health
-        used = 0.0 if waiting is None else max(0.0, (health.asked - waiting).total_seconds())
+        used = 0.0 if waiting is None else max(0.0, (health.checked - waiting).total_seconds())
         return replace(health, headroom_seconds=0.0 if health.lost else kept - used)
 
     def _lost(self, offset: Offset, delivered: str) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""The time zone that SQL Server says its clock shows."""
+"""The time zone that SQL Server reports for its clock."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from headrace.sources.change_tables.statements import Queries
 from headrace.sources.sqlserver import statements
 
 _SAYS_ITS_ZONE = 16
-"""The first version that tells its zone: SQL Server 2022."""
+"""The first version that reports its zone: SQL Server 2022."""
 _CLOUD = (5, 8)
-"""Azure SQL Database and Azure SQL Managed Instance tell it, whatever version they say they have."""
+"""Azure SQL Database and Azure SQL Managed Instance report it, whatever version they claim to have."""
 _LOCAL = pa.timestamp("us")
 
 
 def reported_zone(server: Queries, local: dt.datetime, minutes: int) -> str | None:
-    """The zone that the server says; null when it can't, when nobody here knows it, or when its clock is not in it."""
+    """The zone that the server reports; null when it can't, when it is unknown here, or when its clock is not in it."""
     try:
         ((major, edition),) = server.rows(statements.SERVER_VERSION)
         if int(major or 0) < _SAYS_ITS_ZONE and int(edition or 0) not in _CLOUD:
@@ -34,6 +34,6 @@ def reported_zone(server: Queries, local: dt.datetime, minutes: int) -> str | No
         meant = clock.readings(pa.array([local], _LOCAL), zone)
     except (ValueError, pa.ArrowException):
         return None
-    # Windows can be told not to change the clock for daylight saving, whatever its zone does.
+    # Windows can be set not to change the clock for daylight saving, whatever its zone does.
     shown = clock.to_instants(pa.array([local], _LOCAL), clock.offset_text(minutes))[0].as_py()
     return zone if shown in [reading[0].as_py() for reading in meant] else None

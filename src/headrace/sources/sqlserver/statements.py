@@ -3,7 +3,7 @@
 Only `headrace.sources.change_tables.key_ranges`, which spells what servers spell alike, holds SQL besides.
 
 Identifiers are always quoted and values always bound; what is written into a text are our own names and numbers. Types
-say in `types` how a column of theirs is asked for.
+define in `types` how their columns are selected.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ TRANSACTIONS_AFTER = (
     "SELECT COUNT_BIG(*) FROM (SELECT TOP (100000) m.start_lsn FROM cdc.lsn_time_mapping AS m "
     "WHERE m.start_lsn > ? AND m.tran_id <> 0x00 ORDER BY m.start_lsn) AS x"
 )
-"""Bounded, because it is asked every few seconds however much waits."""
+"""Bounded, because it is sent every few seconds however much waits."""
 NEWEST_SCAN = (
     "SELECT TOP (1) s.end_time, s.tran_count, s.empty_scan_count, s.error_count "
     "FROM sys.dm_cdc_log_scan_sessions AS s WHERE s.session_id > 0 ORDER BY s.session_id DESC"
@@ -186,7 +186,7 @@ MAY_INSERT = "SELECT HAS_PERMS_BY_NAME(?, 'OBJECT', 'INSERT')"
 
 BEGIN = "BEGIN TRANSACTION"
 END = "IF @@TRANCOUNT > 0 ROLLBACK TRANSACTION"
-"""Transactions of ours only read. Where the server ended one itself (a deadlock), this does not hide why."""
+"""Our transactions only read. Where the server ended one itself (a deadlock), this does not hide why."""
 ISOLATION = {
     "exclusive": "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ",
     "repeatable_read": "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ",

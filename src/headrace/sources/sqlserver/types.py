@@ -1,6 +1,6 @@
-"""SQL Server's types: what they mean, how they are asked for, and how their defaults are read.
+"""SQL Server's types: what they mean, how they are selected, and how their defaults are read.
 
-Some types are asked for as text in our canonical spelling, because the driver would lose digits (Arrow timestamps stop
+Some types are selected as text in our canonical spelling, because the driver would lose digits (Arrow timestamps stop
 at microseconds), an offset (datetimeoffset) or the type (xml): the server's own CONVERT is exact.
 """
 
@@ -26,7 +26,7 @@ TEXT_NAMES = frozenset(("text", "ntext", "image"))
 
 @dataclass(frozen=True)
 class NativeType:
-    """A column's declared type as `sys.columns` tells it.
+    """A column's declared type as `sys.columns` has it.
 
     Args:
         name: base type name in lower case, alias types resolved.

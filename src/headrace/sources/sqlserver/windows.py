@@ -1,4 +1,4 @@
-"""How a window of a change table is asked for, and what makes change rows of it."""
+"""How a window of a change table is selected, and how it becomes change rows."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ def patterns(given: Any) -> tuple[str, ...]:
     In text a comma inside an expression is written with a backslash before it.
 
     Raises:
-        ValueError: one of them is no regular expression.
+        ValueError: one of them is not a regular expression.
     """
     found = tuple(items(given, _COMMA.split))
     for pattern in found:
@@ -40,7 +40,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
     try:
         return re.compile(bare(pattern), re.IGNORECASE)
     except re.error as error:
-        raise ValueError(f"'{pattern}' is no regular expression ({error})") from error
+        raise ValueError(f"'{pattern}' is not a regular expression ({error})") from error
 
 
 def matching(found: Sequence[str], table: TableId, column: str) -> str | None:

@@ -62,7 +62,7 @@ def say_uncaptured(
 
     Args:
         tables: those that are not captured any more.
-        before: those of them that were said before.
+        before: those of them that were reported before.
         settings: the source's options.
         remedy: how a table of this source is captured again.
         effect: what it means.

@@ -2,8 +2,8 @@
 
 Options are Debezium's: `column.mask.with.<n>.chars`, `column.mask.hash.<algorithm>.with.salt.<salt>`,
 `column.mask.hash.v2...` and `column.truncate.to.<n>.chars`, each with the patterns of its columns as value. A null
-stays null. What can't be done as asked (a column without characters, a key column, two rules for one column) is an
-error when the table is planned, so that no value leaves unmasked.
+stays null. What can't be done (a column without characters, a key column, two rules for one column) is an error
+when the table is planned, so that no value leaves unmasked.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Change = Callable[[pa.Array, int | None], pa.Array]
 
 
 class Declared(Protocol):
-    """What is asked of a column's declared type."""
+    """What a mask needs to know of a column's declared type."""
 
     @property
     def name(self) -> str:

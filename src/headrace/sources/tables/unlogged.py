@@ -1,6 +1,6 @@
 """Changes of rows that no log carries: what a catalog shows of them, and what alterations did to rows that were there.
 
-Nobody can bring such changes, so they are named, with the table and what to do. The page on faults tells what no
+Nobody can bring such changes, so they are named, with the table and what to do. The page on faults lists what no
 catalog shows.
 """
 
@@ -19,7 +19,7 @@ _READ_AGAIN = "Read the table again: headrace signal <pipeline> execute-snapshot
 
 @dataclass(frozen=True)
 class Unlogged:
-    """A way by which a table's rows change, and no change tells it.
+    """A way by which a table's rows change, and no change records it.
 
     Args:
         table: `schema.name`.
@@ -74,9 +74,9 @@ def by_alteration(before: TableSchema, after: TableSchema, *, late: bool = False
 
 
 def say_altered(before: TableSchema, after: TableSchema, *, late: bool = False) -> None:
-    """Log what an alteration did to rows that were there, because no change tells it; once per process."""
+    """Log what an alteration did to rows that were there, because no change records it; once per process."""
     for sentence in by_alteration(before, after, late=late):
-        _say(f"{sentence} No change tells them. {read_again(after.id.path)}")
+        _say(f"{sentence} No change records them. {read_again(after.id.path)}")
 
 
 @lru_cache(maxsize=4096)

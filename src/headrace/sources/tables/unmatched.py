@@ -115,11 +115,11 @@ def require_matched(settings: Options | Settings, found: Iterable[Unmatched]) ->
     stopping = [one for one in dict.fromkeys(found) if one.stops]
     if not stopping:
         return
-    told = " ".join(one.sentence for one in stopping)
+    message = " ".join(one.sentence for one in stopping)
     if settings.get("unmatched_patterns", FAIL) != FAIL:
-        _LOG.warning("%s", told)
+        _LOG.warning("%s", message)
         return
-    raise OptionError(told, remedy=(f"{stopping[0].near} {_HOW}" if len(stopping) == 1 else _HOW).strip())
+    raise OptionError(message, remedy=(f"{stopping[0].near} {_HOW}" if len(stopping) == 1 else _HOW).strip())
 
 
 def _named(settings: Options) -> Iterator[tuple[str, Names, str]]:
@@ -174,8 +174,8 @@ def _may_be_for(text: str, table: TableId) -> bool:
 
 
 def _near(text: str, known: Sequence[str]) -> str:
-    said = did_you_mean(bare(text).replace("\\", ""), known)
-    return said if said.startswith("Did") else ""
+    near = did_you_mean(bare(text).replace("\\", ""), known)
+    return near if near.startswith("Did") else ""
 
 
 def require_still_matched(
