@@ -10,6 +10,7 @@ import logging
 
 import pytest
 
+from headrace.sources.change_tables.catalog import TableSelection
 from headrace.sources.sqlserver.catalog import captured_tables
 from headrace.sources.tables.table_rules import TableRules
 
@@ -54,7 +55,7 @@ class Catalog:
 
 
 def captured(catalog, rules=None, database=None):
-    [table] = captured_tables(catalog, database or next(DATABASES), (), rules or TableRules())
+    [table] = captured_tables(catalog, TableSelection(database or next(DATABASES)), rules or TableRules())
     return table.newest
 
 

@@ -72,83 +72,79 @@ def columns_of(table: CatalogTable) -> TableColumns:
     return TableColumns(table.id, table.columns, tuple(name for name in table.columns if name in captured))
 
 
-def choose(
-    tables: list[SourceTable],
-    include: Sequence[str],
-    exclude: Sequence[str],
-    database: str,
-    databases: Sequence[str],
-    refused: Callable[[SourceTable], CaptureError],
-    advice: Advice,
-    *,
-    strict: bool,
-    known: Collection[str] = (),
-) -> list[SourceTable]:
-    """The captured tables that the lists name, in the include list's order.
+@dataclass(frozen=True)
+class TableSelection:
+    """Which tables of a database the options select.
 
     Args:
-        tables: all of them.
+        database: the database's name.
         include: `schema.table` patterns: shell globs, or regular expressions after `re:`; empty means every captured
             table.
         exclude: patterns of tables that are left out.
-        database: the database's name.
         databases: all databases of the same run: what a pattern does not find here may be in another.
-        refused: the error for a table that is named and not captured.
-        advice: the server's words.
         strict: whether it is an error that a named table is missing or not captured; a run that goes on waits for it.
         known: tables that may be missing or not captured all the same, because they were captured once.
-
-    Raises:
-        CaptureError: a named table does not exist or is not captured, or a pattern matches nothing.
     """
-    chosen = _included(tables, include, database, databases, refused, advice, strict=strict, known=known)
-    named = {table for pattern in exclude for table in _matching(chosen, pattern, database)}
-    return [table for table in chosen if table not in named]
 
+    database: str
+    include: Sequence[str] = ()
+    exclude: Sequence[str] = ()
+    databases: Sequence[str] = ()
+    strict: bool = True
+    known: Collection[str] = ()
 
-def _included(
-    tables: list[SourceTable],
-    include: Sequence[str],
-    database: str,
-    databases: Sequence[str],
-    refused: Callable[[SourceTable], CaptureError],
-    advice: Advice,
-    *,
-    strict: bool,
-    known: Collection[str],
-) -> list[SourceTable]:
-    chosen: list[SourceTable] = []
-    if not include:
-        chosen = [table for table in tables if table.captured]
-        if not chosen and strict and not known:
-            raise CaptureError(
-                f"No table of database '{database}' is captured.",
-                remedy=f"{advice.capture} for each table.",
-            )
+    def among(
+        self, tables: list[SourceTable], not_captured: Callable[[SourceTable, str], CaptureError], advice: Advice
+    ) -> list[SourceTable]:
+        """The captured tables, in the include list's order.
+
+        Args:
+            tables: all tables of the database.
+            not_captured: the error for a table, in a database, that is named and not captured.
+            advice: the server's words.
+
+        Raises:
+            CaptureError: a named table does not exist or is not captured, or a pattern matches nothing.
+        """
+        chosen = self._included(tables, not_captured, advice)
+        excluded = {table for pattern in self.exclude for table in self._matching(chosen, pattern)}
+        return [table for table in chosen if table not in excluded]
+
+    def _included(
+        self, tables: list[SourceTable], not_captured: Callable[[SourceTable, str], CaptureError], advice: Advice
+    ) -> list[SourceTable]:
+        chosen: list[SourceTable] = []
+        if not self.include:
+            chosen = [table for table in tables if table.captured]
+            if not chosen and self.strict and not self.known:
+                raise CaptureError(
+                    f"No table of database '{self.database}' is captured.",
+                    remedy=f"{advice.capture} for each table.",
+                )
+            return chosen
+        for pattern in self.include:
+            exact = [table for table in tables if table.path == bare(pattern)]
+            matched = exact or self._matching(tables, pattern)
+            required = self.strict and not any(is_named(path, (pattern,), (), self.database) for path in self.known)
+            required = required and not is_optional(pattern)
+            if not matched and required and len(self.databases) < 2:
+                paths = [table.path for table in tables]
+                raise CaptureError(
+                    f"Database '{self.database}' has no table '{pattern}'.", remedy=did_you_mean(pattern, paths)
+                )
+            # A name means that table, captured or not (an error); a pattern means the captured ones it matches.
+            captured = [table for table in matched if table.captured]
+            if matched and not captured and required:
+                raise not_captured(matched[0], self.database)
+            chosen.extend(table for table in captured if table not in chosen)
         return chosen
-    required = strict
-    for pattern in include:
-        exact = [table for table in tables if table.path == bare(pattern)]
-        matched = exact or _matching(tables, pattern, database)
-        strict = required and not any(is_named(path, (pattern,), (), database) for path in known)
-        if not matched and strict and len(databases) < 2 and not is_optional(pattern):
-            paths = [table.path for table in tables]
-            raise CaptureError(f"Database '{database}' has no table '{pattern}'.", remedy=did_you_mean(pattern, paths))
-        # A name means that table, captured or not (an error); a pattern means the captured ones it matches.
-        captured = [table for table in matched if table.captured]
-        if matched and not captured and strict and not is_optional(pattern):
-            raise refused(matched[0])
-        chosen.extend(table for table in captured if table not in chosen)
-    return chosen
 
-
-def _matching(tables: list[SourceTable], pattern: str, database: str) -> list[SourceTable]:
-    try:
-        return TablePattern(pattern, in_source=True).among(
-            tables, lambda table: TableId(database, table.schema, table.name)
-        )
-    except ValueError as error:
-        raise CaptureError(
-            f"'{pattern}' is neither a table nor a regular expression ({error.__cause__}).",
-            remedy="Write schema.table, or re: and an expression of it.",
-        ) from None
+    def _matching(self, tables: list[SourceTable], pattern: str) -> list[SourceTable]:
+        try:
+            found = TablePattern(pattern, in_source=True)
+            return found.among(tables, lambda table: TableId(self.database, table.schema, table.name))
+        except ValueError as error:
+            raise CaptureError(
+                f"'{pattern}' is neither a table nor a regular expression ({error.__cause__}).",
+                remedy="Write schema.table, or re: and an expression of it.",
+            ) from None

@@ -23,7 +23,7 @@ from headrace.options import Options
 from headrace.permissions import MissingPermission
 from headrace.sources.base import ONE_CHUNK, Limit, Slice, Source
 from headrace.sources.change_tables.captured_table import CapturedTable
-from headrace.sources.change_tables.catalog import CatalogTable, columns_of
+from headrace.sources.change_tables.catalog import CatalogTable, TableSelection, columns_of
 from headrace.sources.change_tables.connection import Connection, MissingObject
 from headrace.sources.change_tables.dialect import Dialect
 from headrace.sources.change_tables.permissions import missing_on_tables
@@ -348,9 +348,8 @@ class ChangeTableSource(Source):
         """The tables that the options name."""
         return (self.settings["table"],) if self.settings["table"] else tuple(self.settings["tables"])
 
-    @abstractmethod
     def _captured(self, connection: Connection, *, strict: bool, known: Collection[str] = ()) -> Sequence[CatalogTable]:
-        """The captured tables as the catalog shows them now.
+        """The tables that the options select, as the catalog shows them now.
 
         Args:
             connection: to the database.
@@ -359,6 +358,16 @@ class ChangeTableSource(Source):
 
         Raises:
             CaptureError: where it is strict, a named table is missing or not captured.
+        """
+        database, excluded = self.settings["database"], self.settings["tables_excluded"]
+        return self._selected(connection, TableSelection(database, self._include, excluded, self._names, strict, known))
+
+    @abstractmethod
+    def _selected(self, connection: Connection, selection: TableSelection) -> Sequence[CatalogTable]:
+        """The selected tables as the catalog shows them now.
+
+        Raises:
+            CaptureError: where the selection is strict, a named table is missing or not captured.
         """
 
     @abstractmethod

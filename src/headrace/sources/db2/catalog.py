@@ -6,16 +6,15 @@ One query per kind of fact for the whole database, never one per table.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
-from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from headrace.changes import Column, TableId
 from headrace.errors import CaptureError
 from headrace.sources.change_tables import lsn
 from headrace.sources.change_tables.captured_table import CapturedTable, CaptureInstance
-from headrace.sources.change_tables.catalog import CatalogTable, SourceTable, choose
+from headrace.sources.change_tables.catalog import CatalogTable, SourceTable, TableSelection
 from headrace.sources.change_tables.connection import Connection
 from headrace.sources.change_tables.table_rules import captured_table
 from headrace.sources.db2.advice import ADVICE
@@ -56,31 +55,17 @@ class KeyColumn(NamedTuple):
 
 
 def captured_tables(
-    connection: Connection,
-    statements: Statements,
-    database: str,
-    include: Sequence[str],
-    rules: TableRules,
-    *,
-    exclude: Sequence[str] = (),
-    databases: Sequence[str] = (),
-    strict: bool = True,
-    known: Collection[str] = (),
+    connection: Connection, statements: Statements, selection: TableSelection, rules: TableRules
 ) -> list[CatalogTable]:
-    """The tables that the include list names, in its order, with their schema and change table.
+    """The selected tables, in the include list's order, with their schema and change table.
 
     A table counts as captured while its registration is active: what happens while it is not is in no change table.
 
     Args:
         connection: to the database.
         statements: for its platform.
-        database: its name.
-        include: `schema.table` patterns; empty means every captured table.
+        selection: which tables.
         rules: what the options make of each table.
-        exclude: patterns of tables that are left out.
-        databases: all databases of the same run.
-        strict: whether it is an error that a named table is missing or not captured.
-        known: tables that may be so all the same, because they were captured once.
 
     Raises:
         CaptureError: a named table does not exist or is not registered, or a pattern matches nothing.
@@ -91,8 +76,7 @@ def captured_tables(
     places = sorted(place for place in places if not place[1].startswith(_OURS))
     numbers = {place: number for number, place in enumerate(places)}
     tables = [SourceTable(*place, number, place in registered) for place, number in numbers.items()]
-    refused = partial(_not_captured, database=database)
-    chosen = choose(tables, include, exclude, database, databases, refused, ADVICE, strict=strict, known=known)
+    chosen = selection.among(tables, _not_captured, ADVICE)
     columns = _grouped(connection.rows(statements.COLUMNS), ColumnFacts._make)
     changes = _grouped(connection.rows(statements.CHANGE_COLUMNS), ColumnFacts._make)
     keys = _grouped(connection.rows(statements.KEYS), KeyColumn._make)
@@ -100,7 +84,7 @@ def captured_tables(
     captured = []
     for schema, name, _, _ in chosen:
         change_table, instance, prefix = registered[schema, name]
-        id = TableId(database, schema, name)
+        id = TableId(selection.database, schema, name)
         own, changed = columns.get((schema, name), []), changes.get(change_table, [])
         instance = _with_columns(instance, own, changed, prefix)
         key, comment = keys.get((schema, name), []), comments.get((schema, name))

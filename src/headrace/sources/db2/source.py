@@ -5,13 +5,13 @@ Source: IBM's documentation of SQL Replication; Debezium's documentation of its 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from headrace.errors import OptionError
 from headrace.options import Options
 from headrace.permissions import MissingPermission
 from headrace.sources.change_tables import lsn
-from headrace.sources.change_tables.catalog import CatalogTable
+from headrace.sources.change_tables.catalog import CatalogTable, TableSelection
 from headrace.sources.change_tables.connection import Connection
 from headrace.sources.change_tables.source import ChangeTableSource
 from headrace.sources.db2.catalog import captured_tables
@@ -41,18 +41,8 @@ class Db2Source(ChangeTableSource):
         self._statements = Statements(options["platform"], options["capture_schema"])
         self.dialect: Db2 = Db2(self._statements)
 
-    def _captured(self, connection: Connection, *, strict: bool, known: Collection[str] = ()) -> Sequence[CatalogTable]:
-        return captured_tables(
-            connection,
-            self._statements,
-            self.settings["database"],
-            self._include,
-            TableRules.of(self.settings),
-            exclude=self.settings["tables_excluded"],
-            databases=self._names,
-            strict=strict,
-            known=known,
-        )
+    def _selected(self, connection: Connection, selection: TableSelection) -> Sequence[CatalogTable]:
+        return captured_tables(connection, self._statements, selection, TableRules.of(self.settings))
 
     def _missing_in_database(self, connection: Connection) -> Iterable[MissingPermission]:
         user = self.settings["user"] or "?"

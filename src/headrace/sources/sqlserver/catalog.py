@@ -7,15 +7,14 @@ trips as one.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 from headrace.changes import Column, TableId
 from headrace.errors import CaptureError
 from headrace.sources.change_tables import lsn
 from headrace.sources.change_tables.captured_table import CapturedTable, CaptureInstance
-from headrace.sources.change_tables.catalog import CatalogTable, SourceTable, choose
+from headrace.sources.change_tables.catalog import CatalogTable, SourceTable, TableSelection
 from headrace.sources.change_tables.connection import Connection
 from headrace.sources.change_tables.table_rules import captured_table
 from headrace.sources.sqlserver import statements
@@ -54,52 +53,35 @@ class KeyColumn(NamedTuple):
     column: int
 
 
-def captured_tables(
-    connection: Connection,
-    database: str,
-    include: Sequence[str],
-    rules: TableRules,
-    *,
-    exclude: Sequence[str] = (),
-    databases: Sequence[str] = (),
-    strict: bool = True,
-    known: Collection[str] = (),
-) -> list[CatalogTable]:
-    """The tables that the include list names, in its order, with their schema and capture instances.
+def captured_tables(connection: Connection, selection: TableSelection, rules: TableRules) -> list[CatalogTable]:
+    """The selected tables, in the include list's order, with their schema and capture instances.
 
     Args:
         connection: to the database.
-        database: its name.
-        include: `schema.table` patterns: shell globs, or regular expressions after `re:`; empty means every captured
-            table.
+        selection: which tables.
         rules: what the options make of each table.
-        exclude: patterns of tables that are left out.
-        databases: all databases of the same run: what a pattern does not find here may be in another.
-        strict: whether it is an error that a named table is missing or not captured; a run that goes on waits for it.
-        known: tables that may be missing or not captured all the same, because they were captured once.
 
     Raises:
         CaptureError: capture is off for a named table, a named table does not exist, or a pattern matches nothing.
         OptionError: an option can't be applied to a table.
     """
     tables = [SourceTable(str(s), str(t), o, bool(tracked)) for s, t, o, tracked in connection.rows(statements.TABLES)]
-    refused = partial(_not_captured, database=database)
-    chosen = choose(tables, include, exclude, database, databases, refused, ADVICE, strict=strict, known=known)
+    chosen = selection.among(tables, _not_captured, ADVICE)
     columns = _grouped(connection.rows(statements.COLUMNS), ColumnFacts._make)
     keys = _grouped(connection.rows(statements.KEYS), KeyColumn._make)
     instances = _instances(connection)
     comments = dict(connection.rows(statements.TABLE_COMMENTS))
     captured = []
     for table in chosen:
-        id = TableId(database, table.schema, table.name)
+        id = TableId(selection.database, table.schema, table.name)
         found = instances.get(table.number, ())
         if found:
             own, key = columns.get(table.number, []), keys.get(table.number, [])
             comment = comments.get(table.number)
             versions = (_captured(id, own, key, instance, ids, comment, rules) for instance, ids in found)
             captured.append(CatalogTable(id, tuple(versions), tuple(str(column.name) for column in own)))
-        elif strict and id.path not in known:
-            raise _not_captured(table, database)
+        elif selection.strict and id.path not in selection.known:
+            raise _not_captured(table, selection.database)
     return captured
 
 

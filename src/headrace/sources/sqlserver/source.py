@@ -5,11 +5,11 @@ Source: Microsoft's documentation of change data capture; Debezium's documentati
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from headrace.permissions import MissingPermission
 from headrace.sources.change_tables import lsn
-from headrace.sources.change_tables.catalog import CatalogTable
+from headrace.sources.change_tables.catalog import CatalogTable, TableSelection
 from headrace.sources.change_tables.connection import Connection
 from headrace.sources.change_tables.source import ChangeTableSource
 from headrace.sources.sqlserver import statements
@@ -29,17 +29,8 @@ class SqlServerSource(ChangeTableSource):
     options = OPTIONS
     dialect = SqlServer()
 
-    def _captured(self, connection: Connection, *, strict: bool, known: Collection[str] = ()) -> Sequence[CatalogTable]:
-        return captured_tables(
-            connection,
-            self.settings["database"],
-            self._include,
-            TableRules.of(self.settings),
-            exclude=self.settings["tables_excluded"],
-            databases=self._names,
-            strict=strict,
-            known=known,
-        )
+    def _selected(self, connection: Connection, selection: TableSelection) -> Sequence[CatalogTable]:
+        return captured_tables(connection, selection, TableRules.of(self.settings))
 
     def _missing_in_database(self, connection: Connection) -> Iterable[MissingPermission]:
         return missing_in_database(connection, self.settings)
