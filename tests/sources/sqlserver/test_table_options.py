@@ -119,7 +119,7 @@ def made(**options):
 @pytest.mark.parametrize(
     ("option", "value", "said"),
     [
-        ("column_exclude_list", "dbo.(t", "no regular expression"),
+        ("column_exclude_list", "dbo.(t", "not a regular expression"),
         ("column_exclude_list", ["dbo.t.a", ""], "A part of option 'column_exclude_list' is empty"),
         ("message_key_columns", "dbo.t", "schema.table:column"),
         ("message_key_columns", "dbo.t:", "has no name"),
