@@ -17,6 +17,7 @@ import inspect
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any, ClassVar, Literal, Self, TypeVar, dataclass_transform, overload
 
 from headrace.options import Names, Option, parse_options, parsed_values, redact
@@ -174,11 +175,15 @@ class Component:
         name: what users call it.
         options: its options, as `settings` declares them.
         settings: the values of its options.
+        examples: values to be replaced, which `headrace init` writes for options that a file can't do without.
+        offered: options that many want to know of, which `headrace init` writes as comments, at their defaults.
     """
 
     role: ClassVar[Literal["source", "format", "sink"]]
     name: ClassVar[str]
     options: ClassVar[tuple[Option, ...]] = ()
+    examples: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    offered: ClassVar[tuple[str, ...]] = ()
     settings: Any
     _settings: ClassVar[type[Settings]] = Settings
 

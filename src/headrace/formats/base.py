@@ -78,6 +78,11 @@ class Format(Component, ABC):
     numbered: ClassVar[bool] = False
     """Whether messages say a serial number, which a change has as `source['id']`."""
 
+    @property
+    def left_out(self) -> frozenset[str]:
+        """The operations (`c`, `u`, `d`, `t`) for which the options want no message."""
+        return frozenset(self.settings.get("skipped_operations") or ())
+
     def decode(self, messages: DataFrame) -> DataFrame:
         """Kafka columns (key, value, headers, topic, partition, offset, timestamp) to change rows.
 

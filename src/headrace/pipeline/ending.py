@@ -14,7 +14,6 @@ from headrace.errors import ConnectError
 from headrace.pipeline.kafka_source import OffsetRange, reached, require_not_older
 from headrace.sources.databases import Databases, Offsets
 
-_ALWAYS = "always"
 _PLAN_SECONDS = 1.0
 
 
@@ -81,7 +80,7 @@ class DatabasesEnding:
     def _begun(self, database: str, batch: int, offsets: Offsets | None) -> bool:
         if offsets is None:
             return True
-        if self._databases.sources[database].settings.get("snapshot_mode") == _ALWAYS:
+        if self._databases.sources[database].snapshots.at_every_start:
             return batch >= self._planned and offsets.of(database).initial
         return batch > self._planned
 

@@ -105,6 +105,8 @@ class KafkaTopics(Component):
     """
 
     jars: ClassVar[tuple[str, ...]] = (KAFKA,)
+    examples: ClassVar[Mapping[str, str]] = {"bootstrap_servers": "kafka.example.com:9092", "topics": "sales.orders"}
+    offered: ClassVar[tuple[str, ...]] = ("starting_offsets", "max_offsets_per_trigger", "fail_on_data_loss")
     role = "source"
     name = "kafka"
     settings: KafkaTopicsSettings

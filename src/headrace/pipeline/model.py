@@ -169,13 +169,13 @@ def _is_in(path: str, folder: str) -> bool:
 
 def _check_counts(document: Document, source: Source, targets: Iterable[Target]) -> None:
     """With transactions, what a format leaves out is not read either: the source counts the events of each."""
-    if not source.settings.get("provide_transaction_metadata"):
+    counted = source.counted_operations
+    if counted is None:
         return
-    read = set("cud") - set(source.settings.get("skipped_operations") or ())
     for target in targets:
-        skipped = sorted(read & set(target.format.settings.get("skipped_operations") or ()) if target.format else ())
+        skipped = sorted(counted & target.format.left_out if target.format else ())
         if skipped:
-            letters = ",".join(sorted(set("cud") - read | set(skipped)))
+            letters = ",".join(sorted(set("cud") - counted | set(skipped)))
             raise document.error(
                 ("source",),
                 f"END of a transaction would count operations ({', '.join(skipped)}) that the format of {target.label} "

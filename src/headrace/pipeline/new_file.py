@@ -17,45 +17,11 @@ from headrace.options import Option, is_secret
 from headrace.pipeline.components import find_kind, missing_package
 from headrace.pipeline.kafka_source import KafkaTopics
 from headrace.registry import did_you_mean
+from headrace.settings import Component
+from headrace.sources.base import Source
 from headrace.sources.databases import Databases
 
 _WIDTH = 118
-_EXAMPLES: Mapping[tuple[str, str], Mapping[str, str]] = {
-    ("source", "sqlserver"): {"hostname": "db.example.com", "database": "sales", "user": "cdc"},
-    ("source", "db2"): {"hostname": "db.example.com", "database": "SALES", "user": "cdc"},
-    ("source", "oracle"): {
-        "hostname": "db.example.com",
-        "database": "ORCL",
-        "user": "C##HEADRACE",
-        "staging_location": "./staging",
-    },
-    ("source", "kafka"): {"bootstrap_servers": "kafka.example.com:9092", "topics": "sales.orders"},
-    ("sink", "kafka"): {"bootstrap_servers": "kafka.example.com:9092"},
-    ("sink", "files"): {"path": "./messages"},
-    ("sink", "delta"): {"path": "./lake"},
-    ("sink", "iceberg"): {"warehouse": "./warehouse"},
-    ("sink", "jdbc"): {"url": "postgresql://localhost:5432/sales", "user": "headrace"},
-    ("format", "debezium_avro"): {"registry": "http://localhost:8081"},
-    ("format", "qlik_avro"): {"registry": "http://localhost:8081"},
-}
-"""Values to be replaced, for options that a file can't do without."""
-_OFFERED: Mapping[tuple[str, str], tuple[str, ...]] = {
-    ("source", "sqlserver"): (
-        "port",
-        "snapshot_mode",
-        "snapshot_chunk_rows",
-        "server_timezone",
-        "signal_data_collection",
-    ),
-    ("source", "db2"): ("port", "snapshot_mode", "snapshot_chunk_rows", "capture_schema", "signal_data_collection"),
-    ("source", "oracle"): ("port", "pdb", "snapshot_mode", "lob_enabled"),
-    ("source", "kafka"): ("starting_offsets", "max_offsets_per_trigger", "fail_on_data_loss"),
-    ("sink", "kafka"): ("topic.creation.*", "on_oversized"),
-    ("sink", "delta"): ("stored_as_scd_type", "schema_change_behavior", "deletion_vectors"),
-    ("sink", "iceberg"): ("namespace", "stored_as_scd_type", "schema_change_behavior"),
-    ("sink", "jdbc"): ("table_name", "schema_change_behavior"),
-}
-"""Options that many want to know of; they stand in the file as comments, at their defaults."""
 
 
 @dataclass(frozen=True)
@@ -108,26 +74,27 @@ def new_file(
         "source:",
         f"  type: {source}",
     ]
-    declared = KafkaTopics.options if source == "kafka" else _kind("source", source).options
-    filled = _filled("source", source, declared, given, notes)
+    origin: type[Source] | type[KafkaTopics] = KafkaTopics if source == "kafka" else _kind("source", source)
+    declared = origin.options
+    filled = _filled("source", source, origin, given, notes)
     lines += _options(declared, filled)
     if any(option.name == "password" for option in declared):
         lines += _password(password_variable, notes)
     if source == "kafka":
-        _kind("format", format)
+        reader = _kind("format", format)
         lines += ["  format:                     # how the messages are read", f"    type: {format}"]
-        lines += [f"  {line}" for line in _reading(format)]
+        lines += [f"    {option}: {_scalar(value)}" for option, value in reader.examples.items()]
     else:
         # Here only to say at once what can't be.
         _kind("source", source).parse(filled)
         lines += list(_tables(source, filled, password_variable, notes, ask=ask and _is_known(source, given)))
-    lines += _offered("source", source, declared, filled, "  ")
+    lines += _offered(origin, filled, "  ")
     kinds = [_kind("sink", sink) for sink in sinks]
     if any(kind.takes == "messages" for kind in kinds):
         lines += ["", "format:                         # of the messages", f"  type: {format}"]
         found = _kind("format", format)
         prefix = {"topic_prefix": name} if any(option.name == "topic_prefix" for option in found.options) else {}
-        lines += _options(found.options, _filled("format", format, found.options, prefix, notes))
+        lines += _options(found.options, _filled("format", format, found, prefix, notes))
     lines += [
         "",
         "# transforms:                 # rows, columns and masks, for all sinks: docs/routes-and-transforms.md",
@@ -138,10 +105,10 @@ def new_file(
         "sinks:                        # each may have routes, which say what it gets and under which names",
     ]
     for sink, kind in zip(sinks, kinds, strict=True):
-        values = _filled("sink", sink, kind.options, {}, notes)
+        values = _filled("sink", sink, kind, {}, notes)
         lines.append(f"  - type: {sink}")
         lines += [f"  {line}" for line in _options(kind.options, values)]
-        lines += _offered("sink", sink, kind.options, values, "    ")
+        lines += _offered(kind, values, "    ")
         lines.append('    # routes: [{tables: dbo.*, to: "{schema}_{table}"}]')
     lines += [
         "",
@@ -163,9 +130,10 @@ def _kind(kind: str, name: str) -> Any:
 
 
 def _filled(
-    kind: str, name: str, declared: Sequence[Option], given: Mapping[str, str], notes: list[str]
+    kind: str, name: str, component: type[Component] | type[KafkaTopics], given: Mapping[str, str], notes: list[str]
 ) -> dict[str, str]:
     """What was given under the options' own names, and examples for what a file can't do without."""
+    declared, examples = component.options, component.examples
     values: dict[str, str] = {}
     for option in declared:
         for spelling in (option.name, *option.aliases):
@@ -181,7 +149,6 @@ def _filled(
             f"Option '{secret}' is a secret, which is written to no file.",
             remedy="Put it into an environment variable, and name that with --password-env.",
         )
-    examples = _EXAMPLES.get((kind, name), {})
     required = [option.name for option in declared if option.required]
     for missing in dict.fromkeys([*examples, *required]):
         if missing not in values:
@@ -199,12 +166,6 @@ def _options(declared: Sequence[Option], values: Mapping[str, str]) -> list[str]
             value: Any = [part.strip() for part in values[option.name].split(",")] if listed else values[option.name]
             lines.append(f"  {option.name}: {_scalar(value)}")
     return lines
-
-
-def _reading(format: str) -> list[str]:
-    """The options of a format that reads, and can't do without them."""
-    values = {name: value for name, value in _EXAMPLES.get(("format", format), {}).items() if name == "registry"}
-    return [f"  {name}: {_scalar(value)}" for name, value in values.items()]
 
 
 def _password(variable: str, notes: list[str]) -> list[str]:
@@ -247,10 +208,10 @@ def _tables(source: str, values: Mapping[str, str], variable: str, notes: list[s
         yield "  # tables: [dbo.orders, dbo.cust*]   # without it all tables that are set up for capture"
 
 
-def _offered(kind: str, name: str, declared: Sequence[Option], values: Mapping[str, str], indent: str) -> list[str]:
+def _offered(component: type[Component] | type[KafkaTopics], values: Mapping[str, str], indent: str) -> list[str]:
     lines = []
-    for offered in _OFFERED.get((kind, name), ()):
-        option = next(option for option in declared if option.name == offered)
+    for offered in component.offered:
+        option = next(option for option in component.options if option.name == offered)
         if option.name in values:
             continue
         default = "" if option.default in (None, "", ()) else _shown(option.default)

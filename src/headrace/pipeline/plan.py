@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Snapshot = Literal["none", "begins", "goes on", "catches up"]
-_NO_SNAPSHOT = ("no_data", "recovery")
 _NEW = "a checkpoint that is not there yet"
 
 
@@ -214,17 +213,16 @@ def _guessed(source: Source, start: Offset, found: Mapping[str, TableSchema]) ->
 
 
 def _table(source: Source, path: str, schema: TableSchema, start: Offset, end: Offset) -> TablePlan:
-    settings = source.settings
-    mode = settings.get("snapshot_mode", "")
+    snapshots = source.snapshots
     before, progress = start.tables.get(path), end.tables.get(path)
     plan = TablePlan(
         path, schema.key, len(schema.columns), "none", after=end.commit if start.is_nothing else start.commit
     )
     if progress is not None:
         plan = replace(plan, rows=progress.rows)
-    if progress is not None and end.takes_in(start, path) and mode not in _NO_SNAPSHOT:
-        rows = settings.get("snapshot_chunk_rows") if schema.key else None
-        chunks = None if progress.rows < 0 else -(-progress.rows // int(rows)) if rows else 1
+    if progress is not None and end.takes_in(start, path) and snapshots.reads_tables:
+        rows = snapshots.chunk_rows if schema.key else 0
+        chunks = None if progress.rows < 0 else -(-progress.rows // rows) if rows else 1
         plan = replace(plan, snapshot="begins", chunks=chunks, after=progress.commit)
     elif before is not None and not before.done:
         done = before.chunk + len(before.bounds)
@@ -233,7 +231,7 @@ def _table(source: Source, path: str, schema: TableSchema, start: Offset, end: O
         plan = replace(plan, snapshot="catches up", after=before.commit)
     elif path not in start.known:
         plan = replace(plan, after=end.commit if progress is None else progress.commit)
-    return replace(plan, after="") if mode == "initial_only" else plan
+    return replace(plan, after="") if snapshots.ends_stream else plan
 
 
 def _target(model: Model, target: Target, schema: TableSchema, batch: BatchId, spark: SparkSession | None) -> SinkPlan:

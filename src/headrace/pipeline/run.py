@@ -54,7 +54,7 @@ class RunningPipeline:
         self._model = model
         self._spark = spark
         self._checkpoint = Checkpoint(spark, model.checkpoint)
-        rows = 0 if isinstance(model.source, KafkaTopics) else model.source.settings.get("snapshot_chunk_rows") or 0
+        rows = 0 if isinstance(model.source, KafkaTopics) else model.source.snapshots.chunk_rows
         self._board = ProgressBoard(chunk_rows=rows)
         self._stopping = threading.Lock()
         self._head: tuple[float, bool | None] = (float("-inf"), None)

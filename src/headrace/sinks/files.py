@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from headrace import faultpoints
@@ -43,6 +43,7 @@ class FilesSink(Sink):
     """
 
     name: ClassVar[str] = "files"
+    examples: ClassVar[Mapping[str, str]] = {"path": "./messages"}
     guarantee: ClassVar[Literal["exactly-once", "at-least-once"]] = "at-least-once"
     takes: ClassVar[Literal["messages", "changes"]] = "messages"
     takes_lines: ClassVar[bool] = True

@@ -63,6 +63,23 @@ ONE_CHUNK = Limit(chunks=1)
 """The batch of a preview."""
 
 
+@dataclass(frozen=True)
+class SnapshotOptions:
+    """What a source's options say of snapshots.
+
+    Args:
+        reads_tables: whether a table is read before its changes follow.
+        at_every_start: whether each process reads all tables again.
+        ends_stream: whether no changes follow.
+        chunk_rows: how many rows a chunk holds; 0 where a table is read in one piece, or where that is not known.
+    """
+
+    reads_tables: bool = True
+    at_every_start: bool = False
+    ends_stream: bool = False
+    chunk_rows: int = 0
+
+
 class Source(Component, ABC):
     """A database from which changes are taken. Instances are made from options alone, in the driver and in executors
     alike.
@@ -78,6 +95,27 @@ class Source(Component, ABC):
     whole_tables: ClassVar[Mapping[str, Any]] = {}
     """Options with which a run of its own reads each table whole and in one piece, for `headrace verify`. A source that
     takes no snapshots has none: its log is read from the beginning."""
+
+    @property
+    def snapshots(self) -> SnapshotOptions:
+        """What the options say of snapshots; by default those that have the names of Debezium's.
+
+        Asked by who plans, counts and ends a run. Asks nobody.
+        """
+        mode = self.settings.get("snapshot_mode")
+        return SnapshotOptions(
+            reads_tables=mode not in ("no_data", "recovery"),
+            at_every_start=mode == "always",
+            ends_stream=mode == "initial_only",
+            chunk_rows=int(self.settings.get("snapshot_chunk_rows") or 0),
+        )
+
+    @property
+    def counted_operations(self) -> frozenset[str] | None:
+        """The operations (`c`, `u`, `d`) that the end of a transaction counts; null where no transactions are given."""
+        if not self.settings.get("provide_transaction_metadata"):
+            return None
+        return frozenset("cud") - frozenset(self.settings.get("skipped_operations") or ())
 
     def databases(self) -> Mapping[str, Source]:
         """One source for each database that the options name, by the database's name; this one where it is just one.

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from headrace.changes import TableId
 from headrace.formats.codec import ArrowFormat, Facts, Look, in_spark, tallied
@@ -66,6 +66,7 @@ class DebeziumAvro(ArrowFormat):
     """
 
     name = "debezium_avro"
+    examples: ClassVar[Mapping[str, str]] = {"registry": "http://localhost:8081"}
     settings: DebeziumAvroSettings
     reads = DebeziumJson.reads
     writes = DebeziumJson.writes

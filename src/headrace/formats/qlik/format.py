@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from headrace.errors import OptionError
 from headrace.formats.base import FormatSettings, topic_option
@@ -300,6 +300,7 @@ class QlikAvro(QlikFormat):
     """
 
     name = "qlik_avro"
+    examples: ClassVar[Mapping[str, str]] = {"registry": "http://localhost:8081"}
     settings: QlikAvroSettings
     metadata_mark = MAGIC + bytes([4]) + b"MD"
 

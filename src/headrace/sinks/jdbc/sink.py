@@ -108,6 +108,8 @@ class JdbcSink(Sink):
     """
 
     name: ClassVar[str] = "jdbc"
+    examples: ClassVar[Mapping[str, str]] = {"url": "postgresql://localhost:5432/sales", "user": "headrace"}
+    offered: ClassVar[tuple[str, ...]] = ("table_name", "schema_change_behavior")
     guarantee: ClassVar[Literal["exactly-once", "at-least-once"]] = "exactly-once"
     takes: ClassVar[Literal["messages", "changes"]] = "changes"
     reads_back: ClassVar[Literal["no", "snapshot", "live"]] = "live"

@@ -122,6 +122,8 @@ class KafkaSink(Sink):
     """
 
     name: ClassVar[str] = "kafka"
+    examples: ClassVar[Mapping[str, str]] = {"bootstrap_servers": "kafka.example.com:9092"}
+    offered: ClassVar[tuple[str, ...]] = ("topic.creation.*", "on_oversized")
     guarantee: ClassVar[Literal["exactly-once", "at-least-once"]] = "at-least-once"
     takes: ClassVar[Literal["messages", "changes"]] = "messages"
     jars: ClassVar[tuple[str, ...]] = (KAFKA,)

@@ -5,7 +5,8 @@ Source: IBM's documentation of SQL Replication; Debezium's documentation of its 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import ClassVar
 
 from headrace.errors import OptionError
 from headrace.options import Options
@@ -28,6 +29,8 @@ class Db2Source(ChangeTableSource):
     """Changes of a Db2 database from the change-data tables of SQL Replication."""
 
     name = "db2"
+    examples: ClassVar[Mapping[str, str]] = {"hostname": "db.example.com", "database": "SALES", "user": "cdc"}
+    offered = ("port", "snapshot_mode", "snapshot_chunk_rows", "capture_schema", "signal_data_collection")
     options = OPTIONS
 
     def __init__(self, options: Options, *, databases: Sequence[str] = ()) -> None:

@@ -12,7 +12,7 @@ import datetime as dt
 import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
@@ -73,6 +73,13 @@ class OracleSource(Source):
     """Changes of an Oracle database from its redo logs, by LogMiner."""
 
     name = "oracle"
+    examples: ClassVar[Mapping[str, str]] = {
+        "hostname": "db.example.com",
+        "database": "ORCL",
+        "user": "C##HEADRACE",
+        "staging_location": "./staging",
+    }
+    offered = ("port", "pdb", "snapshot_mode", "lob_enabled")
     options = OPTIONS
     whole_tables = WHOLE_TABLES
 

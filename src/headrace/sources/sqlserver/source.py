@@ -5,7 +5,8 @@ Source: Microsoft's documentation of change data capture; Debezium's documentati
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import ClassVar
 
 from headrace.permissions import MissingPermission
 from headrace.sources.change_tables import lsn
@@ -26,6 +27,8 @@ class SqlServerSource(ChangeTableSource):
     """Changes of SQL Server databases from their change data capture."""
 
     name = "sqlserver"
+    examples: ClassVar[Mapping[str, str]] = {"hostname": "db.example.com", "database": "sales", "user": "cdc"}
+    offered = ("port", "snapshot_mode", "snapshot_chunk_rows", "server_timezone", "signal_data_collection")
     options = OPTIONS
     dialect = SqlServer()
 

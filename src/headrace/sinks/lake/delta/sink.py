@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from headrace.changes.table import TableId
@@ -54,6 +54,8 @@ class DeltaSink(LakeSink):
     """
 
     name: ClassVar[str] = "delta"
+    examples: ClassVar[Mapping[str, str]] = {"path": "./lake"}
+    offered: ClassVar[tuple[str, ...]] = ("stored_as_scd_type", "schema_change_behavior", "deletion_vectors")
     jars: ClassVar[tuple[str, ...]] = (DELTA,)
     fault_point: ClassVar[str] = "sink.delta"
     settings: DeltaSettings

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
@@ -99,6 +99,8 @@ class IcebergSink(LakeSink):
     """
 
     name: ClassVar[str] = "iceberg"
+    examples: ClassVar[Mapping[str, str]] = {"warehouse": "./warehouse"}
+    offered: ClassVar[tuple[str, ...]] = ("namespace", "stored_as_scd_type", "schema_change_behavior")
     jars: ClassVar[tuple[str, ...]] = (ICEBERG,)
     fault_point: ClassVar[str] = "sink.iceberg"
     settings: IcebergSettings
