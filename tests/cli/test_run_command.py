@@ -82,7 +82,7 @@ def test_a_missing_file_and_broken_yaml(tmp_path: Path) -> None:
     (tmp_path / "bad.yaml").write_text("source:\n  type: [folder\nsink: 1\n")
     done = headrace("run", str(tmp_path / "bad.yaml"))
     assert done.returncode == 2
-    assert done.stderr.startswith(f"{tmp_path / 'bad.yaml'}, line 3: This is no valid YAML")
+    assert done.stderr.startswith(f"{tmp_path / 'bad.yaml'}, line 3: This is not valid YAML")
 
 
 def test_debug_shows_the_trace_without_secrets(tmp_path: Path) -> None:

@@ -203,7 +203,7 @@ ERRORS = [
     (
         "source: {type: folder\nsinks: 1\n",
         2,
-        "This is no valid YAML: expected ',' or '}', but got ':'. Check indentation, quotes and brackets there.",
+        "This is not valid YAML: expected ',' or '}', but got ':'. Check indentation, quotes and brackets there.",
     ),
     (SOURCE + SOURCE, 2, "Key 'source' is given twice. Keep one of them."),
     (SOURCE + SINKS + RUN + "sourse: 1\n", 4, "Unknown key 'sourse'. Did you mean 'source'?"),

@@ -133,11 +133,11 @@ MARKS: dict[StopReason, tuple[Callable[[PySparkException], None], str]] = {
     StopReason.NO_ORDER: (_met_by_a_lake, str(no_order("dbo.a", "Delta table /lake/a"))),
     StopReason.MAYBE_TOO_LARGE: (
         _met_by_kafka,
-        "Kafka at k:9092 did not take batch 7. --debug shows Kafka's own message. The batch can be repeated.",
+        "Kafka at k:9092 did not accept batch 7. Run with --debug to see Kafka's message. You can repeat the batch.",
     ),
     StopReason.NEW_TOPIC: (
         _met_by_kafka,
-        "Kafka at k:9092 did not take batch 7. --debug shows Kafka's own message. The batch can be repeated.",
+        "Kafka at k:9092 did not accept batch 7. Run with --debug to see Kafka's message. You can repeat the batch.",
     ),
 }
 

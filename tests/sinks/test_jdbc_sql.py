@@ -220,13 +220,13 @@ def test_addresses_are_read(url: str, expected: tuple[object, ...]) -> None:
         ("jdbc:sqlserver://h;databaseName=db;password=geheim", "does not write to SQL Server"),
         ("jdbc:oracle:thin:u/geheim@h:1521/x", "does not write to Oracle"),
         ("jdbc:db2://h:50000/geheim", "does not write to Db2"),
-        ("sqlite:///geheim", "names no kind of database"),
+        ("sqlite:///geheim", "does not name a supported kind of database"),
         ("postgresql://h", "lacks the host or the database"),
         ("postgresql:///db", "lacks the host or the database"),
-        ("postgresql://h:x/db", "can't be read"),
+        ("postgresql://h:x/db", "not a valid URL"),
         ("postgresql://u:geheim@h/db", r"holds a secret \('password'\)"),
         ("postgresql://h/db?sslpassword=geheim", r"holds a secret \('sslpassword'\)"),
-        ("mariadb://h/db?autocommit=true", "unknown or wrong: 'autocommit'"),
+        ("mariadb://h/db?autocommit=true", "unknown or wrong setting: 'autocommit'"),
     ],
 )
 def test_addresses_that_can_not_be_are_refused_without_showing_a_secret(url: str, message: str) -> None:
@@ -241,7 +241,7 @@ def test_addresses_that_can_not_be_are_refused_without_showing_a_secret(url: str
 )
 def test_names_of_tables_that_can_not_be_are_refused(option: str, value: str) -> None:
     given = {"url": "postgresql://h/db", option: value}
-    with pytest.raises(OptionError, match="is no name of a table"):
+    with pytest.raises(OptionError, match="is not a table name"):
         JdbcSink.of(given)
 
 

@@ -302,7 +302,7 @@ def test_a_connection_that_is_cut_leaves_the_table_as_it_was_and_a_retry_gives_t
     writing.join(PATIENCE)
     [failure] = failures
     assert isinstance(failure, SinkError)
-    assert "The batch can be repeated" in str(failure)
+    assert "You can repeat the batch" in str(failure)
     assert len(target.content()) == 1
     assert target.write([bagged("2")], 1)
     assert len(target.content()) == 2

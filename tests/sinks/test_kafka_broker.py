@@ -149,7 +149,7 @@ def test_a_missing_topic_that_nobody_makes_is_named(spark: Any, bootstrap: str) 
 
 def test_a_topic_that_kafka_does_not_make_is_named(spark: Any, bootstrap: str) -> None:
     sink = kafka_sink(bootstrap, **{"topic.creation.default.cleanup.policy": "tidy"})
-    with pytest.raises(SinkError, match=r"did not make the topic 'untidy': InvalidConfigurationException, .*tidy"):
+    with pytest.raises(SinkError, match=r"did not create the topic 'untidy': InvalidConfigurationException, .*tidy"):
         sink.write(messages(spark, [("untidy", b"k", b"1")]), BatchId("p", "c", 0))
 
 

@@ -195,7 +195,7 @@ def test_the_database_of_a_catalogue_is_asked(database: Running) -> None:
         given = {"catalog_type": "jdbc", "uri": uri, "user": "cdc", "password": "cdc", "warehouse": "/tmp", **options}
         return IcebergSink.of(given)
 
-    assert iceberg(database.url).reach() == "The catalogue's database takes the login."
+    assert iceberg(database.url).reach() == "The catalogue's database accepts the login."
     with pytest.raises(HeadraceError, match=r"The catalogue's database: .* refuses the login"):
         iceberg(database.url, user="nobody").reach()
     assert "shows when a run starts" in iceberg("jdbc:sqlite:/tmp/catalogue.db").reach()
@@ -278,7 +278,7 @@ class KafkaPermissions:
 
 @pytest.mark.kafka
 def test_what_a_login_may_not_do_in_kafka_is_reported_and_granted_as_the_remedy_says(bootstrap: str) -> None:
-    assert kafka(bootstrap, "writer").reach() == "Kafka takes the login; it has 1 broker."
+    assert kafka(bootstrap, "writer").reach() == "Kafka accepts the login; it has 1 broker."
     for wrong in (kafka(bootstrap, "writer", "wrong-secret"), kafka(bootstrap, "nobody")):
         with pytest.raises(HeadraceError, match="SaslAuthenticationException") as refused:
             wrong.reach()
@@ -325,6 +325,6 @@ def test_what_a_login_may_not_do_in_kafka_is_reported_and_granted_as_the_remedy_
             assert made.missing(kafka(bootstrap, "writer", **creating), ["shop.new"]) == []
             wrong = {**creating, "topic.creation.default.cleanup.policy": "shred"}
             [missing] = made.missing(kafka(bootstrap, "admin", **wrong), ["shop.new"])
-            assert "would not make the topic 'shop.new'" in missing.sentence
+            assert "refuses to create the topic 'shop.new'" in missing.sentence
             # Nothing was made by asking.
             assert made.topics() == {"shop.items"}

@@ -83,12 +83,12 @@ def read_yaml(path: Path) -> Document:
         raise FileError(
             str(path),
             line,
-            f"This is no valid YAML: {error.problem or error.context}.",
+            f"This is not valid YAML: {error.problem or error.context}.",
             remedy="Check indentation, quotes and brackets there.",
         ) from None
     except yaml.YAMLError:
         raise FileError(
-            str(path), 1, "This is no valid YAML.", remedy="It holds a character that YAML does not allow."
+            str(path), 1, "This is not valid YAML.", remedy="It holds a character that YAML does not allow."
         ) from None
     finally:
         loader.dispose()

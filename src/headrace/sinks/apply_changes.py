@@ -121,7 +121,8 @@ def apply_changes(
         return None
     if keys is None or sequence_by is None:
         raise OptionError(
-            "apply_changes needs keys and sequence_by.", remedy="Say which columns tell rows apart and order changes."
+            "apply_changes needs keys and sequence_by.",
+            remedy="Name the columns that identify a row and that order its changes.",
         )
     changes = flat_changes(
         df,
@@ -230,7 +231,7 @@ class _Targets(LakeSink):
         if batch is None:
             raise OptionError(
                 "Change rows outside a stream need batch_id.",
-                remedy="Give the number of the batch, by which the targets know it when it comes again.",
+                remedy="Pass the batch's number, by which the targets recognise a repeated batch.",
             )
         rows = rows.persist(StorageLevel.MEMORY_AND_DISK)
         try:

@@ -79,10 +79,10 @@ class LastBatch:
         if not self.offsets or not batch.offsets or (self.number, self.offsets) == (batch.number, batch.offsets):
             return True
         raise SinkError(
-            f"Batch {batch.number} of pipeline '{batch.pipeline}' is not the one that {place} has: its last batch is "
+            f"Batch {batch.number} of pipeline '{batch.pipeline}' differs from the one in {place}: its last batch is "
             f"{self.number}, with other offsets. The checkpoint was set back or changed.",
-            remedy="Put the newest copy of the checkpoint back; or start with a new checkpoint and the sink's option "
-            "'takeover', so that the tables are read again.",
+            remedy="Restore the newest copy of the checkpoint, or start with a new checkpoint and the sink's option "
+            "'takeover', so that the run reads the tables again.",
         )
 
 
@@ -225,7 +225,7 @@ class Sink(Component, ABC):
         Raises:
             HeadraceError: the target can't be asked.
         """
-        return Permissions("What its login may do is not checked; the first write shows it.", known=False)
+        return Permissions("Headrace does not check its login's permissions; the first write shows them.", known=False)
 
     def preview(self, schema: TableSchema, batch: BatchId, spark: SparkSession | None) -> TargetPreview | None:
         """What would be done to the target of a table; null for a sink that has no target per table.

@@ -135,7 +135,7 @@ def evolution(
     rename = tuple(renames_in_order({old: new for old, new in told.items() if new is not None}))
     if rename and behavior in ("add", "exception"):
         raise SchemaError(
-            f"Column '{rename[0][0]}' of table {source} is named '{rename[0][1]}' now, and {target} has the old name.",
+            f"Column '{rename[0][0]}' of table {source} is named '{rename[0][1]}' now, but {target} has the old name.",
             remedy="Set 'schema_change_behavior' to evolve, which renames it, or rename the target's column yourself.",
         )
     if behavior in RENAMING:
@@ -154,7 +154,7 @@ def evolution(
                 add.append(column)
             elif behavior == "exception":
                 raise SchemaError(
-                    f"Table {source} has a column '{column.name}' now, which {target} has not.", remedy=_BY_HAND
+                    f"Table {source} has a column '{column.name}' now, and {target} does not.", remedy=_BY_HAND
                 )
             elif behavior == "ignore":
                 left_out.add(column.name)
@@ -174,8 +174,8 @@ def evolution(
     both = [(left[folded(s.name)], s.to) for s in steps if s.kind == "rename" and folded(s.name) in left]
     if both and behavior == "evolve":
         raise SchemaError(
-            f"Column '{both[0][0]}' of table {source} is named '{both[0][1]}' now; {target} has columns of both names, "
-            "or the new name is not known of it.",
+            f"Column '{both[0][0]}' of table {source} is named '{both[0][1]}' now, but {target} has columns of "
+            "both names, or lacks the new one.",
             remedy="Rename or drop the target's columns yourself, or set 'schema_change_behavior' to lenient, which "
             "keeps the old column.",
         )
@@ -243,8 +243,8 @@ def _gone(left: Mapping[str, str], added: list[str], behavior: str, source: str,
             return ()
         raise SchemaError(
             f"Table {source} has no column {names} any more and has {', '.join(repr(n) for n in added)} now; "
-            f"for {target} nobody can know whether that is another name for the same values.",
-            remedy="Rename or drop the target's column yourself, or set 'schema_change_behavior' to lenient, which "
-            "keeps the old column beside the new one.",
+            f"for {target} Headrace can't know whether that is a new name for the same values.",
+            remedy="Rename or drop the target's column yourself, or set 'schema_change_behavior' to lenient, "
+            "which keeps both columns.",
         )
     return tuple(left.values())

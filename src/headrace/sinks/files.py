@@ -25,7 +25,7 @@ OFFSETS_FILE = "_headrace_offsets"
 class FilesSettings(Settings):
     """Where the files lie."""
 
-    path: str = option("The folder that holds a folder per batch; made if it is not there.", kind=folder)
+    path: str = option("The folder for the batches, with one folder per batch. Created if it is missing.", kind=folder)
 
 
 class FilesSink(Sink):
@@ -92,8 +92,8 @@ class FilesSink(Sink):
             folder.replace(f"_writing-{name}", name)
         except (PySparkException, Py4JError) as failure:
             raise SinkError(
-                f"Batch {batch.number} can't be written to the folder {self.settings.path}.",
-                remedy="--debug shows Spark's own message. The batch can be repeated.",
+                f"Can't write batch {batch.number} to the folder {self.settings.path}.",
+                remedy="Run with --debug to see Spark's message. You can repeat the batch.",
             ) from failure
         faultpoints.reach("sink.files.after_commit")
 

@@ -43,7 +43,7 @@ def refuse_read_only(path: str) -> None:
         return
     if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
         raise SinkError(
-            f"The folder {path} can't be written: {place} is no folder that this user may write to.",
+            f"The folder {path} can't be written: {place} is not a folder that this user may write to.",
             remedy="Choose another 'path'.",
         )
 
@@ -55,7 +55,10 @@ def folder_permissions(path: str) -> Permissions:
     """
     place = _nearest(path)
     if place is None:
-        return Permissions(f"{path} is elsewhere and was not looked at; the first write shows it.", known=False)
+        return Permissions(
+            f"{path} is not on this machine and was not checked; the first write shows whether it is writable.",
+            known=False,
+        )
     try:
         # Where the system can, it never has a name; else one that readers of a lakehouse pass over.
         with tempfile.TemporaryFile(dir=place, prefix="_headrace_probe_") as probe:

@@ -20,7 +20,7 @@ _kept: dict[str, dict[BatchId, list[Any]]] = {}
 class MemorySettings(Settings):
     """Where in the process's memory batches are kept."""
 
-    name: str = option("Under which name the batches are kept; see `MemorySink.batches`.", default="memory")
+    name: str = option("The name of the batches; see `MemorySink.batches`.", default="memory")
 
 
 class MemorySink(Sink):

@@ -32,45 +32,45 @@ class TableSettings(Settings):
     """What every sink has that keeps tables."""
 
     position_column: str = option(
-        "The name of the column that holds the position of a row's last change.",
+        "The name of the column with the position of a row's last change.",
         default="_headrace_position",
     )
     takeover: bool = option(
-        "Whether a target that belongs to another pipeline or checkpoint, or to none, may be taken over. Rows that "
-        "the source lost meanwhile are not found by a takeover.",
+        "Whether the sink may take over a target that belongs to another pipeline or checkpoint, or to none. A "
+        "takeover does not find rows that the source has lost in the meantime.",
         default=False,
     )
     missing_row: str = option(
-        "What to do with an update that does not carry all columns when the target has no row of its key: `fail` "
-        "stops before anything of the batch is in that table; `insert` writes null for what is not known.",
+        "What to do with an update that does not carry all columns if the target has no row of its key: `fail` "
+        "stops before anything of the batch is in that table; `insert` writes null for the unknown values.",
         default="fail",
         choices=("fail", "insert"),
     )
     sequence_by: str = option(
-        "What orders the changes of one row where its messages come from several partitions or topics, whose offsets "
-        "say nothing about that: Spark SQL over a change row, `cast(source['lsn'] as bigint)`. Without it such a "
-        "batch stops. Captured changes have an order of their own.",
+        "The order of changes of one row whose messages come from several partitions or topics, whose offsets "
+        "don't give an order: Spark SQL over a change row, `cast(source['lsn'] as bigint)`. Without it such a "
+        "batch stops. Captured changes have their own order.",
         default="",
     )
     schema_change_behavior: str = option(
-        "How the target follows when the source's structure changes. `add` adds columns, widens them, and stops at "
-        "anything else; `exception` stops at every change; `evolve` follows it (drops columns too) or stops where "
-        "the target can't; `try_evolve` follows it as far as the target can; `lenient` never drops a column; "
-        "`ignore` leaves the target as it is. A stop is before the first row.",
+        "How the target follows schema changes of the source. `add` adds columns, widens them, and stops at any "
+        "other change; `exception` stops at every change; `evolve` follows every change (drops columns too) or "
+        "stops if the target can't; `try_evolve` follows as far as the target can; `lenient` never drops a "
+        "column; `ignore` leaves the target as it is. A stop comes before the first row.",
         default="add",
         choices=BEHAVIORS,
         aliases=("schema.change.behavior",),
     )
     renamed_columns: tuple[tuple[str, str], ...] = option(
-        "Columns that have another name in the source now, where no DDL statement comes with the changes to say it: "
-        "a list of `table.old=new` (`old=new` counts in every table). With `evolve` and `try_evolve` the target's "
-        "column gets the new name as soon as the source's structure has it; then the entry may go.",
+        "Columns that have a new name in the source, if no DDL statement comes with the changes: a list of "
+        "`table.old=new` (`old=new` counts in every table). With `evolve` and `try_evolve` the target's column "
+        "gets the new name as soon as the source's schema has it; you can then remove the entry.",
         kind=column_renames,
         default=(),
         names=OTHER_NAMES,
     )
     max_parallel_tables: int = option(
-        "How many tables of a batch are written side by side.",
+        "How many tables of a batch are written in parallel.",
         default=2,
         minimum=1,
     )

@@ -49,12 +49,12 @@ def parse_address(url: str, user: str | None, password: str | None) -> Address:
         )
     if scheme not in _KINDS:
         # The text itself is not repeated: it may hold a password.
-        raise OptionError("Option 'url' of sink 'jdbc' names no kind of database that is known.", remedy=_HOW)
+        raise OptionError("Option 'url' of sink 'jdbc' does not name a supported kind of database.", remedy=_HOW)
     try:
         parts = urlsplit(text)
         port = parts.port
     except ValueError:
-        raise OptionError("Option 'url' of sink 'jdbc' can't be read.", remedy=_HOW) from None
+        raise OptionError("Option 'url' of sink 'jdbc' is not a valid URL.", remedy=_HOW) from None
     database = unquote(parts.path.removeprefix("/"))
     if not parts.hostname or not database or "/" in database or parts.fragment:
         raise OptionError("Option 'url' of sink 'jdbc' lacks the host or the database.", remedy=_HOW)

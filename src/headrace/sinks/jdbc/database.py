@@ -179,5 +179,5 @@ class Database(ABC):
         """Anything else."""
         return SinkError(
             f"The table {name} of {self.address} can't be written ({code}).",
-            remedy="See the database's log for what the code means. The batch can be repeated.",
+            remedy="Look for the code in the database's log. You can repeat the batch.",
         )

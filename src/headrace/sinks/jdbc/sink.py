@@ -57,8 +57,8 @@ class JdbcPlace(Settings):
 
     url: str = option(
         "The database, as `postgresql://host:port/database` or `mariadb://host:port/database` (`mysql://` means "
-        "the same), with or without `jdbc:` in front. Settings of the driver may stand behind `?` "
-        "(`sslmode=require` for PostgreSQL, `ssl_ca=/path` for MariaDB); a password may not.",
+        "the same), optionally with `jdbc:` in front. Driver settings may follow after `?` (`sslmode=require` for "
+        "PostgreSQL, `ssl_ca=/path` for MariaDB); a password may not.",
     )
     user: str | None = option(
         "Who logs in.",
@@ -70,13 +70,13 @@ class JdbcPlace(Settings):
         may_be_empty=True,
     )
     table_name: str | None = option(
-        "Where a source table's mirror lies: a name, or schema and name with a dot between, in which `{database}`, "
-        "`{schema}` and `{table}` stand for the source's. By default `{schema}.{table}` in PostgreSQL, and "
+        "The mirror of a source table: a name, or schema and name separated by a dot, in which `{database}`, "
+        "`{schema}` and `{table}` stand for the source's. Default: `{schema}.{table}` in PostgreSQL, and "
         "`{table}` in MariaDB, where a schema is a database. A missing schema is created.",
         default=None,
     )
     progress_table: str = option(
-        "The table that says who writes each target and which batch it has; a schema may stand in front.",
+        "The table with the owner and the last batch of each target, optionally with a schema in front.",
         default="_headrace_progress",
     )
 
@@ -85,7 +85,7 @@ class JdbcSettings(JdbcPlace, TableSettings):
     """Of the sink `jdbc`."""
 
     max_connections: int = option(
-        "How many connections load one table's rows into its staging table side by side.",
+        "How many connections load one table's rows into its staging table in parallel.",
         default=4,
         minimum=1,
     )
@@ -135,7 +135,7 @@ class JdbcSink(Sink):
     def reach(self) -> str:
         """As `check`: it logs in."""
         self.check()
-        return "The database takes the login."
+        return "The database accepts the login."
 
     def permissions(self, tables: Sequence[TableId], topics: Sequence[str]) -> Permissions:
         """Whether the login may make, change and fill the mirrors, their staging tables and the progress table.
@@ -150,11 +150,13 @@ class JdbcSink(Sink):
                 missing = self.database.missing_permissions(connection, mirrors, progress)
             except self.database.troubles() as failure:
                 raise SinkError(
-                    f"{self.database.address} can't be asked what its login may do ({type(failure).__name__}).",
+                    f"{self.database.address} can't report its login's permissions ({type(failure).__name__}).",
                     remedy="See the database's log.",
                 ) from None
         if missing is None:
-            return Permissions("What the login may do can't be asked of MySQL; the first write shows it.", known=False)
+            return Permissions(
+                "MySQL does not report the login's permissions; the first write shows them.", known=False
+            )
         of = "1 table" if len(tables) == 1 else f"{len(tables):,} tables"
         what = f"to write {of}" if tables else "to begin with; which tables it would write is not known beforehand"
         return Permissions(f"The login has every permission {what}.", tuple(missing))
@@ -339,13 +341,13 @@ def _explained(table: TableProfile, mirror: Mirror) -> Iterator[None]:
         if any(kind in str(failure) for kind in WRONG_VALUE):
             raise SchemaError(
                 f"A value of table {table.id} does not fit its column's type for the target {mirror.name}.",
-                remedy="Compare the values with the source's column types; --debug shows Spark's own message.",
+                remedy="Compare the values with the source's column types; run with --debug to see Spark's message.",
             ) from failure
         condition = failure.getCondition() if isinstance(failure, PySparkException) else None
         raise SinkError(
             f"The changes of table {table.id} can't be loaded for {mirror.name} "
             f"({condition or type(failure).__name__}).",
-            remedy="--debug shows Spark's own message. The batch can be repeated.",
+            remedy="Run with --debug to see Spark's message. You can repeat the batch.",
         ) from failure
 
 
@@ -420,8 +422,8 @@ def _template(text: str, placeholders: set[str]) -> tuple[str, ...]:
     if len(parts) > 2 or not all(parts) or not used <= placeholders:
         known = ", ".join(f"{{{name}}}" for name in sorted(placeholders)) or "none"
         raise OptionError(
-            f"'{text}' is no name of a table for sink 'jdbc'.",
-            remedy=f"Give a name, or schema and name with a dot between. Placeholders here: {known}.",
+            f"'{text}' is not a table name for sink 'jdbc'.",
+            remedy=f"Give a name, or schema and name separated by a dot. Placeholders here: {known}.",
         )
     return parts
 
@@ -439,5 +441,5 @@ def _refuse_shared_targets(names: Iterable[TableName], *, folds: bool) -> None:
         if n > 1:
             raise SinkError(
                 f"{n} tables would share the name {schema}.{name} in the target database.",
-                remedy="Tell them apart in the sink's option 'table_name', or give each source a sink of its own.",
+                remedy="Distinguish them in the sink's option 'table_name', or give each source its own sink.",
             )

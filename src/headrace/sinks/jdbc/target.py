@@ -380,7 +380,7 @@ class TargetTables:
             raise SinkError(
                 f"Rows on their way to {mirror.name} of {self.database.address} were taken away by another writer; "
                 "nothing of the batch is in the table.",
-                remedy="See that the pipeline runs only once. The batch can be repeated.",
+                remedy="Make sure that the pipeline runs only once. You can repeat the batch.",
             )
 
     def _refuse_null_key(self, connection: Any, mirror: Mirror, labels: Sequence[str]) -> None:
@@ -428,12 +428,12 @@ class TargetTables:
         if progress is not None and progress.source_table != source.id.full_path:
             raise SinkError(
                 f"The table {where} mirrors {progress.source_table}, not {source.id.full_path}.",
-                remedy="Give each source table a target of its own (the sink's option 'table_name').",
+                remedy="Give each source table its own target (the sink's option 'table_name').",
             )
         if progress is not None and progress.key_columns not in keys:
             raise SchemaError(
                 f"The key of table {source.id} is ({key_names(source.key)}) now, but {where} "
-                f"was kept by ({progress.key_columns}).",
+                f"has the key ({progress.key_columns}).",
                 remedy=_AWAY,
             )
         current = progress.owner if progress is not None else None
@@ -459,7 +459,7 @@ class TargetTables:
             raise SchemaError(
                 f"The table {where} has a unique index beside its key ({found.other_unique[0]}), by which the "
                 "database could take one row for another.",
-                remedy="Make the index one that is not unique.",
+                remedy="Make the index non-unique.",
             )
 
     def _known_names(self, mirror: Mirror, have: Mapping[str, str], steps: tuple[Step, ...]) -> dict[str, str | None]:

@@ -117,14 +117,14 @@ class PermissionsAdmin(Admin):
             yield MissingPermission(
                 f"There {_are(topics)} on Kafka at {self._servers} yet, and the login may not ask whether brokers make "
                 "topics by themselves.",
-                "Make them beforehand, or set the option 'topic.creation.default.partitions'.",
+                "Create them first, or set the option 'topic.creation.default.partitions'.",
                 required=False,
             )
             return
         if not made:
             yield MissingPermission(
-                f"There {_are(topics)} on Kafka at {self._servers}, and the broker makes none by itself.",
-                "Make them beforehand, or set the option 'topic.creation.default.partitions'.",
+                f"There {_are(topics)} on Kafka at {self._servers}, and the broker does not create topics.",
+                "Create them first, or set the option 'topic.creation.default.partitions'.",
             )
             return
         rules = {topic: TopicRule() if creation is None else creation.rule(topic) for topic in topics}
@@ -142,8 +142,8 @@ class PermissionsAdmin(Admin):
                     yield self._may_not(topic, ("Create", "Write", "Describe"))
                 else:
                     yield MissingPermission(
-                        f"Kafka at {self._servers} would not make the topic '{topic}': {said_by(error)}",
-                        "Correct the options 'topic.creation.*', or make the topic beforehand.",
+                        f"Kafka at {self._servers} refuses to create the topic '{topic}': {said_by(error)}",
+                        "Correct the options 'topic.creation.*', or create the topic first.",
                     )
 
     def _brokers_make_topics(self) -> bool | None:

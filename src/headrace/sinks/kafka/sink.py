@@ -59,23 +59,23 @@ class KafkaSettings(Settings):
     """Which brokers, how they are written to, and what becomes of messages that are too large."""
 
     bootstrap_servers: str = option(
-        "The brokers to ask first, `host:port` with commas between.",
+        "The bootstrap brokers, `host:port` separated by commas.",
         aliases=("bootstrap.servers", "kafka.bootstrap.servers"),
     )
     kafka: Mapping[str, str] = option(
-        "Any setting of Kafka's producer, handed on as it is (`kafka.security.protocol`, `kafka.sasl.jaas.config`) "
-        "and used for the topics as well. `kafka.acks` stays `all`, `kafka.enable.idempotence` stays `true`, and "
-        "partitions are chosen by key.",
+        "Any setting of Kafka's producer (`kafka.security.protocol`, `kafka.sasl.jaas.config`), also used to "
+        "create topics. `kafka.acks` stays `all`, `kafka.enable.idempotence` stays `true`, and the key determines "
+        "the partition.",
         name="kafka.*",
         kind=str,
         default={},
         may_be_empty=True,
     )
     topic_creation: Mapping[str, str] = option(
-        "Makes missing topics, in Kafka Connect's words: `topic.creation.default.partitions`, "
-        "`topic.creation.default.replication.factor` (-1: as the brokers have it) and any setting of a topic "
-        "(`topic.creation.default.cleanup.policy: compact`). Groups are named in `topic.creation.groups`, each has "
-        "`topic.creation.<group>.include`. Without these options brokers may make topics themselves.",
+        "Creates missing topics, with Kafka Connect's options: `topic.creation.default.partitions`, "
+        "`topic.creation.default.replication.factor` (-1: the brokers' default) and any setting of a topic "
+        "(`topic.creation.default.cleanup.policy: compact`). Groups are named in `topic.creation.groups`, each "
+        "has `topic.creation.<group>.include`. Without these options brokers may create topics themselves.",
         name="topic.creation.*",
         kind=str,
         default={},
@@ -92,14 +92,14 @@ class KafkaSettings(Settings):
         choices=("fail", "dead_letter", "drop_columns"),
     )
     oversized_path: str | None = option(
-        "With `on_oversized: dead_letter`: the folder of the messages that were too large, as Parquet files with "
+        "With `on_oversized: dead_letter`: the folder for messages that are too large, as Parquet files with "
         "topic, key, value, headers, position and reason; one folder per batch, which a replay replaces.",
         kind=folder,
         default=None,
     )
     oversized_column_bytes: int = option(
-        "With `on_oversized: drop_columns`: values of more bytes than this, as text, are left out of a change that "
-        "is too large; those of the key never are.",
+        "With `on_oversized: drop_columns`: removes values of more bytes than this, as text, from a change that "
+        "is too large, except those of the key.",
         default=65_536,
         minimum=1,
     )
@@ -134,8 +134,8 @@ class KafkaSink(Sink):
         for name, value in given.items():
             if name.lower() == "kafka.partitioner.class":
                 raise OptionError(
-                    f"Option '{name}' of sink 'kafka' can't be given.",
-                    remedy="Partitions are chosen as Kafka's producers do by default; leave it out.",
+                    f"Option '{name}' of sink 'kafka' is not allowed.",
+                    remedy="The sink chooses partitions as Kafka's producers do by default. Leave the option out.",
                 )
             allowed = _PROMISED.get(name.lower())
             if allowed is not None and value.lower() not in allowed:
@@ -191,10 +191,10 @@ class KafkaSink(Sink):
         """
         self.check()
         if not has_kafka_client():
-            return "A broker answers; whether it takes the login is not known, because PySpark is not installed here."
+            return "A broker answers. Headrace can't test the login, because PySpark is not installed here."
         with kafka_jvm() as jvm, PermissionsAdmin(jvm, self._client_settings) as admin:
             brokers = admin.brokers()
-        return f"Kafka takes the login; it has {brokers} broker{'' if brokers == 1 else 's'}."
+        return f"Kafka accepts the login; it has {brokers} broker{'' if brokers == 1 else 's'}."
 
     def permissions(self, tables: Sequence[TableId], topics: Sequence[str]) -> Permissions:
         """Whether the login may write these topics, and make those that are missing; makes none.
@@ -203,7 +203,7 @@ class KafkaSink(Sink):
         """
         aside = folder_permissions(self.settings.oversized_path) if self.settings.oversized_path else Permissions("")
         if not has_kafka_client():
-            summary = "What the login may do is not known, because PySpark is not installed here."
+            summary = "Headrace can't check the login's permissions, because PySpark is not installed here."
             return Permissions(summary, aside.missing, known=False)
         if not topics:
             summary = (
@@ -339,8 +339,8 @@ class KafkaSink(Sink):
                 remedy="Raise max.message.bytes of its topic (kafka-configs --alter), or capture fewer large columns.",
             )
         return SinkError(
-            f"Kafka at {servers} did not take batch {batch.number}.",
-            remedy="--debug shows Kafka's own message. The batch can be repeated.",
+            f"Kafka at {servers} did not accept batch {batch.number}.",
+            remedy="Run with --debug to see Kafka's message. You can repeat the batch.",
         )
 
 

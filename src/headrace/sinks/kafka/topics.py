@@ -100,7 +100,7 @@ def topic_creation(options: Mapping[str, str]) -> TopicCreation | None:
         group, _, setting = name[len(_PREFIX) :].partition(".")
         if group not in by_group or not setting:
             raise OptionError(
-                f"Option '{name}' of sink 'kafka' belongs to no group of topics.",
+                f"Option '{name}' of sink 'kafka' does not belong to a group of topics.",
                 remedy=f"Name it in '{_PREFIX}groups', or write '{_PREFIX}{_DEFAULT}.{setting or 'partitions'}'.",
             )
         by_group[group][setting] = value
@@ -124,14 +124,14 @@ def _rule(group: str, given: dict[str, str], default: TopicRule) -> TopicRule:
     if group != _DEFAULT and not patterns["include"]:
         raise OptionError(
             f"Option '{_PREFIX}{group}.include' of sink 'kafka' is missing.",
-            remedy="Say which topics the group is for, as regular expressions with commas between.",
+            remedy="Name the topics of the group, as regular expressions separated by commas.",
         )
     return TopicRule(numbers["partitions"], numbers["replication.factor"], rest, **patterns)
 
 
 def _number(name: str, text: str) -> int:
     if not re.fullmatch(r"-1|[1-9][0-9]{0,8}", text.strip()):
-        raise _refused(name, text, "Write a number from 1 on, or -1 for what the brokers have by default.")
+        raise _refused(name, text, "Write a number from 1 on, or -1 for the brokers' default.")
     return int(text)
 
 
@@ -139,7 +139,7 @@ def _patterns(name: str, text: str) -> tuple[re.Pattern[str], ...]:
     try:
         return tuple(re.compile(part.strip()) for part in text.split(",") if part.strip())
     except re.error as error:
-        raise _refused(name, text, f"It is no regular expression ({error}).") from error
+        raise _refused(name, text, f"It is not a regular expression ({error}).") from error
 
 
 def _refused(name: str, value: str, remedy: str) -> OptionError:
@@ -168,9 +168,9 @@ class Topics:
         if jvm is None:
             if rules is not None:
                 raise SinkError(
-                    "Topics can't be made from here: the options 'topic.creation.*' need Kafka's client in this "
+                    "This session can't create topics: the options 'topic.creation.*' need Kafka's client in this "
                     "process, which a Spark Connect session does not have.",
-                    remedy="Make the topics beforehand and leave the options out, or use a classic session.",
+                    remedy="Create the topics first and leave the options out, or use a classic session.",
                 )
             return {}
         wanted = sorted(set(names))
@@ -266,8 +266,8 @@ class Admin:
         except Exception as error:
             if reason_of(error) != "TopicExistsException":
                 raise SinkError(
-                    f"Kafka at {self._servers} did not make the topic '{name}': {said_by(error)}",
-                    remedy="Correct the options 'topic.creation.*', or make the topic beforehand.",
+                    f"Kafka at {self._servers} did not create the topic '{name}': {said_by(error)}",
+                    remedy="Correct the options 'topic.creation.*', or create the topic first.",
                 ) from error
             return self._existing(name)
         return rule.partitions if rule.partitions != _BROKERS else int(created.numPartitions(name).get())
@@ -291,8 +291,8 @@ class Admin:
             if reason_of(error) != "TimeoutException":
                 raise self._refusal(f"for topic '{name}'", error) from error
             raise SinkError(
-                f"There is no topic '{name}' on Kafka at {self._servers}, and the broker makes none by itself.",
-                remedy="Make it beforehand, or set the option 'topic.creation.default.partitions'.",
+                f"There is no topic '{name}' on Kafka at {self._servers}, and the broker does not create topics.",
+                remedy="Create it first, or set the option 'topic.creation.default.partitions'.",
             ) from error
         finally:
             producer.close()
@@ -311,7 +311,7 @@ class Admin:
     def _refusal(self, what: str, error: Exception) -> SinkError:
         return SinkError(
             f"Kafka at {self._servers} can't be asked {what}: {said_by(error)}",
-            remedy="Check 'bootstrap_servers' and the 'kafka.*' settings of the sink, and what its user may do.",
+            remedy="Check 'bootstrap_servers' and the 'kafka.*' settings of the sink, and its user's permissions.",
         )
 
     def _properties(self, more: Mapping[str, str]) -> Any:

@@ -21,28 +21,29 @@ class AutoCdcSettings(Settings):
         choices=("1", "2", "append"),
     )
     track_history_column_list: tuple[str, ...] = option(
-        "With type 2: the columns whose changes make a new version; changes of others are written into the version "
-        "that is there. By default all.",
+        "With type 2: the columns whose changes create a new version; changes of other columns are written into "
+        "the current version. Default: all columns.",
         default=(),
         names=Names("columns", "chooses"),
     )
     track_history_except_column_list: tuple[str, ...] = option(
-        "With type 2: all columns make a new version but these.",
+        "With type 2: the columns whose changes create no new version.",
         default=(),
         names=Names("columns", "chooses"),
     )
     column_list: tuple[str, ...] = option(
-        "The columns to write, besides the key; by default all. A name counts in every table, `table.column` in one.",
+        "The columns to write in addition to the key. Default: all columns. A name counts in every table, "
+        "`table.column` in one.",
         default=(),
         names=Names("columns", "chooses"),
     )
     except_column_list: tuple[str, ...] = option(
-        "The columns not to write. Spelled like `column_list`.",
+        "The columns not to write, in the form of `column_list`.",
         default=(),
         names=Names("columns", "protects"),
     )
     ignore_null_updates: bool = option(
-        "Whether a null in a change leaves the target's value as it is.",
+        "Whether a null in a change keeps the target's value.",
         default=False,
     )
 
@@ -71,12 +72,10 @@ def refuse_contradictions(settings: LakeSettings) -> None:
             raise OptionError(f"The options '{one}' and '{other}' exclude each other.", remedy="Give one of them.")
     for name in tracking:
         if settings.stored_as_scd_type != "2":
-            raise OptionError(
-                f"Option '{name}' is for histories only.", remedy="Set stored_as_scd_type to 2, or remove it."
-            )
+            raise OptionError(f"Option '{name}' needs a history.", remedy="Set stored_as_scd_type to 2, or remove it.")
     if settings.ignore_null_updates and settings.stored_as_scd_type == "append":
         raise OptionError(
-            "Option 'ignore_null_updates' does not go with a change log, which has every change as it came.",
+            "Option 'ignore_null_updates' has no effect on a change log, which stores every change as it came.",
             remedy="Remove it.",
         )
 

@@ -382,12 +382,12 @@ def explained(source: str, target: LakeTable) -> Iterator[None]:
         if any(kind in text for kind in WRONG_VALUE):
             raise SchemaError(
                 f"A value of table {source} does not fit its column's type in the {target.label}.",
-                remedy="Compare the source's column types with the table's; --debug shows Spark's own message.",
+                remedy="Compare the source's column types with the table's; run with --debug to see Spark's message.",
             ) from failure
         condition = failure.getCondition() if isinstance(failure, PySparkException) else None
         raise SinkError(
             f"The {target.label} can't be written ({condition or type(failure).__name__}).",
-            remedy="--debug shows Spark's own message. The batch can be repeated.",
+            remedy="Run with --debug to see Spark's message. You can repeat the batch.",
         ) from failure
 
 
@@ -397,5 +397,5 @@ def _refuse_shared(targets: Iterator[LakeTable] | Sequence[LakeTable]) -> None:
         if n > 1:
             raise SinkError(
                 f"{n} tables of the batch would share the target {place}.",
-                remedy="Give each source database a sink of its own, with targets of its own.",
+                remedy="Give each source database its own sink with its own targets.",
             )

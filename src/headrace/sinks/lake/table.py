@@ -338,14 +338,14 @@ class LakeTable(ABC):
         if known is not None and known != layout.source:
             raise SinkError(
                 f"The {self.label} mirrors {known}, not {layout.source}.",
-                remedy="Give each source table a target of its own.",
+                remedy="Give each source table its own target.",
             )
         key = properties.get(KEY, layout.key_names)
         # A log that began with a truncate did not know the key, and does not need it.
         if key not in keys and (key or layout.stored_as != "append"):
             raise SchemaError(
                 f"The key of table {layout.source} is ({layout.key_names}) now, "
-                f"but the {self.label} was kept by ({key}).",
+                f"but the {self.label} has the key ({key}).",
                 remedy="Move the target away and take a new snapshot.",
             )
         stored_as = properties.get(STORED_AS, "1")

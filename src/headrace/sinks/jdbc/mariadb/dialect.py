@@ -375,7 +375,7 @@ def _driver_parameters(parameters: Mapping[str, str]) -> dict[str, Any]:
         else:
             known = ", ".join((*_DRIVER_TEXTS, *_DRIVER_FLAGS, *_DRIVER_SECONDS))
             raise OptionError(
-                f"Option 'url' of sink 'jdbc' has a setting that is unknown or wrong: '{name}'.",
+                f"Option 'url' of sink 'jdbc' has an unknown or wrong setting: '{name}'.",
                 remedy=f"Known for MariaDB and MySQL: {known}.",
             )
     return found

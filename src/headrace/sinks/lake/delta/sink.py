@@ -25,8 +25,8 @@ class DeltaPlace(Settings):
     """Where the mirrors lie, and how."""
 
     path: str = option(
-        "The folder that holds the mirrors. A source table's lies at `<path>/<schema>/<table>`; characters other "
-        "than letters, digits, `_`, `-` and `.` are written as `~` and two hex digits.",
+        "The folder for the mirrors. The mirror of a source table is at `<path>/<schema>/<table>`; characters "
+        "other than letters, digits, `_`, `-` and `.` are written as `~` and two hex digits.",
         kind=folder,
     )
     deletion_vectors: bool = option(

@@ -91,5 +91,5 @@ class Branch:
     def _not_there(self) -> TargetMoved:
         return TargetMoved(
             f"The {self._label} changed while a batch was written; nothing of it is in the table.",
-            remedy="See that nobody else writes to it. The batch can be repeated.",
+            remedy="Make sure that nothing else writes to it. You can repeat the batch.",
         )

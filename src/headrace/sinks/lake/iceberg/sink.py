@@ -38,8 +38,8 @@ class IcebergPlace(Settings):
     """In which catalogue the mirrors lie, and how."""
 
     catalog: str = option(
-        "The catalogue's name in Spark. One that the session knows is taken as it is; else it is set up from the "
-        "options below, for this sink only.",
+        "The catalogue's name in Spark. If the session has this catalogue, the sink uses it as it is; otherwise "
+        "the options below define it, for this sink only.",
         default="lake",
     )
     catalog_type: str = option(
@@ -60,7 +60,7 @@ class IcebergPlace(Settings):
         default=None,
     )
     user: str | None = option(
-        "Who logs in to the catalogue's database.",
+        "The user of the catalogue's database.",
         default=None,
     )
     password: str | None = option(
@@ -68,13 +68,13 @@ class IcebergPlace(Settings):
         default=None,
     )
     namespace: str | None = option(
-        "The namespace of the mirrors; by default the source table's schema (without one its database). "
-        "Characters other than letters, digits, `_`, `-` and `.` are written as `~` and two hex digits.",
+        "The namespace of the mirrors. Default: the source table's schema (without one, its database). Characters "
+        "other than letters, digits, `_`, `-` and `.` are written as `~` and two hex digits.",
         default=None,
     )
     merge_on_read: bool = option(
-        "Whether new tables write deletes beside the data instead of rewriting files. Cheaper to write, dearer to "
-        "read until files are rewritten.",
+        "Whether new tables write delete files instead of rewriting data files. Cheaper to write, more expensive "
+        "to read until files are rewritten.",
         default=True,
     )
 
@@ -139,14 +139,16 @@ class IcebergSink(LakeSink):
     def permissions(self, tables: Sequence[TableId], topics: Sequence[str]) -> Permissions:
         """Whether the warehouse takes a file; one is made and deleted again."""
         if not self.settings.warehouse:
-            return Permissions("The session's settings say where its tables lie, and were not looked at.", known=False)
+            return Permissions(
+                "The session's settings define its tables' location, which was not checked.", known=False
+            )
         return folder_permissions(self.settings.warehouse)
 
     def target(self, session: SparkSession, id: TableId) -> IcebergTable:
         """The table in the catalogue."""
         if not can_clone(session):
             raise SinkError(
-                "The sink 'iceberg' needs the driver's JVM, which Spark Connect does not give.",
+                "The sink 'iceberg' needs the driver's JVM, which Spark Connect does not provide.",
                 remedy="Run the pipeline on a classic Spark session.",
             )
         self._set_up(session)
@@ -181,7 +183,7 @@ class IcebergSink(LakeSink):
             return
         if not settings.warehouse:
             raise SinkError(
-                f"The Spark session knows no catalogue '{settings.catalog}'.",
+                f"The Spark session has no catalogue '{settings.catalog}'.",
                 remedy="Set the sink's option 'warehouse', or the catalogue in the session's settings.",
             )
         session.conf.set(place, _CATALOG)
@@ -204,7 +206,7 @@ def _reach_catalogue(uri: str, user: str | None, password: str | None) -> str:
     Raises:
         ConnectError: it can't be reached or refuses the login.
     """
-    unasked = "Can be used; whether the catalogue's database takes the login shows when a run starts."
+    unasked = "Can be used; whether the catalogue's database accepts the login shows when a run starts."
     try:
         # What stands behind `?` is for the JDBC driver.
         address = replace(parse_address(uri, user, password), parameters={})
@@ -220,4 +222,4 @@ def _reach_catalogue(uri: str, user: str | None, password: str | None) -> str:
             f"The catalogue's database: {failure.message}",
             remedy="Check the sink's options 'uri', 'user' and 'password', and whether the server runs.",
         ) from None
-    return "The catalogue's database takes the login."
+    return "The catalogue's database accepts the login."
