@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
-from decimal import Decimal
 
-from headrace_emulators.db2.server import EmulatedDb2, EmulatedDb2Database
-from headrace_emulators.engine.shop import TABLES, Action, SqlShop
+from headrace_emulators.db2.server import EmulatedDb2Database
+from headrace_emulators.engine.shop import Action, SqlShop
 from headrace_emulators.engine.traffic import Cursor
 
 _TABLES = """
@@ -27,32 +26,17 @@ _MAX_LINE = 100
 
 
 class Shop(SqlShop[EmulatedDb2Database]):
-    """The shop database, made by `create`."""
+    """The shop database."""
 
     schema = "SHOP"
+    script = _TABLES
+    changed_customer = "name = ?, credit = credit + 1.5"
+    nullable = ("notes", "born", "profile", "photo")
+    part_of_stock = "MOD(stock, 7)"
+    remark = "remark"
 
-    @classmethod
-    def create(
-        cls, server: EmulatedDb2, seed: int = 1, *, name: str = "shop", customers: int = 100, products: int = 40
-    ) -> Shop:
-        """Make the database with customers, products and a few orders as its history.
-
-        Args:
-            server: where.
-            seed: decides everything.
-            name: of the database.
-            customers: how many there are at first.
-            products: how many there are at first.
-        """
-        database = server.create_database(name)
-        database.script(_TABLES)
-        shop = cls(database, seed)
-        with database.transaction() as cursor:
-            shop.fill(cursor, customers, products)
-        for table in TABLES:
-            database.register(cls.schema, table.upper())
-        database.capture()
-        return shop
+    def _enable_capture(self, table: str) -> None:
+        self.database.register(self.schema, table.upper())
 
     def actions(self) -> list[tuple[int, Action]]:
         """What happens in the shop, and how often."""
@@ -80,21 +64,6 @@ class Shop(SqlShop[EmulatedDb2Database]):
             "changed": values.maybe(values.now),
         }  # fmt: skip
 
-    def _change_customer(self, cursor: Cursor) -> None:
-        if self.stock.customers:
-            sql = "UPDATE {} SET name = ?, credit = credit + 1.5 WHERE id = ?"
-            self.run(cursor, "customers", "update", sql, self.values.name(), self.any_customer())
-
-    def _forget_values(self, cursor: Cursor) -> None:
-        if self.stock.customers:
-            sql = "UPDATE {} SET notes = NULL, born = NULL, profile = NULL, photo = NULL WHERE id = ?"
-            self.run(cursor, "customers", "update", sql, self.any_customer())
-
-    def _reprice(self, cursor: Cursor) -> None:
-        sql = "UPDATE {} SET price = price + ?, changed = ? WHERE MOD(stock, 7) = ?"
-        part = self.values.random.randrange(7)
-        self.run(cursor, "products", "update", sql, Decimal("0.125"), self.values.now, part)
-
     def _renumber_lines(self, cursor: Cursor) -> None:
         if self.stock.lines:
             order = self.any_order()
@@ -103,11 +72,6 @@ class Shop(SqlShop[EmulatedDb2Database]):
                 sql = "UPDATE {} SET line = ? WHERE order_id = ? AND line = ?"
                 self.run(cursor, "order_lines", "update", sql, line + _MAX_LINE, order, line)
             del self.stock.lines[order]
-
-    def _ship(self, cursor: Cursor) -> None:
-        if self.stock.lines:
-            sql = "UPDATE {} SET status = 'shipped', remark = NULL WHERE order_id = ? AND status = 'new'"
-            self.run(cursor, "orders", "update", sql, self.any_order())
 
     def _replace_order(self, cursor: Cursor) -> None:
         # A delete of one row and an insert of another are neighbours in the change table.

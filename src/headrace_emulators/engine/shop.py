@@ -11,7 +11,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol, Self, TypeVar
 
 from headrace_emulators.engine.session import Session
 from headrace_emulators.engine.traffic import Cursor, DemoDatabase, Workload
@@ -116,30 +116,59 @@ Action = Callable[[Cursor], None]
 
 
 class SqlShop(Workload[Database]):
-    """A shop in a database that takes SQL with `?` for parameters.
+    """A shop in a database that takes SQL with `?` for parameters, made by `create`.
 
     Args:
         database: has the tables.
         seed: decides all values.
     """
 
-    schema: str
+    schema: ClassVar[str]
     """Where its tables are."""
+    script: ClassVar[str]
+    """Makes the tables."""
+    changed_customer: ClassVar[str]
+    """What an UPDATE of a customer sets. It leaves large columns alone, so change rows lack them."""
+    nullable: ClassVar[tuple[str, ...]]
+    """Columns of customers that may be NULL."""
+    part_of_stock: ClassVar[str]
+    """An expression with seven values, for updates of many rows."""
+    remark: ClassVar[str]
+    """A column of orders."""
 
     def __init__(self, database: Database, seed: int) -> None:
         super().__init__(database)
         self.values = Values(seed)
         self.stock = Stock()
 
-    def fill(self, cursor: Cursor, customers: int, products: int) -> None:
-        """Make the history: products, customers and a few orders."""
-        for _ in range(products):
-            self._add_product(cursor)
-        for _ in range(customers):
-            self._add_customer(cursor)
-        for _ in range(customers // 4):
-            self._place_order(cursor)
-        self._done.clear()
+    @classmethod
+    def create(
+        cls, server: Any, seed: int = 1, *, name: str = "shop", customers: int = 100, products: int = 40
+    ) -> Self:
+        """Make the database with customers, products and a few orders as its history.
+
+        Args:
+            server: where.
+            seed: decides everything.
+            name: of the database.
+            customers: how many the history has.
+            products: how many the history has.
+        """
+        database = server.create_database(name)
+        database.script(cls.script)
+        shop = cls(database, seed)
+        with database.transaction() as cursor:
+            for _ in range(products):
+                shop._add_product(cursor)
+            for _ in range(customers):
+                shop._add_customer(cursor)
+            for _ in range(customers // 4):
+                shop._place_order(cursor)
+        shop._done.clear()
+        for table in TABLES:
+            shop._enable_capture(table)
+        database.capture()
+        return shop
 
     def actions(self) -> list[tuple[int, Action]]:
         """What happens in the shop, and how often."""
@@ -194,6 +223,9 @@ class SqlShop(Workload[Database]):
         return self.values.random.choice(list(self.stock.lines))
 
     @abstractmethod
+    def _enable_capture(self, table: str) -> None: ...
+
+    @abstractmethod
     def _add_customer(self, cursor: Cursor) -> None: ...
 
     @abstractmethod
@@ -201,21 +233,7 @@ class SqlShop(Workload[Database]):
         """The values of a new product but for its key."""
 
     @abstractmethod
-    def _change_customer(self, cursor: Cursor) -> None:
-        """An update that leaves the large columns as they are, so that change rows lack them."""
-
-    @abstractmethod
-    def _forget_values(self, cursor: Cursor) -> None: ...
-
-    @abstractmethod
-    def _reprice(self, cursor: Cursor) -> None:
-        """One statement, many rows."""
-
-    @abstractmethod
     def _renumber_lines(self, cursor: Cursor) -> None: ...
-
-    @abstractmethod
-    def _ship(self, cursor: Cursor) -> None: ...
 
     @abstractmethod
     def _clean_log(self, cursor: Cursor) -> None: ...
@@ -243,6 +261,29 @@ class SqlShop(Workload[Database]):
         rows = ", ".join(["(?, ?, ?, ?, ?, ?)"] * lines)
         self.run(cursor, "order_lines", "insert", f"INSERT INTO {{}} VALUES {rows}", *cells)
         stock.lines[stock.order] = lines
+
+    def _change_customer(self, cursor: Cursor) -> None:
+        if self.stock.customers:
+            sql = f"UPDATE {{}} SET {self.changed_customer} WHERE id = ?"
+            self.run(cursor, "customers", "update", sql, self.values.name(), self.any_customer())
+
+    def _forget_values(self, cursor: Cursor) -> None:
+        if self.stock.customers:
+            sets = ", ".join(f"{column} = NULL" for column in self.nullable)
+            present = " OR ".join(f"{column} IS NOT NULL" for column in self.nullable)
+            sql = f"UPDATE {{}} SET {sets} WHERE id = ? AND ({present})"
+            self.run(cursor, "customers", "update", sql, self.any_customer())
+
+    def _reprice(self, cursor: Cursor) -> None:
+        # One statement, many rows.
+        sql = f"UPDATE {{}} SET price = price + ?, changed = ? WHERE {self.part_of_stock} = ?"
+        part = self.values.random.randrange(7)
+        self.run(cursor, "products", "update", sql, Decimal("0.125"), self.values.now, part)
+
+    def _ship(self, cursor: Cursor) -> None:
+        if self.stock.lines:
+            sql = f"UPDATE {{}} SET status = 'shipped', {self.remark} = NULL WHERE order_id = ? AND status = 'new'"
+            self.run(cursor, "orders", "update", sql, self.any_order())
 
     def _change_large(self, cursor: Cursor) -> None:
         if self.stock.customers:

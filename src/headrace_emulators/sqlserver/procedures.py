@@ -60,9 +60,9 @@ def read_call(statement: str, values: list[object], variables: Variables) -> Cal
     if not reader.accept("EXECUTE"):
         reader.accept("EXEC")
     database, _, name = reader.path()
-    names = _PARAMETERS.get(name.lower())
-    if names is None:
+    if name.lower() not in _PROCEDURES:
         raise ProgrammingError(f"Could not find stored procedure '{name}'.", 2812)
+    names, _ = _PROCEDURES[name.lower()]
     arguments: Arguments = {}
     used = 0
     while not reader.done:
@@ -91,7 +91,9 @@ def read_call(statement: str, values: list[object], variables: Variables) -> Cal
 
 def run(storage: SqlServerStorage, call: Call) -> Result:
     """Run a procedure, unless it is sp_executesql, which a session runs."""
-    return _PROCEDURES[call.name](storage, call.arguments)
+    _, procedure = _PROCEDURES[call.name]
+    assert procedure is not None
+    return procedure(storage, call.arguments)
 
 
 def _done() -> Result:
@@ -449,53 +451,22 @@ def add_property(storage: SqlServerStorage, arguments: Arguments) -> Result:
 
 _TABLE = ("source_schema", "source_name")
 _EXTENDED = ("name", "value", "level0type", "level0name", "level1type", "level1name", "level2type", "level2name")
-_PARAMETERS: dict[str, tuple[str, ...]] = {
-    "sp_cdc_enable_db": (),
-    "sp_cdc_disable_db": (),
-    "sp_cdc_enable_table": (
-        *_TABLE,
-        "capture_instance",
-        "supports_net_changes",
-        "role_name",
-        "index_name",
-        "captured_column_list",
-        "filegroup_name",
-        "allow_partition_switch",
-    ),
-    "sp_cdc_disable_table": (*_TABLE, "capture_instance"),
-    "sp_cdc_cleanup_change_table": ("capture_instance", "low_water_mark", "threshold", "fcleanupfailed"),
-    "sp_cdc_start_job": ("job_type",),
-    "sp_cdc_stop_job": ("job_type",),
-    "sp_cdc_help_jobs": (),
-    "sp_cdc_change_job": (
-        "job_type",
-        "maxtrans",
-        "maxscans",
-        "continuous",
-        "pollinginterval",
-        "retention",
-        "threshold",
-    ),
-    "sp_cdc_help_change_data_capture": _TABLE,
-    "sp_cdc_get_ddl_history": ("capture_instance",),
-    "sp_cdc_get_captured_columns": ("capture_instance",),
-    "sp_rename": ("objname", "newname", "objtype"),
-    "sp_addextendedproperty": _EXTENDED,
-    "sp_executesql": ("stmt",),
-}
-_PROCEDURES: dict[str, Procedure] = {
-    "sp_cdc_enable_db": enable_database,
-    "sp_cdc_disable_db": disable_database,
-    "sp_cdc_enable_table": enable_table,
-    "sp_cdc_disable_table": disable_table,
-    "sp_cdc_cleanup_change_table": clean_up,
-    "sp_cdc_start_job": _job("1"),
-    "sp_cdc_stop_job": _job("0"),
-    "sp_cdc_help_jobs": help_jobs,
-    "sp_cdc_change_job": change_job,
-    "sp_cdc_help_change_data_capture": help_change_data_capture,
-    "sp_cdc_get_ddl_history": ddl_history,
-    "sp_cdc_get_captured_columns": captured_columns,
-    "sp_rename": rename,
-    "sp_addextendedproperty": add_property,
+_ENABLE = ("supports_net_changes", "role_name", "index_name", "captured_column_list", "filegroup_name")
+_JOB = ("job_type", "maxtrans", "maxscans", "continuous", "pollinginterval", "retention", "threshold")
+_PROCEDURES: dict[str, tuple[tuple[str, ...], Procedure | None]] = {
+    "sp_cdc_enable_db": ((), enable_database),
+    "sp_cdc_disable_db": ((), disable_database),
+    "sp_cdc_enable_table": ((*_TABLE, "capture_instance", *_ENABLE, "allow_partition_switch"), enable_table),
+    "sp_cdc_disable_table": ((*_TABLE, "capture_instance"), disable_table),
+    "sp_cdc_cleanup_change_table": (("capture_instance", "low_water_mark", "threshold", "fcleanupfailed"), clean_up),
+    "sp_cdc_start_job": (("job_type",), _job("1")),
+    "sp_cdc_stop_job": (("job_type",), _job("0")),
+    "sp_cdc_help_jobs": ((), help_jobs),
+    "sp_cdc_change_job": (_JOB, change_job),
+    "sp_cdc_help_change_data_capture": (_TABLE, help_change_data_capture),
+    "sp_cdc_get_ddl_history": (("capture_instance",), ddl_history),
+    "sp_cdc_get_captured_columns": (("capture_instance",), captured_columns),
+    "sp_rename": (("objname", "newname", "objtype"), rename),
+    "sp_addextendedproperty": (_EXTENDED, add_property),
+    "sp_executesql": (("stmt",), None),
 }

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import datetime as dt
 import uuid
-from decimal import Decimal
 
-from headrace_emulators.engine.shop import TABLES, SqlShop
+from headrace_emulators.engine.shop import SqlShop
 from headrace_emulators.engine.traffic import Cursor
-from headrace_emulators.sqlserver.server import EmulatedDatabase, EmulatedServer
+from headrace_emulators.sqlserver.server import EmulatedDatabase
 
 _TABLES = """
 CREATE TABLE dbo.customers (id int NOT NULL IDENTITY(1001, 1) PRIMARY KEY, guid uniqueidentifier NOT NULL,
@@ -36,34 +35,19 @@ CREATE TABLE dbo.audit_log (happened datetime2(3) NOT NULL, who varchar(20) NULL
 
 
 class Shop(SqlShop[EmulatedDatabase]):
-    """The shop database, made by `create`."""
+    """The shop database."""
 
     schema = "dbo"
+    script = _TABLES
+    changed_customer = "name = ?, credit = credit + 1.5, active = 1 - active"
+    nullable = ("notes", "born", "seen", "photo")
+    part_of_stock = "stock % 7"
+    remark = "comment"
 
-    @classmethod
-    def create(
-        cls, server: EmulatedServer, seed: int = 1, *, name: str = "shop", customers: int = 100, products: int = 40
-    ) -> Shop:
-        """Make the database with customers, products and a few orders as its history.
-
-        Args:
-            server: where.
-            seed: decides everything.
-            name: of the database.
-            customers: how many there are at first.
-            products: how many there are at first.
-        """
-        database = server.create_database(name)
-        database.script(_TABLES)
-        shop = cls(database, seed)
-        with database.transaction() as cursor:
-            shop.fill(cursor, customers, products)
-        for table in TABLES:
-            database.execute(
-                f"EXEC sys.sp_cdc_enable_table @source_schema = N'dbo', @source_name = N'{table}', @role_name = NULL"
-            )
-        database.capture()
-        return shop
+    def _enable_capture(self, table: str) -> None:
+        self.database.execute(
+            f"EXEC sys.sp_cdc_enable_table @source_schema = N'dbo', @source_name = N'{table}', @role_name = NULL"
+        )
 
     def _add_customer(self, cursor: Cursor) -> None:
         values, r, now = self.values, self.values.random, self.values.now
@@ -89,24 +73,6 @@ class Shop(SqlShop[EmulatedDatabase]):
             "changed": values.maybe(values.now),
         }  # fmt: skip
 
-    def _change_customer(self, cursor: Cursor) -> None:
-        if self.stock.customers:
-            sql = "UPDATE {} SET name = ?, credit = credit + 1.5, active = 1 - active WHERE id = ?"
-            self.run(cursor, "customers", "update", sql, self.values.name(), self.any_customer())
-
-    def _forget_values(self, cursor: Cursor) -> None:
-        if self.stock.customers:
-            sql = (
-                "UPDATE {} SET notes = NULL, born = NULL, seen = NULL, photo = NULL WHERE id = ?"
-                " AND (notes IS NOT NULL OR born IS NOT NULL OR seen IS NOT NULL OR photo IS NOT NULL)"
-            )
-            self.run(cursor, "customers", "update", sql, self.any_customer())
-
-    def _reprice(self, cursor: Cursor) -> None:
-        sql = "UPDATE {} SET price = price + ?, changed = ? WHERE stock % 7 = ?"
-        part = self.values.random.randrange(7)
-        self.run(cursor, "products", "update", sql, Decimal("0.125"), self.values.now, part)
-
     def _renumber_lines(self, cursor: Cursor) -> None:
         if self.stock.lines:
             order = self.any_order()
@@ -115,11 +81,6 @@ class Shop(SqlShop[EmulatedDatabase]):
             sql = f"UPDATE {{}} SET line = line {step} WHERE order_id = ? AND line BETWEEN 1 AND 200"
             self.run(cursor, "order_lines", "update", sql, order)
             self.stock.lines[order] += 1
-
-    def _ship(self, cursor: Cursor) -> None:
-        if self.stock.lines:
-            sql = "UPDATE {} SET status = N'shipped', comment = NULL WHERE order_id = ? AND status = N'new'"
-            self.run(cursor, "orders", "update", sql, self.any_order())
 
     def _clean_log(self, cursor: Cursor) -> None:
         who = self.values.random.choice(("ann", "bob"))
