@@ -105,7 +105,7 @@ class Properties:
         return shown_name(self._open[name].given) if name in self._open else shown_name(name)
 
     def value(self, name: str, text: str, variable: str = "", *, origin: str = "") -> str:
-        """The text as it may stand in a pipeline file: secrets and the references of others as references of ours.
+        """The text as it may stand in a pipeline file: secrets and foreign references become references of Headrace.
 
         Args:
             name: the property, by which a secret is known.

@@ -58,7 +58,7 @@ class BatchWriter:
         board: where batches that are in all sinks are counted.
         decode: from what the stream gives to change rows, `error` rows and rows without an operation for messages that
             are no event; None when the stream gives change rows.
-        on_error: what becomes of `error` rows: `row`, `drop`, `dead_letter` or `fail`.
+        on_error: what to do with `error` rows: `row`, `drop`, `dead_letter` or `fail`.
         dead_letters: where they go with `dead_letter`.
         epochs: gives the ids of topics; called once a batch, after it is read, and stops where a topic was made again.
         keep: called with a batch's number and counts when some messages gave no change, after all sinks have the batch.

@@ -9,7 +9,7 @@ source:
 dead_letter: {type: kafka, bootstrap.servers: "k:9092", topic: "${topic}.dead_letter"}
 ```
 
-Sinks that take messages get the bytes and headers that came, and the headers `headrace.error.*` behind them. Sinks that
+Sinks that take messages get the bytes and headers that came, followed by the headers `headrace.error.*`. Sinks that
 take change rows get one row per message of a table without a key.
 """
 

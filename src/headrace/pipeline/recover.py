@@ -57,7 +57,7 @@ def _declared(name: str) -> type[HeadraceError] | None:
 
 
 def one_line(error: BaseException) -> str:
-    """What an error that is not ours says in its first line, for a sentence of ours."""
+    """The first line of an error that Headrace did not raise, for a sentence of its own."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[0] if lines else type(error).__name__
 

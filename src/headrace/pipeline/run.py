@@ -301,7 +301,7 @@ class RunningPipeline:
         last: Any = self._query.lastProgress
         if not last or not last["sources"]:
             return None
-        # The last report is of before the batch that runs now, so while one runs there is something behind.
+        # The last report describes the time before the running batch, so the run lags while a batch runs.
         if self._query.status["isDataAvailable"]:
             return False
         source = last["sources"][0]

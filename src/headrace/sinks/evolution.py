@@ -1,4 +1,4 @@
-"""What becomes of a target whose columns are not those of the source any more.
+"""What to do with a target whose columns differ from the source's.
 
 | the source's structure has | `add` | `exception` | `evolve` | `try_evolve` | `lenient` | `ignore` |
 |---|---|---|---|---|---|---|
@@ -116,7 +116,7 @@ def evolution(
         have: the target's columns and types.
         wanted: the columns that the source has now, and ours.
         key: names of the key columns.
-        own: names of ours.
+        own: names of Headrace's own columns.
         behavior: one of `BEHAVIORS`.
         widens: whether the target can make a column of one type one of another.
         source: the source's name, for messages.
@@ -201,7 +201,7 @@ def known_names(
     Args:
         have: the target's columns.
         final: those that the source has now; null where they are not known.
-        own: names of ours.
+        own: names of Headrace's own columns.
         steps: what is known to have happened to names.
         source: the source's name, for messages.
         folded: names that are equal after this are one.

@@ -54,7 +54,7 @@ FoundSchemas = Mapping[TableId, Sequence[FoundSchema]]
 
 @dataclass(frozen=True)
 class _Fact:
-    """What becomes of the rows of one table that follow one structure."""
+    """What to do with the rows of one table that follow one schema."""
 
     table: TableId
     schema_id: str
@@ -107,7 +107,7 @@ class Shaping:
 
     @property
     def has_sql(self) -> bool:
-        """Whether Spark is needed to say what becomes of a table's structure."""
+        """Whether only Spark can derive a table's schema after the transforms."""
         return any(transform.has_sql for transform in self.transforms)
 
     def expect(self, tables: Iterable[TableSchema]) -> None:
@@ -206,7 +206,7 @@ class Shaping:
         return self._known[id]
 
     def _facts(self, found: FoundSchemas, spark: SparkSession) -> Iterable[_Fact]:
-        """What becomes of what the batch holds, by table and structure."""
+        """What to do with the rows of the batch, by table and schema."""
         shared: dict[TableId, list[tuple[TableId, TableSchema]]] = {}
         for table, lines in sorted(found.items()):
             destination = self.routes.destination(table)
@@ -290,7 +290,7 @@ def tables_in(changes: DataFrame) -> FoundSchemas:
 
 
 def _joined(changes: DataFrame, facts: Sequence[_Fact], plans: Sequence[str]) -> DataFrame:
-    """The rows with what becomes of them beside their columns, those of tables that are left out gone."""
+    """The rows, with the columns that say what to do with each; rows of tables that are left out are dropped."""
     from pyspark.sql import functions as sf
 
     places = {fingerprint: place for place, fingerprint in enumerate(plans)}

@@ -64,7 +64,7 @@ class Made:
 
 @dataclass(frozen=True)
 class TableTransform:
-    """What becomes of one table's rows and structure. Pure: it holds texts of SQL and no session.
+    """What transforms do to one table's rows and schema. Pure: it holds texts of SQL and no session.
 
     Args:
         source: the structure that the rows follow.

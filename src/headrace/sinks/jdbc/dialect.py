@@ -1,6 +1,6 @@
 """How a database spells what a mirror needs: names, types, structure, and the statements that apply a staged batch.
 
-A batch comes as rows of a staging table whose columns have names of ours, so that no name of the source meets them:
+A batch comes as rows of a staging table whose columns have Headrace's own names, which can't clash with the source's:
 
 | column | meaning |
 |---|---|
@@ -257,7 +257,7 @@ class Dialect(ABC):
 
     @abstractmethod
     def create_stage(self, mirror: Mirror) -> list[str]:
-        """Create the staging table anew, whatever was left there."""
+        """Drop what is left of the staging table and create it."""
 
     def drop_stage(self, mirror: Mirror) -> str:
         """Drop the staging table, if it is there."""

@@ -26,7 +26,7 @@ def mirrored_rows(
 ) -> DataFrame | None:
     """The rows of a mirror in the source's columns, as far as it has them; None where there is no mirror.
 
-    Lazy: each action reads the table anew, by one connection of one executor.
+    Lazy: each action reads the table again, over one connection of one executor.
     """
     with database.connected(schema.id, name) as connection:
         types = database.target_schema(connection, name).types
@@ -36,7 +36,7 @@ def mirrored_rows(
     columns = [column for column in schema.columns if database.dialect.folded(column.name) in there]
     texts = [database.dialect.text_of(database.dialect.quote(c.name), c) for c in columns]
     query = f"SELECT {', '.join(texts)} FROM {database.dialect.table(name)}" + (f" WHERE {where}" if where else "")
-    # Names of ours, because mapInArrow does not take every name.
+    # Own names, because mapInArrow does not accept every name.
     ddl = ", ".join(f"c{number} string" for number in range(len(columns)))
     rows = spark.range(0, 1, 1, 1).mapInArrow(_reading(database, query, len(columns), schema, name), ddl)
     return rows.selectExpr(*(f"{_typed(f'c{n}', c)} as {quote(c.name)}" for n, c in enumerate(columns)))

@@ -370,7 +370,7 @@ def folded_rows(rows: DataFrame, table: TableProfile) -> DataFrame:
             f"cast({mask} as string) as m",
             "cast(null as bigint) as n",
         ]
-    # Names of ours again: the source may have a column `o`, and mapInArrow does not take a name with a dot.
+    # Own names again: the source may have a column `o`, and mapInArrow does not accept a name with a dot.
     values = [f"row.{quote(column.name)} as c{number}" for number, column in enumerate(table.schema.columns)]
     return folded.selectExpr(*ours, *values)
 

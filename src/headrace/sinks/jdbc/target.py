@@ -144,7 +144,7 @@ class TargetTables:
             mirror: the target. Where its source has no columns, only what `steps` says is planned.
             batch: who writes.
             takeover: whether the target may be another's.
-            behavior: what becomes of structures that differ (see `evolution`).
+            behavior: what to do when schemas differ (see `evolution`).
             steps: what is known to have happened to the names of the source's columns.
 
         Raises:
@@ -299,7 +299,7 @@ class TargetTables:
         return changed
 
     def create_stage(self, connection: Any, mirror: Mirror) -> None:
-        """Create the staging table anew, empty."""
+        """Create an empty staging table in place of the old one."""
         self.database.run(connection, self.database.dialect.create_stage(mirror))
         connection.commit()
 
@@ -370,7 +370,7 @@ class TargetTables:
         return True
 
     def _refuse_lost(self, connection: Any, mirror: Mirror, staged: StagedBatch) -> None:
-        """Stop where staged rows are gone: a second writer of the same table makes the staging table anew.
+        """Stop where staged rows are gone: a second writer of the same table recreates the staging table.
 
         Having looked, the transaction keeps the table from being dropped until it ends.
         """
@@ -476,7 +476,7 @@ class TargetTables:
     def _differences(
         self, mirror: Mirror, have: Mapping[str, str], behavior: str, steps: tuple[Step, ...]
     ) -> Evolution:
-        """What becomes of columns that differ."""
+        """What to do with columns that differ."""
         dialect, source = self.database.dialect, mirror.source
         types = dialect.column_types(source)
         wanted = [TargetColumn(column.name, types[column.name]) for column in source.columns]

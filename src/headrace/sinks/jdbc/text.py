@@ -28,7 +28,7 @@ class Spelling:
         begin: what begins a row.
         quote: what stands around a value.
         bytes_before: what stands before the hex digits of bytes.
-        bytes_after: what stands behind them.
+        bytes_after: the SQL that follows them.
         booleans: the words for true and false.
     """
 

@@ -45,7 +45,7 @@ def batch_size() -> str:
 def quickly_checked(partition: str, settings: Mapping[str, str], limits: Mapping[str, int | None]) -> str:
     """Spark SQL that gives `partition`, or stops the query at a message that may be too large; `checked` knows better.
 
-    It is short, because Spark plans every batch anew, and long expressions take their time there.
+    It is short, because Spark plans every batch again, and long expressions slow planning down.
     """
     known = [] if _compressed(settings) else [limit for limit in limits.values() if limit is not None]
     least = min([producer_limit(settings)[1], *known])

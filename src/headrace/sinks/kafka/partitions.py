@@ -88,7 +88,7 @@ def partition_of(partitions: Mapping[str, int], batch: int) -> str:
     if set(partitions.values()) <= {1}:
         chosen = "0"
     else:
-        # A literal would be compiled into the query, and so the query anew for every batch.
+        # A literal would be compiled into the query, so that Spark compiles the query for every batch.
         number = f"cast(java_method('java.lang.Long', 'parseLong', '{batch}') as bigint)"
         chosen = f"if({count} = 1, 0, if(key is null, cast({number} % {count} as int), {murmur2('key')} % {count}))"
     known = ", ".join(_text(topic) for topic in sorted(partitions))

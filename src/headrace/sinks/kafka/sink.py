@@ -56,7 +56,7 @@ class _Hidden(str):
 
 
 class KafkaSettings(Settings):
-    """Which brokers, how they are written to, and what becomes of messages that are too large."""
+    """Which brokers, how they are written to, and what to do with messages that are too large."""
 
     bootstrap_servers: str = option(
         "The bootstrap brokers, `host:port` separated by commas.",

@@ -45,7 +45,7 @@ class TargetLayout:
         key: names of the key columns.
         own: our columns beside them.
         comment: what the source says of the table.
-        stored_as: `1` and `2` (the SCD type), `append`, or what else a table of ours is.
+        stored_as: `1` and `2` (the SCD type), `append`, or the kind of a table of Headrace's own.
     """
 
     source: str
@@ -71,7 +71,7 @@ class LakePlan:
         append: the rows are new for certain, so that they need not be merged.
         done: the target has the batch already.
         set: table properties to set; all of them where the table is to be created.
-        evolution: what becomes of columns that differ.
+        evolution: what to do with columns that differ.
     """
 
     layout: TargetLayout
@@ -114,7 +114,7 @@ class LakeTable(ABC):
 
     @abstractmethod
     def companion(self, suffix: str) -> LakeTable:
-        """A table of ours beside this one."""
+        """A table of Headrace's own beside this one."""
 
     @abstractmethod
     def commit(self, batch: BatchId | None, source: str, work: Callable[[], None]) -> None:
@@ -183,7 +183,7 @@ class LakeTable(ABC):
             layout: how the target must look.
             batch: who writes; without one anybody may.
             takeover: whether the target may be another's.
-            behavior: what becomes of structures that differ (see `evolution`).
+            behavior: what to do when schemas differ (see `evolution`).
             rows: whether the batch has rows of this table.
             first_read: all of them were read by the source's first snapshot.
             first_read_ends: it ends in this batch.

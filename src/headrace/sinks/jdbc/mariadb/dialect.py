@@ -77,7 +77,7 @@ class MariaDbDialect(Dialect):
         self.collation = _UNICODE[server]
 
     def literal(self, text: str) -> str:
-        """A text as SQL, with the backslash as escape, as connections of ours have it."""
+        """A text as SQL, with the backslash as escape, which Headrace sets for its connections."""
         return "'" + text.replace("\\", "\\\\").replace("'", "''").replace("\0", "\\0") + "'"
 
     def column_types(self, schema: TableSchema) -> dict[str, str]:
@@ -149,7 +149,7 @@ class MariaDbDialect(Dialect):
         return f"ALTER TABLE {self.table(mirror.name)} MODIFY COLUMN {self._column(mirror, column)}"
 
     def create_stage(self, mirror: Mirror) -> list[str]:
-        """Create the staging table anew."""
+        """Recreate the staging table."""
         types = self.column_types(mirror.source)
         columns = ", ".join(f"{staged} {types[name]} NULL" for name, staged in mirror.all)
         mask = f"varchar({max(1, len(mirror.rest))}) character set ascii"
@@ -363,7 +363,7 @@ class MariaDb(Database):
 
 
 def _driver_parameters(parameters: Mapping[str, str]) -> dict[str, Any]:
-    """What stands behind `?` in the URL, as PyMySQL wants it."""
+    """The parameters after `?` in the URL, as PyMySQL wants them."""
     found: dict[str, Any] = {}
     for name, value in parameters.items():
         if name in _DRIVER_SECONDS and value.isdigit():

@@ -111,7 +111,7 @@ class PostgresDialect(Dialect):
         return [adding, self._comment(mirror, name, column.comment)] if column.comment else [adding]
 
     def text_of(self, value: str, column: Column) -> str:
-        """Its own spelling, in UTC as connections of ours have it."""
+        """Its own spelling, in UTC, which Headrace sets for its connections."""
         return f"encode({value}, 'hex')" if column.logical.kind == "bytes" else f"{value}::text"
 
     def widen_column(self, mirror: Mirror, column: Column) -> str:
@@ -120,7 +120,7 @@ class PostgresDialect(Dialect):
         return f"ALTER TABLE {self.table(mirror.name)} ALTER COLUMN {self.quote(column.name)} TYPE {kind}"
 
     def create_stage(self, mirror: Mirror) -> list[str]:
-        """Create the staging table anew. It is not logged: after a crash its rows are not needed."""
+        """Recreate the staging table. It is unlogged: after a crash nobody needs its rows."""
         types = self.column_types(mirror.source)
         columns = ", ".join(f"{staged} {types[name]}" for name, staged in mirror.all)
         return [

@@ -84,7 +84,7 @@ class DeltaTable(LakeTable):
         return bool(Deltas.isDeltaTable(self.session, self._place))
 
     def companion(self, suffix: str) -> DeltaTable:
-        """A table of ours in the next folder, or with nearly the same name."""
+        """A table of Headrace's own in the next folder, or with nearly the same name."""
         place = f"{self._place.removesuffix('`')}{suffix}`" if self._place.endswith("`") else f"{self._place}{suffix}"
         return DeltaTable(self.session, place, named=self._named)
 

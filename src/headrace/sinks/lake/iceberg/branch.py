@@ -32,7 +32,7 @@ class Branch:
         self._label = label
 
     def begin(self, base: int | None) -> None:
-        """Make the branch where the table was looked at. What attempts left behind goes; one that still writes fails.
+        """Make the branch where the table was looked at. Drops what failed attempts left; one that still writes fails.
 
         Args:
             base: the snapshot that the table stood at; null where it had none.

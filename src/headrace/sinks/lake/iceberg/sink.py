@@ -208,7 +208,7 @@ def _reach_catalogue(uri: str, user: str | None, password: str | None) -> str:
     """
     unasked = "Can be used; whether the catalogue's database accepts the login shows when a run starts."
     try:
-        # What stands behind `?` is for the JDBC driver.
+        # The parameters after `?` are for the JDBC driver.
         address = replace(parse_address(uri, user, password), parameters={})
     except OptionError:
         return unasked

@@ -60,7 +60,7 @@ class IcebergTable(LakeTable):
         return bool(self.session.catalog.tableExists(self.sql_name))
 
     def companion(self, suffix: str) -> IcebergTable:
-        """A table of ours in the same namespace."""
+        """A table of Headrace's own in the same namespace."""
         return IcebergTable(self.session, (*self._parts[:-1], self._parts[-1] + suffix))
 
     def plan(self, layout: TargetLayout, batch: BatchId | None, **how: Any) -> LakePlan:
