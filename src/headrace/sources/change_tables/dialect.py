@@ -17,6 +17,7 @@ from headrace.errors import CaptureError
 from headrace.options import Options
 from headrace.sources.change_tables.captured_table import CapturedTable
 from headrace.sources.change_tables.commit_times import CommitTimes
+from headrace.sources.change_tables.history_mark import ChangeTable, Transaction
 from headrace.sources.change_tables.native import NativeTypes
 from headrace.sources.change_tables.schema_history import Window
 from headrace.sources.change_tables.statements import Queries, Statements
@@ -74,14 +75,14 @@ class Dialect(NativeTypes, Protocol):
             oldest: what `Statements.OLDEST_MAPPED` gave.
         """
 
-    def last_transaction(self, server: Queries, upto: str) -> tuple[str, str] | None:
-        """LSN and time of the last captured transaction up to an LSN; null where none is listed.
+    def last_transaction(self, server: Queries, upto: str) -> Transaction | None:
+        """The last captured transaction up to an LSN; null where none is listed.
 
         Only asked where idle commits are not kept.
         """
 
-    def newest_changes(self, server: Queries) -> dict[tuple[str, int], str | None]:
-        """The newest commit that was ever put into each change table, by its name and number.
+    def newest_changes(self, server: Queries) -> dict[ChangeTable, str | None]:
+        """The newest commit that was ever put into each change table.
 
         Only asked where idle commits are not kept.
         """

@@ -19,6 +19,7 @@ from headrace.sources.change_tables import chunks, lsn
 from headrace.sources.change_tables.captured_table import CapturedTable
 from headrace.sources.change_tables.catalog import CatalogTable, columns_of
 from headrace.sources.change_tables.connection import Connection
+from headrace.sources.change_tables.history_mark import HistoryMark
 from headrace.sources.change_tables.incremental import AdHocPlanner
 from headrace.sources.change_tables.restored import OtherHistory, SameHistory
 from headrace.sources.change_tables.retention import Retention, begins_again, oldest_needed, require_retained
@@ -107,8 +108,9 @@ class Planner:
         if end == start:
             return start
         end = replace(end, initial=end.initial and not snapshot_finished(end)).counting_reads(start)
-        log = self._history.mark(end.commit, {} if restored else start.log)
-        return self._stamped(replace(end, log={**log, "restored": True} if restored else log), now)
+        before = HistoryMark() if restored else HistoryMark.from_json(start.log)
+        mark = self._history.mark(end.commit, before, restored=restored)
+        return self._stamped(replace(end, log=mark.to_json()), now)
 
     # The first batch.
 
@@ -387,9 +389,9 @@ class Planner:
             oldest = oldest_needed(self._catalog[path], instance)
             if oldest is None or self._retention.holds(after, oldest):
                 continue
-            announced = start.gaps.get(path)
-            if announced is not None and announced[1] == oldest:
-                gaps[path] = announced
+            _, announced = start.gaps.get(path, (None, None))
+            if announced == oldest:
+                gaps[path] = start.gaps[path]
                 continue
             try:
                 require_retained(self._connection, self._catalog[path].id, after, oldest)

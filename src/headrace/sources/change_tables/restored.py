@@ -8,16 +8,14 @@ transaction with its time, and the table that it was in.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from headrace.errors import PositionMismatch
 from headrace.sources.change_tables import lsn
 from headrace.sources.change_tables.connection import Connection
+from headrace.sources.change_tables.history_mark import HistoryMark, NewestChange
 from headrace.sources.change_tables.server_clock import CommitClock
 from headrace.sources.offset import Offset
-
-_TRANSACTION, _NEWEST = "transaction", "newest"
 
 
 class OtherHistory(PositionMismatch):
@@ -38,27 +36,22 @@ class SameHistory:
         self._dialect = connection.dialect
         self._database = database
 
-    def mark(self, commit: str, before: Mapping[str, Any]) -> dict[str, Any]:
-        """What the offset keeps (`Offset.log`) so that the history up to a commit is known again.
+    def mark(self, commit: str, before: HistoryMark, *, restored: bool) -> HistoryMark:
+        """What the offset keeps so that the history up to a commit is recognised.
 
         Args:
             commit: the batch's end.
-            before: the mark of the batch before; what it says stands where clean-up left nothing newer.
+            before: the mark of the batch before; it stays where clean-up left nothing newer.
+            restored: whether the database was restored before this batch.
         """
         if self._dialect.keeps_idle_commits:
-            return {}
+            return HistoryMark(restored=restored)
         last = self._dialect.last_transaction(self._connection, commit)
-        newest = [
-            (at, name, number)
-            for (name, number), at in self._dialect.newest_changes(self._connection).items()
-            if at is not None
-        ]
-        upto = max((entry for entry in newest if entry[0] <= commit), default=None)
-        found = {
-            _TRANSACTION: before.get(_TRANSACTION) if last is None else list(last),
-            _NEWEST: before.get(_NEWEST) if upto is None else list(upto),
-        }
-        return {name: value for name, value in found.items() if value is not None}
+        changes = self._dialect.newest_changes(self._connection).items()
+        newest = max(
+            (NewestChange(at, table) for table, at in changes if at is not None and at <= commit), default=before.newest
+        )
+        return HistoryMark(before.transaction if last is None else last, newest, restored)
 
     def require_not_older(self, start: Offset) -> None:
         """The database has not gone back behind what was delivered, as after a restore of a backup.
@@ -103,22 +96,25 @@ class SameHistory:
             raise self._other(f"no longer has the commit with LSN {start.commit} that was delivered")
 
     def _require_same_mark(self, start: Offset) -> None:
+        known = HistoryMark.from_json(start.log)
         last = self._dialect.last_transaction(self._connection, start.commit)
-        known = start.log.get(_TRANSACTION)
         # Where there is none, clean-up has taken it, and its changes too: then it is seen whether any are missing.
-        if last is not None and list(last) != known:
-            if known is None or last[0] > known[0]:
+        if last is not None and last != known.transaction:
+            if known.transaction is None or last.commit > known.transaction.commit:
                 raise self._other(
-                    f"has a transaction with LSN {last[0]}, which was not there when changes up to LSN {start.commit} "
-                    "were delivered"
+                    f"has a transaction with LSN {last.commit}, which was not there when changes up to LSN "
+                    f"{start.commit} were delivered"
                 )
-            raise self._other(f"no longer has the transaction with LSN {known[0]} of {known[1]} that was delivered")
-        if _NEWEST not in start.log:
+            gone = known.transaction
+            raise self._other(f"no longer has the transaction with LSN {gone.commit} of {gone.time} that was delivered")
+        if known.newest is None:
             return
-        at, name, number = start.log[_NEWEST]
+        at, table = known.newest
         now = self._dialect.newest_changes(self._connection)
-        if (name, number) in now and (now[name, number] or "") < at:
-            raise self._other(f"no longer has the changes up to LSN {at} in change table '{name}' that were delivered")
+        if table in now and (now[table] or "") < at:
+            raise self._other(
+                f"no longer has the changes up to LSN {at} in change table '{table.name}' that were delivered"
+            )
 
     def _other(self, what: str) -> OtherHistory:
         return OtherHistory(

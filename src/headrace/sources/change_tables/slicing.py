@@ -18,6 +18,7 @@ from headrace.sources.base import Slice
 from headrace.sources.change_tables import chunks, lsn
 from headrace.sources.change_tables.captured_table import CapturedTable
 from headrace.sources.change_tables.connection import Connection, MissingObject
+from headrace.sources.change_tables.history_mark import HistoryMark
 from headrace.sources.change_tables.notices import SWITCHED_OFF, say_switched_off
 from headrace.sources.change_tables.retention import Retention, require_retained
 from headrace.sources.change_tables.schema_history import Window, schema_histories
@@ -60,6 +61,7 @@ class Slicing:
         self._histories = schema_histories(end.schemas, connection.dialect)
         self._notices: list[Notice] = []
         self._retention = Retention(connection)
+        self._restored = HistoryMark.from_json(end.log).restored
         self._known_cuts: dict[tuple[str, str], list[str]] = {}
         self.lost: set[str] = set()
         """Tables of which this batch lacks changes that were cleaned after it was planned."""
@@ -133,7 +135,8 @@ class Slicing:
                 continue
             after = start.commit if progress is None else progress.commit
             if path in end.gaps:
-                after = max(after, lsn.before(end.gaps[path][1]))
+                _, oldest = end.gaps[path]
+                after = max(after, lsn.before(oldest))
             found += self._histories[path].windows(after, end.commit)
         return found
 
@@ -309,16 +312,17 @@ class Slicing:
                 self._note_gap(table, after, lsn.before(oldest), self._why_lost(path))
 
     def _why_lost(self, path: str) -> str:
-        if self._end.log.get("restored"):
+        if self._restored:
             return "the database was restored"
         return "the table was not captured" if self._returned(path) else "they were cleaned on the server"
 
     def _returned(self, path: str) -> bool:
         """Whether this batch takes in a table that was not captured for a time."""
         gap, progress = self._end.gaps.get(path), self._end.tables.get(path)
-        if gap is None or progress is None or gap == self._start.gaps.get(path) or self._end.log.get("restored"):
+        if gap is None or progress is None or gap == self._start.gaps.get(path) or self._restored:
             return False
-        return gap[1] == lsn.after(progress.commit)
+        _, oldest = gap
+        return oldest == lsn.after(progress.commit)
 
     def _note_gap(self, table: TableId, after: str, upto: str, why: str) -> None:
         self._note(

@@ -15,6 +15,7 @@ from headrace.sources.change_tables import lsn
 from headrace.sources.change_tables.captured_table import CapturedTable
 from headrace.sources.change_tables.commit_times import CommitTimes
 from headrace.sources.change_tables.connection import MissingObject
+from headrace.sources.change_tables.history_mark import ChangeTable, Transaction
 from headrace.sources.change_tables.schema_history import Window
 from headrace.sources.change_tables.statements import Queries
 from headrace.sources.db2.advice import ADVICE
@@ -47,18 +48,21 @@ class Db2:
         """
         return not server.value(self.statements.CHANGED_SINCE, (lsn.to_bytes(after),))
 
-    def last_transaction(self, server: Queries, upto: str) -> tuple[str, str] | None:
-        """LSN and time of the last captured transaction up to an LSN, by IBMSNAP_UOW."""
+    def last_transaction(self, server: Queries, upto: str) -> Transaction | None:
+        """The last captured transaction up to an LSN, by IBMSNAP_UOW."""
         found = server.row(self.statements.LAST_TRANSACTION, (lsn.to_bytes(upto),))
         if found is None:
             return None
         commit, time = found
-        return lsn.read(commit), str(time)
+        return Transaction(lsn.read(commit), str(time))
 
-    def newest_changes(self, server: Queries) -> dict[tuple[str, int], str | None]:
+    def newest_changes(self, server: Queries) -> dict[ChangeTable, str | None]:
         """The newest commit of each change table, by IBMSNAP_REGISTER."""
         rows = server.rows(self.statements.NEWEST_CHANGES)
-        return {(str(name), int(number)): None if at is None else lsn.read(at) for name, number, at in rows}
+        return {
+            ChangeTable(str(name), int(number)): None if commit is None else lsn.read(commit)
+            for name, number, commit in rows
+        }
 
     def native(self, *parts: Any) -> NativeType:
         """A type out of its JSON form."""

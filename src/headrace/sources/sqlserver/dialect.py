@@ -14,6 +14,7 @@ from headrace.options import Options
 from headrace.sources.change_tables import lsn
 from headrace.sources.change_tables.captured_table import CapturedTable
 from headrace.sources.change_tables.commit_times import CommitTimes
+from headrace.sources.change_tables.history_mark import ChangeTable, Transaction
 from headrace.sources.change_tables.schema_history import Window
 from headrace.sources.change_tables.statements import Queries, Statements
 from headrace.sources.sqlserver import statements
@@ -45,12 +46,12 @@ class SqlServer:
         # A mapping that was cleaned beyond our place can't say that nothing happened: then the retention check decides.
         return not real and oldest is not None and lsn.read(oldest) <= after
 
-    def last_transaction(self, server: Queries, upto: str) -> tuple[str, str] | None:
+    def last_transaction(self, server: Queries, upto: str) -> Transaction | None:
         """Not known, and not asked: the server keeps the time of every commit, idle or not."""
         del server, upto
         return None
 
-    def newest_changes(self, server: Queries) -> dict[tuple[str, int], str | None]:
+    def newest_changes(self, server: Queries) -> dict[ChangeTable, str | None]:
         """Not known, and not asked either."""
         del server
         return {}
