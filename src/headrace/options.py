@@ -30,7 +30,7 @@ _LONGEST_LIST = 300
 
 @dataclass(frozen=True)
 class Names:
-    """What the names and patterns in an option's value stand for, so that one that stands for nothing is found.
+    """What the names and patterns in an option's value refer to, so that one that matches nothing can be reported.
 
     Args:
         what: `tables` or `columns` of the source; `captured columns` where a column without values is none; `nothing`
@@ -47,12 +47,12 @@ OTHER_NAMES = Names("nothing")
 
 
 def is_optional(name: str) -> bool:
-    """Whether a name or pattern may stand for nothing: `optional:` is in front of it."""
+    """Whether a name or pattern may match nothing: it begins with `optional:`."""
     return name.startswith(_OPTIONAL)
 
 
 def bare(name: str) -> str:
-    """A name or pattern without the word that says that it may stand for nothing."""
+    """A name or pattern without the prefix `optional:`."""
     return name.removeprefix(_OPTIONAL)
 
 
@@ -126,7 +126,7 @@ class Option:
         """Turn what the user gave (text, or a YAML value) into the option's value.
 
         Raises:
-            OptionError: it does not fit; the value itself is quoted only where the option is no secret.
+            OptionError: it does not fit; the value itself is quoted only if the option is not a secret.
         """
         if not self.may_be_empty and "" not in self.choices and self._is_empty(given):
             remedy = f"Set it: {self.doc}" if self.required else "Give it a value, or leave the option out."
@@ -162,7 +162,7 @@ class Option:
 
     def _is_empty(self, given: Any) -> bool:
         if isinstance(given, str):
-            # Where commas stand between parts, they are nothing by themselves.
+            # Commas between parts are not a value.
             return not given.strip(" \t\r\n" if self.kind in (str, folder) else " \t\r\n,;")
         return isinstance(given, (list, tuple, Mapping, frozenset)) and not given
 
@@ -250,7 +250,7 @@ def parsed_values(
 
 
 def items(given: Any, split: Callable[[str], Sequence[str]] = lambda text: text.split(",")) -> list[str]:
-    """The parts of an option that holds several: of a list as they are, of text as they stand between commas.
+    """The parts of an option with several values: the items of a list, or the parts of a text between commas.
 
     Text may be a JSON array of texts too, because a part may hold a comma.
 
@@ -293,7 +293,7 @@ def _json_texts(text: str) -> list[str] | None:
 
 
 def _unknown(name: str, declared: tuple[Option, ...], owner: str) -> OptionError:
-    """What to say of a name that the owner does not have: where it belongs, if that is somewhere else."""
+    """The error for a name that the owner does not have; it names the owner that has it, if any."""
     kinds = [kind for kind in _KINDS_OF_OWNER if not owner.startswith(kind) and _has(kind, name)]
     if kinds:
         belongs = " or ".join(f"a {kind}" for kind in kinds)

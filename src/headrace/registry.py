@@ -1,6 +1,6 @@
 """Where sources, formats, sinks and drivers are found by name, without importing them.
 
-A built-in is one line here: a name and the place it is imported from when first asked for. Third parties add their own
+A built-in is one line here: a name and the place it is imported from at the first use. Third parties add their own
 through entry points (`headrace.sources`, `headrace.formats`, `headrace.sinks`, `headrace.drivers`), so nothing here
 changes for them. The emulated databases do the same.
 """

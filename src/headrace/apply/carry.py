@@ -1,7 +1,7 @@
-"""Key changes whose images lack columns: what the row held under its old key goes over to the new one.
+"""Key changes whose images lack columns: the values under the old key move to the new one.
 
 A source that leaves out large values leaves them out of a change of key too. The row under the new key then needs what
-it had under the old one: what the batch said of that before, and for the rest what stands in the target.
+it had under the old one: first from earlier changes in the batch, then from the target.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def carried(rows: DataFrame, table: TableProfile, standing: Standing | None = No
 
     Args:
         rows: the batch's change rows with images as maps, under the newest names.
-        table: what `survey` said of the table.
+        table: the profile of the table.
         standing: gives the target's rows, at least those of the old keys, which it gets as columns `o0`..: `row`, a
             struct of columns of the source's types; `since` and `until`, the positions between which it is true, null
             for no bound. None where there is no target.

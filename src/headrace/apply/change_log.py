@@ -61,7 +61,7 @@ def rows_left(log: DataFrame, schema: TableSchema, position_column: str) -> Data
 
     Args:
         log: the rows of a change log.
-        schema: the table's structure; columns that the log does not have are left out.
+        schema: the table's schema; columns that the log does not have are left out.
         position_column: the name of the column that holds the position.
 
     Raises:

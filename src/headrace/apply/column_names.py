@@ -1,6 +1,6 @@
-"""What DDL statements do to the names of a table's columns, and what a column of an older structure is called now.
+"""What DDL statements do to the names of a table's columns, and what a column of an older schema is called now.
 
-A structure does not say that a column was renamed: one name is gone and another is there. The statement that came with
+A schema does not say that a column was renamed: one name is gone and another is there. The statement that came with
 it does. Nothing is taken from the place or the type of a column.
 """
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _DIALECTS = {"mysql": "mysql", "mariadb": "mysql", "oracle": "oracle", "postgresql": "postgres", "sqlserver": "tsql"}
 _CASES: Mapping[str, Callable[[str], str]] = {"oracle": str.upper, "db2": str.upper, "postgresql": str.lower}
-"""What becomes of a name without quotes."""
+"""How the database stores a name without quotes."""
 _BEFORE_TABLE = ("ONLINE", "OFFLINE", "IGNORE", "FOREIGN")
 _NO_COLUMN = (
     *("INDEX", "KEY", "PRIMARY", "FOREIGN", "UNIQUE", "CONSTRAINT", "CHECK", "PARTITION", "FULLTEXT", "SPATIAL"),
@@ -81,7 +81,7 @@ def names_now(
     which the rest of the steps leads to `final`. Letter case does not count where names don't need it.
 
     Args:
-        names: of a structure or a target.
+        names: of a schema or a target.
         steps: what happened, in order.
         final: the names after the last step; null where they are not known.
         of: the table, for messages.
@@ -124,16 +124,16 @@ def names_now(
 def renamed_keys(
     names: Collection[str], steps: Sequence[Step], final: Collection[str], *, of: str, given: bool = False
 ) -> dict[str, str]:
-    """Under which names the columns of an image have to be looked for that follows a structure with these names.
+    """Under which names the columns of an image have to be looked for that follows a schema with these names.
 
     A column that went away gets a name that no column has.
 
     Args:
-        names: of the structure.
+        names: of the schema.
         steps: what happened, in order.
         final: the names after the last step.
         of: the table, for messages.
-        given: the structure is the user's, who may have changed it since; an image may have the names before it.
+        given: the schema is the user's, who may have changed it since; an image may have the names before it.
 
     Raises:
         SchemaError: see `names_now`.
@@ -154,7 +154,7 @@ def renamed_keys(
 
 
 def after_steps(schema: TableSchema, steps: Sequence[Step]) -> TableSchema:
-    """The structure that the steps leave of one that was before them."""
+    """The schema that the steps leave of one that was before them."""
     now = names_now([column.name for column in schema.columns], steps, None, of=str(schema.id))
     if not any(now.values()):
         return schema
@@ -248,7 +248,7 @@ class _Clauses:
 
     Args:
         tokens: its tokens.
-        cased: what becomes of a name without quotes.
+        cased: how the database stores a name without quotes.
     """
 
     def __init__(self, tokens: list[Token], cased: Callable[[str], str]) -> None:

@@ -42,7 +42,7 @@ def fold(rows: DataFrame, table: TableProfile, *, ignore_nulls: bool = False) ->
 
     Args:
         rows: the batch's change rows with images as maps; rows of other tables are left out.
-        table: what `survey` said of the table. Its schema has a key.
+        table: the profile of the table. Its schema has a key.
         ignore_nulls: nulls of a change say nothing; the target keeps its value.
     """
     changes = keyed(rows.where(table.where), table, ignore_nulls=ignore_nulls)
@@ -143,7 +143,7 @@ def _key_value(name: str) -> str:
 
 
 def _is_newest(image: str, schema_id: str, table: TableProfile) -> str:
-    """Spark SQL: does the image carry every column of the newest structure?"""
+    """Spark SQL: does the image carry every column of the newest schema?"""
     if not table.partial:
         return "true"
     names = ", ".join(literal(column.name) for column in table.schema.columns)
@@ -156,7 +156,7 @@ def _fold_whole(changes: DataFrame, table: TableProfile) -> DataFrame:
     newest_first = f"over (partition by {keys} order by position desc)"
     numbered, wanted = changes.selectExpr("*", f"row_number() {newest_first} as nth"), "nth = 1"
     if table.decoded:
-        # Where a change stands beside one of another sequence, the last one is not known.
+        # If a neighbour belongs to another sequence, the last change is unknown.
         numbered = numbered.selectExpr("*", f"lead(position) {newest_first} as earlier")
         wanted = f"if({disordered('earlier', 'position')}, {StopReason.NO_ORDER.sql}, nth = 1)"
     last = numbered.where(wanted)
@@ -178,7 +178,7 @@ def _fold_partial(changes: DataFrame, table: TableProfile) -> DataFrame:
     kept = "false" if table.truncate_at is not None else "true"
     nothing = "cast(map() as map<string,string>) as image"
     state = f"struct(false as deleted, {nothing}, false as whole, {kept} as keeps, false as newest)"
-    # A whole image of an insert says all that there is; columns newer than its structure are null and not the target's.
+    # A whole image of an insert says all that there is; columns newer than its schema are null and not the target's.
     step = (
         "if(x.deleted, "
         f"struct(true as deleted, {nothing}, false as whole, false as keeps, false as newest), "

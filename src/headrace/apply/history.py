@@ -4,7 +4,7 @@ An event is a change of one key, typed. Events of one table are a DataFrame with
 
 | column | meaning |
 |---|---|
-| `at` | where it stands in the order: any type that compares; one event per key and `at` |
+| `at` | its place in the order: any type that compares; one event per key and `at` |
 | `deleted` | the key's row went away; `row` has the key columns only |
 | `row` | struct of all columns |
 | `present` | null: `row` says every column. Otherwise the columns it says; the rest is as it was |
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 STORED, VISIBLE, NEW = 0, 1, 2
 AT = "struct(position, event_time)"
-"""The order of change rows: by position. The time stands beside it so that a version says since when it is true."""
+"""The order of change rows: by position. The time is included so that a version shows since when it is true."""
 
 
 def change_events(rows: DataFrame, table: TableProfile, *, ignore_nulls: bool = False) -> DataFrame:
@@ -45,7 +45,7 @@ def change_events(rows: DataFrame, table: TableProfile, *, ignore_nulls: bool = 
 
     Args:
         rows: the batch's change rows with images as maps; rows of other tables are left out.
-        table: what `survey` said of the table. Its schema has a key.
+        table: the profile of the table. Its schema has a key.
         ignore_nulls: nulls of an update say nothing.
     """
     found = keyed(rows.where(replace(table, truncate_at=None).where), table, ignore_nulls=ignore_nulls)
@@ -181,13 +181,13 @@ def versions(ordered_events: DataFrame, key: Sequence[str]) -> DataFrame:
 
 
 def newest(events: DataFrame, key: Sequence[str], columns: Sequence[str], *, ignore_nulls: bool) -> DataFrame:
-    """At most one row per key, as `headrace.apply.fold` gives them; `position` is where the event stands.
+    """At most one row per key, as `headrace.apply.fold` gives them; `position` is the event's place in the order.
 
     Args:
         events: what is known of the keys; each says all columns, or with `ignore_nulls` those that are not null.
         key: names of the key columns.
         columns: names of all columns.
-        ignore_nulls: columns of which nothing was said since the last delete keep the target's values.
+        ignore_nulls: columns without a value since the last delete keep the target's values.
     """
     keys = _keys(key)
     if ignore_nulls:

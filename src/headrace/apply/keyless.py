@@ -28,10 +28,10 @@ def fold_keyless(rows: DataFrame, table: TableProfile) -> DataFrame:
     Args:
         rows: the batch's change rows with images as maps, whose positions say their sequence (`sequenced`), so that
             none repeats; rows of other tables are left out.
-        table: what `survey` said of the table. Its schema has no key.
+        table: the profile of the table. Its schema has no key.
 
     Raises:
-        SchemaError: some image lacks columns, so that rows can't be told apart.
+        SchemaError: an image lacks columns, so rows can't be distinguished.
     """
     if table.partial:
         raise SchemaError(

@@ -32,8 +32,8 @@ def parted(rows: DataFrame, tables: Sequence[TableProfile]) -> Iterator[Callable
     through for each table, a batch costs as much as all tables of it together, times their number.
 
     Args:
-        rows: the batch's change rows, persisted if they are dear to compute.
-        tables: what `survey` said of them.
+        rows: the batch's change rows, persisted if they are expensive to compute.
+        tables: their profiles.
     """
     size = sum(table.size for table in tables)
     if len([table for table in tables if table.size]) <= FEW_TABLES or size <= FEW_ROWS:

@@ -48,11 +48,11 @@ class TableProfile:
 
     Args:
         id: the table.
-        schema: its newest structure in the batch, by which values are typed.
-        columns: how many columns each structure has that rows of the batch follow, by `schema_id`.
+        schema: its newest schema in the batch, which types the values.
+        columns: how many columns each schema has that rows of the batch follow, by `schema_id`.
         counts: data rows by operation.
         truncate_at: position of the last truncate; rows up to it no longer matter.
-        partial: some image may lack columns of the newest structure, so that the target's values must be kept.
+        partial: some image may lack columns of the newest schema, so that the target's values must be kept.
         key_changed: some update may carry a row to another key.
         initial: every data row was read by the source's own first snapshot, which reads a key once. Not so rows decoded
             from messages, which may repeat, streamed changes and incremental snapshots.
@@ -60,13 +60,13 @@ class TableProfile:
         read_again_from: where the read of the whole table began that ends in this batch; the source has no row that is
             older in a target. Known of the source's own reads, incremental ones aside.
         keys: the least and the greatest key, where it is one whole number; None where that is not known.
-        width: how many columns the newest structure has in the source; 0 for as many as `schema`.
+        width: how many columns the newest schema has in the source; 0 for as many as `schema`.
         decoded: some row comes from a message, whose position compares in its sequence only.
-        given: the `schema_id` of structures that the user gave. Rows may be older than them, so what an insert lacks
+        given: the `schema_id` of schemas that the user gave. Rows may be older than them, so what an insert lacks
             was not there yet.
         steps: what statements in the batch do to the names of columns. Where they come with neither rows nor a
-            structure, `schema` has no columns.
-        renamed: what columns of older structures are called in `schema`, by `schema_id`; see `under_new_names`.
+            schema, `schema` has no columns.
+        renamed: what columns of older schemas are called in `schema`, by `schema_id`; see `under_new_names`.
     """
 
     id: TableId
@@ -117,11 +117,11 @@ class TableProfile:
 
     @property
     def key_unknown(self) -> bool:
-        """Whether the table may have a key that the structure lacks: truncates came alone, whose messages tell none."""
+        """Whether the table may have a key that the schema lacks: only truncates came, which have no key."""
         return not self.schema.key and bool(self.schema.columns) and set(self.counts) == {_TRUNCATE}
 
     def keyed_by(self, key: tuple[str, ...]) -> TableProfile:
-        """The same batch of a table whose key is known from elsewhere, where the structure has its columns."""
+        """The same batch of a table whose key is known from elsewhere, where the schema has its columns."""
         if not {*key} <= {column.name for column in self.schema.columns}:
             return self
         return replace(self, schema=replace(self.schema, key=key))
@@ -152,7 +152,7 @@ class TableProfile:
 
     @property
     def own_columns(self) -> str:
-        """Spark SQL for the number of columns in the structure that a row follows."""
+        """Spark SQL for the number of columns in the schema that a row follows."""
         newest = self.width or len(self.schema.columns)
         others = {name: n for name, n in self.columns.items() if name is not None and n != newest}
         if not others:
@@ -164,7 +164,7 @@ class TableProfile:
 def profile(rows: DataFrame, known: Callable[[TableId], tuple[Step, ...]] = lambda _: ()) -> list[TableProfile]:
     """Say what a batch of change rows holds, table by table, ordered by table.
 
-    Runs one Spark job in the driver's session over `rows` (persist them if they are dear to compute) and collects a
+    Runs one Spark job in the driver's session over `rows` (persist them if they are expensive) and collects a
     few lines per table. Changes nothing; the same rows give the same answer.
 
     Args:
@@ -173,7 +173,7 @@ def profile(rows: DataFrame, known: Callable[[TableId], tuple[Step, ...]] = lamb
         known: what is known to have happened to the column names of a table before what the rows say.
 
     Raises:
-        SchemaError: data rows follow a structure that no `schema` row of the batch carries, or images are structs.
+        SchemaError: data rows follow a schema that no `schema` row of the batch carries, or images are structs.
     """
     if rows.schema["after"].dataType.typeName() == "struct":
         raise SchemaError(
@@ -222,7 +222,7 @@ def profile(rows: DataFrame, known: Callable[[TableId], tuple[Step, ...]] = lamb
 
 
 def under_new_names(rows: DataFrame, table: TableProfile) -> DataFrame:
-    """The rows with the images and keys of one table under the column names of its newest structure. Lazy and pure."""
+    """The rows with the images and keys of one table under the column names of its newest schema. Lazy and pure."""
     if not table.renamed:
         return rows
     names = {id: renamed for id, renamed in table.renamed.items() if renamed}
@@ -247,7 +247,7 @@ class _TableStatements:
     Args:
         steps: what each does to names, in order, with where it stands: a partition (empty for captured rows) and a
             position, which compares inside that only.
-        last: the last position of the rows that follow a structure, by `schema_id` and partition.
+        last: the last position of the rows that follow a schema, by `schema_id` and partition.
     """
 
     steps: tuple[tuple[str, str, tuple[Step, ...]], ...] = ()
@@ -258,7 +258,7 @@ class _TableStatements:
         return tuple(step for *_, steps in self.steps for step in steps)
 
     def since(self, schema_id: str | None) -> tuple[Step, ...]:
-        """The steps that are not known to come before the rows of a structure."""
+        """The steps that are not known to come before the rows of a schema."""
         return tuple(
             step
             for origin, position, steps in self.steps
@@ -311,7 +311,7 @@ def _statements(rows: DataFrame, tables: Iterable[TableId]) -> dict[TableId, _Ta
 
 
 def _has_only_statements(lines: Iterable[Any], statements: _TableStatements, given: Mapping[str, str]) -> bool:
-    """Whether a table is only spoken of: there is no row and no structure, and no name is another."""
+    """Whether there are only statements on a table: no rows, no schema, and no rename."""
     return not any(step.kind == "rename" for step in statements.all) and not any(
         line["schema_text"] or line["schema_id"] in given or any(line[f"n_{op}"] for op in DATA_OPERATIONS)
         for line in lines
@@ -357,7 +357,7 @@ def _table_batch(
     for line in lines:
         counts.update({str(op): line[f"n_{op}"] for op in DATA_OPERATIONS if line[f"n_{op}"]})
     if not versions:
-        # A truncate follows no structure, and may be all that there is of a table whose name was given in part.
+        # A truncate follows no schema, and may be all that there is of a table whose name was given in part.
         found = [key for key, text in given.items() if _means(TableSchema.from_text(text).id, id)]
         versions = [("", "", key, {**lines[0].asDict(), "schema_id": key}) for key in found]
     if not versions and not counts:
@@ -372,7 +372,7 @@ def _table_batch(
         line["schema_id"]: replace(TableSchema.from_text(line["schema_text"] or given[line["schema_id"]]), id=id)
         for *_, line in versions
     }
-    # A truncate in a message has no key, and so has the structure that is read from it.
+    # A truncate in a message has no key, and so has the schema that is read from it.
     followed = {
         line["schema_id"] for line in lines if any(line[f"n_{op}"] for op in DATA_OPERATIONS if op != _TRUNCATE)
     }
@@ -380,17 +380,17 @@ def _table_batch(
     sequences = {line[name] for line in lines for name in ("least_sequence", "greatest_sequence")} - {None}
     candidates = keyed or versions
     if len(sequences) > 1 and not steps:
-        # Offsets of several partitions don't say which structure is newer; by the one with all columns none is lost.
+        # Offsets of several partitions don't say which schema is newer; by the one with all columns none is lost.
         names_of = {key: {column.name for column in found.columns} for key, found in schemas.items()}
         every = set().union(*names_of.values())
         candidates = [found for found in candidates if names_of[found[3]["schema_id"]] == every] or candidates
     newest_id = max(candidates, key=lambda found: found[:3])[3]["schema_id"]
     newest = schemas[newest_id]
-    # A structure that the user gave says nothing of when it is true.
+    # A schema that the user gave says nothing of when it is true.
     later = statements.all if newest_id in given else statements.since(newest_id)
     schema = after_steps(newest, later) if any(step.kind == "rename" for step in later) else newest
     now = [column.name for column in schema.columns]
-    # Rows of the newest structure have its names, whatever happened before.
+    # Rows of the newest schema have its names, whatever happened before.
     since = {newest_id: later} if newest_id not in given else {}
     renamed = {
         key: renamed_keys([c.name for c in found.columns], since.get(key, steps), now, of=str(id), given=key in given)

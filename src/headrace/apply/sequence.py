@@ -1,4 +1,4 @@
-"""In which order changes of one row stand to each other, where they come from Kafka.
+"""The order of changes of one row that come from Kafka.
 
 An offset compares inside its partition only. So a mirror keeps with each row's position which sequence it is of (topic,
 partition, and the topic's id, which is another one after the topic was made again), and a change of another sequence
@@ -39,11 +39,11 @@ def sequenced(rows: DataFrame, sequence_by: str = "", epochs: Mapping[str, str] 
     Args:
         rows: change rows; captured ones stay as they are.
         sequence_by: Spark SQL over a change row for its place in an order that counts across partitions; a whole
-            number, a date, a timestamp, or a text that compares as it stands. Digits alone are taken for a number.
+            number, a date, a timestamp, or a text that sorts correctly. Digits alone are taken for a number.
         epochs: the id of each topic, where the broker tells it.
 
     Raises:
-        OptionError: `sequence_by` is no such expression.
+        OptionError: `sequence_by` is not such an expression.
     """
     known = "map()" if not epochs else f"map({', '.join(f'{literal(t)}, {literal(id)}' for t, id in epochs.items())})"
     epoch = f"coalesce(cast({known} as map<string,string>)[message.topic], '')"

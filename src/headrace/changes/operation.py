@@ -15,7 +15,7 @@ class Operation(StrEnum):
     DELETE = "d"
     TRUNCATE = "t"
     SCHEMA = "schema"
-    """A table's structure; comes before the first row that follows it, and may be repeated."""
+    """A table's schema; comes before the first row that follows it, and may be repeated."""
     BEGIN = "begin"
     END = "end"
     HEARTBEAT = "heartbeat"

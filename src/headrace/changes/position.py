@@ -1,4 +1,4 @@
-"""Positions: where a change stands in its source's order, as text whose order is that order.
+"""Positions: the place of a change in its source's order, as text that sorts in that order.
 
 A position is commit / order inside the commit / sub-order. Each part is text that its source writes so that it compares
 byte by byte; parts are joined by `/`, which sorts before every character allowed in a part, so the text of the whole
@@ -39,7 +39,7 @@ class Position:
 
     @property
     def text(self) -> str:
-        """The form that stands in change rows, checkpoints and Kafka headers."""
+        """The text in change rows, checkpoints and Kafka headers."""
         return f"{self.commit}/{self.order}/{self.sub}"
 
     @classmethod

@@ -27,7 +27,7 @@ class StopReason(StrEnum):
     MAYBE_TOO_LARGE = "HEADRACE_MAYBE_TOO_LARGE"
     """A Kafka message may be too large; it has to be weighed exactly."""
     NEW_TOPIC = "HEADRACE_NEW_TOPIC"
-    """A message goes to a topic whose partitions were not asked for yet."""
+    """A message goes to a topic whose partitions are not known yet."""
 
     @property
     def sql(self) -> str:
@@ -36,7 +36,7 @@ class StopReason(StrEnum):
 
 
 def refusal(sentence: str, kind: type[HeadraceError] = FormatError) -> str:
-    """Spark SQL that stops the query with an error of ours.
+    """Spark SQL that stops the query with a `HeadraceError`.
 
     Args:
         sentence: Spark SQL for the sentence, remedy included.

@@ -1,4 +1,4 @@
-"""What a table is: its name and its structure.
+"""What a table is: its name and its schema.
 
 A `TableSchema` turns canonical text into typed columns and back. Its JSON is a superset of the `tableChanges[].table`
 of a Debezium schema change event, so that a schema row and a schema-change message say the same.
@@ -61,7 +61,7 @@ class Column:
         generated: the source computes it.
         jdbc_type: the number that Debezium's schema-change events carry, where known.
         large: a value that the source may leave out of a change when it did not change (MAX, LOB, TOAST).
-        comment: what the source's catalog says of it.
+        comment: its comment in the source's catalog.
         masked: its values are hidden behind asterisks or hashes.
         truncated_to: how many characters are left of its values, where more may have been there.
     """
@@ -135,13 +135,13 @@ class Column:
 
 @dataclass(frozen=True)
 class TableSchema:
-    """A table's structure at one time: what the images of its change rows follow.
+    """A table's schema at one time: what the images of its change rows follow.
 
     Args:
         id: where the table lives.
         columns: in source order.
         key: names of the key columns in key order; empty when the table has none.
-        comment: what the source's catalog says of the table.
+        comment: the table's comment in the source's catalog.
         primary_key: the table's own key, where its change rows have another one because the user wants it so.
     """
 
@@ -176,7 +176,7 @@ class TableSchema:
 
     @cached_property
     def fingerprint(self) -> str:
-        """16 hex digits that are the same for the same structure, over processes and releases; stands in `schema_id`.
+        """16 hex digits that are the same for the same schema, over processes and releases; stands in `schema_id`.
 
         Comments do not count: they change no value.
         """
@@ -188,7 +188,7 @@ class TableSchema:
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def to_json(self) -> dict[str, Any]:
-        """The structure as JSON values; `id` is Debezium's quoted form, `tableId` the parts."""
+        """The schema as JSON values; `id` is Debezium's quoted form, `tableId` the parts."""
         return {
             "id": self.id.quoted,
             "tableId": [self.id.database, self.id.schema, self.id.name],
@@ -200,7 +200,7 @@ class TableSchema:
         }
 
     def to_text(self) -> str:
-        """The structure as one line of JSON: what stands in `table_schema` of a `schema` row."""
+        """The schema as one line of JSON, as in `table_schema` of a `schema` row."""
         return json.dumps(self.to_json(), separators=(",", ":"), ensure_ascii=False)
 
     @classmethod

@@ -30,10 +30,10 @@ class TablePattern:
 
     Args:
         text: as the user wrote it; with `optional:` in front where it may be for no table.
-        in_source: whether it stands in a source's list.
+        in_source: whether it is in a source's list.
 
     Raises:
-        ValueError: it is no regular expression after `re:`.
+        ValueError: the part after `re:` is not a regular expression.
     """
 
     text: str
@@ -46,7 +46,7 @@ class TablePattern:
         marked = self._bare.startswith(_EXPRESSION)
         object.__setattr__(self, "_glob", None if marked else _compiled_glob(self._bare))
         if marked:
-            # What is no expression is told when it is read, not when it is used.
+            # An invalid expression is an error when it is read, not when it is used.
             _ = self.expression
 
     def __str__(self) -> str:
@@ -111,7 +111,7 @@ class TablePattern:
             return any(self.expression.fullmatch(name) for name in names)
         if not self.in_source:
             return any(self._glob.fullmatch(name) for name in (table.path, table.full_path))
-        # Of the database only its name goes, so that a wildcard stands for a part of the schema or the table.
+        # The database must be named in full, so a wildcard stands for a part of the schema or the table.
         front = f"{table.database}.".lower()
         inside = self._bare.lower().startswith(front) and len(front) > 1
         globs = (self._glob, _compiled_glob(self._bare[len(front) :])) if inside else (self._glob,)
@@ -129,7 +129,7 @@ def table_patterns(given: Any) -> tuple[TablePattern, ...]:
     """Patterns from a list, or from text with commas between; an expression after `re:` is one, with its commas.
 
     Raises:
-        ValueError: one of them is no regular expression.
+        ValueError: one of them is not a regular expression.
     """
     texts = items(given, lambda text: [text] if bare(text).startswith(_EXPRESSION) else text.split(","))
     return tuple(TablePattern(text) for text in texts)

@@ -42,7 +42,7 @@ def text_image(image: str, schema: TableSchema, absent: str = "null") -> str:
 
     Args:
         image: SQL for the struct.
-        schema: its structure.
+        schema: the table's schema.
         absent: SQL for the names of the columns that the image does not carry, which are left out; null for none.
     """
     if not schema.columns:

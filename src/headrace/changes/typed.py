@@ -42,11 +42,11 @@ def typed_value(text: str, column: Column) -> str:
 
 
 def typed_columns(texts: str, columns: Iterable[Column], known: Mapping[str, str] | None = None) -> list[str]:
-    """Spark SQL for each column of a structure, typed, from the texts of an image in order (`texts_in_order`).
+    """Spark SQL for each column of a schema, typed, from the texts of an image in order (`texts_in_order`).
 
     Args:
         texts: the name of the column with the texts.
-        columns: the structure.
+        columns: the schema.
         known: SQL for columns whose typed values are known otherwise.
     """
     known = known or {}
@@ -62,16 +62,16 @@ def typed_struct(texts: str, columns: Iterable[Column]) -> str:
 
 
 def texts_in_order(image: str, columns: Iterable[Column]) -> str:
-    """Spark SQL for the texts of an image map as an array, each column of a structure at its place.
+    """Spark SQL for the texts of an image map as an array, each column of a schema at its place.
 
-    A column that the image does not carry is null there, just as NULL is. Columns that the structure lacks come last.
+    A column that the image does not carry is null there, just as NULL is. Columns that the schema lacks come last.
     Null where the image is null. Select it under a name before it is used: a look-up by name walks through the keys of
     a map, so that looking up every column of a wide table is quadratic, and computing this for every column too.
     """
     names = [column.name for column in columns]
     if not names:
         return f"if({image} is null, null, cast(array() as array<string>))"
-    # Most images have the columns of the structure in its order: then nothing is looked up at all.
+    # Most images have the columns of the schema in its order: then nothing is looked up at all.
     return (
         f"if(map_keys({image}) = {_array(names)}, map_values({image}), "
         f"map_values(map_zip_with({_every(names)}, {image}, (k, x, y) -> y)))"
@@ -83,7 +83,7 @@ def presence_in_order(said: str, names: Sequence[str]) -> str:
     if not names:
         return f"if({said} is null, null, cast(array() as array<boolean>))"
     whole = f"map_from_arrays({said}, {said})"
-    # Names that are none of these stand behind them.
+    # Other names follow.
     return f"slice(map_values(map_zip_with({_every(names)}, {whole}, (k, x, y) -> y is not null)), 1, {len(names)})"
 
 
@@ -118,11 +118,11 @@ def typed(changes: DataFrame, table_schema: TableSchema) -> DataFrame:
     Rows of other tables are left out. Absent columns are null in the struct and named in `before_absent` /
     `after_absent`.
 
-    Only builds the plan: Spark is asked nothing, so it can be called in a query function of a declarative pipeline too.
+    Only builds the plan and runs no Spark job, so a query function of a declarative pipeline can call it too.
 
     Args:
         changes: change rows with images as maps; all columns of change rows must be there.
-        table_schema: the structure of the table, as `headrace.tables` or a `schema` row gives it.
+        table_schema: the table schema of the table, as `headrace.tables` or a `schema` row gives it.
 
     Returns:
         The same rows, order and columns.

@@ -1,4 +1,4 @@
-"""`schema` rows: in each task, a structure is told before the first message of a topic's partition that has it."""
+"""`schema` rows: in each task, a schema is told before the first message of a topic's partition that has it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Announcer:
         Args:
             batch: columns of `codec.KAFKA`.
             message: the message of each row.
-            schema_number: the number of each row's structure.
+            schema_number: the number of each row's schema.
             schemas: by that number; None where there is nothing to announce.
         """
         if not message.size or not any(schemas):

@@ -84,35 +84,35 @@ class Format(Component, ABC):
         return frozenset(self.settings.get("skipped_operations") or ())
 
     def decode(self, messages: DataFrame) -> DataFrame:
-        """Kafka columns (key, value, headers, topic, partition, offset, timestamp) to change rows.
+        """Turn Kafka columns (key, value, headers, topic, partition, offset, timestamp) into change rows.
 
-        A message that can't be read becomes an `error` row that keeps it whole; nothing is dropped silently. A message
-        that the format says is no event becomes a row whose `op` is null, which `headrace.decode` counts and leaves
-        out. Order: the position of a decoded row is its Kafka offset and the order inside the message, within
+        A message that can't be read becomes an `error` row that holds it whole; no message is dropped silently. A
+        message that is not an event becomes a row whose `op` is null; `headrace.decode` counts it and leaves it out.
+        Order: the position of a decoded row is its Kafka offset and its order inside the message, within
         `message.partition`.
 
         Raises:
-            OptionError: this format can't be decoded.
+            OptionError: this format does not decode.
         """
         raise OptionError(f"Format '{self.name}' can't be decoded.", remedy="Choose a format that can.")
 
     def encode(self, changes: DataFrame) -> DataFrame:
-        """Change rows to messages of `MESSAGE_DDL`, zero, one or more per row, in the row's order (`position`).
+        """Turn change rows into messages of `MESSAGE_DDL`: zero, one or more per row, in the order of `position`.
 
-        Images may be maps, or structs of typed columns. Only the rows decide the bytes, so that a repeated batch
-        repeats its messages byte for byte. `schema` rows in `changes` say how map images are typed; rows whose
-        structure is not among them are refused when the action runs. `error` rows give no message.
+        Images may be maps, or structs of typed columns. The rows alone determine the bytes, so a repeated batch gives
+        the same messages byte for byte. `schema` rows in `changes` define the types of map images; a row whose schema
+        is not among them is an error when the action runs. `error` rows give no message.
 
         Raises:
-            OptionError: this format can't be encoded.
+            OptionError: this format does not encode.
         """
         raise OptionError(f"Format '{self.name}' can't be encoded.", remedy="Choose a format that can.")
 
     def check(self, *, writes: bool) -> None:
-        """Whether the options go together for one direction, as far as they alone say it. Asks nobody.
+        """Check that the options fit together for one direction, without any connection.
 
         Args:
-            writes: whether messages are to be written, or read.
+            writes: whether to write messages, or to read them.
 
         Raises:
             OptionError: as `encode` or `decode` would.
@@ -121,20 +121,20 @@ class Format(Component, ABC):
 
     @classmethod
     def recognise(cls, message: Sample) -> Evidence | None:
-        """Why a message may be of this format, where its format is not said; None where nothing shows it.
+        """Why a message may be of this format; None if nothing shows it.
 
-        Cheap: it is asked of each message of a sample.
+        Must be cheap: it runs for each message of a sample.
         """
         return None
 
     def encode_batch(self, changes: DataFrame) -> EncodedBatch:
-        """As `encode`, of a batch; and what could not be written as it was."""
+        """As `encode`, for a batch, with the values that could not be written as they are."""
         return EncodedBatch(self.encode(changes))
 
     def topic_for(self, table: TableId, connector: str = "") -> str | None:
-        """The topic that `encode` gives the data rows of a table; null where that can't be said without the rows.
+        """The topic that `encode` gives the data rows of a table; null if it depends on the rows.
 
-        Asks nobody, so that a plan can be told before Spark is there.
+        Needs no connection, so `headrace plan` can show it without Spark.
 
         Args:
             table: the table.

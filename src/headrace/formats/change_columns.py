@@ -118,7 +118,7 @@ def snapshot_column(is_read: Array) -> pa.StringArray:
 
 
 def schema_ids(schemas: Sequence[TableSchema | None], of: Array) -> pa.StringArray:
-    """The fingerprints of the structures that rows follow, by the number of each row's."""
+    """The fingerprints of the schemas that rows follow, by the number of each row's."""
     ids = [None if schema is None else schema.fingerprint for schema in schemas]
     return pa.array(ids, pa.string()).take(pa.array(of))
 
@@ -141,7 +141,7 @@ def error_row(batch: pa.RecordBatch, number: int, problem: str, place: int | Non
 
 
 def schema_row(batch: pa.RecordBatch, number: int, schema: TableSchema) -> dict[str, Any]:
-    """The row that announces a structure, before the other rows of its message."""
+    """The row that announces a schema, before the other rows of its message."""
     return single_row(batch, number) | {
         "op": "schema",
         "table": table_parts(schema.id.database, schema.id.schema, schema.id.name),

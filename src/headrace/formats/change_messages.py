@@ -1,4 +1,4 @@
-"""What encoders of change rows share: the structures that rows follow, their topics, facts as texts, messages."""
+"""What encoders of change rows share: the schemas that rows follow, their topics, facts as texts, messages."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _KINDS = {
 
 
 class RowSchemas:
-    """The structures that change rows follow, by number.
+    """The schemas that change rows follow, by number.
 
     Args:
         facts: what the driver found out.
@@ -44,10 +44,10 @@ class RowSchemas:
         ]
 
     def of(self, rows: pa.RecordBatch) -> Array:
-        """The number of each row's structure; -1 where it says none.
+        """The number of each row's schema; -1 where it says none.
 
         Raises:
-            FormatError: a row with images follows a structure that nothing describes.
+            FormatError: a row with images follows a schema that nothing describes.
         """
         if self.typed is not None:
             return np.zeros(rows.num_rows, np.int64)
@@ -85,7 +85,7 @@ class RowSchemas:
         return image.json(self.plain(image, schema_number))
 
     def keys(self, rows: pa.RecordBatch, schema_number: Array) -> pa.StringArray:
-        """The names of the key columns as JSON arrays: those of the row's key, else its structure's; else null."""
+        """The names of the key columns as JSON arrays: those of the row's key, else its schema's; else null."""
         keys = Image.of_maps(rows.column("key"))
         own = keys.name_lists()
         if not own.null_count:
@@ -95,7 +95,7 @@ class RowSchemas:
 
 
 def unknown_schema(rows: pa.RecordBatch, row: int) -> FormatError:
-    """What to raise at a row whose structure nothing describes."""
+    """What to raise at a row whose schema nothing describes."""
     table, id = rows.column("table")[row].as_py() or {}, rows.column("schema_id")[row].as_py()
     return FormatError(
         f"Change rows of table {'.'.join(part for part in table.values() if part)} follow a schema that no "

@@ -58,8 +58,8 @@ class Facts:
     """What the driver finds out before a batch, and hands to the codec of each task.
 
     Args:
-        tables: encoding map images: the structures that the rows' `schema_id` names.
-        typed: the structure of struct images; None where images are maps.
+        tables: encoding map images: the schemas that the rows' `schema_id` names.
+        typed: the schema of struct images; None where images are maps.
         schemas: where the Avro schemas of messages come from; None where the format has none, or its options say it.
     """
 
@@ -91,7 +91,7 @@ class ArrowLook(Look):
         self._batches = batches
 
     def values_with(self, part: bytes) -> list[bytes]:
-        """The distinct values that hold these bytes."""
+        """The distinct values that contain these bytes."""
         columns = (batch.column("value").cast(pa.binary()).drop_null() for batch in self._batches)
         return sorted({value for column in columns for value in column.to_pylist() if part in value})
 
@@ -118,7 +118,7 @@ class SparkLook(Look):
         return _distinct_values(reader.option("startingOffsets", "earliest").load().where("value is not null"))
 
     def schemas(self, source: SchemaSource) -> SchemaSource:
-        """The same with the schemas that the messages of a batch name; as it is for a stream."""
+        """The source with the schemas that the messages of a batch name; unchanged for a stream."""
         return source if self._messages.isStreaming else source.of_batch(self._messages)
 
 
@@ -127,17 +127,17 @@ def _distinct_values(messages: DataFrame) -> list[bytes]:
 
 
 class Codec(ABC):
-    """One direction of a format in one task; never used again for another one.
+    """One direction of a format in one task; never reused for another task.
 
-    `schema` is the output's, known before the first row.
+    `schema` is the schema of the output, known before the first row.
     """
 
     schema: pa.Schema
     out_of_range: OutOfRange = OutOfRange()
-    """The values so far in whose place something else stands, because the format does not hold them."""
+    """The values so far that were replaced because the format can't hold them."""
 
     def check(self) -> None:
-        """Whether the options fit the structures; asked before the first row.
+        """Check that the options fit the schemas, before the first row.
 
         Raises:
             OptionError: they do not.
@@ -151,15 +151,15 @@ class Codec(ABC):
 
     @abstractmethod
     def feed(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """What the rows give, in their order."""
+        """The output of the rows, in their order."""
 
     def finish(self) -> Iterator[pa.RecordBatch]:
-        """What is left when there are no more rows."""
+        """The remaining output after the last row."""
         return iter(())
 
 
 class CountingEncoder(Codec):
-    """An encoder for Spark, which counts by columns: beside the messages stands what each batch of them lost.
+    """An encoder for Spark, which counts by columns: extra columns hold what each batch of messages lost.
 
     Args:
         encoder: the encoder.
@@ -225,7 +225,7 @@ class ArrowFormat(Format):
     def encoder(self, facts: Facts) -> Codec:
         """From change rows to messages of `MESSAGES`.
 
-        Beside their columns, `has_types` says whether a row follows a structure that is more than names of columns.
+        Beside their columns, `has_types` says whether a row follows a schema that is more than names of columns.
         """
         raise OptionError(f"Format '{self.name}' can't be encoded.", remedy="Choose a format that can.")
 
@@ -257,7 +257,7 @@ class ArrowFormat(Format):
         return in_spark(there, lambda: self.decoder(facts), change_schema(facts.typed))
 
     def decoded(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Change rows without Spark, errors treated as `on_error` says; what is no event is left out.
+        """Change rows without Spark, errors treated as `on_error` says; without messages that are not events.
 
         Args:
             batches: columns of `KAFKA`; those that they lack are null.
@@ -278,17 +278,17 @@ class ArrowFormat(Format):
 
         Raises:
             OptionError: a streaming DataFrame with map images without `schema`; structs that are not of that schema; a
-            bad `topic`; options that don't fit the structures.
+            bad `topic`; options that don't fit the schemas.
         """
         return self.encoded(changes, observation_name(self.name))
 
     def encode_batch(self, changes: DataFrame) -> EncodedBatch:
-        """A batch's messages, and the values in whose place something else stands."""
+        """A batch's messages, and the values that were replaced."""
         return observed_batch(lambda observation: self.encoded(changes, observation))
 
     def encoded(self, changes: DataFrame, observed: Observation | str) -> DataFrame:
         """The same, counted into an observation where the format may not hold all values."""
-        # What is malformed in the options is said here, and not by a task.
+        # Malformed options are an error here, and not in a task.
         self.check(writes=True)
         facts, rows = self.handed(changes)
         encoder = self.encoder(facts)
@@ -321,7 +321,7 @@ class ArrowFormat(Format):
 
     @property
     def encodes_alone(self) -> bool:
-        """Whether an encoder that knows the structures gives for each task what `encode` does."""
+        """Whether an encoder that knows the schemas gives for each task what `encode` does."""
         kind = type(self)
         ours = ArrowFormat
         driver_side = (ours.encode, ours.encode_batch, ours.encoded, ours.handed)
@@ -332,7 +332,7 @@ class ArrowFormat(Format):
         """What encoders need to know; runs on the driver.
 
         Args:
-            facts: the structures of the rows.
+            facts: the schemas of the rows.
         """
         return facts
 
@@ -357,7 +357,7 @@ def _unreadable(row: dict[str, Any]) -> FormatError:
 
 
 def change_schema(typed: TableSchema | None) -> pa.Schema:
-    """The schema of change rows; with a structure, their images are structs of its types."""
+    """The schema of change rows; with a table schema, their images are structs of its types."""
     schema = arrow_schema()
     if typed is None:
         return schema
@@ -444,7 +444,7 @@ def kafka_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
     """A batch with exactly the columns of `KAFKA`; those that it lacks are null, texts are taken as their bytes.
 
     Raises:
-        OptionError: there is no column `value`.
+        OptionError: the column `value` is missing.
     """
     have = set(batch.schema.names)
     if "value" not in have:
@@ -480,7 +480,7 @@ def all_rows(
         problems: why some messages can't be read after all; each gives one row.
         batch: the messages.
         others: makes the rows of a message that is not ordinary.
-        announce: makes the `schema` rows that stand before some of the ordinary ones: of their messages and numbers.
+        announce: creates the `schema` rows that precede some of the ordinary ones, from their messages and numbers.
         place: the place in their messages that rows of problems have.
     """
     plain = np.zeros(batch.num_rows, bool)

@@ -29,7 +29,7 @@ def format_named(name: str, options: dict[str, Any]) -> Format:
 def decode(messages: DataFrame, /, *, format: str, **options: Any) -> DataFrame:
     """Read messages of a wire format as change rows.
 
-    How many messages could not be read, and how many are no event, stands in the query's observed metrics
+    The query's observed metrics count the messages that could not be read and those that are not events
     (`StreamingQuery.lastProgress`, or a `QueryExecutionListener`) under `headrace.decode.<format>.<n>`; group the
     `error` rows by `error` for the reasons.
 
@@ -48,9 +48,9 @@ def decode(messages: DataFrame, /, *, format: str, **options: Any) -> DataFrame:
 
 
 def read(format: Format, messages: DataFrame) -> DataFrame:
-    """What the format decodes, and in front of a batch the structures that its option `schema` lists.
+    """The decoded rows, for a batch preceded by the schemas of the format's option `schema`.
 
-    So that what keeps tables knows them as if the messages had said them. A stream is decoded without.
+    Table sinks then know them as if the messages had carried them. A stream gets no such rows.
     """
     rows = format.decode(messages)
     given = format.settings.schema

@@ -1,4 +1,4 @@
-"""What all encoders share: the structures that the rows follow, and the topic that a row goes to."""
+"""What all encoders share: the schemas that the rows follow, and the topic that a row goes to."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def has_struct_images(changes: DataFrame) -> bool:
 
 
 def struct_schema(changes: DataFrame, given: GivenSchema | None, keys: Sequence[str] = ()) -> TableSchema:
-    """The structure that struct images follow: the given one, else their own columns, without a name or key.
+    """The schema that struct images follow: the given one, else their own columns, without a name or key.
 
     Raises:
         OptionError: `schema` holds a list, or other columns or types; a column has a type without a logical type.
@@ -66,17 +66,17 @@ def _check_image(image: DataType, name: str, schema: TableSchema) -> None:
 def with_schema_ids(
     changes: DataFrame, given: GivenSchema | None, *, owner: str, keys: Sequence[str] = ()
 ) -> tuple[DataFrame, tuple[TableSchema, ...]]:
-    """Change rows with map images whose `schema_id` names one of the structures that come with them.
+    """Change rows with map images whose `schema_id` names one of the schemas that come with them.
 
-    The structures are those of `schema` rows, or the given ones. Rows without a `schema_id` come from a format that
-    says no types; their structure is then made of the columns that occur, all of them texts. A structure that says no
+    The schemas are those of `schema` rows, or the given ones. Rows without a `schema_id` come from a format that
+    says no types; their schema is then made of the columns that occur, all of them texts. A schema that says no
     key has the key of its rows. All this asks a batch DataFrame by small jobs.
 
     Args:
         changes: change rows with map images.
-        given: the option `schema`; one structure without a list, or a DDL, is that of all rows without a `schema_id`.
+        given: the option `schema`; one schema without a list, or a DDL, is that of all rows without a `schema_id`.
         owner: who asks, for messages (`format 'canal_json'`).
-        keys: the option `keys`, for tables whose rows say no key.
+        keys: the option `keys`, for tables whose rows have no key.
 
     Raises:
         OptionError: a streaming DataFrame without the option `schema`.
@@ -111,7 +111,7 @@ def with_schema_ids(
 
 
 def _with_keys(changes: DataFrame, known: Mapping[str, TableSchema]) -> tuple[DataFrame, dict[str, TableSchema]]:
-    """The rows, and their structures by fingerprint; one that says no key has that of its rows."""
+    """The rows, and their schemas by fingerprint; one that says no key has that of its rows."""
     from pyspark.sql.functions import expr
 
     keyless = ", ".join(literal(fingerprint) for fingerprint, schema in known.items() if not schema.key)
@@ -134,7 +134,7 @@ def _with_keys(changes: DataFrame, known: Mapping[str, TableSchema]) -> tuple[Da
 
 
 def _inferred(changes: DataFrame, keys: Sequence[str]) -> list[TableSchema]:
-    """One structure of texts per table whose rows say none: the union of their columns, in order of appearance."""
+    """One schema of texts per table whose rows have no schema: the union of their columns, in order of appearance."""
     shapes = (
         changes.where(f"schema_id is null and op in ({_DATA})")
         .selectExpr(

@@ -1,4 +1,4 @@
-"""The option `schema`: structures that the user gives, as a DDL string, `TableSchema`s, or their JSON."""
+"""The option `schema`: schemas that the user gives, as a DDL string, `TableSchema`s, or their JSON."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class GivenSchema:
     """What the option `schema` holds.
 
     Args:
-        tables: structures with their tables' names; empty where a DDL string is given.
+        tables: schemas with their tables' names; empty where a DDL string is given.
         ddl: a Spark DDL string (`id int, amount decimal(10,2)`), which names no table: all messages are of one table.
         several: whether a list was given, so that images stay maps even if it has one table.
     """
@@ -47,11 +47,11 @@ class GivenSchema:
 
     @property
     def single(self) -> bool:
-        """Whether one table is decoded, to struct images: a DDL string, or one structure that stands alone."""
+        """Whether one table is decoded, to struct images: a DDL string, or a single schema."""
         return not self.several
 
     def only(self, keys: Sequence[str] = ()) -> TableSchema:
-        """The one structure, with `keys` as its key where they are given. A DDL's table has no name.
+        """The one schema, with `keys` as its key where they are given. A DDL's table has no name.
 
         Asks the active Spark session to read a DDL.
 
@@ -107,9 +107,9 @@ def _from_json(data: Mapping[str, Any]) -> TableSchema:
 
 
 def with_schema_rows(rows: DataFrame, tables: Sequence[TableSchema]) -> DataFrame:
-    """Decoded change rows of a batch, with a `schema` row in front for each structure that the user gave.
+    """Decoded change rows of a batch, with a `schema` row in front for each schema that the user gave.
 
-    Who keeps tables then knows them as if the messages had said them. The rows must not be a stream.
+    Table sinks then know them as if the messages had carried them. The rows must not be a stream.
     """
     lines = [("schema", (s.id.database, s.id.schema, s.id.name), "", s.fingerprint, s.to_text()) for s in tables]
     ddl = (
@@ -121,7 +121,7 @@ def with_schema_rows(rows: DataFrame, tables: Sequence[TableSchema]) -> DataFram
 
 
 def table_of_ddl(ddl: str) -> TableSchema:
-    """The structure that a Spark DDL string describes, of a table without a name and a key.
+    """The schema that a Spark DDL string describes, of a table without a name and a key.
 
     Raises:
         OptionError: Spark can't read it, or a type has no logical type.
@@ -141,7 +141,7 @@ def table_of_ddl(ddl: str) -> TableSchema:
 
 
 def nameless_table(image: StructType, key: Sequence[str] = ()) -> TableSchema:
-    """The structure of structs of a Spark type, of a table without a name.
+    """The schema of structs of a Spark type, of a table without a name.
 
     Raises:
         OptionError: a type has no logical type.

@@ -1,6 +1,6 @@
-"""What is known of tables whose messages say no types: the structures that the user gave, and the key columns.
+"""What is known about tables whose messages have no types: the user's schemas, and the key columns.
 
-Without a structure, texts stay as they came. With one, those of times and bytes become canonical texts; what does not
+Without a schema, texts stay as they came. With one, those of times and bytes become canonical texts; what does not
 look like its type stays as it is.
 """
 
@@ -29,7 +29,7 @@ _ZONED = r"(Z|[+-][0-9]{2}:?[0-9]{2}(:?[0-9]{2})?)$"
 
 @dataclass(frozen=True)
 class TableOptions:
-    """What the user said of the tables.
+    """What the options say about the tables.
 
     Args:
         tables: of several tables, for images that are maps.
@@ -47,11 +47,11 @@ class TableOptions:
 
     @property
     def is_whole(self) -> bool:
-        """Whether there are structures, so that none that messages say are used."""
+        """Whether there are schemas, so that none that messages say are used."""
         return self.typed is not None or bool(self.tables)
 
     def schema_of(self, parts: Sequence[str | None]) -> TableSchema | None:
-        """The structure of a table. What one of the two does not say (a database, a schema) is no difference."""
+        """The schema of a table. A part of the name that one side lacks (database, schema) counts as equal."""
         if self.typed is not None:
             return self.typed
         for schema in self.tables:
@@ -133,7 +133,7 @@ class ResolvedTables:
 
 
 def canonical(tape: Tape, at: Array, code: str) -> pa.StringArray:
-    """Texts of one kind of column in the canonical spelling; null for what is no hex where that is asked for."""
+    """Texts of one kind of column in the canonical spelling; null for text that is not hex, if hex is expected."""
     texts = tape.texts(at)
     if code == "d":
         midnight = pc.match_substring_regex(texts, _DAY)
@@ -149,7 +149,7 @@ def canonical(tape: Tape, at: Array, code: str) -> pa.StringArray:
 
 def _base64_of_hex(text: str) -> str | None:
     try:
-        # An odd digit stands alone, as in Spark and Oracle.
+        # An odd first digit is a byte by itself, as in Spark and Oracle.
         found = bytes.fromhex(text if len(text) % 2 == 0 else "0" + text)
     except ValueError:
         return None
@@ -167,7 +167,7 @@ def image_columns(
 
     Args:
         images: by the column's name, in the order in which their problems count.
-        typed: the table's structure; null for maps.
+        typed: the table's schema; null for maps.
         schema: the change rows'.
         rows: the message of each row.
         problems: takes the first problem of a message.

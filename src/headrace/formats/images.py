@@ -65,7 +65,7 @@ class Image:
         """The image with other texts for the values of some columns.
 
         Args:
-            structure, tables: as for `codes`.
+            schema, tables: as for `codes`.
             spellings: what makes the texts, by what `tables` says of a column.
         """
         if not any(tables):
@@ -102,10 +102,10 @@ class Image:
         return string_lists(self.entries.offsets, self.names, self.entries.present)
 
     def codes(self, schema_number: Array, tables: Sequence[Mapping[str, int]]) -> Array:
-        """What is said of each entry's column, by its row's structure; 0 where nothing is.
+        """What is said of each entry's column, by its row's schema; 0 where nothing is.
 
         Args:
-            schema_number: the number of each row's structure; -1 where it has none.
+            schema_number: the number of each row's schema; -1 where it has none.
             tables: by that number, a number for each column of which something is said.
         """
         names = self.names.dictionary_encode()

@@ -90,7 +90,7 @@ def compile_all(formats: Collection[str] = ()) -> None:
         messages = pa.RecordBatch.from_pylist([{"topic": "t", "offset": 0, "timestamp": 0, "value": _AVRO}], KAFKA)
         if name != "debezium_avro":
             messages = _only(codecs.encoder(Facts((_SCHEMA,))), _changes())
-        # Qlik's encoder writes no row that follows no structure.
+        # Qlik's encoder writes no row that follows no schema.
         for facts in (Facts((_SCHEMA,) if name == "qlik_json" else ()), Facts(typed=_SCHEMA)):
             rows = _only(codecs.decoder(facts), messages, messages)
             told = rows.column("table_schema")[0].as_py()

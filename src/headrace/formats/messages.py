@@ -26,7 +26,7 @@ def kafka_columns(messages: DataFrame) -> DataFrame:
     """Exactly Kafka's columns, in order; text keys and values are taken as their UTF-8 bytes.
 
     Raises:
-        OptionError: there is no column `value`.
+        OptionError: the column `value` is missing.
     """
     have = set(messages.columns)
     if "value" not in have:

@@ -1,4 +1,4 @@
-"""The columns of several structures side by side: what encoders write of each row is laid out by its structure."""
+"""The columns of several schemas side by side: what encoders write of each row is laid out by its schema."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ABSENT = -2
 
 
 class ColumnPlaces(NamedTuple):
-    """The columns of some rows, in the order of their structures.
+    """The columns of some rows, in the order of their schemas.
 
     Args:
         offsets: those of row `r` stand from `offsets[r]` to `offsets[r + 1]`.
@@ -32,7 +32,7 @@ class ColumnPlaces(NamedTuple):
 
 
 class SchemaColumns:
-    """The columns of structures: those of structure `s` from `first[s]` on, `count[s]` of them."""
+    """The columns of schemas: those of schema `s` from `first[s]` on, `count[s]` of them."""
 
     def __init__(self, schemas: Sequence[TableSchema]) -> None:
         self._names = [[column.name for column in schema.columns] for schema in schemas]
@@ -51,14 +51,14 @@ class SchemaColumns:
         return np.array([test(column) for column in self.all], bool)
 
     def laid(self, schema_number: Array) -> ColumnPlaces:
-        """The columns of rows that follow these structures."""
+        """The columns of rows that follow these schemas."""
         counts = self.count[schema_number]
         offsets = offsets_of(counts)
         row = np.repeat(np.arange(schema_number.size), counts)
         return ColumnPlaces(offsets, row, np.arange(offsets[-1]) - offsets[row] + self.first[schema_number][row])
 
     def places(self, words: Sequence[str]) -> Array:
-        """The place of each of these names in each structure; -1 where it has no such column."""
+        """The place of each of these names in each schema; -1 where it has no such column."""
         number = {word: place for place, word in enumerate(words)}
         found = np.full((len(self._names), len(words)), -1, np.int64)
         for line, names in zip(found, self._names, strict=True):
@@ -73,7 +73,7 @@ class SchemaColumns:
         Args:
             image: of all rows.
             rows: which of them.
-            schema_number: the number of each one's structure.
+            schema_number: the number of each one's schema.
             offsets: where the columns of each begin (`ColumnPlaces.offsets`).
         """
         entries = image.entries
@@ -84,7 +84,7 @@ class SchemaColumns:
         code = names.indices.to_numpy(zero_copy_only=False)[entries.names[entry]]
         column = self.places(names.dictionary.to_pylist())[schema_number[of], code]
         at = np.full(int(offsets[-1]), ABSENT, np.int64)
-        # Of a name that a map repeats, the first value: it is written last. What the structure lacks is not written.
+        # Of a name that a map repeats, the first value: it is written last. What the schema lacks is not written.
         kept = np.flatnonzero(column >= 0)[::-1]
         at[offsets[of[kept]] + column[kept]] = entries.values[entry[kept]]
         return at

@@ -1,4 +1,4 @@
-"""What stands in a Spark checkpoint: which batch was committed last, and where it ends. Read only.
+"""The contents of a Spark checkpoint: the last committed batch and where it ends. Read only.
 
 Spark owns the folder. On this machine it is read as files, without Spark; elsewhere through the Hadoop file systems of
 a session, so that any URL works that Spark takes.

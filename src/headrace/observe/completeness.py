@@ -80,7 +80,7 @@ def complete_until(checkpoint: str | os.PathLike[str], *, spark: SparkSession | 
         spark: a classic session, for a checkpoint that is not on this machine.
 
     Raises:
-        OptionError: there is no such checkpoint, it can't be read, or it is of a stream that captures no database.
+        OptionError: there is no such checkpoint, it can't be read, or it belongs to a stream that captures no database.
         PositionMismatch: another release wrote it.
     """
     folder = open_folder(checkpoint, spark)
@@ -100,7 +100,7 @@ def complete_until(checkpoint: str | os.PathLike[str], *, spark: SparkSession | 
 
 
 def offsets_of(line: str) -> Offsets | None:
-    """What a line of Spark's offset log says of captured databases; null when it is of another kind of source."""
+    """The captured databases in a line of Spark's offset log; null for another kind of source."""
     try:
         data = json.loads(line)
     except ValueError:

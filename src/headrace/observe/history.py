@@ -30,7 +30,7 @@ class Moment:
 
 
 class ProgressHistory:
-    """Looks at a run from a thread of its own, until it is closed or the run can't be asked any more.
+    """Looks at a run from its own thread, until it is closed or the run has ended.
 
     Args:
         ask: gives the progress of now.
@@ -89,7 +89,7 @@ class ProgressHistory:
             try:
                 self.look()
             except Exception as error:
-                # The run ends, with Spark under it; whoever asks is told.
+                # The run ends, and Spark with it; the caller gets the error.
                 self.failure = error
                 return
             self._closed.wait(self._every)

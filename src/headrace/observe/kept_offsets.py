@@ -1,4 +1,4 @@
-"""Where a checkpoint stands, read strictly: what is damaged, and what another source left, is one sentence.
+"""The position of a checkpoint, read strictly: a damaged one, or one of another source, is an error of one sentence.
 
 Spark would go on from a part of it, or stop with a stack trace. So it is looked at before anything else is.
 """

@@ -1,4 +1,4 @@
-"""Progress on a screen: a table that is drawn anew in a terminal, a plain line for each batch elsewhere."""
+"""Progress on a screen: a table that is redrawn in a terminal, a plain line for each batch elsewhere."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class LiveView:
 
     Args:
         console: where to; a terminal gets a live table, anything else plain lines.
-        title: what stands above the table.
+        title: the line above the table.
     """
 
     def __init__(self, console: Console, title: str) -> None:
@@ -69,7 +69,7 @@ class LiveView:
             self._console.print(line(progress), highlight=False, soft_wrap=True)
 
     def _batches(self, progress: PipelineProgress) -> list[str]:
-        """A line for each batch that was not told yet. The lag is the one of now, so it stands behind the newest."""
+        """A line for each batch that was not printed yet. The lag is current, so it follows the newest batch."""
         fresh = [batch for batch in progress.recent if batch.number > self._told_number]
         if not fresh:
             return []
@@ -165,7 +165,7 @@ def snapshot_text(state: TableState) -> str:
 
 
 def messages_text(messages: MessageCounts) -> str:
-    """`3 unreadable (2 x ..., 1 x ...), 1 in dead letters, 2 left out; 5 are no event`."""
+    """`3 unreadable (2 x ..., 1 x ...), 1 in dead letters, 2 left out; 5 are not events`."""
     parts = []
     if messages.unreadable:
         kept = messages.dead_letters

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 MOST_REASONS = 50
-"""How many reasons are told apart; what comes after them is counted as `OTHER_REASONS`."""
+"""How many different reasons are counted; further ones count as `OTHER_REASONS`."""
 
 OTHER_REASONS = "other reasons"
 
@@ -19,7 +19,7 @@ class MessageCounts:
 
     Args:
         errors: how many could not be read, by reason.
-        no_event: how many say of themselves that nothing happened (heartbeats that a format does not pass on, control
+        no_event: how many are not events (heartbeats that a format does not pass on, control
             records).
         dead_letters: how many of the unreadable ones the dead-letter sink has.
         left_out: how many of the unreadable ones no sink has.
@@ -122,5 +122,5 @@ class KeptCounts:
             parts = [MessageCounts.from_json(data[name]) for name in ("before", "of_batch")]
             return cls(int(data["batch"]), *parts)
         except (ValueError, KeyError, TypeError):
-            # Counts are no state that a run depends on.
+            # A run does not depend on the counts.
             return cls()

@@ -148,7 +148,7 @@ def all_metrics(progress: PipelineProgress) -> list[Metric]:
 
 
 def metrics(progress: PipelineProgress) -> dict[str, float]:
-    """The same numbers by name; labels stand behind a name as in `headrace_rows_total{table="dbo.t",op="c"}`."""
+    """The same numbers by name; labels follow the name, as in `headrace_rows_total{table="dbo.t",op="c"}`."""
     return {
         f"{metric.name}{_labels_text(labels)}": value
         for metric in all_metrics(progress)

@@ -24,7 +24,7 @@ def seen(name: str, moments: list[Moment], newest: Moment | None) -> dict[str, A
 
     Args:
         name: the pipeline's.
-        moments: what is new since the page asked last.
+        moments: those since the page's last request.
         newest: the last look; null before the first.
     """
     return {

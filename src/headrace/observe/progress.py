@@ -25,7 +25,7 @@ class BatchCount:
 
     Args:
         table: `schema.name`; empty where a row belongs to no table.
-        op: the operation; empty for messages that are no event.
+        op: the operation; empty for messages that are not events.
         rows: how many.
         newest: when the newest of them was committed in the source, where known.
     """
@@ -61,7 +61,7 @@ class TableState:
         table: `schema.name`.
         rows: rows in all sinks by operation (`r` read by the snapshot, `c`, `u`, `d`, `t`; `error` messages that could
             not be read).
-        estimate: the table's rows when its snapshot began, as the source's catalog said; -1 when unknown.
+        estimate: the table's rows when its snapshot began, from the source's catalog; -1 if unknown.
         snapshot: `running`, `catching up` (complete, changes made meanwhile follow), `done`, or empty when this run
             took none.
         read: about how many rows of the table its snapshot has read, by earlier runs too.
@@ -75,7 +75,7 @@ class TableState:
 
     @property
     def snapshot_left(self) -> int | None:
-        """About how many rows the snapshot has still to read; null where it is not running or nobody knows."""
+        """The estimated number of rows that the snapshot has still to read; null if it is not running or unknown."""
         if self.snapshot != "running" or self.estimate < 0:
             return None
         return max(0, self.estimate - self.read)
@@ -94,14 +94,14 @@ class PipelineProgress:
         position: the last commit that is in all sinks; empty before the first.
         snapshotting: some table is still in its snapshot.
         tables: in the order in which they appeared.
-        health: what the source says of its capture; None for topics.
+        health: the health of the source's capture; None for topics.
         complete_until: everything that was committed in the source before this is in all sinks, in every table; None
-            while that can't be said of each.
+            while that is unknown for a table.
         behind_commits: captured commits that are not in all sinks; None for topics, or when unknown.
         behind_messages: for topics, messages that are not in all sinks, as of the last batch; None when unknown.
         done: how many batches had rows that count.
         recent: the last of them, oldest first.
-        messages: for topics, the messages that gave no change: unreadable ones by reason, and those that are no event.
+        messages: for topics, the messages without a change: unreadable ones by reason, and those that are not events.
     """
 
     batches: int = 0
@@ -203,7 +203,7 @@ class ProgressBoard:
             offset: where the last committed batch ends, for a database; None before the first or for topics.
             level: whether the sinks hold everything that the source offered a moment ago; None when it could not be
                 asked.
-            health: what the source says of its capture, where it does.
+            health: the health of the source's capture, if known.
             complete_until: the completeness that the committed batches have.
             behind_messages: for topics, how many messages wait.
         """

@@ -1,4 +1,4 @@
-"""A small web server for those who watch a run: read only, on the address that was asked for."""
+"""A small web server to watch a run: read only, on the requested address."""
 
 from __future__ import annotations
 
@@ -142,6 +142,6 @@ def _handler(routes: Mapping[str, Route], *, local: bool) -> type[BaseHTTPReques
             self.wfile.write(answer.body)
 
         def log_message(self, format: str, *args: Any) -> None:
-            """Requests are no news on the console of a run."""
+            """Don't log requests to the console of a run."""
 
     return Handler

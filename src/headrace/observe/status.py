@@ -1,4 +1,4 @@
-"""Where a pipeline stands, told from its checkpoint and its source, whether it runs or not."""
+"""Where a pipeline stands, from its checkpoint and its source, whether it runs or not."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class TableStatus:
         complete_until: everything that was committed before this is in all sinks; null while nothing is complete.
         snapshot: `running`, `catching up` (complete, changes made meanwhile follow), or empty.
         chunks: snapshot chunks in all sinks while it runs.
-        estimate: the table's rows when its snapshot began, as the source's catalog said; -1 when unknown.
+        estimate: the table's rows when its snapshot began, from the source's catalog; -1 if unknown.
         lost: changes of it are missing in the last batch, because the source had deleted them.
         captured: whether it is captured still; where not, what happens to it is missing.
     """
@@ -42,7 +42,7 @@ class TableStatus:
 
 @dataclass(frozen=True)
 class AdHocStatus:
-    """A table that was asked for by a signal.
+    """A table that a signal requested.
 
     Args:
         table: `schema.name`.
@@ -64,11 +64,11 @@ class DatabaseStatus:
         position: the last commit that is in all sinks; empty before the first batch.
         commit_time: when that was committed in the source; null when unknown.
         lag_seconds: 0 when all that was committed is in the sinks; else how long ago the oldest change was committed
-            that is not, or may not be because capture is behind; null when the source was not asked, or can't be.
-        health: what the source says of its capture; null when it was not asked.
-        answered: whether the source could be asked.
+            that is not, or may not be because capture is behind; null if the source was not queried or not reached.
+        health: the health of the source's capture; null if it was not queried.
+        answered: whether the source answered.
         tables: in the order in which they were taken in.
-        ad_hoc: snapshots that were asked for by signals, in their order.
+        ad_hoc: snapshots that signals requested, in their order.
     """
 
     name: str
@@ -152,10 +152,10 @@ def database_status(
     Args:
         name: the database.
         offset: where the newest batch ends that is in all sinks.
-        head: the newest commit that the source offers; null when it can't be asked, or was not.
-        health: what the source says of itself.
+        head: the newest commit of the source; null if it was not queried, or can't be reached.
+        health: the health of the source.
         now: the time of day, for a source that does not say its own.
-        asked: whether the source was asked at all.
+        asked: whether the source was queried.
     """
     complete = of_tables(offset)
     uncaptured = tuple(offset.uncaptured) if health is None else health.uncaptured

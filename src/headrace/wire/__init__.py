@@ -19,5 +19,5 @@
 | `typed`, `typed_exact` | texts as typed columns: kernels for the ordinary text, Python for every other |
 
 Kernels are plain functions over numpy arrays. They allocate nothing (their callers do), look at every length that comes
-from the input before they use it, and are told names and layouts as data, so that one compile serves all tables.
+from the input before they use it, and get names and layouts as data, so that one compilation serves all tables.
 """

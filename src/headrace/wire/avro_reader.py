@@ -1,6 +1,6 @@
 """Avro's binary form, read into tokens. The schema is data: a tree of nodes, so that one compile serves all schemas.
 
-Numbers stay the bytes that they are, and `AvroTape` reads them when they are asked for; or all is read onto the tape
+Numbers stay bytes until `AvroTape` reads them on demand; or everything is read onto the tape
 that the same JSON would give (`AvroJson`). Lengths and counts are looked at before they are used, so that bytes that
 are no record cost no more than their own length.
 """

@@ -54,7 +54,7 @@ class _Rows:
         message: which message each row is of.
         place: its place in it.
         op: a number of `_CODES`.
-        known: which of the codec's known structures it follows.
+        known: which of the codec's known schemas it follows.
         data: its object in `data`, or in `old` where that stands alone.
         old: its object in `old`; -1 where it has none.
     """
@@ -68,7 +68,7 @@ class _Rows:
 
 
 class CanalDecoder(Codec):
-    """Reads messages; what it remembers is which structures it knows and has announced."""
+    """Reads messages; what it remembers is which schemas it knows and has announced."""
 
     def __init__(self, reading: DecodeSettings) -> None:
         self._reading = reading

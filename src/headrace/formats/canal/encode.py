@@ -75,7 +75,7 @@ class EncodeSettings:
 
 @dataclass(frozen=True)
 class _TableTexts:
-    """What a structure says in each message of its rows: JSON texts, and how values are spelled."""
+    """What a schema says in each message of its rows: JSON texts, and how values are spelled."""
 
     mysql_types: str
     sql_types: str

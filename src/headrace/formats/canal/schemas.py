@@ -20,7 +20,7 @@ class DecodeSettings:
         zone: the zone of `timestamp` texts; None where it is not known.
         base64: whether bytes come as base64 and not as characters.
         keys: the key columns, where messages name none.
-        given: the structures that the user gave; None where messages' own are used.
+        given: the schemas that the user gave; None where messages' own are used.
         typed: the one that struct images follow.
     """
 
@@ -48,8 +48,8 @@ class ResolvedTable:
     """What all messages that tell the same have in common.
 
     Args:
-        schema: the structure that their rows follow; None where there is none.
-        announced: the structure to tell in a `schema` row before the first of them.
+        schema: the table schema that their rows follow; None where there is none.
+        announced: the schema to tell in a `schema` row before the first of them.
         key_names: the columns of the key; empty where nobody says one.
         spellings: the columns whose values are not written as canonical text.
     """
@@ -61,7 +61,7 @@ class ResolvedTable:
 
 
 def resolve_table(told: TableDescriptor, reading: DecodeSettings) -> ResolvedTable:
-    """Read what a message tells of its table. A text that is no structure is not refused: types are only a help."""
+    """Read what a message tells of its table. A text that is no schema is not refused: types are only a help."""
     named = [name for name in _array(told.key_names) if name is not None]
     key_names = tuple(dict.fromkeys(named or reading.keys))
     given = _given(told, reading)

@@ -104,7 +104,7 @@ class AvroEncoder(Codec):
         return self._encoder.may_lose
 
     def check(self) -> None:
-        """Whether the options fit the structures."""
+        """Whether the options fit the schemas."""
         self._encoder.check()
 
     def feed(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

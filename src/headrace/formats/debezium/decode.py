@@ -45,7 +45,7 @@ _CODES = constant(ROW_OPERATIONS)
 
 
 class DebeziumDecoder(Codec):
-    """Reads messages; what it remembers is which structures it knows and has announced.
+    """Reads messages; what it remembers is which schemas it knows and has announced.
 
     Args:
         reading: how messages are read.

@@ -55,10 +55,10 @@ _REMEDY = (
 
 
 class DebeziumEncoder(Codec):
-    """Writes messages. It keeps what structures and tables say, and counts what the wire does not hold.
+    """Writes messages. It keeps what schemas and tables say, and counts what the wire does not hold.
 
     Args:
-        facts: the structures.
+        facts: the schemas.
         writing: how messages are written.
         opening: what stands in front of a payload, by the text of its schema.
     """
@@ -94,7 +94,7 @@ class DebeziumEncoder(Codec):
         return not modes.failing and any(wire_type(c, modes).limited for s in self._schemas for c in s.columns)
 
     def check(self) -> None:
-        """Whether the options fit the structures.
+        """Whether the options fit the schemas.
 
         Raises:
             OptionError: two columns become one field, a router's field is a column, or its topic is none.
@@ -143,7 +143,7 @@ class DebeziumEncoder(Codec):
         return [self._of_form(int(form), events.only(np.flatnonzero(forms == form))) for form in found]
 
     def _schema_numbers(self, rows: pa.RecordBatch, tables: Tables) -> Array:
-        """The number of each row's structure, among those that were met."""
+        """The number of each row's schema, among those that were met."""
         if self._all_alike:
             return np.full(rows.num_rows, self._meet(0), np.int64)
         ids = rows.column("schema_id").dictionary_encode()
@@ -154,7 +154,7 @@ class DebeziumEncoder(Codec):
         for n, pair in enumerate(pairs):
             id, table = texts[pair // len(tables.ids)], tables.ids[pair % len(tables.ids)]
             number = self._by_id.get(id) if id is not None else None
-            # Given structures go by table: a single one whatever rows name, several only where rows name none.
+            # Given schemas go by table: a single one whatever rows name, several only where rows name none.
             if number is None and self._writing.given and (id is None or self._writing.single):
                 number = self._by_table.get(table)
             if number is None:
@@ -340,7 +340,7 @@ class DebeziumEncoder(Codec):
         return parts[0] if len(parts) == 1 else pc.coalesce(*parts)
 
     def _unkeyed(self, events: Events, asked: Array, said: list[TableTexts], group: Array) -> pa.StringArray:
-        """The keys of rows whose structure says no key, but which have one themselves."""
+        """The keys of rows whose schema says no key, but which have one themselves."""
         keys = events.rows.column("key")
         asked = asked & keys.is_valid().to_numpy(zero_copy_only=False)
         layouts = self._layouts

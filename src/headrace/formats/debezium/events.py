@@ -33,7 +33,7 @@ class Events:
         row: their numbers in the batch.
         kind: the operation of each event, as its place in `LETTERS`.
         place: the place of its message among those of the row.
-        schema_number: the number of its structure.
+        schema_number: the number of its schema.
         connector: the name of the connector of its row.
     """
 
@@ -51,7 +51,7 @@ class Events:
 
 
 class Layouts:
-    """The columns of the structures that a task has met, as rows and keys are written of them."""
+    """The columns of the schemas that a task has met, as rows and keys are written of them."""
 
     def __init__(self, written: Sequence[WrittenSchema]) -> None:
         self.written = tuple(written)

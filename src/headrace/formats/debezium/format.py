@@ -44,10 +44,10 @@ class DebeziumJson(ArrowFormat):
     and no transaction block outside of transactions; Oracle has its whole block, but for rows that do not know their
     database the short one of the documented row events.
 
-    Decoding: with schemas, images are typed by them, and each structure gives a `schema` row before the first row that
-    follows it, in each task and for each topic and partition. Without, values stay as they came, because a message does
-    not say which mode its times, decimals and bytes were written in; with the option `schema` the options for these
-    modes say it, and with one table or a DDL images are structs. Tombstones become `tombstone` rows (also
+    Decoding: with schemas, images are typed by them, and each table schema gives a `schema` row before the first row
+    that follows it, in each task and for each topic and partition. Without, values stay as they came, because a message
+    does not say which mode its times, decimals and bytes were written in; with the option `schema` the options for
+    these modes say it, and with one table or a DDL images are structs. Tombstones become `tombstone` rows (also
     `{"schema":null,"payload":null}`), schema changes `schema` rows, one per table, with `source['change']` and
     `source['ddl']`, edges of transactions `begin` and `end` rows, heartbeats `heartbeat` rows, logical messages
     `message` rows with `source['prefix']` and `source['content']`; notifications are no events. A column that holds the
@@ -56,7 +56,7 @@ class DebeziumJson(ArrowFormat):
 
     Ordering: none is imposed; `position` gives it. Idempotence: the rows alone decide the bytes (the envelope's clock
     is `capture_time`). Process: executors. Decoding asks nothing when called, and `headrace decode` needs no Spark
-    for it. Encoding asks a batch DataFrame with maps on the driver for its structures when `encode` is called, which
+    for it. Encoding asks a batch DataFrame with maps on the driver for its schemas when `encode` is called, which
     runs small jobs over it (persist the batch before, or give the option `schema`).
 
     Differences from recorded events, on purpose: NULL stays NULL beside a default (`null_as_default` for the recorded
@@ -86,7 +86,7 @@ class DebeziumJson(ArrowFormat):
         """From change rows to messages.
 
         Args:
-            facts: the structures.
+            facts: the schemas.
             opening: what stands in front of payloads with a schema.
             float_texts: whether binary numbers are strings with their canonical texts, for what reads them again.
         """
@@ -143,7 +143,7 @@ class DebeziumJson(ArrowFormat):
         """What decoders need to know.
 
         Raises:
-            OptionError: `schema` holds two structures that can't be told apart.
+            OptionError: `schema` holds two schemas that can't be told apart.
         """
         facts = super().prepare_decoding(look)
         if self._has_tables:

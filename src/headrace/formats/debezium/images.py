@@ -39,7 +39,7 @@ class FieldPlaces:
 
 
 class FieldLayout:
-    """The fields of all known structures, as one set of names for each, and how each one's values are written."""
+    """The fields of all known schemas, as one set of names for each, and how each one's values are written."""
 
     def __init__(self, fields: Sequence[Fields | None]) -> None:
         self.fields = [found or _NO_FIELDS for found in fields]
@@ -58,7 +58,7 @@ class FieldLayout:
         Args:
             tape: where the objects are.
             at: their places.
-            known: which structure each follows.
+            known: which schema each follows.
             absent: the texts of values that are not carried; None where that does not occur.
             lenient: whether a value that is written otherwise keeps its text.
         """
@@ -154,7 +154,7 @@ def struct_images(
         tape: where they are.
         images: their places.
         at: the places of the columns' values.
-        schema: the structure.
+        schema: the table schema.
         kind: the type of the structs.
     """
     count = images.size // 2

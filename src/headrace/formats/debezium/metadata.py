@@ -85,7 +85,7 @@ class MetadataEncoder:
         )
 
     def schema_change(self, row: Mapping[str, Any], form: int, source: str) -> Message:
-        """A change of a table's structure.
+        """A change of a table's schema.
 
         Args:
             row: the row.
@@ -132,7 +132,7 @@ class MetadataEncoder:
         # A statement whose effect nobody told has no changes of tables.
         if kind is None and text is None:
             return []
-        # What is dropped has no structure any more, where the schema allows that to be said.
+        # A dropped table has no table structure, if the message schema allows null.
         known = None if text is None or (self._shape.detailed and kind == "DROP") else json.loads(text)
         names = [table[part] for part in ("database", "schema", "name") if table.get(part)]
         id = '"' + '"."'.join(names) + '"'

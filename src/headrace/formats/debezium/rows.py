@@ -21,7 +21,7 @@ class Rows:
     Args:
         message: which message each row is of.
         op: a number of `ROW_OPERATIONS`.
-        known: which of the decoder's known structures it follows.
+        known: which of the decoder's known schemas it follows.
         before: its old image; -1 where it has none.
         after: its new image.
         key: its key.
@@ -36,7 +36,7 @@ class Rows:
 
     @property
     def schema_number(self) -> Array:
-        """Which of the known structures each row follows that says one; 0, which is none, for tombstones."""
+        """Which of the known schemas each row follows that says one; 0, which is none, for tombstones."""
         return np.where(self.op == TOMBSTONE, 0, self.known)
 
     @property

@@ -26,7 +26,7 @@ _COUNTED = {"connect": 3, "nanoseconds": 9}
 
 @dataclass(frozen=True)
 class GivenTable:
-    """A structure that the user gave, and its fields on the wire as the options say: those of a row, those of a key."""
+    """A schema that the user gave, and its fields on the wire as the options say: those of a row, those of a key."""
 
     schema: TableSchema
     row: Sequence[Field]
@@ -35,7 +35,7 @@ class GivenTable:
 
 @dataclass(frozen=True)
 class GivenTables:
-    """The structures that the user gave.
+    """The schemas that the user gave.
 
     Args:
         by_topic: the tables by topic.
@@ -74,7 +74,7 @@ class DecodeSettings:
         unwrapped: what the names of added fields begin with, where rows are flat.
         tombstone_as_delete: whether a flat row without a value is a delete.
         keys: the key columns that the user names, for messages without a key.
-        tables: the structures that the user gave; None where messages' own are used.
+        tables: the schemas that the user gave; None where messages' own are used.
         typed: the one that struct images follow.
     """
 
@@ -116,7 +116,7 @@ class ResolvedTable:
     """What all messages that tell the same have in common.
 
     Args:
-        schema: the structure that rows follow; None where there is none.
+        schema: the table schema that rows follow; None where there is none.
         row: the fields of a row; None where nobody says them.
         key: the fields of a key, likewise.
         problem: why rows can't be read.
@@ -171,7 +171,7 @@ def _as_told(fields: Sequence[Field], binary: str) -> Fields:
 def _of_given(
     given: GivenTable, row: Sequence[Field] | None, key: Sequence[Field], reading: DecodeSettings
 ) -> ResolvedTable:
-    """A given structure; how values stand on the wire is what the message's own schema says, where it has one."""
+    """A table schema from the options. If the message has its own schema, that defines how values are written."""
     columns = {f["field"]: c for f, c in zip(given.row, given.schema.columns, strict=True)}
 
     def read(fields: Sequence[Field]) -> Fields:
@@ -229,7 +229,7 @@ def _id_of_name(name: str, topic: str) -> TableId:
 
 
 def given_table(settings: EventSettings, schema: TableSchema, topic: str = "t") -> GivenTable:
-    """A structure, with the fields of its rows and keys as the options say that they stand on the wire."""
+    """A schema, with the fields of its rows and keys as the options say that they stand on the wire."""
     shape, modes = SHAPES[settings.shape], value_modes(settings)
     rules = field_rules(settings, shape)
     fields = (make(schema, topic, modes, rules)["fields"] for make in (row_schema, key_schema))
@@ -240,7 +240,7 @@ def given_tables(settings: EventSettings, tables: Sequence[TableSchema]) -> Give
     """Structures by the topics of their tables.
 
     Raises:
-        OptionError: two structures can't be told apart by their topics.
+        OptionError: two schemas can't be told apart by their topics.
     """
     prefix, names = settings.topic_prefix, topics(settings, SHAPES[settings.shape])
     found: dict[str, GivenTable] = {}

@@ -1,4 +1,4 @@
-"""The tables of Debezium's schema change messages, as structures.
+"""The tables of Debezium's schema change messages, as table schemas.
 
 Source: Debezium's documentation (schema change topic); recorded messages of the SQL Server, MariaDB and Oracle
 connectors.

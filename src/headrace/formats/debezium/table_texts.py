@@ -19,7 +19,7 @@ from headrace.wire.json_writer import to_text
 
 @dataclass(frozen=True)
 class EncodeSettings:
-    """What an encode needs to know besides the rows and their structures.
+    """What an encode needs to know besides the rows and their schemas.
 
     Args:
         topics: where the messages go.
@@ -35,8 +35,8 @@ class EncodeSettings:
         context: whether the context headers of shape 3 are written.
         run_id: what stands in their `runId`.
         schema_changes: whether schema changes are written.
-        given: whether the structures are the option's; then rows without a `schema_id` are told by their table.
-        single: whether the option holds one structure, which all rows follow.
+        given: whether the schemas are the option's; then rows without a `schema_id` are told by their table.
+        single: whether the option holds one schema, which all rows follow.
     """
 
     topics: TopicNames
@@ -100,8 +100,8 @@ class TableTexts:
         Args:
             writing: how messages are written.
             block: the source block of its events.
-            written: its structure.
-            id: its name, where the structure has none.
+            written: its schema.
+            id: its name, where the schema has none.
             opening: what stands in front of a payload, by the text of its schema.
 
         Raises:
@@ -147,7 +147,7 @@ def _envelope(cut: tuple[str, str], base: str, block: SourceBlock, *, transactio
 
 
 def nameless_route() -> OptionError:
-    """What to raise where tables are routed and the structure has no name."""
+    """What to raise where tables are routed and the schema has no name."""
     return OptionError(
         "Option 'topic_route_regex' of format 'debezium_json' needs the names of the tables.",
         remedy="Give the option 'schema' as a TableSchema, or rows whose schema rows are among them.",

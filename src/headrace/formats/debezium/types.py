@@ -59,7 +59,7 @@ def field_text(field: Mapping[str, Any], known: LogicalType | None = None, binar
 
     Args:
         field: its Connect schema.
-        known: the column's own type, where the table's structure is given.
+        known: the column's own type, where the table's schema is given.
         binary: how bytes are written that stand as text, where `known` says that a text is bytes: `base64`,
             `base64-url-safe` or `hex`.
 
@@ -172,7 +172,7 @@ def _default(value: Any, spelling: FieldSpelling | None) -> str | None:
 
 
 def table_of(id: TableId, fields: Sequence[Mapping[str, Any]], key: Sequence[str]) -> TableSchema:
-    """The structure that a row's Connect schema describes; key fields that are no columns are left out.
+    """The table schema that a row's Connect schema describes, without key fields that are not columns.
 
     Raises:
         ValueError: it is no schema of a row, or two fields have one name.

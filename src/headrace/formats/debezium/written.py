@@ -1,4 +1,4 @@
-"""Rows of structures as they are written: columns, keys and schemas of each structure, made once in a task."""
+"""How rows are written: columns, keys and schemas for each table schema, built once per task."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SHORTEST_DIGITS = 17
 
 
 class Spelled(NamedTuple):
-    """A column of a structure, and what is needed to spell its odd values."""
+    """A column of a schema, and what is needed to spell its odd values."""
 
     column: Column
     wire: WireType
@@ -36,10 +36,10 @@ class Spelled(NamedTuple):
 
 
 class WrittenSchema:
-    """What a structure says of its rows.
+    """What a schema says of its rows.
 
     Args:
-        schema: the structure.
+        schema: the table schema.
         modes: how values are written.
         rules: how columns become fields.
         placeholder: whether columns that an image does not carry are told from NULL.
@@ -74,7 +74,7 @@ class WrittenSchema:
 
     @cached_property
     def any_key(self) -> list[Spelled]:
-        """All columns, for keys of rows whose structure says none: those that the key holds."""
+        """All columns, for keys of rows whose schema says none: those that the key holds."""
         columns = [self._spelled(column, in_key=True) for column in self.schema.columns]
         return [s._replace(json=s.json._replace(null=None, absent=None)) for s in columns]
 
@@ -88,7 +88,7 @@ class WrittenSchema:
         return _cut(to_text(key_schema(self.schema, _BASE, self._modes, self._rules, table_field=table_field)))
 
     def any_key_schema(self, names: Sequence[str]) -> tuple[str, str]:
-        """The same of a key of these columns, where the structure says none."""
+        """The same of a key of these columns, where the schema says none."""
         known = tuple(name for name in names if name in self._fields)
         return _cut(to_text(key_schema(replace(self.schema, key=known), _BASE, self._modes, self._rules)))
 
@@ -117,7 +117,7 @@ def _cut(text: str) -> tuple[str, str]:
 
 
 def columns_of(records: Sequence[Sequence[Spelled]], closing: str = "}") -> JsonColumns:
-    """The columns of some structures, as objects are written of them."""
+    """The columns of some schemas, as objects are written of them."""
     return JsonColumns([("{", [spelled.json for spelled in columns], closing) for columns in records])
 
 

@@ -55,7 +55,7 @@ class RecordImages:
 
 
 class DtsDecoder(Codec):
-    """Reads records; what it remembers is which structures it knows and has announced."""
+    """Reads records; what it remembers is which schemas it knows and has announced."""
 
     def __init__(self, given: TableOptions) -> None:
         self._typed, self._is_given = given.typed, given.is_whole
@@ -187,7 +187,7 @@ class DtsDecoder(Codec):
     def _identify_schemas(
         self, known: Array, is_data: Array, values: DtsValues, before: RecordImages, after: RecordImages
     ) -> Array:
-        """The number of each row's structure: by its fields, and by values whose form is not the expected one."""
+        """The number of each row's schema: by its fields, and by values whose form is not the expected one."""
         found = np.zeros(known.size, np.int64)
         for number in np.unique(known[is_data]):
             told = self._known.all[number]

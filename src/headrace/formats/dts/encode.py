@@ -1,4 +1,4 @@
-"""Change rows to DTS records: one record per row, an image as an array with one value per column of the structure.
+"""Change rows to DTS records: one record per row, an image as an array with one value per column of the schema.
 
 All fields of the records become Arrow columns, which the engine writes by the one schema that there is.
 """
@@ -199,7 +199,7 @@ class _Records:
         return found
 
     def _fields(self) -> pa.UnionArray:
-        """The names and numbers of a row's columns, as its structure says them."""
+        """The names and numbers of a row's columns, as its schema says them."""
         rows = np.flatnonzero(self._schema_number >= 0)
         of_postgresql = np.isin(self._type[rows], _POSTGRESQL)
         code = np.zeros(self._count, np.int8)

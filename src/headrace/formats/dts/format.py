@@ -39,7 +39,7 @@ class DtsAvro(ArrowFormat):
     without the last field, and with bytes behind it, are read too. `source` has the record's fields by their names and
     its tags; `event_time` is `sourceTimestamp`, to the second.
 
-    Values are spelled by the branch of their union. The structure of a table comes from the fields' `dataTypeNumber`,
+    Values are spelled by the branch of their union. The schema of a table comes from the fields' `dataTypeNumber`,
     of MySQL's and PostgreSQL's records; it says no length, scale or sign, so integers get a type that holds the
     unsigned range too. For other sources give `schema`.
 

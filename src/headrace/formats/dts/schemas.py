@@ -85,7 +85,7 @@ class ResolvedTable:
         return np.array([expected_form(self.told.kind, number) for number in self.told.numbers], "U1")
 
     def schema(self, forms: str) -> TableSchema | None:
-        """The structure of rows whose values are of other forms than expected: a letter or `.` for each field."""
+        """The schema of rows whose values are of other forms than expected: a letter or `.` for each field."""
         if forms not in self._schemas:
             self._schemas[forms] = self._schema(forms)
         return self._schemas[forms]

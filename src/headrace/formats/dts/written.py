@@ -48,7 +48,7 @@ _MOST_SECONDS = 9_223_372_036_853
 
 
 class DtsColumns(SchemaColumns):
-    """What the columns of structures are written as."""
+    """What the columns of schemas are written as."""
 
     def __init__(self, schemas: Sequence[TableSchema]) -> None:
         super().__init__(schemas)
@@ -68,7 +68,7 @@ def _letter(column: Column) -> str:
 
 
 def _fields(schemas: Sequence[TableSchema]) -> pa.ListArray:
-    """The fields of each structure, as MySQL's records have them and as PostgreSQL's."""
+    """The fields of each schema, as MySQL's records have them and as PostgreSQL's."""
     found = []
     for schema in schemas:
         for kind in ("m", "p"):

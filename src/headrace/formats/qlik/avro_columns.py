@@ -62,7 +62,7 @@ class Description:
     """What the Avro schema of a data record says of its columns.
 
     Args:
-        schema: the structure, without a key.
+        schema: the table schema, without a key.
         codes: how values become canonical texts, by column, for those that the same JSON says otherwise.
         renamed: names in the table by name on the wire, where they differ.
     """

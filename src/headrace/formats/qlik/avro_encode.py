@@ -37,7 +37,7 @@ _MESSAGE = pa.struct(
 
 @dataclass(frozen=True)
 class Registration:
-    """The ids that a registry gave the schemas of structures, by their numbers; a key without columns has none."""
+    """The ids that a registry gave to Avro schemas, by schema number; a key without columns has none."""
 
     values: tuple[int, ...]
     keys: tuple[int | None, ...]
@@ -47,7 +47,7 @@ class QlikAvroEncoder(QlikEncoder):
     """Writes messages; it holds nothing but what its facts say.
 
     Args:
-        facts: the structures.
+        facts: the schemas.
         writing: how messages are written.
         registration: the ids of their schemas; None in the envelope.
     """
@@ -60,7 +60,7 @@ class QlikAvroEncoder(QlikEncoder):
         self.columns = AvroColumns(schemas)
         self._key_columns = AvroColumns([replace(schema, columns=schema.key_columns) for schema in schemas])
         self._registration = registration
-        # What stands in front of the datum, by the row's structure.
+        # What stands in front of the datum, by the row's schema.
         self._header_schema = AvroSchema(headers_schema(external=writing.external_schema_id))
         if registration is None:
             heads = [_opening("DT", schema_id(schema), None) for schema in schemas]
@@ -69,7 +69,7 @@ class QlikAvroEncoder(QlikEncoder):
         self._heads = pa.array(heads, pa.binary())
 
     def metadata(self, schema: TableSchema, lineage: dict[str, Any]) -> bytes:
-        """The metadata message of a structure."""
+        """The metadata message of a schema."""
         message = metadata_message(
             schema, lineage, to_text(data_schema(schema, self.writing.task, external=self.writing.external_schema_id))
         )

@@ -90,7 +90,7 @@ def data_schema(schema: TableSchema, task: str, *, external: bool = False) -> di
     """The Avro schema of a table's data messages.
 
     Args:
-        schema: the table's structure.
+        schema: the table's schema.
         task: what the namespace names it by.
         external: whether headers have `externalSchemaId`.
     """

@@ -63,7 +63,7 @@ class CapturedImage(ObjectImage):
 
 
 class QlikDecoder(Codec):
-    """Reads messages; what it remembers is what is known of their tables, and which structures it has announced.
+    """Reads messages; what it remembers is what is known of their tables, and which schemas it has announced.
 
     Args:
         reading: how messages are read.
@@ -172,7 +172,7 @@ class QlikDecoder(Codec):
         return committed.values, (change, column)
 
     def _numbers_of_schemas(self) -> Array:
-        """By what is known of messages, the number of the structure to announce."""
+        """By what is known of messages, the number of the schema to announce."""
         schemas = [known.announced for known in self._known.all]
         return np.array([self._schema_numbers.setdefault(schema, len(self._schema_numbers)) for schema in schemas])
 

@@ -1,4 +1,4 @@
-"""Change rows to Qlik's messages in JSON: a data message for each row, and a metadata message for each structure."""
+"""Change rows to Qlik's messages in JSON: a data message for each row, and a metadata message for each schema."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Headers:
         texts: those that are texts, by name.
         counter: the number of each row in its transaction.
         is_last: `true` or `false` where it is known whether a row is the last one of its transaction.
-        external_schema_id: the id of each row's structure; null where it has none.
+        external_schema_id: the id of each row's schema; null where it has none.
     """
 
     texts: dict[str, pa.StringArray]
@@ -66,7 +66,7 @@ class QlikEncoder(Codec):
         self.ids = pa.array([schema_id(schema) for schema in self.schemas.all], pa.string())
 
     def feed(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """The messages of rows, in their order; rows that are neither data nor a structure give none.
+        """The messages of rows, in their order; rows that are neither data nor a schema give none.
 
         The last row of a transaction is told by the next one, so what stands behind it waits for that.
         """
@@ -117,7 +117,7 @@ class QlikEncoder(Codec):
             yield in_order(made)
 
     def _external_ids(self, data: DataRows) -> pa.StringArray:
-        """The id of each row's structure, where it is asked for, or said by the row."""
+        """The id of each row's schema, where it is asked for, or said by the row."""
         own = data.facts.texts("externalSchemaId")
         if not self.writing.external_schema_id:
             return own
@@ -150,7 +150,7 @@ class QlikEncoder(Codec):
         return lines
 
     def metadata(self, schema: TableSchema, lineage: dict[str, Any]) -> bytes:
-        """The metadata message of a structure."""
+        """The metadata message of a schema."""
         envelope = {"magic": "atMSG", "type": "MD", "headers": None, "messageSchemaId": None, "messageSchema": None}
         message = metadata_message(
             schema, lineage, to_text(data_schema(schema, self.writing.task, external=self.writing.external_schema_id))

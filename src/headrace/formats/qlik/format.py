@@ -165,7 +165,7 @@ class QlikFormat(ArrowFormat):
     )  # fmt: skip
 
     def with_schemas(self, changes: DataFrame, facts: Facts) -> DataFrame:
-        """A `schema` row in front for each structure that has none, so that each has a metadata message."""
+        """A `schema` row in front for each schema that has none, so that each has a metadata message."""
         from pyspark.sql import functions as F  # noqa: N812
 
         if not self.has_envelope:
@@ -237,7 +237,7 @@ class QlikJson(QlikFormat):
     count the table's changes in it. So rows must come in the order and the partitions in which they were captured or
     decoded; sort and shuffle messages, and not rows. `streamPosition` is the position, `transactionLastEvent` is said
     where captured rows name their transaction. REFRESH messages have no headers but the operation. `tableVersion` is
-    what `source['tableVersion']` of a `schema` row says, else 1; a captured table counts its structures there.
+    what `source['tableVersion']` of a `schema` row says, else 1; a captured table counts its schemas there.
 
     Ordering: `position` is the Kafka offset; Qlik's own order is `source['changeSequence']`, a text of 35 digits.
     Idempotence: messages and metadata alone decide the rows. Process: executors; a batch's metadata messages are
@@ -262,7 +262,7 @@ class QlikJson(QlikFormat):
 
     def decoder(self, facts: Facts) -> QlikDecoder:
         """From messages to change rows."""
-        # The structure that is given says what metadata would.
+        # The schema that is given says what metadata would.
         return QlikDecoder(self.reading(facts, lenient=facts.typed is not None), json_messages)
 
     def encoder(self, facts: Facts) -> QlikEncoder:

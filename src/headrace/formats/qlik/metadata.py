@@ -1,4 +1,4 @@
-"""What Qlik's metadata messages say: the structure of a table, by which data messages of the same schema id are read.
+"""Qlik's metadata messages: the schema of a table, which describes the data messages with the same schema id.
 
 A task writes one when it starts with a table and after each DDL, usually to a topic of its own. Python on the driver,
 because there are few: one for each version of a table.
@@ -58,7 +58,7 @@ class MetadataMessage:
 
     Args:
         schema_id: what data messages name it by.
-        schema: the table's structure.
+        schema: the table's schema.
         ordinals: the names of the columns by ordinal, from 1; null where no column has the ordinal.
         data_schema: the Avro schema of the data messages, as text; null where there is none.
         source: server, task, version of the table and time, as they stand in the message.
@@ -156,7 +156,7 @@ def type_facts(column: Column) -> dict[str, Any]:
 
 
 def schema_id(schema: TableSchema) -> str:
-    """The id by which data messages name a structure: 32 hex digits that are the same for the same structure."""
+    """The id by which data messages name a schema: 32 hex digits that are the same for the same schema."""
     return hashlib.sha256(schema.fingerprint.encode()).hexdigest()[:32].upper()
 
 
@@ -164,7 +164,7 @@ def metadata_message(schema: TableSchema, lineage: Mapping[str, Any], data_schem
     """A metadata message, as JSON values.
 
     Args:
-        schema: the structure.
+        schema: the table schema.
         lineage: where the table is from.
         data_schema: the Avro schema of its data messages.
     """

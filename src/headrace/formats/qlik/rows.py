@@ -33,7 +33,7 @@ class EncodeSettings:
         server: what stands in the lineage where a row does not say it.
         task: the same.
         little: whether masks have their least significant byte first.
-        external_schema_id: whether headers name the structure by an id.
+        external_schema_id: whether headers name the schema by an id.
     """
 
     topic: str
@@ -48,12 +48,12 @@ class EncodeSettings:
 
 @dataclass(frozen=True)
 class DataRows:
-    """Rows with images, laid out by their structures.
+    """Rows with images, laid out by their schemas.
 
     Args:
         rows: the rows.
         facts: what they say of their source.
-        schema_number: the number of each one's structure.
+        schema_number: the number of each one's schema.
         laid: the columns of all rows.
         values: canonical texts; the last one is null.
         data: the number of the value of each column in `data`; `ABSENT` where the row does not carry it.
@@ -83,11 +83,11 @@ class DataRows:
 
         Args:
             rows: data rows.
-            known: their structures.
+            known: their schemas.
             columns: the columns of these.
 
         Raises:
-            FormatError: a row follows a structure that nothing describes.
+            FormatError: a row follows a schema that nothing describes.
         """
         schema_number = known.of(rows)
         if (schema_number < 0).any():

@@ -64,7 +64,7 @@ class ResolvedTable:
 
     @cached_property
     def _own(self) -> TableSchema | None:
-        """What messages say of their structure: in metadata, or by their Avro schema."""
+        """The table schema of messages, from metadata or from their Avro schema."""
         if self._description is None:
             return None if self._metadata is None else self._metadata.schema
         if self._metadata is None:
@@ -78,7 +78,7 @@ class ResolvedTable:
 
     @cached_property
     def schema(self) -> TableSchema | None:
-        """The structure that images follow."""
+        """The schema that images follow."""
         given = self._reading.given
         if given.typed is not None:
             return given.typed
@@ -91,7 +91,7 @@ class ResolvedTable:
 
     @property
     def announced(self) -> TableSchema | None:
-        """The structure that a `schema` row tells before the first message; None where the user gave it."""
+        """The schema that a `schema` row tells before the first message; None where the user gave it."""
         return None if self._reading.given.typed is not None else self._own
 
     @cached_property
@@ -114,7 +114,7 @@ class ResolvedTable:
 
     @property
     def own_key(self) -> tuple[str, ...]:
-        """The key columns that need no Kafka key: those of the metadata, of the given structure, or given by name."""
+        """The key columns that need no Kafka key: those of the metadata, of the given schema, or given by name."""
         given = self._reading.given
         typed = () if given.typed is None else given.typed.key
         own = () if self._metadata is None else self._metadata.schema.key

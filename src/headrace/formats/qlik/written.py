@@ -25,7 +25,7 @@ _DECIMAL = 16
 
 
 class AvroColumns(SchemaColumns):
-    """The columns of structures, and how their values are written."""
+    """The columns of schemas, and how their values are written."""
 
     def __init__(self, schemas: Sequence[TableSchema]) -> None:
         super().__init__(schemas)

@@ -101,7 +101,7 @@ class SharePlexEncoder(Codec):
         yield message_batch(rows, topics(rows, self._writing.topic), value, key)
 
     def _own_keys(self, before: Image, after: Image) -> pa.StringArray:
-        """The keys of rows by the columns that the user or the structure says, as JSON; null where nobody does."""
+        """The keys of rows by the columns that the user or the schema says, as JSON; null where nobody does."""
         typed = self._known.typed
         names = (typed.key if typed is not None else ()) or self._writing.keys
         count = len(before.entries.present)

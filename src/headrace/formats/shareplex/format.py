@@ -54,7 +54,7 @@ class SharePlexJson(ArrowFormat):
 
     Encoding. Creates and reads become `ins`, updates `upd` with the whole old row in `key` and the changed columns in
     `data`, deletes `del`, truncates `truncate`. Times and bytes are written as Oracle's texts (`T` between day and
-    clock, hex), where the structure is known. `seq`, `size` and `idx` number the changes of a transaction: a captured
+    clock, hex), where the schema is known. `seq`, `size` and `idx` number the changes of a transaction: a captured
     source's are counted in the batch, which has whole transactions, where the source says them
     (`provide_transaction_metadata`), and decoded ones keep theirs. `scn` is Oracle's; of
     other databases it is the commit's log sequence number as a decimal. The Kafka key is a JSON object of the key's
@@ -62,7 +62,7 @@ class SharePlexJson(ArrowFormat):
 
     Ordering: none is imposed; `position` is the Kafka offset, as in all formats. Idempotence: messages alone decide
     the rows, rows alone the bytes. Process: executors; nothing is asked when `decode` is called; `encode` asks a
-    batch of maps for its structures, unless `schema` is given, and counts its transactions.
+    batch of maps for its schemas, unless `schema` is given, and counts its transactions.
     """
 
     name = "shareplex_json"
