@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -77,11 +78,13 @@ class SinkContract(Contract):
             assert len(found) == 2
 
     def test_an_older_batch_changes_nothing_where_each_is_there_once(self, spark: SparkSession, tmp_path: Path) -> None:
+        # A sink that knows its last batch only stops; the checkpoint was set back.
         if self.sink(tmp_path).guarantee != "exactly-once":
             pytest.skip("it promises at-least-once")
         self._write(spark, tmp_path, 0, "a")
         self._write(spark, tmp_path, 1, "b")
-        self._write(spark, tmp_path, 0, "a")
+        with contextlib.suppress(SinkError):
+            self._write(spark, tmp_path, 0, "a")
         assert sorted(self.content(tmp_path)) == ["a", "b"]
 
     def test_another_batch_under_the_same_number_stops_where_each_is_there_once(
