@@ -205,7 +205,7 @@ def parse_options(
         declared: the options that exist.
         given: names in any accepted spelling to raw values; a value of None counts as not given.
         owner: what the options belong to, for messages (`source 'sqlserver'`).
-        ignore: names to leave alone (Spark's own `path`, `kafka.*` pass-through).
+        ignore: names to leave alone where no option has them (Spark's own `path`, `kafka.*` pass-through).
 
     Raises:
         OptionError: an unknown name (with the nearest known one), a missing required one, two spellings of one, or a
@@ -225,9 +225,9 @@ def parsed_values(
             by_spelling[_fold(spelling)] = option
     values: dict[str, Any] = {}
     for name, raw in given.items():
-        if raw is None or ignore(name):
-            continue
         found = by_spelling.get(_fold(name))
+        if raw is None or (found is None and ignore(name)):
+            continue
         pattern = next((o for o in declared if o.prefix and name.lower().startswith(o.prefix)), None)
         if found is None and pattern is not None:
             values.setdefault(pattern.name, {})[name] = pattern.parse(raw)

@@ -118,7 +118,7 @@ class Settings:
         Args:
             given: names in any accepted spelling to raw values; a value of None counts as not given.
             owner: what the options belong to, for messages (`source 'sqlserver'`).
-            ignore: names to leave alone.
+            ignore: names to leave alone where no option has them.
 
         Raises:
             OptionError: an unknown name (with the nearest known one), a missing required one, two spellings of one, or
@@ -209,7 +209,7 @@ class Component:
 
         Args:
             given: the options.
-            ignore: names to leave alone (Spark's own `path`).
+            ignore: names to leave alone where no option has them (Spark's own `path`).
 
         Raises:
             OptionError: an option is unknown, missing or malformed, or options contradict each other.

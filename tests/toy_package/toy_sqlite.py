@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from headrace.changes import TableId
 from headrace.errors import SinkError
 from headrace.settings import Settings, option
-from headrace.sinks.base import BatchId, Mark, Sink
+from headrace.sinks.base import BatchId, LastBatch, Sink
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -62,7 +62,7 @@ class SqliteMessages(Sink):
                 f"'{batch.owner}'.",
                 remedy="Choose another 'path'.",
             )
-        if last is not None and Mark(last[1], last[2]).covers(batch, f"the file '{self.settings.path}'"):
+        if last is not None and LastBatch(last[1], last[2]).covers(batch, f"the file '{self.settings.path}'"):
             return
         connection.executemany("INSERT INTO messages VALUES (?, ?, ?)", messages)
         connection.execute("DELETE FROM batches")
