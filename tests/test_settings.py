@@ -97,6 +97,16 @@ def test_an_option_hides_no_method():
         type("Odd", (Settings,), {"__annotations__": {"get": str}, "get": option("When.")})
 
 
+@pytest.mark.parametrize(
+    ("type_", "kind"),
+    [(str, str), (int | None, int), (tuple[str, ...], list), ("tuple[str, ...]", list), ("bool", bool)],
+)
+def test_a_type_says_the_kind_as_a_text_and_as_itself(type_, kind):
+    # A module without `from __future__ import annotations` has types, others have their texts.
+    [declared] = type("Some", (Settings,), {"__annotations__": {"it": type_}, "it": option("It.")}).declared
+    assert declared.kind is kind
+
+
 def test_a_type_that_says_no_kind_needs_one():
     with pytest.raises(TypeError, match="Give option 'when' of Odd a kind: its type, complex, does not say it"):
         type("Odd", (Settings,), {"__annotations__": {"when": complex}, "when": option("When.")})

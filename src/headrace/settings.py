@@ -150,7 +150,7 @@ class Settings:
 
 
 def _kind(owner: type, name: str, annotation: Any) -> Any:
-    text = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", str(annotation))
+    text = annotation.__name__ if isinstance(annotation, type) else str(annotation)
     kind = _KINDS.get(text.removesuffix(" | None"))
     if kind is None:
         raise TypeError(f"Give option '{name}' of {owner.__name__} a kind: its type, {text}, does not say it.")
